@@ -1,0 +1,1 @@
+"""Everything of profd that needs no screen: recording a run, keeping it, and saying what it means."""

@@ -1,0 +1,43 @@
+"""Which samples of a run are meant: a range of time, processes, ranks, threads, phases."""
+
+from __future__ import annotations
+
+import msgspec
+
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import ThreadRow
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """A choice of samples; every field narrows it, and None narrows nothing.
+
+    ``from_ns`` and ``to_ns`` are times of the run's clock, ``processes`` ids of rows (not PIDs), ``thread`` a name of a
+    thread, ``phase`` a name of ``phases``. ``main_threads`` keeps the main threads of the training processes alone:
+    the question "where does the step go" is about them, and waiting threads would bury it.
+    """
+
+    from_ns: int | None = None
+    to_ns: int | None = None
+    processes: frozenset[int] | None = None
+    rank: int | None = None
+    thread: str | None = None
+    phase: str | None = None
+    main_threads: bool = False
+
+    def takes(self, thread: ThreadRow, reader: RunReader) -> bool:
+        """Say whether the samples of a thread belong to the selection, times and phases aside."""
+        process = reader.processes[thread.process]
+        return (
+            (self.processes is None or process.id in self.processes)
+            and (self.rank is None or process.rank == self.rank)
+            and (self.thread is None or thread.name == self.thread)
+            and (not self.main_threads or (thread.is_main and process.role == "main"))
+        )
+
+    def threads(self, reader: RunReader) -> frozenset[int]:
+        """Return the ids of the threads that are selected."""
+        return frozenset(thread.id for thread in reader.threads.values() if self.takes(thread, reader))
+
+
+MAIN_THREADS = Selection(main_threads=True)
+"""The default of everything that shows shares of a step."""

@@ -1,0 +1,195 @@
+"""Reads a run file, live or finished: the one way by which anything that shows something gets at a run.
+
+A reader belongs to one thread at a time. Tables that only grow (frames, stacks, processes, threads) are kept in memory
+and topped up on ``refresh``; the large ones (intervals, points) are read by time range.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from profd.daemon import processes
+from profd.daemon.store import database
+from profd.daemon.store.rows import (
+    EventRow,
+    FrameRow,
+    IntervalRow,
+    OutputRow,
+    PointRow,
+    ProcessRow,
+    RecordingRow,
+    RunInfo,
+    SeriesRow,
+    StackRow,
+    ThreadRow,
+)
+
+_STARTED_FIELDS = ("id", "name", "mode", "cwd", "host", "user", "started_ns", "control_socket")
+
+
+class RunReader:
+    """An open run file.
+
+    Every method raises RunUnreadable where the file turns out to be damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open ``path``; raises RunUnreadable where it is no readable run file."""
+        self.path = path
+        self._connection = database.open_readonly(path)
+        self.frames: dict[int, FrameRow] = {}
+        self.stacks: dict[int, StackRow] = {}
+        self.processes: dict[int, ProcessRow] = {}
+        self.threads: dict[int, ThreadRow] = {}
+        self.series: dict[int, SeriesRow] = {}
+        self.info = self._read_info()
+        self.refresh()
+
+    def __enter__(self) -> RunReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def refresh(self) -> None:
+        """Take in what was written since the last call: ``info`` and the tables held in memory."""
+        self.info = self._read_info()
+        # Children before parents in the order of foreign keys: what a row read now refers to is then there too.
+        for row in self._query("SELECT * FROM process"):
+            command = tuple(msgspec.json.decode(row[4], type=list[str]))
+            self.processes[row[0]] = ProcessRow(*row[:4], command, *row[5:])
+        for row in self._query("SELECT id, process, os_tid, name, is_main FROM thread"):
+            self.threads[row[0]] = ThreadRow(*row[:4], bool(row[4]))
+        for row in self._query("SELECT id, parent, frame FROM stack WHERE id > ?", max(self.stacks, default=0)):
+            self.stacks[row[0]] = StackRow(*row)
+        for row in self._query(
+            "SELECT id, function, file, module_path, line, is_library, source FROM frame WHERE id > ?",
+            max(self.frames, default=0),
+        ):
+            self.frames[row[0]] = FrameRow(*row[:5], bool(row[5]), row[6])
+        for row in self._query("SELECT id, name, process, os_tid, device FROM series"):
+            self.series[row[0]] = SeriesRow(*row)
+
+    def frames_of(self, stack: int) -> tuple[FrameRow, ...]:
+        """Return the frames of a stack from the root to the leaf."""
+        frames: list[FrameRow] = []
+        while stack:
+            row = self.stacks[stack]
+            frames.append(self.frames[row.frame])
+            stack = row.parent
+        return tuple(reversed(frames))
+
+    def intervals(
+        self, from_ns: int | None = None, to_ns: int | None = None, threads: Collection[int] | None = None
+    ) -> Iterator[IntervalRow]:
+        """Yield the intervals that *start* in [from_ns, to_ns), in order of time, of all threads or of these."""
+        where, values = _time_range("start_ns", from_ns, to_ns)
+        if threads is not None:
+            where += f" AND thread IN ({','.join('?' * len(threads))})"
+            values += list(threads)
+        sql = f"SELECT start_ns, duration_ns, thread, stack, samples FROM interval WHERE {where} ORDER BY start_ns"
+        for row in self._query(sql, *values):
+            yield IntervalRow(*row)
+
+    def stack_samples(
+        self, from_ns: int | None = None, to_ns: int | None = None, threads: Collection[int] | None = None
+    ) -> dict[tuple[int, int], int]:
+        """Return (thread, stack) → samples over the intervals that start in [from_ns, to_ns)."""
+        where, values = _time_range("start_ns", from_ns, to_ns)
+        if threads is not None:
+            where += f" AND thread IN ({','.join('?' * len(threads))})"
+            values += list(threads)
+        sql = f"SELECT thread, stack, sum(samples) FROM interval WHERE {where} GROUP BY thread, stack"
+        return {(thread, stack): samples for thread, stack, samples in self._query(sql, *values)}
+
+    def recordings(self, from_ns: int | None = None, to_ns: int | None = None) -> list[RecordingRow]:
+        """Return the recordings that start in [from_ns, to_ns), in order of time."""
+        where, values = _time_range("start_ns", from_ns, to_ns)
+        return [RecordingRow(*row) for row in self._query(f"SELECT * FROM recording WHERE {where} ORDER BY start_ns", *values)]
+
+    def points(self, series: int, from_ns: int | None = None, to_ns: int | None = None) -> list[PointRow]:
+        """Return the points of a series in [from_ns, to_ns), in order of time."""
+        where, values = _time_range("at_ns", from_ns, to_ns)
+        sql = f"SELECT at_ns, value FROM point WHERE series = ? AND {where} ORDER BY at_ns"
+        return [PointRow(*row) for row in self._query(sql, series, *values)]
+
+    def last_point(self, series: int) -> PointRow | None:
+        """Return the newest point of a series."""
+        rows = list(self._query("SELECT at_ns, value FROM point WHERE series = ? ORDER BY at_ns DESC LIMIT 1", series))
+        return PointRow(*rows[0]) if rows else None
+
+    def find_series(self, name: str, process: int | None = None, device: str | None = None) -> SeriesRow | None:
+        """Return the series of this name of a process, a device or (both None) the host; None where there is none."""
+        for row in self.series.values():
+            if row.name == name and row.process == process and row.device == device and row.os_tid is None:
+                return row
+        return None
+
+    def events(self, after_id: int = 0) -> list[EventRow]:
+        """Return the events written after the one with this id, in the order of writing."""
+        return [EventRow(*row) for row in self._query("SELECT id, at_ns, kind, process, text FROM event WHERE id > ? ORDER BY id", after_id)]
+
+    def output(self, after_id: int = 0) -> list[OutputRow]:
+        """Return the script's output written after the row with this id, in order."""
+        return [OutputRow(*row) for row in self._query("SELECT id, at_ns, data FROM output WHERE id > ? ORDER BY id", after_id)]
+
+    def main_threads(self) -> list[ThreadRow]:
+        """Return the main threads of the processes that do the training: one a rank."""
+        return [
+            thread
+            for thread in self.threads.values()
+            if thread.is_main and self.processes[thread.process].role == "main"
+        ]
+
+    def _read_info(self) -> RunInfo:
+        meta: dict[str, Any] = dict(self._query("SELECT name, value FROM meta"))
+        with database.reading(self.path):
+            if "id" not in meta or "state" not in meta:
+                raise sqlite3.DatabaseError("its first records are missing")
+        target = msgspec.json.decode(meta["target"], type=tuple[int, int])
+        recorder = msgspec.json.decode(meta["recorder"], type=tuple[int, int])
+        state = meta["state"]
+        if state == "live" and not processes.is_running(*recorder):
+            state = "interrupted"
+        return RunInfo(
+            **{name: meta[name] for name in _STARTED_FIELDS},
+            pid=target[0],
+            start_ticks=target[1],
+            command=tuple(msgspec.json.decode(meta["command"], type=list[str])),
+            state=state,
+            end_ns=meta.get("ended_ns") or meta["written_ns"],
+            why_ended=meta.get("why_ended"),
+            exit_code=meta.get("exit_code"),
+            exit_signal=meta.get("exit_signal"),
+            recorder_pid=recorder[0],
+            versions=msgspec.json.decode(meta["versions"]),
+            options=msgspec.json.decode(meta["options"]),
+        )
+
+    def _query(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        with database.reading(self.path):
+            return self._connection.execute(sql, values).fetchall()
+
+
+def _time_range(column: str, from_ns: int | None, to_ns: int | None) -> tuple[str, list[Any]]:
+    """Return a condition on a column of times, and its values."""
+    conditions, values = ["1"], []
+    if from_ns is not None:
+        conditions.append(f"{column} >= ?")
+        values.append(from_ns)
+    if to_ns is not None:
+        conditions.append(f"{column} < ?")
+        values.append(to_ns)
+    return " AND ".join(conditions), values

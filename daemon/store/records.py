@@ -1,0 +1,157 @@
+"""What collectors hand to the writer: frozen records, complete in themselves.
+
+A process is named by its ``Identity`` and a stack by its frames; the writer turns both into integers. All times are
+nanoseconds of the run's clock.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+
+class Identity(NamedTuple):
+    """A process for all time: PIDs are used again, a PID with its start time is not.
+
+    ``start_ticks`` is field 22 of ``/proc/PID/stat``: clock ticks from boot to the start of the process.
+    """
+
+    pid: int
+    start_ticks: int
+
+
+class Frame(NamedTuple):
+    """A function at a line. ``file`` is the full path; ``line`` is 0 where py-spy does not know it."""
+
+    function: str
+    file: str
+    line: int
+
+
+class ProcessSeen(msgspec.Struct, frozen=True, tag="process"):
+    """A process of the tree, new or known better than before.
+
+    ``role`` is one of main, worker, helper, launcher. ``python`` is its version, None where it is no Python.
+    """
+
+    identity: Identity
+    parent: Identity | None
+    command: tuple[str, ...]
+    role: str
+    rank: int | None
+    ordinal: int | None
+    python: str | None
+    at_ns: int
+
+
+class ProcessEnded(msgspec.Struct, frozen=True, tag="process-ended"):
+    """A process of the tree is gone; code and signal are None where nobody could tell."""
+
+    identity: Identity
+    at_ns: int
+    exit_code: int | None = None
+    exit_signal: int | None = None
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """A thread stood in one stack, seen there ``samples`` times; ``stack`` indexes ``RecordingTaken.stacks``."""
+
+    start_ns: int
+    duration_ns: int
+    stack: int
+    samples: int
+
+
+class ThreadTimeline(msgspec.Struct, frozen=True):
+    """What one thread did during a recording: intervals in order of time, without overlap."""
+
+    os_tid: int
+    name: str
+    is_main: bool
+    intervals: tuple[Interval, ...]
+
+
+class RecordingTaken(msgspec.Struct, frozen=True, tag="recording"):
+    """One py-spy recording of one process, checked and cut against its neighbors.
+
+    ``stacks`` are frames from the root to the leaf. ``samples`` counts every stack that was read, the ``torn`` ones
+    that were dropped among them.
+    """
+
+    identity: Identity
+    start_ns: int
+    end_ns: int
+    rate_hz: int
+    samples: int
+    torn: int
+    errors: int
+    clock_error_ns: int
+    cpu_ns: int
+    stacks: tuple[tuple[Frame, ...], ...]
+    threads: tuple[ThreadTimeline, ...]
+
+
+class Point(msgspec.Struct, frozen=True):
+    """One value of one series; of the host where process and device are None."""
+
+    name: str
+    value: float
+    identity: Identity | None = None
+    os_tid: int | None = None
+    device: str | None = None
+
+
+class PointsTaken(msgspec.Struct, frozen=True, tag="points"):
+    """Values of many series at one time."""
+
+    at_ns: int
+    points: tuple[Point, ...]
+
+
+class EventHappened(msgspec.Struct, frozen=True, tag="event"):
+    """Something worth a mark on the timeline."""
+
+    at_ns: int
+    kind: str
+    text: str
+    identity: Identity | None = None
+
+
+class OutputWritten(msgspec.Struct, frozen=True, tag="output"):
+    """Bytes that the script wrote to its pseudo-terminal."""
+
+    at_ns: int
+    data: bytes
+
+
+class RunEnded(msgspec.Struct, frozen=True, tag="run-ended"):
+    """The last record of a run. ``why`` is one of target-exited, stopped, duration, failed."""
+
+    at_ns: int
+    why: str
+    exit_code: int | None = None
+    exit_signal: int | None = None
+
+
+Record = ProcessSeen | ProcessEnded | RecordingTaken | PointsTaken | EventHappened | OutputWritten | RunEnded
+
+
+class RunStarted(msgspec.Struct, frozen=True):
+    """What is known of a run when its file is made; ``options`` are those that change what the numbers mean."""
+
+    id: str
+    name: str
+    mode: str
+    """``launched`` or ``attached``."""
+    target: Identity
+    command: tuple[str, ...]
+    cwd: str
+    host: str
+    user: str
+    started_ns: int
+    recorder: Identity
+    """The process that writes the file: while it lives, the run is live."""
+    versions: dict[str, str]
+    options: dict[str, int | float | bool | str | None]
+    control_socket: str = ""

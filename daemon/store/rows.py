@@ -1,0 +1,147 @@
+"""What the reader returns: frozen rows of the run file. Times are nanoseconds of the run's clock."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class RunInfo(msgspec.Struct, frozen=True):
+    """A run as a whole.
+
+    ``state`` is ``live`` (its recorder is running), ``ended``, or ``interrupted`` (the recorder died without closing
+    the file). ``end_ns`` is the last time that anything is known of, so ``end_ns - started_ns`` is the run's length.
+    ``why_ended`` is target-exited, stopped, duration, failed; None while live or interrupted.
+    """
+
+    id: str
+    name: str
+    mode: str
+    pid: int
+    start_ticks: int
+    command: tuple[str, ...]
+    cwd: str
+    host: str
+    user: str
+    state: str
+    started_ns: int
+    end_ns: int
+    why_ended: str | None
+    exit_code: int | None
+    exit_signal: int | None
+    recorder_pid: int
+    control_socket: str
+    versions: dict[str, str]
+    options: dict[str, int | float | bool | str | None]
+
+
+class ProcessRow(msgspec.Struct, frozen=True):
+    """A process of the run's tree; ``role`` is main, worker, helper or launcher."""
+
+    id: int
+    pid: int
+    start_ticks: int
+    parent: int | None
+    command: tuple[str, ...]
+    role: str
+    rank: int | None
+    ordinal: int | None
+    python: str | None
+    seen_ns: int
+    ended_ns: int | None
+    exit_code: int | None
+    exit_signal: int | None
+
+
+class ThreadRow(msgspec.Struct, frozen=True):
+    """A Python thread of a process."""
+
+    id: int
+    process: int
+    os_tid: int
+    name: str
+    is_main: bool
+
+
+class FrameRow(msgspec.Struct, frozen=True):
+    """A function at a line; ``source`` is the text of the line, stripped, None where it could not be read."""
+
+    id: int
+    function: str
+    file: str
+    module_path: str
+    line: int
+    is_library: bool
+    source: str | None
+
+    @property
+    def label(self) -> str:
+        """The frame as py-spy and flame graph tools write it: ``name (path:line)``."""
+        return f"{self.function} ({self.module_path}:{self.line})" if self.line else self.function
+
+
+class StackRow(msgspec.Struct, frozen=True):
+    """A node of the prefix tree of stacks: ``frame`` called from the stack ``parent`` (0: it is a root)."""
+
+    id: int
+    parent: int
+    frame: int
+
+
+class RecordingRow(msgspec.Struct, frozen=True):
+    """One py-spy recording of one process."""
+
+    id: int
+    process: int
+    start_ns: int
+    end_ns: int
+    rate_hz: int
+    samples: int
+    torn: int
+    errors: int
+    clock_error_ns: int
+    cpu_ns: int
+
+
+class IntervalRow(msgspec.Struct, frozen=True):
+    """A thread stood in one stack, seen there ``samples`` times."""
+
+    start_ns: int
+    duration_ns: int
+    thread: int
+    stack: int
+    samples: int
+
+
+class SeriesRow(msgspec.Struct, frozen=True):
+    """A series of numbers; of the host where process, os_tid and device are None. The unit stands in the name."""
+
+    id: int
+    name: str
+    process: int | None
+    os_tid: int | None
+    device: str | None
+
+
+class PointRow(msgspec.Struct, frozen=True):
+    """One value of a series."""
+
+    at_ns: int
+    value: float
+
+
+class EventRow(msgspec.Struct, frozen=True):
+    """A mark on the timeline: started, ended, exec, loss, wall-jump, error, note."""
+
+    id: int
+    at_ns: int
+    kind: str
+    process: int | None
+    text: str
+
+
+class OutputRow(msgspec.Struct, frozen=True):
+    """Bytes that the script wrote to profd's pseudo-terminal."""
+
+    id: int
+    at_ns: int
+    data: bytes

@@ -1,0 +1,107 @@
+-- The run file, version 1. Times are nanoseconds of the wall clock (see clock.py), shares are 0 to 1.
+-- History: 1 = first.
+
+-- One value a name: id, name, command, host, versions, state, times; see rows.RunInfo.
+CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+
+-- A process is its PID and its start time in clock ticks since boot: a PID alone is used again.
+CREATE TABLE process (
+    id INTEGER PRIMARY KEY,
+    pid INTEGER NOT NULL,
+    start_ticks INTEGER NOT NULL,
+    parent INTEGER REFERENCES process,
+    command TEXT NOT NULL,            -- JSON list of words, secrets masked
+    role TEXT NOT NULL,               -- main, worker, helper, launcher
+    rank INTEGER,
+    ordinal INTEGER,                  -- which of the workers of its parent, from 1
+    python TEXT,                      -- "3.11.7"; NULL: not Python, or not known
+    seen_ns INTEGER NOT NULL,
+    ended_ns INTEGER,
+    exit_code INTEGER,                -- NULL: not known, or ended by a signal
+    exit_signal INTEGER,
+    UNIQUE (pid, start_ticks)
+);
+
+CREATE TABLE thread (
+    id INTEGER PRIMARY KEY,
+    process INTEGER NOT NULL REFERENCES process,
+    os_tid INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    is_main INTEGER NOT NULL,
+    UNIQUE (process, os_tid, name)
+);
+
+-- A frame is a function at a line. source is that line's text when it was first seen, NULL where unreadable.
+CREATE TABLE frame (
+    id INTEGER PRIMARY KEY,
+    function TEXT NOT NULL,
+    file TEXT NOT NULL,               -- full path, as the interpreter has it
+    module_path TEXT NOT NULL,        -- from the outermost package down: torch/nn/modules/module.py
+    line INTEGER NOT NULL,
+    is_library INTEGER NOT NULL,      -- of the standard library or an installed package
+    source TEXT,
+    UNIQUE (function, file, line)
+);
+
+-- Stacks as a prefix tree: a row is its frame called from the stack `parent` (0: nothing).
+CREATE TABLE stack (
+    id INTEGER PRIMARY KEY,
+    parent INTEGER NOT NULL,
+    frame INTEGER NOT NULL REFERENCES frame,
+    UNIQUE (parent, frame)
+);
+
+-- One py-spy recording of one process, after it was cut against its neighbors in the chain.
+CREATE TABLE recording (
+    id INTEGER PRIMARY KEY,
+    process INTEGER NOT NULL REFERENCES process,
+    start_ns INTEGER NOT NULL,
+    end_ns INTEGER NOT NULL,
+    rate_hz INTEGER NOT NULL,
+    samples INTEGER NOT NULL,         -- stacks read of all threads, kept or torn
+    torn INTEGER NOT NULL,            -- of these, dropped as impossible
+    errors INTEGER NOT NULL,          -- reads that failed
+    clock_error_ns INTEGER NOT NULL,  -- half the width of the bracket that its times lie in
+    cpu_ns INTEGER NOT NULL           -- what the recording itself cost
+);
+CREATE INDEX recording_by_time ON recording (start_ns);
+
+-- A thread stood in a stack from start_ns for duration_ns, and `samples` samples of it were taken there.
+CREATE TABLE interval (
+    start_ns INTEGER NOT NULL,
+    thread INTEGER NOT NULL REFERENCES thread,
+    duration_ns INTEGER NOT NULL,
+    stack INTEGER NOT NULL REFERENCES stack,
+    samples INTEGER NOT NULL,
+    PRIMARY KEY (start_ns, thread)
+) WITHOUT ROWID;
+
+-- A series of numbers: of a process, of a thread of it, of a device, or of the host (all three NULL).
+CREATE TABLE series (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,               -- with its unit: rss_bytes, cpu_cores
+    process INTEGER REFERENCES process,
+    os_tid INTEGER,
+    device TEXT
+);
+CREATE TABLE point (
+    series INTEGER NOT NULL REFERENCES series,
+    at_ns INTEGER NOT NULL,
+    value REAL NOT NULL,
+    PRIMARY KEY (series, at_ns)
+) WITHOUT ROWID;
+
+CREATE TABLE event (
+    id INTEGER PRIMARY KEY,
+    at_ns INTEGER NOT NULL,
+    kind TEXT NOT NULL,               -- started, ended, exec, loss, wall-jump, error, note
+    process INTEGER REFERENCES process,
+    text TEXT NOT NULL
+);
+
+-- What the script wrote, when it ran on a pseudo-terminal of profd's. The oldest goes first when it grows too large.
+CREATE TABLE output (
+    id INTEGER PRIMARY KEY,
+    at_ns INTEGER NOT NULL,
+    data BLOB NOT NULL
+);

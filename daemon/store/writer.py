@@ -1,0 +1,306 @@
+"""Writes a run file: one thread takes records off a bounded queue and commits them in batches.
+
+Whoever collects calls ``put`` and never waits: when the queue is full the record is dropped and counted. When the disk
+fails the writer stops, says why in ``failure``, and takes nothing more; whatever was committed stays readable.
+"""
+
+from __future__ import annotations
+
+import functools
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from profd.daemon.store import database
+from profd.daemon.store.records import (
+    EventHappened,
+    Frame,
+    Identity,
+    OutputWritten,
+    PointsTaken,
+    ProcessEnded,
+    ProcessSeen,
+    RecordingTaken,
+    Record,
+    RunEnded,
+    RunStarted,
+)
+
+QUEUE_LENGTH = 4096
+OUTPUT_LIMIT_BYTES = 4 << 20
+BATCH_LENGTH = 256
+
+
+class FrameDescription(msgspec.Struct, frozen=True):
+    """What is kept of a frame beside its identity; see the columns of table ``frame``."""
+
+    module_path: str
+    is_library: bool
+    source: str | None
+
+
+DescribeFrame = Callable[[Frame], FrameDescription]
+
+
+class RunWriter:
+    """The writer of one run file, with its thread."""
+
+    def __init__(self, path: Path, started: RunStarted, describe_frame: DescribeFrame) -> None:
+        """Create the run file and start the thread.
+
+        ``describe_frame`` is called once a frame, in the writer's thread, and may read files.
+        Raises OutputUnwritable where the file cannot be made.
+        """
+        self.path = path
+        self.failure: str | None = None
+        self.dropped = 0
+        self._tables = _Tables(database.create(path), describe_frame)
+        self._queue: queue.Queue[Record | None] = queue.Queue(QUEUE_LENGTH)
+        try:
+            self._tables.begin(started)
+        except sqlite3.Error as error:
+            raise database.unwritable(path, error) from error
+        self._thread = threading.Thread(target=self._run, name="profd-writer", daemon=True)
+        self._thread.start()
+
+    def put(self, record: Record) -> bool:
+        """Hand a record over; False where it had to be dropped."""
+        if self.failure is None:
+            try:
+                self._queue.put_nowait(record)
+            except queue.Full:
+                self.dropped += 1
+            else:
+                return True
+        return False
+
+    def close(self, timeout_s: float = 30.0) -> None:
+        """Write what is queued, fold the write-ahead log into the file, and end the thread."""
+        try:
+            self._queue.put(None, timeout=timeout_s)
+        except queue.Full:
+            return
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        try:
+            while self._write_batch():
+                pass
+            self._tables.finish()
+        except (sqlite3.Error, OSError) as error:
+            self.failure = str(error)
+            self._tables.abandon()
+
+    def _write_batch(self) -> bool:
+        """Wait for a record, commit it with all that are there by then; False at the end of the run."""
+        batch = [self._queue.get()]
+        while batch[-1] is not None and len(batch) < BATCH_LENGTH:
+            try:
+                batch.append(self._queue.get_nowait())
+            except queue.Empty:
+                break
+        self._tables.commit([record for record in batch if record is not None])
+        return batch[-1] is not None
+
+
+class _Tables:
+    """The connection, and the ids of what was interned."""
+
+    def __init__(self, connection: sqlite3.Connection, describe_frame: DescribeFrame) -> None:
+        self._connection = connection
+        self._describe_frame = describe_frame
+        self._processes: dict[Identity, int] = {}
+        self._threads: dict[tuple[int, int, str], int] = {}
+        self._frames: dict[Frame, int] = {}
+        self._stacks: dict[tuple[int, int], int] = {}
+        self._series: dict[tuple[str, int | None, int | None, str | None], int] = {}
+        self._output_bytes = 0
+
+    def begin(self, started: RunStarted) -> None:
+        """Write what is known at the start, so that a file is never without it."""
+        values = msgspec.structs.asdict(started)
+        for name in ("target", "recorder", "command", "versions", "options"):
+            values[name] = msgspec.json.encode(values[name]).decode()
+        values["state"] = "live"
+        values["written_ns"] = started.started_ns
+        with self._connection:
+            self._connection.execute("BEGIN")
+            self._set_meta(**values)
+
+    def commit(self, batch: list[Record]) -> None:
+        """Write a batch in one transaction."""
+        if not batch:
+            return
+        self._connection.execute("BEGIN")
+        with self._connection:
+            for record in batch:
+                self._write(record)
+            self._set_meta(written_ns=max(map(_time_of, batch)))
+
+    def finish(self) -> None:
+        """Fold the write-ahead log into the one file and close it."""
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        # Fails while a reader holds the file open; the run is complete all the same, only with its log beside it.
+        try:
+            self._connection.execute("PRAGMA journal_mode = DELETE")
+        except sqlite3.OperationalError:
+            pass
+        self._connection.close()
+
+    def abandon(self) -> None:
+        """Give the file up after an error, with what was committed in it."""
+        try:
+            self._connection.close()
+        except sqlite3.Error:
+            pass
+
+    @functools.singledispatchmethod
+    def _write(self, record: Record) -> None:
+        raise TypeError(f"no table takes {type(record).__name__}")
+
+    @_write.register
+    def _(self, record: ProcessSeen) -> None:
+        parent = self._processes.get(record.parent) if record.parent else None
+        command = msgspec.json.encode(record.command).decode()
+        known = self._processes.get(record.identity)
+        if known is None:
+            cursor = self._connection.execute(
+                "INSERT INTO process (pid, start_ticks, parent, command, role, rank, ordinal, python, seen_ns)"
+                " VALUES (?,?,?,?,?,?,?,?,?)",
+                (*record.identity, parent, command, record.role, record.rank, record.ordinal, record.python, record.at_ns),
+            )
+            self._processes[record.identity] = _new_id(cursor)
+        else:
+            self._connection.execute(
+                "UPDATE process SET command = ?, role = ?, rank = ?, ordinal = ?, python = ? WHERE id = ?",
+                (command, record.role, record.rank, record.ordinal, record.python, known),
+            )
+
+    @_write.register
+    def _(self, record: ProcessEnded) -> None:
+        self._connection.execute(
+            "UPDATE process SET ended_ns = ?, exit_code = ?, exit_signal = ? WHERE id = ?",
+            (record.at_ns, record.exit_code, record.exit_signal, self._processes.get(record.identity)),
+        )
+
+    @_write.register
+    def _(self, record: RecordingTaken) -> None:
+        process = self._processes[record.identity]
+        self._connection.execute(
+            "INSERT INTO recording"
+            " (process, start_ns, end_ns, rate_hz, samples, torn, errors, clock_error_ns, cpu_ns)"
+            " VALUES (?,?,?,?,?,?,?,?,?)",
+            (
+                process,
+                record.start_ns,
+                record.end_ns,
+                record.rate_hz,
+                record.samples,
+                record.torn,
+                record.errors,
+                record.clock_error_ns,
+                record.cpu_ns,
+            ),
+        )
+        stacks = [self._stack_id(frames) for frames in record.stacks]
+        for timeline in record.threads:
+            thread = self._thread_id(process, timeline.os_tid, timeline.name, timeline.is_main)
+            self._connection.executemany(
+                "INSERT OR IGNORE INTO interval (start_ns, thread, duration_ns, stack, samples) VALUES (?,?,?,?,?)",
+                [(i.start_ns, thread, i.duration_ns, stacks[i.stack], i.samples) for i in timeline.intervals],
+            )
+
+    @_write.register
+    def _(self, record: PointsTaken) -> None:
+        self._connection.executemany(
+            "INSERT OR IGNORE INTO point (series, at_ns, value) VALUES (?,?,?)",
+            [
+                (self._series_id(p.name, p.identity, p.os_tid, p.device), record.at_ns, p.value)
+                for p in record.points
+            ],
+        )
+
+    @_write.register
+    def _(self, record: EventHappened) -> None:
+        process = self._processes.get(record.identity) if record.identity else None
+        self._connection.execute(
+            "INSERT INTO event (at_ns, kind, process, text) VALUES (?,?,?,?)",
+            (record.at_ns, record.kind, process, record.text),
+        )
+
+    @_write.register
+    def _(self, record: OutputWritten) -> None:
+        self._connection.execute("INSERT INTO output (at_ns, data) VALUES (?,?)", (record.at_ns, record.data))
+        self._output_bytes += len(record.data)
+        while self._output_bytes > OUTPUT_LIMIT_BYTES:
+            oldest, length = self._connection.execute(
+                "SELECT id, length(data) FROM output ORDER BY id LIMIT 1"
+            ).fetchone()
+            self._connection.execute("DELETE FROM output WHERE id = ?", (oldest,))
+            self._output_bytes -= length
+
+    @_write.register
+    def _(self, record: RunEnded) -> None:
+        self._set_meta(
+            state="ended",
+            ended_ns=record.at_ns,
+            why_ended=record.why,
+            exit_code=record.exit_code,
+            exit_signal=record.exit_signal,
+        )
+
+    def _set_meta(self, **values: object) -> None:
+        self._connection.executemany("INSERT OR REPLACE INTO meta (name, value) VALUES (?,?)", list(values.items()))
+
+    def _thread_id(self, process: int, os_tid: int, name: str, is_main: bool) -> int:
+        key = (process, os_tid, name)
+        if key not in self._threads:
+            cursor = self._connection.execute(
+                "INSERT INTO thread (process, os_tid, name, is_main) VALUES (?,?,?,?)", (*key, is_main)
+            )
+            self._threads[key] = _new_id(cursor)
+        return self._threads[key]
+
+    def _stack_id(self, frames: tuple[Frame, ...]) -> int:
+        stack = 0
+        for frame in frames:
+            key = (stack, self._frame_id(frame))
+            if key not in self._stacks:
+                cursor = self._connection.execute("INSERT INTO stack (parent, frame) VALUES (?,?)", key)
+                self._stacks[key] = _new_id(cursor)
+            stack = self._stacks[key]
+        return stack
+
+    def _frame_id(self, frame: Frame) -> int:
+        if frame not in self._frames:
+            described = self._describe_frame(frame)
+            cursor = self._connection.execute(
+                "INSERT INTO frame (function, file, line, module_path, is_library, source) VALUES (?,?,?,?,?,?)",
+                (*frame, described.module_path, described.is_library, described.source),
+            )
+            self._frames[frame] = _new_id(cursor)
+        return self._frames[frame]
+
+    def _series_id(self, name: str, identity: Identity | None, os_tid: int | None, device: str | None) -> int:
+        process = self._processes[identity] if identity else None
+        key = (name, process, os_tid, device)
+        if key not in self._series:
+            cursor = self._connection.execute(
+                "INSERT INTO series (name, process, os_tid, device) VALUES (?,?,?,?)", key
+            )
+            self._series[key] = _new_id(cursor)
+        return self._series[key]
+
+
+def _new_id(cursor: sqlite3.Cursor) -> int:
+    if cursor.lastrowid is None:
+        raise sqlite3.DatabaseError("an insert gave no id")
+    return cursor.lastrowid
+
+
+def _time_of(record: Record) -> int:
+    return record.end_ns if isinstance(record, RecordingTaken) else record.at_ns
