@@ -48,6 +48,7 @@ class RunReader:
         self.processes: dict[int, ProcessRow] = {}
         self.threads: dict[int, ThreadRow] = {}
         self.series: dict[int, SeriesRow] = {}
+        self._data_version: int | None = None
         self.info = self._read_info()
         self.refresh()
 
@@ -67,11 +68,13 @@ class RunReader:
         """Take in what was written since the last call: ``info`` and the tables held in memory."""
         self.info = self._read_info()
         # Children before parents in the order of foreign keys: what a row read now refers to is then there too.
+        for row in self._query("SELECT id, name, process, os_tid, device FROM series"):
+            self.series[row[0]] = SeriesRow(*row)
+        for row in self._query("SELECT id, process, os_tid, name, is_main FROM thread"):
+            self.threads[row[0]] = ThreadRow(*row[:4], bool(row[4]))
         for row in self._query("SELECT * FROM process"):
             command = tuple(msgspec.json.decode(row[4], type=list[str]))
             self.processes[row[0]] = ProcessRow(*row[:4], command, *row[5:])
-        for row in self._query("SELECT id, process, os_tid, name, is_main FROM thread"):
-            self.threads[row[0]] = ThreadRow(*row[:4], bool(row[4]))
         for row in self._query("SELECT id, parent, frame FROM stack WHERE id > ?", max(self.stacks, default=0)):
             self.stacks[row[0]] = StackRow(*row)
         for row in self._query(
@@ -79,8 +82,12 @@ class RunReader:
             max(self.frames, default=0),
         ):
             self.frames[row[0]] = FrameRow(*row[:5], bool(row[5]), row[6])
-        for row in self._query("SELECT id, name, process, os_tid, device FROM series"):
-            self.series[row[0]] = SeriesRow(*row)
+
+    def changed(self) -> bool:
+        """Say whether anything was committed since this was last asked; True at first. Costs a look at the log."""
+        version: int = self._query("PRAGMA data_version")[0][0]
+        seen, self._data_version = self._data_version, version
+        return version != seen
 
     def frames_of(self, stack: int) -> tuple[FrameRow, ...]:
         """Return the frames of a stack from the root to the leaf."""
@@ -118,6 +125,11 @@ class RunReader:
         """Return the recordings that start in [from_ns, to_ns), in order of time."""
         where, values = _time_range("start_ns", from_ns, to_ns)
         return [RecordingRow(*row) for row in self._query(f"SELECT * FROM recording WHERE {where} ORDER BY start_ns", *values)]
+
+    def recordings_after(self, recording: int, limit: int) -> list[RecordingRow]:
+        """Return up to ``limit`` recordings written after the one with this id, in the order of writing."""
+        sql = "SELECT * FROM recording WHERE id > ? ORDER BY id LIMIT ?"
+        return [RecordingRow(*row) for row in self._query(sql, recording, limit)]
 
     def points(self, series: int, from_ns: int | None = None, to_ns: int | None = None) -> list[PointRow]:
         """Return the points of a series in [from_ns, to_ns), in order of time."""
