@@ -1,1 +1,1 @@
-"""TODO."""
+"""The programs under the profiler: ordinary training scripts, run as files; they import nothing of profd."""

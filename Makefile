@@ -1,0 +1,55 @@
+# Everything that a developer does here; `make` alone lists it. Needs python3 (3.10 or newer, with venv) and make.
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check format install clean
+
+help: ## list what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: .venv/demo-installed ## profile the bundled training script: dashboard, summary, report
+	$(BIN)/profd demo
+
+test: .venv/dev-installed ## run all the tests; PYTEST_ARGS selects some
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+check: .venv/dev-installed ## check format, lint, types and layers
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/mypy tests
+	$(BIN)/lint-imports
+
+format: .venv/dev-installed ## format the code and mend what the linter can
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+install: .venv/dev-installed ## make .venv with profd (editable), torch and the tools
+	@echo "installed in .venv"
+
+clean: ## remove .venv and the caches
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist src/profd.egg-info
+
+# A stamp is newer than pyproject.toml once that is installed, so a second call does nothing.
+.venv/demo-installed: pyproject.toml | $(BIN)/python
+	@echo "installing profd and torch into .venv: a few minutes and 5 GB the first time" >&2
+	$(INSTALL) -e '.[demo]'
+	@touch $@
+
+.venv/dev-installed: pyproject.toml | $(BIN)/python
+	@echo "installing profd, torch and the tools into .venv: a few minutes and 5 GB the first time" >&2
+	$(INSTALL) -e '.[demo,dev]'
+	@touch $@ .venv/demo-installed
+
+# Asked for ahead: where ensurepip is missing, venv fails with a .venv left behind that looks whole.
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not installed; name another with make PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "$(PYTHON) is older than 3.10; name a newer one with make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv .venv

@@ -1,0 +1,62 @@
+"""Each command loads only what it needs: seen in fresh processes, by the modules that they end with."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TARGETS = sorted((Path(__file__).parents[2] / "target").glob("*.py"))
+HELP = """
+import runpy, sys
+sys.argv = ["profd", "{command}", "--help"]
+try:
+    runpy.run_module("profd", run_name="__main__")
+except SystemExit as end:
+    if end.code:
+        raise
+"""
+
+
+def modules_after(program: str) -> set[str]:
+    """Return the names of the modules that a fresh interpreter holds after running ``program``."""
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{program}\nimport sys; print('loaded', *sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return set(ended.stdout.splitlines()[-1].split()[1:])
+
+
+def loaded_of(unwanted: set[str], program: str) -> set[str]:
+    """Return which of the ``unwanted`` modules, or of the modules below them, a program loads."""
+    return {
+        name for name in modules_after(program) if any(name == root or name.startswith(f"{root}.") for root in unwanted)
+    }
+
+
+@pytest.mark.parametrize("command", ["attach", "run"])
+def test_help_of_a_command_loads_no_screen_and_no_gpu_library(command: str) -> None:
+    assert loaded_of({"textual", "torch", "jinja2", "pynvml"}, HELP.format(command=command)) == set()
+
+
+def test_session_loads_nothing_that_shows() -> None:
+    unwanted = {"profd.daemon.analyze", "profd.daemon.render", "profd.tui", "textual", "jinja2"}
+    assert loaded_of(unwanted, "import profd.daemon.supervise.session") == set()
+
+
+def test_package_itself_loads_nothing_of_profd() -> None:
+    assert {name for name in modules_after("import profd") if name.startswith("profd.")} == set()
+
+
+@pytest.mark.parametrize("script", TARGETS, ids=lambda path: path.stem)
+def test_target_knows_nothing_of_profd(script: Path) -> None:
+    nodes = list(ast.walk(ast.parse(script.read_text())))
+    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert not {name for name in imported if name.split(".")[0] == "profd"}
