@@ -1,0 +1,181 @@
+"""Options that several commands share, each defined once: of recording, of selecting samples, and the RUN argument.
+
+Imports nothing that a command's ``--help`` could do without.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.errors import UsageError
+
+if TYPE_CHECKING:
+    from profd.daemon.analyze.selection import Selection
+    from profd.daemon.store.reader import RunReader
+    from profd.daemon.store.rows import RunInfo
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+_CLOCK_FORMATS = ("%H:%M:%S", "%H:%M:%S.%f", "%H:%M")
+
+_RECORDING = (
+    click.option("--rate", "rate_hz", type=click.IntRange(1, 1000), default=100, show_default=True, metavar="HZ",
+                 help="Samples a second of each main process."),
+    click.option("--budget", "budget_percent", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
+                 metavar="PERCENT", help="The most that profd may cost, in percent of one core; it lowers rates to keep it."),
+    click.option("--duration", "duration_s", type=click.FloatRange(0, min_open=True), metavar="S",
+                 help="End the recording after S seconds; the target runs on."),
+    click.option("--name", metavar="NAME", help="The name of the run, part of its id [default: of the script]."),
+    click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
+                 help="Write the run to FILE rather than to the folder of runs."),
+    click.option("--no-subprocesses", "subprocesses", flag_value=False, default=True, is_flag=True,
+                 help="Profile the process alone, none of its children."),
+)  # fmt: skip
+
+_SELECTION = (
+    click.option("--from", "from_time", metavar="TIME",
+                 help="Take samples from TIME on: seconds from the start of the run, or HH:MM:SS."),
+    click.option("--to", "to_time", metavar="TIME", help="Take samples before TIME."),
+    click.option("--rank", type=int, metavar="N", help="Take the samples of this rank."),
+    click.option("--process", "pid", type=int, metavar="PID", help="Take the samples of this process, all threads."),
+    click.option("--thread", metavar="NAME", help="Take the samples of the threads of this name."),
+    click.option("--phase", metavar="NAME", help="Take the samples of this phase: forward, \"data wait\", …"),
+)  # fmt: skip
+
+
+class SelectionWords(NamedTuple):
+    """What the options of ``selection_options`` say, still to be matched against a run."""
+
+    from_time: str | None
+    to_time: str | None
+    rank: int | None
+    pid: int | None
+    thread: str | None
+    phase: str | None
+
+    def build(self, reader: RunReader, *, main_threads: bool = True) -> Selection:
+        """Return the selection of this run's samples that is meant.
+
+        ``main_threads`` narrows it to the main threads of training processes, unless a process or thread is named.
+        Raises UsageError where the run has no such time, rank, process, thread or phase.
+        """
+        from profd.daemon.analyze.selection import Selection
+
+        from_ns, to_ns = self._times(reader.info)
+        _check_known("rank", self.rank, {process.rank for process in reader.processes.values()} - {None})
+        _check_known("process", self.pid, {process.pid for process in reader.processes.values()})
+        _check_known("thread", self.thread, {thread.name for thread in reader.threads.values()})
+        _check_phase(self.phase)
+        return Selection(
+            from_ns=from_ns,
+            to_ns=to_ns,
+            processes=None if self.pid is None else frozenset(_rows_of_pid(reader, self.pid)),
+            rank=self.rank,
+            thread=self.thread,
+            phase=self.phase,
+            main_threads=main_threads and self.pid is None and self.thread is None,
+        )
+
+    def _times(self, info: RunInfo) -> tuple[int | None, int | None]:
+        """Return the range of time as nanoseconds of the run's clock."""
+        from_ns = None if self.from_time is None else parse_time(self.from_time, info)
+        to_ns = None if self.to_time is None else parse_time(self.to_time, info)
+        if from_ns is not None and to_ns is not None and from_ns >= to_ns:
+            raise UsageError(f"--from {self.from_time} is not before --to {self.to_time}", "exchange them")
+        return from_ns, to_ns
+
+
+def recording_options(command: Command) -> Command:
+    """Give a command the options of a recording.
+
+    They arrive as ``rate_hz: int``, ``budget_percent: float``, ``duration_s: float | None``, ``name: str | None``,
+    ``output: Path | None`` and ``subprocesses: bool``.
+    """
+    for option in reversed(_RECORDING):
+        command = option(command)
+    return command
+
+
+def selection_options(command: Command) -> Command:
+    """Give a command the options that select samples; they arrive together as ``words: SelectionWords``."""
+
+    @functools.wraps(command)
+    def with_words(**options: Any) -> Any:
+        words = SelectionWords(*(options.pop(field) for field in SelectionWords._fields))
+        return command(words=words, **options)
+
+    decorated: Any = with_words
+    for option in reversed(_SELECTION):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+def run_argument(command: Command) -> Command:
+    """Give a command the argument RUN; it arrives as ``run: str``, a word for ``paths.find_run``."""
+    return click.argument("run", metavar="RUN")(command)
+
+
+def json_option(command: Command) -> Command:
+    """Give a command ``--json``; it arrives as ``as_json: bool``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(command)
+
+
+def headless_option(command: Command) -> Command:
+    """Give a command ``--headless``; it arrives as ``headless: bool``."""
+    return click.option("--headless", is_flag=True, help="Do not open the dashboard.")(command)
+
+
+def parse_time(word: str, info: RunInfo) -> int:
+    """Return the moment that a word means in a run, in nanoseconds of its clock.
+
+    A number is seconds from the start. ``HH:MM:SS`` is local time: its first occurrence after the start of the run, or
+    before it where the run did not last until then. Raises UsageError for anything else.
+    """
+    try:
+        return info.started_ns + int(float(word) * SECOND_NS)
+    except (ValueError, OverflowError):
+        return _clock_time(word, info)
+
+
+def _clock_time(word: str, info: RunInfo) -> int:
+    """Return the moment of a time of day within a run."""
+    started = datetime.fromtimestamp(info.started_ns / SECOND_NS)
+    for layout in _CLOCK_FORMATS:
+        try:
+            time = datetime.strptime(word, layout).time()
+        except ValueError:
+            continue
+        moment = datetime.combine(started.date(), time)
+        tomorrow = moment + timedelta(days=1)
+        if moment < started and tomorrow.timestamp() * SECOND_NS <= info.end_ns:
+            moment = tomorrow
+        return int(moment.timestamp() * SECOND_NS)
+    raise UsageError(f"{word} is no time", "give seconds from the start of the run, or HH:MM:SS")
+
+
+def _rows_of_pid(reader: RunReader, pid: int) -> list[int]:
+    """Return the ids of the rows of a PID: more than one where it was used again during the run."""
+    return [process.id for process in reader.processes.values() if process.pid == pid]
+
+
+def _check_known(what: str, value: int | str | None, known: set[Any]) -> None:
+    """Raise UsageError where a value is asked for that the run does not have."""
+    if value is not None and value not in known:
+        listed = ", ".join(map(str, sorted(known)[:12])) or "none"
+        raise UsageError(f"the run has no {what} {value}", f"it has: {listed}")
+
+
+def _check_phase(name: str | None) -> None:
+    """Raise UsageError where there is no phase of this name."""
+    if name is not None:
+        from profd.daemon.analyze.phases import PHASES
+
+        names = [phase.name for phase in PHASES]
+        if name not in names:
+            raise UsageError(f"there is no phase {name}", f"it is one of: {', '.join(names)}")
