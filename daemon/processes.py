@@ -28,6 +28,8 @@ class Stat(msgspec.Struct, frozen=True):
     cpu_ticks: int
     threads: int
     start_ticks: int
+    image: int
+    """The address where its stack starts: another one means that the process has exec'ed; 0 where we may not look."""
     exit_status: int
     """As of ``waitpid``; 0 unless the process is a zombie that we may look into."""
 
@@ -52,6 +54,7 @@ def read_stat(pid: int, os_tid: int | None = None) -> Stat | None:
         cpu_ticks=int(fields[11]) + int(fields[12]),
         threads=int(fields[17]),
         start_ticks=int(fields[19]),
+        image=int(fields[25]),
         exit_status=int(fields[49]) if len(fields) > 49 else 0,
     )
 
@@ -62,16 +65,33 @@ def is_running(pid: int, start_ticks: int) -> bool:
     return stat is not None and stat.start_ticks == start_ticks and stat.state not in "ZX"
 
 
-def children(pid: int) -> list[int]:
-    """Return the PIDs of the living children of a process, by all of its threads."""
-    found: list[int] = []
+def children(pid: int, *, of_all_threads: bool = True) -> list[int]:
+    """Return the PIDs of the living children of a process, those of its main thread alone where that is enough.
+
+    The kernel lists children by the thread that forked them, and a torch process has hundreds of threads.
+    """
     try:
-        for thread in os.scandir(f"/proc/{pid}/task"):
-            with open(f"{thread.path}/children", "rb") as file:  # noqa: PTH123
-                found += map(int, file.read().split())
+        threads = os.listdir(f"/proc/{pid}/task") if of_all_threads else [str(pid)]
     except OSError:
-        pass
+        return []
+    found: list[int] = []
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
+                found += map(int, file.read().split())
+        except OSError:
+            continue
     return found
+
+
+def environment(pid: int, allowed: frozenset[str]) -> dict[str, str]:
+    """Return the variables of ``allowed`` that the process was started with; no other one leaves this function."""
+    try:
+        words = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return {}
+    pairs = (word.decode(errors="replace").partition("=") for word in words)
+    return {name: value for name, _, value in pairs if name in allowed}
 
 
 def command_line(pid: int) -> tuple[str, ...]:
@@ -98,7 +118,7 @@ def python_version(pid: int) -> str | None:
     that it has mapped: no byte of the process's memory is read.
     """
     try:
-        executable = os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)")
+        executable = str((PROC / str(pid) / "exe").readlink()).removesuffix(" (deleted)")
     except OSError:
         return None
     match = _PYTHON_NAME.match(Path(executable).name)

@@ -1,1 +1,4 @@
-"""TODO."""
+"""Reading a process from outside: stacks through py-spy, counters through psutil and /proc, and what all that costs.
+
+pyspy (one recording) -> chrometrace (decoded) -> tearing (checked) -> assembly (a record of the run) <- chain
+"""

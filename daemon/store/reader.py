@@ -71,17 +71,17 @@ class RunReader:
         for row in self._query("SELECT id, name, process, os_tid, device FROM series"):
             self.series[row[0]] = SeriesRow(*row)
         for row in self._query("SELECT id, process, os_tid, name, is_main FROM thread"):
-            self.threads[row[0]] = ThreadRow(*row[:4], bool(row[4]))
+            self.threads[row[0]] = ThreadRow(row[0], row[1], row[2], row[3], bool(row[4]))
         for row in self._query("SELECT * FROM process"):
             command = tuple(msgspec.json.decode(row[4], type=list[str]))
-            self.processes[row[0]] = ProcessRow(*row[:4], command, *row[5:])
+            self.processes[row[0]] = ProcessRow(row[0], row[1], row[2], row[3], command, *row[5:])
         for row in self._query("SELECT id, parent, frame FROM stack WHERE id > ?", max(self.stacks, default=0)):
             self.stacks[row[0]] = StackRow(*row)
         for row in self._query(
             "SELECT id, function, file, module_path, line, is_library, source FROM frame WHERE id > ?",
             max(self.frames, default=0),
         ):
-            self.frames[row[0]] = FrameRow(*row[:5], bool(row[5]), row[6])
+            self.frames[row[0]] = FrameRow(row[0], row[1], row[2], row[3], row[4], bool(row[5]), row[6])
 
     def changed(self) -> bool:
         """Say whether anything was committed since this was last asked; True at first. Costs a look at the log."""
@@ -124,7 +124,10 @@ class RunReader:
     def recordings(self, from_ns: int | None = None, to_ns: int | None = None) -> list[RecordingRow]:
         """Return the recordings that start in [from_ns, to_ns), in order of time."""
         where, values = _time_range("start_ns", from_ns, to_ns)
-        return [RecordingRow(*row) for row in self._query(f"SELECT * FROM recording WHERE {where} ORDER BY start_ns", *values)]
+        return [
+            RecordingRow(*row)
+            for row in self._query(f"SELECT * FROM recording WHERE {where} ORDER BY start_ns", *values)
+        ]
 
     def recordings_after(self, recording: int, limit: int) -> list[RecordingRow]:
         """Return up to ``limit`` recordings written after the one with this id, in the order of writing."""
@@ -151,11 +154,19 @@ class RunReader:
 
     def events(self, after_id: int = 0) -> list[EventRow]:
         """Return the events written after the one with this id, in the order of writing."""
-        return [EventRow(*row) for row in self._query("SELECT id, at_ns, kind, process, text FROM event WHERE id > ? ORDER BY id", after_id)]
+        return [
+            EventRow(*row)
+            for row in self._query(
+                "SELECT id, at_ns, kind, process, text FROM event WHERE id > ? ORDER BY id", after_id
+            )
+        ]
 
     def output(self, after_id: int = 0) -> list[OutputRow]:
         """Return the script's output written after the row with this id, in order."""
-        return [OutputRow(*row) for row in self._query("SELECT id, at_ns, data FROM output WHERE id > ? ORDER BY id", after_id)]
+        return [
+            OutputRow(*row)
+            for row in self._query("SELECT id, at_ns, data FROM output WHERE id > ? ORDER BY id", after_id)
+        ]
 
     def main_threads(self) -> list[ThreadRow]:
         """Return the main threads of the processes that do the training: one a rank."""
@@ -190,14 +201,15 @@ class RunReader:
             options=msgspec.json.decode(meta["options"]),
         )
 
-    def _query(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+    def _query(self, sql: str, *values: int | str) -> list[tuple[Any, ...]]:
         with database.reading(self.path):
             return self._connection.execute(sql, values).fetchall()
 
 
-def _time_range(column: str, from_ns: int | None, to_ns: int | None) -> tuple[str, list[Any]]:
+def _time_range(column: str, from_ns: int | None, to_ns: int | None) -> tuple[str, list[int]]:
     """Return a condition on a column of times, and its values."""
-    conditions, values = ["1"], []
+    conditions: list[str] = ["1"]
+    values: list[int] = []
     if from_ns is not None:
         conditions.append(f"{column} >= ?")
         values.append(from_ns)

@@ -6,6 +6,7 @@ fails the writer stops, says why in ``failure``, and takes nothing more; whateve
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import queue
 import sqlite3
@@ -24,8 +25,8 @@ from profd.daemon.store.records import (
     PointsTaken,
     ProcessEnded,
     ProcessSeen,
-    RecordingTaken,
     Record,
+    RecordingTaken,
     RunEnded,
     RunStarted,
 )
@@ -145,18 +146,14 @@ class _Tables:
         """Fold the write-ahead log into the one file and close it."""
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         # Fails while a reader holds the file open; the run is complete all the same, only with its log beside it.
-        try:
+        with contextlib.suppress(sqlite3.OperationalError):
             self._connection.execute("PRAGMA journal_mode = DELETE")
-        except sqlite3.OperationalError:
-            pass
         self._connection.close()
 
     def abandon(self) -> None:
         """Give the file up after an error, with what was committed in it."""
-        try:
+        with contextlib.suppress(sqlite3.Error):
             self._connection.close()
-        except sqlite3.Error:
-            pass
 
     @functools.singledispatchmethod
     def _write(self, record: Record) -> None:
@@ -171,7 +168,16 @@ class _Tables:
             cursor = self._connection.execute(
                 "INSERT INTO process (pid, start_ticks, parent, command, role, rank, ordinal, python, seen_ns)"
                 " VALUES (?,?,?,?,?,?,?,?,?)",
-                (*record.identity, parent, command, record.role, record.rank, record.ordinal, record.python, record.at_ns),
+                (
+                    *record.identity,
+                    parent,
+                    command,
+                    record.role,
+                    record.rank,
+                    record.ordinal,
+                    record.python,
+                    record.at_ns,
+                ),
             )
             self._processes[record.identity] = _new_id(cursor)
         else:
@@ -218,10 +224,7 @@ class _Tables:
     def _(self, record: PointsTaken) -> None:
         self._connection.executemany(
             "INSERT OR IGNORE INTO point (series, at_ns, value) VALUES (?,?,?)",
-            [
-                (self._series_id(p.name, p.identity, p.os_tid, p.device), record.at_ns, p.value)
-                for p in record.points
-            ],
+            [(self._series_id(p.name, p.identity, p.os_tid, p.device), record.at_ns, p.value) for p in record.points],
         )
 
     @_write.register

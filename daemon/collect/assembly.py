@@ -1,0 +1,135 @@
+"""Makes a record of the run out of a py-spy recording: clock applied, cut, samples apportioned, torn stacks dropped.
+
+Pure: the same recording gives the same record. How samples are apportioned: py-spy says how many stacks it read in
+all, and the trace shows the first sample of every interval. What a thread's share of the total leaves unseen repeated
+the stack before it, and is spread over the thread's intervals by their length.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import msgspec
+
+from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
+from profd.daemon.collect import chrometrace, tearing
+from profd.daemon.collect.chrometrace import ThreadTrace
+from profd.daemon.collect.pyspy import RawRecording
+from profd.daemon.store.records import Frame, Identity, Interval, RecordingTaken, ThreadTimeline
+
+Stack = tuple[Frame, ...]
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A half-open range of the run's clock, [from_ns, to_ns); None is open."""
+
+    from_ns: int | None = None
+    to_ns: int | None = None
+
+    def holds(self, at_ns: int) -> bool:
+        """Say whether a time lies in the span."""
+        return (self.from_ns is None or at_ns >= self.from_ns) and (self.to_ns is None or at_ns < self.to_ns)
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A part of one interval of one thread, by the run's clock; ``seen`` where its first sample is in the trace."""
+
+    start_ns: int
+    end_ns: int
+    stack: Stack
+    seen: bool
+
+
+def assemble(
+    raw: RawRecording,
+    identity: Identity,
+    rate_hz: int,
+    keep: Span,
+    living_threads: frozenset[int] | None = None,
+) -> RecordingTaken:
+    """Return the record of a recording, cut to ``keep``.
+
+    ``living_threads`` are the OS thread ids that were alive when the recording ended: py-spy draws out the last stack
+    of a thread that is gone. Raises TraceDamaged.
+    """
+    traces = chrometrace.decode(raw.data)
+    timelines: list[ThreadTimeline] = []
+    stacks: dict[Stack, int] = {}
+    samples = torn = 0
+    for trace, total in zip(traces, _samples_by_thread(traces, raw.samples), strict=True):
+        is_dead = living_threads is not None and trace.os_tid not in living_threads
+        pieces = _pieces(trace, raw.zero_ns, SECOND_NS // rate_hz if is_dead else None, keep)
+        shares = apportion(total, [(piece.end_ns - piece.start_ns, piece.seen) for piece in pieces])
+        kept = [(piece, share) for piece, share in zip(pieces, shares, strict=True) if keep.holds(piece.start_ns)]
+        roots = tearing.valid_roots((piece.stack, share) for piece, share in kept)
+        whole = [(piece, share) for piece, share in kept if not tearing.is_torn(piece.stack, roots)]
+        samples += sum(share for _, share in kept)
+        torn += sum(share for _, share in kept) - sum(share for _, share in whole)
+        intervals = tuple(
+            Interval(piece.start_ns, piece.end_ns - piece.start_ns, stacks.setdefault(piece.stack, len(stacks)), share)
+            for piece, share in whole
+        )
+        timelines.append(ThreadTimeline(trace.os_tid, trace.name, trace.os_tid == identity.pid, intervals))
+    start_ns, end_ns = _bounds(traces, raw.zero_ns, keep)
+    return RecordingTaken(
+        identity=identity,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        rate_hz=rate_hz,
+        samples=samples,
+        torn=torn,
+        errors=raw.errors,
+        clock_error_ns=raw.clock_error_ns,
+        cpu_ns=raw.cpu_ns,
+        stacks=tuple(stacks),
+        threads=tuple(timelines),
+    )
+
+
+def apportion(total: int, intervals: Sequence[tuple[int, bool]]) -> list[int]:
+    """Split ``total`` samples over intervals given as (length, seen): one to each that was seen, the rest by length.
+
+    The shares are rounded so that they add up and none of them is favored by its place: the running sum is rounded,
+    not each share. The result adds up to ``total``, or to the number of seen intervals where that is larger.
+    """
+    unseen = max(total - sum(seen for _, seen in intervals), 0)
+    whole = sum(length for length, _ in intervals)
+    shares, before, reached = [], 0, 0
+    for length, seen in intervals:
+        reached += length
+        upto = (2 * unseen * reached + whole) // (2 * whole) if whole else 0
+        shares.append(seen + upto - before)
+        before = upto
+    return shares
+
+
+def _samples_by_thread(traces: Sequence[ThreadTrace], samples: int) -> list[int]:
+    """Split the total over the threads by how long each was there: every sample reads every thread."""
+    lengths = [trace.changes[-1].at_us - trace.changes[0].at_us for trace in traces]
+    whole = sum(lengths)
+    return [round(samples * length / whole) if whole else samples // len(traces) for length in lengths]
+
+
+def _pieces(trace: ThreadTrace, zero_ns: int, last_length_ns: int | None, keep: Span) -> list[Piece]:
+    """Return the intervals between the changes of a thread, in two where they span an end of ``keep``."""
+    times = [zero_ns + change.at_us * MICROSECOND_NS for change in trace.changes]
+    if last_length_ns is not None and len(times) > 1:
+        times[-1] = min(times[-1], times[-2] + last_length_ns)
+    pieces = []
+    for change, start_ns, end_ns in zip(trace.changes, times, times[1:], strict=False):
+        inner = [cut for cut in (keep.from_ns, keep.to_ns) if cut is not None and start_ns < cut < end_ns]
+        edges = [start_ns, *inner, end_ns]
+        for first, last in itertools.pairwise(edges):
+            pieces.append(Piece(first, last, change.frames, first == start_ns))
+    return pieces
+
+
+def _bounds(traces: Sequence[ThreadTrace], zero_ns: int, keep: Span) -> tuple[int, int]:
+    """Return from when to when there are samples."""
+    first = min((trace.changes[0].at_us for trace in traces), default=0)
+    last = max((trace.changes[-1].at_us for trace in traces), default=0)
+    start_ns, end_ns = zero_ns + first * MICROSECOND_NS, zero_ns + last * MICROSECOND_NS
+    start_ns = max(start_ns, keep.from_ns) if keep.from_ns is not None else start_ns
+    end_ns = min(end_ns, keep.to_ns) if keep.to_ns is not None else end_ns
+    return start_ns, max(start_ns, end_ns)

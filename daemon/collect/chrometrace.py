@@ -1,0 +1,106 @@
+"""Decodes py-spy's chrometrace format into the stacks of each thread over time. Knows nothing of clocks or runs.
+
+The format tells of *changes*: at a sample whose stack differs from the one before, the frames that went are ended and
+the new ones begun. A sample that repeats the stack before it leaves no trace.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from profd.daemon.store.records import Frame
+
+_THREAD = re.compile(r"thread \((0x[0-9a-fA-F]+|\d+)\)(?:: (.*))?", re.DOTALL)
+
+
+class Change(msgspec.Struct, frozen=True):
+    """From ``at_us`` on, until the next change, the thread stood in ``frames`` (root first; empty: in none)."""
+
+    at_us: int
+    frames: tuple[Frame, ...]
+
+
+class ThreadTrace(msgspec.Struct, frozen=True):
+    """The changes of one thread in order of time; the last one only says when the trace ended."""
+
+    os_tid: int
+    name: str
+    changes: tuple[Change, ...]
+
+
+class TraceDamaged(Exception):
+    """The bytes are no trace of py-spy's; the message says why."""
+
+
+class _Arguments(msgspec.Struct):
+    filename: str = ""
+    line: int | None = None
+
+
+class _Event(msgspec.Struct):
+    ph: str
+    tid: int
+    ts: int
+    name: str = ""
+    args: _Arguments = msgspec.field(default_factory=_Arguments)
+
+
+_decoder = msgspec.json.Decoder(list[_Event])
+
+
+def decode(data: bytes) -> list[ThreadTrace]:
+    """Return what each thread did, threads in order of appearance.
+
+    ``data`` is what ``py-spy record --threads --format chrometrace`` wrote. Raises TraceDamaged.
+    """
+    try:
+        events = _decoder.decode(data)
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
+        raise TraceDamaged(f"py-spy wrote no trace ({error})") from error
+    threads: dict[int, _Thread] = {}
+    for event in events:
+        if event.ph in "BE":
+            thread = threads.get(event.tid)
+            if thread is None:
+                thread = threads[event.tid] = _Thread()
+            thread.take(event)
+    return [trace for thread in threads.values() if (trace := thread.trace()) is not None]
+
+
+class _Thread:
+    """Rebuilds the stacks of one thread; several events at one time are one change."""
+
+    def __init__(self) -> None:
+        self._stack: list[Frame] = []
+        self._changes: list[Change] = []
+        self._at_us = -1
+        self._interned: dict[Frame, Frame] = {}
+
+    def take(self, event: _Event) -> None:
+        if event.ts != self._at_us:
+            self._close()
+            self._at_us = event.ts
+        if event.ph == "B":
+            frame = Frame(event.name, event.args.filename, event.args.line or 0)
+            self._stack.append(self._interned.setdefault(frame, frame))
+        elif self._stack:
+            self._stack.pop()
+        else:
+            raise TraceDamaged("py-spy ended a frame that it had not begun")
+
+    def trace(self) -> ThreadTrace | None:
+        self._close()
+        named = next((change.frames[0] for change in self._changes if change.frames), None)
+        if named is None:
+            return None
+        match = _THREAD.fullmatch(named.function)
+        if not match:
+            raise TraceDamaged("py-spy did not name the threads")
+        changes = tuple(Change(change.at_us, change.frames[1:]) for change in self._changes)
+        return ThreadTrace(int(match[1], 0), match[2] or "", changes)
+
+    def _close(self) -> None:
+        if self._at_us >= 0:
+            self._changes.append(Change(self._at_us, tuple(self._stack)))

@@ -1,0 +1,215 @@
+"""One py-spy recording as a child process: started, seen to sample, ended, collected with its cost.
+
+Knows nothing of what a recording means. The result goes into an anonymous memory file: nothing is left behind when
+either side is killed, and a full disk is no matter. py-spy always gets a duration, so that one whose session is gone
+ends by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import re
+import resource
+import shutil
+import signal
+import sysconfig
+import time
+from pathlib import Path
+
+import msgspec
+
+from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.errors import MissingTool
+
+_SAMPLING = b"Sampling process"
+_TOTALS = re.compile(rb"Samples: (\d+) Errors: (\d+)")
+_SPARE_S = 5
+_KILL_AFTER_S = 5.0
+_CLOCK_REALTIME_COARSE = 5  # the clock that stamps files; not among the constants of ``time``
+
+
+class RawRecording(msgspec.Struct, frozen=True):
+    """What one py-spy process gave.
+
+    ``zero_ns`` is the time of the trace's zero, in the middle of the bracket that it must lie in, ``clock_error_ns``
+    half of the bracket's width. ``samples`` counts the stacks read of all threads, ``errors`` the failed reads.
+    """
+
+    data: bytes
+    zero_ns: int
+    clock_error_ns: int
+    samples: int
+    errors: int
+    cpu_ns: int
+
+
+class RecordingFailed(Exception):
+    """py-spy gave no recording; the message is its own reason, one line."""
+
+
+def find_py_spy() -> str:
+    """Return the path of the py-spy executable; raises MissingTool."""
+    beside = Path(sysconfig.get_path("scripts")) / "py-spy"
+    found = str(beside) if beside.exists() else shutil.which("py-spy")
+    if not found:
+        raise MissingTool("py-spy is not installed beside profd", "install it with `pip install py-spy`")
+    return found
+
+
+class Recording:
+    """A running py-spy recording of one process; belongs to the event loop that it was started in.
+
+    ``sampling`` completes once samples are being taken: True, or False where py-spy ended before.
+    """
+
+    def __init__(self, executable: str, pid: int, rate_hz: int, length_s: float, clock: Clock) -> None:
+        """Start py-spy on ``pid`` for at most ``length_s`` seconds and a few to spare."""
+        loop = asyncio.get_running_loop()
+        self.rate_hz = rate_hz
+        self.length_s = length_s
+        self._clock = clock
+        self._memory = os.memfd_create("profd-recording")
+        self._pipe, write_end = os.pipe()
+        os.set_blocking(self._pipe, False)
+        self._said = bytearray()
+        self.sampling: asyncio.Future[bool] = loop.create_future()
+        self.ended: asyncio.Future[bool] = loop.create_future()
+        self._sampling_ns = 0
+        duration_s = math.ceil(length_s) + _SPARE_S
+        arguments = [
+            *("py-spy", "record", "--nonblocking", "--idle", "--threads", "--format", "chrometrace"),
+            *("--rate", str(rate_hz), "--duration", str(duration_s), "--output", "/proc/self/fd/3", "--pid", str(pid)),
+        ]
+        self.spawned_ns = clock.now_ns()
+        try:
+            self._pid = os.posix_spawn(
+                executable,
+                arguments,
+                os.environ,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, write_end, 1),
+                    (os.POSIX_SPAWN_DUP2, write_end, 2),
+                    (os.POSIX_SPAWN_DUP2, self._memory, 3),
+                ],
+                setpgroup=0,  # a Ctrl-C at the terminal is not for it
+                setsigmask=[],
+                setsigdef=[signal.SIGINT, signal.SIGPIPE, signal.SIGTERM],
+            )
+        except OSError as error:
+            os.close(self._memory)
+            os.close(self._pipe)
+            raise RecordingFailed(f"py-spy cannot be started ({error.strerror})") from error
+        finally:
+            os.close(write_end)
+        loop.add_reader(self._pipe, self._read_pipe)
+        self._usage: resource.struct_rusage | None = None
+
+    def stop(self) -> None:
+        """Ask py-spy to end and to write what it has."""
+        self._signal(signal.SIGINT)
+
+    async def collect(self) -> RawRecording:
+        """Wait for the end of the recording and return it; raises RecordingFailed where there is none."""
+        try:
+            await asyncio.wait_for(asyncio.shield(self.ended), _KILL_AFTER_S)
+        except asyncio.TimeoutError:
+            self._signal(signal.SIGKILL)
+            await self.ended
+            raise RecordingFailed("py-spy did not answer and was killed") from None
+        finally:
+            data, written_ns = self._take_memory()
+        totals = _TOTALS.search(self._said)
+        if not totals or not data:
+            raise RecordingFailed(self._reason())
+        zero_ns, clock_error_ns = self._bracket(data, written_ns)
+        return RawRecording(
+            data=data,
+            zero_ns=zero_ns,
+            clock_error_ns=clock_error_ns,
+            samples=int(totals[1]),
+            errors=int(totals[2]),
+            cpu_ns=self.cpu_ns,
+        )
+
+    def abandon(self) -> None:
+        """Kill py-spy and forget the recording."""
+        self._signal(signal.SIGKILL)
+
+    @property
+    def cpu_ns(self) -> int:
+        """CPU time that the ended recording took, user and system."""
+        return int((self._usage.ru_utime + self._usage.ru_stime) * SECOND_NS) if self._usage else 0
+
+    def _signal(self, number: int) -> None:
+        if not self.ended.done():
+            os.kill(self._pid, number)
+
+    def _read_pipe(self) -> None:
+        """Take in what py-spy says; at the end of it, reap the process."""
+        try:
+            said = os.read(self._pipe, 65536)
+        except BlockingIOError:
+            return
+        self._said += said
+        if said:
+            if not self.sampling.done() and _SAMPLING in self._said:
+                self._sampling_ns = self._clock.now_ns()
+                self.sampling.set_result(True)
+            return
+        asyncio.get_running_loop().remove_reader(self._pipe)
+        os.close(self._pipe)
+        self._ended_ns = self._clock.now_ns()
+        self._reap()
+
+    def _reap(self) -> None:
+        """Collect exit status and cost; the process has closed its output, so this is a matter of microseconds."""
+        pid, _, usage = os.wait4(self._pid, os.WNOHANG)
+        if not pid:
+            asyncio.get_running_loop().call_later(0.001, self._reap)
+            return
+        self._usage = usage
+        if not self.sampling.done():
+            self.sampling.set_result(False)
+        if not self.ended.done():
+            self.ended.set_result(True)
+
+    def _take_memory(self) -> tuple[bytes, int]:
+        """Return what was written and when it was, by the wall clock, and let the memory go."""
+        try:
+            status = os.fstat(self._memory)
+            return os.pread(self._memory, status.st_size, 0), status.st_mtime_ns
+        finally:
+            os.close(self._memory)
+
+    def _bracket(self, data: bytes, written_ns: int) -> tuple[int, int]:
+        """Return the time of the trace's zero and by how much it may be wrong.
+
+        The trace counts from a moment after py-spy was spawned and before it first spoke; its last events are stamped
+        just before the file was written and the process ended.
+        """
+        last_ns = last_timestamp_us(data) * 1000
+        tick_ns = int(time.clock_getres(_CLOCK_REALTIME_COARSE) * SECOND_NS)
+        earliest = self.spawned_ns
+        latest = min(
+            self._sampling_ns or self._ended_ns,
+            self._ended_ns - last_ns,
+            written_ns - self._clock.wall_jump_ns() + tick_ns - last_ns,
+        )
+        latest = max(latest, earliest)
+        return (earliest + latest) // 2, (latest - earliest) // 2
+
+    def _reason(self) -> str:
+        """Return the reason that py-spy gave for failing, on one line."""
+        lines = [line.strip() for line in self._said.decode(errors="replace").splitlines() if line.strip()]
+        errors = [line.removeprefix("Error:").strip() for line in lines if line.startswith("Error:")]
+        causes = [line.partition(":")[2].strip() for line in lines if re.match(r"\d+: (?!.*::)", line)]
+        return " — ".join([*errors, *causes[:1]]) or (lines[-1] if lines else "py-spy ended without a word")
+
+
+def last_timestamp_us(data: bytes) -> int:
+    """Return the timestamp of a trace's last event without decoding the trace; 0 where there is none."""
+    found = re.search(rb'"ts":(\d+)[^{}]*\}\s*\]\s*$', data[-4096:])
+    return int(found[1]) if found else 0

@@ -1,0 +1,84 @@
+"""What stands behind a frame: the path below its outermost package, whether it is library code, the text of its line.
+
+Reads source files, through the target's own root where that is another one (a container). Reads a file once.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from profd.daemon.store.records import Frame
+from profd.daemon.store.writer import FrameDescription
+
+_LIBRARY_FOLDERS = ("site-packages", "dist-packages")
+_FILES_HELD = 64
+_FILE_LIMIT_BYTES = 4 << 20
+_LINE_LIMIT = 200
+
+
+class SourceTree:
+    """The source files that a target sees."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        """Look below ``root``: ``/proc/PID/root`` shows what a process in a container sees."""
+        self._root = root
+        self._lines = functools.lru_cache(_FILES_HELD)(self._read_lines)
+        self._has_init = functools.lru_cache(4096)(self._read_has_init)
+
+    def describe(self, frame: Frame) -> FrameDescription:
+        """Return what is kept of a frame beside its identity."""
+        return FrameDescription(
+            module_path=self.module_path(frame.file),
+            is_library=is_library(frame.file),
+            source=self.line(frame.file, frame.line),
+        )
+
+    def line(self, file: str, line: int) -> str | None:
+        """Return the text of a line without the space around it; None where it cannot be read."""
+        lines = self._lines(file)
+        return lines[line - 1].strip()[:_LINE_LIMIT] if 0 < line <= len(lines) else None
+
+    def module_path(self, file: str) -> str:
+        """Return the path from the outermost package down, as py-spy shortens it: ``torch/nn/modules/module.py``."""
+        path = Path(file)
+        folder = path.parent
+        while folder != folder.parent and self._has_init(folder):
+            folder = folder.parent
+        return str(path.relative_to(folder)) if path.is_absolute() else file
+
+    def _below_root(self, path: Path) -> Path:
+        return self._root / path.relative_to(path.anchor) if path.is_absolute() else path
+
+    def _read_has_init(self, folder: Path) -> bool:
+        return (self._below_root(folder) / "__init__.py").is_file()
+
+    def _read_lines(self, file: str) -> list[str]:
+        path = self._below_root(Path(file))
+        try:
+            if not path.is_absolute() or not path.is_file() or path.stat().st_size > _FILE_LIMIT_BYTES:
+                return []
+            return path.read_text(errors="replace").splitlines()
+        except OSError:
+            return []
+
+
+def is_library(file: str) -> bool:
+    """Say whether a file belongs to an installed package, the standard library, or the interpreter itself."""
+    if file.startswith("<"):
+        return file != "<string>" and not file.startswith("<ipython")
+    parts = Path(file).parts
+    if any(folder in parts for folder in _LIBRARY_FOLDERS):
+        return True
+    # The standard library: …/lib/python3.11/threading.py, of whichever interpreter.
+    names = [part for part in parts[:-1] if part.startswith("python3")]
+    return bool(names) and "lib" in parts
+
+
+def source_root(pid: int) -> Path:
+    """Return the folder that shows the file system as a process sees it: ``/`` where it sees what we see."""
+    theirs, ours = Path(f"/proc/{pid}/ns/mnt"), Path("/proc/self/ns/mnt")
+    try:
+        return Path("/") if theirs.readlink() == ours.readlink() else Path(f"/proc/{pid}/root")
+    except OSError:
+        return Path("/")

@@ -1,0 +1,171 @@
+"""Commands to a live session over its Unix socket: one JSON object a line, one answer a line.
+
+The server's side runs in the session's event loop; the client's side is plain and blocking, for commands and the
+dashboard's reading thread. Only the session's own user (and root) is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from profd.daemon.errors import SessionFailed
+
+_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
+_LINE_LIMIT = 4096
+_TIMEOUT_S = 10.0
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What a client asks: ``hello`` for the status, ``watch`` for fresh data while it stays connected, ``stop``."""
+
+    command: Literal["hello", "watch", "stop"]
+
+
+class SessionStatus(msgspec.Struct, frozen=True):
+    """What a session says of itself."""
+
+    run_id: str
+    run_file: str
+    session_pid: int
+    target_pid: int
+    rate_hz: int
+    watchers: int
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why a request was not carried out."""
+
+    error: str
+
+
+class Commands:
+    """What a control server can be asked; the session implements it."""
+
+    def status(self) -> SessionStatus:
+        """Return what the session says of itself."""
+        raise NotImplementedError
+
+    def watchers_changed(self, watchers: int) -> None:
+        """Take in how many clients are watching now."""
+
+    def stop(self) -> None:
+        """End the session."""
+
+
+class ControlServer:
+    """Listens on a socket that only its owner may reach."""
+
+    def __init__(self, path: Path, commands: Commands) -> None:
+        self._path = path
+        self._commands = commands
+        self._watchers: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Bind the socket and answer from now on."""
+        previous = os.umask(0o177)
+        try:
+            self._server = await asyncio.start_unix_server(self._serve, self._path, limit=_LINE_LIMIT)
+        finally:
+            os.umask(previous)
+
+    async def close(self) -> None:
+        """Stop answering and remove the socket."""
+        if self._server is not None:
+            self._server.close()
+        for writer in list(self._watchers):
+            writer.close()
+        self._path.unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            if _peer_uid(writer.get_extra_info("socket")) in (0, os.getuid()):
+                while line := await reader.readline():
+                    writer.write(msgspec.json.encode(self._answer(line, writer)) + b"\n")
+                    await writer.drain()
+        except (ConnectionError, ValueError, asyncio.LimitOverrunError):
+            pass  # a client that breaks off, or sends a line without end, ends its own connection and nothing else
+        finally:
+            self._forget(writer)
+            writer.close()
+
+    def _answer(self, line: bytes, writer: asyncio.StreamWriter) -> SessionStatus | Refusal:
+        try:
+            request = msgspec.json.decode(line, type=Request)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            return Refusal(f"not a request ({error})")
+        if request.command == "watch":
+            self._watchers.add(writer)
+            self._commands.watchers_changed(len(self._watchers))
+        elif request.command == "stop":
+            self._commands.stop()
+        return self._commands.status()
+
+    def _forget(self, writer: asyncio.StreamWriter) -> None:
+        if writer in self._watchers:
+            self._watchers.discard(writer)
+            self._commands.watchers_changed(len(self._watchers))
+
+
+class ControlClient:
+    """A connection to a live session; every method raises SessionFailed where the session cannot be reached."""
+
+    def __init__(self, path: Path) -> None:
+        """Connect to the socket at ``path``."""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(_TIMEOUT_S)
+        try:
+            self._socket.connect(str(path))
+        except OSError as error:
+            self._socket.close()
+            raise SessionFailed(
+                f"the session at {path} cannot be reached ({error.strerror or error})",
+                "it may have ended: see `profd ls`",
+            ) from error
+
+    def hello(self) -> SessionStatus:
+        """Return what the session says of itself."""
+        return self._ask(Request("hello"))
+
+    def watch(self) -> SessionStatus:
+        """Ask for fresh data: until this client is closed, recordings are short."""
+        return self._ask(Request("watch"))
+
+    def stop(self) -> SessionStatus:
+        """Ask the session to end; it closes its run file after this returns."""
+        return self._ask(Request("stop"))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def _ask(self, request: Request) -> SessionStatus:
+        try:
+            self._socket.sendall(msgspec.json.encode(request) + b"\n")
+            line = b""
+            while not line.endswith(b"\n"):
+                part = self._socket.recv(_LINE_LIMIT)
+                if not part:
+                    raise SessionFailed("the session hung up", "see `profd ls` for the sessions there are")
+                line += part
+            answer = msgspec.json.decode(line)
+            if "error" in answer:
+                raise SessionFailed(f"the session refused: {answer['error']}", "update profd on both sides")
+            return msgspec.convert(answer, SessionStatus)
+        except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise SessionFailed(
+                f"the session does not answer ({error})", "see `profd ls` for the sessions there are"
+            ) from error
+
+
+def _peer_uid(connection: socket.socket) -> int:
+    """Return the user id of the process at the other end."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(credentials)[1])

@@ -1,0 +1,80 @@
+"""Learns how a process ended that is nobody's child here.
+
+Knows three places, asked in turn: the zombie in /proc, and the kernel's own note behind a pidfd (Linux 6.15 and
+later), which outlives the process. A status is as of ``waitpid``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import struct
+
+from profd.daemon import processes
+from profd.daemon.store.records import Identity
+
+# struct pidfd_info of linux/pidfd.h, first version: mask and cgroup id, eleven ids, exit status.
+_PIDFD_INFO = struct.Struct("=QQ11Ii")
+_PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
+_PIDFD_INFO_EXIT = 1 << 3
+
+
+class Watch:
+    """A handle on a process that becomes readable when the process ends: wait for it with ``select`` or a loop."""
+
+    def __init__(self, identity: Identity) -> None:
+        """Open the handle; raises ProcessLookupError where the process is gone."""
+        self.identity = identity
+        self._pidfd = os.pidfd_open(identity.pid)
+        if not processes.is_running(*identity):
+            os.close(self._pidfd)
+            raise ProcessLookupError(identity.pid)
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait for."""
+        return self._pidfd
+
+    def status(self) -> int | None:
+        """Return the exit status once the process has ended; None where nobody can tell (yet)."""
+        stat = processes.read_stat(self.identity.pid)
+        if stat is not None and stat.start_ticks == self.identity.start_ticks:
+            return stat.exit_status if stat.state in "ZX" and _may_see_status(stat) else None
+        return self._kernel_note()
+
+    def close(self) -> None:
+        """Close the handle."""
+        os.close(self._pidfd)
+
+    def _kernel_note(self) -> int | None:
+        question = _PIDFD_INFO.pack(_PIDFD_INFO_EXIT, *[0] * 13)
+        try:
+            answer = fcntl.ioctl(self._pidfd, _PIDFD_GET_INFO, question)
+        except OSError:
+            return None
+        fields = _PIDFD_INFO.unpack(answer)
+        return int(fields[-1]) if fields[0] & _PIDFD_INFO_EXIT else None
+
+
+def code_and_signal(status: int | None) -> tuple[int | None, int | None]:
+    """Split a status as of ``waitpid`` into exit code and signal; both are None where the status is."""
+    if status is None:
+        return None, None
+    if os.WIFSIGNALED(status):
+        return None, os.WTERMSIG(status)
+    return os.WEXITSTATUS(status), None
+
+
+def in_words(code: int | None, number: int | None) -> str:
+    """Return how a process ended, in words: ``ended with 0``, ``was ended by SIGKILL``, ``ended``."""
+    if number is not None:
+        try:
+            return f"was ended by {signal.Signals(number).name}"
+        except ValueError:
+            return f"was ended by signal {number}"
+    return "ended" if code is None else f"ended with {code}"
+
+
+def _may_see_status(stat: processes.Stat) -> bool:
+    """Say whether the status of a zombie is the real one: the kernel shows 0 to those who may not look inside."""
+    return stat.exit_status != 0 or os.geteuid() in (0, processes.owner_uid(stat.pid))

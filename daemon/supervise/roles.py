@@ -1,0 +1,67 @@
+"""Says what a process of the tree is there for, from its command, its place and what its stacks show. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+
+from profd.daemon.store.records import Frame
+
+MAIN, WORKER, HELPER, LAUNCHER = "main", "worker", "helper", "launcher"
+
+RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+_LAUNCHER_COMMAND = re.compile(
+    r"(^|/)(torchrun|accelerate|deepspeed|mpirun|mpiexec|srun)(\s|$)|-m (torch\.distributed\.(run|launch)|accelerate)"
+)
+_HELPER_COMMAND = re.compile(
+    r"multiprocessing[.](resource_tracker|semaphore_tracker|forkserver)|_inductor.compile_worker"
+)
+# (function without its class, end of the file's path): the loop that a worker process stands in all its life.
+_WORKER_LOOPS = (
+    ("_worker_loop", "torch/utils/data/_utils/worker.py"),
+    ("worker", "multiprocessing/pool.py"),
+    ("_process_worker", "concurrent/futures/process.py"),
+)
+
+
+def role_of(command: Sequence[str], is_python: bool, parent_role: str | None) -> str:
+    """Return the role of a process as far as its command and its parent's role tell.
+
+    ``parent_role`` is None for the root of the tree. A Python below a training process starts as a helper: only its
+    stacks can say that it is a worker (see ``is_worker``).
+    """
+    line = " ".join(command)
+    if not is_python:
+        return LAUNCHER if parent_role in (None, LAUNCHER) else HELPER
+    if _HELPER_COMMAND.search(line):
+        return HELPER
+    if _LAUNCHER_COMMAND.search(line):
+        return LAUNCHER
+    return MAIN if parent_role in (None, LAUNCHER) else HELPER
+
+
+def is_worker(stacks: Collection[Sequence[Frame]]) -> bool:
+    """Say whether stacks are those of a worker process."""
+    return any(
+        frame.function.rpartition(".")[2] == function and frame.file.endswith(file)
+        for stack in stacks
+        for frame in stack
+        for function, file in _WORKER_LOOPS
+    )
+
+
+def rank_of(environment: dict[str, str]) -> int | None:
+    """Return the rank that a launcher gave a process through its environment; None where there is none."""
+    for name in RANK_VARIABLES:
+        if environment.get(name, "").isdigit():
+            return int(environment[name])
+    return None
+
+
+def next_ordinal(taken: Collection[int | None]) -> int:
+    """Return the lowest number from 1 that no living sibling has: an epoch's new workers take those of the last."""
+    number = 1
+    while number in taken:
+        number += 1
+    return number

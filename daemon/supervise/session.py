@@ -1,0 +1,142 @@
+"""Starts a session: the headless process that records a run, apart from whoever asked for it.
+
+The session has its own session and process group, so neither a closed terminal nor a signal to the script's group
+reaches it, and it reaches neither. What it does is in ``recorder``; this side of it imports little, because a
+launcher comes through here before the script is up to speed.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+from profd.daemon import errors, paths
+from profd.daemon.errors import ProfdError, SessionFailed
+
+_READY_TIMEOUT_S = 30.0
+
+
+class SessionOptions(msgspec.Struct, frozen=True):
+    """What to record and where to.
+
+    ``mode`` is ``launched`` or ``attached``. ``rate_hz`` is that of the main processes of ranks; ``budget_percent``
+    is of one core and covers all of profd but the dashboard. The descriptors are set by ``start_session``.
+    """
+
+    run_id: str
+    name: str
+    run_file: Path
+    mode: str
+    pid: int
+    start_ticks: int
+    command: tuple[str, ...]
+    rate_hz: int = 100
+    budget_percent: float = 10.0
+    duration_s: float | None = None
+    subprocesses: bool = True
+    link_fd: int | None = None
+    pty_fd: int | None = None
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """The session's first word where it records. ``run_file`` is the file that is written now."""
+
+    run_file: Path
+    control_socket: Path
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """The session's first word where it could not start; ``kind`` names the class of the error."""
+
+    kind: str
+    what: str
+    remedy: str
+
+
+def encode(message: SessionOptions | Ready | Failed) -> bytes:
+    """Return a message between a session and its starter as JSON."""
+    return msgspec.json.encode(message, enc_hook=os.fspath)
+
+
+def decode_options(data: bytes) -> SessionOptions:
+    """Return the options that a session was given."""
+    return msgspec.json.decode(data, type=SessionOptions, dec_hook=_make)
+
+
+def _make(kind: type, value: object) -> object:
+    return kind(value)
+
+
+class RunningSession:
+    """A session that records."""
+
+    def __init__(self, process: subprocess.Popen[bytes], ready: Ready) -> None:
+        self.pid = process.pid
+        self.run_file = ready.run_file
+        self.control_socket = ready.control_socket
+        self._process = process
+
+    def is_running(self) -> bool:
+        """Say whether the session's process lives."""
+        return self._process.poll() is None
+
+    def wait_closed(self, timeout_s: float | None) -> bool:
+        """Wait until the session has closed its file and is gone; False where it has not within ``timeout_s``."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+
+def start_session(
+    options: SessionOptions, *, link: socket.socket | None = None, pty_fd: int | None = None
+) -> RunningSession:
+    """Start a session and return it once it records.
+
+    ``link`` is the session's end of the launcher's socket, ``pty_fd`` the master of the script's pseudo-terminal;
+    both stay open here. Raises the error that kept the session from starting, SessionFailed where it said none.
+    """
+    descriptors = [fd for fd in (link.fileno() if link else None, pty_fd) if fd is not None]
+    options = msgspec.structs.replace(options, link_fd=link.fileno() if link else None, pty_fd=pty_fd)
+    log = paths.runtime_folder() / f"{options.run_id}.log"
+    with log.open("wb") as log_file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "profd.daemon.supervise.recorder"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log_file,
+            pass_fds=descriptors,
+            start_new_session=True,
+            cwd="/",
+            env={**os.environ, "PYTHONSAFEPATH": "1"},
+        )
+    return RunningSession(process, _first_word(process, options, log))
+
+
+def _first_word(process: subprocess.Popen[bytes], options: SessionOptions, log: Path) -> Ready:
+    """Tell the session its options and return what it answers; it closes its output after that."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process.stdin, process.stdout:
+        # The options fit into the pipe's buffer, or the session reads them: neither waits for the other.
+        process.stdin.write(encode(options))
+        process.stdin.close()
+        if not select.select([process.stdout], [], [], _READY_TIMEOUT_S)[0]:
+            process.kill()
+            raise SessionFailed("the recording session did not start in time", f"see {log}")
+        said = process.stdout.read()
+    try:
+        answer = msgspec.json.decode(said, type=Ready | Failed, dec_hook=_make)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        raise SessionFailed("the recording session did not start", f"see {log}") from None
+    if isinstance(answer, Failed):
+        kind = getattr(errors, answer.kind, SessionFailed)
+        raise kind(answer.what, answer.remedy) if issubclass(kind, ProfdError) else SessionFailed(answer.what)
+    return answer
