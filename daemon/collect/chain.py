@@ -1,11 +1,13 @@
-"""Chains recordings of one process so that they overlap: gap-free stacks of its whole life.
+"""Chains recordings of one process: gap-free, or in turns with other processes.
 
-The next recording is started, the one before it ended once the next one samples, and both are cut at that moment.
+Gap-free, the next recording is started, the one before it ended once the next one samples, and both are cut at that
+moment. In turns, one recording at a time is taken of many processes that are alike, so that their number costs nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 from typing import Protocol
@@ -87,6 +89,20 @@ class StackChain:
             if current is None:
                 current, from_ns = await self._begin_patiently(), None
 
+    async def run_in_turns(self, turn: asyncio.Semaphore) -> None:
+        """Record whenever ``turn`` is free, until the process is gone or the chain is stopped."""
+        while not self._stopping and processes.is_running(*self.identity):
+            async with turn:
+                recording = await self._begin()
+                if recording is not None:
+                    await self._wait_until_due(recording)
+                    recording.stop()
+                    await self._finish(recording, Span())
+                    # As long as it was recorded, no one is: processes that are alike need not be sampled all the time.
+                    await self._pause(recording.length_s)
+            if recording is None:
+                await self._pause(RETRY_LAST_S)
+
     async def _wait_until_due(self, current: Recording) -> None:
         """Wait until the recording is long enough, has ended by itself, or someone is in a hurry."""
         hurry: asyncio.Future[bool] = asyncio.ensure_future(self._hurry.wait())
@@ -105,11 +121,14 @@ class StackChain:
             failures += 1
             if failures == REPORT_AFTER_FAILURES:
                 self._say("error", f"its stacks cannot be read: {self._last_failure}")
-            try:
-                await asyncio.wait_for(self._hurry.wait(), pause_s)
-            except asyncio.TimeoutError:
-                pause_s = min(2 * pause_s, RETRY_LAST_S)
+            await self._pause(pause_s)
+            pause_s = min(2 * pause_s, RETRY_LAST_S)
         return None
+
+    async def _pause(self, pause_s: float) -> None:
+        """Wait for a while, or until someone is in a hurry."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._hurry.wait(), pause_s)
 
     async def _begin(self) -> Recording | None:
         """Start a recording and return it once it has sampled for a moment; None where it would not."""

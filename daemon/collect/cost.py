@@ -10,7 +10,7 @@ import psutil
 from profd.daemon.clock import SECOND_NS, Clock
 
 LOWEST_RATE_HZ = 5
-_SETTLE_READINGS = 10
+_SETTLE_READINGS = 12  # a multiple of a recording's length in seconds: its cost comes all at its end
 
 
 class CostMeter:
@@ -46,8 +46,8 @@ class CostMeter:
 class Governor:
     """Lowers the sampling rate while profd costs more than its budget, and raises it again when there is room.
 
-    Each reading is about a second's cost; the mean of the last ten decides, and after a change ten more are waited
-    for, so that one dear second moves nothing.
+    Each reading is about a second's cost; the mean of the last twelve decides, and after a change twelve more are
+    waited for, so that one dear second moves nothing.
     """
 
     def __init__(self, rate_hz: int, budget_cores: float) -> None:

@@ -15,7 +15,6 @@ import resource
 import shutil
 import signal
 import sysconfig
-import time
 from pathlib import Path
 
 import msgspec
@@ -27,7 +26,6 @@ _SAMPLING = b"Sampling process"
 _TOTALS = re.compile(rb"Samples: (\d+) Errors: (\d+)")
 _SPARE_S = 5
 _KILL_AFTER_S = 5.0
-_CLOCK_REALTIME_COARSE = 5  # the clock that stamps files; not among the constants of ``time``
 
 
 class RawRecording(msgspec.Struct, frozen=True):
@@ -120,11 +118,11 @@ class Recording:
             await self.ended
             raise RecordingFailed("py-spy did not answer and was killed") from None
         finally:
-            data, written_ns = self._take_memory()
+            data = self._take_memory()
         totals = _TOTALS.search(self._said)
         if not totals or not data:
             raise RecordingFailed(self._reason())
-        zero_ns, clock_error_ns = self._bracket(data, written_ns)
+        zero_ns, clock_error_ns = self._bracket(data)
         return RawRecording(
             data=data,
             zero_ns=zero_ns,
@@ -176,29 +174,23 @@ class Recording:
         if not self.ended.done():
             self.ended.set_result(True)
 
-    def _take_memory(self) -> tuple[bytes, int]:
-        """Return what was written and when it was, by the wall clock, and let the memory go."""
+    def _take_memory(self) -> bytes:
+        """Return what was written, and let the memory go."""
         try:
-            status = os.fstat(self._memory)
-            return os.pread(self._memory, status.st_size, 0), status.st_mtime_ns
+            return os.pread(self._memory, os.fstat(self._memory).st_size, 0)
         finally:
             os.close(self._memory)
 
-    def _bracket(self, data: bytes, written_ns: int) -> tuple[int, int]:
+    def _bracket(self, data: bytes) -> tuple[int, int]:
         """Return the time of the trace's zero and by how much it may be wrong.
 
         The trace counts from a moment after py-spy was spawned and before it first spoke; its last events are stamped
-        just before the file was written and the process ended.
+        just before it writes and ends. (The file's own time of writing would be a closer bound, but it comes from the
+        kernel's coarse clock, which a virtual machine may update late.)
         """
         last_ns = last_timestamp_us(data) * 1000
-        tick_ns = int(time.clock_getres(_CLOCK_REALTIME_COARSE) * SECOND_NS)
         earliest = self.spawned_ns
-        latest = min(
-            self._sampling_ns or self._ended_ns,
-            self._ended_ns - last_ns,
-            written_ns - self._clock.wall_jump_ns() + tick_ns - last_ns,
-        )
-        latest = max(latest, earliest)
+        latest = max(min(self._sampling_ns or self._ended_ns, self._ended_ns - last_ns), earliest)
         return (earliest + latest) // 2, (latest - earliest) // 2
 
     def _reason(self) -> str:

@@ -20,6 +20,7 @@ from profd.daemon.errors import SessionFailed
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _LINE_LIMIT = 4096
 _TIMEOUT_S = 10.0
+_CLOSING_TIMEOUT_S = 1.0
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -65,6 +66,7 @@ class ControlServer:
     def __init__(self, path: Path, commands: Commands) -> None:
         self._path = path
         self._commands = commands
+        self._connections: dict[asyncio.StreamWriter, asyncio.Task[object] | None] = {}
         self._watchers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
 
@@ -80,11 +82,15 @@ class ControlServer:
         """Stop answering and remove the socket."""
         if self._server is not None:
             self._server.close()
-        for writer in list(self._watchers):
+        tasks = [task for task in self._connections.values() if task]
+        for writer in list(self._connections):
             writer.close()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_CLOSING_TIMEOUT_S)
         self._path.unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections[writer] = asyncio.current_task()
         try:
             if _peer_uid(writer.get_extra_info("socket")) in (0, os.getuid()):
                 while line := await reader.readline():
@@ -109,6 +115,7 @@ class ControlServer:
         return self._commands.status()
 
     def _forget(self, writer: asyncio.StreamWriter) -> None:
+        self._connections.pop(writer, None)
         if writer in self._watchers:
             self._watchers.discard(writer)
             self._commands.watchers_changed(len(self._watchers))

@@ -52,10 +52,11 @@ from profd.daemon.supervise.tree import Appeared, Change, Execed, Member, Proces
 TREE_INTERVAL_S = 0.25
 COUNTER_INTERVAL_S = 1.0
 LENGTH_S = 4.0
-WATCHED_LENGTH_S = 1.0
-WORKER_RATE_DIVISOR = 4
+WATCHED_LENGTH_S = 1.5
+TURN_RATE_DIVISOR = 5
 CLOSING_TIMEOUT_S = 10.0
 STATUS_TIMEOUT_S = 1.0
+STARTUP_READINGS = 2  # what starting costs says nothing of what recording costs
 WALL_JUMP_NS = SECOND_NS
 
 
@@ -67,9 +68,9 @@ class MemberPace:
         self._member = member
 
     def rate_hz(self) -> int:
-        """Return samples a second; workers are many and alike, and get a part of the main process's rate."""
+        """Return samples a second; who shares a turn with others gets a part of the main process's rate."""
         rate_hz = self._recorder.governor.rate_hz
-        return rate_hz if self._member.role == roles.MAIN else max(rate_hz // WORKER_RATE_DIVISOR, 1)
+        return rate_hz if self._member.role == roles.MAIN else max(rate_hz // TURN_RATE_DIVISOR, 1)
 
     def length_s(self) -> float:
         """Return seconds that a recording lasts: longer ones cost less, shorter ones are seen sooner."""
@@ -91,10 +92,12 @@ class Recorder(Commands):
         self._cost = CostMeter(clock)
         self._chains: dict[Identity, tuple[StackChain, asyncio.Task[None]]] = {}
         self._python_threads: dict[Identity, frozenset[int]] = {}
+        self._turn = asyncio.Semaphore(1)
         self._ended = asyncio.Event()
         self._why = "stopped"
         self._script_status: int | None = None
         self._wall_jump_ns = 0
+        self._cost_readings = 0
 
     # Commands of the control socket
 
@@ -195,7 +198,9 @@ class Recorder(Commands):
 
     def _start_chain(self, member: Member) -> None:
         chain = StackChain(self._executable, member.identity, MemberPace(self, member), self.clock, self._put)
-        task = asyncio.ensure_future(chain.run())
+        # Main processes without a gap; the others in turns. One that turns out to be something else stays as it began.
+        run = chain.run() if member.role in (roles.MAIN, roles.LAUNCHER) else chain.run_in_turns(self._turn)
+        task = asyncio.ensure_future(run)
         self._chains[member.identity] = (chain, task)
         task.add_done_callback(lambda done: self._forget_chain(member.identity, done))
 
@@ -220,7 +225,8 @@ class Recorder(Commands):
         own = (Point("profd_cpu_cores", cores), Point("profd_rss_bytes", self._cost.rss_bytes()))
         self._put(PointsTaken(self.clock.now_ns(), own))
         before_hz = self.governor.rate_hz
-        if self.governor.take(cores):
+        self._cost_readings += 1
+        if self._cost_readings > STARTUP_READINGS and self.governor.take(cores):
             why = "to stay within its budget" if self.governor.rate_hz < before_hz else "as there is room again"
             self._say("note", f"profd samples at {self.governor.rate_hz} Hz instead of {before_hz} Hz, {why}")
 
