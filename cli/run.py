@@ -1,0 +1,109 @@
+"""`profd run`: launch a command and profile it. The command's own stdin, stdout, stderr, signals and exit code stay."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import click
+import msgspec
+
+from profd.cli.options import headless_option, recording_options
+from profd.daemon import paths
+from profd.daemon.supervise.launch import Plan, launch
+from profd.daemon.supervise.naming import script_name
+from profd.daemon.supervise.script import Script
+from profd.daemon.supervise.session import RunningSession, SessionOptions, start_session
+from profd.daemon.supervise.terminal import is_interactive
+
+# Not `-m profd`: that would let the modules that lie beside the script stand in for Python's own.
+_VIEW = "import sys; sys.path[:1] = filter(None, sys.path[:1]); from profd.cli.main import main; main()"
+
+
+@click.command(
+    short_help="Launch a command and profile it.",
+    # What follows the command's first word is the command's own.
+    context_settings={"allow_interspersed_args": False},
+)
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="CMD...")
+@recording_options
+@headless_option
+@click.option("--quiet", is_flag=True, help="Do not sum up the run at its end.")
+def command(
+    words: tuple[str, ...],
+    rate_hz: int,
+    budget_percent: float,
+    duration_s: float | None,
+    name: str | None,
+    output: Path | None,
+    subprocesses: bool,
+    headless: bool,
+    quiet: bool,
+) -> int:
+    """Run the command CMD and profile it and its children.
+
+    Its stdin, stdout, stderr, signals and exit code are as they would be without profd. On a terminal the dashboard
+    opens, and the command's output is shown in it.
+    """
+    run_id = paths.new_run_id(name or script_name(words))
+    options = SessionOptions(
+        run_id=run_id,
+        name=paths.clean_name(name or script_name(words)),
+        run_file=paths.new_run_file(run_id, output),
+        mode="launched",
+        pid=0,
+        start_ticks=0,
+        command=words,
+        rate_hz=rate_hz,
+        budget_percent=budget_percent,
+        duration_s=duration_s,
+        subprocesses=subprocesses,
+    )
+    return run_profiled(options, headless=headless, farewell=str if quiet else partial(sum_up, options.run_file))
+
+
+def run_profiled(options: SessionOptions, *, headless: bool, farewell: Callable[[], str]) -> int:
+    """Run ``options.command``, profiled, and return its exit code; the process's PID in ``options`` is yet unknown.
+
+    ``farewell`` returns what is said on stderr when all is over. The dashboard opens on a terminal, unless headless.
+    """
+    return launch(
+        Plan(
+            command=options.command,
+            start_session=partial(_start_session, options),
+            farewell=farewell,
+            narrate=narrate,
+            dashboard=dashboard_command if is_interactive() and not headless else None,
+        )
+    )
+
+
+def sum_up(run_file: Path) -> str:
+    """Return the closing lines of a finished run; raises RunUnreadable."""
+    from profd.daemon.analyze.summary import summarize
+    from profd.daemon.render.text import closing_lines
+
+    from profd.daemon.store.reader import RunReader
+
+    with RunReader(run_file) as reader:
+        return closing_lines(summarize(reader))
+
+
+def narrate(line: str) -> None:
+    """Say a line on stderr; nothing where no one can hear it."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(line, err=True)
+
+
+def dashboard_command(run_file: Path, pty_fd: int) -> list[str]:
+    """Return the command of a dashboard on a live run, with the descriptor of the script's terminal."""
+    return [sys.executable, "-c", _VIEW, "view", str(run_file), "--pty-fd", str(pty_fd)]
+
+
+def _start_session(options: SessionOptions, script: Script, link: socket.socket, pty_fd: int | None) -> RunningSession:
+    options = msgspec.structs.replace(options, pid=script.pid, start_ticks=script.start_ticks)
+    return start_session(options, link=link, pty_fd=pty_fd)

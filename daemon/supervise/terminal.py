@@ -1,0 +1,93 @@
+"""The real terminal that profd was started on, and the pseudo-terminal that a script gets while a dashboard has it.
+
+Owns their modes, sizes and foreground groups. Copies nothing from one to the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+import termios
+import tty
+
+# Leaves what a dashboard that was killed cannot leave itself: its screen, the mouse, the keyboard's modes, colors.
+_RESET = (
+    b"\x1b[?2026l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[0m\r"
+)
+_SIZE = struct.Struct("HHHH")
+_STANDARD = (0, 1, 2)
+
+
+def is_interactive() -> bool:
+    """Say whether stdin, stdout and stderr are a terminal, and this process is in its foreground."""
+    try:
+        return all(os.isatty(fd) for fd in _STANDARD) and os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False
+
+
+class Terminal:
+    """The terminal on stdin, with the modes that it had when this object was made."""
+
+    def __init__(self, fd: int = 0) -> None:
+        self.fd = fd
+        self.modes = termios.tcgetattr(fd)
+
+    @property
+    def size(self) -> bytes:
+        """The window's size, as the kernel packs it."""
+        return fcntl.ioctl(self.fd, termios.TIOCGWINSZ, bytes(_SIZE.size))
+
+    def make_raw(self) -> None:
+        """Let every key through as a byte; nothing where the terminal is gone."""
+        with contextlib.suppress(OSError, termios.error):
+            tty.setraw(self.fd, termios.TCSADRAIN)
+
+    def restore(self) -> None:
+        """Give the terminal back the modes that it had; nothing where it is gone."""
+        with contextlib.suppress(OSError, termios.error):
+            termios.tcsetattr(self.fd, termios.TCSADRAIN, self.modes)
+
+    def reset(self) -> None:
+        """Bring back the terminal that a killed dashboard left behind; nothing where it is gone."""
+        self.restore()
+        with contextlib.suppress(OSError):
+            os.write(self.fd, _RESET)
+
+
+class PseudoTerminal:
+    """A terminal for the script alone, in the modes and the size of the real one."""
+
+    def __init__(self, like: Terminal) -> None:
+        """Open it; raises OSError where the system has none left."""
+        self.master_fd, self.slave_fd = os.openpty()
+        # Nobody who writes to the script may be held up by a script that does not read. The flag is one for all that
+        # share the descriptor: the dashboard and the session have to expect BlockingIOError.
+        os.set_blocking(self.master_fd, False)
+        termios.tcsetattr(self.slave_fd, termios.TCSANOW, like.modes)
+        self.resize(like)
+
+    def adopt(self) -> None:
+        """Make this process the leader of a new session on the terminal, with it as stdin, stdout and stderr."""
+        os.setsid()
+        fcntl.ioctl(self.slave_fd, termios.TIOCSCTTY, 0)
+        for fd in _STANDARD:
+            os.dup2(self.slave_fd, fd)
+
+    def resize(self, like: Terminal) -> None:
+        """Take on the size of the real window; the kernel tells the script."""
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self.master_fd, termios.TIOCSWINSZ, like.size)
+
+    def send(self, number: int) -> None:
+        """Send a signal to the process group that the terminal's keys reach, where there is one."""
+        with contextlib.suppress(OSError):
+            group = os.tcgetpgrp(self.master_fd)
+            if group > 0:
+                os.killpg(group, number)
+
+    def release(self) -> None:
+        """Close the script's side, so that its end can be read once the last of its processes has closed it."""
+        os.close(self.slave_fd)
