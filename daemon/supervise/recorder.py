@@ -371,6 +371,8 @@ def _announce(word: Ready | Failed) -> None:
 
 def main() -> int:
     """Record a run; returns the exit code of the session's process."""
+    # The launcher holds its signals back, and this process, py-spy's parent, would inherit that.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     # Of all that run here, the kernel shall take the profiler first when memory ends, not the training.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")

@@ -87,12 +87,11 @@ class RunningSession:
         return self._process.poll() is None
 
     def wait_closed(self, timeout_s: float | None) -> bool:
-        """Wait until the session has closed its file and is gone; False where it has not within ``timeout_s``."""
+        """Wait until the session is gone; False where it has not closed its file within ``timeout_s``."""
         try:
-            self._process.wait(timeout_s)
+            return self._process.wait(timeout_s) == 0
         except subprocess.TimeoutExpired:
             return False
-        return True
 
 
 def start_session(
