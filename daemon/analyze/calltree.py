@@ -28,11 +28,14 @@ class CallNode:
             self.children[frame] = CallNode(frame)
         return self.children[frame]
 
-    def walk(self, depth: int = 0) -> Iterator[tuple[int, CallNode]]:
-        """Yield (depth, node) in depth-first order, the largest child first."""
-        yield depth, self
-        for node in sorted(self.children.values(), key=lambda node: -node.total):
-            yield from node.walk(depth + 1)
+    def walk(self) -> Iterator[tuple[int, CallNode]]:
+        """Yield (depth, node) in depth-first order, the largest child first; this node has depth 0."""
+        # No recursion: stacks may be deeper than the interpreter lets functions nest.
+        waiting = [(0, self)]
+        while waiting:
+            depth, node = waiting.pop()
+            yield depth, node
+            waiting += [(depth + 1, child) for child in sorted(node.children.values(), key=lambda child: child.total)]
 
 
 def call_tree(reader: RunReader, profile: Profile) -> CallNode:

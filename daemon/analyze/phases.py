@@ -61,7 +61,7 @@ class PhaseIndex:
     def __init__(self, reader: RunReader, rules: tuple[Rule, ...] | None = None) -> None:
         """Index the stacks of ``reader``, those written later too.
 
-        ``rules`` are the user's and the built-in ones where none are given; raises UsageError where the user's are wrong.
+        ``rules`` are those of the two tables where none are given; raises UsageError where the user's is wrong.
         """
         self._reader = reader
         self._rules = load_rules(_BY_NAME) if rules is None else rules

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import ThreadRow
+from profd.daemon.store.rows import ProcessRow, ThreadRow
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -24,12 +24,17 @@ class Selection(msgspec.Struct, frozen=True):
     phase: str | None = None
     main_threads: bool = False
 
+    def takes_process(self, process: ProcessRow) -> bool:
+        """Say whether a process belongs to the selection, whatever its role."""
+        return (self.processes is None or process.id in self.processes) and (
+            self.rank is None or process.rank == self.rank
+        )
+
     def takes(self, thread: ThreadRow, reader: RunReader) -> bool:
         """Say whether the samples of a thread belong to the selection, times and phases aside."""
         process = reader.processes[thread.process]
         return (
-            (self.processes is None or process.id in self.processes)
-            and (self.rank is None or process.rank == self.rank)
+            self.takes_process(process)
             and (self.thread is None or thread.name == self.thread)
             and (not self.main_threads or (thread.is_main and process.role == "main"))
         )

@@ -1,0 +1,91 @@
+"""How much of a run its samples rest on: the share of time covered, of stacks torn, and what sampling cost."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import msgspec
+
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import ProcessRow, RecordingRow
+
+COST_SERIES = "profd_cpu_cores"
+
+
+class Coverage(msgspec.Struct, frozen=True):
+    """The quality of a selection's samples; None where nothing is known.
+
+    ``share``: of the time for which the training processes lived and were under profd, the part that lies in recordings
+    with samples. It begins with a process's first recording (before that nobody was attached) and ends with the
+    process, with the run, or, in a live run, with the last recording written, as the next one is only in flight. A
+    process that was never recorded counts from when it was seen, as not covered at all.
+    ``torn_share``: of the stacks that were read in all processes, the part dropped as impossible.
+    ``cost_core_share``: what profd and its samplers used on average, in cores.
+    """
+
+    share: float | None
+    torn_share: float | None
+    cost_core_share: float | None
+
+
+def take_coverage(reader: RunReader, selection: Selection) -> Coverage:
+    """Return the coverage of a selection's range of time, over its processes of role main."""
+    recordings = reader.recordings(selection.from_ns, selection.to_ns)
+    read = sum(recording.samples for recording in recordings)
+    return Coverage(
+        share=_covered_share(reader, selection),
+        torn_share=sum(recording.torn for recording in recordings) / read if read else None,
+        cost_core_share=mean_of_series(reader, COST_SERIES, None, selection),
+    )
+
+
+def mean_of_series(reader: RunReader, name: str, process: int | None, selection: Selection) -> float | None:
+    """Return the mean of a series over a selection's range of time; None where it has no points there."""
+    series = reader.find_series(name, process)
+    if series is None:
+        return None
+    points = reader.points(series.id, selection.from_ns, selection.to_ns)
+    return sum(point.value for point in points) / len(points) if points else None
+
+
+def _covered_share(reader: RunReader, selection: Selection) -> float | None:
+    # All recordings: one that starts ahead of the range may reach into it.
+    taken: defaultdict[int, list[RecordingRow]] = defaultdict(list)
+    for recording in reader.recordings(None, selection.to_ns):
+        if recording.samples > recording.torn:
+            taken[recording.process].append(recording)
+    lived_ns = covered_ns = 0
+    for process in reader.processes.values():
+        if process.role == "main" and selection.takes_process(process):
+            start_ns, end_ns = _life(reader, process, taken[process.id], selection)
+            lived_ns += max(end_ns - start_ns, 0)
+            covered_ns += _union_ns(taken[process.id], start_ns, end_ns)
+    return covered_ns / lived_ns if lived_ns else None
+
+
+def _life(
+    reader: RunReader, process: ProcessRow, recordings: list[RecordingRow], selection: Selection
+) -> tuple[int, int]:
+    """Return from when to when a process was to be sampled; see ``Coverage.share``."""
+    start_ns = recordings[0].start_ns if recordings else process.seen_ns
+    end_ns = process.ended_ns or reader.info.end_ns
+    if reader.info.state == "live" and process.ended_ns is None and recordings:
+        end_ns = recordings[-1].end_ns
+    if selection.from_ns is not None:
+        start_ns = max(start_ns, selection.from_ns)
+    if selection.to_ns is not None:
+        end_ns = min(end_ns, selection.to_ns)
+    return start_ns, end_ns
+
+
+def _union_ns(recordings: Iterable[RecordingRow], start_ns: int, end_ns: int) -> int:
+    """Return how much of [start_ns, end_ns) lies in recordings, which come in order of time and may overlap."""
+    covered_ns, until_ns = 0, start_ns
+    for recording in recordings:
+        begin_ns, until_then_ns = max(recording.start_ns, until_ns), min(recording.end_ns, end_ns)
+        if until_then_ns > begin_ns:
+            covered_ns += until_then_ns - begin_ns
+            until_ns = until_then_ns
+    return covered_ns

@@ -1,0 +1,263 @@
+"""The summary of a run: what ``profd summary`` prints and ``--json`` writes, as one struct.
+
+Its fields are a promise to whoever reads the JSON: they may be added to, and ``version`` rises when one changes its
+meaning. Nothing here knows how it is shown.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter, defaultdict
+
+import msgspec
+
+from profd.daemon.analyze.coverage import mean_of_series, take_coverage
+from profd.daemon.analyze.functions import FunctionRow, hot_functions
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.profile import Profile, take_profile
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import ProcessRow, RunInfo
+
+VERSION = 1
+FUNCTIONS = 20
+FUNCTIONS_OF_A_PROCESS = 5
+
+
+class Exit(msgspec.Struct, frozen=True):
+    """How a process ended: its exit code, or the name of the signal that ended it. Both None: not known, or running."""
+
+    code: int | None
+    signal: str | None
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The process that was launched or attached to."""
+
+    command: tuple[str, ...]
+    pid: int
+    exit: Exit
+
+
+class Steps(msgspec.Struct, frozen=True):
+    """How fast the run steps, and what tells; None where it is not known."""
+
+    per_s: float | None = None
+    count: int | None = None
+    source: str | None = None
+
+
+class HotFunction(msgspec.Struct, frozen=True):
+    """A function at the line of it that most of its samples stood at. ``file`` is a full path; shares are 0 to 1."""
+
+    function: str
+    file: str
+    module_path: str
+    line: int
+    source: str | None
+    is_library: bool
+    self_share: float
+    total_share: float
+
+
+class PhaseLine(msgspec.Struct, frozen=True):
+    """The line of the user's code that most samples of a phase are owed to; ``share`` is of all samples of the run."""
+
+    phase: str
+    function: str
+    file: str
+    module_path: str
+    line: int
+    source: str | None
+    share: float
+
+
+class ProcessSummary(msgspec.Struct, frozen=True):
+    """A process of the tree.
+
+    ``samples`` and ``functions`` are those of its main thread; ``cpu_cores`` is a mean, ``rss_bytes`` the last value.
+    """
+
+    pid: int
+    role: str
+    rank: int | None
+    ordinal: int | None
+    command: tuple[str, ...]
+    exit: Exit
+    samples: int
+    cpu_cores: float | None
+    rss_bytes: int | None
+    functions: tuple[HotFunction, ...]
+
+
+class Gpu(msgspec.Struct, frozen=True):
+    """A GPU that the run used."""
+
+    index: int
+    name: str
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something to change; ``gain_bound`` is by how many times throughput can rise at most, None where unknown."""
+
+    rule: str
+    severity: str
+    title: str
+    gain_bound: float | None
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """A run, or a selection of it.
+
+    ``state`` is live, ended or interrupted. ``samples`` are those of the selection; ``phases`` and ``functions`` are
+    their shares, 0 to 1, the largest first. For ``coverage``, ``torn_share`` and ``cost_core_share`` see ``Coverage``.
+    """
+
+    version: int
+    run: str
+    name: str
+    state: str
+    target: Target
+    duration_s: float
+    samples: int
+    coverage: float | None
+    torn_share: float | None
+    cost_core_share: float | None
+    steps: Steps
+    phases: dict[str, float]
+    phase_lines: tuple[PhaseLine, ...]
+    functions: tuple[HotFunction, ...]
+    processes: tuple[ProcessSummary, ...]
+    gpus: tuple[Gpu, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary:
+    """Summarize a run over a selection of its samples.
+
+    Processes are listed with what they did in the selection's range of time, whichever of their threads it names.
+    """
+    phases = PhaseIndex(reader)
+    profile = take_profile(reader, selection, phases)
+    coverage = take_coverage(reader, selection)
+    info = reader.info
+    return Summary(
+        version=VERSION,
+        run=info.id,
+        name=info.name,
+        state=info.state,
+        target=Target(info.command, info.pid, _exit(info.exit_code, info.exit_signal)),
+        duration_s=_duration_s(info, selection),
+        samples=profile.total,
+        coverage=coverage.share,
+        torn_share=coverage.torn_share,
+        cost_core_share=coverage.cost_core_share,
+        steps=Steps(),
+        phases=phase_shares(profile, phases),
+        phase_lines=phase_lines(profile, phases),
+        functions=_hot(hot_functions(reader, profile)[:FUNCTIONS]),
+        processes=_processes(reader, selection),
+    )
+
+
+def phase_shares(profile: Profile, phases: PhaseIndex) -> dict[str, float]:
+    """Return the share of each phase that a profile has samples of, the largest first."""
+    counted: Counter[str] = Counter()
+    for stack, samples in profile.samples.items():
+        counted[phases.of_stack(stack)] += samples
+    return {phase: samples / profile.total for phase, samples in counted.most_common()}
+
+
+def phase_lines(profile: Profile, phases: PhaseIndex) -> tuple[PhaseLine, ...]:
+    """Return the hottest line of the user's code of each phase, in the order of ``phase_shares``.
+
+    A phase without any user code in its stacks is left out.
+    """
+    counted: defaultdict[str, Counter[tuple[str, str, str, int, str | None]]] = defaultdict(Counter)
+    for stack, samples in profile.samples.items():
+        frame = phases.user_line(stack)
+        if frame is not None:
+            place = (frame.function, frame.file, frame.module_path, frame.line, frame.source)
+            counted[phases.of_stack(stack)][place] += samples
+    return tuple(
+        PhaseLine(phase, *place, share=samples / profile.total)
+        for phase in phase_shares(profile, phases)
+        for place, samples in counted[phase].most_common(1)
+    )
+
+
+def _hot(rows: list[FunctionRow]) -> tuple[HotFunction, ...]:
+    return tuple(
+        HotFunction(
+            function=row.function,
+            file=row.file,
+            module_path=row.module_path,
+            line=row.line,
+            source=row.source,
+            is_library=row.is_library,
+            self_share=row.self_share,
+            total_share=row.total_share,
+        )
+        for row in rows
+    )
+
+
+def _processes(reader: RunReader, selection: Selection) -> tuple[ProcessSummary, ...]:
+    """Return the processes of a selection: by rank, each worker after the process that started it."""
+    profiles = _profiles_of_processes(reader, selection)
+    rows = [row for row in reader.processes.values() if selection.takes_process(row)]
+    rows.sort(key=lambda row: (_family(row, reader), row.role == "worker", row.ordinal or 0, row.id))
+    return tuple(_process(reader, row, profiles[row.id], selection) for row in rows)
+
+
+def _family(row: ProcessRow, reader: RunReader) -> int:
+    """Return the process that a worker works for; any other process's own id."""
+    return row.parent if row.role == "worker" and row.parent in reader.processes else row.id
+
+
+def _profiles_of_processes(reader: RunReader, selection: Selection) -> defaultdict[int, Profile]:
+    """Return what the main thread of each process did."""
+    samples: defaultdict[int, dict[int, int]] = defaultdict(dict)
+    for (thread, stack), count in reader.stack_samples(selection.from_ns, selection.to_ns).items():
+        if reader.threads[thread].is_main:
+            of_process = samples[reader.threads[thread].process]
+            of_process[stack] = of_process.get(stack, 0) + count
+    found: defaultdict[int, Profile] = defaultdict(lambda: Profile(samples={}, total=0))
+    for process, of_process in samples.items():
+        found[process] = Profile(samples=of_process, total=sum(of_process.values()))
+    return found
+
+
+def _process(reader: RunReader, row: ProcessRow, profile: Profile, selection: Selection) -> ProcessSummary:
+    rss = reader.find_series("rss_bytes", row.id)
+    last = reader.last_point(rss.id) if rss else None
+    return ProcessSummary(
+        pid=row.pid,
+        role=row.role,
+        rank=row.rank,
+        ordinal=row.ordinal,
+        command=row.command,
+        exit=_exit(row.exit_code, row.exit_signal),
+        samples=profile.total,
+        cpu_cores=mean_of_series(reader, "cpu_cores", row.id, selection),
+        rss_bytes=int(last.value) if last else None,
+        functions=_hot(hot_functions(reader, profile)[:FUNCTIONS_OF_A_PROCESS]),
+    )
+
+
+def _duration_s(info: RunInfo, selection: Selection) -> float:
+    from_ns = max(info.started_ns, selection.from_ns or info.started_ns)
+    to_ns = min(info.end_ns, info.end_ns if selection.to_ns is None else selection.to_ns)
+    return max(to_ns - from_ns, 0) / SECOND_NS
+
+
+def _exit(code: int | None, number: int | None) -> Exit:
+    return Exit(code, None if number is None else _signal_name(number))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal between the first and the last has a number only
+        return f"signal {number}"
