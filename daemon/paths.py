@@ -30,9 +30,11 @@ def runtime_folder() -> Path:
     Raises OutputUnwritable where it cannot be made, or is another user's.
     """
     home = os.environ.get("PROFD_HOME")
-    folder = Path(home) / "run" if home else Path(platformdirs.user_runtime_dir("profd"))
+    # Not by platformdirs, which warns on stderr where a container or cron sets no such folder.
+    session = os.environ.get("XDG_RUNTIME_DIR")
+    folder = Path(home) / "run" if home else Path(session) / "profd" if session else None
     # The path of a Unix socket holds 107 bytes, and a run's id takes about 50 of them.
-    if len(os.fsencode(folder)) > 50:
+    if folder is None or len(os.fsencode(folder)) > 50:
         folder = Path(f"/tmp/profd-{os.getuid()}")
     return make_private(folder)
 
