@@ -1,0 +1,85 @@
+"""`profd demo`: run a bundled training script under profd, as `profd run` would, and write the report at the end."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from functools import partial
+from importlib import resources
+from pathlib import Path
+
+import click
+
+from profd.cli.options import headless_option
+from profd.cli.run import narrate, run_profiled, sum_up
+from profd.daemon import paths
+from profd.daemon.errors import MissingTool, UsageError
+from profd.daemon.supervise.session import SessionOptions
+
+DEFAULT_TARGET = "cifar_resnet18"
+# Each takes about a minute on the two cores of a laptop.
+TARGET_ARGUMENTS = {
+    "cifar_resnet18": ("--steps", "400", "--workers", "2"),
+    "simple_net": ("--steps", "50000"),
+}
+_NEEDED = ("torch", "torchvision", "tqdm")
+
+
+@click.command(short_help="Run a bundled training script and profile it.")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[NAME] [-- ARGS...]")
+@headless_option
+def command(words: tuple[str, ...], headless: bool) -> int:
+    """Run the bundled training script NAME and profile it: cifar_resnet18, the default, or simple_net.
+
+    It takes about a minute. ARGS are given to the script behind those that make it so short: `profd demo -- --steps
+    5000` trains longer. On a terminal the dashboard opens. At the end comes a summary, and the path of the report.
+    """
+    name, arguments = split_words(words)
+    check_installed()
+    target = (*TARGET_ARGUMENTS[name], *arguments)
+    run_id = paths.new_run_id(name)
+    options = SessionOptions(
+        run_id=run_id,
+        name=name,
+        run_file=paths.new_run_file(run_id),
+        mode="launched",
+        pid=0,
+        start_ticks=0,
+        command=(sys.executable, str(target_path(name)), *target),
+    )
+    narrate(f"profd: training {name} {' '.join(target)}; this takes about a minute on a laptop")
+    return run_profiled(options, headless=headless, farewell=partial(sum_up_with_report, options.run_file))
+
+
+def split_words(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Return the name of the target and the arguments that are for it; raises UsageError where there is none such."""
+    if not words or words[0].startswith("-"):
+        return DEFAULT_TARGET, words
+    if words[0] not in TARGET_ARGUMENTS:
+        raise UsageError(f"there is no demo {words[0]}", f"it is one of: {', '.join(TARGET_ARGUMENTS)}")
+    return words[0], words[1:]
+
+
+def check_installed() -> None:
+    """Raise MissingTool where what the targets import is not installed."""
+    missing = [module for module in _NEEDED if importlib.util.find_spec(module) is None]
+    if missing:
+        raise MissingTool(
+            f"the demo needs {', '.join(missing)}, not installed beside profd", "pip install 'profd[demo]'"
+        )
+
+
+def target_path(name: str) -> Path:
+    """Return the script of a target."""
+    return Path(str(resources.files("profd").joinpath("target", f"{name}.py"))).resolve()
+
+
+def sum_up_with_report(run_file: Path) -> str:
+    """Write the report beside a finished run; return the closing lines, with the report's path as the last."""
+    from profd.daemon.render.report import write_report
+    from profd.daemon.store.reader import RunReader
+
+    report = run_file.with_suffix(".html")
+    with RunReader(run_file) as reader:
+        write_report(reader, report)
+    return f"{sum_up(run_file)}\nwritten: {report}"
