@@ -48,19 +48,6 @@ class Steps(msgspec.Struct, frozen=True):
     source: str | None = None
 
 
-class HotFunction(msgspec.Struct, frozen=True):
-    """A function at the line of it that most of its samples stood at. ``file`` is a full path; shares are 0 to 1."""
-
-    function: str
-    file: str
-    module_path: str
-    line: int
-    source: str | None
-    is_library: bool
-    self_share: float
-    total_share: float
-
-
 class PhaseLine(msgspec.Struct, frozen=True):
     """The line of the user's code that most samples of a phase are owed to; ``share`` is of all samples of the run."""
 
@@ -88,7 +75,7 @@ class ProcessSummary(msgspec.Struct, frozen=True):
     samples: int
     cpu_cores: float | None
     rss_bytes: int | None
-    functions: tuple[HotFunction, ...]
+    functions: tuple[FunctionRow, ...]
 
 
 class Gpu(msgspec.Struct, frozen=True):
@@ -110,14 +97,16 @@ class Finding(msgspec.Struct, frozen=True):
 class Summary(msgspec.Struct, frozen=True):
     """A run, or a selection of it.
 
-    ``state`` is live, ended or interrupted. ``samples`` are those of the selection; ``phases`` and ``functions`` are
-    their shares, 0 to 1, the largest first. For ``coverage``, ``torn_share`` and ``cost_core_share`` see ``Coverage``.
+    ``state`` is live, ended or interrupted; ``why_ended`` is target-exited, stopped, duration or failed. ``samples``
+    are those of the selection, ``phases`` and ``functions`` their shares, 0 to 1, the largest first. ``Coverage``
+    explains ``coverage``, ``torn_share`` and ``cost_core_share``.
     """
 
     version: int
     run: str
     name: str
     state: str
+    why_ended: str | None
     target: Target
     duration_s: float
     samples: int
@@ -127,7 +116,7 @@ class Summary(msgspec.Struct, frozen=True):
     steps: Steps
     phases: dict[str, float]
     phase_lines: tuple[PhaseLine, ...]
-    functions: tuple[HotFunction, ...]
+    functions: tuple[FunctionRow, ...]
     processes: tuple[ProcessSummary, ...]
     gpus: tuple[Gpu, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -147,6 +136,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         run=info.id,
         name=info.name,
         state=info.state,
+        why_ended=info.why_ended,
         target=Target(info.command, info.pid, _exit(info.exit_code, info.exit_signal)),
         duration_s=_duration_s(info, selection),
         samples=profile.total,
@@ -156,7 +146,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         steps=Steps(),
         phases=phase_shares(profile, phases),
         phase_lines=phase_lines(profile, phases),
-        functions=_hot(hot_functions(reader, profile)[:FUNCTIONS]),
+        functions=tuple(hot_functions(reader, profile)[:FUNCTIONS]),
         processes=_processes(reader, selection),
     )
 
@@ -184,22 +174,6 @@ def phase_lines(profile: Profile, phases: PhaseIndex) -> tuple[PhaseLine, ...]:
         PhaseLine(phase, *place, share=samples / profile.total)
         for phase in phase_shares(profile, phases)
         for place, samples in counted[phase].most_common(1)
-    )
-
-
-def _hot(rows: list[FunctionRow]) -> tuple[HotFunction, ...]:
-    return tuple(
-        HotFunction(
-            function=row.function,
-            file=row.file,
-            module_path=row.module_path,
-            line=row.line,
-            source=row.source,
-            is_library=row.is_library,
-            self_share=row.self_share,
-            total_share=row.total_share,
-        )
-        for row in rows
     )
 
 
@@ -242,7 +216,7 @@ def _process(reader: RunReader, row: ProcessRow, profile: Profile, selection: Se
         samples=profile.total,
         cpu_cores=mean_of_series(reader, "cpu_cores", row.id, selection),
         rss_bytes=int(last.value) if last else None,
-        functions=_hot(hot_functions(reader, profile)[:FUNCTIONS_OF_A_PROCESS]),
+        functions=tuple(hot_functions(reader, profile)[:FUNCTIONS_OF_A_PROCESS]),
     )
 
 

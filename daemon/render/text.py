@@ -1,0 +1,180 @@
+"""A summary as plain text: the closing lines of a session, and the screenful that ``profd summary`` prints.
+
+Takes a ``Summary`` and a width in cells, knows nothing of files or terminals, and lets no control character through.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePath
+
+from profd.daemon.analyze.functions import FunctionRow
+from profd.daemon.analyze.phases import phase_named
+from profd.daemon.analyze.summary import PhaseLine, ProcessSummary, Summary
+from profd.daemon.render.cells import cut, fit, width
+from profd.daemon.render.units import UNKNOWN, duration, percent, size
+from profd.daemon.render.visible import visible
+
+WIDTH = 80
+_CLOSING_PHASES = 5
+_CLOSING_SHARE = 0.05
+_FUNCTIONS = 10
+_PROCESSES = 12
+_BAR_CELLS = 12
+_FUNCTION_CELLS = 24
+_PLACE_CELLS = 22
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def closing_lines(summary: Summary, *, run: str | None = None, columns: int = WIDTH) -> str:
+    """Return what is said when a session ends: how the run ended, its largest phases, and what that rests on.
+
+    ``run`` is how the run is called on a command line, by its id where it is not given. No newline at the end.
+    """
+    lines = [f"profd  {_title(summary)}"]
+    lines += _phases_in_closing(summary)
+    lines += [f"▲ {finding.title}" for finding in summary.findings[:1]]
+    # Never cut: these two are there to be copied.
+    facts = [f"{_evidence(summary)} · {summary.run}", f"report: profd report {run or summary.run}"]
+    return "\n".join([*(cut(line, columns) for line in lines), *map(visible, facts)])
+
+
+def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
+    """Return a summary as a screenful of text, no line of it wider than ``columns``. No newline at the end."""
+    lines = [
+        _title(summary),
+        f"pid {summary.target.pid} · {summary.run}",
+        _evidence(summary),
+        *_section("Phases of the main thread", _phase_table(summary, columns)),
+        *_section("Hot functions of the main thread", _function_table(summary.functions, columns)),
+        *_section("Processes", _process_table(summary.processes, columns)),
+        *_section("Findings", (f"  ▲ {finding.title}" for finding in summary.findings)),
+    ]
+    return "\n".join(cut(line, columns).rstrip() for line in lines)
+
+
+def script(command: Sequence[str]) -> str:
+    """Return what runs in a command: the name of its script, its module after ``-m``, else of its program."""
+    for word, following in itertools.zip_longest(command, command[1:], fillvalue=""):
+        if word.endswith(".py"):
+            return PurePath(word).name
+        if word == "-m" and following:
+            return following
+    return PurePath(command[0]).name if command else "the target"
+
+
+def _title(summary: Summary) -> str:
+    """Return what ran, how it ended, and how fast it stepped where that is known."""
+    title = f"{script(summary.target.command)} {_ending(summary)}"
+    steps = summary.steps
+    if steps.count is not None:
+        title += f", {steps.count:,} steps"
+        title += f" at {steps.per_s:.3g}/s" if steps.per_s is not None else ""
+    return title
+
+
+def _ending(summary: Summary) -> str:
+    length, ended = duration(summary.duration_s), summary.target.exit
+    if summary.state == "interrupted":
+        return f"was recorded for {length}, until profd itself was ended"
+    if ended.signal is not None:
+        return f"was ended by {ended.signal} after {length}"
+    if ended.code is not None:
+        return f"ended with {ended.code} after {length}"
+    if summary.why_ended == "target-exited":
+        return f"ended after {length}"
+    if summary.why_ended == "failed":
+        return f"was recorded for {length}, until recording failed"
+    return f"is still running, recorded for {length}"
+
+
+def _evidence(summary: Summary) -> str:
+    """Return on how much the numbers rest, and what they cost."""
+    if not summary.samples:
+        return "no samples were taken"
+    facts = [f"{summary.samples:,} samples"]
+    if summary.coverage is not None:
+        facts[0] += f" over {percent(summary.coverage, 1)} of the run"
+    if summary.torn_share:
+        facts.append(f"{percent(summary.torn_share, 1)} torn")
+    if summary.cost_core_share is not None:
+        facts.append(f"profd cost {percent(summary.cost_core_share, 1)} of a core")
+    return " · ".join(facts)
+
+
+def _phases_in_closing(summary: Summary) -> list[str]:
+    shown = [(name, share) for name, share in summary.phases.items() if share >= _CLOSING_SHARE][:_CLOSING_PHASES]
+    lines = {line.phase: line for line in summary.phase_lines}
+    places = {name: _place(lines[name]) if name in lines else "" for name, _ in shown}
+    name_cells, place_cells = _widest(places), _widest(places.values(), _PLACE_CELLS)
+    return [
+        f"  {percent(share):>5}  {fit(name, name_cells)}   {fit(places[name], place_cells, keep_end=True)}   "
+        f"{(lines[name].source or '') if name in lines else ''}".rstrip()
+        for name, share in shown
+    ]
+
+
+def _section(title: str, rows: Iterable[str]) -> Iterator[str]:
+    """Yield a title and its rows, with an empty line ahead; nothing where there are no rows."""
+    found = list(rows)
+    if found:
+        yield from ("", title, *found)
+
+
+def _phase_table(summary: Summary, columns: int) -> Iterator[str]:
+    lines = {line.phase: line for line in summary.phase_lines}
+    name_cells, place_cells = _widest(summary.phases), _widest(map(_place, summary.phase_lines), _PLACE_CELLS)
+    for name, share in summary.phases.items():
+        row = f"  {phase_named(name).letter}  {fit(name, name_cells)}  {percent(share):>5}  {_bar(share)}"
+        if name in lines:
+            row += f"  {fit(_place(lines[name]), place_cells, keep_end=True)}  {lines[name].source or ''}"
+        yield cut(row, columns)
+
+
+def _function_table(functions: Sequence[FunctionRow], columns: int) -> Iterator[str]:
+    shown = functions[:_FUNCTIONS]
+    name_cells = _widest((row.function for row in shown), _FUNCTION_CELLS)
+    place_cells = _widest(map(_place, shown), _PLACE_CELLS)
+    if shown:
+        yield f"     self    total  {fit('function', name_cells)}  {fit('where', place_cells)}  line"
+    for row in shown:
+        shares = f"{percent(row.self_share, 1):>7}  {percent(row.total_share, 1):>7}"
+        where = f"{fit(row.function, name_cells)}  {fit(_place(row), place_cells, keep_end=True)}"
+        yield cut(f"  {shares}  {where}  {row.source or ''}", columns)
+
+
+def _process_table(processes: Sequence[ProcessSummary], columns: int) -> Iterator[str]:
+    if processes:
+        yield f"      pid  {'role':12}    CPU       RSS  hottest function"
+    for process in processes[:_PROCESSES]:
+        hottest = process.functions[0] if process.functions else None
+        doing = f"{percent(hottest.self_share):>5}  {hottest.function}  {_place(hottest)}" if hottest else UNKNOWN
+        yield cut(
+            f"  {process.pid:>7}  {fit(_role(process), 12)}  {percent(process.cpu_cores):>5}  "
+            f"{size(process.rss_bytes):>8}  {doing}",
+            columns,
+        )
+    if len(processes) > _PROCESSES:
+        yield f"  and {len(processes) - _PROCESSES} more"
+
+
+def _role(process: ProcessSummary) -> str:
+    if process.role == "main" and process.rank is not None:
+        return f"rank {process.rank}"
+    return process.role if process.ordinal is None else f"{process.role} {process.ordinal}"
+
+
+def _widest(texts: Iterable[str], limit: int = WIDTH) -> int:
+    """Return how many cells the widest of some texts takes, at most ``limit``."""
+    return min(max((width(visible(text)) for text in texts), default=0), limit)
+
+
+def _place(line: FunctionRow | PhaseLine) -> str:
+    return f"{line.module_path}:{line.line}"
+
+
+def _bar(share: float) -> str:
+    """Return a bar whose full length is a share of 1."""
+    eighths = round(share * _BAR_CELLS * 8)
+    return f"{'█' * (eighths // 8)}{_EIGHTHS[eighths % 8].strip()}".ljust(_BAR_CELLS)
