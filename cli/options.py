@@ -28,7 +28,7 @@ _RECORDING = (
     click.option("--rate", "rate_hz", type=click.IntRange(1, 1000), default=100, show_default=True, metavar="HZ",
                  help="Samples a second of each main process."),
     click.option("--budget", "budget_percent", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
-                 metavar="PERCENT", help="The most that profd may cost, in percent of one core; it lowers rates to keep it."),
+                 metavar="PERCENT", help="The most that profd may cost, in percent of one core."),
     click.option("--duration", "duration_s", type=click.FloatRange(0, min_open=True), metavar="S",
                  help="End the recording after S seconds; the target runs on."),
     click.option("--name", metavar="NAME", help="The name of the run, part of its id [default: of the script]."),
@@ -106,14 +106,14 @@ def selection_options(command: Command) -> Command:
     """Give a command the options that select samples; they arrive together as ``words: SelectionWords``."""
 
     @functools.wraps(command)
-    def with_words(**options: Any) -> Any:
-        words = SelectionWords(*(options.pop(field) for field in SelectionWords._fields))
+    def with_words(**options: object) -> object:
+        words = SelectionWords(*(options.pop(field) for field in SelectionWords._fields))  # type: ignore[arg-type]
         return command(words=words, **options)
 
-    decorated: Any = with_words
+    decorated: Callable[..., object] = with_words
     for option in reversed(_SELECTION):
         decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+    return decorated  # type: ignore[return-value]
 
 
 def run_argument(command: Command) -> Command:

@@ -1,0 +1,129 @@
+"""`profd attach`: profile a process that runs already, from outside; it runs on whatever becomes of profd."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import click
+
+from profd.cli.interrupts import StopSignals
+from profd.cli.options import headless_option, recording_options
+from profd.daemon import paths, processes
+from profd.daemon.errors import NoSuchProcess, SessionFailed
+from profd.daemon.supervise.control import ControlClient
+from profd.daemon.supervise.diagnosis import check_attachable
+from profd.daemon.supervise.naming import script_name
+from profd.daemon.supervise.session import RunningSession, SessionOptions, start_session
+from profd.daemon.supervise.terminal import is_interactive
+
+_CLOSING_S = 30.0
+
+
+@click.command(short_help="Profile a running process and its children.")
+@click.argument("pid", type=click.IntRange(min=1), metavar="PID")
+@recording_options
+@headless_option
+def command(
+    pid: int,
+    rate_hz: int,
+    budget_percent: float,
+    duration_s: float | None,
+    name: str | None,
+    output: Path | None,
+    subprocesses: bool,
+    headless: bool,
+) -> None:
+    """Profile the running process PID and its children, those that come later included.
+
+    Opens the dashboard on a terminal. Nothing is put into the process, and it runs on whatever becomes of profd.
+    """
+    check_attachable(pid)
+    stat = processes.read_stat(pid)
+    if stat is None:
+        raise NoSuchProcess(f"pid {pid} ended while it was looked at", "`profd ls` lists what runs now")
+    words = processes.command_line(pid)
+    run_name = paths.clean_name(name or script_name(words))
+    run_id = paths.new_run_id(run_name)
+    options = SessionOptions(
+        run_id=run_id,
+        name=run_name,
+        run_file=paths.new_run_file(run_id, output),
+        mode="attached",
+        pid=pid,
+        start_ticks=stat.start_ticks,
+        command=words,
+        rate_hz=rate_hz,
+        budget_percent=budget_percent,
+        duration_s=duration_s,
+        subprocesses=subprocesses,
+    )
+    if headless or not is_interactive():
+        _record(options)
+    else:
+        _show(options)
+
+
+def _record(options: SessionOptions) -> None:
+    """Record until the target or the time ends, or a signal says stop."""
+    # From before the start on: a session that came up after a Ctrl-C would be left recording.
+    with StopSignals() as signals:
+        session = start_session(options)
+        _say(
+            f"recording pid {options.pid} as {options.run_id}; Ctrl-C ends the recording, and leaves the process alone"
+        )
+        signals.call(lambda: _ask_to_end(session))
+        session.wait_closed(None)
+    _close(options, session)
+
+
+def _show(options: SessionOptions) -> None:
+    """Record with the dashboard open; leaving it ends the recording, or lets it go on."""
+    from profd.tui.app import Leaving, run_dashboard
+
+    with StopSignals() as signals:
+        session = start_session(options)
+        signals.call(lambda: _ask_to_end(session))
+    leaving = run_dashboard(session.run_file)
+    if leaving is Leaving.KEEP and session.is_running():
+        _say(f"still recording: `profd view {options.run_id}` comes back, `profd stop {options.run_id}` ends it")
+        return
+    _ask_to_end(session)
+    _close(options, session)
+
+
+def _ask_to_end(session: RunningSession) -> None:
+    """Ask a session to end; one that has just ended by itself is as good."""
+    with contextlib.suppress(SessionFailed), contextlib.closing(ControlClient(session.control_socket)) as client:
+        client.stop()
+
+
+def _close(options: SessionOptions, session: RunningSession) -> None:
+    """Wait for the closed run file and sum it up on stderr; raises SessionFailed where it was not closed in order."""
+    from profd.daemon.analyze.summary import summarize
+    from profd.daemon.render.text import closing_lines
+    from profd.daemon.store.reader import RunReader
+
+    if not session.wait_closed(_CLOSING_S):
+        raise SessionFailed(
+            f"the session of {options.run_id} has not ended within {_CLOSING_S:.0f} s", f"kill -9 {session.pid} ends it"
+        )
+    # The run was moved to its own place at the end, unless the session had no time for it.
+    run_file = options.run_file if options.run_file.exists() else session.run_file
+    with RunReader(run_file) as reader:
+        click.echo(closing_lines(summarize(reader), run=_word_for(run_file)), err=True)
+        if reader.info.state == "interrupted" or reader.info.why_ended == "failed":
+            raise SessionFailed(
+                f"the recording of {options.run_id} was cut off",
+                f"what came before it is kept: profd summary {run_file}",
+            )
+
+
+def _word_for(run_file: Path) -> str | None:
+    """Return by what word commands find a run, where its id is none: it lies in a place of its own."""
+    return None if run_file.parent == paths.runs_folder() else str(run_file)
+
+
+def _say(line: str) -> None:
+    """Tell a person what happens."""
+    click.echo(f"profd: {line}", err=True)

@@ -1,0 +1,67 @@
+"""`profd doctor`: what works here, and how to mend what does not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+import click
+import msgspec
+
+from profd.cli.options import json_option
+from profd.daemon.errors import ExitCode
+from profd.daemon.supervise.doctor import Check, Verdict, examine
+
+_MARKS = {Verdict.PASSED: ("✓", "green"), Verdict.NOTE: ("!", "yellow"), Verdict.FAILED: ("✗", "red")}
+_LEAST_SIZE = os.terminal_size((80, 24))
+
+
+@click.command(short_help="Say what works here, and how to mend what does not.")
+@click.argument("pid", type=click.IntRange(min=1), required=False, metavar="[PID]")
+@json_option
+def command(pid: int | None, as_json: bool) -> int:
+    """Check what profd needs on this machine, and with PID whether that process can be attached to.
+
+    ✓ works, ! is worth knowing, ✗ keeps profd from its main job: then the exit code is not 0.
+    """
+    checks = [*examine(pid), check_terminal()]
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(checks), indent=2))
+    else:
+        width = max(len(check.name) for check in checks)
+        click.echo("\n".join(_check_text(check, width) for check in checks))
+    # The process asked about comes last: its own code is the most telling one.
+    failed = [check.exit_code or ExitCode.FAILURE for check in checks if check.verdict is Verdict.FAILED]
+    return failed[-1] if failed else ExitCode.OK
+
+
+def check_terminal() -> Check:
+    """Check what the dashboard can count on."""
+    if not sys.stdout.isatty():
+        return Check(
+            "terminal", Verdict.NOTE, "stdout is no terminal", "the dashboard needs one; `--headless` does not"
+        )
+    size = shutil.get_terminal_size()
+    encoding = (sys.stdout.encoding or "").lower()
+    colors = "no colors (NO_COLOR)" if os.environ.get("NO_COLOR") else f"{_colors()} colors"
+    found = f"{size.columns} by {size.lines}, {encoding}, {colors}"
+    if "utf" not in encoding:
+        return Check("terminal", Verdict.NOTE, found, "set a UTF-8 locale, as in LANG=C.UTF-8")
+    if size < _LEAST_SIZE:
+        return Check("terminal", Verdict.NOTE, found, f"make it at least {_LEAST_SIZE.columns} by {_LEAST_SIZE.lines}")
+    return Check("terminal", Verdict.PASSED, found)
+
+
+def _colors() -> str:
+    """Return how many colors the terminal says it has."""
+    if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
+        return "16 million"
+    return "256" if "256color" in os.environ.get("TERM", "") else "16"
+
+
+def _check_text(check: Check, width: int) -> str:
+    """Return a check as a line, with its remedy on a second one."""
+    mark, color = _MARKS[check.verdict]
+    line = f"{click.style(mark, fg=color)} {check.name.ljust(width)}  {check.found}"
+    return f"{line}\n  {' ' * width}  → {check.remedy}" if check.remedy else line

@@ -1,0 +1,121 @@
+"""`profd ls`: the runs there are, and the processes that a new one could attach to."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import click
+import msgspec
+
+from profd.cli.options import json_option
+from profd.cli.table import aligned, titled
+from profd.daemon import paths
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.errors import RunUnreadable
+from profd.daemon.render.units import duration
+from profd.daemon.store.reader import RunReader
+from profd.daemon.supervise.attachable import Attachable, find_attachable
+
+_COMMAND_WIDTH = 60
+
+
+class ListedRun(msgspec.Struct, frozen=True):
+    """A run file in the list. Of one that cannot be read nothing is known but its file and ``error``.
+
+    ``state`` is live, ended, interrupted or unreadable; ``started`` is ISO 8601 with the offset of local time.
+    """
+
+    run: str
+    file: str
+    state: str
+    name: str = ""
+    pid: int | None = None
+    command: tuple[str, ...] = ()
+    started: str = ""
+    duration_s: float | None = None
+    samples: int | None = None
+    error: str = ""
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """What ``profd ls --json`` prints."""
+
+    runs: list[ListedRun]
+    processes: list[Attachable]
+
+
+@click.command(short_help="List runs, and the processes that can be attached to.")
+@json_option
+def command(as_json: bool) -> None:
+    """List your runs, the newest first, and your running Python processes that can be attached to."""
+    listing = Listing(runs=[list_run(path) for path in paths.list_runs()], processes=find_attachable())
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(listing), indent=2))
+        return
+    click.echo(_runs_text(listing.runs))
+    click.echo()
+    click.echo(_processes_text(listing))
+
+
+def list_run(path: Path) -> ListedRun:
+    """Return the line of one run file, whatever state it is in."""
+    try:
+        with RunReader(path) as reader:
+            info = reader.info
+            samples = sum(recording.samples - recording.torn for recording in reader.recordings())
+    except RunUnreadable as error:
+        return ListedRun(run=path.stem, file=str(path), state="unreadable", error=error.what)
+    return ListedRun(
+        run=info.id,
+        file=str(path),
+        state=info.state,
+        name=info.name,
+        pid=info.pid,
+        command=info.command,
+        started=datetime.fromtimestamp(info.started_ns / SECOND_NS).astimezone().isoformat(timespec="seconds"),
+        duration_s=(info.end_ns - info.started_ns) / SECOND_NS,
+        samples=samples,
+    )
+
+
+def _runs_text(runs: list[ListedRun]) -> str:
+    """Return the table of runs."""
+    if not runs:
+        return "No runs yet. Make one: profd run -- python train.py, or profd demo"
+    heads = ("run", "state", "started", "length", "samples", "command")
+    return titled("Runs", aligned(heads, map(_run_cells, runs), right=("length", "samples")))
+
+
+def _run_cells(run: ListedRun) -> tuple[str, ...]:
+    """Return the cells of a run; an unreadable one gives its reason instead of a command."""
+    if run.error:
+        return run.run, run.state, "", "", "", run.error
+    length = "" if run.duration_s is None else duration(run.duration_s)
+    return run.run, run.state, run.started[:16].replace("T", " "), length, f"{run.samples:,}", _shortened(run.command)
+
+
+def _processes_text(listing: Listing) -> str:
+    """Return the table of processes; those being recorded name their run."""
+    if not listing.processes:
+        return "No Python process of yours is running."
+    recorded = {run.pid: run.run for run in listing.runs if run.state == "live"}
+    rows = [
+        (
+            str(process.pid),
+            process.python or "?",
+            "torch" if process.uses_torch else "",
+            duration(process.age_s),
+            recorded.get(process.pid, ""),
+            _shortened(process.command),
+        )
+        for process in listing.processes
+    ]
+    heads = ("pid", "python", "uses", "age", "recorded as", "command")
+    return titled("Processes that can be attached to: profd attach PID", aligned(heads, rows, right=("pid", "age")))
+
+
+def _shortened(words: tuple[str, ...]) -> str:
+    """Return a command on one line, cut where it is long."""
+    text = " ".join(" ".join(words).split())
+    return text if len(text) <= _COMMAND_WIDTH else f"{text[: _COMMAND_WIDTH - 1]}…"

@@ -1,0 +1,213 @@
+"""What works on this machine: one check for each thing that profd needs or likes to have.
+
+A check tries the thing itself where it can: py-spy really reads a process. Each says what it found and, where
+something is amiss, how to mend it. Knows nothing of how checks are shown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from enum import Enum
+
+import msgspec
+import pynvml
+
+from profd.daemon import paths, processes
+from profd.daemon.collect.pyspy import find_py_spy
+from profd.daemon.errors import ExitCode, MissingTool, OutputUnwritable, ProfdError
+from profd.daemon.supervise.diagnosis import PYTHON_VERSIONS, RealSystem, System, check_attachable
+
+# As the launcher has its script do: Yama then lets this process and its descendants, py-spy among them, read it.
+_SAMPLE = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(os.getppid()), 0, 0, 0)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+_LEAST_FREE_BYTES = 50 << 20
+_WANTED_FREE_BYTES = 1 << 30
+_GIB = 1 << 30
+
+
+class Verdict(Enum):
+    """How a check came out: only FAILED stops profd from its main job."""
+
+    PASSED = "passed"
+    NOTE = "note"
+    FAILED = "failed"
+
+
+class Check(msgspec.Struct, frozen=True):
+    """What one check found; ``remedy`` is empty where nothing is amiss, ``exit_code`` its own where it failed."""
+
+    name: str
+    verdict: Verdict
+    found: str
+    remedy: str = ""
+    exit_code: ExitCode | None = None
+
+
+def examine(pid: int | None = None, system: System | None = None) -> list[Check]:
+    """Check this machine, and with ``pid`` whether that process can be attached to."""
+    system = system or RealSystem()
+    checks = [
+        check_kernel(),
+        check_py_spy(),
+        check_reading(system),
+        check_attaching(system),
+        check_runs_folder(),
+        check_sockets(),
+        check_gpus(),
+        check_gdb(),
+    ]
+    return checks if pid is None else [*checks, check_process(pid, system)]
+
+
+def check_kernel() -> Check:
+    """Check for Linux with a /proc that names the children of a process."""
+    found = f"{platform.system()} {platform.release()}"
+    if platform.system() != "Linux":
+        return Check("kernel", Verdict.FAILED, found, "profd works on Linux alone")
+    if not (processes.PROC / "self" / "stat").exists():
+        return Check("kernel", Verdict.FAILED, f"{found}, /proc is missing", "mount -t proc proc /proc")
+    if not (processes.PROC / "self" / "task" / str(os.getpid()) / "children").exists():
+        remedy = "use a kernel with CONFIG_PROC_CHILDREN, as all distributions have"
+        return Check("kernel", Verdict.FAILED, f"{found}, /proc does not name the children of a process", remedy)
+    return Check("kernel", Verdict.PASSED, f"{found}, /proc complete")
+
+
+def check_py_spy() -> Check:
+    """Check for the program that reads the stacks."""
+    try:
+        path = find_py_spy()
+    except MissingTool as error:
+        return _failed("py-spy", error)
+    try:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = f"{path} does not run ({error})"
+        return Check("py-spy", Verdict.FAILED, reason, "install it again: pip install --force-reinstall py-spy")
+    return Check("py-spy", Verdict.PASSED, f"{said} at {path}, reads {PYTHON_VERSIONS}")
+
+
+def check_reading(system: System) -> Check:
+    """Check, by doing it, that py-spy reads a process of ours that it did not start."""
+    with _sample_process() as pid:
+        try:
+            check_attachable(pid, system)
+        except ProfdError as error:
+            return _failed("reading stacks", error)
+    return Check("reading stacks", Verdict.PASSED, "py-spy read the stacks of a Python process, without stopping it")
+
+
+def check_attaching(system: System) -> Check:
+    """Check whose processes can be attached to."""
+    where = "in a container, " if system.in_container() else ""
+    if system.may_read_all():
+        return Check("rights", Verdict.PASSED, f"{where}CAP_SYS_PTRACE: everyone's processes can be attached to")
+    scope = system.ptrace_scope()
+    if scope == 0:
+        return Check("rights", Verdict.PASSED, f"{where}your own processes can be attached to")
+    return Check(
+        "rights",
+        Verdict.NOTE,
+        f"{where}kernel.yama.ptrace_scope is {scope}: "
+        + ("`profd run` works, `profd attach` does not" if scope == 1 else "neither run nor attach works"),
+        "sudo sysctl kernel.yama.ptrace_scope=0, or run profd as root",
+    )
+
+
+def check_runs_folder() -> Check:
+    """Check that run files can be written: rights, room, and the kind of file system."""
+    folder = paths.runs_folder()
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    choose = "set PROFD_HOME to another folder, or use -o FILE"
+    if not os.access(there, os.W_OK | os.X_OK):
+        code = ExitCode.UNWRITABLE_OUTPUT
+        return Check("runs folder", Verdict.FAILED, f"{there} is not writable for you", choose, code)
+    free_bytes = shutil.disk_usage(there).free
+    found = f"{folder}, {free_bytes / _GIB:,.1f} GiB free"
+    if free_bytes < _LEAST_FREE_BYTES:
+        return Check("runs folder", Verdict.FAILED, found, f"free some space, or {choose}", ExitCode.UNWRITABLE_OUTPUT)
+    if free_bytes < _WANTED_FREE_BYTES:
+        return Check("runs folder", Verdict.NOTE, found, f"free some space, or {choose}")
+    if paths.is_on_network(there.resolve()):
+        remedy = f"live runs are written to local disk and moved here at the end; to avoid that, {choose}"
+        return Check("runs folder", Verdict.NOTE, f"{found}, on a network file system", remedy)
+    return Check("runs folder", Verdict.PASSED, found)
+
+
+def check_sockets() -> Check:
+    """Check that a session's control socket has a place."""
+    try:
+        return Check("control sockets", Verdict.PASSED, str(paths.runtime_folder()))
+    except OutputUnwritable as error:
+        return _failed("control sockets", error)
+
+
+def check_gpus() -> Check:
+    """Check which GPUs NVML knows; none is no failure."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        missing = error.value in (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+        found = "no NVIDIA driver here" if missing else f"NVML fails ({error})"
+        return Check("GPUs", Verdict.NOTE, found, "GPU counters need the NVIDIA driver; all else works without it")
+    try:
+        names = [_gpu_name(index) for index in range(pynvml.nvmlDeviceGetCount())]
+    except pynvml.NVMLError as error:
+        return Check("GPUs", Verdict.NOTE, f"NVML fails ({error})", "see whether `nvidia-smi` works")
+    finally:
+        pynvml.nvmlShutdown()
+    return Check("GPUs", Verdict.PASSED, f"{len(names)}: {', '.join(names)}" if names else "none, but a driver")
+
+
+def check_gdb() -> Check:
+    """Check for gdb, by which a torch.profiler window can be opened in a process that was not prepared for it."""
+    path = shutil.which("gdb")
+    if path:
+        return Check("gdb", Verdict.PASSED, path)
+    remedy = "windows into running processes need it on Python before 3.14: install gdb; all else works without it"
+    return Check("gdb", Verdict.NOTE, "not installed", remedy)
+
+
+def check_process(pid: int, system: System) -> Check:
+    """Check whether a process can be attached to, by the ladder that ``profd attach`` goes by."""
+    try:
+        check_attachable(pid, system)
+    except ProfdError as error:
+        return _failed(f"pid {pid}", error)
+    return Check(f"pid {pid}", Verdict.PASSED, f"can be attached to: profd attach {pid}")
+
+
+def _failed(name: str, error: ProfdError) -> Check:
+    """Return a failed check of an error, which has its remedy and exit code."""
+    return Check(name, Verdict.FAILED, error.what, error.remedy, error.exit_code)
+
+
+def _gpu_name(index: int) -> str:
+    """Return the name of a GPU; older versions of NVML's module give bytes."""
+    name = pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(index))
+    return name.decode() if isinstance(name, bytes) else str(name)
+
+
+@contextlib.contextmanager
+def _sample_process() -> Iterator[int]:
+    """Run a Python process that waits, and yield its PID once it does."""
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-c", _SAMPLE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    with process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process.pid
+        # Leaving closes its stdin, which ends it, and waits for it.
