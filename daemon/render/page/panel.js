@@ -1,0 +1,78 @@
+// The panel beside the flame graph: the selected function, and where in it the samples lie, line by line.
+
+class Panel {
+  constructor(node, run) {
+    this.node = node;
+    this.run = run;
+  }
+
+  /** Show a function, or what to do where none is selected; `node` is that of the tree, 0 for none. */
+  show(functionId, counts, tree, node) {
+    const parts = functionId === null ? this.hint() : this.describe(functionId, counts, tree, node);
+    this.node.replaceChildren(...parts);
+  }
+
+  hint() {
+    const key = (name) => element("kbd", {}, name);
+    return [
+      element("h3", {}, "No frame selected"),
+      element("p", { class: "dim" }, "Click a frame to zoom into it and to see its lines here."),
+      element("p", { class: "dim" }, "Keys in the graph: ", key("↑ ↓ ← →"), " move, ", key("Enter"), " zooms, ", key("⌫"), " goes back, ", key("Esc"), " shows all, ", key("/"), " searches."),
+    ];
+  }
+
+  describe(functionId, counts, tree, node) {
+    const file = this.run.fileOf(functionId);
+    const { own, total } = counts.byFunction();
+    const here = node > 0 && tree.functionOf(node) === functionId;
+    return [
+      element("h3", { title: this.run.functionName[functionId] }, this.run.functionName[functionId]),
+      element("p", { class: "path" }, file.path || file.module),
+      element(
+        "dl",
+        { class: "facts" },
+        ...this.fact("self", own[functionId], counts.total),
+        ...this.fact("total", total[functionId], counts.total),
+        ...(here ? this.fact("in this frame", tree.total[node], counts.total) : []),
+      ),
+      this.lines(functionId, counts),
+    ];
+  }
+
+  fact(name, part, whole) {
+    return [element("dt", {}, name), element("dd", {}, element("b", {}, percent(part, whole)), ` ${counted(part, "sample")}`)];
+  }
+
+  /** Return the lines of a function that were seen, in order, with the samples at each. */
+  lines(functionId, counts) {
+    const { own, total } = counts.byLine();
+    const seen = [];
+    this.run.frameFunction.forEach((each, frame) => {
+      if (each === functionId && total[frame] > 0) seen.push(frame);
+    });
+    seen.sort((a, b) => this.run.frameLine[a] - this.run.frameLine[b]);
+    const most = Math.max(...seen.map((frame) => total[frame]), 1);
+    const body = element("tbody", {});
+    seen.forEach((frame, at) => {
+      const isGap = at > 0 && this.run.frameLine[frame] > this.run.frameLine[seen[at - 1]] + 1;
+      if (isGap) body.append(element("tr", { class: "gap" }, element("td", { colspan: 4 }, "⋮")));
+      body.append(this.line(frame, own[frame], total[frame], most, counts.total));
+    });
+    const head = element("tr", {}, ...["self", "total", "line"].map((title) => element("th", {}, title)), element("th", { class: "text" }, "source"));
+    return element("table", { class: "source" }, element("thead", {}, head), body);
+  }
+
+  line(frame, own, total, most, whole) {
+    const bar = element("i", { class: "bar" });
+    bar.style.width = `${(100 * total) / most}%`;
+    const source = this.run.frameSource[frame];
+    return element(
+      "tr",
+      {},
+      element("td", { class: isUncertain(own, whole) ? "number weak" : "number" }, own ? percent(own, whole) : ""),
+      element("td", { class: isUncertain(total, whole) ? "number weak" : "number" }, percent(total, whole)),
+      element("td", { class: "number dim" }, this.run.frameLine[frame] ? String(this.run.frameLine[frame]) : "–"),
+      element("td", { class: "code", title: source }, bar, element("span", {}, source ?? "source not stored")),
+    );
+  }
+}

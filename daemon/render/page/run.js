@@ -1,0 +1,89 @@
+// The run: the columns that were embedded in the page, decoded into typed arrays. It never changes.
+
+class Run {
+  constructor(extract) {
+    this.startedMs = extract.started_ms;
+    this.durationMs = extract.duration_ms;
+    this.slotMs = extract.slot_ms;
+    this.slotCount = Math.ceil(extract.duration_ms / extract.slot_ms);
+    this.phases = extract.phases;
+    this.files = extract.files;
+    this.functionName = extract.functions.name;
+    this.functionFile = extract.functions.file;
+    this.frameFunction = Int32Array.from(extract.frames.function);
+    this.frameLine = Int32Array.from(extract.frames.line);
+    this.frameSource = extract.frames.source;
+    this.stackParent = Int32Array.from(extract.stacks.up, (up, at) => (up ? at - up : -1));
+    this.stackFrame = Int32Array.from(extract.stacks.frame);
+    this.stackPhase = Uint8Array.from(extract.stacks.phase);
+    this.processes = extract.processes.map((entry) => ({
+      ...entry,
+      cpu: decodeSeries(entry.cpu_cores),
+      rss: decodeSeries(entry.rss_bytes),
+    }));
+    this.threads = extract.threads.map((entry) => ({ ...entry, ...decodeSlots(entry.slots) }));
+    this.events = extract.events;
+  }
+
+  /** Decode what stands in the page: base64 of deflated JSON, so that no byte of a run is ever markup. */
+  static async decode(packed) {
+    const deflated = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
+    const stream = new Blob([deflated]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return new Run(await new Response(stream).json());
+  }
+
+  get stackCount() {
+    return this.stackFrame.length;
+  }
+
+  fileOf(functionId) {
+    return this.files[this.functionFile[functionId]];
+  }
+
+  /** The threads that the question "where does the step go" is about. */
+  isTraining(thread) {
+    return thread.main && this.processes[thread.process].role === "main";
+  }
+
+  processTitle(index) {
+    const process = this.processes[index];
+    return `${process.title} · ${process.pid}`;
+  }
+
+  /** Return a time since the start as the clock on the wall, where the page is read. */
+  wallClock(ms) {
+    return new Date(this.startedMs + ms).toLocaleTimeString("en-GB");
+  }
+}
+
+function runningSums(steps) {
+  const sums = new Float64Array(steps.length);
+  let sum = 0;
+  for (let at = 0; at < steps.length; at += 1) sums[at] = sum += steps[at];
+  return sums;
+}
+
+function decodeSeries(series) {
+  return { atMs: runningSums(series.steps_ms), values: Float64Array.from(series.values) };
+}
+
+function decodeSlots(columns) {
+  return {
+    slots: Int32Array.from(runningSums(columns.steps)),
+    spans: Int32Array.from(columns.spans),
+    stacks: Int32Array.from(columns.stacks),
+    samples: Int32Array.from(columns.samples),
+  };
+}
+
+/** Return the first index whose value is not below `wanted`; `values` ascend. */
+function lowerBound(values, wanted) {
+  let low = 0;
+  let high = values.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle] < wanted) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

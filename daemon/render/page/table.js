@@ -1,0 +1,72 @@
+// A table that sorts by a click on its header, and shows its first rows until asked for all.
+// A column has a title, `value(row)` to sort by, and `cell(row)` (text or an element) to show. The one with `first`
+// (`ascending`, `descending`) is the order in which a table opens.
+
+const FIRST_ROWS = 100;
+
+class Table {
+  constructor(node, caption, columns, onpick) {
+    this.node = node;
+    this.caption = caption;
+    this.columns = columns;
+    this.onpick = onpick;
+    this.sorted = columns.findIndex((column) => column.first);
+    this.descending = columns[this.sorted].first === "descending";
+    this.showsAll = false;
+  }
+
+  show(rows) {
+    this.rows = rows;
+    this.draw();
+  }
+
+  sortBy(at) {
+    this.descending = at === this.sorted ? !this.descending : this.columns[at].numeric === true;
+    this.sorted = at;
+    this.draw();
+    this.node.querySelectorAll("th button")[at].focus();
+  }
+
+  order() {
+    const { value } = this.columns[this.sorted];
+    const sign = this.descending ? -1 : 1;
+    return [...this.rows].sort((a, b) => sign * compare(value(a), value(b)));
+  }
+
+  draw() {
+    const rows = this.order();
+    const shown = this.showsAll ? rows : rows.slice(0, FIRST_ROWS);
+    const table = element("table", {}, element("caption", { class: "hidden" }, this.caption), this.head(), element("tbody", {}, ...shown.map((row) => this.row(row))));
+    const more = rows.length > shown.length ? element("button", { class: "more", type: "button", onclick: () => this.showAll() }, `show all ${grouped(rows.length)}`) : null;
+    const nothing = rows.length ? null : element("p", { class: "dim" }, "Nothing in this selection.");
+    this.node.replaceChildren(...[table, more, nothing].filter(Boolean));
+  }
+
+  showAll() {
+    this.showsAll = true;
+    this.draw();
+  }
+
+  head() {
+    const cells = this.columns.map((column, at) => {
+      const isSorted = at === this.sorted;
+      const arrow = isSorted ? (this.descending ? " ↓" : " ↑") : "";
+      const button = element("button", { type: "button", onclick: () => this.sortBy(at) }, column.title + arrow);
+      const order = isSorted ? (this.descending ? "descending" : "ascending") : null;
+      return element("th", { scope: "col", class: column.numeric ? "number" : "text", "aria-sort": order }, button);
+    });
+    return element("thead", {}, element("tr", {}, ...cells));
+  }
+
+  row(row) {
+    const cells = this.columns.map((column) => {
+      const kind = [column.numeric ? "number" : "text", column.kind, column.isWeak?.(row) ? "weak" : ""].filter(Boolean).join(" ");
+      return element("td", { class: kind, title: column.hint?.(row) }, column.cell(row));
+    });
+    return element("tr", { class: row.isLibrary ? "library" : null, onclick: this.onpick ? () => this.onpick(row) : null }, ...cells);
+  }
+}
+
+function compare(a, b) {
+  return typeof a === "number" ? a - b : String(a).localeCompare(String(b));
+}

@@ -1,0 +1,203 @@
+// The timeline: a band of phases a training thread, charts of CPU and memory below, events, and the selected range.
+
+const LEFT = 118;
+const RIGHT = 126;
+const BAND = 46;
+const GAP = 8;
+const AXIS = 22;
+const COLUMN = 3; // pixels
+const MOST_BANDS = 16;
+
+class Timeline {
+  constructor(node, run, onrange) {
+    this.run = run;
+    this.canvas = new Canvas(node, () => this.draw());
+    const training = run.threads.filter((thread) => run.isTraining(thread));
+    this.bands = (training.length ? training : run.threads.filter((thread) => thread.main)).slice(0, MOST_BANDS);
+    this.charts = [new Chart(run, "CPU, cores", "cpu", cores, "mean"), new Chart(run, "memory, RSS", "rss", bytes, "most")];
+    this.columns = new Map();
+    this.brush = new Brush(node, this, onrange);
+  }
+
+  show(selection) {
+    this.selection = selection;
+    this.canvas.redraw();
+  }
+
+  get plotWidth() {
+    return Math.max(this.canvas.width - LEFT - RIGHT, 50);
+  }
+
+  get chartsTop() {
+    return this.bands.length * (BAND + GAP);
+  }
+
+  get plotHeight() {
+    return this.chartsTop + this.charts.length * (CHART_HEIGHT + GAP);
+  }
+
+  toX(ms) {
+    return LEFT + (ms / this.run.durationMs) * this.plotWidth;
+  }
+
+  toMs(x) {
+    const share = (x - LEFT) / this.plotWidth;
+    return Math.max(0, Math.min(1, share)) * this.run.durationMs;
+  }
+
+  // Drawing
+
+  draw() {
+    if (!this.selection) return;
+    const colors = theme();
+    const context = this.canvas.begin(this.plotHeight + AXIS);
+    context.textBaseline = "middle";
+    this.bands.forEach((thread, at) => this.drawBand(context, thread, at * (BAND + GAP), colors));
+    this.charts.forEach((chart, at) => this.drawChart(context, chart, this.chartsTop + at * (CHART_HEIGHT + GAP), colors));
+    this.drawAxis(context, colors);
+    this.drawEvents(context, colors);
+    this.drawRange(context, colors);
+  }
+
+  drawBand(context, thread, top, colors) {
+    this.drawTitle(context, this.run.processes[thread.process].title, String(this.run.processes[thread.process].pid), top + BAND / 2, colors);
+    const columns = this.phasesOf(thread);
+    context.fillStyle = colors.faint;
+    context.fillRect(LEFT, top, this.plotWidth, BAND);
+    columns.forEach((shares, at) => {
+      let y = top + BAND;
+      for (const [phase, share] of shares) {
+        context.fillStyle = this.run.phases[phase].color;
+        context.fillRect(LEFT + at * COLUMN, y - share * BAND, COLUMN, share * BAND);
+        y -= share * BAND;
+      }
+    });
+    this.drawLetters(context, columns, top, colors);
+  }
+
+  /** Write each phase's letter where its area is large enough, so that colors alone carry nothing. */
+  drawLetters(context, columns, top, colors) {
+    context.font = `600 11px ${colors.font}`;
+    context.textAlign = "center";
+    const stride = Math.round(64 / COLUMN);
+    for (let at = Math.round(stride / 2); at < columns.length; at += stride) {
+      let y = top + BAND;
+      for (const [phase, share] of this.calmColumn(columns, at)) {
+        if (share * BAND >= 13) {
+          context.fillStyle = inkOn(parseColor(this.run.phases[phase].color));
+          context.fillText(this.run.phases[phase].letter, LEFT + (at + 0.5) * COLUMN, y - (share * BAND) / 2);
+        }
+        y -= share * BAND;
+      }
+    }
+    context.textAlign = "left";
+  }
+
+  /** Return the shares of a column where its neighbors have the same phases in view; else nothing to write on. */
+  calmColumn(columns, at) {
+    const near = columns.slice(Math.max(at - 2, 0), at + 3);
+    const largest = (shares) => shares.reduce((best, each) => (each[1] > best[1] ? each : best), [-1, 0])[0];
+    return near.every((shares) => largest(shares) === largest(columns[at])) ? columns[at] : [];
+  }
+
+  /** Return a column of pixels at a time: [phase, share of the samples in it], in the order of phases. */
+  phasesOf(thread) {
+    const known = this.columns.get(thread);
+    if (known && known.width === this.plotWidth) return known.shares;
+    const count = Math.floor(this.plotWidth / COLUMN);
+    const phases = this.run.phases.length;
+    const sums = new Float64Array(count * phases);
+    for (let at = 0; at < thread.slots.length; at += 1) this.spread(sums, thread, at, count);
+    const shares = Array.from({ length: count }, (_, column) => columnShares(sums, column * phases, phases));
+    this.columns.set(thread, { width: this.plotWidth, shares });
+    return shares;
+  }
+
+  /** Spread the samples of an entry over the columns that it lasted for. */
+  spread(sums, thread, at, count) {
+    const scale = (count * this.run.slotMs) / this.run.durationMs;
+    const from = Math.max(0, thread.slots[at] * scale);
+    const to = Math.min(count, (thread.slots[at] + thread.spans[at]) * scale);
+    const density = thread.samples[at] / Math.max(to - from, 1e-9);
+    const phase = this.run.stackPhase[thread.stacks[at]];
+    for (let column = Math.floor(from); column < to; column += 1) {
+      const inside = Math.min(to, column + 1) - Math.max(from, column);
+      sums[column * this.run.phases.length + phase] += density * inside;
+    }
+  }
+
+  drawChart(context, chart, top, colors) {
+    this.drawTitle(context, chart.title, "all processes", top + CHART_HEIGHT / 2, colors);
+    chart.draw(context, LEFT, top, this.plotWidth, colors);
+    chart.drawReading(context, this.selection, LEFT + this.plotWidth + 10, top + CHART_HEIGHT / 2, colors);
+  }
+
+  drawTitle(context, title, subtitle, middle, colors) {
+    context.textAlign = "left";
+    context.font = `600 12px ${colors.font}`;
+    context.fillStyle = colors.ink;
+    context.fillText(fitText(context, title, LEFT - 10), 0, middle - 7);
+    context.font = `11px ${colors.font}`;
+    context.fillStyle = colors.dim;
+    context.fillText(fitText(context, subtitle, LEFT - 10), 0, middle + 8);
+  }
+
+  drawAxis(context, colors) {
+    const step = axisStep((this.run.durationMs / this.plotWidth) * 90);
+    context.font = `11px ${colors.font}`;
+    context.fillStyle = colors.dim;
+    context.textAlign = "center";
+    for (let ms = 0; ms <= this.run.durationMs; ms += step) {
+      context.fillRect(this.toX(ms), this.plotHeight - GAP, 1, 4);
+      context.fillText(elapsed(ms, step < 1000 ? 1 : 0), this.toX(ms), this.plotHeight + 6);
+    }
+    context.textAlign = "left";
+  }
+
+  drawEvents(context, colors) {
+    for (const event of this.run.events) {
+      if (event.kind === "started" || event.kind === "ended") continue;
+      const x = this.toX(Math.max(0, Math.min(event.at_ms, this.run.durationMs)));
+      context.fillStyle = colors.ink;
+      context.globalAlpha = 0.35;
+      context.fillRect(x, 0, 1, this.plotHeight - GAP);
+      context.globalAlpha = 1;
+      context.beginPath();
+      context.moveTo(x - 4, this.plotHeight + AXIS - 8);
+      context.lineTo(x + 4, this.plotHeight + AXIS - 8);
+      context.lineTo(x, this.plotHeight + AXIS - 15);
+      context.fill();
+    }
+  }
+
+  drawRange(context, colors) {
+    if (this.selection.isWholeRun) return;
+    const from = this.toX(this.selection.fromMs);
+    const to = this.toX(this.selection.toMs);
+    const height = this.plotHeight - GAP;
+    context.fillStyle = colors.page;
+    context.globalAlpha = 0.72;
+    context.fillRect(LEFT, 0, from - LEFT, height);
+    context.fillRect(to, 0, LEFT + this.plotWidth - to, height);
+    context.globalAlpha = 1;
+    context.strokeStyle = colors.accent;
+    context.lineWidth = 2;
+    context.strokeRect(from, 1, Math.max(to - from, 1), height - 2);
+  }
+}
+
+function columnShares(sums, offset, phases) {
+  let whole = 0;
+  for (let phase = 0; phase < phases; phase += 1) whole += sums[offset + phase];
+  const shares = [];
+  for (let phase = 0; phase < phases; phase += 1) {
+    if (sums[offset + phase] > 0) shares.push([phase, sums[offset + phase] / whole]);
+  }
+  return shares;
+}
+
+/** Return the smallest round distance of time that is not below `ms`. */
+function axisStep(ms) {
+  const round = [100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 9e5, 18e5, 36e5, 72e5, 144e5, 288e5, 864e5];
+  return round.find((each) => each >= ms) ?? Math.ceil(ms / 864e5) * 864e5;
+}

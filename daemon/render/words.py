@@ -1,0 +1,171 @@
+"""The run in words: title, verdict and facts of a report. Nothing here counts samples, or knows how a page looks."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import PurePath
+
+import msgspec
+
+from profd.daemon.analyze.summary import Exit, PhaseLine, Summary, summarize
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.render import units
+from profd.daemon.render.visible import visible
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import RunInfo
+
+_DOING = {
+    "data wait": "waits for data",
+    "data load in process": "loads data itself",
+    "host-to-device copy": "copies data to the device",
+    "forward": "computes the forward pass",
+    "loss": "computes the loss",
+    "backward": "computes the backward pass",
+    "optimizer": "updates the weights",
+    "synchronize": "waits for the device",
+    "collective": "exchanges data with other ranks",
+    "checkpoint": "saves checkpoints",
+    "evaluation": "evaluates the model",
+    "logging": "writes logs",
+    "compile": "compiles",
+    "startup, import": "starts up and imports",
+    "waiting": "waits, and nothing tells for what",
+    "other": "does what no rule for phases knows",
+}
+_NEXT_PHASES = 3
+_WORTH_NAMING = 0.01
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """Something that is known of a run, with what helps to read it."""
+
+    name: str
+    value: str
+    hint: str = ""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """A sentence with one number and one line of the user's code, ``source`` at ``place``, both empty if unknown."""
+
+    lead: str
+    place: str = ""
+    source: str = ""
+    rest: str = ""
+
+
+class Words(msgspec.Struct, frozen=True):
+    """What a report says outside of its charts, all of it harmless to read."""
+
+    title: str
+    subtitle: list[str]
+    command: str
+    verdict: Verdict
+    facts: list[Fact]
+    about: list[Fact]
+
+
+def take_words(reader: RunReader, slot_ms: int) -> Words:
+    """Put a run into words; ``slot_ms`` is how exactly its page selects time."""
+    summary, info = summarize(reader), reader.info
+    command = visible(" ".join(info.command))
+    return Words(
+        title=visible(_script(info)),
+        subtitle=[visible(info.host), _moment(info.started_ns), _length(info), ending(info, summary)],
+        command=command,
+        verdict=take_verdict(summary),
+        facts=_facts(summary),
+        about=[*_circumstances(info, summary, command), *_limits(slot_ms)],
+    )
+
+
+def take_verdict(summary: Summary) -> Verdict:
+    """Say what the main thread mostly does, and what comes next."""
+    if not summary.phases:
+        return Verdict("No sample of a main thread was taken: the run was too short, or its stacks could not be read.")
+    (first, share), *others = summary.phases.items()
+    line = next((line for line in summary.phase_lines if line.phase == first), None)
+    following = [f"{name} {units.percent(part)}" for name, part in others[:_NEXT_PHASES] if part >= _WORTH_NAMING]
+    return Verdict(
+        lead=f"{units.percent(share)} of the time the main thread {_DOING.get(first, first)}",
+        place=_place(line) if line else "",
+        source=visible(line.source or "") if line else "",
+        rest=f"Next: {', '.join(following)}" if following else "",
+    )
+
+
+def ending(info: RunInfo, summary: Summary) -> str:
+    """Say how a run ended, or that it goes on."""
+    if info.state == "live":
+        return "still running"
+    if info.state == "interrupted":
+        return "recording broke off: profd itself was ended"
+    if info.why_ended == "target-exited":
+        return _exit(summary.target.exit)
+    return {
+        "stopped": "recording stopped, the script ran on",
+        "duration": "recording ended after its set time, the script ran on",
+    }.get(info.why_ended or "", "recording failed")
+
+
+def _script(info: RunInfo) -> str:
+    """Return the name of the file that was run; the run's own name where the command has none."""
+    return next((PurePath(word).name for word in info.command if word.endswith(".py")), info.name)
+
+
+def _exit(ended: Exit) -> str:
+    if ended.signal is not None:
+        return f"killed by {ended.signal}"
+    return "ended" if ended.code is None else f"ended with {ended.code}"
+
+
+def _length(info: RunInfo) -> str:
+    return units.duration(max(info.end_ns - info.started_ns, 0) / SECOND_NS)
+
+
+def _moment(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns / SECOND_NS).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def _place(line: PhaseLine) -> str:
+    return visible(f"{line.module_path}:{line.line}")
+
+
+def _facts(summary: Summary) -> list[Fact]:
+    return [
+        Fact("samples", f"{summary.samples:,}", "of the main threads of training processes"),
+        Fact("coverage", units.percent(summary.coverage, 1), "share of the run's time that has samples"),
+        Fact("torn", units.percent(summary.torn_share, 1), "stacks caught between two moments, recognized and dropped"),
+        Fact(
+            "profd's cost",
+            f"{units.percent(summary.cost_core_share, 1)} of a core",
+            "profd and its samplers, mean over the run",
+        ),
+        Fact("processes", str(len(summary.processes)), "seen in the run's process tree"),
+        Fact("run", visible(summary.run), "the id of the run file"),
+    ]
+
+
+def _circumstances(info: RunInfo, summary: Summary, command: str) -> list[Fact]:
+    how = "profd launched it" if info.mode == "launched" else "profd attached to it"
+    versions = ", ".join(f"{name.replace('_', '-')} {version}" for name, version in info.versions.items())
+    options = ", ".join(f"{name} = {value}" for name, value in info.options.items())
+    return [
+        Fact("command", command),
+        Fact("folder", visible(info.cwd)),
+        Fact("process", f"{info.pid} of {visible(info.user)} on {visible(info.host)}", how),
+        Fact("started", _moment(info.started_ns)),
+        Fact("lasted", _length(info), ending(info, summary)),
+        Fact("versions", visible(versions)),
+        Fact("options", visible(options)),
+    ]
+
+
+def _limits(slot_ms: int) -> list[Fact]:
+    precision = f"{slot_ms} ms" if slot_ms < 1000 else f"{slot_ms // 1000} s"
+    return [
+        Fact("samples", "Taken from outside without stopping the script; a share is as sure as its samples are many.",
+             "Shares in gray have a 95 % interval wider than themselves."),
+        Fact("time", "Wall time, waiting included. What C++ and CUDA code takes counts for the Python line that called it.",
+             "GPU kernels run after the line that started them."),
+        Fact("ranges", f"Selected ranges snap to {precision}.", "Counts within them are exact."),
+    ]  # fmt: skip
