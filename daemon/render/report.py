@@ -58,8 +58,13 @@ VIEWS = (
 
 
 def write_report(reader: RunReader, path: Path) -> None:
-    """Write the report of a run to ``path``, whole or not at all; raises OutputUnwritable."""
-    _write(path, render_report(reader).encode())
+    """Write the report of a run to ``path``, whole or not at all.
+
+    Raises OutputUnwritable, and RunUnreadable where the run turns out to be damaged.
+    """
+    with reader.one_moment():
+        page = render_report(reader)
+    _write(path, page.encode())
 
 
 def render_report(reader: RunReader) -> str:

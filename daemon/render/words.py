@@ -165,7 +165,7 @@ def _limits(slot_ms: int) -> list[Fact]:
     return [
         Fact("samples", "Taken from outside without stopping the script; a share is as sure as its samples are many.",
              "Shares in gray have a 95 % interval wider than themselves."),
-        Fact("time", "Wall time, waiting included. What C++ and CUDA code takes counts for the Python line that called it.",
+        Fact("time", "Wall time, waiting included. What C++ or CUDA takes counts for the Python line that called it.",
              "GPU kernels run after the line that started them."),
         Fact("ranges", f"Selected ranges snap to {precision}.", "Counts within them are exact."),
     ]  # fmt: skip

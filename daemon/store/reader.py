@@ -6,6 +6,7 @@ and topped up on ``refresh``; the large ones (intervals, points) are read by tim
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -88,6 +89,20 @@ class RunReader:
         version: int = self._query("PRAGMA data_version")[0][0]
         seen, self._data_version = self._data_version, version
         return version != seen
+
+    @contextlib.contextmanager
+    def one_moment(self) -> Iterator[None]:
+        """Read everything as of one moment: refreshed on entry, blind to what a live run writes until the end.
+
+        Without it an interval may name a stack that is newer than the tables in memory.
+        """
+        with database.reading(self.path):
+            self._connection.execute("BEGIN")
+        try:
+            self.refresh()
+            yield
+        finally:
+            self._connection.rollback()
 
     def frames_of(self, stack: int) -> tuple[FrameRow, ...]:
         """Return the frames of a stack from the root to the leaf."""
