@@ -1,1 +1,1 @@
-"""What a run looks like outside of the dashboard: text, collapsed stacks, the report. Reads what ``analyze`` returns."""
+"""A run outside of the dashboard: as text, as collapsed stacks, as a report. Reads what ``analyze`` returns."""
