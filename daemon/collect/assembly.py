@@ -1,8 +1,9 @@
 """Makes a record of the run out of a py-spy recording: clock applied, cut, samples apportioned, torn stacks dropped.
 
 Pure: the same recording gives the same record. How samples are apportioned: py-spy says how many stacks it read in
-all, and the trace shows the first sample of every interval. What a thread's share of the total leaves unseen repeated
-the stack before it, and is spread over the thread's intervals by their length.
+all, and the trace shows when each stack was first seen. Every sample stands for the time up to the next one, so a
+thread's samples are given to its intervals by their length: the share of time is the one estimate that is unbiased
+whatever the program's own rhythm (measured in docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -33,12 +34,11 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A part of one interval of one thread, by the run's clock; ``seen`` where its first sample is in the trace."""
+    """A part of one interval of one thread, by the run's clock."""
 
     start_ns: int
     end_ns: int
     stack: Stack
-    seen: bool
 
 
 def assemble(
@@ -60,7 +60,7 @@ def assemble(
     for trace, total in zip(traces, _samples_by_thread(traces, raw.samples), strict=True):
         is_dead = living_threads is not None and trace.os_tid not in living_threads
         pieces = _pieces(trace, raw.zero_ns, SECOND_NS // rate_hz if is_dead else None, keep)
-        shares = apportion(total, [(piece.end_ns - piece.start_ns, piece.seen) for piece in pieces])
+        shares = apportion(total, [piece.end_ns - piece.start_ns for piece in pieces])
         kept = [(piece, share) for piece, share in zip(pieces, shares, strict=True) if keep.holds(piece.start_ns)]
         roots = tearing.valid_roots((piece.stack, share) for piece, share in kept)
         whole = [(piece, share) for piece, share in kept if not tearing.is_torn(piece.stack, roots)]
@@ -87,19 +87,18 @@ def assemble(
     )
 
 
-def apportion(total: int, intervals: Sequence[tuple[int, bool]]) -> list[int]:
-    """Split ``total`` samples over intervals given as (length, seen): one to each that was seen, the rest by length.
+def apportion(total: int, lengths: Sequence[int]) -> list[int]:
+    """Split ``total`` samples over intervals by their length.
 
     The shares are rounded so that they add up and none of them is favored by its place: the running sum is rounded,
-    not each share. The result adds up to ``total``, or to the number of seen intervals where that is larger.
+    not each share. The result adds up to ``total``, to 0 where all lengths are 0.
     """
-    unseen = max(total - sum(seen for _, seen in intervals), 0)
-    whole = sum(length for length, _ in intervals)
+    whole = sum(lengths)
     shares, before, reached = [], 0, 0
-    for length, seen in intervals:
+    for length in lengths:
         reached += length
-        upto = (2 * unseen * reached + whole) // (2 * whole) if whole else 0
-        shares.append(seen + upto - before)
+        upto = (2 * total * reached + whole) // (2 * whole) if whole else 0
+        shares.append(upto - before)
         before = upto
     return shares
 
@@ -121,7 +120,7 @@ def _pieces(trace: ThreadTrace, zero_ns: int, last_length_ns: int | None, keep: 
         inner = [cut for cut in (keep.from_ns, keep.to_ns) if cut is not None and start_ns < cut < end_ns]
         edges = [start_ns, *inner, end_ns]
         for first, last in itertools.pairwise(edges):
-            pieces.append(Piece(first, last, change.frames, first == start_ns))
+            pieces.append(Piece(first, last, change.frames))
     return pieces
 
 

@@ -1,0 +1,66 @@
+"""Real sessions for integration tests: programs that say when they are ready, recorded for a while."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from profd.daemon import paths, processes
+from profd.daemon.store.reader import RunReader
+from profd.daemon.supervise.session import RunningSession, SessionOptions, start_session
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+@contextlib.contextmanager
+def running(*words: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """Run a Python program (of ``tests/programs`` where it is a bare name) and wait until it says ``ready``."""
+    script = words[0] if isinstance(words[0], Path) else PROGRAMS / words[0]
+    process = subprocess.Popen(
+        [sys.executable, str(script), *map(str, words[1:])], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+    )
+    try:
+        wait_ready(process)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_ready(process: subprocess.Popen[str]) -> None:
+    """Wait for the line by which a program says that it is ready."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.strip() == "ready":
+            return
+    raise AssertionError(f"the program ended with {process.wait()} before it was ready")
+
+
+def begin_session(pid: int, *, duration_s: float | None = None, rate_hz: int = 100) -> RunningSession:
+    """Start recording a process and its children."""
+    stat = processes.read_stat(pid)
+    assert stat is not None
+    run_id = paths.new_run_id("test")
+    options = SessionOptions(
+        run_id=run_id,
+        name="test",
+        run_file=paths.new_run_file(run_id),
+        mode="attached",
+        pid=pid,
+        start_ticks=stat.start_ticks,
+        command=processes.command_line(pid),
+        rate_hz=rate_hz,
+        budget_percent=100.0,
+        duration_s=duration_s,
+    )
+    return start_session(options)
+
+
+def record(pid: int, seconds: float, *, rate_hz: int = 100) -> RunReader:
+    """Record a process for ``seconds`` and return the finished run."""
+    session = begin_session(pid, duration_s=seconds, rate_hz=rate_hz)
+    assert session.wait_closed(seconds + 30)
+    return RunReader(session.run_file)
