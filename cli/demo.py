@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from profd.cli.options import headless_option
-from profd.cli.run import narrate, run_profiled, sum_up
+from profd.cli.run import narrate, run_profiled
 from profd.daemon import paths
 from profd.daemon.errors import MissingTool, UsageError
 from profd.daemon.supervise.session import SessionOptions
@@ -76,10 +76,12 @@ def target_path(name: str) -> Path:
 
 def sum_up_with_report(run_file: Path) -> str:
     """Write the report beside a finished run; return the closing lines, with the report's path as the last."""
+    from profd.daemon.analyze.summary import summarize
     from profd.daemon.render.report import write_report
+    from profd.daemon.render.text import closing_lines
     from profd.daemon.store.reader import RunReader
 
     report = run_file.with_suffix(".html")
     with RunReader(run_file) as reader:
         write_report(reader, report)
-    return f"{sum_up(run_file)}\nwritten: {report}"
+        return closing_lines(summarize(reader), report=str(report))

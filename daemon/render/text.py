@@ -27,16 +27,17 @@ _PLACE_CELLS = 22
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def closing_lines(summary: Summary, *, run: str | None = None, columns: int = WIDTH) -> str:
+def closing_lines(summary: Summary, *, run: str | None = None, report: str | None = None, columns: int = WIDTH) -> str:
     """Return what is said when a session ends: how the run ended, its largest phases, and what that rests on.
 
-    ``run`` is how the run is called on a command line, by its id where it is not given. No newline at the end.
+    ``run`` is how the run is called on a command line, by its id where it is not given. ``report`` is the path of its
+    report; the command that writes one where it is not given. No newline at the end.
     """
     lines = [f"profd  {_title(summary)}"]
     lines += _phases_in_closing(summary)
     lines += [f"▲ {finding.title}" for finding in summary.findings[:1]]
     # Never cut: these two are there to be copied.
-    facts = [f"{_evidence(summary)} · {summary.run}", f"report: profd report {run or summary.run}"]
+    facts = [f"{_evidence(summary)} · {summary.run}", f"report: {report or f'profd report {run or summary.run}'}"]
     return "\n".join([*(cut(line, columns) for line in lines), *map(visible, facts)])
 
 
