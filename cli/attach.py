@@ -20,7 +20,7 @@ from profd.daemon.supervise.terminal import is_interactive
 _CLOSING_S = 30.0
 
 
-@click.command(short_help="Profile a running process and its children.")
+@click.command()
 @click.argument("pid", type=click.IntRange(min=1), metavar="PID")
 @recording_options
 @headless_option

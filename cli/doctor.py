@@ -17,7 +17,7 @@ _MARKS = {Verdict.PASSED: ("✓", "green"), Verdict.NOTE: ("!", "yellow"), Verdi
 _LEAST_SIZE = os.terminal_size((80, 24))
 
 
-@click.command(short_help="Say what works here, and how to mend what does not.")
+@click.command()
 @click.argument("pid", type=click.IntRange(min=1), required=False, metavar="[PID]")
 @json_option
 def command(pid: int | None, as_json: bool) -> int:

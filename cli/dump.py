@@ -27,7 +27,7 @@ class DumpedProcess(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-@click.command(short_help="Print the stacks of a whole process tree, now.")
+@click.command()
 @click.argument("target", metavar="PID|RUN")
 @json_option
 def command(target: str, as_json: bool) -> None:

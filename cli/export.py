@@ -14,7 +14,7 @@ from profd.daemon.render.outfile import write_whole
 from profd.daemon.store.reader import RunReader
 
 
-@click.command(short_help="Write the samples of a run for another tool.")
+@click.command()
 @run_argument
 @click.option(
     "--format",

@@ -45,7 +45,7 @@ class Listing(msgspec.Struct, frozen=True):
     processes: list[Attachable]
 
 
-@click.command(short_help="List runs, and the processes that can be attached to.")
+@click.command()
 @json_option
 def command(as_json: bool) -> None:
     """List your runs, the newest first, and your running Python processes that can be attached to."""

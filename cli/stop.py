@@ -21,7 +21,7 @@ _PATIENCE_S = 30.0
 _PAST = {"ended": "has ended already", "interrupted": "was cut off before: its recorder is gone"}
 
 
-@click.command(short_help="End a profiling session; its target runs on.")
+@click.command()
 @run_argument
 def command(run: str) -> None:
     """End the session that records RUN, and wait until its file is closed. The target runs on."""

@@ -12,7 +12,7 @@ from profd.daemon.render.text import summary_text
 from profd.daemon.store.reader import RunReader
 
 
-@click.command(short_help="Say where the time of a run went.")
+@click.command()
 @run_argument
 @selection_options
 @json_option

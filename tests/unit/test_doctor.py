@@ -1,0 +1,107 @@
+"""Checks of the doctor: what each finds, what it advises, and which of them count."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from test_diagnosis import FakeProcess, FakeSystem
+
+from profd.cli import doctor as command_module
+from profd.daemon import paths
+from profd.daemon.errors import ExitCode, MissingTool
+from profd.daemon.supervise import doctor
+from profd.daemon.supervise.doctor import Check, Verdict
+
+Usage = namedtuple("Usage", "total used free")
+
+
+def test_machine_that_runs_these_tests_is_fit() -> None:
+    assert [check for check in doctor.examine() if check.verdict is Verdict.FAILED] == []
+
+
+def test_every_check_that_is_not_passed_has_a_remedy() -> None:
+    assert [check for check in doctor.examine() if check.verdict is not Verdict.PASSED and not check.remedy] == []
+
+
+def test_missing_py_spy_fails_with_its_own_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> str:
+        raise MissingTool("py-spy is not installed", "install it")
+
+    monkeypatch.setattr(doctor, "find_py_spy", missing)
+    check = doctor.check_py_spy()
+    assert (check.verdict, check.exit_code) == (Verdict.FAILED, ExitCode.MISSING_TOOL)
+
+
+@pytest.mark.parametrize(
+    ("scope", "capable", "verdict"),
+    [(0, False, Verdict.PASSED), (1, True, Verdict.PASSED), (1, False, Verdict.NOTE), (2, False, Verdict.NOTE)],
+)
+def test_rights_follow_ptrace_scope_and_capability(scope: int, capable: bool, verdict: Verdict) -> None:
+    assert doctor.check_attaching(FakeSystem({}, scope=scope, capable=capable)).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "verdict"), [(1 << 40, Verdict.PASSED), (100 << 20, Verdict.NOTE), (1 << 20, Verdict.FAILED)]
+)
+def test_room_for_runs(free_bytes: int, verdict: Verdict, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(1 << 41, 0, free_bytes))
+    assert doctor.check_runs_folder().verdict is verdict
+
+
+def test_network_file_system_is_worth_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "is_on_network", lambda path: True)
+    assert doctor.check_runs_folder().verdict is Verdict.NOTE
+
+
+def test_unwritable_runs_folder_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    check = doctor.check_runs_folder()
+    assert (check.verdict, check.exit_code) == (Verdict.FAILED, ExitCode.UNWRITABLE_OUTPUT)
+    assert "PROFD_HOME" in check.remedy
+
+
+def test_process_is_judged_by_the_ladder() -> None:
+    system = FakeSystem({1: FakeProcess(), 2: FakeProcess("bash", executable="/bin/bash", python=None)})
+    assert doctor.check_process(1, system).verdict is Verdict.PASSED
+    assert doctor.check_process(2, system).exit_code is ExitCode.NOT_PYTHON
+
+
+def report(checks: list[Check], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str]:
+    """Return exit code and output of ``profd doctor`` on a machine with these checks."""
+    monkeypatch.setattr(command_module, "examine", lambda pid: checks)
+    ended = CliRunner().invoke(command_module.command, words, standalone_mode=False)
+    return ended.return_value, ended.stdout
+
+
+def test_notes_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    code, text = report([Check("a", Verdict.PASSED, "fine"), Check("b", Verdict.NOTE, "so so", "mend it")], monkeypatch)
+    assert code == 0
+    assert "✓ a" in text
+    assert "! b" in text
+    assert "→ mend it" in text
+
+
+def test_failure_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert report([Check("a", Verdict.FAILED, "broken")], monkeypatch)[0] == ExitCode.FAILURE
+
+
+def test_failure_of_the_process_asked_about_counts_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Check("pid 1", Verdict.FAILED, "a shell", exit_code=ExitCode.NOT_PYTHON)
+    assert report([Check("a", Verdict.FAILED, "broken"), process], monkeypatch)[0] == ExitCode.NOT_PYTHON
+
+
+def test_json_names_every_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, text = report([Check("a", Verdict.PASSED, "fine")], monkeypatch, "--json")
+    assert [check["name"] for check in json.loads(text)] == ["a", "terminal"]
+
+
+def test_folder_that_is_missing_is_judged_by_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROFD_HOME", str(tmp_path / "not" / "yet"))
+    assert doctor.check_runs_folder().verdict is Verdict.PASSED
+    assert not (tmp_path / "not").exists()
