@@ -308,6 +308,11 @@ def recording(
     )
 
 
+def main_process(at_ns: int = STARTED_NS, *, rank: int | None = None) -> records.ProcessSeen:
+    """Return the record of the training process."""
+    return records.ProcessSeen(MAIN, None, COMMAND, "main", rank, None, "3.11.7", at_ns)
+
+
 def _this_process() -> Identity:
     stat = processes.read_stat(os.getpid())
     assert stat is not None
@@ -321,7 +326,7 @@ def _put_all(writer: RunWriter, many: Sequence[records.Record]) -> None:
 
 def _first_records(at_ns: int, workers: int) -> list[records.Record]:
     found: list[records.Record] = [
-        records.ProcessSeen(MAIN, None, COMMAND, "main", None, None, "3.11.7", at_ns),
+        main_process(at_ns),
         records.EventHappened(at_ns, "started", "python train.py --epochs 2", MAIN),
     ]
     found += [
