@@ -1,4 +1,4 @@
-"""Which estimate of a share is the best one, from what a chrometrace recording of py-spy shows?
+"""Which estimate of a share is best, from what a chrometrace recording of py-spy shows: simulated.
 
 A recording shows when each stack was first seen and how many samples were taken in all; samples that repeat the stack
 before them are unseen. Simulates programs with known shares, samples them at Poisson intervals, and prints bias and
