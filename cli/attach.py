@@ -104,7 +104,8 @@ def _close(options: SessionOptions, session: RunningSession) -> None:
     from profd.daemon.render.text import closing_lines
     from profd.daemon.store.reader import RunReader
 
-    if not session.wait_closed(_CLOSING_S):
+    closed = session.wait_closed(_CLOSING_S)
+    if session.is_running():
         raise SessionFailed(
             f"the session of {options.run_id} has not ended within {_CLOSING_S:.0f} s", f"kill -9 {session.pid} ends it"
         )
@@ -112,7 +113,7 @@ def _close(options: SessionOptions, session: RunningSession) -> None:
     run_file = options.run_file if options.run_file.exists() else session.run_file
     with RunReader(run_file) as reader:
         click.echo(closing_lines(summarize(reader), run=_word_for(run_file)), err=True)
-        if reader.info.state == "interrupted" or reader.info.why_ended == "failed":
+        if not closed or reader.info.why_ended == "failed":
             raise SessionFailed(
                 f"the recording of {options.run_id} was cut off",
                 f"what came before it is kept: profd summary {run_file}",

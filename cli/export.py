@@ -23,7 +23,13 @@ from profd.daemon.store.reader import RunReader
     expose_value=False,
     help="collapsed: a stack and its samples a line, as flame graph tools read it.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE, not to stdout.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, readable=False),
+    metavar="FILE",
+    help="Write to FILE, not to stdout.",
+)
 @click.option("--threads", is_flag=True, help="Take all threads, and put each stack under its thread.")
 @click.option("--processes", is_flag=True, help="Take all threads, and put each stack under its process.")
 @selection_options

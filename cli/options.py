@@ -32,7 +32,7 @@ _RECORDING = (
     click.option("--duration", "duration_s", type=click.FloatRange(0, min_open=True), metavar="S",
                  help="End the recording after S seconds; the target runs on."),
     click.option("--name", metavar="NAME", help="The name of the run, part of its id [default: of the script]."),
-    click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
+    click.option("-o", "--output", type=click.Path(path_type=Path, readable=False), metavar="FILE",
                  help="Write the run to FILE rather than to the folder of runs."),
     click.option("--no-subprocesses", "subprocesses", flag_value=False, default=True, is_flag=True,
                  help="Profile the process alone, none of its children."),

@@ -1,0 +1,131 @@
+"""`profd attach` without a terminal: it records, says so, ends in every way it should, and the target runs on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from profd.daemon import paths, processes
+from profd.daemon.store.reader import RunReader
+
+PROFD = str(Path(sys.executable).with_name("profd"))
+BUSY = """
+import ctypes, sys
+ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # Yama lets anyone read this process
+print("ready", flush=True)
+def work():
+    while True:
+        sum(range(1000))
+work()
+"""
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[int]:
+    """Run a busy script called ``busy.py``."""
+    script = tmp_path / "busy.py"
+    script.write_text(BUSY)
+    with subprocess.Popen([sys.executable, script, "--token", "hunter2"], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        yield process.pid
+        process.kill()
+
+
+def attach(pid: int, *options: str) -> subprocess.Popen[str]:
+    """Start an attach and wait until it says that it records."""
+    process = subprocess.Popen(
+        [PROFD, "attach", str(pid), "--headless", *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    first = process.stderr.readline()
+    assert first.startswith(f"profd: recording pid {pid}"), first + process.stderr.read()
+    return process
+
+
+def assert_summed_up(process: subprocess.Popen[str]) -> RunReader:
+    """Check that an attach ends well with its closing lines, and return its run."""
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, err
+    assert out == ""
+    assert err.splitlines()[-1].startswith("report: profd report ")
+    return RunReader(paths.find_run(err.splitlines()[-1].split()[-1]))
+
+
+def assert_running(pid: int) -> None:
+    """Check that a process goes about its work: neither stopped nor gone."""
+    stat = processes.read_stat(pid)
+    assert stat is not None
+    assert stat.state in "RS"
+
+
+def test_duration_ends_it(target: int) -> None:
+    with assert_summed_up(attach(target, "--duration", "2")) as reader:
+        assert (reader.info.state, reader.info.why_ended) == ("ended", "duration")
+        assert (reader.info.mode, reader.info.name, reader.info.pid) == ("attached", "busy", target)
+        assert sum(recording.samples for recording in reader.recordings()) > 50
+        assert "hunter2" not in str(reader.info.command)
+    assert_running(target)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_ends_the_recording_and_not_the_target(target: int, number: signal.Signals) -> None:
+    process = attach(target)
+    process.send_signal(number)
+    with assert_summed_up(process) as reader:
+        assert (reader.info.state, reader.info.why_ended) == ("ended", "stopped")
+    assert_running(target)
+
+
+def test_stop_from_elsewhere_ends_it(target: int) -> None:
+    process = attach(target, "--name", "mine")
+    stopped = subprocess.run([PROFD, "stop", "mine"], capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert stopped.returncode == 0, stopped.stderr
+    assert "has ended" in stopped.stderr
+    with RunReader(paths.find_run("mine")) as reader:
+        assert reader.info.state == "ended"
+    assert_summed_up(process).close()
+    assert_running(target)
+
+
+def test_target_that_ends_ends_it(target: int) -> None:
+    process = attach(target)
+    os.kill(target, signal.SIGKILL)
+    with assert_summed_up(process) as reader:
+        assert reader.info.why_ended == "target-exited"
+
+
+def test_output_is_written_where_it_is_asked_for(target: int, tmp_path: Path) -> None:
+    output = tmp_path / "here.profd"
+    with assert_summed_up(attach(target, "--duration", "1", "-o", str(output))) as reader:
+        assert reader.path == output
+    assert paths.list_runs() == []
+
+
+def test_session_that_is_killed_is_told_and_loses_no_more_than_itself(target: int) -> None:
+    process = attach(target, "--name", "killed")
+    with RunReader(paths.find_run("killed")) as reader:
+        os.kill(reader.info.recorder_pid, signal.SIGKILL)
+    _, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 74
+    assert "was cut off" in err
+    assert "Traceback" not in err
+    assert_running(target)
+
+
+def test_dump_shows_where_the_process_stands(target: int) -> None:
+    dumped = subprocess.run([PROFD, "dump", str(target)], capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert dumped.returncode == 0, dumped.stderr
+    assert "work (" in dumped.stdout
+    assert "hunter2" not in dumped.stdout

@@ -1,0 +1,198 @@
+"""Must hold 8: bad input gives one clear line with its remedy, its exit code, no traceback, and loses nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from plainuser import as_plain_user, give_to_plain_user
+from synthetic import write_run
+
+from profd.daemon import processes
+from profd.daemon.errors import ExitCode
+from profd.daemon.supervise.rights import Rights
+
+PROFD = str(Path(sys.executable).with_name("profd"))
+# Yama, where there is one, is to stop no test but that of Yama: whoever wants may read this process.
+OPEN = "import ctypes; ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)"
+CLOSED = "import ctypes; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)"  # PR_SET_DUMPABLE
+NEITHER = "pass"
+RUN_COMMANDS = [
+    ("summary",),
+    ("export", "--format", "collapsed"),
+    ("report",),
+    ("stop",),
+    ("view",),
+    ("dump",),
+]
+
+
+def refused(*words: str | Path, before: Sequence[str] = (), home: Path | None = None) -> tuple[int, str]:
+    """Run profd, check that it refuses in one line that begins with its name, and return exit code and line."""
+    environment = {**os.environ, **({"PROFD_HOME": str(home)} if home else {})}
+    ended = subprocess.run(
+        [*before, PROFD, *map(str, words)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+    )
+    assert ended.stdout == ""
+    assert ended.stderr.startswith("profd: "), ended.stderr
+    assert ended.stderr.count("\n") == 1, ended.stderr
+    what, _, remedy = ended.stderr.removeprefix("profd: ").strip().partition(": ")
+    assert what
+    assert remedy
+    return ended.returncode, ended.stderr
+
+
+@pytest.fixture
+def plain_home() -> Iterator[Path]:
+    """Give the plain user a home for profd."""
+    with tempfile.TemporaryDirectory(prefix="profd-", ignore_cleanup_errors=True) as folder:
+        yield give_to_plain_user(Path(folder))
+
+
+@contextlib.contextmanager
+def plain_python(first: str) -> Iterator[int]:
+    """Run a Python process of the plain user's that does something first and then waits."""
+    code = f"{first}; print('ready', flush=True); input()"
+    words = [*as_plain_user(), sys.executable, "-c", code]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        yield process.pid
+        process.kill()
+
+
+@pytest.fixture
+def plain_target() -> Iterator[int]:
+    """Run a Python process of the plain user's that may be read."""
+    with plain_python(OPEN) as pid:
+        yield pid
+
+
+def test_pid_that_does_not_exist() -> None:
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    code, line = refused("attach", str(ended.pid))
+    assert code == ExitCode.NO_PROCESS
+    assert f"there is no process {ended.pid}" in line
+
+
+def test_pid_larger_than_any() -> None:
+    assert refused("attach", str(2**40))[0] == ExitCode.NO_PROCESS
+
+
+def test_zombie() -> None:
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        assert refused("attach", str(ended.pid))[0] == ExitCode.ZOMBIE
+
+
+def test_first_process_as_plain_user(plain_home: Path) -> None:
+    before = as_plain_user()
+    if not before and processes.owner_uid(1) == os.getuid():
+        pytest.skip("process 1 belongs to this user: a container that runs as one")
+    code, line = refused("attach", "1", before=before, home=plain_home)
+    assert code == ExitCode.OTHER_USER
+    assert "belongs to" in line
+
+
+def test_shell_is_not_python_and_is_named() -> None:
+    with subprocess.Popen(["sh"], stdin=subprocess.PIPE) as shell:
+        code, line = refused("attach", str(shell.pid))
+    assert code == ExitCode.NOT_PYTHON
+    assert f"pid {shell.pid} is sh" in line
+
+
+def test_shell_that_profd_was_started_from_is_not_python() -> None:
+    ended = subprocess.run(["sh", "-c", f"{PROFD} attach $$; exit $?"], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == ExitCode.NOT_PYTHON
+
+
+def test_program_that_calls_itself_python_without_being_one(tmp_path: Path) -> None:
+    program = tmp_path / "python3.16"
+    program.write_bytes(Path("/bin/sleep").resolve().read_bytes())
+    program.chmod(0o755)
+    with subprocess.Popen([program, "60"]) as process:
+        code, line = refused("attach", str(process.pid))
+        process.kill()
+    assert code == ExitCode.UNSUPPORTED_PYTHON
+    assert "Python 3.16" in line
+
+
+def test_process_that_is_closed_to_its_own_user(plain_home: Path) -> None:
+    with plain_python(CLOSED) as pid:
+        code, line = refused("attach", str(pid), before=as_plain_user(), home=plain_home)
+    assert code == ExitCode.MISSING_CAPABILITY
+    assert "SYS_PTRACE" in line or "sudo" in line
+
+
+@pytest.mark.skipif(Rights().ptrace_scope() == 0, reason="this kernel has no Yama, or lets everyone attach")
+def test_ptrace_scope_forbids(plain_home: Path) -> None:
+    with plain_python(NEITHER) as pid:
+        code, line = refused("attach", str(pid), before=as_plain_user(), home=plain_home)
+    assert code == ExitCode.PTRACE_SCOPE
+    assert "kernel.yama.ptrace_scope" in line
+
+
+@pytest.mark.parametrize("command", RUN_COMMANDS, ids=lambda command: str(command[0]))
+def test_text_file_is_no_run(command: tuple[str, ...], tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("no run\n" * 100)
+    code, line = refused(command[0], notes, *command[1:])
+    assert code == ExitCode.UNREADABLE_RUN
+    assert "is no run file" in line
+    assert notes.read_text() == "no run\n" * 100
+
+
+@pytest.mark.parametrize("command", RUN_COMMANDS, ids=lambda command: str(command[0]))
+def test_truncated_run_file(command: tuple[str, ...], tmp_path: Path) -> None:
+    run = write_run(tmp_path / "cut.profd", seconds=2)
+    rest = run.read_bytes()[:-5000]
+    run.write_bytes(rest)
+    code, line = refused(command[0], run, *command[1:])
+    assert code == ExitCode.UNREADABLE_RUN
+    assert "cut short" in line
+    assert run.read_bytes() == rest
+    assert list(tmp_path.iterdir()) == [run]
+
+
+def test_folder_is_no_run(tmp_path: Path) -> None:
+    assert refused("summary", tmp_path)[0] == ExitCode.UNREADABLE_RUN
+
+
+def test_run_that_nobody_made() -> None:
+    assert refused("summary", "nothing")[0] == ExitCode.NO_RUN
+    assert refused("summary", "latest")[0] == ExitCode.NO_RUN
+
+
+@pytest.mark.parametrize("place", ["-o", "PROFD_HOME"])
+def test_unwritable_folder(place: str, plain_target: int, plain_home: Path, tmp_path: Path) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o555)
+    output = ["-o", str(locked / "run.profd")] if place == "-o" else []
+    home = plain_home if place == "-o" else locked
+    code, line = refused("attach", str(plain_target), *output, before=as_plain_user(), home=home)
+    assert code == ExitCode.UNWRITABLE_OUTPUT
+    assert str(locked) in line
+    assert list(locked.iterdir()) == []
+    stat = processes.read_stat(plain_target)
+    assert stat is not None
+    assert stat.state == "S"
+
+
+def test_run_file_that_exists_is_not_overwritten(plain_target: int, plain_home: Path, tmp_path: Path) -> None:
+    treasure = tmp_path / "treasure.profd"
+    treasure.write_text("gold")
+    words = ("attach", str(plain_target), "-o", treasure)
+    assert refused(*words, before=as_plain_user(), home=plain_home)[0] == ExitCode.UNWRITABLE_OUTPUT
+    assert treasure.read_text() == "gold"

@@ -1,0 +1,43 @@
+"""Lets a test act as a user without privileges, whoever runs the tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+NOBODY = 65534
+# The interpreter and the packages may lie in root's home: reading them is all that this user may do more than others.
+_AS_NOBODY = (
+    *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
+    *("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search", "--"),
+)
+
+
+def as_plain_user() -> tuple[str, ...]:
+    """Return what to put before a command so that a plain user runs it; skips the test where that cannot be."""
+    if os.geteuid() != 0:
+        return ()
+    why = _obstacle()
+    if why:
+        pytest.skip(why)
+    return _AS_NOBODY
+
+
+def give_to_plain_user(folder: Path) -> Path:
+    """Make a folder the plain user's own and return it."""
+    if os.geteuid() == 0:
+        os.chown(folder, NOBODY, NOBODY)
+    return folder
+
+
+@cache
+def _obstacle() -> str:
+    if shutil.which("setpriv") is None:
+        return "root, and no setpriv to become another user with"
+    tried = subprocess.run([*_AS_NOBODY, "true"], capture_output=True, text=True)
+    return f"root cannot become another user here: {tried.stderr.strip()}" if tried.returncode else ""
