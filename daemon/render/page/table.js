@@ -67,6 +67,9 @@ class Table {
   }
 }
 
+/** Compare numbers by value, and text by its letters, the same on every machine. */
 function compare(a, b) {
-  return typeof a === "number" ? a - b : String(a).localeCompare(String(b));
+  if (typeof a === "number") return a - b;
+  const [first, second] = [a.toLowerCase(), b.toLowerCase()];
+  return first < second ? -1 : Number(first > second);
 }
