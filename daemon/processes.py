@@ -13,6 +13,8 @@ import msgspec
 
 PROC = Path("/proc")
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGESIZE")
+_INNERMOST_ID = re.compile(rb"^NSpid:[\d\s]*?(\d+)$", re.MULTILINE)
 _PYTHON_NAME = re.compile(r"python(\d(?:\.\d+)?)?[a-z]*$")
 _LIBPYTHON = re.compile(r"/libpython(\d\.\d+)[a-z]*\.so")
 
@@ -29,7 +31,10 @@ class Stat(msgspec.Struct, frozen=True):
     threads: int
     start_ticks: int
     image: int
-    """The address where its stack starts: another one means that the process has exec'ed; 0 where we may not look."""
+    """The address where its stack starts: another one means that the process has exec'ed.
+
+    0 where we may not look, and while a process is dying: its memory goes long before it is a zombie.
+    """
     exit_status: int
     """As of ``waitpid``; 0 unless the process is a zombie that we may look into."""
 
@@ -45,18 +50,21 @@ def read_stat(pid: int, os_tid: int | None = None) -> Stat | None:
     # The name stands in parentheses and may hold anything, parentheses and spaces too.
     head, _, tail = text.rpartition(")")
     fields = tail.split()
-    return Stat(
-        pid=pid,
-        comm=head.partition("(")[2],
-        state=fields[0],
-        ppid=int(fields[1]),
-        pgrp=int(fields[2]),
-        cpu_ticks=int(fields[11]) + int(fields[12]),
-        threads=int(fields[17]),
-        start_ticks=int(fields[19]),
-        image=int(fields[25]),
-        exit_status=int(fields[49]) if len(fields) > 49 else 0,
-    )
+    try:
+        return Stat(
+            pid=pid,
+            comm=head.partition("(")[2],
+            state=fields[0],
+            ppid=int(fields[1]),
+            pgrp=int(fields[2]),
+            cpu_ticks=int(fields[11]) + int(fields[12]),
+            threads=int(fields[17]),
+            start_ticks=int(fields[19]),
+            image=int(fields[25]),
+            exit_status=int(fields[49]) if len(fields) > 49 else 0,
+        )
+    except (IndexError, ValueError):
+        return None
 
 
 def is_running(pid: int, start_ticks: int) -> bool:
@@ -82,6 +90,57 @@ def children(pid: int, *, of_all_threads: bool = True) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def thread_ids(pid: int) -> dict[int, int]:
+    """Return the living threads: the id that each has for the process itself → its id here.
+
+    The two differ where the process lives in a container that we look into from outside. Empty where it is gone.
+    """
+    try:
+        os_tids = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return {}
+    if _own_id(f"/proc/{pid}/status") in (pid, None):
+        return {os_tid: os_tid for os_tid in os_tids}
+    own_ids = ((_own_id(f"/proc/{pid}/task/{os_tid}/status"), os_tid) for os_tid in os_tids)
+    return {own_id: os_tid for own_id, os_tid in own_ids if own_id is not None}
+
+
+def _own_id(path: str) -> int | None:
+    """Return the last word of the line ``NSpid`` of a status file: the id in the innermost PID namespace."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            found = _INNERMOST_ID.search(file.read())
+    except OSError:
+        return None
+    return int(found[1]) if found else None
+
+
+def io_bytes(pid: int) -> tuple[int, int] | None:
+    """Return the bytes that system calls of a process read and wrote in all; None where the kernel will not tell.
+
+    Those that reached a disk would be others: a network file system counts here alone.
+    """
+    try:
+        with open(f"/proc/{pid}/io", "rb") as file:  # noqa: PTH123
+            words = file.read().split()
+    except OSError:
+        return None
+    counters = dict(zip(words[::2], words[1::2], strict=False))
+    try:
+        return int(counters[b"rchar:"]), int(counters[b"wchar:"])
+    except (KeyError, ValueError):
+        return None
+
+
+def rss_bytes(pid: int) -> int | None:
+    """Return the resident memory of a process."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError, ValueError):
+        return None
 
 
 def environment(pid: int, allowed: frozenset[str]) -> dict[str, str]:

@@ -1,0 +1,178 @@
+"""What /proc says of real processes: of this one, of short-lived ones, and of what is not there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from profd.daemon import processes
+
+NO_PID = 2**22 + 1
+WAITING = "print('ready', flush=True); input()"
+PYTHON = (sys.executable, "-S", "-E", "-c", WAITING)
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(
+        [*PYTHON, "a b", "caf\udce9"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        yield process
+        process.kill()
+
+
+def wait_for_zombie(process: subprocess.Popen[bytes]) -> None:
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+
+def test_stat_of_this_process() -> None:
+    stat = processes.read_stat(os.getpid())
+    assert stat is not None
+    assert (stat.pid, stat.ppid, stat.pgrp) == (os.getpid(), os.getppid(), os.getpgrp())
+    assert stat.state == "R"
+    assert stat.image > 0
+    assert stat.cpu_ticks > 0
+
+
+def test_stat_of_a_thread(child: subprocess.Popen[bytes]) -> None:
+    stat = processes.read_stat(child.pid, child.pid)
+    assert stat is not None
+    assert stat.threads == 1
+    assert processes.read_stat(child.pid, os.getpid()) is None
+
+
+def test_stat_of_a_name_that_looks_like_the_fields_behind_it() -> None:
+    before = Path("/proc/self/comm").read_text()
+    Path("/proc/self/comm").write_text("a) Z 1 (b")
+    try:
+        stat = processes.read_stat(os.getpid())
+    finally:
+        Path("/proc/self/comm").write_text(before)
+    assert stat is not None
+    assert (stat.comm, stat.ppid) == ("a) Z 1 (b", os.getppid())
+
+
+@pytest.mark.parametrize("text", [b"", b"12", b"12 (x", b"12 (x) R 1 2", b"12 (x) " + b"R " * 60])
+def test_a_malformed_stat_is_none(text: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "stat"
+    file.write_bytes(text)
+    monkeypatch.setattr("builtins.open", lambda path, mode: file.open(mode))
+    assert processes.read_stat(12) is None
+
+
+def test_a_zombie_does_not_run_and_keeps_its_status(child: subprocess.Popen[bytes]) -> None:
+    stat = processes.read_stat(child.pid)
+    assert stat is not None
+    assert processes.is_running(child.pid, stat.start_ticks)
+    assert not processes.is_running(child.pid, stat.start_ticks + 1)
+    child.kill()
+    wait_for_zombie(child)
+    dead = processes.read_stat(child.pid)
+    assert dead is not None
+    assert (dead.state, dead.exit_status, dead.image) == ("Z", 9, 0)
+    assert not processes.is_running(child.pid, stat.start_ticks)
+    assert processes.command_line(child.pid) == ()
+    assert processes.python_version(child.pid) is None
+
+
+def test_children_of_any_thread() -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    done = threading.Event()
+
+    def start() -> None:
+        started.append(subprocess.Popen(PYTHON, stdin=subprocess.PIPE))
+        done.wait(60)
+
+    thread = threading.Thread(target=start)
+    before = set(processes.children(os.getpid()))
+    thread.start()
+    try:
+        while not started:
+            thread.join(0.001)
+        pid = started[0].pid
+        assert set(processes.children(os.getpid())) - before == {pid}
+        assert pid not in processes.children(os.getpid(), of_all_threads=False)
+    finally:
+        done.set()
+        thread.join()
+        started[0].kill()
+        started[0].communicate()
+
+
+def test_command_line_keeps_words_and_replaces_what_is_no_text(child: subprocess.Popen[bytes]) -> None:
+    assert processes.command_line(child.pid) == (*PYTHON, "a b", "caf�")
+
+
+def test_version_of_a_python(child: subprocess.Popen[bytes]) -> None:
+    assert processes.python_version(child.pid) == f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def test_a_shell_is_no_python() -> None:
+    with subprocess.Popen(["sh", "-c", "echo ready; read x"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
+        assert shell.stdout is not None
+        shell.stdout.readline()
+        assert processes.python_version(shell.pid) is None
+        shell.kill()
+
+
+def test_environment_gives_away_only_what_is_allowed() -> None:
+    variables = {"RANK": "3", "TOKEN": "secret"}
+    with subprocess.Popen(PYTHON, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert processes.environment(process.pid, frozenset({"RANK", "WORLD_SIZE"})) == {"RANK": "3"}
+        process.kill()
+
+
+def test_threads_of_a_process_beside_us_have_the_ids_that_they_have_here() -> None:
+    ids = processes.thread_ids(os.getpid())
+    assert ids[os.getpid()] == os.getpid()
+    assert ids.keys() == set(map(int, os.listdir("/proc/self/task")))
+
+
+def test_threads_of_a_process_in_a_container_have_two_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for os_tid, own_id in ((700, 1), (701, 9)):
+        folder = tmp_path / "700" / "task" / str(os_tid)
+        folder.mkdir(parents=True)
+        (folder / "status").write_text(f"Name:\tpython\nNSpid:\t{os_tid}\t{own_id}\nNSpgid:\t{os_tid}\t{own_id}\n")
+    (tmp_path / "700" / "status").write_text("Name:\tpython\nNSpid:\t700\t1\nThreads:\t2\n")
+    real_open, real_listdir = open, os.listdir
+    monkeypatch.setattr("builtins.open", lambda path, mode: real_open(str(path).replace("/proc", str(tmp_path)), mode))
+    monkeypatch.setattr("os.listdir", lambda path: real_listdir(str(path).replace("/proc", str(tmp_path))))
+    assert processes.thread_ids(700) == {1: 700, 9: 701}
+
+
+def test_counters_of_this_process() -> None:
+    before = processes.io_bytes(os.getpid())
+    Path("/proc/self/stat").read_bytes()
+    after = processes.io_bytes(os.getpid())
+    assert before is not None
+    assert after is not None
+    assert after[0] > before[0]
+    rss_bytes = processes.rss_bytes(os.getpid())
+    assert rss_bytes is not None
+    assert 1 << 20 < rss_bytes < 1 << 40
+
+
+def test_what_is_gone_says_nothing() -> None:
+    assert processes.read_stat(NO_PID) is None
+    assert processes.children(NO_PID) == []
+    assert processes.command_line(NO_PID) == ()
+    assert processes.environment(NO_PID, frozenset({"RANK"})) == {}
+    assert processes.owner_uid(NO_PID) is None
+    assert processes.python_version(NO_PID) is None
+    assert processes.thread_ids(NO_PID) == {}
+    assert processes.io_bytes(NO_PID) is None
+    assert processes.rss_bytes(NO_PID) is None
+
+
+def test_owner_of_a_process() -> None:
+    assert processes.owner_uid(os.getpid()) == os.geteuid()
