@@ -63,13 +63,14 @@ def command(
         duration_s=duration_s,
         subprocesses=subprocesses,
     )
-    return run_profiled(options, headless=headless, farewell=str if quiet else partial(sum_up, options.run_file))
+    return run_profiled(options, headless=headless, farewell=None if quiet else partial(sum_up, options.run_file))
 
 
-def run_profiled(options: SessionOptions, *, headless: bool, farewell: Callable[[], str]) -> int:
+def run_profiled(options: SessionOptions, *, headless: bool, farewell: Callable[[], str] | None) -> int:
     """Run ``options.command``, profiled, and return its exit code; the process's PID in ``options`` is yet unknown.
 
-    ``farewell`` returns what is said on stderr when all is over. The dashboard opens on a terminal, unless headless.
+    ``farewell`` returns what is said on stderr when all is over; without it only failures are. The dashboard opens on
+    a terminal, unless headless.
     """
     return launch(
         Plan(
@@ -86,7 +87,6 @@ def sum_up(run_file: Path) -> str:
     """Return the closing lines of a finished run; raises RunUnreadable."""
     from profd.daemon.analyze.summary import summarize
     from profd.daemon.render.text import closing_lines
-
     from profd.daemon.store.reader import RunReader
 
     with RunReader(run_file) as reader:

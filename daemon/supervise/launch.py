@@ -23,8 +23,10 @@ from profd.daemon.supervise.screen import InheritedScreen, Screen, SharedScreen
 from profd.daemon.supervise.script import Script, start_script
 from profd.daemon.supervise.signals import ENDING, TAKEN, InheritedSignals, Standing, is_from_process, taken
 from profd.daemon.supervise.terminal import Terminal
+from profd.daemon.supervise.witness import Witness
 
 CLOSING_TIMEOUT_S = 15.0
+_TOO_SHORT = "profd: the command ended before its recording had begun"
 
 
 class RecordingSession(Protocol):
@@ -54,12 +56,12 @@ class Plan:
 
     ``dashboard`` returns the command of a dashboard on a run file and on the descriptor of the script's terminal;
     without it the script keeps profd's own stdin, stdout and stderr. ``farewell`` returns what is to be said of the
-    finished run, ``narrate`` takes lines for a person.
+    finished run; without it only failures are told. ``narrate`` takes lines for a person.
     """
 
     command: tuple[str, ...]
     start_session: StartSession
-    farewell: Callable[[], str]
+    farewell: Callable[[], str] | None
     narrate: Callable[[str], None]
     dashboard: Callable[[Path, int], Sequence[str]] | None = None
 
@@ -90,17 +92,21 @@ def launch(plan: Plan) -> int:
     with taken() as inherited:
         screen = _open_screen(plan)
         script = start_script(plan.command, inherited, screen.pseudo_terminal)
-        return Launch(plan, inherited, screen, script).run()
+        witness = None if screen.pseudo_terminal else _call_witness()
+        return Launch(plan, inherited, screen, script, witness).run()
 
 
 class Launch:
     """One script from its start to the end of all that was started for it."""
 
-    def __init__(self, plan: Plan, inherited: InheritedSignals, screen: Screen, script: Script) -> None:
+    def __init__(
+        self, plan: Plan, inherited: InheritedSignals, screen: Screen, script: Script, witness: Witness | None
+    ) -> None:
         self._plan = plan
         self._inherited = inherited
         self._screen = screen
         self._script = script
+        self._witness = witness
         self._standing = Standing(script.pid, screen.pseudo_terminal is None, os.getsid(0) == os.getpid())
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._link, self._session_end = make_link()
@@ -120,6 +126,8 @@ class Launch:
             if self._script.status is not None and not self._has_script_ended:
                 self._end_script(self._script.status)
         self._screen.leave()
+        if self._witness is not None:
+            self._witness.close()
         for line in self._news:
             self._plan.narrate(line)
         return self._script.exit_code
@@ -149,12 +157,23 @@ class Launch:
         if self._has_script_ended:
             # Nobody else is left whom it could be meant for. The session closes its file by itself.
             self._is_given_up = info.si_signo in ENDING
-        elif not self._standing.owes(info):
+        elif self._owes(info):
+            self._pass_on(info)
+        elif info.si_signo == signal.SIGWINCH:
             self._screen.resized()
-        elif is_from_process(info) or not self._screen.pseudo_terminal:
+
+    def _owes(self, info: signal.struct_siginfo) -> bool:
+        """Say whether the script is still to be given a signal."""
+        if not self._standing.owes(info):
+            return False
+        return self._witness is None or not is_from_process(info) or not self._witness.saw(info)
+
+    def _pass_on(self, info: signal.struct_siginfo) -> None:
+        terminal = self._screen.pseudo_terminal
+        if terminal is None or is_from_process(info):
             self._script.send(info.si_signo)
         else:
-            self._screen.pseudo_terminal.send(info.si_signo)
+            terminal.send(info.si_signo)
 
     def _end_script(self, status: int) -> None:
         self._has_script_ended = True
@@ -198,7 +217,7 @@ class Launch:
             pty_fd = terminal.master_fd if terminal else None
             event = SessionStarted(self._plan.start_session(self._script, self._session_end, pty_fd))
         except NoSuchProcess:
-            event = SessionOver("profd: the command ended before its recording had begun")
+            event = SessionOver(_TOO_SHORT if self._plan.farewell else "")
         except ProfdError as error:
             event = SessionOver(f"profd: nothing is recorded: {error}")
         finally:
@@ -212,7 +231,8 @@ class Launch:
         try:
             if not self._session.wait_closed(CLOSING_TIMEOUT_S):
                 news.append("profd: the recording broke off: the run holds what was written until then")
-            news.append(self._plan.farewell())
+            if self._plan.farewell is not None:
+                news.append(self._plan.farewell())
         except ProfdError as error:
             news.append(f"profd: {error}")
         finally:
@@ -227,3 +247,10 @@ def _open_screen(plan: Plan) -> Screen:
     except OSError as error:
         plan.narrate(f"profd: no dashboard: the system has no pseudo-terminal left ({error.strerror})")
         return InheritedScreen()
+
+
+def _call_witness() -> Witness | None:
+    try:
+        return Witness()
+    except OSError:
+        return None  # no more processes: better that a signal reaches the script twice than that profd fails

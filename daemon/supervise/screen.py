@@ -64,13 +64,18 @@ class Screen(Protocol):
 
 
 class InheritedScreen:
-    """The script has the stdin, stdout and stderr of profd: there is nothing to do, which is the point."""
+    """The script has the stdin, stdout and stderr of profd: there is hardly anything to do, which is the point."""
 
     pseudo_terminal = None
     is_occupied = False
 
     def start(self, keep: Callable[[bytes], None]) -> None:
-        """Do nothing."""
+        """Let go of stdin and stdout: whoever is at the other end of a pipe is to see the script close it."""
+        null_fd = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1):
+            os.dup2(null_fd, fd, inheritable=False)
+        if null_fd > 1:  # it is 0 or 1 itself where that was closed from the start
+            os.close(null_fd)
 
     def tell(self, line: str) -> bool:
         """Refuse: a byte of stderr may not be other than without profd."""

@@ -1,0 +1,146 @@
+"""A signal to `profd run` reaches the script, and reaches it once, whoever else got it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import launching
+import pytest
+
+COUNTING = """
+import os, signal, sys
+seen = 0
+def count(number, frame):
+    global seen
+    seen += 1
+    os.write(1, b"got\\n")
+def tell(number, frame):
+    with open(sys.argv[2], "w") as file:
+        file.write(str(seen))
+    os._exit(5)
+signal.signal(getattr(signal, sys.argv[1]), count)
+signal.signal(signal.SIGRTMAX, tell)
+print("ready", os.getpid())
+while True:
+    signal.pause()
+"""
+"""Counts a signal; SIGRTMAX, handled after all others, writes the count and ends it with 5."""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGQUIT", "SIGALRM", "SIGWINCH"])
+def test_signal_to_profd_reaches_the_script_once(name: str, tmp_path: Path) -> None:
+    launched = launching.start(*launching.PYTHON, COUNTING, name, str(tmp_path / "count"))
+    launching.read_ready(launched)
+    os.kill(launched.pid, getattr(signal, name))
+    assert launched.stdout is not None
+    assert launched.stdout.readline() == b"got\n"
+    os.kill(launched.pid, signal.SIGRTMAX)
+    assert launching.finish(launched)[2] == 5
+    assert (tmp_path / "count").read_text() == "1"
+
+
+def test_signal_to_the_group_reaches_the_script_once(tmp_path: Path) -> None:
+    command = [*launching.PYTHON, COUNTING, "SIGTERM", str(tmp_path / "count")]
+    launched = launching.start(*command, before=os.setpgrp)
+    script_pid = launching.read_ready(launched)
+    os.killpg(launched.pid, signal.SIGTERM)
+    assert launched.stdout is not None
+    assert launched.stdout.readline() == b"got\n"
+    os.kill(launched.pid, signal.SIGRTMAX)
+    assert launching.finish(launched)[2] == 5
+    assert (tmp_path / "count").read_text() == "1"
+    assert not launching.is_alive(script_pid)
+
+
+def test_signal_from_the_script_is_not_sent_back() -> None:
+    code = """
+import os, signal
+signal.signal(signal.SIGTERM, lambda number, frame: os.write(1, b"got\\n"))
+signal.signal(signal.SIGRTMAX, lambda number, frame: os._exit(5))
+os.killpg(0, signal.SIGTERM)
+os.kill(os.getppid(), signal.SIGTERM)
+print("ready", os.getpid())
+while True:
+    signal.pause()
+"""
+    launched = launching.start(*launching.PYTHON, code, before=os.setpgrp)
+    assert launched.stdout is not None
+    assert launched.stdout.readline() == b"got\n"
+    launching.read_ready(launched)
+    os.kill(launched.pid, signal.SIGRTMAX)
+    assert launching.finish(launched)[0::2] == (b"", 5)
+
+
+def test_interrupt_key_reaches_the_script_once(tmp_path: Path) -> None:
+    launched, keys_fd = start_on_terminal("SIGINT", tmp_path / "count")
+    os.write(keys_fd, b"\x03")
+    assert b"got" in read_line(keys_fd)
+    os.kill(launched.pid, signal.SIGRTMAX)
+    assert launched.wait(launching.DEADLINE_S) == 5
+    assert (tmp_path / "count").read_text() == "1"
+    os.close(keys_fd)
+
+
+def test_hangup_of_the_terminal_reaches_the_script(tmp_path: Path) -> None:
+    """The kernel tells the leader of the session alone, which would be the script if profd were not there."""
+    launched, keys_fd = start_on_terminal("SIGHUP", tmp_path / "count")
+    os.close(keys_fd)
+    # The script's line about the signal has nowhere to go: it fails, and that ends the script.
+    assert launched.wait(launching.DEADLINE_S) == 1
+
+
+def test_ignored_signal_stays_ignored(tmp_path: Path) -> None:
+    code = """
+import os, signal, sys
+print("ready", os.getpid())
+sys.stdin.readline()
+print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)
+"""
+    launched = launching.start(*launching.PYTHON, code, before=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    launching.read_ready(launched)
+    os.kill(launched.pid, signal.SIGHUP)
+    assert launching.finish(launched)[0::2] == (b"True\n", 0)
+
+
+def test_ignored_children_do_not_cost_the_exit_code() -> None:
+    """Where SIGCHLD is ignored the kernel throws exit codes away."""
+    done = launching.run(
+        *launching.PYTHON,
+        "import signal, sys; sys.exit(4 if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN else 0)",
+        before=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+    )
+    assert done.returncode == 4
+
+
+def start_on_terminal(name: str, count: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """Start the counting script on a terminal of its own, and return the other end of that once it is ready."""
+    keys_fd, terminal_fd = os.openpty()
+
+    def adopt() -> None:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    launched = subprocess.Popen(
+        [launching.PROFD, "run", "--headless", sys.executable, "-u", "-c", COUNTING, name, str(count)],
+        stdin=terminal_fd,
+        stdout=terminal_fd,
+        stderr=terminal_fd,
+        preexec_fn=adopt,
+    )
+    os.close(terminal_fd)
+    assert b"ready" in read_line(keys_fd)
+    return launched, keys_fd
+
+
+def read_line(fd: int) -> bytes:
+    """Read up to the next end of line."""
+    line = b""
+    while not line.endswith(b"\n"):
+        line += os.read(fd, 1)
+    return line

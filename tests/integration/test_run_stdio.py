@@ -1,0 +1,129 @@
+"""What a script reads, writes and finds around itself is the same with and without `profd run`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import launching
+import pytest
+
+SURROUNDINGS = """
+import json, os, re, sys
+def links():
+    for fd in sorted(map(int, os.listdir("/proc/self/fd"))):
+        try:
+            yield fd, os.readlink(f"/proc/self/fd/{fd}")
+        except OSError:
+            pass
+status = open("/proc/self/status").read()
+json.dump({
+    "argv": sys.argv,
+    "cwd": os.getcwd(),
+    "environment": dict(item.split("=", 1) for item in open("/proc/self/environ").read().split("\\0") if item),
+    "descriptors": list(links()),
+    "group": os.getpgrp(),
+    "session": os.getsid(0),
+    "umask": os.umask(0),
+    "priority": os.nice(0),
+    "oom": open("/proc/self/oom_score_adj").read(),
+    "signals": re.findall(r"^Sig(?:Blk|Ign|Cgt):.*$", status, re.M),
+}, sys.stdout)
+"""
+
+
+@pytest.fixture
+def inherited_fd() -> Iterator[int]:
+    """Open a descriptor that a script is to inherit."""
+    read_fd, write_fd = os.pipe()
+    os.set_inheritable(read_fd, True)
+    yield read_fd
+    os.close(read_fd)
+    os.close(write_fd)
+
+
+def surroundings(command: list[str], inherited_fd: int, cwd: Path, environment: dict[str, str]) -> dict[str, Any]:
+    """Return what a script finds when it is started with these words."""
+    with (cwd / "in").open("w+b") as file:
+        done = subprocess.run(
+            [*command, sys.executable, "-c", SURROUNDINGS, "--epochs", "3", "ünï"],
+            stdin=file,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            cwd=cwd,
+            env=environment,
+            pass_fds=[inherited_fd],
+            umask=0o027,
+            check=True,
+        )
+    found: dict[str, Any] = json.loads(done.stdout)
+    found["descriptors"] = [item for item in found["descriptors"] if item[0] != 1]  # a pipe of this very call
+    return found
+
+
+@pytest.mark.parametrize("locale", [{}, {"LC_ALL": "C"}, {"LC_CTYPE": "C.UTF-8"}])
+def test_surroundings_are_the_same(inherited_fd: int, tmp_path: Path, locale: dict[str, str]) -> None:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("LC_", "LANG"))}
+    environment = {**kept, **locale}
+    without = surroundings([], inherited_fd, tmp_path, environment)
+    profiled = [launching.PROFD, "run", "--headless", "--quiet", "--"]
+    assert surroundings(profiled, inherited_fd, tmp_path, environment) == without
+
+
+def test_input_reaches_the_script() -> None:
+    code = "import sys; print(sys.stdin.buffer.read()[::-1].hex())"
+    done = launching.run(*launching.PYTHON, code, given=bytes(range(256)) * 1000)
+    assert done.stdout == (bytes(range(256)) * 1000)[::-1].hex().encode() + b"\n"
+
+
+def test_output_is_the_same_byte_for_byte() -> None:
+    code = """
+import sys
+for number in range(300):
+    sys.stdout.buffer.write(bytes((number * i) % 256 for i in range(256)) * 256)
+    if number % 100 == 0:
+        sys.stderr.buffer.write(bytes(range(256)))
+"""
+    without = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    done = launching.run("--quiet", sys.executable, "-c", code)
+    assert hashlib.sha256(done.stdout).digest() == hashlib.sha256(without.stdout).digest()
+    assert len(done.stdout) == 300 * 65536
+    assert done.stderr == without.stderr
+
+
+def test_narration_comes_after_the_script_and_on_stderr_alone() -> None:
+    launched = launching.start(*launching.PYTHON, launching.WAITING)
+    launching.read_ready(launched)
+    launching.session_pid(launched.pid)
+    out, err, _ = launching.finish(launched)
+    assert out == b"done\n"
+    assert err.startswith(b"profd")
+
+
+def test_closed_stderr_changes_nothing() -> None:
+    done = launching.run(*launching.PYTHON, "print(1)", before=lambda: os.close(2))
+    assert (done.returncode, done.stdout) == (0, b"1\n")
+
+
+def test_pipe_ends_with_the_script() -> None:
+    """None of profd's processes holds on to what the script writes to."""
+    launched = launching.start(*launching.PYTHON, launching.WAITING)
+    launching.read_ready(launched)
+    assert launched.stdin is not None
+    assert launched.stdout is not None
+    session_pid = launching.session_pid(launched.pid)
+    os.kill(session_pid, signal.SIGSTOP)
+    try:
+        launched.stdin.write(b"\n")
+        launched.stdin.flush()
+        assert launched.stdout.read() == b"done\n"
+    finally:
+        os.kill(session_pid, signal.SIGCONT)
+    launching.finish(launched)
