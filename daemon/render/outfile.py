@@ -14,12 +14,11 @@ def write_whole(path: Path, content: bytes) -> None:
 
     Pipes and devices are written to directly. Raises OutputUnwritable.
     """
-    target = path.resolve()
     try:
-        if target.exists() and not target.is_file():
-            target.write_bytes(content)  # of a folder the system says so itself
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)  # of a folder the system says so itself
         else:
-            _replace(target, content)
+            _replace(path.resolve(), content)
     except OSError as error:
         raise OutputUnwritable(
             f"cannot write {path} ({error.strerror})", "choose another place with -o FILE"

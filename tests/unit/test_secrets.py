@@ -55,6 +55,7 @@ def test_masking_keeps_the_number_of_words_and_changes_nothing_the_second_time(c
         (["curl", "https://host/?token=abc&page=1"], ["curl", "https://host/?token=***&page=1"]),
         (["python", "-c", 'd = {"api_key": "a b"}; f()'], ["python", "-c", 'd = {"api_key": ***; f()']),
         (["python", "-c", "e['HF_TOKEN']='a b'; f()"], ["python", "-c", "e['HF_TOKEN']=***; f()"]),
+        (["bash", "-c", "token=password=x y"], ["bash", "-c", "token=*** y"]),
         (["env", "PASSWORD=three short words", "cmd"], ["env", "PASSWORD=***", "cmd"]),
         (["x", "hf_abcdefghijklmnopqrst"], ["x", "***"]),
         (["x", "key:sk-proj-abcdefghijklmnopqrst"], ["x", "key:***"]),
