@@ -100,6 +100,13 @@ def test_bare_names_of_python_3_10_tell_the_same(phase: str, frames: list[str]) 
     assert phase_of(*frames) == phase
 
 
+def test_wildcard_for_every_method_does_not_meet_every_function() -> None:
+    rules = (Rule(phase="optimizer", function=("Adam.*",)),)
+
+    assert phase_of("Adam.step | a.py", rules=rules) == "optimizer"
+    assert phase_of("step | a.py", rules=rules) == "other"
+
+
 def test_rule_on_the_leaf_leaves_outer_frames_alone() -> None:
     rules = (Rule(phase="synchronize", source=r"\.item\(", leaf=True),)
     line = f"train | {TRAIN} | loss.item()"

@@ -201,3 +201,23 @@ def test_coverage_of_a_range_counts_what_reaches_into_it(tmp_path: Path) -> None
     selection = Selection(from_ns=START_NS + 3 * SECOND_NS, to_ns=START_NS + 7 * SECOND_NS, main_threads=True)
 
     assert summary_of(path, selection).coverage == pytest.approx(0.5)
+
+
+def test_processes_sampled_in_rotation_are_no_gap(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.profd", [worker_seen(1), recorded(0, 10), *ended(10)])
+
+    assert summary_of(path).coverage == 1.0
+
+
+def test_workers_stand_in_order_after_the_process_that_started_them(tmp_path: Path) -> None:
+    other = records.ProcessSeen(records.Identity(99, 1), None, ("sh",), "launcher", None, None, None, START_NS)
+    path = write(tmp_path / "a.profd", [other, worker_seen(2), worker_seen(1), *ended(1)])
+
+    order = [(row.role, row.ordinal) for row in summary_of(path).processes]
+
+    assert order == [("main", None), ("worker", 1), ("worker", 2), ("launcher", None)]
+
+
+def worker_seen(ordinal: int) -> records.ProcessSeen:
+    identity = synthetic.worker(ordinal)
+    return records.ProcessSeen(identity, synthetic.MAIN, synthetic.COMMAND, "worker", None, ordinal, None, START_NS)

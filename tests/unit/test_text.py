@@ -93,7 +93,7 @@ def test_names_of_any_kind_fit_and_do_nothing_to_the_terminal(summary: Summary, 
     processes = tuple(msgspec.structs.replace(row, functions=functions) for row in summary.processes)
     target = msgspec.structs.replace(summary.target, command=(f"{evil}.py",))
     changed = msgspec.structs.replace(
-        summary, functions=functions, phase_lines=lines, processes=processes, target=target
+        summary, run="\x07", functions=functions, phase_lines=lines, processes=processes, target=target
     )
 
     shown = summary_text(changed, columns=columns).split("\n")
