@@ -1,0 +1,116 @@
+"""The application: themes, what leaving means, and which screen is open. What is on the screens is not its matter."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from enum import Enum
+from pathlib import Path
+from typing import ClassVar
+
+from textual import on
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.screen import Screen
+
+from profd.daemon.store.reader import RunReader
+from profd.tui.colors import DARK, LIGHT, suited_theme
+from profd.tui.feed import Feed, FeedFailed
+from profd.tui.screens.dashboard import Dashboard
+from profd.tui.screens.failure import FailureScreen
+from profd.tui.screens.help import HelpScreen
+from profd.tui.terminal import Terminal
+
+
+class Leaving(Enum):
+    """What the person wants to become of the recording."""
+
+    END = "end"
+    KEEP = "keep"
+
+
+class ProfdApp(App[Leaving]):
+    """The dashboard of one run file."""
+
+    CSS_PATH = "dashboard.tcss"
+    TITLE = "profd"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("question_mark", "help", "help", key_display="?"),
+        Binding("b", "keep", "background"),
+        Binding("q,ctrl+c", "quit", "leave"),
+    ]
+
+    def __init__(self, run_file: Path, *, pty_fd: int | None = None) -> None:
+        # Without color there are no shades of gray either: the terminal's own two are used.
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
+        self.register_theme(DARK)
+        self.register_theme(LIGHT)
+        self.theme = suited_theme()
+        self.feed = Feed(run_file, self._post_to_screen)
+        self._run_file = run_file
+        self._terminal = Terminal(pty_fd) if pty_fd is not None else None
+
+    def get_default_screen(self) -> Screen[None]:
+        """Return the dashboard."""
+        return Dashboard(self._run_file, self.feed, self._terminal)
+
+    def on_mount(self) -> None:
+        """Begin to read."""
+        self.run_worker(self.feed.run, thread=True, group="feed", name="feed")
+
+    def on_unmount(self) -> None:
+        """Let the reading thread end, which the interpreter waits for."""
+        self.feed.stop()
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Yield what the command palette offers."""
+        yield SystemCommand("Theme", "Change the colors", self.action_change_theme)
+        if isinstance(screen, Dashboard):
+            yield from _dashboard_commands(screen)
+        yield SystemCommand("Keys", "Show what each key does", self.action_help)
+        yield SystemCommand("Background", "Leave, and let the recording go on", self.action_keep)
+        yield SystemCommand("Leave", "Leave, and end the recording", lambda: self.exit(Leaving.END))
+
+    async def action_quit(self) -> None:
+        """Leave, and end the recording."""
+        self.exit(Leaving.END)
+
+    def action_keep(self) -> None:
+        """Leave, and let the recording go on."""
+        self.exit(Leaving.KEEP)
+
+    def action_help(self) -> None:
+        """Show the keys."""
+        self.push_screen(HelpScreen())
+
+    @on(FeedFailed)
+    def _show_failure(self, message: FeedFailed) -> None:
+        self.push_screen(FailureScreen(message.error))
+
+    def _post_to_screen(self, message: Message) -> None:
+        """Pass on what the feed found: snapshots to the dashboard, whatever lies over it, failures to the app."""
+        target = self if isinstance(message, FeedFailed) else self.screen_stack[0]
+        target.post_message(message)
+
+
+def run_dashboard(run_file: Path, *, pty_fd: int | None = None) -> Leaving:
+    """Show a run until the person leaves, and return what is to become of its recording.
+
+    ``pty_fd`` is profd's end of the pseudo-terminal of a launched script. Raises RunUnreadable where the file cannot
+    be read at all; what goes wrong later is told on the screen.
+    """
+    RunReader(run_file).close()
+    return ProfdApp(run_file, pty_fd=pty_fd).run() or Leaving.END
+
+
+def _dashboard_commands(screen: Dashboard) -> Iterable[SystemCommand]:
+    """Yield the commands that the dashboard's keys have too."""
+    yield SystemCommand("Hot functions", "Where the samples were", lambda: screen.action_open("hot"))
+    yield SystemCommand("Processes", "The process tree", lambda: screen.action_open("processes"))
+    yield SystemCommand("Events", "What happened", lambda: screen.action_open("events"))
+    yield SystemCommand("Output", "What the script wrote", lambda: screen.action_open("output"))
+    yield SystemCommand("Threads", "Count main threads, all threads, or one process", screen.action_scope)
+    yield SystemCommand("Last 30 s", "Look at the last half minute, or at the whole run", screen.action_window)
+    yield SystemCommand("Pause", "Hold the view; recording goes on", screen.action_pause)
+    yield SystemCommand("Report", "Write the report, an HTML file", screen.action_report)

@@ -1,0 +1,128 @@
+"""Time cut into bins that grow with the run: what the strips of the timeline are drawn from.
+
+A bin holds, by key, for how long the key was seen in it and the mean of its value. Whatever the length of a run, the
+bins stay few: when they run out, neighbors are merged and each becomes twice as long.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+
+from profd.daemon.clock import MILLISECOND_NS
+
+Key = TypeVar("Key", bound=Hashable)
+
+FINEST_NS = 125 * MILLISECOND_NS
+MOST_BINS = 2048
+
+
+class Ruler(msgspec.Struct, frozen=True):
+    """The columns of a strip: column ``i`` of ``count`` covers ``column_ns`` from ``from_ns + i * column_ns``."""
+
+    from_ns: int
+    column_ns: float
+    count: int
+
+    @classmethod
+    def filling(cls, from_ns: int, to_ns: int, columns: int) -> Ruler:
+        """Return the ruler that spreads [from_ns, to_ns) over all columns."""
+        return cls(from_ns, max(to_ns - from_ns, 1) / columns, columns)
+
+    @classmethod
+    def growing(cls, from_ns: int, to_ns: int, columns: int) -> Ruler:
+        """Return the ruler for a time that goes on.
+
+        What was drawn once stays where it is while time grows into the columns that are left; when none is, a column
+        becomes twice as long.
+        """
+        column_ns = FINEST_NS
+        while to_ns - from_ns > columns * column_ns:
+            column_ns *= 2
+        return cls(from_ns, column_ns, max(-(-(to_ns - from_ns) // column_ns), 1))
+
+    @classmethod
+    def moving(cls, length_ns: int, to_ns: int, columns: int) -> Ruler:
+        """Return the ruler for the last ``length_ns``, which moves on by whole columns."""
+        column_ns = -(-length_ns // max(columns - 1, 1))
+        from_ns = (to_ns - length_ns) // column_ns * column_ns
+        return cls(from_ns, column_ns, min(-(-(to_ns - from_ns) // column_ns), columns))
+
+
+class Weight:
+    """For how long a key was seen, and the integral of its value over that time."""
+
+    __slots__ = ("area", "length_ns")
+
+    def __init__(self) -> None:
+        self.length_ns = 0
+        self.area = 0.0
+
+    @property
+    def mean(self) -> float:
+        """The mean of the value over the time that the key was seen."""
+        return self.area / self.length_ns if self.length_ns else 0.0
+
+
+Bin = dict[Key, Weight]
+
+
+class TimeBins(Generic[Key]):
+    """Bins from ``origin_ns`` on; what lies before it is left out."""
+
+    def __init__(self, origin_ns: int, width_ns: int = FINEST_NS) -> None:
+        self.origin_ns = origin_ns
+        self.width_ns = width_ns
+        self._bins: list[Bin[Key]] = []
+
+    def add(self, key: Key, from_ns: int, to_ns: int, value: float = 1.0) -> None:
+        """Count ``key`` as seen over [from_ns, to_ns) with this value."""
+        from_ns = max(from_ns, self.origin_ns)
+        if to_ns <= from_ns:
+            return
+        self._make_room(to_ns)
+        first = (from_ns - self.origin_ns) // self.width_ns
+        last = (to_ns - 1 - self.origin_ns) // self.width_ns
+        for index in range(first, last + 1):
+            start_ns = self.origin_ns + index * self.width_ns
+            length_ns = min(to_ns, start_ns + self.width_ns) - max(from_ns, start_ns)
+            weight = self._bins[index].get(key)
+            if weight is None:
+                weight = self._bins[index][key] = Weight()
+            weight.length_ns += length_ns
+            weight.area += value * length_ns
+
+    def columns(self, ruler: Ruler) -> list[Bin[Key]]:
+        """Return the bins merged, or repeated, into the columns of a ruler."""
+        scale = ruler.column_ns / self.width_ns
+        offset = (ruler.from_ns - self.origin_ns) / self.width_ns
+        picks = [max(int(offset + column * scale), 0) for column in range(ruler.count + 1)]
+        return [_merged(self._bins[a : max(b, a + 1)]) for a, b in itertools.pairwise(picks)]
+
+    def _make_room(self, to_ns: int) -> None:
+        while to_ns - self.origin_ns > MOST_BINS * self.width_ns:
+            self._bins = [_merged(self._bins[at : at + 2]) for at in range(0, len(self._bins), 2)]
+            self.width_ns *= 2
+        missing = -(-(to_ns - self.origin_ns) // self.width_ns) - len(self._bins)
+        self._bins.extend({} for _ in range(missing))
+
+
+def sums_of_means(bins: Sequence[Bin[Key]]) -> tuple[float | None, ...]:
+    """Return in each bin the sum of the keys' means, None where there is none."""
+    return tuple(sum(weight.mean for weight in each.values()) if each else None for each in bins)
+
+
+def _merged(bins: Sequence[Bin[Key]]) -> Bin[Key]:
+    """Return one bin for many."""
+    if len(bins) == 1:
+        return bins[0]
+    whole: Bin[Key] = {}
+    for each in bins:
+        for key, weight in each.items():
+            total = whole.setdefault(key, Weight())
+            total.length_ns += weight.length_ns
+            total.area += weight.area
+    return whole

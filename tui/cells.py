@@ -1,0 +1,82 @@
+"""Text in the cells of a terminal: made to fit, cut where it must be, wide characters counted as two.
+
+Whatever comes from a run passes ``visible`` on its way here: no name may move the cursor, hide itself, or be markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+
+ELLIPSIS = "…"
+
+
+class Run(NamedTuple):
+    """Text in one style."""
+
+    text: str
+    style: Style
+
+
+def width(text: str) -> int:
+    """Return how many cells a text takes."""
+    return cell_len(text)
+
+
+def cut(text: str, cells: int) -> str:
+    """Return ``text``, its end replaced by an ellipsis where it takes more than ``cells``."""
+    if cell_len(text) <= cells:
+        return text
+    return set_cell_size(text, cells - 1).rstrip() + ELLIPSIS if cells > 0 else ""
+
+
+def fit(text: str, cells: int, *, right: bool = False) -> str:
+    """Return ``text`` in exactly ``cells`` cells, cut or filled with blanks on the other side."""
+    text = cut(text, cells)
+    blanks = " " * (cells - cell_len(text))
+    return blanks + text if right else text + blanks
+
+
+def cut_path(path: str, cells: int) -> str:
+    """Return a path in at most ``cells`` cells: its first and its last part are what people know it by.
+
+    ``torch/utils/data/dataloader.py:1275`` becomes ``torch/…/dataloader.py:1275``, then ``…taloader.py:1275``.
+    """
+    if cell_len(path) <= cells:
+        return path
+    first, _, rest = path.partition("/")
+    short = f"{first}/{ELLIPSIS}/{rest.rpartition('/')[2]}" if "/" in rest else path
+    if cell_len(short) <= cells:
+        return short
+    last = path.rpartition("/")[2]
+    while last and cell_len(last) > cells - 1:
+        last = last[1:]
+    return ELLIPSIS + last if cells > 0 else ""
+
+
+def cut_name(name: str, cells: int) -> str:
+    """Return a function's name in at most ``cells`` cells; of a qualified one the end is kept, which tells it apart."""
+    while "." in name and cell_len(name) > cells > 1:
+        name = ELLIPSIS + name.lstrip(ELLIPSIS)[1:]
+    return cut(name, cells)
+
+
+def fit_runs(runs: Sequence[Run], cells: int, *, right: bool = False, blank: Style | None = None) -> list[Segment]:
+    """Return runs as segments in exactly ``cells`` cells; ``blank`` is the style of what fills them up."""
+    segments: list[Segment] = []
+    left = cells
+    for text, style in runs:
+        fitting = cut(text, left)
+        if fitting:
+            segments.append(Segment(fitting, style))
+            left -= cell_len(fitting)
+        if fitting != text:
+            break
+    if left > 0:
+        filling = Segment(" " * left, blank)
+        segments.insert(0, filling) if right else segments.append(filling)
+    return segments

@@ -1,0 +1,77 @@
+"""The colors of the dashboard: two quiet themes, and how a phase looks on terminals with many, few and no colors."""
+
+from __future__ import annotations
+
+import functools
+import os
+
+import msgspec
+from rich.style import Style
+from textual.color import Color
+from textual.theme import Theme
+
+from profd.daemon.analyze.phases import phase_named
+
+# The accent is none of the phases' colors, and no neighbor of one: what is a phase and what is not shall be plain.
+DARK = Theme(
+    name="profd-dark",
+    primary="#A3B1FF",
+    secondary="#6F8193",
+    accent="#A3B1FF",
+    success="#3FB68B",
+    warning="#E69F00",
+    error="#E5674E",
+    foreground="#D7DCE2",
+    background="#0E1216",
+    surface="#141A20",
+    panel="#1B232B",
+    dark=True,
+)
+LIGHT = Theme(
+    name="profd-light",
+    primary="#3F4FC8",
+    secondary="#93A1AE",
+    accent="#3F4FC8",
+    success="#00805D",
+    warning="#A86E00",
+    error="#B8401F",
+    foreground="#1D252C",
+    background="#FBFBFA",
+    surface="#F3F4F4",
+    panel="#E7EAEC",
+    dark=False,
+)
+_BLACK, _WHITE = Color(0, 0, 0), Color(255, 255, 255)
+# With few colors a shade of the background may be rounded to the background itself.
+_MANY_COLORS = frozenset({"truecolor", "256"})
+
+
+class PhaseLook(msgspec.Struct, frozen=True):
+    """How a phase looks: its letter, and the style of a cell filled with it.
+
+    ``color`` is ``#rrggbb``, None where only its letter tells a phase from the others: with few colors or none.
+    """
+
+    letter: str
+    cell: Style
+    color: str | None
+
+
+@functools.lru_cache(maxsize=128)
+def phase_look(name: str, color_system: str | None, *, is_monochrome: bool) -> PhaseLook:
+    """Return how a phase looks on a terminal; without color its letter is all there is."""
+    phase = phase_named(name)
+    if is_monochrome or color_system is None:
+        return PhaseLook(phase.letter, Style(), None)
+    color = Color.parse(phase.color)
+    ink = _BLACK if color.brightness > 0.45 else _WHITE
+    if color_system not in _MANY_COLORS:
+        return PhaseLook(phase.letter, Style(color=ink.rich_color, bgcolor=color.rich_color), None)
+    letter = color.blend(ink, 0.55)
+    return PhaseLook(phase.letter, Style(color=letter.rich_color, bgcolor=color.rich_color), phase.color)
+
+
+def suited_theme() -> str:
+    """Return the theme for this terminal: light where it says in ``COLORFGBG`` that its background is."""
+    background = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+    return LIGHT.name if background in {"7", "15"} else DARK.name

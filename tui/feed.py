@@ -1,0 +1,115 @@
+"""The feed: a thread that reads the run and posts what it found; the event loop never waits for the disk.
+
+Messages are named by what has happened. While the run is live the feed asks its session for fresh data; a session that
+cannot be reached costs freshness and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from textual.message import Message
+
+from profd.daemon.errors import ProfdError
+from profd.daemon.store.reader import RunReader
+from profd.daemon.supervise.control import ControlClient
+from profd.tui.picture import Picture
+from profd.tui.playback import Playback
+from profd.tui.snapshot import Snapshot
+from profd.tui.survey import Follower
+from profd.tui.view import OutputView, View
+from profd.tui.watch import Connect, Watch
+
+REFRESH_S = 0.5
+TYPING_S = 0.1
+
+
+class SnapshotTaken(Message):
+    """The run was looked at, and something is new."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__()
+        self.snapshot = snapshot
+
+
+class OutputDrawn(Message):
+    """The script wrote something, or there is other room to show it in."""
+
+    def __init__(self, picture: Picture) -> None:
+        super().__init__()
+        self.picture = picture
+
+
+class FeedFailed(Message):
+    """The run cannot be read any further; the feed has ended."""
+
+    def __init__(self, error: ProfdError) -> None:
+        super().__init__()
+        self.error = error
+
+
+Post = Callable[[Message], object]
+
+
+class Feed:
+    """Follows one run file. ``run`` is the thread's; everything else may be called from any thread."""
+
+    def __init__(self, path: Path, post: Post, connect: Connect = ControlClient) -> None:
+        self._path = path
+        self._post = post
+        self._connect = connect
+        self._view = View()
+        self._output_view = OutputView()
+        self._is_paused = False
+        self._is_stopped = False
+        self._wake = threading.Event()
+
+    def look(self, view: View) -> None:
+        """Answer another view from now on, and soon."""
+        self._view = view
+        self._wake.set()
+
+    def look_at_output(self, view: OutputView) -> None:
+        """Show the script's output in other room from now on, and soon."""
+        self._output_view = view
+        self._wake.set()
+
+    def pause(self, *, is_paused: bool) -> None:
+        """Hold what is shown, or go on; the recording knows nothing of it."""
+        self._is_paused = is_paused
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread soon."""
+        self._is_stopped = True
+        self._wake.set()
+
+    def run(self) -> None:
+        """Follow the run until stopped; a failure is posted, not raised."""
+        try:
+            with RunReader(self._path) as reader, contextlib.closing(Watch(self._connect)) as watch:
+                self._follow(reader, watch)
+        except ProfdError as error:
+            self._post(FeedFailed(error))
+
+    def _follow(self, reader: RunReader, watch: Watch) -> None:
+        follower, playback = Follower(reader), Playback(reader)
+        while not self._is_stopped:
+            self._wake.clear()
+            watch.keep(reader.info)
+            is_behind = follower.look()
+            if not self._is_paused:
+                self._post_what_is_new(follower, playback)
+            if not is_behind:
+                self._wake.wait(TYPING_S if self._output_view.is_typing else REFRESH_S)
+
+    def _post_what_is_new(self, follower: Follower, playback: Playback) -> None:
+        snapshot = follower.snapshot(self._view)
+        if snapshot is not None:
+            self._post(SnapshotTaken(snapshot))
+        picture = playback.play(self._output_view)
+        if picture is not None:
+            self._post(OutputDrawn(picture))

@@ -1,0 +1,112 @@
+"""What the feed hands to the screens: a run at one moment, frozen and complete for one view of it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from profd.daemon.analyze.functions import FunctionRow
+from profd.daemon.store.rows import EventRow, ProcessRow, RunInfo
+from profd.tui.bins import Ruler
+from profd.tui.view import View
+
+
+class Vitals(msgspec.Struct, frozen=True):
+    """How well the run is seen, and what seeing it costs.
+
+    ``samples`` were taken of all threads; ``coverage`` is the share of the main processes' lives that was sampled,
+    ``torn_share`` that of the stacks read which were dropped as impossible. None where nothing was read yet.
+    """
+
+    workers: int
+    samples: int
+    coverage: float | None
+    torn_share: float | None
+    cost_cores: float | None
+
+
+class PhaseShare(msgspec.Struct, frozen=True):
+    """A phase with its share of the samples, 0 to 1."""
+
+    phase: str
+    share: float
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """The largest phase of the main threads, and the line of the user's code that most of it was called from.
+
+    ``where`` and ``source`` are empty where no line of the user's is in its stacks.
+    """
+
+    phase: str
+    share: float
+    where: str
+    source: str
+    threads: int
+
+
+class Lane(msgspec.Struct, frozen=True):
+    """A main thread on the timeline: the mixture of its phases in each column, and over all of the view.
+
+    A mixture is in the order of ``PHASES``, empty where nothing was seen; ``shares`` has the largest first.
+    """
+
+    label: str
+    cells: tuple[tuple[PhaseShare, ...], ...]
+    shares: tuple[PhaseShare, ...]
+
+
+class Gauge(msgspec.Struct, frozen=True):
+    """A number on the timeline: its mean in each column, and one value for all.
+
+    ``value`` is the newest (``kind`` now) while the run is live, later the mean or the peak of the columns.
+    """
+
+    name: str
+    cells: tuple[float | None, ...]
+    value: float | None
+    kind: str
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """The strips, each with a cell for every column of ``ruler``."""
+
+    ruler: Ruler
+    to_ns: int
+    lanes: tuple[Lane, ...]
+    gauges: tuple[Gauge, ...]
+
+
+class ProcessState(msgspec.Struct, frozen=True):
+    """A process of the tree now: ``depth`` in the tree, newest numbers, and where its main thread mostly is."""
+
+    row: ProcessRow
+    depth: int
+    cpu_cores: float | None
+    rss_bytes: float | None
+    threads: float | None
+    phase: str | None
+    function: str
+    where: str
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A run at one moment.
+
+    ``read_share`` is how much of the file has been read, 1 once all of it has. ``samples`` are those that the rows of
+    ``functions`` are shares of, seen in [from_ns, to_ns). ``left_out`` counts the processes that ended long ago.
+    """
+
+    info: RunInfo
+    view: View
+    read_share: float
+    vitals: Vitals
+    verdict: Verdict | None
+    timeline: Timeline
+    functions: tuple[FunctionRow, ...]
+    scope_name: str
+    samples: int
+    from_ns: int
+    to_ns: int
+    processes: tuple[ProcessState, ...]
+    left_out: int
+    events: tuple[EventRow, ...]

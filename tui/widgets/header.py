@@ -1,0 +1,126 @@
+"""The first line: what is profiled, for how long, how well it is seen, and what that costs."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+from collections.abc import Sequence
+
+import msgspec
+
+from profd.daemon.render.text import script
+from profd.daemon.render.units import percent
+from profd.daemon.render.visible import visible
+from profd.daemon.store.rows import RunInfo
+from profd.tui.cells import Run, width
+from profd.tui.quantities import duration, plural
+from profd.tui.snapshot import Snapshot
+from profd.tui.widgets.drawn import Lines
+
+GAP = "   "
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of the line; where room is short, those with the highest ``rank`` go first."""
+
+    rank: int
+    runs: tuple[Run, ...]
+
+    @property
+    def width(self) -> int:
+        """The cells that it takes with the gap behind it."""
+        return sum(width(run.text) for run in self.runs) + len(GAP)
+
+
+class Header(Lines):
+    """The header line."""
+
+    snapshot: Snapshot | None = None
+    is_paused: bool = False
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Draw a snapshot."""
+        self.snapshot = snapshot
+        self.refresh()
+
+    def set_paused(self, *, is_paused: bool) -> None:
+        """Say whether the view is held."""
+        self.is_paused = is_paused
+        self.refresh()
+
+    def draw(self, y: int, width: int) -> Sequence[Run]:
+        """Return the line, with what there is room for."""
+        if self.snapshot is None:
+            return [self.run(" profd ", "bright"), self.run("opening the run…", "dim")]
+        left, right = self._identity(self.snapshot), self._vitals(self.snapshot)
+        for rank in range(9, 0, -1):
+            if _total(left) + _total(right) <= width:
+                break
+            left = [part for part in left if part.rank < rank]
+            right = [part for part in right if part.rank < rank]
+        blanks = " " * max(width - _total(left) - _total(right) + len(GAP) + 1, 1)
+        return [self.run(" "), *self._joined(left), self.run(blanks), *self._joined(right)]
+
+    def _identity(self, snapshot: Snapshot) -> list[Part]:
+        info, workers = snapshot.info, snapshot.vitals.workers
+        beside = f" + {plural(workers, 'worker')}" if workers else ""
+        return [
+            Part(0, (self.run("profd ", "bright"), *self._state(info))),
+            Part(1, (self.run(visible(script(info.command)), "bright"),)),
+            Part(5, (self.run(f"pid {info.pid}{beside}", "dim"),)),
+            Part(2, (self.run(duration(info.end_ns - info.started_ns)),)),
+        ]
+
+    def _state(self, info: RunInfo) -> list[Run]:
+        if self.is_paused:
+            return [self.run("❚❚", "warn"), self.run(" paused", "warn")]
+        if info.state == "live":
+            return [self.run("●", "good")]
+        if info.state == "interrupted":
+            return [self.run("▲ cut off: profd itself was ended", "bad")]
+        is_good = info.exit_code == 0 or info.exit_code is info.exit_signal is None
+        return [self.run("■ ", "dim" if is_good else "bad"), self.run(ending(info), "dim" if is_good else "bad")]
+
+    def _vitals(self, snapshot: Snapshot) -> list[Part]:
+        vitals = snapshot.vitals
+        if snapshot.read_share < 1:
+            return [Part(2, (self.run(f"reading the run, {percent(snapshot.read_share)}", "accent"),))]
+        parts = [Part(6, (self.run(f"{vitals.samples:,} samples", "dim"),))]
+        if vitals.coverage is not None:
+            ink = "dim" if vitals.coverage >= 0.99 else "warn"
+            parts.append(Part(4, (self.run(f"{percent(vitals.coverage, 1)} covered", ink),)))
+        if vitals.torn_share is not None:
+            parts.append(Part(7, (self.run(f"{percent(vitals.torn_share, 1)} torn", "dim"),)))
+        if vitals.cost_cores is not None:
+            word = "costs" if snapshot.info.state == "live" else "cost"
+            parts.append(Part(3, (self.run(f"{word} ", "dim"), self.run(percent(vitals.cost_cores, 1)))))
+        return parts
+
+    def _joined(self, parts: Sequence[Part]) -> list[Run]:
+        runs = [[*part.runs, self.run(GAP)] for part in parts]
+        return list(itertools.chain.from_iterable(runs))[:-1]
+
+
+def ending(info: RunInfo) -> str:
+    """Return how a run ended, in a few words."""
+    if info.exit_signal is not None:
+        return f"ended by {signal_name(info.exit_signal)}"
+    if info.exit_code is not None:
+        return f"ended with {info.exit_code}"
+    if info.why_ended == "failed":
+        return "recording failed"
+    return {"target-exited": "ended", "duration": "recorded to the end", "stopped": "stopped"}.get(
+        info.why_ended or "", "ended"
+    )
+
+
+def _total(parts: Sequence[Part]) -> int:
+    return sum(part.width for part in parts)
+
+
+def signal_name(number: int) -> str:
+    """Return ``SIGKILL`` for 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

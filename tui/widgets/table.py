@@ -1,0 +1,202 @@
+"""A table of many rows of which only those on the screen are drawn.
+
+While the cursor is in the table its rows keep their places, however their numbers change: nothing moves away under the
+eye that reads it. Without a cursor the rows follow their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar, Generic, NamedTuple, TypeVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from profd.tui.cells import Run, fit_runs
+from profd.tui.widgets.drawn import INKS, Drawn
+
+Item = TypeVar("Item")
+_TITLE_LINES = 1
+_GAP = 2
+
+
+class Column(NamedTuple):
+    """A column: ``cells`` wide, or with a ``share`` of what the others leave; tables below ``from_width`` lack it."""
+
+    title: str
+    cells: int = 0
+    share: int = 0
+    right: bool = False
+    from_width: int = 0
+
+
+class CursorMoved(Message):
+    """The cursor went to another row, or out of the table."""
+
+
+class Table(ScrollView, Drawn, Generic[Item]):
+    """The table; subclasses say what its columns are and what stands in them."""
+
+    can_focus = True
+    COMPONENT_CLASSES = INKS
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "up", show=False),
+        Binding("down,j", "move(1)", "down", show=False),
+        Binding("pageup", "move_page(-1)", "page up", show=False),
+        Binding("pagedown", "move_page(1)", "page down", show=False),
+        Binding("home,g", "move(-1000000)", "first", show=False),
+        Binding("end,G", "move(1000000)", "last", show=False),
+        Binding("escape", "release", "let the rows move", show=False),
+    ]
+    empty_text = ""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._items: list[Item] = []
+        self._rows: list[Item] = []
+        self._held: list[Hashable] | None = None
+        self._cursor = 0
+        self._needle = ""
+
+    def columns(self) -> Sequence[Column]:
+        """Return the columns."""
+        raise NotImplementedError
+
+    def key(self, item: Item) -> Hashable:
+        """Return what an item is known by while its numbers change."""
+        raise NotImplementedError
+
+    def cell(self, item: Item, column: Column, room: int) -> Sequence[Run]:
+        """Return what stands in a column, which is ``room`` cells wide."""
+        raise NotImplementedError
+
+    def text(self, item: Item) -> str:
+        """Return what a filter looks into."""
+        raise NotImplementedError
+
+    @property
+    def has_cursor(self) -> bool:
+        """Whether the cursor is in the table, and the rows keep their places."""
+        return self._held is not None
+
+    @property
+    def rows(self) -> Sequence[Item]:
+        """The rows as they are shown."""
+        return self._rows
+
+    @property
+    def current(self) -> Item | None:
+        """The row under the cursor."""
+        return self._rows[self._cursor] if self.has_cursor and self._cursor < len(self._rows) else None
+
+    def show(self, items: Sequence[Item]) -> None:
+        """Show other items, in their order unless the cursor holds it."""
+        self._items = list(items)
+        self._arrange()
+
+    def filter(self, needle: str) -> None:
+        """Show only items whose text has ``needle`` in it, in capitals or not."""
+        self._needle = needle.casefold()
+        self._arrange()
+
+    def action_move(self, rows: int) -> None:
+        """Move the cursor; the first move takes it into the table."""
+        if not self._rows:
+            return
+        if self._held is None:
+            self._held = [self.key(item) for item in self._rows]
+            rows += -1 if rows == 1 else 0
+        self._move_to(min(max(self._cursor + rows, 0), len(self._rows) - 1))
+
+    def action_move_page(self, pages: int) -> None:
+        """Move the cursor by what is visible at once."""
+        self.action_move(pages * max(self.size.height - _TITLE_LINES - 1, 1))
+
+    def action_release(self) -> None:
+        """Take the cursor out of the table, so that its rows follow their order again."""
+        self._held, self._cursor = None, 0
+        self.scroll_to(y=0, animate=False)
+        self._arrange()
+        self.post_message(CursorMoved())
+
+    def on_click(self, event: events.Click) -> None:
+        """Put the cursor where the mouse is."""
+        row = int(event.y + self.scroll_offset.y) - _TITLE_LINES
+        if event.y >= _TITLE_LINES and row < len(self._rows):
+            self._held = self._held or [self.key(item) for item in self._rows]
+            self._move_to(row)
+
+    def render_line(self, y: int) -> Strip:
+        """Return a line: the titles at the top, however far the rows are scrolled."""
+        width, columns = self.size.width, self._shown()
+        if y < _TITLE_LINES:
+            titles = [[self.run(column.title, "faint")] for column, _ in columns]
+            return self._strip(titles, is_current=False)
+        index = y - _TITLE_LINES + self.scroll_offset.y
+        if index < len(self._rows):
+            cells = [self.cell(self._rows[index], column, room) for column, room in columns]
+            return self._strip(cells, is_current=self.has_cursor and index == self._cursor)
+        text = self._empty() if not self._rows and y == _TITLE_LINES + 1 else ""
+        return Strip(fit_runs([self.run(f"  {text}", "dim")], width, blank=self.ink("plain")), width)
+
+    def on_resize(self) -> None:
+        """Keep the cursor on the screen."""
+        self._fit_height()
+
+    def _move_to(self, row: int) -> None:
+        self._cursor = row
+        top, height = self.scroll_offset.y, max(self.size.height - _TITLE_LINES, 1)
+        if not top <= row < top + height:
+            self.scroll_to(y=row if row < top else row - height + 1, animate=False)
+        self.refresh()
+        self.post_message(CursorMoved())
+
+    def _arrange(self) -> None:
+        current = (
+            self.key(self._rows[self._cursor]) if self._held is not None and self._cursor < len(self._rows) else None
+        )
+        rows = [item for item in self._items if not self._needle or self._needle in self.text(item).casefold()]
+        if self._held is not None:
+            place = {key: at for at, key in enumerate(self._held)}
+            self._held += [key for key in map(self.key, rows) if key not in place]
+            rows.sort(key=lambda item: place.get(self.key(item), len(place)))
+            keys = [self.key(item) for item in rows]
+            self._cursor = keys.index(current) if current in keys else min(self._cursor, max(len(rows) - 1, 0))
+        self._rows = rows
+        self._fit_height()
+        self.refresh()
+
+    def _fit_height(self) -> None:
+        self.virtual_size = Size(self.size.width, len(self._rows) + _TITLE_LINES)
+
+    def _empty(self) -> str:
+        return f"Nothing here has “{self._needle}” in it." if self._needle and self._items else self.empty_text
+
+    def _shown(self) -> list[tuple[Column, int]]:
+        """Return the columns that there is room for, with the room of each."""
+        width = self.size.width
+        columns = [column for column in self.columns() if width >= column.from_width]
+        left = width - 1 - sum(column.cells + _GAP for column in columns)
+        shares = max(sum(column.share for column in columns), 1)
+        return [(column, column.cells or max(left * column.share // shares, 0)) for column in columns]
+
+    def _strip(self, cells: Sequence[Sequence[Run]], *, is_current: bool) -> Strip:
+        """Return the cells of a row beside each other."""
+        background = self.ink("cursor") if is_current else self.ink("plain")
+        # Only the background of the cursor: what a cell says by its color it goes on saying under it.
+        over = Style()
+        if is_current:
+            over = Style(reverse=True) if self.app.no_color else Style(bgcolor=background.bgcolor)
+        ground = self.ink("plain").bgcolor
+        segments = [Segment(" ", background)]
+        for (column, room), runs in zip(self._shown(), cells, strict=True):
+            inked = [Run(text, style + over if style.bgcolor == ground else style) for text, style in runs]
+            segments += fit_runs(inked, room, right=column.right, blank=background)
+            segments.append(Segment(" " * _GAP, background))
+        return Strip(segments).adjust_cell_length(self.size.width, background)

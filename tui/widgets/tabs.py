@@ -1,0 +1,104 @@
+"""The line above the tables: which one is open, and on what its shares rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual import events
+from textual.message import Message
+
+from profd.tui.cells import Run, width
+from profd.tui.quantities import clock, plural
+from profd.tui.snapshot import Snapshot
+from profd.tui.view import Window
+from profd.tui.widgets.drawn import Lines
+
+TABS = (("hot", "Hot"), ("processes", "Processes"), ("events", "Events"), ("output", "Output"))
+"""The tabs by the number keys from 1: id and name."""
+
+
+class TabChosen(Message):
+    """A tab was clicked on."""
+
+    def __init__(self, tab: str) -> None:
+        super().__init__()
+        self.tab = tab
+
+
+class TabLine(Lines):
+    """The line."""
+
+    snapshot: Snapshot | None = None
+    tab: str = TABS[0][0]
+    note: str = ""
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Draw a snapshot."""
+        self.snapshot = snapshot
+        self.refresh()
+
+    def open(self, tab: str, note: str = "") -> None:
+        """Mark the open tab, with a note on what its keys do."""
+        self.tab, self.note = tab, note
+        self.refresh()
+
+    def draw(self, y: int, width: int) -> Sequence[Run]:
+        """Return the tabs, and at the right what the open one rests on, where there is room."""
+        tabs = self._tabs()
+        left = width - _cells(tabs) - 2
+        runs = next((runs for runs in self._basis() if _cells(runs) <= left), [])
+        return [*tabs, self.run(" " * (left - _cells(runs) + 1)), *runs]
+
+    def on_click(self, event: events.Click) -> None:
+        """Open the tab that was clicked on."""
+        end = 0
+        for (tab, _), runs in zip(TABS, self._tab_runs(), strict=True):
+            end += _cells(runs)
+            if event.x < end:
+                self.post_message(TabChosen(tab))
+                break
+
+    def _tabs(self) -> list[Run]:
+        return [run for runs in self._tab_runs() for run in runs]
+
+    def _tab_runs(self) -> list[list[Run]]:
+        is_narrow = self.size.width < 46
+        return [
+            [
+                self.run(f" {number}", "accent" if tab == self.tab else "faint"),
+                self.run("" if is_narrow and tab != self.tab else f" {name}", "bright" if tab == self.tab else "dim"),
+                self.run("" if is_narrow else "  "),
+            ]
+            for number, (tab, name) in enumerate(TABS, start=1)
+        ]
+
+    def _basis(self) -> list[list[Run]]:
+        """Return what to say at the right, the longest first."""
+        if self.note:
+            return [[self.run(self.note, "accent")]]
+        if self.snapshot is None:
+            return []
+        if self.tab == "hot":
+            return self._samples(self.snapshot)
+        if self.tab == "processes":
+            left_out = self.snapshot.left_out
+            return [[self.run(f"{left_out:,} that ended earlier are not shown", "dim")]] if left_out else []
+        return [[self.run(plural(len(self.snapshot.events), "event"), "dim")]] if self.tab == "events" else []
+
+    def _samples(self, snapshot: Snapshot) -> list[list[Run]]:
+        window = snapshot.view.window
+        scope = self.run(snapshot.scope_name, "dim")
+        ink = "dim" if window is Window.WHOLE else "accent"
+        samples = [self.run(" · ", "faint"), self.run(plural(snapshot.samples, "sample"))]
+        dot = self.run(" · ", "faint")
+        times = f" {clock(snapshot.from_ns)}–{clock(snapshot.to_ns)}"  # noqa: RUF001
+        return [
+            [scope, dot, self.run(window.value, ink), self.run(times, "faint"), *samples],
+            [scope, dot, self.run(window.value, ink), *samples],
+            [self.run(window.value, ink), *samples],
+            samples[1:],
+        ]
+
+
+def _cells(runs: Sequence[Run]) -> int:
+    return sum(width(run.text) for run in runs)

@@ -1,0 +1,107 @@
+"""The processes as a tree: what each is, what it takes, and where it mostly is."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from profd.daemon.render.units import percent, size
+from profd.daemon.render.visible import visible
+from profd.tui.cells import Run, cut_path
+from profd.tui.snapshot import ProcessState, Snapshot
+from profd.tui.widgets.header import signal_name
+from profd.tui.widgets.table import Column, Table
+
+
+class ProcessChosen(Message):
+    """The functions of one process are asked for; ``process`` is the id of its row."""
+
+    def __init__(self, process: int) -> None:
+        super().__init__()
+        self.process = process
+
+
+class ProcessTable(Table[ProcessState]):
+    """The process tree."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "its functions", show=False)]
+    empty_text = "No process was seen yet."
+    _is_live = True
+
+    def show_snapshot(self, snapshot: Snapshot) -> None:
+        """Show the processes of a snapshot."""
+        self._is_live = snapshot.info.state == "live"
+        self.show(snapshot.processes)
+
+    def action_choose(self) -> None:
+        """Ask for the functions of the process under the cursor."""
+        if self.current is not None:
+            self.post_message(ProcessChosen(self.current.row.id))
+
+    def columns(self) -> Sequence[Column]:
+        """Return the columns."""
+        return (
+            Column("process", 22),
+            Column("pid", 8, right=True, from_width=40),
+            Column("CPU", 7, right=True),
+            Column("RSS", 8, right=True, from_width=48),
+            Column("threads", 7, right=True, from_width=72),
+            Column("function now" if self._is_live else "function, mostly", share=1, from_width=34),
+            Column("where", share=1, from_width=100),
+        )
+
+    def key(self, item: ProcessState) -> Hashable:
+        """Return the id of its row."""
+        return item.row.id
+
+    def text(self, item: ProcessState) -> str:
+        """Return its name, PID, command and place."""
+        return f"{name(item)} {item.row.pid} {' '.join(item.row.command)} {item.function} {item.where}"
+
+    def cell(self, item: ProcessState, column: Column, room: int) -> Sequence[Run]:
+        """Return what stands in a column."""
+        is_running = item.row.ended_ns is None
+        if column.title == "process":
+            return self._title(item)
+        if column.title == "where":
+            return [self.run(cut_path(visible(item.where), room), "dim")]
+        if column.title.startswith("function"):
+            return self._place(item)
+        value = {
+            "pid": str(item.row.pid),
+            "CPU": percent(item.cpu_cores) if is_running else "",
+            "RSS": size(item.rss_bytes) if is_running else "",
+            "threads": f"{item.threads:.0f}" if item.threads is not None else "",
+        }[column.title]
+        return [self.run(value, "plain" if is_running else "faint")]
+
+    def _title(self, item: ProcessState) -> list[Run]:
+        branch = "  " * (item.depth - 1) + "└ " if item.depth else ""
+        is_running = item.row.ended_ns is None
+        ink = "faint" if not is_running and self._is_live else "bright" if item.row.role == "main" else "plain"
+        return [self.run(branch, "faint"), self.run(name(item), ink), *self._ending(item)]
+
+    def _ending(self, item: ProcessState) -> list[Run]:
+        if item.row.ended_ns is None:
+            return []
+        if item.row.exit_signal is not None:
+            return [self.run(f" {signal_name(item.row.exit_signal)}", "bad")]
+        if item.row.exit_code:
+            return [self.run(f" ended with {item.row.exit_code}", "bad")]
+        return [self.run(" ended", "faint")]
+
+    def _place(self, item: ProcessState) -> list[Run]:
+        runs = []
+        if item.phase is not None:
+            look = self.phase_look(item.phase)
+            runs = [Run(look.letter, look.cell), self.run(" ")]
+        return [*runs, self.run(visible(item.function), "plain" if item.row.ended_ns is None else "dim")]
+
+
+def name(item: ProcessState) -> str:
+    """Return what a process is: its rank and role, which worker it is."""
+    role = item.row.role if item.row.ordinal is None else f"{item.row.role} {item.row.ordinal}"
+    return f"rank {item.row.rank} · {role}" if item.row.rank is not None else role

@@ -1,0 +1,89 @@
+"""The second line: the one sentence that says where the time goes, with one number and one line of the user's code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from profd.daemon.render.units import percent
+from profd.daemon.render.visible import visible
+from profd.tui.cells import Run
+from profd.tui.snapshot import Snapshot, Verdict
+from profd.tui.widgets.drawn import Lines
+
+_WAITS = {
+    "data wait": "for data",
+    "synchronize": "for the device",
+    "collective": "for the other ranks",
+    "waiting": "for something outside of the step",
+}
+_WORK = {
+    "data load in process": "loading data itself",
+    "host-to-device copy": "copying to the device",
+    "forward": "in the forward pass",
+    "loss": "in the loss",
+    "backward": "in the backward pass",
+    "optimizer": "in the optimizer",
+    "checkpoint": "saving checkpoints",
+    "evaluation": "in evaluation",
+    "logging": "logging",
+    "compile": "compiling",
+    "startup, import": "starting up and importing",
+    "other": "in code of no known phase",
+}
+
+
+class VerdictLine(Lines):
+    """The sentence."""
+
+    snapshot: Snapshot | None = None
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Draw a snapshot."""
+        self.snapshot = snapshot
+        self.refresh()
+
+    def draw(self, y: int, width: int) -> Sequence[Run]:
+        """Return the sentence."""
+        if self.snapshot is None:
+            return []
+        verdict = self.snapshot.verdict
+        if verdict is None:
+            return [self.run(f" {_without_samples(self.snapshot)}", "dim")]
+        look = self.phase_look(verdict.phase)
+        lead, share, rest = sentence(verdict)
+        runs = [
+            Run(f" {look.letter} ", look.cell),
+            self.run(f" {lead} "),
+            self.run(share, "bright"),
+            self.run(f" {rest}"),
+        ]
+        if verdict.where:
+            runs += [self.run(", at ", "plain"), self.run(visible(verdict.where), "accent")]
+        if verdict.source:
+            runs += [self.run(f"   {visible(verdict.source)}", "dim")]
+        return runs
+
+
+def sentence(verdict: Verdict) -> tuple[str, str, str]:
+    """Return the sentence before, of and after its number."""
+    share = percent(verdict.share)
+    if verdict.threads > 1:
+        who, waits, spends = f"The main threads of {verdict.threads} processes", "wait", "spend"
+    else:
+        who, waits, spends = "The main thread", "waits", "spends"
+    if verdict.phase in _WAITS:
+        return f"{who} {waits}", share, f"of its time {_WAITS[verdict.phase]}".replace("its", _whose(verdict))
+    work = _WORK.get(verdict.phase, f"in {verdict.phase}")
+    return f"{who} {spends}", share, f"of {_whose(verdict)} time {work}"
+
+
+def _whose(verdict: Verdict) -> str:
+    return "their" if verdict.threads > 1 else "its"
+
+
+def _without_samples(snapshot: Snapshot) -> str:
+    if snapshot.read_share < 1:
+        return "Reading the run…"
+    if snapshot.info.state == "live":
+        return "Waiting for the first samples of a main thread…"
+    return "No samples of a main thread were taken."
