@@ -39,7 +39,7 @@ class Watch:
         """Return the exit status once the process has ended; None where nobody can tell (yet)."""
         stat = processes.read_stat(self.identity.pid)
         if stat is not None and stat.start_ticks == self.identity.start_ticks:
-            return stat.exit_status if stat.state in "ZX" and _may_see_status(stat) else None
+            return of_zombie(stat)
         return self._kernel_note()
 
     def close(self) -> None:
@@ -75,6 +75,10 @@ def in_words(code: int | None, number: int | None) -> str:
     return "ended" if code is None else f"ended with {code}"
 
 
-def _may_see_status(stat: processes.Stat) -> bool:
-    """Say whether the status of a zombie is the real one: the kernel shows 0 to those who may not look inside."""
-    return stat.exit_status != 0 or os.geteuid() in (0, processes.owner_uid(stat.pid))
+def of_zombie(stat: processes.Stat) -> int | None:
+    """Return the exit status that a zombie holds; None where it still lives, or shows its status to others only.
+
+    The kernel shows 0 to those who may not look inside.
+    """
+    may_look = stat.exit_status != 0 or os.geteuid() in (0, processes.owner_uid(stat.pid))
+    return stat.exit_status if stat.state in "ZX" and may_look else None

@@ -11,12 +11,15 @@ MAIN, WORKER, HELPER, LAUNCHER = "main", "worker", "helper", "launcher"
 
 RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
-_LAUNCHER_COMMAND = re.compile(
-    r"(^|/)(torchrun|accelerate|deepspeed|mpirun|mpiexec|srun)(\s|$)|-m (torch\.distributed\.(run|launch)|accelerate)"
+# Names of scripts and modules that only start others.
+_LAUNCHER_PROGRAM = re.compile(
+    r"(.*/)?(torchrun|accelerate|deepspeed)|torch\.distributed\.(run|launch)|accelerate\.commands\..+|deepspeed\..+"
 )
 _HELPER_COMMAND = re.compile(
     r"multiprocessing[.](resource_tracker|semaphore_tracker|forkserver)|_inductor.compile_worker"
 )
+_OPTIONS_WITH_A_WORD = ("-X", "-W", "--check-hash-based-pycs")
+_RANK = re.compile(r"[0-9]{1,6}")
 # (function without its class, end of the file's path): the loop that a worker process stands in all its life.
 _WORKER_LOOPS = (
     ("_worker_loop", "torch/utils/data/_utils/worker.py"),
@@ -31,12 +34,11 @@ def role_of(command: Sequence[str], is_python: bool, parent_role: str | None) ->
     ``parent_role`` is None for the root of the tree. A Python below a training process starts as a helper: only its
     stacks can say that it is a worker (see ``is_worker``).
     """
-    line = " ".join(command)
     if not is_python:
         return LAUNCHER if parent_role in (None, LAUNCHER) else HELPER
-    if _HELPER_COMMAND.search(line):
+    if _HELPER_COMMAND.search(" ".join(command)):
         return HELPER
-    if _LAUNCHER_COMMAND.search(line):
+    if _LAUNCHER_PROGRAM.fullmatch(_program(command)):
         return LAUNCHER
     return MAIN if parent_role in (None, LAUNCHER) else HELPER
 
@@ -54,9 +56,22 @@ def is_worker(stacks: Collection[Sequence[Frame]]) -> bool:
 def rank_of(environment: dict[str, str]) -> int | None:
     """Return the rank that a launcher gave a process through its environment; None where there is none."""
     for name in RANK_VARIABLES:
-        if environment.get(name, "").isdigit():
+        if _RANK.fullmatch(environment.get(name, "")):
             return int(environment[name])
     return None
+
+
+def _program(command: Sequence[str]) -> str:
+    """Return the script or the module that a command line of Python names; empty where it names none."""
+    words = iter(command[1:])
+    for word in words:
+        if word == "-m":
+            return next(words, "")
+        if word == "-c" or not word.startswith("-"):
+            return "" if word == "-c" else word
+        if word in _OPTIONS_WITH_A_WORD:
+            next(words, None)
+    return ""
 
 
 def next_ordinal(taken: Collection[int | None]) -> int:

@@ -9,7 +9,7 @@ import msgspec
 from profd.daemon import processes
 from profd.daemon.clock import Clock
 from profd.daemon.store.records import Frame, Identity, ProcessSeen
-from profd.daemon.supervise import roles
+from profd.daemon.supervise import exitstatus, roles
 
 FULL_SCAN_EVERY = 8
 
@@ -109,8 +109,9 @@ class ProcessTree:
         if stat is None or stat.start_ticks != identity.start_ticks or stat.state in "ZX":
             is_zombie = stat is not None and stat.start_ticks == identity.start_ticks
             del self.members[identity]
-            yield Vanished(member, stat.exit_status if stat and is_zombie else None)
-        elif stat.image != member.image:
+            yield Vanished(member, exitstatus.of_zombie(stat) if stat and is_zombie else None)
+        # A dying process has no image any more, for as long as the kernel takes its memory back, and names nothing.
+        elif stat.image not in (0, member.image):
             self._read(member, stat.image)
             yield Execed(member)
 
@@ -119,9 +120,11 @@ class ProcessTree:
         appeared = []
         for pid in pids:
             stat = processes.read_stat(pid)
-            if stat is None or stat.state in "ZX" or Identity(pid, stat.start_ticks) in self.members:
+            if stat is None or stat.state in "ZX":
                 continue
             identity = Identity(pid, stat.start_ticks)
+            if identity in self.members or (parent is None and identity != self.root):
+                continue
             above = parent.identity if parent else None
             member = Member(identity, above, (), roles.HELPER, None, None, None, stat.image)
             self._read(member, stat.image)

@@ -20,9 +20,7 @@ PYTHON = (sys.executable, "-S", "-E", "-c", WAITING)
 
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(
-        [*PYTHON, "a b", "caf\udce9"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
+    with subprocess.Popen([*PYTHON, "a b", "caf\udce9"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         yield process
