@@ -1,4 +1,4 @@
 """What a run means: pure functions over the reader, from samples to call trees, phases and a summary.
 
-    selection -> profile -> functions, calltree, phases -> summary
+selection -> profile -> functions, calltree, phases -> summary
 """
