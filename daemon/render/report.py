@@ -10,10 +10,7 @@ nodes of it, and the policy of the page lets nothing run or load but the one scr
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
-import os
-import secrets
 import zlib
 from pathlib import Path
 
@@ -22,8 +19,8 @@ import markupsafe
 import msgspec
 
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.errors import OutputUnwritable
 from profd.daemon.render.extract import Extract, take_extract
+from profd.daemon.render.outfile import write_whole
 from profd.daemon.render.words import take_words
 from profd.daemon.store.reader import RunReader
 
@@ -64,7 +61,7 @@ def write_report(reader: RunReader, path: Path) -> None:
     """
     with reader.one_moment():
         page = render_report(reader)
-    _write(path, page.encode())
+    write_whole(path, page.encode())
 
 
 def render_report(reader: RunReader) -> str:
@@ -87,7 +84,7 @@ def render_report(reader: RunReader) -> str:
 
 def pack(extract: Extract) -> str:
     """Return an extract as base64 of deflated JSON: small, and no byte of it can be taken for markup."""
-    return base64.b64encode(zlib.compress(msgspec.json.encode(extract), 9)).decode("ascii")
+    return base64.b64encode(zlib.compress(msgspec.json.encode(extract))).decode("ascii")
 
 
 def unpack(packed: str) -> Extract:
@@ -102,30 +99,3 @@ def _read(name: str) -> str:
 def _policy_hash(content: str) -> str:
     """Return how a Content-Security-Policy names an inline script or style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode("ascii")
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        if path.exists() and not path.is_file():
-            path.write_bytes(content)  # a pipe or a device, which cannot be replaced; a folder, which says so
-        else:
-            _replace(path.resolve(), content)
-    except OSError as error:
-        raise OutputUnwritable(
-            f"cannot write {path} ({error.strerror})", "choose another place with -o FILE"
-        ) from error
-
-
-def _replace(target: Path, content: bytes) -> None:
-    """Write beside the target and rename, so that a reader never sees half a file, and a full disk costs nothing."""
-    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    try:
-        with beside.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            beside.unlink()
-        raise

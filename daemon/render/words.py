@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import PurePath
 
 import msgspec
 
 from profd.daemon.analyze.summary import Exit, PhaseLine, Summary, summarize
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render import units
+from profd.daemon.render.text import script
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
@@ -69,7 +69,7 @@ def take_words(reader: RunReader, slot_ms: int) -> Words:
     summary, info = summarize(reader), reader.info
     command = visible(" ".join(info.command))
     return Words(
-        title=visible(_script(info)),
+        title=visible(script(info.command)),
         subtitle=[visible(info.host), _moment(info.started_ns), _length(info), ending(info, summary)],
         command=command,
         verdict=take_verdict(summary),
@@ -107,14 +107,9 @@ def ending(info: RunInfo, summary: Summary) -> str:
     }.get(info.why_ended or "", "recording failed")
 
 
-def _script(info: RunInfo) -> str:
-    """Return the name of the file that was run; the run's own name where the command has none."""
-    return next((PurePath(word).name for word in info.command if word.endswith(".py")), info.name)
-
-
 def _exit(ended: Exit) -> str:
     if ended.signal is not None:
-        return f"killed by {ended.signal}"
+        return f"ended by {ended.signal}"
     return "ended" if ended.code is None else f"ended with {ended.code}"
 
 

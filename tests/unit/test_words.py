@@ -47,7 +47,7 @@ def test_verdict_without_samples_says_so(tmp_path: Path) -> None:
     ("ended", "said"),
     [
         ({"exit_code": 3}, "ended with 3"),
-        ({"exit_code": None, "exit_signal": 9}, "killed by SIGKILL"),
+        ({"exit_code": None, "exit_signal": 9}, "ended by SIGKILL"),
         ({"exit_code": None}, "ended"),
         ({"live": True}, "still running"),
     ],

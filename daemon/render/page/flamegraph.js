@@ -39,6 +39,13 @@ class FlameGraph {
     context.textBaseline = "middle";
     for (const box of this.boxes.all) this.drawBox(context, box, colors);
     this.drawSelected(context, colors);
+    if (!this.tree.total[0]) this.drawNothing(context, colors);
+  }
+
+  drawNothing(context, colors) {
+    context.font = `12px ${colors.font}`;
+    context.fillStyle = colors.dim;
+    context.fillText("No samples in this selection.", 0, ROW / 2);
   }
 
   top(box) {

@@ -8,9 +8,13 @@ class Page {
     this.selection = new Selection(run);
     this.trees = new Map();
     this.picked = null;
-    this.timeline = new Timeline(byId("timeline"), run, (from, to) => this.change(() => this.selection.setRange(from, to)));
-    this.graph = new FlameGraph(byId("flame"), new Tooltip(byId("tooltip")), run, (node) => this.onSelect(node));
+    const tooltip = new Tooltip(byId("tooltip"));
+    this.timeline = new Timeline(byId("timeline"), tooltip, run, (from, to) => this.change(() => this.selection.setRange(from, to)));
+    this.graph = new FlameGraph(byId("flame"), tooltip, run, (node) => this.onSelect(node));
     this.panel = new Panel(byId("panel"), run);
+    // The legend keeps the order of the whole run, so that nothing jumps while a range is dragged.
+    this.usual = new Counts(run, this.selection).byPhase();
+    this.phaseOrder = [...run.phases.keys()].sort((a, b) => this.usual[b] - this.usual[a] || a - b);
     this.makeTables();
     this.makeFilters();
     this.makeTabs();
@@ -183,9 +187,9 @@ class Page {
   showLegend() {
     const { run, selection } = this;
     const whole = selection.phase === null ? this.counts : new Counts(run, Object.assign(new Selection(run), selection, { phase: null }));
-    const shares = [...whole.byPhase().entries()].filter(([phase, samples]) => samples > 0 || phase === selection.phase);
-    shares.sort((a, b) => b[1] - a[1]);
-    byId("legend").replaceChildren(...shares.map(([phase, samples]) => this.legendEntry(phase, samples, whole.total)));
+    const samples = whole.byPhase();
+    const shown = this.phaseOrder.filter((phase) => samples[phase] > 0 || this.usual[phase] > 0 || phase === selection.phase);
+    byId("legend").replaceChildren(...shown.map((phase) => this.legendEntry(phase, samples[phase], whole.total)));
   }
 
   legendEntry(phase, samples, whole) {

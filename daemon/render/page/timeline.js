@@ -6,17 +6,24 @@ const BAND = 46;
 const GAP = 8;
 const AXIS = 22;
 const COLUMN = 3; // pixels
+const LETTER_STRIDE = 40; // columns from a letter of a phase to the next one
+const LETTER_HEIGHT = 11; // pixels
 const MOST_BANDS = 16;
+const MOST_EVENTS = 6; // in the tooltip
+const MARK = 3; // half the width of an event's mark
 
 class Timeline {
-  constructor(node, run, onrange) {
+  constructor(node, tooltip, run, onrange) {
     this.run = run;
+    this.tooltip = tooltip;
     this.canvas = new Canvas(node, () => this.draw());
     const training = run.threads.filter((thread) => run.isTraining(thread));
     this.bands = (training.length ? training : run.threads.filter((thread) => thread.main)).slice(0, MOST_BANDS);
     this.charts = [new Chart(run, "CPU, cores", "cpu", cores, "mean"), new Chart(run, "memory, RSS", "rss", bytes, "most")];
     this.columns = new Map();
     this.brush = new Brush(node, this, onrange);
+    node.addEventListener("mousemove", (event) => this.pointAt(event));
+    node.addEventListener("mouseleave", () => tooltip.hide());
   }
 
   show(selection) {
@@ -77,27 +84,20 @@ class Timeline {
 
   /** Write each phase's letter where its area is large enough, so that colors alone carry nothing. */
   drawLetters(context, columns, top, colors) {
-    context.font = `600 11px ${colors.font}`;
+    context.font = `600 10px ${colors.font}`;
     context.textAlign = "center";
-    const stride = Math.round(64 / COLUMN);
-    for (let at = Math.round(stride / 2); at < columns.length; at += stride) {
-      let y = top + BAND;
-      for (const [phase, share] of this.calmColumn(columns, at)) {
-        if (share * BAND >= 13) {
-          context.fillStyle = inkOn(parseColor(this.run.phases[phase].color));
-          context.fillText(this.run.phases[phase].letter, LEFT + (at + 0.5) * COLUMN, y - (share * BAND) / 2);
-        }
-        y -= share * BAND;
+    const nextAt = new Map();
+    for (let at = 1; at < columns.length - 1; at += 1) {
+      for (const [phase, from, to] of heights(columns[at])) {
+        const middle = (from + to) / 2;
+        const isRoom = [at - 1, at, at + 1].every((near) => covers(columns[near], phase, middle));
+        if (!isRoom || at < (nextAt.get(phase) ?? 0)) continue;
+        nextAt.set(phase, at + LETTER_STRIDE);
+        context.fillStyle = inkOn(parseColor(this.run.phases[phase].color));
+        context.fillText(this.run.phases[phase].letter, LEFT + (at + 0.5) * COLUMN, top + BAND * (1 - middle));
       }
     }
     context.textAlign = "left";
-  }
-
-  /** Return the shares of a column where its neighbors have the same phases in view; else nothing to write on. */
-  calmColumn(columns, at) {
-    const near = columns.slice(Math.max(at - 2, 0), at + 3);
-    const largest = (shares) => shares.reduce((best, each) => (each[1] > best[1] ? each : best), [-1, 0])[0];
-    return near.every((shares) => largest(shares) === largest(columns[at])) ? columns[at] : [];
   }
 
   /** Return a column of pixels at a time: [phase, share of the samples in it], in the order of phases. */
@@ -157,17 +157,35 @@ class Timeline {
   drawEvents(context, colors) {
     for (const event of this.run.events) {
       if (event.kind === "started" || event.kind === "ended") continue;
-      const x = this.toX(Math.max(0, Math.min(event.at_ms, this.run.durationMs)));
+      const x = this.xOfEvent(event);
       context.fillStyle = colors.ink;
-      context.globalAlpha = 0.35;
-      context.fillRect(x, 0, 1, this.plotHeight - GAP);
-      context.globalAlpha = 1;
       context.beginPath();
-      context.moveTo(x - 4, this.plotHeight + AXIS - 8);
-      context.lineTo(x + 4, this.plotHeight + AXIS - 8);
-      context.lineTo(x, this.plotHeight + AXIS - 15);
+      context.moveTo(x - MARK, this.plotHeight - GAP + 2 * MARK);
+      context.lineTo(x + MARK, this.plotHeight - GAP + 2 * MARK);
+      context.lineTo(x, this.plotHeight - GAP);
       context.fill();
     }
+  }
+
+  xOfEvent(event) {
+    return this.toX(Math.max(0, Math.min(event.at_ms, this.run.durationMs)));
+  }
+
+  /** Return what a place on the timeline means: the time, and the events close by. */
+  describe(x) {
+    const ms = this.toMs(x);
+    const near = this.run.events.filter((event) => Math.abs(this.xOfEvent(event) - x) <= MARK);
+    return [
+      element("b", {}, elapsed(ms, decimalsFor(this.run.durationMs))),
+      element("span", { class: "dim" }, `  ${this.run.wallClock(ms)}`),
+      ...near.slice(0, MOST_EVENTS).map((event) => element("div", {}, `${event.kind}: ${event.text}`)),
+    ];
+  }
+
+  pointAt(event) {
+    const x = event.clientX - this.canvas.node.getBoundingClientRect().left;
+    if (x >= LEFT && x <= LEFT + this.plotWidth) this.tooltip.show(event, this.describe(x));
+    else this.tooltip.hide();
   }
 
   drawRange(context, colors) {
@@ -184,6 +202,18 @@ class Timeline {
     context.lineWidth = 2;
     context.strokeRect(from, 1, Math.max(to - from, 1), height - 2);
   }
+}
+
+/** Return where each phase of a column lies in its band, from 0 at the bottom to 1: [phase, from, to]. */
+function heights(shares) {
+  let at = 0;
+  return shares.map(([phase, share]) => [phase, at, (at += share)]);
+}
+
+/** Say whether a phase has room for a letter at a height of a column. */
+function covers(shares, phase, middle) {
+  const half = LETTER_HEIGHT / 2 / BAND;
+  return heights(shares).some(([each, from, to]) => each === phase && from <= middle - half && to >= middle + half);
 }
 
 function columnShares(sums, offset, phases) {
