@@ -42,6 +42,8 @@ SCRIPTS = (
     "panel.js",
     "table.js",
     "tables.js",
+    "legend.js",
+    "tabs.js",
     "page.js",
 )
 """In the order of their use; each may name what stands in one before it."""

@@ -210,6 +210,19 @@ def test_header_sorts_its_table(report: ReportPage) -> None:
     assert report.page.get_attribute("#view-functions th:has-text('function')", "aria-sort") == "ascending"
 
 
+def test_row_of_a_function_leads_into_the_graph(report: ReportPage) -> None:
+    report.page.click("#view-functions button:has-text('_engine_run_backward')")
+    assert report.selected() == "_engine_run_backward:865"
+    assert report.page.locator("#panel h3").inner_text() == "_engine_run_backward"
+
+
+def test_row_of_an_event_leads_to_its_time(report: ReportPage) -> None:
+    report.page.click("[role=tab][data-view=events]")
+    report.page.click("#view-events button:has-text('started')")
+    assert report.address == "#t=0-5&tab=events"
+    assert report.samples == 500
+
+
 def test_processes_are_a_tree_with_their_counters(report: ReportPage) -> None:
     report.page.click("[role=tab][data-view=processes]")
     rows = report.rows("processes")

@@ -7,24 +7,24 @@ class Page {
     this.run = run;
     this.selection = new Selection(run);
     this.trees = new Map();
-    this.picked = null;
     const tooltip = new Tooltip(byId("tooltip"));
     this.timeline = new Timeline(byId("timeline"), tooltip, run, (from, to) => this.change(() => this.selection.setRange(from, to)));
     this.graph = new FlameGraph(byId("flame"), tooltip, run, (node) => this.onSelect(node));
     this.panel = new Panel(byId("panel"), run);
-    // The legend keeps the order of the whole run, so that nothing jumps while a range is dragged.
-    this.usual = new Counts(run, this.selection).byPhase();
-    this.phaseOrder = [...run.phases.keys()].sort((a, b) => this.usual[b] - this.usual[a] || a - b);
+    this.legend = new Legend(byId("legend"), run, (phase) => this.change(() => Object.assign(this.selection, { phase })));
+    this.tabs = new Tabs((view) => this.change(() => Object.assign(this.selection, { tab: view })));
     this.makeTables();
     this.makeFilters();
-    this.makeTabs();
     this.listen();
     this.selection.readHash(location.hash);
     this.update();
   }
 
   makeTables() {
-    const pickFunction = (row) => this.graph.selectFunction(row.functionId);
+    const pickFunction = (row) => {
+      this.graph.selectFunction(row.functionId);
+      byId("panel").scrollIntoView({ block: "nearest" });
+    };
     const pickProcess = (row) => this.change(() => Object.assign(this.selection, { process: row.index, thread: "all" }));
     const pickEvent = (row) => this.change(() => this.selection.setRange(row.at_ms - EVENT_MARGIN_MS, row.at_ms + EVENT_MARGIN_MS));
     const { run } = this;
@@ -59,24 +59,6 @@ class Page {
 
   onInput(id, apply) {
     byId(id).addEventListener("input", (event) => this.change(() => apply(event.target.value)));
-  }
-
-  makeTabs() {
-    this.tabs = [...document.querySelectorAll("[role=tab]")];
-    for (const [at, tab] of this.tabs.entries()) {
-      tab.addEventListener("click", () => this.openTab(tab));
-      tab.addEventListener("keydown", (event) => {
-        const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-        if (step) this.openTab(this.tabs[(at + step + this.tabs.length) % this.tabs.length]).focus();
-      });
-    }
-  }
-
-  openTab(tab) {
-    this.change(() => {
-      this.selection.tab = tab.dataset.view;
-    });
-    return tab;
   }
 
   listen() {
@@ -129,10 +111,10 @@ class Page {
   update() {
     this.counts = new Counts(this.run, this.selection);
     this.showFilters();
-    this.showLegend();
+    this.legend.show(this.selection, this.counts);
     this.timeline.show(this.selection);
     this.showGraph();
-    this.showTab();
+    this.showTable(this.tabs.show(this.selection.tab));
     document.body.dataset.samples = String(this.counts.total);
   }
 
@@ -183,43 +165,10 @@ class Page {
     byId("basis").title = `${this.run.wallClock(selection.fromMs)} – ${this.run.wallClock(selection.toMs)} by the clock`;
   }
 
-  /** Show the phases of the selection with their shares; a click keeps only the samples of one. */
-  showLegend() {
-    const { run, selection } = this;
-    const whole = selection.phase === null ? this.counts : new Counts(run, Object.assign(new Selection(run), selection, { phase: null }));
-    const samples = whole.byPhase();
-    const shown = this.phaseOrder.filter((phase) => samples[phase] > 0 || this.usual[phase] > 0 || phase === selection.phase);
-    byId("legend").replaceChildren(...shown.map((phase) => this.legendEntry(phase, samples[phase], whole.total)));
-  }
-
-  legendEntry(phase, samples, whole) {
-    const { name, letter, color } = this.run.phases[phase];
-    const swatch = element("i", { class: "swatch" }, letter);
-    swatch.style.background = color;
-    swatch.style.color = inkOn(parseColor(color));
-    const isOnly = this.selection.phase === phase;
-    const toggle = () => this.change(() => {
-      this.selection.phase = isOnly ? null : phase;
-    });
-    return element("button", { type: "button", "aria-pressed": String(isOnly), title: `only ${name}: ${counted(samples, "sample")}`, onclick: toggle }, swatch, name, element("b", {}, percent(samples, whole)));
-  }
-
-  showTab() {
-    const views = this.tabs.map((tab) => tab.dataset.view);
-    const open = views.includes(this.selection.tab) ? this.selection.tab : views[0];
-    for (const tab of this.tabs) {
-      const isOpen = tab.dataset.view === open;
-      tab.setAttribute("aria-selected", String(isOpen));
-      tab.tabIndex = isOpen ? 0 : -1;
-      byId(`view-${tab.dataset.view}`).hidden = !isOpen;
-    }
-    const shown = this.tables[open];
+  showTable(view) {
+    const shown = this.tables[view];
     if (shown) shown[0].show(shown[1]());
   }
-}
-
-function byId(id) {
-  return document.getElementById(id);
 }
 
 function fillSelect(select, options) {

@@ -2,6 +2,10 @@
 
 const KILO = 1000;
 
+function byId(id) {
+  return document.getElementById(id);
+}
+
 /** Return an element with properties (`class`, `title`, `on…`, or attributes) and children (strings become text). */
 function element(tag, properties = {}, ...children) {
   const made = document.createElement(tag);

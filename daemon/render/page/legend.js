@@ -1,0 +1,45 @@
+// The legend: the phases with their letters, colors and shares of the selection. A press keeps one phase alone.
+// It reports the phase through `onphase`, null for all of them.
+
+class Legend {
+  constructor(node, run, onphase) {
+    this.node = node;
+    this.run = run;
+    this.onphase = onphase;
+    // The order is that of the whole run, so that nothing jumps while a range is dragged.
+    this.usual = new Counts(run, new Selection(run)).byPhase();
+    this.order = [...run.phases.keys()].sort((a, b) => this.usual[b] - this.usual[a] || a - b);
+  }
+
+  show(selection, counts) {
+    const whole = selection.phase === null ? counts : new Counts(this.run, withAllPhases(selection));
+    const samples = whole.byPhase();
+    const shown = this.order.filter((phase) => samples[phase] > 0 || this.usual[phase] > 0 || phase === selection.phase);
+    const entries = shown.map((phase) => this.entry(phase, samples[phase], whole.total, phase === selection.phase));
+    this.node.replaceChildren(...entries);
+  }
+
+  entry(phase, samples, whole, isOnly) {
+    const { name, letter, color } = this.run.phases[phase];
+    const swatch = element("i", { class: "swatch" }, letter);
+    swatch.style.background = color;
+    swatch.style.color = inkOn(parseColor(color));
+    return element(
+      "button",
+      {
+        type: "button",
+        "aria-pressed": String(isOnly),
+        title: `only ${name}: ${counted(samples, "sample")}`,
+        onclick: () => this.onphase(isOnly ? null : phase),
+      },
+      swatch,
+      name,
+      element("b", {}, percent(samples, whole)),
+    );
+  }
+}
+
+/** Return a selection that differs in its phase alone: the shares of phases are those of all of them. */
+function withAllPhases(selection) {
+  return Object.assign(new Selection(selection.run), selection, { phase: null });
+}
