@@ -6,12 +6,16 @@ Reads source files, through the target's own root where that is another one (a c
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
 
 from profd.daemon.store.records import Frame
 from profd.daemon.store.writer import FrameDescription
 
 _LIBRARY_FOLDERS = ("site-packages", "dist-packages")
+# The standard library, of whichever interpreter: …/lib/python3.11/threading.py, …/lib64/python3.6/…
+_STANDARD_LIBRARY = re.compile(r"/lib(64)?/python3\.\d+[a-z]?/")
+_USERS_OWN_CODE = ("<string>", "<stdin>")
 _FILES_HELD = 64
 _FILE_LIMIT_BYTES = 4 << 20
 _LINE_LIMIT = 200
@@ -51,7 +55,10 @@ class SourceTree:
         return self._root / path.relative_to(path.anchor) if path.is_absolute() else path
 
     def _read_has_init(self, folder: Path) -> bool:
-        return (self._below_root(folder) / "__init__.py").is_file()
+        try:
+            return (self._below_root(folder) / "__init__.py").is_file()
+        except OSError:  # not ours to enter, or a name that no file system takes: the target says what it likes
+            return False
 
     def _read_lines(self, file: str) -> list[str]:
         path = self._below_root(Path(file))
@@ -66,13 +73,9 @@ class SourceTree:
 def is_library(file: str) -> bool:
     """Say whether a file belongs to an installed package, the standard library, or the interpreter itself."""
     if file.startswith("<"):
-        return file != "<string>" and not file.startswith("<ipython")
+        return file not in _USERS_OWN_CODE and not file.startswith("<ipython")
     parts = Path(file).parts
-    if any(folder in parts for folder in _LIBRARY_FOLDERS):
-        return True
-    # The standard library: …/lib/python3.11/threading.py, of whichever interpreter.
-    names = [part for part in parts[:-1] if part.startswith("python3")]
-    return bool(names) and "lib" in parts
+    return any(folder in parts for folder in _LIBRARY_FOLDERS) or bool(_STANDARD_LIBRARY.search(file))
 
 
 def source_root(pid: int) -> Path:
