@@ -9,7 +9,7 @@ whatever the program's own rhythm (measured in docs/decisions.md).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -41,25 +41,36 @@ class Piece(msgspec.Struct, frozen=True):
     stack: Stack
 
 
-def assemble(
-    raw: RawRecording,
-    identity: Identity,
-    rate_hz: int,
-    keep: Span,
-    living_threads: frozenset[int] | None = None,
-) -> RecordingTaken:
-    """Return the record of a recording, cut to ``keep``.
+class Threads(msgspec.Struct, frozen=True):
+    """The threads of a process when a recording was about to end, as the kernel knew them.
 
-    ``living_threads`` are the OS thread ids that were alive when the recording ended: py-spy draws out the last stack
-    of a thread that is gone. Raises TraceDamaged.
+    ``ids`` is the id that each has for the process itself → its id here. ``is_current`` is False where the process
+    was gone by then, so that nobody can tell which of its threads had ended before it.
     """
-    traces = chrometrace.decode(raw.data)
+
+    ids: Mapping[int, int] = {}
+    is_current: bool = False
+
+    def have_lost(self, trace: ThreadTrace) -> bool:
+        """Say whether a thread had ended before the recording did."""
+        return self.is_current and trace.os_tid is not None and trace.os_tid not in self.ids
+
+    def id_of(self, trace: ThreadTrace) -> int:
+        """Return the thread's id here; where the interpreter does not tell, what it calls the thread itself."""
+        return trace.ident if trace.os_tid is None else self.ids.get(trace.os_tid, trace.os_tid)
+
+
+def assemble(
+    raw: RawRecording, identity: Identity, rate_hz: int, keep: Span, threads: Threads | None = None
+) -> RecordingTaken:
+    """Return the record of a recording, cut to ``keep``; raises TraceDamaged."""
+    threads = threads or Threads()
+    traces = [_ended(trace, rate_hz) if threads.have_lost(trace) else trace for trace in chrometrace.decode(raw.data)]
     timelines: list[ThreadTimeline] = []
     stacks: dict[Stack, int] = {}
     samples = torn = 0
     for trace, total in zip(traces, _samples_by_thread(traces, raw.samples), strict=True):
-        is_dead = living_threads is not None and trace.os_tid not in living_threads
-        pieces = _pieces(trace, raw.zero_ns, SECOND_NS // rate_hz if is_dead else None, keep)
+        pieces = _pieces(trace, raw.zero_ns, keep)
         shares = apportion(total, [piece.end_ns - piece.start_ns for piece in pieces])
         kept = [(piece, share) for piece, share in zip(pieces, shares, strict=True) if keep.holds(piece.start_ns)]
         roots = tearing.valid_roots((piece.stack, share) for piece, share in kept)
@@ -70,7 +81,8 @@ def assemble(
             Interval(piece.start_ns, piece.end_ns - piece.start_ns, stacks.setdefault(piece.stack, len(stacks)), share)
             for piece, share in whole
         )
-        timelines.append(ThreadTimeline(trace.os_tid, trace.name, trace.os_tid == identity.pid, intervals))
+        is_main = _is_main(trace, threads.id_of(trace), identity, len(traces))
+        timelines.append(ThreadTimeline(threads.id_of(trace), trace.name, is_main, intervals))
     start_ns, end_ns = _bounds(traces, raw.zero_ns, keep)
     return RecordingTaken(
         identity=identity,
@@ -103,6 +115,25 @@ def apportion(total: int, lengths: Sequence[int]) -> list[int]:
     return shares
 
 
+def _is_main(trace: ThreadTrace, os_tid: int, identity: Identity, threads: int) -> bool:
+    """Say whether a thread is the main one; by its name where the interpreter does not tell the thread's id."""
+    if trace.os_tid is None:
+        return trace.name == "MainThread" or threads == 1
+    return os_tid == identity.pid
+
+
+def _ended(trace: ThreadTrace, rate_hz: int) -> ThreadTrace:
+    """Return the trace of a thread that is gone without what py-spy draws its last stack out to.
+
+    The last sample stands for the mean distance to the next one. Of the samples of all threads, too, it has only
+    those of its life.
+    """
+    *changes, seen, end = trace.changes
+    latest_us = seen.at_us + SECOND_NS // MICROSECOND_NS // rate_hz
+    end = msgspec.structs.replace(end, at_us=min(end.at_us, latest_us))
+    return msgspec.structs.replace(trace, changes=(*changes, seen, end))
+
+
 def _samples_by_thread(traces: Sequence[ThreadTrace], samples: int) -> list[int]:
     """Split the total over the threads by how long each was there: every sample reads every thread."""
     lengths = [trace.changes[-1].at_us - trace.changes[0].at_us for trace in traces]
@@ -110,11 +141,9 @@ def _samples_by_thread(traces: Sequence[ThreadTrace], samples: int) -> list[int]
     return [round(samples * length / whole) if whole else samples // len(traces) for length in lengths]
 
 
-def _pieces(trace: ThreadTrace, zero_ns: int, last_length_ns: int | None, keep: Span) -> list[Piece]:
+def _pieces(trace: ThreadTrace, zero_ns: int, keep: Span) -> list[Piece]:
     """Return the intervals between the changes of a thread, in two where they span an end of ``keep``."""
     times = [zero_ns + change.at_us * MICROSECOND_NS for change in trace.changes]
-    if last_length_ns is not None and len(times) > 1:
-        times[-1] = min(times[-1], times[-2] + last_length_ns)
     pieces = []
     for change, start_ns, end_ns in zip(trace.changes, times, times[1:], strict=False):
         inner = [cut for cut in (keep.from_ns, keep.to_ns) if cut is not None and start_ns < cut < end_ns]

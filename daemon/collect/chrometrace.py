@@ -7,12 +7,14 @@ the new ones begun. A sample that repeats the stack before it leaves no trace.
 from __future__ import annotations
 
 import re
+from typing import Annotated
 
 import msgspec
 
 from profd.daemon.store.records import Frame
 
-_THREAD = re.compile(r"thread \((0x[0-9a-fA-F]+|\d+)\)(?:: (.*))?", re.DOTALL)
+_THREAD = re.compile(r"thread \((?:0x[0-9a-fA-F]+|(\d{1,9}))\)(?:: (.*))?", re.DOTALL)
+_LATEST_US = 1 << 50  # decades: what is later is no time
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -23,9 +25,14 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class ThreadTrace(msgspec.Struct, frozen=True):
-    """The changes of one thread in order of time; the last one only says when the trace ended."""
+    """The changes of one thread in order of time; the last one only says when the trace ended.
 
-    os_tid: int
+    ``ident`` is what the interpreter calls the thread, ``os_tid`` what the kernel calls it in the process's own PID
+    namespace: None up to Python 3.10, which does not tell.
+    """
+
+    ident: int
+    os_tid: int | None
     name: str
     changes: tuple[Change, ...]
 
@@ -42,7 +49,7 @@ class _Arguments(msgspec.Struct):
 class _Event(msgspec.Struct):
     ph: str
     tid: int
-    ts: int
+    ts: Annotated[int, msgspec.Meta(ge=0, le=_LATEST_US)]
     name: str = ""
     args: _Arguments = msgspec.field(default_factory=_Arguments)
 
@@ -57,14 +64,14 @@ def decode(data: bytes) -> list[ThreadTrace]:
     """
     try:
         events = _decoder.decode(data)
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise TraceDamaged(f"py-spy wrote no trace ({error})") from error
     threads: dict[int, _Thread] = {}
     for event in events:
-        if event.ph in "BE":
+        if event.ph in ("B", "E"):
             thread = threads.get(event.tid)
             if thread is None:
-                thread = threads[event.tid] = _Thread()
+                thread = threads[event.tid] = _Thread(event.tid)
             thread.take(event)
     return [trace for thread in threads.values() if (trace := thread.trace()) is not None]
 
@@ -72,7 +79,8 @@ def decode(data: bytes) -> list[ThreadTrace]:
 class _Thread:
     """Rebuilds the stacks of one thread; several events at one time are one change."""
 
-    def __init__(self) -> None:
+    def __init__(self, ident: int) -> None:
+        self._ident = ident
         self._stack: list[Frame] = []
         self._changes: list[Change] = []
         self._at_us = -1
@@ -80,6 +88,8 @@ class _Thread:
 
     def take(self, event: _Event) -> None:
         if event.ts != self._at_us:
+            if event.ts < self._at_us:
+                raise TraceDamaged("py-spy went back in time")
             self._close()
             self._at_us = event.ts
         if event.ph == "B":
@@ -93,13 +103,13 @@ class _Thread:
     def trace(self) -> ThreadTrace | None:
         self._close()
         named = next((change.frames[0] for change in self._changes if change.frames), None)
-        if named is None:
+        if named is None or len(self._changes) < 2:
             return None
         match = _THREAD.fullmatch(named.function)
         if not match:
             raise TraceDamaged("py-spy did not name the threads")
         changes = tuple(Change(change.at_us, change.frames[1:]) for change in self._changes)
-        return ThreadTrace(int(match[1], 0), match[2] or "", changes)
+        return ThreadTrace(self._ident, int(match[1]) if match[1] else None, match[2] or "", changes)
 
     def _close(self) -> None:
         if self._at_us >= 0:

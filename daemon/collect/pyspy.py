@@ -8,6 +8,7 @@ ends by itself.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import os
 import re
@@ -26,6 +27,7 @@ _SAMPLING = b"Sampling process"
 _TOTALS = re.compile(rb"Samples: (\d+) Errors: (\d+)")
 _SPARE_S = 5
 _KILL_AFTER_S = 5.0
+_REAP_AGAIN_S = 0.001
 
 
 class RawRecording(msgspec.Struct, frozen=True):
@@ -67,43 +69,51 @@ class Recording:
         loop = asyncio.get_running_loop()
         self.rate_hz = rate_hz
         self.length_s = length_s
-        self._clock = clock
-        self._memory = os.memfd_create("profd-recording")
-        self._pipe, write_end = os.pipe()
-        os.set_blocking(self._pipe, False)
-        self._said = bytearray()
         self.sampling: asyncio.Future[bool] = loop.create_future()
         self.ended: asyncio.Future[bool] = loop.create_future()
-        self._sampling_ns = 0
+        self._clock = clock
+        self._said = bytearray()
+        self._sampling_ns = self._ended_ns = 0
+        self._usage: resource.struct_rusage | None = None
+        self.spawned_ns = clock.now_ns()
         duration_s = math.ceil(length_s) + _SPARE_S
         arguments = [
             *("py-spy", "record", "--nonblocking", "--idle", "--threads", "--format", "chrometrace"),
             *("--rate", str(rate_hz), "--duration", str(duration_s), "--output", "/proc/self/fd/3", "--pid", str(pid)),
         ]
-        self.spawned_ns = clock.now_ns()
         try:
-            self._pid = os.posix_spawn(
-                executable,
-                arguments,
-                os.environ,
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, write_end, 1),
-                    (os.POSIX_SPAWN_DUP2, write_end, 2),
-                    (os.POSIX_SPAWN_DUP2, self._memory, 3),
-                ],
-                setpgroup=0,  # a Ctrl-C at the terminal is not for it
-                setsigmask=[],
-                setsigdef=[signal.SIGINT, signal.SIGPIPE, signal.SIGTERM],
-            )
+            self._spawn(executable, arguments)
         except OSError as error:
-            os.close(self._memory)
-            os.close(self._pipe)
             raise RecordingFailed(f"py-spy cannot be started ({error.strerror})") from error
-        finally:
-            os.close(write_end)
         loop.add_reader(self._pipe, self._read_pipe)
-        self._usage: resource.struct_rusage | None = None
+
+    def _spawn(self, executable: str, arguments: list[str]) -> None:
+        """Start py-spy with a memory file to write to and a pipe to speak through; leaves nothing open on failure."""
+        with contextlib.ExitStack() as opened:
+            memory = os.memfd_create("profd-recording")
+            opened.callback(os.close, memory)
+            self._pipe, write_end = os.pipe()
+            opened.callback(os.close, self._pipe)
+            try:
+                os.set_blocking(self._pipe, False)
+                self._pid = os.posix_spawn(
+                    executable,
+                    arguments,
+                    os.environ,
+                    file_actions=[
+                        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                        (os.POSIX_SPAWN_DUP2, write_end, 1),
+                        (os.POSIX_SPAWN_DUP2, write_end, 2),
+                        (os.POSIX_SPAWN_DUP2, memory, 3),
+                    ],
+                    setpgroup=0,  # a Ctrl-C at the terminal is not for it
+                    setsigmask=[],
+                    setsigdef=[signal.SIGINT, signal.SIGPIPE, signal.SIGTERM],
+                )
+            finally:
+                os.close(write_end)
+            opened.pop_all()
+        self._memory: int | None = memory
 
     def stop(self) -> None:
         """Ask py-spy to end and to write what it has."""
@@ -133,8 +143,11 @@ class Recording:
         )
 
     def abandon(self) -> None:
-        """Kill py-spy and forget the recording."""
+        """Kill py-spy and let go of what it has written; of no effect on a recording that was collected."""
         self._signal(signal.SIGKILL)
+        if self._memory is not None:
+            os.close(self._memory)
+            self._memory = None
 
     @property
     def cpu_ns(self) -> int:
@@ -143,7 +156,8 @@ class Recording:
 
     def _signal(self, number: int) -> None:
         if not self.ended.done():
-            os.kill(self._pid, number)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, number)
 
     def _read_pipe(self) -> None:
         """Take in what py-spy says; at the end of it, reap the process."""
@@ -164,11 +178,13 @@ class Recording:
 
     def _reap(self) -> None:
         """Collect exit status and cost; the process has closed its output, so this is a matter of microseconds."""
-        pid, _, usage = os.wait4(self._pid, os.WNOHANG)
-        if not pid:
-            asyncio.get_running_loop().call_later(0.001, self._reap)
-            return
-        self._usage = usage
+        # No such child: it was reaped already, as a process that ignores SIGCHLD has it. Its cost is then not known.
+        with contextlib.suppress(ChildProcessError):
+            pid, _, usage = os.wait4(self._pid, os.WNOHANG)
+            if not pid:
+                asyncio.get_running_loop().call_later(_REAP_AGAIN_S, self._reap)
+                return
+            self._usage = usage
         if not self.sampling.done():
             self.sampling.set_result(False)
         if not self.ended.done():
@@ -176,10 +192,13 @@ class Recording:
 
     def _take_memory(self) -> bytes:
         """Return what was written, and let the memory go."""
+        if self._memory is None:
+            return b""
+        memory, self._memory = self._memory, None
         try:
-            return os.pread(self._memory, os.fstat(self._memory).st_size, 0)
+            return os.pread(memory, os.fstat(memory).st_size, 0)
         finally:
-            os.close(self._memory)
+            os.close(memory)
 
     def _bracket(self, data: bytes) -> tuple[int, int]:
         """Return the time of the trace's zero and by how much it may be wrong.
