@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import on
 from textual.app import App, SystemCommand
@@ -36,7 +36,7 @@ class ProfdApp(App[Leaving]):
     CSS_PATH = "dashboard.tcss"
     TITLE = "profd"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark", "help", "help", key_display="?"),
+        Binding("question_mark", "help", "help", show=False),
         Binding("b", "keep", "background"),
         Binding("q,ctrl+c", "quit", "leave"),
     ]
@@ -63,7 +63,7 @@ class ProfdApp(App[Leaving]):
         """Let the reading thread end, which the interpreter waits for."""
         self.feed.stop()
 
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Yield what the command palette offers."""
         yield SystemCommand("Theme", "Change the colors", self.action_change_theme)
         if isinstance(screen, Dashboard):

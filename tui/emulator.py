@@ -17,8 +17,8 @@ import pyte
 from profd.tui.picture import Ink, InkedText, Line, Picture
 
 SCROLLED_LINES = 1000
-# Pictureless characters: controls of the second set, marks of direction and joiners, halves of surrogate pairs.
-_WITHOUT_PICTURE = frozenset({"Cc", "Cf", "Cs"})
+# Controls of the second set, marks of direction, halves of surrogate pairs, what nobody has given a meaning yet.
+_WITHOUT_PICTURE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 # What pyte raises on sequences with too many numbers, or with numbers that no terminal knows.
 _FAILURES = (TypeError, ValueError, LookupError, AttributeError, NameError)
 # Sequences of xterm's that pyte takes for others with the same last letter: one that sets keys would underline.

@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import ContentSwitcher, Footer, Input
+from textual.widgets import ContentSwitcher, Input
 
 from profd.tui.feed import Feed, OutputDrawn, SnapshotTaken
 from profd.tui.reporting import ReportFailed, ReportWritten, write_report_of
@@ -21,6 +21,7 @@ from profd.tui.view import OutputView, Scope, ScopeKind, View, Window
 from profd.tui.widgets.events import EventTable
 from profd.tui.widgets.header import Header, ending
 from profd.tui.widgets.hot import HotTable
+from profd.tui.widgets.keys import KeyLine
 from profd.tui.widgets.output import OutputPane, TypingChanged
 from profd.tui.widgets.table import CursorMoved
 from profd.tui.widgets.tabs import TABS, TabChosen, TabLine
@@ -44,10 +45,10 @@ class Panes(ContentSwitcher):
 class Dashboard(Screen[None]):
     """The screen."""
 
-    VERTICAL_BREAKPOINTS = [(0, "-flat"), (9, "-low"), (14, "-short"), (18, "-tall")]
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (9, "-low"), (14, "-short"), (34, "-tall")]
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(n), f"open('{tab}')", name, show=False) for n, (tab, name) in enumerate(TABS, start=1)),
-        Binding("slash", "filter", "filter", key_display="/"),
+        Binding("slash", "filter", "filter", show=False),
         Binding("s", "sort", "sort"),
         Binding("t", "scope", "threads"),
         Binding("l", "window", "last 30 s"),
@@ -79,7 +80,7 @@ class Dashboard(Screen[None]):
             yield EventTable(id="events")
             yield OutputPane(self._terminal, id="output")
         yield Input(id="filter", placeholder="show only what has this in it", compact=True)
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """Begin in the first table."""

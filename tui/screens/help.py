@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -13,18 +14,18 @@ from textual.widgets import Static
 
 KEYS = (
     ("1 2 3 4", "hot functions, processes, events, the script's output"),
-    ("↑ ↓  home end", "move the cursor; rows keep their places while it is there"),
+    ("↑ ↓ home end", "move the cursor; rows keep their places while it is in the table"),
     ("esc", "take the cursor out, clear the filter, stop typing to the script"),
     ("/", "show only what has a word in it"),
     ("s", "order functions by self or by total time"),
-    ("t", "count main threads, all threads, or one process (of the cursor in 2)"),
+    ("t", "count main threads, all threads, or one process"),
+    ("⏎", "in 2: the functions of a process; in 4: type to a launched script"),
     ("l", "the last 30 s, or the whole run"),
-    ("p", "hold the view; recording goes on"),
+    ("p", "hold the view; the recording goes on"),
     ("r", "write the report, an HTML file, into the current folder"),
-    ("⏎", "on the output of a launched script: type to it; ctrl+c goes to it too"),
     ("b", "leave, and let the recording go on"),
     ("q", "leave, and end the recording"),
-    ("ctrl+p", "all commands, themes"),
+    ("ctrl+p", "all commands, and the colors"),
 )
 
 
@@ -37,15 +38,13 @@ class HelpScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Make the sheet."""
-        text = Text()
-        for number, (keys, meaning) in enumerate(KEYS):
-            text.append("\n" if number else "")
-            text.append(f"{keys:<15}", style="bold")
-            text.append(meaning)
+        table = Table.grid(padding=(0, 2))
+        for keys, meaning in KEYS:
+            table.add_row(Text(keys, style="bold", no_wrap=True), Text(meaning))
         with VerticalScroll(id="sheet") as sheet:
             sheet.border_title = "Keys"
             sheet.border_subtitle = "esc closes"
-            yield Static(text, markup=False)
+            yield Static(table)
 
     def action_close(self) -> None:
         """Close the sheet."""

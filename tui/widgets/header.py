@@ -54,12 +54,12 @@ class Header(Lines):
             return [self.run(" profd ", "bright"), self.run("opening the run…", "dim")]
         left, right = self._identity(self.snapshot), self._vitals(self.snapshot)
         for rank in range(9, 0, -1):
-            if _total(left) + _total(right) <= width:
+            if _blanks(left, right, width) >= 0:
                 break
             left = [part for part in left if part.rank < rank]
             right = [part for part in right if part.rank < rank]
-        blanks = " " * max(width - _total(left) - _total(right) + len(GAP) + 1, 1)
-        return [self.run(" "), *self._joined(left), self.run(blanks), *self._joined(right)]
+        gap = self.run(" " * max(_blanks(left, right, width), 0) + (GAP if right else ""))
+        return [self.run(" "), *self._joined(left), gap, *self._joined(right)]
 
     def _identity(self, snapshot: Snapshot) -> list[Part]:
         info, workers = snapshot.info, snapshot.vitals.workers
@@ -114,8 +114,10 @@ def ending(info: RunInfo) -> str:
     )
 
 
-def _total(parts: Sequence[Part]) -> int:
-    return sum(part.width for part in parts)
+def _blanks(left: Sequence[Part], right: Sequence[Part], width: int) -> int:
+    """Return the cells left over between the two halves, with a margin of one on both sides; negative: none are."""
+    parts = [*left, *right]
+    return width - 2 - sum(part.width for part in parts) + len(GAP)
 
 
 def signal_name(number: int) -> str:

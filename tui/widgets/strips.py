@@ -67,7 +67,7 @@ def slice_run(parts: Sequence[tuple[str, int]], looks: dict[str, PhaseLook], emp
     lower, upper = (part for part in parts if part in largest) if len(largest) == 2 else (parts[0], None)
     look = looks[max(parts, key=lambda part: part[1])[0]]
     if upper is None or look.color is None:
-        return Run(look.letter, look.cell)
+        return Run(look.letter, look.quiet)
     eighths = round(_EIGHTHS * lower[1] / (lower[1] + upper[1]))
     style = Style(color=looks[lower[0]].color, bgcolor=looks[upper[0]].color)
     return Run(_LEVELS[min(max(eighths, 1), _EIGHTHS - 1)], style)

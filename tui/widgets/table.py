@@ -12,6 +12,7 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.actions import SkipAction
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
@@ -120,6 +121,8 @@ class Table(ScrollView, Drawn, Generic[Item]):
 
     def action_release(self) -> None:
         """Take the cursor out of the table, so that its rows follow their order again."""
+        if self._held is None:
+            raise SkipAction  # escape is the screen's then
         self._held, self._cursor = None, 0
         self.scroll_to(y=0, animate=False)
         self._arrange()

@@ -66,11 +66,17 @@ class TabLine(Lines):
         return [
             [
                 self.run(f" {number}", "accent" if tab == self.tab else "faint"),
-                self.run("" if is_narrow and tab != self.tab else f" {name}", "bright" if tab == self.tab else "dim"),
+                self.run("" if is_narrow and tab != self.tab else f" {name}", self._name_ink(tab)),
                 self.run("" if is_narrow else "  "),
             ]
             for number, (tab, name) in enumerate(TABS, start=1)
         ]
+
+    def _name_ink(self, tab: str) -> str:
+        has_errors = self.snapshot is not None and any(event.kind == "error" for event in self.snapshot.events)
+        if tab == "events" and has_errors:
+            return "bad"
+        return "bright" if tab == self.tab else "dim"
 
     def _basis(self) -> list[list[Run]]:
         """Return what to say at the right, the longest first."""

@@ -91,7 +91,10 @@ class Timeline(Lines):
             return self._lane(row, width)
         if row.kind == "legend":
             lanes = self.snapshot.timeline.lanes
-            return [self.run(" " * LABEL_CELLS), *self._short_legend(lanes[0].shares if lanes else (), width)]
+            return [
+                self.run(" " * LABEL_CELLS),
+                *self._short_legend(lanes[0].shares if lanes else (), width - LABEL_CELLS),
+            ]
         if row.kind == "gauge":
             return self._gauge(self.snapshot.timeline.gauges[row.strip])
         return self._axis(self.snapshot)

@@ -48,7 +48,7 @@ class VerdictLine(Lines):
             return []
         verdict = self.snapshot.verdict
         if verdict is None:
-            return [self.run(f" {_without_samples(self.snapshot)}", "dim")]
+            return [self.run(" "), self._without_samples(self.snapshot)]
         look = self.phase_look(verdict.phase)
         lead, share, rest = sentence(verdict)
         runs = [
@@ -62,6 +62,17 @@ class VerdictLine(Lines):
         if verdict.source:
             runs += [self.run(f"   {visible(verdict.source)}", "dim")]
         return runs
+
+    def _without_samples(self, snapshot: Snapshot) -> Run:
+        """Return why there is nothing to say."""
+        errors = [event for event in snapshot.events if event.kind == "error"]
+        if snapshot.read_share < 1:
+            return self.run("Reading the run…", "dim")
+        if errors:
+            return self.run(f"No samples: {visible(errors[-1].text)}", "bad")
+        if snapshot.info.state == "live":
+            return self.run("Waiting for the first samples of a main thread…", "dim")
+        return self.run("No samples of a main thread were taken.", "dim")
 
 
 def sentence(verdict: Verdict) -> tuple[str, str, str]:
@@ -79,11 +90,3 @@ def sentence(verdict: Verdict) -> tuple[str, str, str]:
 
 def _whose(verdict: Verdict) -> str:
     return "their" if verdict.threads > 1 else "its"
-
-
-def _without_samples(snapshot: Snapshot) -> str:
-    if snapshot.read_share < 1:
-        return "Reading the run…"
-    if snapshot.info.state == "live":
-        return "Waiting for the first samples of a main thread…"
-    return "No samples of a main thread were taken."

@@ -1,0 +1,28 @@
+"""`profd view`: the dashboard on a live or finished run."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from profd.cli.options import run_argument
+from profd.daemon import paths
+from profd.daemon.errors import UsageError
+
+
+@click.command(short_help="Open the dashboard on a live or finished run.")
+@run_argument
+@click.option("--pty-fd", type=click.IntRange(min=0), hidden=True)
+def command(run: str, pty_fd: int | None) -> None:
+    """Open the dashboard on RUN, live or finished.
+
+    Leaving it changes nothing: a live run is recorded on until its script ends, or `profd stop` ends the recording.
+    """
+    run_file = paths.find_run(run)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError("the dashboard needs a terminal", f"`profd summary {run}` says the same as text")
+    # Here and not above: `profd --help` and every other command do without Textual.
+    from profd.tui.app import run_dashboard
+
+    run_dashboard(run_file, pty_fd=pty_fd)
