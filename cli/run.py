@@ -75,12 +75,18 @@ def run_profiled(options: SessionOptions, *, headless: bool, farewell: Callable[
     return launch(
         Plan(
             command=options.command,
-            start_session=partial(_start_session, options),
+            start_session=partial(start_recording, options),
             farewell=farewell,
             narrate=narrate,
             dashboard=dashboard_command if is_interactive() and not headless else None,
         )
     )
+
+
+def start_recording(options: SessionOptions, script: Script, link: socket.socket, pty_fd: int | None) -> RunningSession:
+    """Start the session of a script that runs; raises the error that keeps it from recording."""
+    options = msgspec.structs.replace(options, pid=script.pid, start_ticks=script.start_ticks)
+    return start_session(options, link=link, pty_fd=pty_fd)
 
 
 def sum_up(run_file: Path) -> str:
@@ -102,8 +108,3 @@ def narrate(line: str) -> None:
 def dashboard_command(run_file: Path, pty_fd: int) -> list[str]:
     """Return the command of a dashboard on a live run, with the descriptor of the script's terminal."""
     return [sys.executable, "-c", _VIEW, "view", str(run_file), "--pty-fd", str(pty_fd)]
-
-
-def _start_session(options: SessionOptions, script: Script, link: socket.socket, pty_fd: int | None) -> RunningSession:
-    options = msgspec.structs.replace(options, pid=script.pid, start_ticks=script.start_ticks)
-    return start_session(options, link=link, pty_fd=pty_fd)

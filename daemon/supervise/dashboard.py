@@ -46,6 +46,10 @@ class Dashboard:
             os.kill(self.pid, number)
         os.waitpid(self.pid, 0)
 
+    def hang_up(self) -> None:
+        """Tell it that its terminal is gone."""
+        os.kill(self.pid, signal.SIGHUP)
+
     def resume(self) -> None:
         """Let a stopped dashboard go on."""
         os.kill(self.pid, signal.SIGCONT)

@@ -174,6 +174,7 @@ class Launch:
             self._script.send(info.si_signo)
         else:
             terminal.send(info.si_signo)
+            self._screen.signaled(info.si_signo)
 
     def _end_script(self, status: int) -> None:
         self._has_script_ended = True

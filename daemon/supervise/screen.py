@@ -54,6 +54,10 @@ class Screen(Protocol):
         """Take on the size of the terminal's window."""
         ...
 
+    def signaled(self, number: int) -> None:
+        """Take in that the terminal sent a signal to this process, and maybe to no other."""
+        ...
+
     def script_ended(self) -> None:
         """Copy what the script has left unread."""
         ...
@@ -92,6 +96,9 @@ class InheritedScreen:
         return ""
 
     def resized(self) -> None:
+        """Do nothing."""
+
+    def signaled(self, number: int) -> None:
         """Do nothing."""
 
     def script_ended(self) -> None:
@@ -159,6 +166,11 @@ class SharedScreen:
         """Hand the window's size on; while the dashboard is open, that sets the size of its pane itself."""
         if self._is_script_shown:
             self.pseudo_terminal.resize(self._terminal)
+
+    def signaled(self, number: int) -> None:
+        """Let a hangup end the dashboard: of a terminal that is gone the kernel tells the session's leader alone."""
+        if number == signal.SIGHUP and self._dashboard is not None:
+            self._dashboard.hang_up()
 
     def script_ended(self) -> None:
         """Read the script's terminal to its end; the real one is given back unless the dashboard has it."""

@@ -1,0 +1,205 @@
+"""`profd run` on a terminal: the dashboard has it, the script has one of its own, and each may go before the other."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import launching
+import pytest
+from terminals import OnTerminal
+
+from profd.daemon.paths import list_runs
+from profd.daemon.store.reader import RunReader
+
+ECHOING = """
+import os, sys
+print("ready", os.getpid())
+for line in sys.stdin:
+    print("script read", line.strip(), *os.get_terminal_size())
+    if line == "end\\n":
+        sys.exit(3)
+"""
+"""Repeats its lines with the size of its terminal, until one that says end."""
+
+Start = Callable[..., OnTerminal]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start launches that are closed at the end."""
+    started = []
+
+    def begin(*command: str) -> OnTerminal:
+        started.append(OnTerminal(*command))
+        return started[-1]
+
+    yield begin
+    for launch in started:
+        launch.close()
+
+
+def start_echoing(start: Start) -> tuple[OnTerminal, int]:
+    """Start the echoing script, and return the launch and the dashboard's PID once both are there."""
+    launch = start(*launching.PYTHON, ECHOING)
+    launch.expect(b"ready")
+    return launch, int(launch.expect(b"dashboard"))
+
+
+def end_script(launch: OnTerminal) -> None:
+    """Let the script end that is shown, and see that everything is as it was."""
+    launch.type(b"end\r")
+    launch.expect(b"script read end")
+    launch.expect(b"farewell")
+    assert launch.launcher.wait(launching.DEADLINE_S) == 3
+    assert launch.current_modes() == launch.modes
+
+
+def test_script_is_shown_once_the_dashboard_is_left(start: Start) -> None:
+    launch, _ = start_echoing(start)
+    launch.type(b"q")
+    launch.expect(b"the dashboard is closed")
+    launch.type(b"hello\r")
+    assert launch.expect(b"script read hello") == b"120 36"
+    end_script(launch)
+
+
+def test_keys_reach_the_script_through_the_dashboard(start: Start) -> None:
+    launch, _ = start_echoing(start)
+    launch.type(b"end\nq")
+    launch.expect(b"farewell")
+    assert launch.launcher.wait(launching.DEADLINE_S) == 3
+
+
+def test_dashboard_stays_when_the_script_has_ended(start: Start) -> None:
+    launch, dashboard_pid = start_echoing(start)
+    session_pid = launching.session_pid(launch.launcher.pid)
+    launch.type(b"end\n")
+    launching.until(lambda: not launching.is_alive(session_pid), "the session's end")
+    assert launching.is_alive(dashboard_pid)
+    launch.type(b"q")
+    assert launch.launcher.wait(launching.DEADLINE_S) == 3
+    assert launch.current_modes() == launch.modes
+
+
+def test_killed_dashboard_leaves_terminal_and_script_whole(start: Start) -> None:
+    launch, dashboard_pid = start_echoing(start)
+    os.kill(dashboard_pid, signal.SIGKILL)
+    assert b"the dashboard was killed" in launch.expect(b"\x1b[?1049l")
+    end_script(launch)
+
+
+def test_script_outlives_killed_dashboard_and_session(start: Start) -> None:
+    launch, dashboard_pid = start_echoing(start)
+    os.kill(launching.session_pid(launch.launcher.pid), signal.SIGKILL)
+    os.kill(dashboard_pid, signal.SIGKILL)
+    launch.expect(b"the dashboard was killed")
+    end_script(launch)
+
+
+def test_output_of_any_size_is_read_while_no_one_looks(start: Start) -> None:
+    """A dashboard that hangs and a dead session must not stop a script that writes."""
+    code = """
+import os, sys
+print("ready", os.getpid())
+sys.stdin.readline()
+for number in range(20000):
+    print("line", number, "x" * 100)
+sys.exit(4)
+"""
+    launch = start(*launching.PYTHON, code)
+    script_pid = int(launch.expect(b"ready"))
+    dashboard_pid = int(launch.expect(b"dashboard"))
+    os.kill(launching.session_pid(launch.launcher.pid), signal.SIGKILL)
+    launch.type(b"\n")
+    launching.until(lambda: not launching.is_alive(script_pid), "the script's end")
+    assert launching.is_alive(dashboard_pid)
+    launch.type(b"q")
+    assert launch.launcher.wait(launching.DEADLINE_S) == 4
+
+
+def test_script_outlives_a_killed_launcher(start: Start, tmp_path: Path) -> None:
+    """It writes far more than its terminal holds, which the session reads now, to the end."""
+    code = """
+import os, sys
+print("ready", os.getpid())
+open(sys.argv[1]).read()
+for number in range(20000):
+    print("line", number, "x" * 100)
+"""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    launch = start(*launching.PYTHON, code, str(gate))
+    script_pid = int(launch.expect(b"ready"))
+    session_pid = launching.session_pid(launch.launcher.pid)
+    launch.launcher.kill()
+    launch.launcher.wait()
+    gate.write_text("go")
+    launching.until(lambda: not launching.is_alive(script_pid), "the script's end")
+    launching.until(lambda: not launching.is_alive(session_pid), "the session's end")
+    with RunReader(list_runs()[0]) as reader:
+        assert (reader.info.why_ended, reader.info.exit_code) == ("target-exited", 0)
+
+
+def test_output_of_a_script_that_ends_at_once_is_seen(start: Start) -> None:
+    launch = start(*launching.PYTHON, "print('no such option'); raise SystemExit(2)")
+    launch.expect(b"no such option")
+    assert launch.launcher.wait(launching.DEADLINE_S) == 2
+    assert launch.current_modes() == launch.modes
+
+
+def test_interrupt_key_reaches_the_script_that_is_shown(start: Start) -> None:
+    launch, _ = start_echoing(start)
+    launch.type(b"q")
+    launch.expect(b"the dashboard is closed")
+    launch.type(b"\x03")
+    launch.expect(b"KeyboardInterrupt")
+    assert launch.launcher.wait(launching.DEADLINE_S) == 130
+
+
+def test_resized_window_resizes_the_script_that_is_shown(start: Start) -> None:
+    launch, _ = start_echoing(start)
+    launch.type(b"q")
+    launch.expect(b"the dashboard is closed")
+    launch.resize(10, 20)
+    launching.until(lambda: size_seen(launch) == b"20 10", "the new size")
+    end_script(launch)
+
+
+def size_seen(launch: OnTerminal) -> bytes:
+    """Ask the script for the size of its terminal."""
+    launch.type(b"?\r")
+    return launch.expect(b"script read ?")
+
+
+def test_signal_to_profd_reaches_a_script_on_its_own_terminal(start: Start) -> None:
+    launch, dashboard_pid = start_echoing(start)
+    os.kill(launch.launcher.pid, signal.SIGTERM)
+    session_pid = launching.session_pid(launch.launcher.pid)
+    launching.until(lambda: not launching.is_alive(session_pid), "the session's end")
+    assert launching.is_alive(dashboard_pid)
+    os.kill(launch.launcher.pid, signal.SIGTERM)
+    assert launch.launcher.wait(launching.DEADLINE_S) == 143
+    assert not launching.is_alive(dashboard_pid)
+    assert launch.current_modes() == launch.modes
+
+
+def test_hangup_of_the_terminal_ends_all(start: Start) -> None:
+    """As without profd: the script is told, and here it does not mind to end of it."""
+    launch, dashboard_pid = start_echoing(start)
+    launch.hang_up()
+    assert launch.launcher.wait(launching.DEADLINE_S) == 128 + signal.SIGHUP
+    assert not launching.is_alive(dashboard_pid)
+
+
+def test_stopped_dashboard_stops_the_launcher(start: Start) -> None:
+    """Whoever stops the dashboard wants the shell, which waits for the launcher."""
+    launch, dashboard_pid = start_echoing(start)
+    os.kill(dashboard_pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, launch.launcher.pid, os.WSTOPPED)
+    os.killpg(launch.launcher.pid, signal.SIGCONT)
+    launch.type(b"q")
+    launch.expect(b"the dashboard is closed")
+    end_script(launch)
