@@ -36,7 +36,6 @@ def command(words: tuple[str, ...], headless: bool) -> int:
     """
     name, arguments = split_words(words)
     check_installed()
-    target = (*TARGET_ARGUMENTS[name], *arguments)
     run_id = paths.new_run_id(name)
     options = SessionOptions(
         run_id=run_id,
@@ -45,9 +44,9 @@ def command(words: tuple[str, ...], headless: bool) -> int:
         mode="launched",
         pid=0,
         start_ticks=0,
-        command=(sys.executable, str(target_path(name)), *target),
+        command=(sys.executable, str(target_path(name)), *TARGET_ARGUMENTS[name], *arguments),
     )
-    narrate(f"profd: training {name} {' '.join(target)}; this takes about a minute on a laptop")
+    narrate(f"profd: training {name}" + ("" if arguments else ", for about a minute on a laptop"))
     return run_profiled(options, headless=headless, farewell=partial(sum_up_with_report, options.run_file))
 
 
