@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections import deque
 
-import psutil
-
+from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
 
 LOWEST_RATE_HZ = 5
@@ -18,7 +18,6 @@ class CostMeter:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._process = psutil.Process()
         self._last = (clock.now_ns(), self._cpu_s())
 
     def cores(self) -> float:
@@ -29,13 +28,9 @@ class CostMeter:
 
     def rss_bytes(self) -> int:
         """Return the resident memory of this process and its living py-spy children."""
-        total = int(self._process.memory_info().rss)
-        for child in self._process.children():
-            try:
-                total += int(child.memory_info().rss)
-            except psutil.Error:
-                continue
-        return total
+        # py-spy is started by the main thread; to ask psutil would be to read every process of the machine.
+        pids = [os.getpid(), *processes.children(os.getpid(), of_all_threads=False)]
+        return sum(processes.rss_bytes(pid) or 0 for pid in pids)
 
     @staticmethod
     def _cpu_s() -> float:

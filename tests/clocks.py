@@ -1,0 +1,25 @@
+"""A clock that stands still until a test moves it."""
+
+from __future__ import annotations
+
+from profd.daemon.clock import SECOND_NS
+
+
+class StoppedClock:
+    """Tells the time that it was set to."""
+
+    def __init__(self, at_ns: int = 1_795_176_000 * SECOND_NS) -> None:
+        self.at_ns = at_ns
+        self.jump_ns = 0
+
+    def now_ns(self) -> int:
+        """Return the time that was set."""
+        return self.at_ns
+
+    def wall_jump_ns(self) -> int:
+        """Return the jump that was set."""
+        return self.jump_ns
+
+    def advance(self, seconds: float) -> None:
+        """Let time go by."""
+        self.at_ns += int(seconds * SECOND_NS)
