@@ -11,6 +11,8 @@ import os
 import socket
 from collections.abc import Callable
 
+import msgspec
+
 from profd.daemon.supervise.link import LARGEST_BYTES, ScriptExited, ScriptWrote, decode
 
 _PTY_READ_BYTES = 65536
@@ -32,6 +34,11 @@ class ScriptInlet:
         self._take_output = take_output
         self._take_status = take_status
         self._socket: socket.socket | None = None
+        # They came through exec, and would through the next one: a py-spy that outlives the session must not hold
+        # the script's terminal open when no one reads it any more.
+        for descriptor in (link_fd, pty_fd):
+            if descriptor is not None:
+                os.set_inheritable(descriptor, False)
         if link_fd is not None:
             self._socket = socket.socket(fileno=link_fd)
             self._socket.setblocking(False)
@@ -56,7 +63,10 @@ class ScriptInlet:
             if self._pty_fd is not None:
                 self._loop.add_reader(self._pty_fd, self._read_pty)
             return
-        message = decode(data)
+        try:
+            message = decode(data)
+        except msgspec.DecodeError:
+            return  # a launcher that profd was updated under: what it says is lost, not the session
         if isinstance(message, ScriptWrote):
             if message.lost_bytes:
                 self._take_output(f"\r\n[{message.lost_bytes} bytes of output were not kept]\r\n".encode())

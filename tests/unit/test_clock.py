@@ -1,0 +1,60 @@
+"""The clock of a run, with the machine's two clocks in the test's hands."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from profd.daemon.clock import SECOND_NS, AnchoredClock
+
+
+class TwoClocks:
+    """The wall clock and the monotonic one, each set at will."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.wall_ns = 1_795_176_000 * SECOND_NS
+        self.monotonic_ns = 5 * SECOND_NS
+        monkeypatch.setattr(time, "time_ns", lambda: self.wall_ns)
+        monkeypatch.setattr(time, "monotonic_ns", lambda: self.monotonic_ns)
+
+    def advance(self, seconds: int) -> None:
+        self.wall_ns += seconds * SECOND_NS
+        self.monotonic_ns += seconds * SECOND_NS
+
+
+@pytest.fixture
+def clocks(monkeypatch: pytest.MonkeyPatch) -> TwoClocks:
+    return TwoClocks(monkeypatch)
+
+
+def test_begins_at_the_wall_clock_and_goes_with_it(clocks: TwoClocks) -> None:
+    clock = AnchoredClock()
+    assert clock.now_ns() == clocks.wall_ns
+    clocks.advance(3)
+    assert clock.now_ns() == clocks.wall_ns
+    assert clock.wall_jump_ns() == 0
+
+
+@pytest.mark.parametrize("seconds", [3600, -3600])
+def test_a_jump_of_the_wall_clock_moves_nothing_and_is_known(clocks: TwoClocks, seconds: int) -> None:
+    clock = AnchoredClock()
+    before_ns = clock.now_ns()
+    clocks.wall_ns += seconds * SECOND_NS
+    assert clock.now_ns() == before_ns
+    assert clock.wall_jump_ns() == seconds * SECOND_NS
+
+
+def test_anchor_lies_in_the_middle_of_its_two_readings(clocks: TwoClocks, monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([100, 300, 300])
+    monkeypatch.setattr(time, "monotonic_ns", lambda: next(readings))
+    clock = AnchoredClock()
+    assert clock.anchor_monotonic_ns == 200
+    assert clock.now_ns() == clocks.wall_ns + 100
+
+
+def test_real_clock_is_now_and_never_goes_back() -> None:
+    clock = AnchoredClock()
+    readings = [clock.now_ns() for _ in range(1000)]
+    assert readings == sorted(readings)
+    assert abs(readings[-1] - time.time_ns()) < SECOND_NS
