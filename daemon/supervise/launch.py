@@ -195,7 +195,7 @@ class Launch:
 
     def _show_script(self, why: str) -> None:
         if why and not self._has_script_ended:
-            self._screen.show_script(f"profd: {why}; {self._plan.command[0]} (pid {self._script.pid}) runs on")
+            self._screen.show_script(f"profd: {why}; the command (pid {self._script.pid}) runs on")
 
     def _tell(self, line: str) -> None:
         """Say a line now where it gets between no lines of the script's, else at the end."""
@@ -231,7 +231,7 @@ class Launch:
         news = []
         try:
             if not self._session.wait_closed(CLOSING_TIMEOUT_S):
-                news.append("profd: the recording broke off: the run holds what was written until then")
+                news.append("profd: the recording broke off, or is still being closed: the run holds what is written")
             if self._plan.farewell is not None:
                 news.append(self._plan.farewell())
         except ProfdError as error:
