@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -105,7 +105,7 @@ class ControlServer:
     def _answer(self, line: bytes, writer: asyncio.StreamWriter) -> SessionStatus | Refusal:
         try:
             request = msgspec.json.decode(line, type=Request)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return Refusal(f"not a request ({error})")
         if request.command == "watch":
             self._watchers.add(writer)
@@ -162,11 +162,11 @@ class ControlClient:
                 if not part:
                     raise SessionFailed("the session hung up", "see `profd ls` for the sessions there are")
                 line += part
-            answer = msgspec.json.decode(line)
+            answer = msgspec.json.decode(line, type=dict[str, Any])
             if "error" in answer:
                 raise SessionFailed(f"the session refused: {answer['error']}", "update profd on both sides")
             return msgspec.convert(answer, SessionStatus)
-        except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             raise SessionFailed(
                 f"the session does not answer ({error})", "see `profd ls` for the sessions there are"
             ) from error
