@@ -10,32 +10,41 @@ from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
 
 LOWEST_RATE_HZ = 5
-_SETTLE_READINGS = 12  # a multiple of a recording's length in seconds: its cost comes all at its end
+_SETTLE_READINGS = 12  # a multiple of a recording's length in seconds: starting one is the dearest part of it
 
 
 class CostMeter:
-    """CPU and memory of this process and of every py-spy that it started and saw end."""
+    """CPU and memory of this process and of every py-spy that it started.
+
+    Belongs to the thread that starts and reaps them, so that none ends between two looks of one reading.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last = (clock.now_ns(), self._cpu_s())
 
     def cores(self) -> float:
-        """Return the cores taken since the last call. A recording counts as a whole when it has ended."""
+        """Return the cores taken since the last call."""
         now_ns, cpu_s = self._clock.now_ns(), self._cpu_s()
         (before_ns, before_s), self._last = self._last, (now_ns, cpu_s)
-        return (cpu_s - before_s) * SECOND_NS / max(now_ns - before_ns, 1)
+        return max(cpu_s - before_s, 0.0) * SECOND_NS / max(now_ns - before_ns, 1)
 
     def rss_bytes(self) -> int:
         """Return the resident memory of this process and its living py-spy children."""
-        # py-spy is started by the main thread; to ask psutil would be to read every process of the machine.
-        pids = [os.getpid(), *processes.children(os.getpid(), of_all_threads=False)]
+        pids = [os.getpid(), *_children()]
         return sum(processes.rss_bytes(pid) or 0 for pid in pids)
 
     @staticmethod
     def _cpu_s() -> float:
-        usages = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-        return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+        ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+        living = (processes.read_stat(pid) for pid in _children())
+        ticks = sum(stat.cpu_ticks for stat in living if stat is not None)
+        return sum(usage.ru_utime + usage.ru_stime for usage in ended) + ticks / processes.CLOCK_TICKS
+
+
+def _children() -> list[int]:
+    """Return this process's children; the main thread starts them all, and psutil would read the whole machine."""
+    return processes.children(os.getpid(), of_all_threads=False)
 
 
 class Governor:

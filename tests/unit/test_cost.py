@@ -123,3 +123,17 @@ def test_memory_counts_this_process_and_living_children() -> None:
     assert theirs is not None
     assert both - alone == pytest.approx(theirs, rel=0.5)
     assert alone == pytest.approx(processes.rss_bytes(os.getpid()), rel=0.1)
+
+
+SPIN = "import time\nwhile time.process_time() < 0.5: pass\nprint('spun', flush=True)\ninput()"
+
+
+def test_a_child_counts_while_it_lives() -> None:
+    clock = StoppedClock()
+    meter = CostMeter(clock)
+    with subprocess.Popen([sys.executable, "-c", SPIN], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"spun\n"
+        clock.advance(1)
+        assert meter.cores() >= 0.45
+        child.kill()
