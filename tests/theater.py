@@ -12,6 +12,7 @@ import synthetic
 from synthetic import LiveRun
 from textual.message import Message
 from textual.pilot import Pilot
+from textual.screen import Screen
 from textual.widget import Widget
 
 from profd.daemon.clock import SECOND_NS
@@ -69,6 +70,10 @@ class Theater:
         screen = self.app.screen_stack[0]
         assert isinstance(screen, Dashboard)
         return screen
+
+    def top(self) -> Screen[object]:
+        """Return the screen that lies over all others."""
+        return self.app.screen
 
     def widget(self, kind: type[Shown]) -> Shown:
         """Return the only widget of a kind."""

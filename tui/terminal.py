@@ -66,6 +66,7 @@ def key_bytes(key: str, character: str | None) -> bytes:
     """Return what a terminal sends for a key, by the name and the character that Textual has for it."""
     if key in _ESCAPES:
         return _ESCAPES[key].encode()
-    if character is not None:
-        return character.encode(errors="replace")
-    return b""
+    control, _, letter = key.partition("ctrl+")
+    if not control and len(letter) == 1 and letter.isascii() and letter.isalpha():
+        return bytes([ord(letter) & 0x1F])
+    return character.encode(errors="replace") if character is not None else b""

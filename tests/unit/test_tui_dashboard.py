@@ -146,7 +146,7 @@ async def test_p_holds_the_view_and_lets_it_go(tmp_path: Path) -> None:
     with synthetic.live_run(tmp_path / "a.profd", seconds=3) as run:
         async with play(run.path) as theater:
             await theater.press("p")
-            assert "❚❚ paused" in theater.text(Header)
+            assert "❚❚   train.py   paused" in theater.text(Header)
             run.advance(2)
             await theater.press("p")
             await theater.snapshot(lambda snapshot: snapshot.samples == 500)
@@ -163,7 +163,7 @@ async def test_a_live_run_grows_on_the_screen_and_says_when_it_ends(tmp_path: Pa
             assert "700 samples" in theater.text(TabLine)
             run.end(exit_signal=9)
             await theater.snapshot(lambda snapshot: snapshot.info.state == "ended")
-            assert "■ ended by SIGKILL" in theater.text(Header)
+            assert "■   train.py   ended by SIGKILL" in theater.text(Header)
             assert theater.notices() == ["the run has come to its end: ended by SIGKILL"]
 
 
@@ -187,9 +187,9 @@ async def test_rows_keep_their_places_while_the_cursor_is_among_them(tmp_path: P
 async def test_question_mark_shows_the_keys_and_escape_hides_them(ended: Path) -> None:
     async with play(ended) as theater:
         await theater.press("question_mark")
-        assert type(theater.app.screen) is HelpScreen
+        assert isinstance(theater.top(), HelpScreen)
         await theater.press("escape")
-        assert type(theater.app.screen) is Dashboard
+        assert isinstance(theater.top(), Dashboard)
 
 
 async def test_r_writes_the_report_and_says_where(ended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ def pty() -> Iterator[tuple[int, int]]:
         ("é", "é", "é".encode()),
         ("enter", "\r", b"\r"),
         ("ctrl+c", "\x03", b"\x03"),
-        ("ctrl+d", "\x04", b"\x04"),
+        ("ctrl+d", None, b"\x04"),
         ("backspace", "\x08", b"\x7f"),
         ("up", None, b"\x1b[A"),
         ("delete", "\x7f", b"\x1b[3~"),

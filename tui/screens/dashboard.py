@@ -55,6 +55,8 @@ class Dashboard(Screen[None]):
         Binding("p", "pause", "pause"),
         Binding("r", "report", "report"),
         Binding("enter", "type", "type to the script", show=False),
+        Binding("pageup", "page_output(-1)", "scroll the output", show=False),
+        Binding("pagedown", "page_output(1)", "scroll the output", show=False),
         Binding("escape", "close_filter", "clear the filter", show=False),
     ]
 
@@ -172,7 +174,8 @@ class Dashboard(Screen[None]):
         """Open a tab; keys go to its table."""
         self.action_close_filter()
         self.query_one(Panes).current = tab
-        self.set_focus(self._table)
+        pane = self.query_one(f"#{tab}")
+        self.set_focus(pane if pane.can_focus else None)
         self._look_at_output(msgspec.structs.replace(self._output_view, is_shown=tab == "output"))
         self._show_table()
         self._note()
@@ -226,7 +229,12 @@ class Dashboard(Screen[None]):
     def action_type(self) -> None:
         """Begin to type to the script."""
         if self._tab == "output":
-            self.query_one(OutputPane).focus()
+            self.query_one(OutputPane).start_typing()
+
+    def action_page_output(self, pages: int) -> None:
+        """Scroll the script's output, which has no focus as long as nobody types to the script."""
+        pane = self.query_one(OutputPane)
+        pane.scroll_to(y=pane.scroll_offset.y + pages * max(pane.size.height - 1, 1), animate=False)
 
     def _look(self, view: View) -> None:
         self._view = view

@@ -64,36 +64,39 @@ class Header(Lines):
     def _identity(self, snapshot: Snapshot) -> list[Part]:
         info, workers = snapshot.info, snapshot.vitals.workers
         beside = f" + {plural(workers, 'worker')}" if workers else ""
+        mark, words, ink = self._state(info)
         return [
-            Part(0, (self.run("profd ", "bright"), *self._state(info))),
+            Part(0, (self.run("profd ", "bright"), self.run(mark, ink))),
             Part(1, (self.run(visible(script(info.command)), "bright"),)),
-            Part(5, (self.run(f"pid {info.pid}{beside}", "dim"),)),
-            Part(2, (self.run(duration(info.end_ns - info.started_ns)),)),
+            *([Part(2, (self.run(words, ink),))] if words else []),
+            Part(6, (self.run(f"pid {info.pid}{beside}", "dim"),)),
+            Part(3, (self.run(duration(info.end_ns - info.started_ns)),)),
         ]
 
-    def _state(self, info: RunInfo) -> list[Run]:
+    def _state(self, info: RunInfo) -> tuple[str, str, str]:
+        """Return the mark of the run's state, the words for it, and their ink."""
         if self.is_paused:
-            return [self.run("❚❚", "warn"), self.run(" paused", "warn")]
+            return "❚❚", "paused", "warn"
         if info.state == "live":
-            return [self.run("●", "good")]
+            return "●", "", "good"
         if info.state == "interrupted":
-            return [self.run("▲ cut off: profd itself was ended", "bad")]
-        is_good = info.exit_code == 0 or info.exit_code is info.exit_signal is None
-        return [self.run("■ ", "dim" if is_good else "bad"), self.run(ending(info), "dim" if is_good else "bad")]
+            return "▲", "cut off: profd itself was ended", "bad"
+        is_good = info.exit_signal is None and not info.exit_code and info.why_ended != "failed"
+        return "■", ending(info), "dim" if is_good else "bad"
 
     def _vitals(self, snapshot: Snapshot) -> list[Part]:
         vitals = snapshot.vitals
         if snapshot.read_share < 1:
             return [Part(2, (self.run(f"reading the run, {percent(snapshot.read_share)}", "accent"),))]
-        parts = [Part(6, (self.run(f"{vitals.samples:,} samples", "dim"),))]
+        parts = [Part(7, (self.run(f"{vitals.samples:,} samples", "dim"),))]
         if vitals.coverage is not None:
             ink = "dim" if vitals.coverage >= 0.99 else "warn"
-            parts.append(Part(4, (self.run(f"{percent(vitals.coverage, 1)} covered", ink),)))
+            parts.append(Part(5, (self.run(f"{percent(vitals.coverage, 1)} covered", ink),)))
         if vitals.torn_share is not None:
-            parts.append(Part(7, (self.run(f"{percent(vitals.torn_share, 1)} torn", "dim"),)))
+            parts.append(Part(8, (self.run(f"{percent(vitals.torn_share, 1)} torn", "dim"),)))
         if vitals.cost_cores is not None:
             word = "costs" if snapshot.info.state == "live" else "cost"
-            parts.append(Part(3, (self.run(f"{word} ", "dim"), self.run(percent(vitals.cost_cores, 1)))))
+            parts.append(Part(4, (self.run(f"{word} ", "dim"), self.run(percent(vitals.cost_cores, 1)))))
         return parts
 
     def _joined(self, parts: Sequence[Part]) -> list[Run]:

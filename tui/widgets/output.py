@@ -31,7 +31,10 @@ class TypingChanged(Message):
 
 
 class OutputPane(ScrollView, Drawn):
-    """The pane; while it is focused and has a terminal, all keys but escape go to the script."""
+    """The pane; while it is focused and has a terminal, all keys but escape go to the script.
+
+    With a terminal it can be focused by ``start_typing`` alone: who tabs through the dashboard types to no script.
+    """
 
     can_focus = True
     COMPONENT_CLASSES = INKS
@@ -42,11 +45,16 @@ class OutputPane(ScrollView, Drawn):
         self._terminal = terminal
         self._picture = _EMPTY
         self._mode = ""
+        self.can_focus = terminal is None
 
     @property
     def is_typing(self) -> bool:
         """Whether keys go to the script now."""
-        return self.has_focus and self._terminal is not None and self._terminal.is_open
+        return self.has_focus and self._has_terminal
+
+    @property
+    def _has_terminal(self) -> bool:
+        return self._terminal is not None and self._terminal.is_open
 
     @property
     def picture(self) -> Picture:
@@ -72,6 +80,16 @@ class OutputPane(ScrollView, Drawn):
         if self._terminal is not None and not self._terminal.write(data):
             self.notify("the script does not read its input", severity="warning", markup=False)
 
+    def start_typing(self) -> None:
+        """Let keys go to the script from now on."""
+        if self._has_terminal:
+            self.can_focus = True
+            self.focus()
+
+    def on_click(self) -> None:
+        """Begin to type where the script can be typed to."""
+        self.start_typing()
+
     def on_key(self, event: events.Key) -> None:
         """Hand a key to the script."""
         if self.is_typing:
@@ -88,10 +106,11 @@ class OutputPane(ScrollView, Drawn):
     def on_focus(self) -> None:
         """Say that typing begins."""
         self.refresh()
-        self.post_message(TypingChanged(is_typing=self.is_typing))
+        self.post_message(TypingChanged(is_typing=self._has_terminal))
 
     def on_blur(self) -> None:
         """Say that typing ends."""
+        self.can_focus = self._terminal is None
         self.refresh()
         self.post_message(TypingChanged(is_typing=False))
 
