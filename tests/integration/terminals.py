@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import select
+import signal
 import struct
 import subprocess
 import sys
 import termios
 
+import launching
+
+from profd.daemon import processes
+
 ROWS, COLUMNS = 36, 120
-DEADLINE_S = 60.0
 
 LAUNCHER = """
 import sys
@@ -55,6 +60,7 @@ class OnTerminal:
         """Start a command under the launcher, which leads the terminal's session."""
         self.keys_fd, self.terminal_fd = os.openpty()
         self.resize(ROWS, COLUMNS)
+        self._command = command
         self.modes = termios.tcgetattr(self.terminal_fd)
         self.seen = b""
         self.launcher = subprocess.Popen(
@@ -68,12 +74,21 @@ class OnTerminal:
     def expect(self, text: bytes) -> bytes:
         """Read the screen until ``text`` comes; returns the rest of its line, which is read up to its end."""
         while text not in self.seen or b"\n" not in self.seen.split(text, 1)[1]:
-            ready, _, _ = select.select([self.keys_fd], [], [], DEADLINE_S)
+            ready, _, _ = select.select([self.keys_fd], [], [], launching.DEADLINE_S)
             assert ready, f"{text!r} did not come: {self.seen!r}"
             self.seen += os.read(self.keys_fd, 4096)
         _, after = self.seen.split(text, 1)
         line, self.seen = after.split(b"\n", 1)
         return line.strip()
+
+    def script_pid(self) -> int:
+        """Wait until the command runs, and return its PID."""
+
+        def find() -> int | None:
+            found = [pid for pid in processes.children(self.launcher.pid) if is_command(pid, self._command)]
+            return found[0] if found else None
+
+        return launching.until(find, "the command")
 
     def type(self, keys: bytes) -> None:
         """Press keys."""
@@ -94,11 +109,19 @@ class OnTerminal:
         self.terminal_fd = self.keys_fd = -1
 
     def close(self) -> None:
-        """Close what is open; a launcher that still runs is killed."""
+        """Close what is open; a launcher that still runs is killed, and all that it started."""
+        for pid in launching.descendants(self.launcher.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.launcher.kill()
         self.launcher.wait()
         if self.keys_fd >= 0:
             self.hang_up()
+
+
+def is_command(pid: int, command: tuple[str, ...]) -> bool:
+    """Say whether a process runs this very command."""
+    return processes.command_line(pid) == command
 
 
 def _own_terminal() -> None:

@@ -16,7 +16,6 @@ from profd.daemon.store.reader import RunReader
 
 ECHOING = """
 import os, sys
-print("ready", os.getpid())
 for line in sys.stdin:
     print("script read", line.strip(), *os.get_terminal_size())
     if line == "end\\n":
@@ -42,9 +41,8 @@ def start() -> Iterator[Start]:
 
 
 def start_echoing(start: Start) -> tuple[OnTerminal, int]:
-    """Start the echoing script, and return the launch and the dashboard's PID once both are there."""
+    """Start the echoing script, and return the launch and the dashboard's PID once that is open."""
     launch = start(*launching.PYTHON, ECHOING)
-    launch.expect(b"ready")
     return launch, int(launch.expect(b"dashboard"))
 
 
@@ -102,17 +100,16 @@ def test_script_outlives_killed_dashboard_and_session(start: Start) -> None:
 def test_output_of_any_size_is_read_while_no_one_looks(start: Start) -> None:
     """A dashboard that hangs and a dead session must not stop a script that writes."""
     code = """
-import os, sys
-print("ready", os.getpid())
+import sys
 sys.stdin.readline()
 for number in range(20000):
     print("line", number, "x" * 100)
 sys.exit(4)
 """
     launch = start(*launching.PYTHON, code)
-    script_pid = int(launch.expect(b"ready"))
     dashboard_pid = int(launch.expect(b"dashboard"))
     os.kill(launching.session_pid(launch.launcher.pid), signal.SIGKILL)
+    script_pid = launch.script_pid()
     launch.type(b"\n")
     launching.until(lambda: not launching.is_alive(script_pid), "the script's end")
     assert launching.is_alive(dashboard_pid)
@@ -123,8 +120,7 @@ sys.exit(4)
 def test_script_outlives_a_killed_launcher(start: Start, tmp_path: Path) -> None:
     """It writes far more than its terminal holds, which the session reads now, to the end."""
     code = """
-import os, sys
-print("ready", os.getpid())
+import sys
 open(sys.argv[1]).read()
 for number in range(20000):
     print("line", number, "x" * 100)
@@ -132,7 +128,7 @@ for number in range(20000):
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     launch = start(*launching.PYTHON, code, str(gate))
-    script_pid = int(launch.expect(b"ready"))
+    script_pid = launch.script_pid()
     session_pid = launching.session_pid(launch.launcher.pid)
     launch.launcher.kill()
     launch.launcher.wait()
@@ -143,7 +139,8 @@ for number in range(20000):
         assert (reader.info.why_ended, reader.info.exit_code) == ("target-exited", 0)
 
 
-def test_output_of_a_script_that_ends_at_once_is_seen(start: Start) -> None:
+def test_output_of_a_script_that_ends_before_there_is_a_dashboard_is_seen(start: Start, profd_home: Path) -> None:
+    (profd_home / "run").touch()  # where its folder of sockets should be: the session will not start
     launch = start(*launching.PYTHON, "print('no such option'); raise SystemExit(2)")
     launch.expect(b"no such option")
     assert launch.launcher.wait(launching.DEADLINE_S) == 2
@@ -154,6 +151,8 @@ def test_interrupt_key_reaches_the_script_that_is_shown(start: Start) -> None:
     launch, _ = start_echoing(start)
     launch.type(b"q")
     launch.expect(b"the dashboard is closed")
+    launch.type(b"hello\r")
+    launch.expect(b"script read hello")
     launch.type(b"\x03")
     launch.expect(b"KeyboardInterrupt")
     assert launch.launcher.wait(launching.DEADLINE_S) == 130
