@@ -112,17 +112,12 @@ def _close(options: SessionOptions, session: RunningSession) -> None:
     # The run was moved to its own place at the end, unless the session had no time for it.
     run_file = options.run_file if options.run_file.exists() else session.run_file
     with RunReader(run_file) as reader:
-        click.echo(closing_lines(summarize(reader), run=_word_for(run_file)), err=True)
+        click.echo(closing_lines(summarize(reader), run=paths.word_for(run_file)), err=True)
         if not closed or reader.info.why_ended == "failed":
             raise SessionFailed(
                 f"the recording of {options.run_id} was cut off",
                 f"what came before it is kept: profd summary {run_file}",
             )
-
-
-def _word_for(run_file: Path) -> str | None:
-    """Return by what word commands find a run, where its id is none: it lies in a place of its own."""
-    return None if run_file.parent == paths.runs_folder() else str(run_file)
 
 
 def _say(line: str) -> None:

@@ -38,7 +38,7 @@ def command(run: str, output: Path | None, threads: bool, processes: bool, words
 
     Without a selection these are the samples of the main threads of the training processes.
     """
-    with RunReader(paths.find_run(run)) as reader:
+    with RunReader(paths.find_run(run)) as reader, reader.one_moment():
         selection = words.build(reader, main_threads=not (threads or processes))
         lines = collapsed_lines(reader, selection, threads=threads, processes=processes)
         text = "".join(f"{line}\n" for line in lines)

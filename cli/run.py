@@ -96,7 +96,7 @@ def sum_up(run_file: Path) -> str:
     from profd.daemon.store.reader import RunReader
 
     with RunReader(run_file) as reader:
-        return closing_lines(summarize(reader))
+        return closing_lines(summarize(reader), run=paths.word_for(run_file))
 
 
 def narrate(line: str) -> None:

@@ -18,7 +18,7 @@ from profd.daemon.store.reader import RunReader
 @json_option
 def command(run: str, words: SelectionWords, as_json: bool) -> None:
     """Say where the time of RUN went: phases, hot functions, processes, coverage and cost."""
-    with RunReader(paths.find_run(run)) as reader:
+    with RunReader(paths.find_run(run)) as reader, reader.one_moment():
         summary = summarize(reader, words.build(reader))
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(summary), indent=2))

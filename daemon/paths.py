@@ -109,6 +109,11 @@ def find_run(word: str) -> Path:
     return found[0]
 
 
+def word_for(run_file: Path) -> str:
+    """Return the word by which commands find a run again: its id, or its path where it lies elsewhere."""
+    return run_file.stem if run_file.parent == runs_folder() else str(run_file)
+
+
 def list_runs() -> list[Path]:
     """Return this user's run files, the newest first."""
     folder = runs_folder()
