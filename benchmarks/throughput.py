@@ -72,8 +72,8 @@ def main() -> None:
     write_section(
         "Cost to the target's throughput",
         f"`benchmarks/throughput.py`: {arguments.pairs} pairs of {arguments.steps} steps of a small torch loop, bare "
-        "and under `profd run --headless` at the default 100 Hz; the order alternates. In brackets the 95 % interval of "
-        "the mean ratio. The machine has two cores: with two torch threads profd has none to itself.",
+        "and under `profd run --headless` at the default 100 Hz; the order alternates. In brackets the 95 % interval "
+        "of the mean ratio. The machine has two cores: with two torch threads profd has none to itself.",
         rows,
     )
 

@@ -23,7 +23,7 @@ TARGET = Path(__file__).parents[2] / "target"
 @pytest.mark.timeout(120)
 @pytest.mark.requires("torch")
 def test_profd_and_py_spy_agree_on_a_torch_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    program = [sys.executable, TARGET / "simple_net.py", "--steps", "1000000"]
+    program = [sys.executable, str(TARGET / "simple_net.py"), "--steps", "1000000"]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         try:
             assert process.stdout is not None
