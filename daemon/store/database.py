@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import stat
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+
+import msgspec
 
 from profd.daemon.errors import OutputUnwritable, RunUnreadable
 
@@ -27,6 +30,9 @@ def create(path: Path) -> sqlite3.Connection:
         raise unwritable(path, error) from error
     try:
         connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+    except sqlite3.Error as error:
+        raise unwritable(path, error) from error
+    try:
         connection.execute("PRAGMA journal_mode = WAL")
         # In WAL mode this loses nothing when a process is killed, and at a power failure the last commits only.
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -34,6 +40,7 @@ def create(path: Path) -> sqlite3.Connection:
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.executescript(Path(__file__).with_name("schema.sql").read_text())
     except sqlite3.Error as error:
+        connection.close()
         raise unwritable(path, error) from error
     return connection
 
@@ -67,14 +74,30 @@ def open_readonly(path: Path) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors while reading into RunUnreadable."""
+    """Turn errors of SQLite, and of what is in its tables, into RunUnreadable."""
     try:
         yield
+    except (sqlite3.Error, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise unreadable(path, str(error)) from error
+
+
+def unreadable(path: Path, why: str) -> RunUnreadable:
+    """Return the error to raise when a run file turns out to be damaged."""
+    return RunUnreadable(
+        f"{path} cannot be read ({why})", f"if it is damaged, `sqlite3 {path.name} .recover` saves what is left of it"
+    )
+
+
+def copy_whole(source: Path, destination: Path) -> None:
+    """Write a run file that others may be reading, and what its log still holds, as one file elsewhere.
+
+    Raises OutputUnwritable.
+    """
+    try:
+        with contextlib.closing(sqlite3.connect(source)) as connection:
+            connection.execute("VACUUM INTO ?", (str(destination),))
     except sqlite3.Error as error:
-        raise RunUnreadable(
-            f"{path} cannot be read ({error})",
-            f"if it is damaged, `sqlite3 {path.name} .recover` saves what is left of it",
-        ) from error
+        raise unwritable(destination, error) from error
 
 
 def unwritable(path: Path, error: Exception) -> OutputUnwritable:
@@ -86,8 +109,8 @@ def unwritable(path: Path, error: Exception) -> OutputUnwritable:
 def _check_header(path: Path) -> None:
     """Raise RunUnreadable where the header already shows that the file is none of ours, or has lost its end."""
     try:
-        with path.open("rb") as file:
-            header = file.read(_HEADER.size)
+        is_file = stat.S_ISREG(path.stat().st_mode)
+        header = _read_header(path) if is_file else b""  # a pipe would keep us waiting
         size = path.stat().st_size
     except OSError as error:
         raise RunUnreadable(
@@ -103,3 +126,8 @@ def _check_header(path: Path) -> None:
             f"{path} is cut short ({size} of {pages * page_bytes} bytes)",
             f"copy it again, or save what is left of it with `sqlite3 {path.name} .recover`",
         )
+
+
+def _read_header(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_HEADER.size)

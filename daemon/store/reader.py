@@ -7,7 +7,6 @@ and topped up on ``refresh``; the large ones (intervals, points) are read by tim
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +15,7 @@ from typing import Any
 import msgspec
 
 from profd.daemon import processes
+from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import database
 from profd.daemon.store.rows import (
     EventRow,
@@ -32,6 +32,13 @@ from profd.daemon.store.rows import (
 )
 
 _STARTED_FIELDS = ("id", "name", "mode", "cwd", "host", "user", "started_ns", "control_socket")
+_STARTED_AS_JSON: dict[str, Any] = {
+    "target": tuple[int, int],
+    "recorder": tuple[int, int],
+    "command": tuple[str, ...],
+    "versions": dict[str, str],
+    "options": dict[str, int | float | bool | str | None],
+}
 
 
 class RunReader:
@@ -50,8 +57,11 @@ class RunReader:
         self.threads: dict[int, ThreadRow] = {}
         self.series: dict[int, SeriesRow] = {}
         self._data_version: int | None = None
-        self.info = self._read_info()
-        self.refresh()
+        try:
+            self.refresh()
+        except RunUnreadable:
+            self.close()
+            raise
 
     def __enter__(self) -> RunReader:
         return self
@@ -67,14 +77,15 @@ class RunReader:
 
     def refresh(self) -> None:
         """Take in what was written since the last call: ``info`` and the tables held in memory."""
-        self.info = self._read_info()
+        self.info: RunInfo = self._read_info()
         # Children before parents in the order of foreign keys: what a row read now refers to is then there too.
         for row in self._query("SELECT id, name, process, os_tid, device FROM series"):
             self.series[row[0]] = SeriesRow(*row)
         for row in self._query("SELECT id, process, os_tid, name, is_main FROM thread"):
             self.threads[row[0]] = ThreadRow(row[0], row[1], row[2], row[3], bool(row[4]))
-        for row in self._query("SELECT * FROM process"):
-            command = tuple(msgspec.json.decode(row[4], type=list[str]))
+        for row in self._query(f"SELECT {_columns(ProcessRow)} FROM process"):
+            with database.reading(self.path):
+                command = tuple(msgspec.json.decode(str(row[4]), type=list[str]))
             self.processes[row[0]] = ProcessRow(row[0], row[1], row[2], row[3], command, *row[5:])
         for row in self._query("SELECT id, parent, frame FROM stack WHERE id > ?", max(self.stacks, default=0)):
             self.stacks[row[0]] = StackRow(*row)
@@ -106,9 +117,14 @@ class RunReader:
 
     def frames_of(self, stack: int) -> tuple[FrameRow, ...]:
         """Return the frames of a stack from the root to the leaf."""
+        if stack not in self.stacks:  # an interval may be younger than the tables in memory
+            self.refresh()
         frames: list[FrameRow] = []
         while stack:
-            row = self.stacks[stack]
+            row = self.stacks.get(stack)
+            # A stack is written after the one that it extends: only a damaged file goes in a circle.
+            if row is None or row.frame not in self.frames or row.parent >= stack:
+                raise database.unreadable(self.path, f"stack {stack} is damaged")
             frames.append(self.frames[row.frame])
             stack = row.parent
         return tuple(reversed(frames))
@@ -141,12 +157,14 @@ class RunReader:
         where, values = _time_range("start_ns", from_ns, to_ns)
         return [
             RecordingRow(*row)
-            for row in self._query(f"SELECT * FROM recording WHERE {where} ORDER BY start_ns", *values)
+            for row in self._query(
+                f"SELECT {_columns(RecordingRow)} FROM recording WHERE {where} ORDER BY start_ns", *values
+            )
         ]
 
     def recordings_after(self, recording: int, limit: int) -> list[RecordingRow]:
         """Return up to ``limit`` recordings written after the one with this id, in the order of writing."""
-        sql = "SELECT * FROM recording WHERE id > ? ORDER BY id LIMIT ?"
+        sql = f"SELECT {_columns(RecordingRow)} FROM recording WHERE id > ? ORDER BY id LIMIT ?"
         return [RecordingRow(*row) for row in self._query(sql, recording, limit)]
 
     def points(self, series: int, from_ns: int | None = None, to_ns: int | None = None) -> list[PointRow]:
@@ -188,16 +206,17 @@ class RunReader:
         return [
             thread
             for thread in self.threads.values()
-            if thread.is_main and self.processes[thread.process].role == "main"
+            if thread.is_main and thread.process in self.processes and self.processes[thread.process].role == "main"
         ]
 
     def _read_info(self) -> RunInfo:
         meta: dict[str, Any] = dict(self._query("SELECT name, value FROM meta"))
+        if not meta.keys() >= {*_STARTED_FIELDS, *_STARTED_AS_JSON, "state", "written_ns"}:
+            raise database.unreadable(self.path, "its first records are missing")
         with database.reading(self.path):
-            if "id" not in meta or "state" not in meta:
-                raise sqlite3.DatabaseError("its first records are missing")
-        target = msgspec.json.decode(meta["target"], type=tuple[int, int])
-        recorder = msgspec.json.decode(meta["recorder"], type=tuple[int, int])
+            target, recorder, command, versions, options = (
+                msgspec.json.decode(str(meta[name]), type=kind) for name, kind in _STARTED_AS_JSON.items()
+            )
         state = meta["state"]
         if state == "live" and not processes.is_running(*recorder):
             state = "interrupted"
@@ -205,20 +224,25 @@ class RunReader:
             **{name: meta[name] for name in _STARTED_FIELDS},
             pid=target[0],
             start_ticks=target[1],
-            command=tuple(msgspec.json.decode(meta["command"], type=list[str])),
+            command=command,
             state=state,
             end_ns=meta.get("ended_ns") or meta["written_ns"],
             why_ended=meta.get("why_ended"),
             exit_code=meta.get("exit_code"),
             exit_signal=meta.get("exit_signal"),
             recorder_pid=recorder[0],
-            versions=msgspec.json.decode(meta["versions"]),
-            options=msgspec.json.decode(meta["options"]),
+            versions=versions,
+            options=options,
         )
 
     def _query(self, sql: str, *values: int | str) -> list[tuple[Any, ...]]:
         with database.reading(self.path):
             return self._connection.execute(sql, values).fetchall()
+
+
+def _columns(row: type[msgspec.Struct]) -> str:
+    """Return the columns of a table whose rows have the fields of ``row``."""
+    return ", ".join(row.__struct_fields__)
 
 
 def _time_range(column: str, from_ns: int | None, to_ns: int | None) -> tuple[str, list[int]]:

@@ -22,6 +22,7 @@ from profd.daemon.store.records import (
     Frame,
     Identity,
     OutputWritten,
+    Point,
     PointsTaken,
     ProcessEnded,
     ProcessSeen,
@@ -64,6 +65,7 @@ class RunWriter:
         try:
             self._tables.begin(started)
         except sqlite3.Error as error:
+            self._tables.abandon()
             raise database.unwritable(path, error) from error
         self._thread = threading.Thread(target=self._run, name="profd-writer", daemon=True)
         self._thread.start()
@@ -80,21 +82,32 @@ class RunWriter:
         return False
 
     def close(self, timeout_s: float = 30.0) -> None:
-        """Write what is queued, fold the write-ahead log into the file, and end the thread."""
-        try:
-            self._queue.put(None, timeout=timeout_s)
-        except queue.Full:
-            return
-        self._thread.join(timeout_s)
+        """Write what is queued, fold the write-ahead log into the file, and end the thread.
+
+        What takes longer than ``timeout_s`` is given up; ``failure`` then says so.
+        """
+        if self._thread.is_alive():
+            with contextlib.suppress(queue.Full):
+                self._queue.put(None, timeout=timeout_s)
+                self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            self.failure = self.failure or f"the disk was too slow to close the file within {timeout_s:.0f} s"
 
     def _run(self) -> None:
         try:
             while self._write_batch():
                 pass
             self._tables.finish()
-        except (sqlite3.Error, OSError) as error:
-            self.failure = str(error)
+        except Exception as error:  # noqa: BLE001  the end of a thread: whatever it was, it is said and not lost here
+            self.failure = str(error) or type(error).__name__
             self._tables.abandon()
+            self._empty_queue()
+
+    def _empty_queue(self) -> None:
+        """Let go of what no one will write, so that whoever closes the writer finds room to say so."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._queue.get_nowait()
 
     def _write_batch(self) -> bool:
         """Wait for a record, commit it with all that are there by then; False at the end of the run."""
@@ -120,6 +133,7 @@ class _Tables:
         self._stacks: dict[tuple[int, int], int] = {}
         self._series: dict[tuple[str, int | None, int | None, str | None], int] = {}
         self._output_bytes = 0
+        self._written_ns = 0
 
     def begin(self, started: RunStarted) -> None:
         """Write what is known at the start, so that a file is never without it."""
@@ -140,7 +154,9 @@ class _Tables:
         with self._connection:
             for record in batch:
                 self._write(record)
-            self._set_meta(written_ns=max(map(_time_of, batch)))
+            # A recording is written after counters that are younger than its end.
+            self._written_ns = max(self._written_ns, *map(_time_of, batch))
+            self._set_meta(written_ns=self._written_ns)
 
     def finish(self) -> None:
         """Fold the write-ahead log into the one file and close it."""
@@ -182,8 +198,8 @@ class _Tables:
             self._processes[record.identity] = _new_id(cursor)
         else:
             self._connection.execute(
-                "UPDATE process SET command = ?, role = ?, rank = ?, ordinal = ?, python = ? WHERE id = ?",
-                (command, record.role, record.rank, record.ordinal, record.python, known),
+                "UPDATE process SET parent = ?, command = ?, role = ?, rank = ?, ordinal = ?, python = ? WHERE id = ?",
+                (parent, command, record.role, record.rank, record.ordinal, record.python, known),
             )
 
     @_write.register
@@ -195,7 +211,7 @@ class _Tables:
 
     @_write.register
     def _(self, record: RecordingTaken) -> None:
-        process = self._processes[record.identity]
+        process = self._process_id(record.identity, record.start_ns)
         self._connection.execute(
             "INSERT INTO recording"
             " (process, start_ns, end_ns, rate_hz, samples, torn, errors, clock_error_ns, cpu_ns)"
@@ -224,7 +240,7 @@ class _Tables:
     def _(self, record: PointsTaken) -> None:
         self._connection.executemany(
             "INSERT OR IGNORE INTO point (series, at_ns, value) VALUES (?,?,?)",
-            [(self._series_id(p.name, p.identity, p.os_tid, p.device), record.at_ns, p.value) for p in record.points],
+            [(self._series_id(point, record.at_ns), record.at_ns, point.value) for point in record.points],
         )
 
     @_write.register
@@ -288,9 +304,15 @@ class _Tables:
             self._frames[frame] = _new_id(cursor)
         return self._frames[frame]
 
-    def _series_id(self, name: str, identity: Identity | None, os_tid: int | None, device: str | None) -> int:
-        process = self._processes[identity] if identity else None
-        key = (name, process, os_tid, device)
+    def _process_id(self, identity: Identity, at_ns: int) -> int:
+        """Return the id of a process; of one whose first record was dropped, little is written until it is told."""
+        if identity not in self._processes:
+            self._write(ProcessSeen(identity, None, (), "helper", None, None, None, at_ns))
+        return self._processes[identity]
+
+    def _series_id(self, point: Point, at_ns: int) -> int:
+        process = self._process_id(point.identity, at_ns) if point.identity else None
+        key = (point.name, process, point.os_tid, point.device)
         if key not in self._series:
             cursor = self._connection.execute(
                 "INSERT INTO series (name, process, os_tid, device) VALUES (?,?,?,?)", key

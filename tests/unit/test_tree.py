@@ -246,9 +246,12 @@ def test_a_process_that_goes_between_two_reads_is_taken_as_it_is(
 
 
 def test_secrets_of_a_command_are_masked() -> None:
-    with subprocess.Popen(["sh", "-c", "read x", "secret"], stdin=subprocess.PIPE) as shell:
+    words = ["sh", "-c", "echo ready; read x", "secret"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
+        assert shell.stdout is not None
+        shell.stdout.readline()
         (change,) = watch(identity_of(shell.pid)).poll()
-        assert change.member.command == ("sh", "-c", "read x", "***")
+        assert change.member.command == (*words[:3], "***")
         shell.kill()
 
 
