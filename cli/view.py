@@ -25,4 +25,4 @@ def command(run: str, pty_fd: int | None) -> None:
     # Here and not above: `profd --help` and every other command do without Textual.
     from profd.tui.app import run_dashboard
 
-    run_dashboard(run_file, pty_fd=pty_fd)
+    run_dashboard(run_file, pty_fd=pty_fd, may_end=False)

@@ -110,13 +110,12 @@ def train_backward(run: LiveRun, seconds: int) -> None:
 
 @contextlib.asynccontextmanager
 async def play(
-    run_file: Path, *, size: tuple[int, int] = SIZE, pty_fd: int | None = None, wait: bool = True
+    run_file: Path, *, size: tuple[int, int] = SIZE, pty_fd: int | None = None, may_end: bool = True
 ) -> AsyncIterator[Theater]:
-    """Open the dashboard on a run; with ``wait`` until all of it is shown in the strips' final width."""
-    app = ProfdApp(run_file, pty_fd=pty_fd)
+    """Open the dashboard on a run, and wait until all of it is shown."""
+    app = ProfdApp(run_file, pty_fd=pty_fd, may_end=may_end)
     theater = Theater(app)
     async with app.run_test(size=size, notifications=True, message_hook=theater.take) as pilot:
         theater.pilot = pilot
-        if wait:
-            await theater.snapshot(lambda snapshot: snapshot.read_share == 1)
+        await theater.snapshot(lambda snapshot: snapshot.read_share == 1)
         yield theater

@@ -41,7 +41,7 @@ class ProfdApp(App[Leaving]):
         Binding("q,ctrl+c", "quit", "leave"),
     ]
 
-    def __init__(self, run_file: Path, *, pty_fd: int | None = None) -> None:
+    def __init__(self, run_file: Path, *, pty_fd: int | None = None, may_end: bool = True) -> None:
         # Without color there are no shades of gray either: the terminal's own two are used.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self.register_theme(DARK)
@@ -49,11 +49,12 @@ class ProfdApp(App[Leaving]):
         self.theme = suited_theme()
         self.feed = Feed(run_file, self._post_to_screen)
         self._run_file = run_file
+        self._may_end = may_end
         self._terminal = Terminal(pty_fd) if pty_fd is not None else None
 
     def get_default_screen(self) -> Screen[None]:
         """Return the dashboard."""
-        return Dashboard(self._run_file, self.feed, self._terminal)
+        return Dashboard(self._run_file, self.feed, self._terminal, may_end=self._may_end)
 
     def on_mount(self) -> None:
         """Begin to read."""
@@ -69,8 +70,11 @@ class ProfdApp(App[Leaving]):
         if isinstance(screen, Dashboard):
             yield from _dashboard_commands(screen)
         yield SystemCommand("Keys", "Show what each key does", self.action_help)
-        yield SystemCommand("Background", "Leave, and let the recording go on", self.action_keep)
-        yield SystemCommand("Leave", "Leave, and end the recording", lambda: self.exit(Leaving.END))
+        if self._may_end:
+            yield SystemCommand("Background", "Leave, and let the recording go on", self.action_keep)
+            yield SystemCommand("Leave", "Leave, and end the recording", self.action_quit)
+        else:
+            yield SystemCommand("Leave", "Leave; a recording goes on", self.action_quit)
 
     async def action_quit(self) -> None:
         """Leave, and end the recording."""
@@ -82,7 +86,7 @@ class ProfdApp(App[Leaving]):
 
     def action_help(self) -> None:
         """Show the keys."""
-        self.push_screen(HelpScreen())
+        self.push_screen(HelpScreen(may_end=self._may_end))
 
     @on(FeedFailed)
     def _show_failure(self, message: FeedFailed) -> None:
@@ -94,14 +98,15 @@ class ProfdApp(App[Leaving]):
         target.post_message(message)
 
 
-def run_dashboard(run_file: Path, *, pty_fd: int | None = None) -> Leaving:
+def run_dashboard(run_file: Path, *, pty_fd: int | None = None, may_end: bool = True) -> Leaving:
     """Show a run until the person leaves, and return what is to become of its recording.
 
-    ``pty_fd`` is profd's end of the pseudo-terminal of a launched script. Raises RunUnreadable where the file cannot
+    ``pty_fd`` is profd's end of the pseudo-terminal of a launched script. ``may_end`` says whether the caller ends the
+    recording when told to: if not, the person is not offered the choice. Raises RunUnreadable where the file cannot
     be read at all; what goes wrong later is told on the screen.
     """
     RunReader(run_file).close()
-    return ProfdApp(run_file, pty_fd=pty_fd).run() or Leaving.END
+    return ProfdApp(run_file, pty_fd=pty_fd, may_end=may_end).run() or Leaving.END
 
 
 def _dashboard_commands(screen: Dashboard) -> Iterable[SystemCommand]:

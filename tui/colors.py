@@ -70,7 +70,7 @@ def phase_look(name: str, color_system: str | None, *, is_monochrome: bool) -> P
     if color_system not in _MANY_COLORS:
         style = _on(color, ink)
         return PhaseLook(phase.letter, style, style, None)
-    return PhaseLook(phase.letter, _on(color, color.blend(ink, 0.6)), _on(color, color.blend(ink, 0.22)), phase.color)
+    return PhaseLook(phase.letter, _on(color, color.blend(ink, 0.6)), _on(color, color.blend(ink, 0.14)), phase.color)
 
 
 def _on(background: Color, ink: Color) -> Style:

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from profd.daemon.analyze.functions import FunctionRow
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import FrameRow
 from profd.tui.snapshot import PhaseShare, Verdict
 
 FunctionKey = tuple[str, str]
@@ -31,7 +32,10 @@ class Places:
 
 
 class UserLines:
-    """The innermost frame of the user's own code in every stack, looked for once a stack."""
+    """The innermost frame of the user's own code in every stack, looked for once a stack.
+
+    What lies outside of a forked child's start is its parent's, copied with the rest: not what the child is doing.
+    """
 
     def __init__(self, reader: RunReader) -> None:
         self._reader = reader
@@ -43,13 +47,18 @@ class UserLines:
         while stack not in self._frames:
             asked.append(stack)
             row = self._reader.stacks[stack]
-            if not self._reader.frames[row.frame].is_library:
-                self._frames[stack] = row.frame
+            frame = self._reader.frames[row.frame]
+            if not frame.is_library or _starts_child(frame):
+                self._frames[stack] = 0 if frame.is_library else frame.id
                 break
             stack = row.parent
         found = self._frames[stack]
         self._frames.update(dict.fromkeys(asked, found))
         return found
+
+
+def _starts_child(frame: FrameRow) -> bool:
+    return frame.module_path == "multiprocessing/process.py" and frame.function.endswith("_bootstrap")
 
 
 class PhaseTally:

@@ -15,6 +15,7 @@ from profd.tui.view import ScopeKind, Window
 from profd.tui.widgets.events import EventTable
 from profd.tui.widgets.header import Header
 from profd.tui.widgets.hot import HotTable
+from profd.tui.widgets.keys import KeyLine
 from profd.tui.widgets.output import OutputPane
 from profd.tui.widgets.tabs import TabLine
 from profd.tui.widgets.timeline import Timeline
@@ -217,6 +218,17 @@ async def test_keys_that_leave_say_what_becomes_of_the_recording(ended: Path, ke
     async with play(ended) as theater:
         await theater.press(key)
     assert theater.app.return_value is leaving
+
+
+async def test_who_cannot_end_the_recording_is_not_offered_to(ended: Path) -> None:
+    async with play(ended) as theater:
+        assert "b background" in theater.text(KeyLine)
+    async with play(ended, may_end=False) as theater:
+        assert "background" not in theater.text(KeyLine)
+        assert "q leave" in theater.text(KeyLine)
+        titles = [command.title for command in theater.app.get_system_commands(theater.dashboard)]
+        assert "Leave" in titles
+        assert "Background" not in titles
 
 
 async def test_the_command_palette_has_what_the_keys_do(ended: Path) -> None:

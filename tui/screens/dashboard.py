@@ -60,11 +60,12 @@ class Dashboard(Screen[None]):
         Binding("escape", "close_filter", "clear the filter", show=False),
     ]
 
-    def __init__(self, run_file: Path, feed: Feed, terminal: Terminal | None) -> None:
+    def __init__(self, run_file: Path, feed: Feed, terminal: Terminal | None, *, may_end: bool) -> None:
         super().__init__()
         self._run_file = run_file
         self._feed = feed
         self._terminal = terminal
+        self._may_end = may_end
         self._view = View()
         self._output_view = OutputView()
         self._snapshot: Snapshot | None = None
@@ -82,7 +83,7 @@ class Dashboard(Screen[None]):
             yield EventTable(id="events")
             yield OutputPane(self._terminal, id="output")
         yield Input(id="filter", placeholder="show only what has this in it", compact=True)
-        yield KeyLine()
+        yield KeyLine(may_end=self._may_end)
 
     def on_mount(self) -> None:
         """Begin in the first table."""

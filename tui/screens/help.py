@@ -23,10 +23,10 @@ KEYS = (
     ("l", "the last 30 s, or the whole run"),
     ("p", "hold the view; the recording goes on"),
     ("r", "write the report, an HTML file, into the current folder"),
-    ("b", "leave, and let the recording go on"),
-    ("q", "leave, and end the recording"),
     ("ctrl+p", "all commands, and the colors"),
 )
+LEAVING = (("b", "leave, and let the recording go on"), ("q", "leave, and end the recording"))
+LEAVING_ONLY = (("q", "leave; a recording goes on"),)
 
 
 class HelpScreen(ModalScreen[None]):
@@ -36,10 +36,14 @@ class HelpScreen(ModalScreen[None]):
         Binding("escape,question_mark,q,enter,space", "close", "close", show=False)
     ]
 
+    def __init__(self, *, may_end: bool) -> None:
+        super().__init__()
+        self._keys = (*KEYS, *(LEAVING if may_end else LEAVING_ONLY))
+
     def compose(self) -> ComposeResult:
         """Make the sheet."""
         table = Table.grid(padding=(0, 2))
-        for keys, meaning in KEYS:
+        for keys, meaning in self._keys:
             table.add_row(Text(keys, style="bold", no_wrap=True), Text(meaning))
         with VerticalScroll(id="sheet") as sheet:
             sheet.border_title = "Keys"

@@ -96,8 +96,13 @@ class Header(Lines):
             parts.append(Part(8, (self.run(f"{percent(vitals.torn_share, 1)} torn", "dim"),)))
         if vitals.cost_cores is not None:
             word = "costs" if snapshot.info.state == "live" else "cost"
-            parts.append(Part(4, (self.run(f"{word} ", "dim"), self.run(percent(vitals.cost_cores, 1)))))
+            cost = self.run(percent(vitals.cost_cores, 1), self._cost_ink(snapshot.info, vitals.cost_cores))
+            parts.append(Part(4, (self.run(f"{word} ", "dim"), cost)))
         return parts
+
+    def _cost_ink(self, info: RunInfo, cores: float) -> str:
+        budget = info.options.get("budget_percent")
+        return "warn" if isinstance(budget, int | float) and 100 * cores > budget else "plain"
 
     def _joined(self, parts: Sequence[Part]) -> list[Run]:
         runs = [[*part.runs, self.run(GAP)] for part in parts]

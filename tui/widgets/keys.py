@@ -35,7 +35,11 @@ _GAP = 2
 
 
 class KeyLine(Lines):
-    """The line."""
+    """The line; where leaving cannot end the recording there is one way to leave."""
+
+    def __init__(self, *, may_end: bool) -> None:
+        super().__init__()
+        self._keys = [key for key in KEYS if may_end or key.key != "b"]
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
         """Return the keys that there is room for."""
@@ -52,7 +56,7 @@ class KeyLine(Lines):
                 return
 
     def _shown(self) -> list[Key]:
-        shown = list(KEYS)
+        shown = list(self._keys)
         while len(shown) > 1 and 1 + sum(map(_cells, shown)) - _GAP > self.size.width:
             shown.remove(max(shown, key=lambda key: key.rank))
         return shown
