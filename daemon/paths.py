@@ -20,8 +20,13 @@ NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph"
 
 def runs_folder() -> Path:
     """Return the folder of this user's runs: ``$PROFD_HOME/runs``, else in the platform's folder for user state."""
-    home = os.environ.get("PROFD_HOME")
-    return (Path(home) if home else Path(platformdirs.user_state_dir("profd"))) / "runs"
+    return (home() or Path(platformdirs.user_state_dir("profd")).absolute()) / "runs"
+
+
+def home() -> Path | None:
+    """Return ``$PROFD_HOME`` as an absolute path: a session works in another folder than who started it."""
+    folder = os.environ.get("PROFD_HOME")
+    return Path(folder).absolute() if folder else None
 
 
 def runtime_folder() -> Path:
@@ -29,29 +34,37 @@ def runtime_folder() -> Path:
 
     Raises OutputUnwritable where it cannot be made, or is another user's.
     """
-    home = os.environ.get("PROFD_HOME")
-    # Not by platformdirs, which warns on stderr where a container or cron sets no such folder.
-    session = os.environ.get("XDG_RUNTIME_DIR")
-    folder = Path(home) / "run" if home else Path(session) / "profd" if session else None
+    own, login = home(), _login_folder()
+    folder = own / "run" if own else login / "profd" if login else None
     # The path of a Unix socket holds 107 bytes, and a run's id takes about 50 of them.
     if folder is None or len(os.fsencode(folder)) > 50:
         folder = Path(f"/tmp/profd-{os.getuid()}")
     return make_private(folder)
 
 
+def _login_folder() -> Path | None:
+    """Return ``$XDG_RUNTIME_DIR`` where it is this user's: `su` and `sudo` may pass on another one's."""
+    # Not by platformdirs, which warns on stderr where a container or cron sets no such folder.
+    folder = os.environ.get("XDG_RUNTIME_DIR")
+    try:
+        return Path(folder) if folder and Path(folder).stat().st_uid == os.getuid() else None
+    except OSError:
+        return None
+
+
 def make_private(folder: Path) -> Path:
     """Create a folder that only its owner may enter, and return it; raises OutputUnwritable."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.lstat()
+        is_ours = folder.lstat().st_uid == folder.stat().st_uid == os.getuid()
+        if is_ours and folder.stat().st_mode & 0o077:
+            folder.chmod(0o700)
     except OSError as error:
         raise OutputUnwritable(
             f"cannot create {folder} ({error.strerror})", "set PROFD_HOME to a folder that you can write to"
         ) from error
-    if status.st_uid != os.getuid() or not folder.is_dir() or folder.is_symlink():
+    if not is_ours:
         raise OutputUnwritable(f"{folder} is not yours", "set PROFD_HOME to a folder of your own")
-    if status.st_mode & 0o077:
-        folder.chmod(0o700)
     return folder
 
 
@@ -73,14 +86,16 @@ def new_run_file(run_id: str, output: Path | None = None) -> Path:
         make_private(folder)
     else:
         folder, path = output.absolute().parent, output.absolute()
-        if path.exists():
+        if _exists(path):
             raise OutputUnwritable(f"{output} exists already", "choose another name, or remove it first")
-        if not folder.is_dir():
+        if not _is_folder(folder):
             raise OutputUnwritable(f"the folder {folder} does not exist", "create it, or choose another place")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OutputUnwritable(
             f"the folder {folder} is not writable for you", "choose another place with -o FILE, or set PROFD_HOME"
         )
+    if not str(path).isprintable():
+        raise OutputUnwritable(f"{str(path)!r} cannot be shown as text", "choose another name with -o FILE")
     return path
 
 
@@ -89,11 +104,10 @@ def find_run(word: str) -> Path:
 
     Raises NoSuchRun where none, or more than one, answers to it.
     """
-    if os.sep in word or word.endswith(SUFFIX) or Path(word).is_file():
-        path = Path(word)
-        if not path.exists():
+    if os.sep in word or word.endswith(SUFFIX) or (word and _exists(Path(word)) and not _is_folder(Path(word))):
+        if not _exists(Path(word)):
             raise NoSuchRun(f"there is no file {word}", "see `profd ls` for the runs there are")
-        return path
+        return Path(word)
     runs = list_runs()
     if word == "latest":
         if not runs:
@@ -101,7 +115,7 @@ def find_run(word: str) -> Path:
         return runs[0]
     exact = [path for path in runs if path.stem == word]
     found = exact or [path for path in runs if path.stem.startswith(word) or run_name(path).startswith(word)]
-    if not found:
+    if not found or not word:
         raise NoSuchRun(f"no run is called {word}", "see `profd ls` for the runs there are")
     if len(found) > 1:
         names = ", ".join(path.stem for path in found[:4]) + (", …" if len(found) > 4 else "")
@@ -117,8 +131,25 @@ def word_for(run_file: Path) -> str:
 def list_runs() -> list[Path]:
     """Return this user's run files, the newest first."""
     folder = runs_folder()
-    found = [path for path in folder.glob(f"*{SUFFIX}") if path.is_file()] if folder.is_dir() else []
-    return sorted(found, key=lambda path: (path.stem[:15], path.stat().st_mtime_ns), reverse=True)
+    found = [(path.stem[:15], _written_ns(path), path) for path in folder.glob(f"*{SUFFIX}")]
+    return [path for _, written_ns, path in sorted(found, reverse=True) if written_ns]
+
+
+def _written_ns(path: Path) -> int:
+    """Return when a file was last written; 0 where it is no file, or gone again."""
+    try:
+        return path.stat().st_mtime_ns if path.is_file() else 0
+    except OSError:
+        return 0
+
+
+def _exists(path: Path) -> bool:
+    """Say whether there is something under this path, as far as we may look; no name is an error."""
+    return os.path.exists(path)  # noqa: PTH110  Path raises for a folder that is not ours, and for long names
+
+
+def _is_folder(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112
 
 
 def run_name(path: Path) -> str:
@@ -127,13 +158,28 @@ def run_name(path: Path) -> str:
     return match["name"] if match else path.stem
 
 
-def is_on_network(path: Path) -> bool:
-    """Say whether a path lies on a network file system, where a live run file would not be safe."""
-    best, kind = "", ""
-    for line in Path("/proc/self/mounts").read_text(errors="replace").splitlines():
-        _, mount, file_system, *_ = line.split(" ")
-        mount = mount.replace("\\040", " ")
-        inside = path.is_relative_to(mount)
-        if inside and len(mount) >= len(best):
+def is_on_network(path: Path, mounts: str | None = None) -> bool:
+    """Say whether a path lies on a network file system, where a live run file would not be safe.
+
+    ``mounts`` is in the format of ``/proc/self/mounts``, and is that file's text by default.
+    """
+    if mounts is None:
+        mounts = Path("/proc/self/mounts").read_text(errors="replace")
+    path = path.resolve()
+    best, kind = Path(), ""
+    for line in mounts.splitlines():
+        mount, file_system = _mount_of(line)
+        # The later one of two at the same place lies above.
+        if path.is_relative_to(mount) and len(mount.parts) >= len(best.parts):
             best, kind = mount, file_system
     return kind.startswith(NETWORK_FILE_SYSTEMS)
+
+
+def _mount_of(line: str) -> tuple[Path, str]:
+    """Return place and file system of a line of mounts; a relative place, which nothing lies below, for a bad one."""
+    words = line.split(" ")
+    if len(words) < 3:
+        return Path("unknown"), ""
+    # Spaces, tabs, newlines and backslashes stand there as three octal digits.
+    place = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), words[1])
+    return Path(place), words[2]

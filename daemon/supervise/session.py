@@ -7,6 +7,7 @@ launcher comes through here before the script is up to speed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -20,6 +21,7 @@ from profd.daemon import errors, paths
 from profd.daemon.errors import ProfdError, SessionFailed
 
 _READY_TIMEOUT_S = 30.0
+_FAREWELL_TIMEOUT_S = 2.0
 
 
 class SessionOptions(msgspec.Struct, frozen=True):
@@ -69,6 +71,11 @@ def decode_options(data: bytes) -> SessionOptions:
     return msgspec.json.decode(data, type=SessionOptions, dec_hook=_make)
 
 
+def _as_text(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return words of a command line with bytes that are no text replaced: they are to be shown, not to be run."""
+    return tuple(os.fsencode(word).decode(errors="replace") for word in words)
+
+
 def _make(kind: type, value: object) -> object:
     return kind(value)
 
@@ -103,8 +110,11 @@ def start_session(
     both stay open here. Raises the error that kept the session from starting, SessionFailed where it said none.
     """
     descriptors = [fd for fd in (link.fileno() if link else None, pty_fd) if fd is not None]
-    options = msgspec.structs.replace(options, link_fd=link.fileno() if link else None, pty_fd=pty_fd)
+    options = msgspec.structs.replace(
+        options, command=_as_text(options.command), link_fd=link.fileno() if link else None, pty_fd=pty_fd
+    )
     log = paths.runtime_folder() / f"{options.run_id}.log"
+    home = paths.home()
     with log.open("wb") as log_file:
         process = subprocess.Popen(
             [sys.executable, "-m", "profd.daemon.supervise.recorder"],
@@ -114,28 +124,41 @@ def start_session(
             pass_fds=descriptors,
             start_new_session=True,
             cwd="/",
-            env={**os.environ, "PYTHONSAFEPATH": "1"},
+            env={**os.environ, "PYTHONSAFEPATH": "1", **({"PROFD_HOME": str(home)} if home else {})},
         )
-    return RunningSession(process, _first_word(process, options, log))
+    try:
+        return RunningSession(process, _first_word(process, options, log))
+    except ProfdError:
+        _see_off(process)
+        raise
+
+
+def _see_off(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a session that has nothing more to do, and end it where it does not."""
+    try:
+        process.wait(_FAREWELL_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _first_word(process: subprocess.Popen[bytes], options: SessionOptions, log: Path) -> Ready:
     """Tell the session its options and return what it answers; it closes its output after that."""
     assert process.stdin is not None
     assert process.stdout is not None
-    with process.stdin, process.stdout:
+    with process.stdout:
         # The options fit into the pipe's buffer, or the session reads them: neither waits for the other.
-        process.stdin.write(encode(options))
-        process.stdin.close()
+        with contextlib.suppress(BrokenPipeError), process.stdin:  # it ended before it read them; its log says why
+            process.stdin.write(encode(options))
         if not select.select([process.stdout], [], [], _READY_TIMEOUT_S)[0]:
-            process.kill()
             raise SessionFailed("the recording session did not start in time", f"see {log}")
         said = process.stdout.read()
     try:
         answer = msgspec.json.decode(said, type=Ready | Failed, dec_hook=_make)
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except (msgspec.DecodeError, UnicodeDecodeError):
         raise SessionFailed("the recording session did not start", f"see {log}") from None
     if isinstance(answer, Failed):
-        kind = getattr(errors, answer.kind, SessionFailed)
-        raise kind(answer.what, answer.remedy) if issubclass(kind, ProfdError) else SessionFailed(answer.what)
+        kind = getattr(errors, answer.kind, None)
+        is_ours = isinstance(kind, type) and issubclass(kind, ProfdError)
+        raise kind(answer.what, answer.remedy) if is_ours else SessionFailed(answer.what, answer.remedy)
     return answer
