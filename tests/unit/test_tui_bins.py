@@ -66,6 +66,13 @@ def test_a_growing_ruler_keeps_its_columns_until_they_run_out() -> None:
     assert (too_long.column_ns, too_long.count) == (2 * FINEST_NS, 28)
 
 
+def test_columns_double_so_that_each_is_two_of_the_old_ones() -> None:
+    widths = [Ruler.growing(ORIGIN_NS, ORIGIN_NS + n * 10 * SECOND_NS, 50).column_ns / FINEST_NS for n in range(1, 40)]
+
+    assert set(widths) == {2, 4, 8, 16, 32, 64}
+    assert widths == sorted(widths)
+
+
 @given(some.integers(1, 300), some.integers(0, 10**15))
 def test_no_ruler_has_more_columns_than_there_is_room_for(columns: int, length_ns: int) -> None:
     for ruler in (

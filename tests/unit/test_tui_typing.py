@@ -47,6 +47,21 @@ async def test_keys_go_to_the_script_while_the_pane_is_focused(tmp_path: Path, p
     assert theater.app.return_value is Leaving.END
 
 
+@pytest.mark.parametrize(
+    "way", [("4",), ("4", "tab"), ("4", "tab", "tab", "shift+tab"), ("4", "enter", "escape", "tab")]
+)
+async def test_a_stray_key_is_never_the_scripts(tmp_path: Path, pty: tuple[int, int], way: tuple[str, ...]) -> None:
+    ours, scripts = pty
+    os.set_blocking(scripts, False)
+    with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
+        async with play(run.path, pty_fd=ours) as theater:
+            await theater.press(*way)
+            await theater.press("q")
+    assert theater.app.return_value is Leaving.END
+    with pytest.raises(BlockingIOError):
+        os.read(scripts, 100)
+
+
 async def test_the_echo_is_soon_seen(tmp_path: Path, pty: tuple[int, int]) -> None:
     with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
         async with play(run.path, pty_fd=pty[0]) as theater:

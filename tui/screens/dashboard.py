@@ -161,7 +161,7 @@ class Dashboard(Screen[None]):
     def _keep_filter(self, event: Input.Submitted) -> None:
         self.query_one(Input).set_class(bool(event.value), "-open")
         if self._table is not None:
-            self._table.focus()
+            self.set_focus(self._table)
 
     @on(ReportWritten)
     def _say_written(self, message: ReportWritten) -> None:
@@ -173,7 +173,7 @@ class Dashboard(Screen[None]):
 
     def action_open(self, tab: str) -> None:
         """Open a tab; keys go to its table."""
-        self.action_close_filter()
+        self._clear_filter()
         self.query_one(Panes).current = tab
         pane = self.query_one(f"#{tab}")
         self.set_focus(pane if pane.can_focus else None)
@@ -186,16 +186,13 @@ class Dashboard(Screen[None]):
         if self._table is not None:
             line = self.query_one(Input)
             line.add_class("-open")
-            line.focus()
+            self.set_focus(line)
 
     def action_close_filter(self) -> None:
-        """Show all rows again."""
-        line = self.query_one(Input)
-        line.value = ""
-        line.remove_class("-open")
+        """Show all rows again, and give keys back to them."""
+        self._clear_filter()
         if self._table is not None:
-            self._table.filter("")
-            self._table.focus()
+            self.set_focus(self._table)
 
     def action_sort(self) -> None:
         """Order the functions by total time, or by self time again."""
@@ -236,6 +233,13 @@ class Dashboard(Screen[None]):
         """Scroll the script's output, which has no focus as long as nobody types to the script."""
         pane = self.query_one(OutputPane)
         pane.scroll_to(y=pane.scroll_offset.y + pages * max(pane.size.height - 1, 1), animate=False)
+
+    def _clear_filter(self) -> None:
+        line = self.query_one(Input)
+        line.value = ""
+        line.remove_class("-open")
+        if self._table is not None:
+            self._table.filter("")
 
     def _look(self, view: View) -> None:
         self._view = view

@@ -84,7 +84,7 @@ class OutputPane(ScrollView, Drawn):
         """Let keys go to the script from now on."""
         if self._has_terminal:
             self.can_focus = True
-            self.focus()
+            self.screen.set_focus(self)
 
     def on_click(self) -> None:
         """Begin to type where the script can be typed to."""
