@@ -1,0 +1,151 @@
+"""Follows the loop counter of one process from outside: searches for it, then reads it as seldom as is enough.
+
+A reading costs 10 to 20 ms of CPU time, so their distance is bounded by their cost. While nothing is found they become
+rarer and rarer. What is stored: `step_count` and `step_count_error` as series, and an event that names the counter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+
+from profd.daemon import processes
+from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.collect.counter import CounterReading, CounterUnread, read_counter
+from profd.daemon.collect.loops import Loop, find_loop
+from profd.daemon.collect.odometer import Count, Odometer
+from profd.daemon.collect.sightings import Variable, find_outer, sight
+from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
+
+COUNT_SERIES = "step_count"
+ERROR_SERIES = "step_count_error"
+FOUND_KIND = "counter"
+
+HISTORY = 40
+FIRST_S = 0.5
+FIRST_READINGS = 20
+SEARCH_S = 2.0
+PATIENT_READINGS = 24
+SLOWEST_SEARCH_S = 30.0
+FOLLOW_S = 5.0
+SEEK_S = 1.0
+READINGS_A_CYCLE = 2.5
+MISSES_BEFORE_SEARCH = 6
+DOUBTS_TO_FORGET = 6
+# Of one core: a search is over in a minute, following goes on for days.
+SEARCH_COST_SHARE = 0.03
+FOLLOW_COST_SHARE = 0.01
+# Readings at equal distances would see a loop that is in step with them at one and the same place.
+JITTER = 0.4
+
+
+class StepCounter:
+    """Turns readings into counts: finds the loop, follows it, looks for another one when it is gone.
+
+    The counts go on from loop to loop. Knows nothing of time but what the readings say.
+    """
+
+    def __init__(self) -> None:
+        self.loop: Loop | None = None
+        self._history: deque[CounterReading] = deque(maxlen=HISTORY)
+        self._misses = 0
+        self._searches = 0
+        self._odometer = Odometer()
+        self._outer: Variable | None = None
+        self._before = Count(0, 0, 0.0)
+        self._last: Count | None = None
+
+    def take(self, reading: CounterReading) -> list[Count]:
+        """Take in a reading; return the counts that are known now and were not before, in order of time."""
+        self._history.append(reading)
+        if self.loop is not None:
+            self._misses = 0 if sight(self.loop.counter, reading) else self._misses + 1
+        if self._is_searching():
+            found = find_loop(self._history)
+            if found is not None and (self.loop is None or found.counter != self.loop.counter):
+                return self._take_up(found)
+        self._searches = self._searches + 1 if self._is_searching() else 0
+        return self._follow(reading) if self.loop else []
+
+    def pause_s(self, cost_s: float) -> float:
+        """Return how long to wait before the next reading, where one costs ``cost_s`` of CPU time."""
+        if self._is_searching():
+            return max(self._search_pause_s(), cost_s / SEARCH_COST_SHARE)
+        # Often enough that the counter cannot start over and catch up unseen.
+        wanted = [FOLLOW_S if not self._misses else SEEK_S, max(self._odometer.cycle_s() / READINGS_A_CYCLE, FIRST_S)]
+        pause_s = max(min(wanted), cost_s / FOLLOW_COST_SHARE)
+        due_s = self._odometer.due_s()
+        return pause_s if due_s is None else min(pause_s, max(due_s, cost_s / SEARCH_COST_SHARE))
+
+    def _is_searching(self) -> bool:
+        return self.loop is None or self._misses >= MISSES_BEFORE_SEARCH
+
+    def _search_pause_s(self) -> float:
+        if self._searches < FIRST_READINGS:
+            return FIRST_S
+        return min(SEARCH_S * max(self._searches / PATIENT_READINGS, 1), SLOWEST_SEARCH_S)
+
+    def _take_up(self, found: Loop) -> list[Count]:
+        """Follow a loop from now on, and from as far back as it was seen."""
+        self.loop, self._misses, self._searches = found, 0, 0
+        self._outer = find_outer(found.counter, self._history)
+        self._odometer = Odometer(found.stride, found.rate_per_s)
+        if self._last is not None:
+            first_value = found.sightings[0].value // found.stride
+            self._before = self._last._replace(steps=self._last.steps - first_value)
+        readings = list(self._history)[found.sightings[0].reading :]
+        return [count for reading in readings for count in self._follow(reading)]
+
+    def _follow(self, reading: CounterReading) -> list[Count]:
+        assert self.loop is not None
+        seen = sight(self.loop.counter, reading)
+        if seen is None:
+            return []
+        self._outer = self._outer or find_outer(self.loop.counter, self._history)
+        outer = sight(self._outer, reading) if self._outer else None
+        counts = [
+            Count(count.at_ns, self._before.steps + count.steps, self._before.error_steps + count.error_steps)
+            for count in self._odometer.take(seen, outer.value if outer else None)
+        ]
+        self._last = counts[-1] if counts else self._last
+        if self._odometer.doubts >= DOUBTS_TO_FORGET:
+            self.loop = None
+        return counts
+
+
+class StepReader:
+    """Reads the loop counter of one process now and then, and hands over what is to be stored."""
+
+    def __init__(self, executable: str, identity: Identity, clock: Clock, put: Callable[[Record], object]) -> None:
+        self._executable = executable
+        self._identity = identity
+        self._clock = clock
+        self._put = put
+        self._counter = StepCounter()
+
+    async def run(self) -> None:
+        """Read until the process is gone."""
+        while processes.is_running(*self._identity):
+            cost_ns = await self._read()
+            pause_s = self._counter.pause_s(cost_ns / SECOND_NS)
+            await asyncio.sleep(pause_s * random.uniform(1 - JITTER, 1 + JITTER))
+
+    async def _read(self) -> int:
+        """Take a reading and hand over what it says; return its cost."""
+        try:
+            reading = await asyncio.to_thread(read_counter, self._executable, self._identity.pid, self._clock)
+        except CounterUnread as error:
+            return error.cpu_ns
+        before = self._counter.loop
+        for count in self._counter.take(reading):
+            values = (
+                Point(COUNT_SERIES, count.steps, self._identity),
+                Point(ERROR_SERIES, count.error_steps, self._identity),
+            )
+            self._put(PointsTaken(count.at_ns, values))
+        loop = self._counter.loop
+        if loop is not None and loop is not before:
+            self._put(EventHappened(self._clock.now_ns(), FOUND_KIND, str(loop), self._identity))
+        return reading.cpu_ns

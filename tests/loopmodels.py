@@ -1,0 +1,112 @@
+"""Programs that only count, read as py-spy would read them, in no time: the truth about their steps is known."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.collect.counter import CounterReading, IntegerFrame, Place
+from profd.daemon.collect.odometer import Count
+from profd.daemon.collect.steps import JITTER, StepCounter
+
+TRAIN = Place(1, "train", "train.py")
+ERROR_NS = 30_000_000
+COST_S = 0.015
+BOOTED_S = 50_000.0
+
+Integers = Mapping[Place, Mapping[str, int]]
+
+
+class Program(Protocol):
+    """A program that steps."""
+
+    def integers(self, at_s: float) -> Integers:
+        """Return what is on the stack at a time."""
+        ...
+
+    def steps(self, at_s: float) -> float:
+        """Return how many steps it has made by then, the one that it is in as a fraction."""
+        ...
+
+
+def reading_at(at_s: float, integers: Integers, error_ns: int = ERROR_NS) -> CounterReading:
+    """Return what a reading says that was taken then."""
+    frames = tuple(IntegerFrame(place, 20 + place.depth, dict(values)) for place, values in integers.items())
+    return CounterReading(int(at_s * SECOND_NS), error_ns, BOOTED_S + at_s, 0, frames)
+
+
+class Watched:
+    """A program watched for a while: the counts, and when it was read."""
+
+    def __init__(self, program: Program, seconds: float, seed: int = 0) -> None:
+        chance = random.Random(seed)
+        self.counter = StepCounter()
+        self.program = program
+        self.counts: list[Count] = []
+        self.readings = 0
+        at_s = chance.random()
+        while at_s < seconds:
+            truly_s = at_s + chance.uniform(-1, 1) * ERROR_NS / SECOND_NS
+            integers = program.integers(truly_s)
+            self.counts += self.counter.take(reading_at(at_s, integers))
+            self.readings += 1
+            at_s += self.counter.pause_s(COST_S) * chance.uniform(1 - JITTER, 1 + JITTER)
+
+    def steps_per_s(self) -> float:
+        """Return the rate between the first and the last count."""
+        first, last = self.counts[0], self.counts[-1]
+        return (last.steps - first.steps) * SECOND_NS / (last.at_ns - first.at_ns)
+
+    def true_steps_per_s(self) -> float:
+        """Return what that should be."""
+        first, last = self.counts[0].at_ns, self.counts[-1].at_ns
+        steps = self.program.steps(last / SECOND_NS) - self.program.steps(first / SECOND_NS)
+        return steps * SECOND_NS / (last - first)
+
+    def error_per_s(self) -> float:
+        """Return by how much it may be wrong."""
+        first, last = self.counts[0], self.counts[-1]
+        return (1 + first.error_steps + last.error_steps) * SECOND_NS / (last.at_ns - first.at_ns)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """``for i in range(...)``."""
+
+    per_s: float
+    start: int = 0
+    name: str = "i"
+
+    def integers(self, at_s: float) -> Integers:
+        return {TRAIN: {"n": 1_000_000, self.name: self.start + math.floor(self.steps(at_s))}}
+
+    def steps(self, at_s: float) -> float:
+        return at_s * self.per_s
+
+
+@dataclass(frozen=True)
+class Nested:
+    """Epochs of ``batches``, with a pause after each for which the counter stands still."""
+
+    per_s: float
+    batches: int
+    pause_s: float = 0.0
+    shows_epoch: bool = True
+    epoch: str = "epoch"
+
+    def integers(self, at_s: float) -> Integers:
+        epoch, batch = self._place(at_s)
+        shown = min(math.floor(batch), self.batches - 1)
+        return {TRAIN: ({self.epoch: epoch} if self.shows_epoch else {}) | {"i": shown}}
+
+    def steps(self, at_s: float) -> float:
+        epoch, batch = self._place(at_s)
+        return epoch * self.batches + min(batch, self.batches)
+
+    def _place(self, at_s: float) -> tuple[int, float]:
+        epoch, into_s = divmod(at_s, self.batches / self.per_s + self.pause_s)
+        return int(epoch), into_s * self.per_s

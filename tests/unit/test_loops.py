@@ -1,0 +1,167 @@
+"""Which integer is the loop counter: found in loops of all kinds, and not where there is none."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loopmodels import BOOTED_S, TRAIN, Nested, Plain, Watched, reading_at
+
+from profd.daemon.collect.counter import CounterReading, Place
+from profd.daemon.collect.loops import find_loop
+
+TQDM = Place(2, "tqdm.__iter__", "tqdm/std.py")
+FORWARD = Place(2, "forward", "train.py")
+
+
+def history(*values: Mapping[str, int], every_s: float = 0.5, place: Place = TRAIN) -> list[CounterReading]:
+    """Return readings of one frame, at nearly equal distances."""
+    chance = random.Random(1)
+    times = [number * every_s + chance.uniform(0, 0.3) * every_s for number in range(len(values))]
+    return [reading_at(at_s, {place: shown}) for at_s, shown in zip(times, values, strict=True)]
+
+
+def name_found(readings: Iterable[CounterReading]) -> str | None:
+    loop = find_loop(list(readings))
+    return loop.counter.name if loop else None
+
+
+def test_a_counter_is_found_and_named_with_its_place() -> None:
+    loop = find_loop(history(*({"n": 1000, "i": 10 * k} for k in range(10))))
+    assert loop is not None
+    assert str(loop) == "loop counter `i` in train (train.py:21)"
+    assert loop.rate_per_s == pytest.approx(20, rel=0.1)
+
+
+def test_a_few_readings_are_no_evidence() -> None:
+    assert name_found(history(*({"i": 10 * k} for k in range(9)))) is None
+
+
+def test_no_reading_is_no_loop() -> None:
+    assert find_loop([]) is None
+
+
+@given(st.lists(st.integers(0, 1000), min_size=10, max_size=40), st.integers(0, 7))
+def test_a_value_that_falls_back_again_and_again_is_no_counter(values: list[int], place: int) -> None:
+    values = [value if number % 3 else place for number, value in enumerate(values)]
+    assert name_found(history(*({"layer": value} for value in values))) is None
+
+
+@settings(deadline=None)
+@given(st.integers(0, 1000), st.integers(5, 60))
+def test_chance_makes_no_counter(seed: int, most: int) -> None:
+    """Twelve variables of inner loops that are much faster than the readings, over a minute of readings."""
+    chance = random.Random(seed)
+    shown = [{f"v{number}": chance.randrange(most) for number in range(12)} for _ in range(40)]
+    readings = history(*shown)
+    found = [name_found(readings[max(end - 40, 0) : end]) for end in range(1, 41)]
+    assert found.count(None) == len(found)
+
+
+def test_a_retry_count_is_no_counter() -> None:
+    assert name_found(history(*({"attempt": k // 4 % 2, "failures": k // 15} for k in range(40)), every_s=2)) is None
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        lambda at_s: int(BOOTED_S + at_s) + 3,
+        lambda at_s: int((BOOTED_S + at_s) * 1e3),
+        lambda at_s: int((BOOTED_S + at_s) * 1e9),
+        lambda at_s: int(1.8e9 + at_s),
+        lambda at_s: int((1.8e9 + at_s) * 1e3),
+    ],
+)
+def test_a_clock_is_no_counter(now: object) -> None:
+    assert callable(now)
+    readings = [reading_at(2.0 * k, {TRAIN: {"deadline": now(2.0 * k)}}) for k in range(30)]
+    assert find_loop(readings) is None
+
+
+def test_batches_are_preferred_to_the_epochs_around_them() -> None:
+    shown = ({"epoch": k // 6, "i": 10 * (k % 6)} for k in range(20))
+    assert name_found(history(*shown)) == "i"
+
+
+def test_an_epoch_counter_alone_is_the_loop() -> None:
+    assert name_found(history(*({"epoch": k, "epochs": 100} for k in range(10)))) == "epoch"
+
+
+def test_an_epoch_counter_is_none_where_batches_are_too_fast_to_follow() -> None:
+    chance = random.Random(0)
+    assert name_found(history(*({"epoch": k, "i": chance.randrange(50)} for k in range(12)))) is None
+
+
+def test_steps_are_preferred_to_samples_and_right_answers() -> None:
+    chance = random.Random(0)
+    shown, correct = [], 0
+    for k in range(12):
+        correct += sum(chance.randrange(16, 32) for _ in range(10))
+        shown.append({"seen": 320 * k, "correct": correct, "step": 10 * k})
+    assert name_found(history(*shown)) == "step"
+
+
+def test_a_count_over_all_epochs_is_preferred_to_one_that_starts_over() -> None:
+    shown = ({"epoch": k // 12, "i": 10 * (k % 12), "global_step": 10 * k} for k in range(24))
+    assert name_found(history(*shown)) == "global_step"
+
+
+def test_a_loop_over_offsets_counts_by_its_stride() -> None:
+    chance = random.Random(0)
+    at, shown = 0, []
+    for _ in range(12):
+        at += 32 * chance.randrange(8, 13)
+        shown.append({"start": at})
+    loop = find_loop(history(*shown))
+    assert loop is not None
+    assert loop.stride == 32
+    assert loop.rate_per_s == pytest.approx(20, rel=0.15)
+
+
+def test_an_evaluation_is_not_the_training() -> None:
+    readings = [
+        reading_at(k / 2, {TRAIN: {"i": 10 * k}, Place(2, "evaluate", "train.py"): {"j": 3 * k}}) for k in range(12)
+    ]
+    assert name_found(readings) == "i"
+
+
+def test_a_progress_bar_counts_though_it_is_seldom_on_the_stack() -> None:
+    readings = [reading_at(2.0 * k, {TQDM: {"n": 40 * k}} if k % 4 == 0 else {}) for k in range(12)]
+    assert name_found(readings) == "n"
+
+
+def test_a_function_that_is_seldom_on_the_stack_is_not_counted_by() -> None:
+    readings = [reading_at(2.0 * k, {FORWARD: {"n": 40 * k}} if k % 4 == 0 else {}) for k in range(40)]
+    assert name_found(readings) is None
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.floats(1, 2000), st.integers(0, 10**7), st.integers(0, 100))
+def test_any_steady_loop_is_found_and_its_rate_is_true(per_s: float, start: int, seed: int) -> None:
+    watched = Watched(Plain(per_s, start), 35, seed)
+    assert abs(watched.steps_per_s() - watched.true_steps_per_s()) <= watched.error_per_s()
+    assert watched.error_per_s() <= max(0.01 * per_s, 0.05)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(100, 3000), st.floats(0, 1), st.booleans(), st.integers(0, 100))
+def test_epochs_are_added_up_and_the_error_is_honest(
+    batches: int, pause_s: float, shows_epoch: bool, seed: int
+) -> None:
+    program = Nested(20, batches, pause_s, shows_epoch=shows_epoch)
+    watched = Watched(program, 90, seed)
+    assert watched.counter.loop is not None
+    assert watched.counter.loop.counter.name == "i"
+    assert abs(watched.steps_per_s() - watched.true_steps_per_s()) <= watched.error_per_s()
+    assert watched.error_per_s() <= 0.12 * watched.true_steps_per_s()
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 100))
+def test_layers_of_a_step_are_not_steps(seed: int) -> None:
+    watched = Watched(Nested(200, 10, epoch="step"), 40, seed)
+    assert watched.counter.loop is not None
+    assert watched.counter.loop.counter.name == "step"

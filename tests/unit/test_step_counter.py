@@ -1,0 +1,129 @@
+"""From readings to counts: what is found, followed, lost and found again, and how seldom it is read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from loopmodels import COST_S, TRAIN, Nested, Plain, Watched, reading_at
+
+from profd.daemon.clock import SECOND_NS, AnchoredClock
+from profd.daemon.collect import steps
+from profd.daemon.collect.counter import CounterReading, CounterUnread, Place
+from profd.daemon.collect.odometer import Count
+from profd.daemon.collect.steps import StepCounter, StepReader
+from profd.daemon.store.records import EventHappened, Identity, PointsTaken, Record
+
+FINE_TUNE = Place(1, "fine_tune", "train.py")
+PID = Identity(4242, 1000)
+
+
+def take_all(counter: StepCounter, readings: Iterator[CounterReading] | list[CounterReading]) -> list[Count]:
+    return [count for reading in readings for count in counter.take(reading)]
+
+
+def test_counts_reach_back_to_the_readings_that_the_loop_was_found_by() -> None:
+    counts = take_all(StepCounter(), [reading_at(k / 2, {TRAIN: {"i": 10 * k}}) for k in range(10)])
+    assert [count.steps for count in counts] == [10 * k for k in range(10)]
+    assert counts[0].at_ns == 0
+
+
+def test_another_loop_goes_on_where_the_first_one_ended() -> None:
+    counter = StepCounter()
+    first = take_all(counter, [reading_at(5 * k, {TRAIN: {"i": 100 * k}}) for k in range(10)])
+    later = take_all(counter, [reading_at(100 + 5 * k, {FINE_TUNE: {"step": 70 * k}}) for k in range(15)])
+    assert counter.loop is not None
+    assert counter.loop.counter.name == "step"
+    assert later[0].steps == first[-1].steps
+    assert later[-1].steps - later[0].steps == 70 * (len(later) - 1)
+
+
+def test_a_loop_that_is_away_for_a_while_is_waited_for() -> None:
+    counter = StepCounter()
+    take_all(counter, [reading_at(5 * k, {TRAIN: {"i": 100 * k}}) for k in range(10)])
+    aside = [reading_at(50 + k, {Place(1, "evaluate", "train.py"): {"j": k * k % 17}}) for k in range(20)]
+    assert take_all(counter, aside) == []
+    assert [count.steps for count in counter.take(reading_at(71, {TRAIN: {"i": 930}}))] == [930]
+
+
+def test_what_turns_out_to_be_no_counter_is_forgotten() -> None:
+    counter = StepCounter()
+    take_all(counter, [reading_at(k / 2, {TRAIN: {"i": 10 * k}}) for k in range(10)])
+    take_all(counter, [reading_at(5 + k, {TRAIN: {"i": 10_000 - 90 * k}}) for k in range(10)])
+    assert counter.loop is None
+
+
+def test_readings_are_rare_once_a_loop_is_found() -> None:
+    # A dozen to find it, then one each five seconds.
+    assert Watched(Plain(20), 600).readings < 12 + 600 / 4
+
+
+def test_a_search_in_vain_becomes_rarer_and_rarer() -> None:
+    watched = Watched(Nested(1e6, 7, shows_epoch=False), 3600)
+    assert watched.counts == []
+    assert watched.readings < 420  # 0.2 % of a core
+
+
+def test_dear_readings_are_rare() -> None:
+    counter = StepCounter()
+    take_all(counter, [reading_at(k / 2, {TRAIN: {"i": 10 * k}}) for k in range(40)])
+    assert counter.pause_s(COST_S) == pytest.approx(5)
+    assert counter.pause_s(0.2) >= 20
+
+
+def test_short_epochs_are_read_often_enough_to_see_each() -> None:
+    watched = Watched(Nested(20, 200), 60)
+    assert watched.counter.pause_s(COST_S) <= 4.5
+
+
+class Stub:
+    """A process that lives for some readings, and gives them or fails."""
+
+    def __init__(self, readings: list[CounterReading | CounterUnread]) -> None:
+        self._readings = list(reversed(readings))
+
+    def is_running(self, *_: object) -> bool:
+        return bool(self._readings)
+
+    def read(self, *_: object) -> CounterReading:
+        reading = self._readings.pop()
+        if isinstance(reading, CounterUnread):
+            raise reading
+        return reading
+
+
+async def stored(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> list[Record]:
+    monkeypatch.setattr(steps, "read_counter", stub.read)
+    monkeypatch.setattr("profd.daemon.collect.steps.processes.is_running", stub.is_running)
+    monkeypatch.setattr(steps, "FIRST_S", 0.0)
+    records: list[Record] = []
+    reader = StepReader("py-spy", PID, AnchoredClock(), records.append)
+    await asyncio.wait_for(reader.run(), 30)
+    return records
+
+
+async def test_counts_are_stored_with_their_error_and_the_counter_is_named_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[CounterReading | CounterUnread] = [
+        reading_at(k / 2, {TRAIN: {"token": 7, "i": 10 * k}}) for k in range(10)
+    ]
+    records = await stored(Stub([CounterUnread(0), *found, CounterUnread(0)]), monkeypatch)
+    points = [record for record in records if isinstance(record, PointsTaken)]
+    assert [record.at_ns for record in points] == [k * SECOND_NS // 2 for k in range(10)]
+    assert [point.value for record in points for point in record.points if point.name == "step_count"] == [
+        10.0 * k for k in range(10)
+    ]
+    assert {point.name for record in points for point in record.points} == {"step_count", "step_count_error"}
+    events = [record for record in records if isinstance(record, EventHappened)]
+    assert [(event.kind, event.text, event.identity) for event in events] == [
+        ("counter", "loop counter `i` in train (train.py:21)", PID)
+    ]
+
+
+async def test_nothing_is_stored_of_a_program_without_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings: list[CounterReading | CounterUnread] = [
+        reading_at(k / 2, {TRAIN: {"secret": 123456, "layer": k % 3}}) for k in range(15)
+    ]
+    assert await stored(Stub(readings), monkeypatch) == []
