@@ -71,10 +71,14 @@ class ControlServer:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Bind the socket and answer from now on."""
+        """Bind the socket and answer from now on; raises SessionFailed where it cannot be bound."""
         previous = os.umask(0o177)
         try:
             self._server = await asyncio.start_unix_server(self._serve, self._path, limit=_LINE_LIMIT)
+        except OSError as error:
+            raise SessionFailed(
+                f"{self._path} cannot be bound ({error.strerror or error})", "set PROFD_HOME to a local folder"
+            ) from error
         finally:
             os.umask(previous)
 

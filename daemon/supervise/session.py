@@ -159,6 +159,7 @@ def _first_word(process: subprocess.Popen[bytes], options: SessionOptions, log: 
         raise SessionFailed("the recording session did not start", f"see {log}") from None
     if isinstance(answer, Failed):
         kind = getattr(errors, answer.kind, None)
-        is_ours = isinstance(kind, type) and issubclass(kind, ProfdError)
-        raise kind(answer.what, answer.remedy) if is_ours else SessionFailed(answer.what, answer.remedy)
+        if not (isinstance(kind, type) and issubclass(kind, ProfdError)):
+            kind = SessionFailed
+        raise kind(answer.what, answer.remedy)
     return answer

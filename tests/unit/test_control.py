@@ -211,6 +211,14 @@ async def test_a_server_takes_over_the_socket_of_a_dead_one(served: Served) -> N
     await server.close()
 
 
+async def test_a_socket_that_cannot_be_bound_is_an_error_of_the_session(tmp_path: Path) -> None:
+    for path in (tmp_path / "none" / "s.sock", tmp_path / ("x" * 200)):
+        server = ControlServer(path, FakeSession())
+        with pytest.raises(SessionFailed, match="cannot be bound"):
+            await server.start()
+        await server.close()
+
+
 def test_a_session_that_is_not_there_cannot_be_reached(tmp_path: Path) -> None:
     with pytest.raises(SessionFailed, match="cannot be reached"):
         ControlClient(tmp_path / "none.sock")

@@ -1,0 +1,58 @@
+"""What is known of a run when its file is made: who is recorded, by whom, where and how."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from importlib import metadata
+from pathlib import Path
+
+from profd.daemon import processes
+from profd.daemon.store.records import Identity, RunStarted
+from profd.daemon.supervise.secrets import mask_command
+from profd.daemon.supervise.session import SessionOptions
+
+
+def run_started(options: SessionOptions, control_socket: Path, now_ns: int) -> RunStarted:
+    """Return the first record of a run that this process begins to write."""
+    me = processes.read_stat(os.getpid())
+    return RunStarted(
+        id=options.run_id,
+        name=options.name,
+        mode=options.mode,
+        target=Identity(options.pid, options.start_ticks),
+        command=mask_command(options.command),
+        cwd=_working_folder(options.pid),
+        host=os.uname().nodename,
+        user=_user_name(),
+        started_ns=now_ns,
+        recorder=Identity(os.getpid(), me.start_ticks if me else 0),
+        versions={
+            "profd": metadata.version("profd"),
+            "python": processes.python_version(options.pid) or "",
+            "py_spy": metadata.version("py-spy"),
+            "kernel": os.uname().release,
+        },
+        options={
+            "rate_hz": options.rate_hz,
+            "budget_percent": options.budget_percent,
+            "subprocesses": options.subprocesses,
+            "duration_s": options.duration_s,
+        },
+        control_socket=str(control_socket),
+    )
+
+
+def _working_folder(pid: int) -> str:
+    """Return the working folder of a process; bytes of it that are no text are replaced."""
+    try:
+        return os.fsencode(Path(f"/proc/{pid}/cwd").readlink()).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _user_name() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

@@ -1,0 +1,66 @@
+"""What is read about once a second beside the stacks: counters, profd's own cost, the wall clock, lost records.
+
+Knows nothing of how a run begins or ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.collect.cost import CostMeter, Governor
+from profd.daemon.collect.host import HostCollector
+from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken
+from profd.daemon.store.writer import RunWriter
+
+STARTUP_READINGS = 2  # what starting costs says nothing of what recording costs
+WALL_JUMP_NS = SECOND_NS
+
+
+class Readings:
+    """Reads, and hands what was read to the writer and to the governor of the sampling rate."""
+
+    def __init__(self, clock: Clock, governor: Governor, writer: RunWriter) -> None:
+        self._clock = clock
+        self._governor = governor
+        self._writer = writer
+        self._counters = HostCollector(clock)
+        self._cost = CostMeter(clock)
+        self._cost_readings = 0
+        self._wall_jump_ns = 0
+        self._told_dropped = 0
+
+    async def take(self, identities: Iterable[Identity], python_threads: Mapping[Identity, frozenset[int]]) -> None:
+        """Read everything once: of these processes, and of these of their threads."""
+        # In a thread, with copies: reading a process may take as long as the process likes.
+        points = await asyncio.to_thread(self._counters.collect, list(identities), dict(python_threads))
+        self._writer.put(points)
+        self._take_cost()
+        self._take_wall_clock()
+        self.take_losses()
+
+    def take_losses(self) -> None:
+        """Say how many records were dropped since this was last said."""
+        dropped = self._writer.dropped - self._told_dropped
+        if dropped and self._say("loss", f"{dropped} records were dropped: the disk is too slow"):
+            self._told_dropped += dropped
+
+    def _take_cost(self) -> None:
+        cores = self._cost.cores()
+        own = (Point("profd_cpu_cores", cores), Point("profd_rss_bytes", self._cost.rss_bytes()))
+        self._writer.put(PointsTaken(self._clock.now_ns(), own))
+        before_hz = self._governor.rate_hz
+        self._cost_readings += 1
+        if self._cost_readings > STARTUP_READINGS and self._governor.take(cores):
+            why = "to stay within its budget" if self._governor.rate_hz < before_hz else "as there is room again"
+            self._say("note", f"profd samples at {self._governor.rate_hz} Hz instead of {before_hz} Hz, {why}")
+
+    def _take_wall_clock(self) -> None:
+        jump_ns = self._clock.wall_jump_ns()
+        if abs(jump_ns - self._wall_jump_ns) > WALL_JUMP_NS:
+            self._say("wall-jump", f"the wall clock jumped by {(jump_ns - self._wall_jump_ns) / SECOND_NS:+.3f} s")
+            self._wall_jump_ns = jump_ns
+
+    def _say(self, kind: str, text: str) -> bool:
+        return self._writer.put(EventHappened(self._clock.now_ns(), kind, text))

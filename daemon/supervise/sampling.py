@@ -1,0 +1,97 @@
+"""Samples the stacks of the members of a process tree: who, how often, and for how long at a time.
+
+Main processes are sampled without a gap; the others in turns, because they are alike. Knows nothing of how a run
+begins or ends, nor of what becomes of the records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable
+
+from profd.daemon.clock import Clock
+from profd.daemon.collect.chain import StackChain
+from profd.daemon.collect.cost import Governor
+from profd.daemon.store.records import EventHappened, Identity, Record
+from profd.daemon.supervise import roles
+from profd.daemon.supervise.tree import Member
+
+LENGTH_S = 4.0
+WATCHED_LENGTH_S = 1.5
+TURN_RATE_DIVISOR = 5
+CLOSING_TIMEOUT_S = 10.0
+CANCELING_TIMEOUT_S = 1.0
+
+
+class Sampling:
+    """The chains of recordings of all members; ``put`` takes their records.
+
+    While ``is_watched``, recordings are short: longer ones cost less, shorter ones are seen sooner.
+    """
+
+    def __init__(self, executable: str, governor: Governor, clock: Clock, put: Callable[[Record], object]) -> None:
+        """Sample with the py-spy at ``executable``, at the rate that ``governor`` allows."""
+        self.is_watched = False
+        self.governor = governor
+        self._executable = executable
+        self._clock = clock
+        self._put = put
+        self._chains: dict[Identity, tuple[StackChain, asyncio.Task[None]]] = {}
+        self._turn = asyncio.Semaphore(1)
+
+    def begin(self, member: Member) -> None:
+        """Sample a member from now on, unless it is sampled already."""
+        if member.identity in self._chains:
+            return
+        chain = StackChain(self._executable, member.identity, MemberPace(self, member), self._clock, self._put)
+        # One that turns out to be something else stays as it began.
+        run = chain.run() if member.role in (roles.MAIN, roles.LAUNCHER) else chain.run_in_turns(self._turn)
+        task = asyncio.ensure_future(run)
+        self._chains[member.identity] = (chain, task)
+        task.add_done_callback(lambda done: self._forget(member.identity, done))
+
+    def end(self, member: Member) -> None:
+        """Sample a member no longer."""
+        if member.identity in self._chains:
+            self._chains[member.identity][0].stop()
+
+    def hurry(self) -> None:
+        """Hand over now what is being recorded."""
+        for chain, _ in self._chains.values():
+            chain.hurry()
+
+    async def close(self) -> None:
+        """End all recordings and hand over what they hold; who does not end in time is broken off."""
+        tasks = {task for _, task in self._chains.values()}
+        for chain, _ in self._chains.values():
+            chain.stop()
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=CLOSING_TIMEOUT_S)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=CANCELING_TIMEOUT_S)
+
+    def _forget(self, identity: Identity, task: asyncio.Task[None]) -> None:
+        self._chains.pop(identity, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            traceback.print_exception(error)
+            self._put(EventHappened(self._clock.now_ns(), "error", f"sampling stopped: {error!r}", identity))
+
+
+class MemberPace:
+    """How one member is sampled now: by its role, by the governor, and by whether anyone watches."""
+
+    def __init__(self, sampling: Sampling, member: Member) -> None:
+        self._sampling = sampling
+        self._member = member
+
+    def rate_hz(self) -> int:
+        """Return samples a second; who shares a turn with others gets a part of the main process's rate."""
+        rate_hz = self._sampling.governor.rate_hz
+        return rate_hz if self._member.role == roles.MAIN else max(rate_hz // TURN_RATE_DIVISOR, 1)
+
+    def length_s(self) -> float:
+        """Return seconds that a recording lasts."""
+        return WATCHED_LENGTH_S if self._sampling.is_watched else LENGTH_S

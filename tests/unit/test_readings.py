@@ -1,0 +1,97 @@
+"""What is read beside the stacks, with a writer and a clock in the test's hands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from clocks import StoppedClock
+from synthetic import run_started
+from training_stacks import describe
+
+from profd.daemon import processes
+from profd.daemon.collect.cost import CostMeter, Governor
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Identity
+from profd.daemon.store.writer import RunWriter
+from profd.daemon.supervise.readings import STARTUP_READINGS, Readings
+
+
+class Desk:
+    """Readings of this process into a real run file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.clock = StoppedClock()
+        self.governor = Governor(100, 0.1)
+        self.writer = RunWriter(path, run_started(), describe)
+        self.readings = Readings(self.clock, self.governor, self.writer)
+
+    async def take(self, times: int = 1) -> None:
+        stat = processes.read_stat(os.getpid())
+        assert stat is not None
+        for _ in range(times):
+            self.clock.advance(1)
+            await self.readings.take([Identity(stat.pid, stat.start_ticks)], {})
+
+    def events(self) -> list[tuple[str, str]]:
+        self.writer.close()
+        with RunReader(self.path) as reader:
+            return [(event.kind, event.text) for event in reader.events()]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path / "run.profd")
+    yield made
+    made.writer.close()
+
+
+async def test_processes_host_and_own_cost_are_written(desk: Desk) -> None:
+    await desk.take(2)
+    assert desk.events() == []
+    with RunReader(desk.path) as reader:
+        names = {row.name for row in reader.series.values()}
+    assert {"cpu_cores", "rss_bytes", "host_cpu_share", "profd_cpu_cores", "profd_rss_bytes"} <= names
+
+
+async def test_a_jump_of_the_wall_clock_is_said_once(desk: Desk) -> None:
+    await desk.take()
+    desk.clock.jump_ns = -3_600_500_000_000
+    await desk.take(2)
+    desk.clock.jump_ns += 900_000_000  # slewed, not set
+    await desk.take()
+    assert desk.events() == [("wall-jump", "the wall clock jumped by -3600.500 s")]
+
+
+async def test_cost_over_budget_lowers_the_rate_and_is_said(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CostMeter, "cores", lambda meter: 0.2)
+    await desk.take(STARTUP_READINGS + 11)
+    assert desk.governor.rate_hz == 100
+    await desk.take()
+    assert desk.governor.rate_hz == 45
+    monkeypatch.setattr(CostMeter, "cores", lambda meter: 0.01)
+    await desk.take(12)
+    assert desk.events() == [
+        ("note", "profd samples at 45 Hz instead of 100 Hz, to stay within its budget"),
+        ("note", "profd samples at 56 Hz instead of 45 Hz, as there is room again"),
+    ]
+
+
+async def test_dropped_records_are_counted_in_the_file(desk: Desk) -> None:
+    desk.writer.dropped = 5
+    await desk.take(2)
+    desk.writer.dropped = 7
+    desk.readings.take_losses()
+    assert [text.split(" ")[0] for kind, text in desk.events() if kind == "loss"] == ["5", "2"]
+
+
+async def test_a_loss_that_finds_no_room_is_said_later(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.writer.dropped = 5
+    with monkeypatch.context() as full:
+        full.setattr(desk.writer, "put", lambda record: False)
+        desk.readings.take_losses()
+    desk.readings.take_losses()
+    assert [text.split(" ")[0] for _, text in desk.events()] == ["5"]
