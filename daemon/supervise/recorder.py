@@ -40,6 +40,7 @@ from profd.daemon.supervise.readings import Readings
 from profd.daemon.supervise.sampling import Sampling
 from profd.daemon.supervise.secrets import mask_command
 from profd.daemon.supervise.session import Failed, Ready, SessionOptions, decode_options, encode
+from profd.daemon.supervise.stepping import Stepping
 from profd.daemon.supervise.tree import Appeared, Change, Execed, Member, ProcessTree, Vanished
 
 TREE_INTERVAL_S = 0.25
@@ -96,7 +97,9 @@ class Recorder(Commands):
 
         ``announce`` is called once everything is in place. Raises ProfdError where it cannot be.
         """
-        self._sampling = Sampling(find_py_spy(), self.governor, self.clock, self._put)
+        py_spy = find_py_spy()
+        self._sampling = Sampling(py_spy, self.governor, self.clock, self._put)
+        self._stepping = Stepping(py_spy, self.clock, self._put)
         watch = self._watch_root()
         live_file = LiveFile(self.options.run_file)
         socket_path = paths.runtime_folder() / f"{self.options.run_id}.sock"
@@ -144,6 +147,7 @@ class Recorder(Commands):
         loop.remove_reader(watch.fileno())
         for task in (*endless, ended):
             task.cancel()
+        await self._stepping.close()
         await self._sampling.close()
         await self._say_farewell(watch)
         inlet.close()
@@ -173,6 +177,7 @@ class Recorder(Commands):
             self._sampling.end(member)
         else:
             self._sampling.begin(member)
+            self._stepping.begin(member)
 
     def _take_end(self, member: Member, status: int | None) -> None:
         self._python_threads.pop(member.identity, None)
