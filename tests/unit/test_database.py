@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import random
 import sqlite3
@@ -116,12 +117,14 @@ def test_bytes_gone_bad_are_an_error_of_the_file_or_go_unnoticed(run: Path, seed
         assert [*reader.intervals(), *reader.recordings(), *reader.events(), *reader.output()]
 
 
-def test_failing_to_open_leaves_nothing_open(tmp_path: Path) -> None:
-    without_tables(tmp_path / "given.profd")
-    before = os.listdir("/proc/self/fd")
+@pytest.mark.parametrize("make", [without_tables, other_database, newer])
+def test_failing_to_open_leaves_nothing_open(make: Callable[[Path], None], tmp_path: Path) -> None:
+    make(tmp_path / "given.profd")
+    gc.collect()  # what the making itself left to be collected
+    before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(RunUnreadable) as failure:
         RunReader(tmp_path / "given.profd")
-    assert os.listdir("/proc/self/fd") == before
+    assert len(os.listdir("/proc/self/fd")) == before
     assert failure.value.__traceback__ is not None  # which would keep the connection alive
 
 
