@@ -20,7 +20,8 @@ RATE_MARGIN = 0.1
 SURPRISE_FACTOR = 5.0
 SURPRISE_STEPS = 10
 CLOSE_SHARE = 0.02
-CYCLES_HELD = 3
+HELD_SHARE = 0.05
+CYCLES_HELD = 2
 CYCLES_PROBED = 12
 SOONEST_S = 0.25
 HIGHEST_START = 1  # every cycle begins at 0 or 1, though it may never have been seen there
@@ -99,6 +100,11 @@ class Odometer:
             return self._start_over(doubted)  # two cycles in a row that no second sighting fell into
         return []
 
+    def rest(self) -> list[Count]:
+        """Return the counts that are held back, such as they are."""
+        held, self._held = self._held, []
+        return [count for reached in held for count in self._emit(reached)]
+
     def cycle_s(self) -> float:
         """Return how long a cycle lasts, as far as one was seen: at least that long."""
         return self._cycle()[0] / self.rate_per_s if self.rate_per_s else 0.0
@@ -108,7 +114,7 @@ class Odometer:
 
         None where that is known well, cannot be known better, or where the counter never started over.
         """
-        if not self._has_cycles() or not self.rate_per_s or self._last is None or self._is_close():
+        if not self._has_cycles() or not self.rate_per_s or self._last is None or self._is_within(CLOSE_SHARE):
             return None
         if self._last.cycles > CYCLES_PROBED:
             return None
@@ -184,11 +190,10 @@ class Odometer:
         self._held.append(self._last)
         # Counts of one cycle are exact against each other; only what lies beyond its end waits, and that once.
         if self._last.cycles:
-            self._has_waited = self._has_waited or self._is_close() or self._last.cycles >= CYCLES_HELD
+            self._has_waited = self._has_waited or self._is_within(HELD_SHARE) or self._last.cycles >= CYCLES_HELD
         if self._last.cycles and not self._has_waited:
             return []
-        held, self._held = self._held, []
-        return [count for reached in held for count in self._emit(reached)]
+        return self.rest()
 
     def _emit(self, reached: _Reached) -> list[Count]:
         """Return the count of a position, and settle on it: what was said is not taken back."""
@@ -203,9 +208,10 @@ class Odometer:
     def _has_cycles(self) -> bool:
         return self._most_in_cycle is not None
 
-    def _is_close(self) -> bool:
+    def _is_within(self, share: float) -> bool:
+        """Say whether the length of a cycle is known as exactly as this share of it, or to a step."""
         steps, error_steps = self._cycle()
-        return error_steps <= max(1.0, CLOSE_SHARE * steps)
+        return error_steps <= max(1.0, share * steps)
 
     def _cycle(self) -> tuple[int, float]:
         """Return how many steps a cycle has, and by how many that may be wrong."""

@@ -69,6 +69,10 @@ class StepCounter:
         self._searches = self._searches + 1 if self._is_searching() else 0
         return self._follow(reading) if self.loop else []
 
+    def rest(self) -> list[Count]:
+        """Return the counts that are held back for better ones, such as they are: there will be none."""
+        return self._added(self._odometer.rest())
+
     def pause_s(self, cost_s: float) -> float:
         """Return how long to wait before the next reading, where one costs ``cost_s`` of CPU time."""
         if self._is_searching():
@@ -89,6 +93,7 @@ class StepCounter:
 
     def _take_up(self, found: Loop) -> list[Count]:
         """Follow a loop from now on, and from as far back as it was seen."""
+        left = self.rest()
         self.loop, self._misses, self._searches = found, 0, 0
         self._outer = find_outer(found.counter, self._history)
         self._odometer = Odometer(found.stride, found.rate_per_s)
@@ -96,7 +101,7 @@ class StepCounter:
             first_value = found.sightings[0].value // found.stride
             self._before = self._last._replace(steps=self._last.steps - first_value)
         readings = list(self._history)[found.sightings[0].reading :]
-        return [count for reading in readings for count in self._follow(reading)]
+        return [*left, *(count for reading in readings for count in self._follow(reading))]
 
     def _follow(self, reading: CounterReading) -> list[Count]:
         assert self.loop is not None
@@ -105,13 +110,18 @@ class StepCounter:
             return []
         self._outer = self._outer or find_outer(self.loop.counter, self._history)
         outer = sight(self._outer, reading) if self._outer else None
-        counts = [
-            Count(count.at_ns, self._before.steps + count.steps, self._before.error_steps + count.error_steps)
-            for count in self._odometer.take(seen, outer.value if outer else None)
-        ]
-        self._last = counts[-1] if counts else self._last
+        counts = self._added(self._odometer.take(seen, outer.value if outer else None))
         if self._odometer.doubts >= DOUBTS_TO_FORGET:
             self.loop = None
+        return counts
+
+    def _added(self, counts: list[Count]) -> list[Count]:
+        """Return counts of the loop of now on top of those of the loops before it."""
+        before = self._before
+        counts = [
+            Count(count.at_ns, before.steps + count.steps, before.error_steps + count.error_steps) for count in counts
+        ]
+        self._last = counts[-1] if counts else self._last
         return counts
 
 
@@ -127,10 +137,13 @@ class StepReader:
 
     async def run(self) -> None:
         """Read until the process is gone."""
-        while processes.is_running(*self._identity):
-            cost_ns = await self._read()
-            pause_s = self._counter.pause_s(cost_ns / SECOND_NS)
-            await asyncio.sleep(pause_s * random.uniform(1 - JITTER, 1 + JITTER))
+        try:
+            while processes.is_running(*self._identity):
+                cost_ns = await self._read()
+                pause_s = self._counter.pause_s(cost_ns / SECOND_NS)
+                await asyncio.sleep(pause_s * random.uniform(1 - JITTER, 1 + JITTER))
+        finally:
+            self._store(self._counter.rest())
 
     async def _read(self) -> int:
         """Take a reading and hand over what it says; return its cost."""
@@ -139,13 +152,14 @@ class StepReader:
         except CounterUnread as error:
             return error.cpu_ns
         before = self._counter.loop
-        for count in self._counter.take(reading):
-            values = (
-                Point(COUNT_SERIES, count.steps, self._identity),
-                Point(ERROR_SERIES, count.error_steps, self._identity),
-            )
-            self._put(PointsTaken(count.at_ns, values))
+        self._store(self._counter.take(reading))
         loop = self._counter.loop
         if loop is not None and loop is not before:
             self._put(EventHappened(self._clock.now_ns(), FOUND_KIND, str(loop), self._identity))
         return reading.cpu_ns
+
+    def _store(self, counts: list[Count]) -> None:
+        for count in counts:
+            steps = Point(COUNT_SERIES, count.steps, self._identity)
+            error = Point(ERROR_SERIES, count.error_steps, self._identity)
+            self._put(PointsTaken(count.at_ns, (steps, error)))

@@ -63,6 +63,17 @@ def test_cycles_are_held_back_until_their_length_is_close() -> None:
     assert steps_of(closer) == [20, 100, 200, 280, 398, 402, 502]
 
 
+def test_what_is_held_back_is_given_in_the_end() -> None:
+    odometer = Odometer(1, 20.0)
+    seen = [(0, 20, 0), (4, 100, 0), (9, 0, 1), (13, 80, 1)]
+    for at_s, value, outer in seen:
+        odometer.take(Sighting(at_s * SECOND_NS, 0, value, 0, 0), outer)
+    rest = odometer.rest()
+    assert [count.at_ns for count in rest] == [9 * SECOND_NS, 13 * SECOND_NS]
+    assert abs(rest[-1].steps - 280) <= rest[-1].error_steps
+    assert odometer.rest() == []
+
+
 def test_cycles_are_not_held_back_for_ever() -> None:
     seen = [(10 * epoch + into_s, int(20 * into_s), epoch) for epoch in range(4) for into_s in (2.0, 5.0)]
     counts = counts_of(seen)
