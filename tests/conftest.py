@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-MODULES = frozenset({"torch", "torchvision", "playwright"})
+MODULES = frozenset({"torch", "torchvision", "tqdm", "playwright"})
 
 
 def pytest_configure(config: pytest.Config) -> None:
