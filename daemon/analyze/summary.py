@@ -16,6 +16,7 @@ from profd.daemon.analyze.functions import FunctionRow, hot_functions
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import Profile, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.analyze.steps import Steps, take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, RunInfo
@@ -38,14 +39,6 @@ class Target(msgspec.Struct, frozen=True):
     command: tuple[str, ...]
     pid: int
     exit: Exit
-
-
-class Steps(msgspec.Struct, frozen=True):
-    """How fast the run steps, and what tells; None where it is not known."""
-
-    per_s: float | None = None
-    count: int | None = None
-    source: str | None = None
 
 
 class PhaseLine(msgspec.Struct, frozen=True):
@@ -143,7 +136,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         coverage=coverage.share,
         torn_share=coverage.torn_share,
         cost_core_share=coverage.cost_core_share,
-        steps=Steps(),
+        steps=take_steps(reader, selection, phases),
         phases=phase_shares(profile, phases),
         phase_lines=phase_lines(profile, phases),
         functions=tuple(hot_functions(reader, profile)[:FUNCTIONS]),

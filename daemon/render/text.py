@@ -11,14 +11,16 @@ from pathlib import PurePath
 
 from profd.daemon.analyze.functions import FunctionRow
 from profd.daemon.analyze.phases import phase_named
+from profd.daemon.analyze.steps import Steps
 from profd.daemon.analyze.summary import PhaseLine, ProcessSummary, Summary
 from profd.daemon.render.cells import cut, fit, width
-from profd.daemon.render.units import UNKNOWN, duration, percent, size
+from profd.daemon.render.units import UNKNOWN, duration, percent, rate, size
 from profd.daemon.render.visible import visible
 
 WIDTH = 80
 _CLOSING_PHASES = 5
 _CLOSING_SHARE = 0.05
+_EXACT_SHARE = 0.02
 _FUNCTIONS = 10
 _PROCESSES = 12
 _BAR_CELLS = 12
@@ -46,6 +48,7 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
     lines = [
         _title(summary),
         f"pid {summary.target.pid} · {summary.run}",
+        *_stepping(summary.steps),
         _evidence(summary),
         *_section("Phases of the main thread", _phase_table(summary, columns)),
         *_section("Hot functions of the main thread", _function_table(summary.functions, columns)),
@@ -70,9 +73,20 @@ def _title(summary: Summary) -> str:
     title = f"{script(summary.target.command)} {_ending(summary)}"
     steps = summary.steps
     if steps.count is not None:
-        title += f", {steps.count:,} steps"
-        title += f" at {steps.per_s:.3g}/s" if steps.per_s is not None else ""
+        title += f", {'about ' if _is_estimate(steps) else ''}{steps.count:,} steps"
+        title += f" at {rate(steps.per_s)}" if steps.per_s is not None else ""
     return title
+
+
+def _is_estimate(steps: Steps) -> bool:
+    """Say whether the number of steps is known less exactly than its digits suggest."""
+    return (steps.per_s_error or 0) > _EXACT_SHARE * (steps.per_s or 0)
+
+
+def _stepping(steps: Steps) -> Iterator[str]:
+    """Yield what the steps were counted by, and how sure their rate is; nothing where it is not known."""
+    if steps.source is not None and steps.per_s_error is not None:
+        yield f"steps by {steps.source}, ± {rate(steps.per_s_error)}"
 
 
 def _ending(summary: Summary) -> str:

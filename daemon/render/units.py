@@ -32,6 +32,11 @@ def duration(seconds: float) -> str:
     return f"{days} d {rest_h:02d} h"
 
 
+def rate(per_s: float) -> str:
+    """Return a rate: ``20.1/s``, ``0.0341/s``, ``1,530/s``."""
+    return f"{per_s:,.0f}/s" if per_s >= 99.95 else f"{per_s:#.3g}/s"
+
+
 def size(count: float | None) -> str:
     """Return a number of bytes: ``812 kB``, ``1.3 GB``."""
     if count is None:

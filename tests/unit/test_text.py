@@ -6,7 +6,8 @@ import msgspec
 import pytest
 import synthetic
 
-from profd.daemon.analyze.summary import Exit, Finding, Steps, Summary, summarize
+from profd.daemon.analyze.steps import Steps
+from profd.daemon.analyze.summary import Exit, Finding, Summary, summarize
 from profd.daemon.render.cells import cut, fit, width
 from profd.daemon.render.text import closing_lines, script, summary_text
 from profd.daemon.render.units import duration, percent, size
@@ -27,7 +28,7 @@ def ending(summary: Summary, code: int | None = None, signal: str | None = None,
 
 def test_closing_lines_say_where_the_time_went(summary: Summary) -> None:
     assert closing_lines(summary).splitlines() == [
-        "profd  train.py ended with 0 after 20.0 s",
+        "profd  train.py ended with 0 after 20.0 s, about 40 steps at 2.00/s",
         "   40 %  data wait   train.py:58   for images, labels in loader:",
         "   20 %  forward     train.py:61   logits = model(images)",
         "   20 %  backward    train.py:63   loss.backward()",
@@ -49,7 +50,33 @@ def test_closing_lines_take_in_steps_and_the_first_finding(summary: Summary) -> 
     assert lines[-1] == "report: profd report out.profd"
 
 
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (Steps(20.13, 2480, "loop", 0.3), "after 20.0 s, 2,480 steps at 20.1/s"),
+        (Steps(20.13, 2480, "loop", 0.5), "after 20.0 s, about 2,480 steps at 20.1/s"),
+        (Steps(1530.4, 91_000, "loop", 1.0), "after 20.0 s, 91,000 steps at 1,530/s"),
+        (Steps(0.034, 7, "loop", 0.0), "after 20.0 s, 7 steps at 0.0340/s"),
+        (Steps(), "after 20.0 s"),
+    ],
+)
+def test_steps_are_told_as_exactly_as_they_are_known(summary: Summary, steps: Steps, said: str) -> None:
+    assert closing_lines(msgspec.structs.replace(summary, steps=steps)).splitlines()[0].endswith(said)
+
+
+def test_summary_says_what_steps_are_counted_by(summary: Summary) -> None:
+    counted = Steps(20.13, 2480, "loop counter `i` in train (train.py:58)", 0.3)
+    lines = summary_text(msgspec.structs.replace(summary, steps=counted)).splitlines()
+    assert lines[2] == "steps by loop counter `i` in train (train.py:58), ± 0.300/s"
+    assert not any(line.startswith("steps") for line in summary_text(_stepless(summary)).splitlines())
+
+
+def _stepless(summary: Summary) -> Summary:
+    return msgspec.structs.replace(summary, steps=Steps())
+
+
 def test_ending_is_told(summary: Summary) -> None:
+    summary = _stepless(summary)
     assert ending(summary, 3) == "profd  train.py ended with 3 after 20.0 s"
     assert ending(summary, None, "SIGKILL") == "profd  train.py was ended by SIGKILL after 20.0 s"
     assert ending(summary) == "profd  train.py ended after 20.0 s"
