@@ -66,11 +66,11 @@ class Census:
         )
 
     def _stacks_now(self, samples: Samples) -> dict[int, Counter[int]]:
-        """Return by thread how often each stack was seen lately; nothing once the run is over."""
+        """Return by thread for how long each stack was seen lately, in ns; nothing once the run is over."""
         seen: defaultdict[int, Counter[int]] = defaultdict(Counter)
         if self._reader.info.state == "live":
             for row in samples.recent(NOW_NS):
-                seen[row.thread][row.stack] += row.samples
+                seen[row.thread][row.stack] += row.duration_ns
         return seen
 
     def _place(self, row: ProcessRow, samples: Samples, now: dict[int, Counter[int]]) -> Place | None:
@@ -79,12 +79,12 @@ class Census:
         lately = self._reader.info.state == "live" and row.ended_ns is None
         stacks: Counter[int] = Counter()
         for thread in threads:
-            stacks.update(now.get(thread, Counter()) if lately else samples.of_thread(thread))
+            stacks.update(now.get(thread, Counter()) if lately else samples.time_of_thread(thread))
         places: Counter[tuple[str, int]] = Counter()
-        for stack, count in stacks.items():
+        for stack, time_ns in stacks.items():
             phase, _ = self._places.of_stack(stack)
             frame = self._user_lines.of_stack(stack) or self._reader.stacks[stack].frame
-            places[phase, frame] += count
+            places[phase, frame] += time_ns
         if not places:
             return None
         phase, frame = places.most_common(1)[0][0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from profd.daemon.analyze.lives import Lives
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow, ThreadRow
@@ -27,11 +28,13 @@ class Lanes:
         self,
         reader: RunReader,
         places: Places,
+        lives: Lives,
         ruler: Ruler | None = None,
     ) -> None:
         """Begin without samples; with ``ruler`` for its time alone, and to be drawn with it."""
         self._reader = reader
         self._places = places
+        self._lives = lives
         self._ruler = ruler
         self._threads: dict[int, MainThread] = {}
 
@@ -45,7 +48,7 @@ class Lanes:
             if thread is None:
                 thread = self._threads[row.thread] = self._new_thread()
             thread.bins.add(self._places.of_stack(row.stack)[0], row.start_ns, row.start_ns + row.duration_ns)
-            thread.tally.add(row.stack, row.samples)
+            thread.tally.add(row.stack, row.duration_ns)
 
     def draw(self, ruler: Ruler) -> tuple[Lane, ...]:
         """Return the threads that have samples, by rank."""
@@ -56,9 +59,10 @@ class Lanes:
     def tally(self) -> PhaseTally:
         """Return the phases of all main threads together."""
         every = PhaseTally(self._places)
+        from_ns = self._ruler.from_ns if self._ruler else None
         for thread in self._reader.main_threads():
             if thread.id in self._threads:
-                every.update(self._threads[thread.id].tally)
+                every.update(self._threads[thread.id].tally, self._lives.weight(thread.process, from_ns))
         return every
 
     def _lane(self, thread: ThreadRow, ruler: Ruler, *, is_alone: bool) -> Lane:

@@ -5,31 +5,48 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 
-from profd.daemon.analyze.functions import FunctionRow, hot_functions
-from profd.daemon.analyze.profile import Profile
+from profd.daemon.analyze.functions import FunctionRow, FunctionTimes, hot_functions
+from profd.daemon.analyze.lives import Lives
+from profd.daemon.analyze.profile import thread_weights, weighted
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.analyze.uncertainty import Evidence
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import IntervalRow
-from profd.tui.tallies import FunctionTally
+from profd.daemon.store.rows import IntervalRow, StackTotal
 from profd.tui.view import RECENT_NS, Scope, ScopeKind, View, Window
+
+
+class Seen:
+    """What was seen of a thread: its samples, and the time that they stand for, by stack."""
+
+    __slots__ = ("samples", "time_ns")
+
+    def __init__(self) -> None:
+        self.samples: Counter[int] = Counter()
+        self.time_ns: Counter[int] = Counter()
+
+    def add(self, row: IntervalRow) -> None:
+        """Count an interval."""
+        self.samples[row.stack] += row.samples
+        self.time_ns[row.stack] += row.duration_ns
 
 
 class Samples:
     """All samples counted, those of the last half minute one by one too."""
 
-    def __init__(self, reader: RunReader) -> None:
+    def __init__(self, reader: RunReader, lives: Lives) -> None:
         self._reader = reader
-        self._counts: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        self._lives = lives
+        self._seen: defaultdict[int, Seen] = defaultdict(Seen)
         self._recent: deque[IntervalRow] = deque()
         self._threads: frozenset[int] = frozenset()
-        self._functions = FunctionTally(reader)
+        self._functions: dict[int, FunctionTimes] = {}
 
     def add(self, rows: Sequence[IntervalRow]) -> None:
         """Count intervals, and let go of those that are recent no more."""
         for row in rows:
-            self._counts[row.thread][row.stack] += row.samples
+            self._seen[row.thread].add(row)
             if row.thread in self._threads:
-                self._functions.add(row.stack, row.samples)
+                self._functions_of(row.thread).add(row.stack, row.samples, row.duration_ns)
         self._recent.extend(rows)
         # In the order of reading, which is nearly that of time: whoever looks at the recent checks the time again.
         while self._recent and self._recent[0].start_ns < self._reader.info.end_ns - RECENT_NS:
@@ -40,32 +57,54 @@ class Samples:
         from_ns = self._reader.info.end_ns - length_ns
         return [row for row in self._recent if row.start_ns >= from_ns]
 
-    def of_thread(self, thread: int) -> Counter[int]:
-        """Return stack → samples of a thread over the whole run."""
-        return self._counts[thread] if thread in self._counts else Counter()
+    def time_of_thread(self, thread: int) -> Counter[int]:
+        """Return stack → nanoseconds of a thread over the whole run."""
+        return self._seen[thread].time_ns if thread in self._seen else Counter()
 
     def hot_functions(self, view: View) -> tuple[list[FunctionRow], int]:
-        """Return the functions of a view, the hottest first, and the samples that they are shares of."""
+        """Return the functions of a view, the hottest first, and the samples that they rest on."""
         threads = selection(view.scope).threads(self._reader)
         if view.window is Window.RECENT:
-            profile = self._recent_profile(threads)
-            return hot_functions(self._reader, profile), profile.total
+            return self._recent_functions(threads)
         if threads != self._threads:
             self._count_functions_anew(threads)
-        return self._functions.rows(), self._functions.samples
+        return self._whole_functions()
 
-    def _recent_profile(self, threads: frozenset[int]) -> Profile:
-        counted: Counter[int] = Counter()
-        for row in self.recent():
-            if row.thread in threads:
-                counted[row.stack] += row.samples
-        return Profile(samples=dict(counted), total=counted.total())
+    def _whole_functions(self) -> tuple[list[FunctionRow], int]:
+        """Return the functions of the whole run, weighed anew: what a recording stands for changes in time."""
+        times, evidence, samples = FunctionTimes(self._reader), Evidence(), 0
+        weights = {process: self._lives.weight(process) for process in self._functions}
+        for process, of_process in self._functions.items():
+            times.update(of_process, weights[process])
+        for thread in self._threads & self._seen.keys():
+            seen, process = self._seen[thread], self._reader.threads[thread].process
+            evidence.add(thread, seen.samples.total(), seen.time_ns.total() * weights[process])
+            samples += seen.samples.total()
+        return times.rows(evidence.effective_samples()), samples
+
+    def _recent_functions(self, threads: frozenset[int]) -> tuple[list[FunctionRow], int]:
+        end_ns = self._reader.info.end_ns
+        totals = [
+            StackTotal(row.thread, row.stack, row.samples, row.duration_ns)
+            for row in self.recent()
+            if row.thread in threads
+        ]
+        weights = thread_weights(self._reader, self._lives, end_ns - RECENT_NS, None)
+        profile = weighted(totals, weights)
+        return hot_functions(self._reader, profile), profile.total_samples
 
     def _count_functions_anew(self, threads: frozenset[int]) -> None:
-        self._threads, self._functions = threads, FunctionTally(self._reader)
-        for thread in threads & self._counts.keys():
-            for stack, samples in self._counts[thread].items():
-                self._functions.add(stack, samples)
+        self._threads, self._functions = threads, {}
+        for thread in threads & self._seen.keys():
+            seen, functions = self._seen[thread], self._functions_of(thread)
+            for stack, samples in seen.samples.items():
+                functions.add(stack, samples, seen.time_ns[stack])
+
+    def _functions_of(self, thread: int) -> FunctionTimes:
+        process = self._reader.threads[thread].process
+        if process not in self._functions:
+            self._functions[process] = FunctionTimes(self._reader)
+        return self._functions[process]
 
 
 def selection(scope: Scope) -> Selection:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from profd.daemon.analyze.lives import Lives
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import EventRow, RecordingRow
@@ -29,8 +30,9 @@ class Survey:
     def __init__(self, reader: RunReader) -> None:
         self._reader = reader
         self._places = Places(PhaseIndex(reader))
-        self._samples = Samples(reader)
-        self._lanes = Lanes(reader, self._places)
+        self._lives = Lives(reader)
+        self._samples = Samples(reader, self._lives)
+        self._lanes = Lanes(reader, self._places, self._lives)
         self._gauges = Gauges(reader)
         self._coverage = Coverage(reader)
         self._census = Census(reader, self._gauges, self._places)
@@ -45,6 +47,7 @@ class Survey:
         self._reader.refresh()
         self._read_intervals(recordings)
         self._coverage.add(recordings)
+        self._lives.add(recordings)
         self._gauges.catch_up()
         self._events += self._reader.events(self._events[-1].id if self._events else 0)
         if recordings:
@@ -98,7 +101,7 @@ class Survey:
         return Ruler.filling(info.started_ns, info.end_ns, view.columns)
 
     def _recent_lanes(self, ruler: Ruler) -> Lanes:
-        lanes = Lanes(self._reader, self._places, ruler)
+        lanes = Lanes(self._reader, self._places, self._lives, ruler)
         lanes.add(self._samples.recent())
         return lanes
 

@@ -1,19 +1,16 @@
-"""Counts that grow with the samples: functions, phases and the user's lines, each added to and never counted anew.
+"""Times that grow with the samples: phases and the user's lines, added to and never counted anew.
 
 A run of a day has too many stacks to go through twice a second; what is new since the last look is always few.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 
-from profd.daemon.analyze.functions import FunctionRow
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
 from profd.tui.snapshot import PhaseShare, Verdict
-
-FunctionKey = tuple[str, str]
 
 
 class Places:
@@ -62,28 +59,31 @@ def _starts_child(frame: FrameRow) -> bool:
 
 
 class PhaseTally:
-    """Samples by phase, and by the user's line within each phase."""
+    """Time by phase, and by the user's line within each phase."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
-        self.samples: Counter[str] = Counter()
-        self.lines: Counter[tuple[str, int]] = Counter()
+        self.time_ns: defaultdict[str, float] = defaultdict(float)
+        self.lines_ns: defaultdict[tuple[str, int], float] = defaultdict(float)
 
-    def add(self, stack: int, samples: int) -> None:
-        """Count samples of a stack."""
+    def add(self, stack: int, time_ns: float) -> None:
+        """Count time in a stack."""
         place = self._places.of_stack(stack)
-        self.samples[place[0]] += samples
-        self.lines[place] += samples
+        self.time_ns[place[0]] += time_ns
+        self.lines_ns[place] += time_ns
 
-    def update(self, other: PhaseTally) -> None:
-        """Count the samples of another thread too."""
-        self.samples.update(other.samples)
-        self.lines.update(other.lines)
+    def update(self, other: PhaseTally, weight: float) -> None:
+        """Count the time of another thread too, weighted."""
+        for phase, time_ns in other.time_ns.items():
+            self.time_ns[phase] += time_ns * weight
+        for place, time_ns in other.lines_ns.items():
+            self.lines_ns[place] += time_ns * weight
 
     def shares(self) -> tuple[PhaseShare, ...]:
         """Return the shares of the phases, the largest first."""
-        whole = self.samples.total()
-        return tuple(PhaseShare(phase, samples / whole) for phase, samples in self.samples.most_common() if samples)
+        whole_ns = sum(self.time_ns.values())
+        order = sorted(self.time_ns, key=lambda phase: -self.time_ns[phase])
+        return tuple(PhaseShare(phase, self.time_ns[phase] / whole_ns) for phase in order if self.time_ns[phase])
 
     def verdict(self, reader: RunReader, threads: int) -> Verdict | None:
         """Return the largest phase with the line that most of it was called from; None without samples."""
@@ -91,7 +91,7 @@ class PhaseTally:
         if not shares:
             return None
         phase = shares[0].phase
-        lines = {frame: samples for (name, frame), samples in self.lines.items() if name == phase and frame}
+        lines = {frame: time_ns for (name, frame), time_ns in self.lines_ns.items() if name == phase and frame}
         frame = reader.frames[max(lines, key=lambda frame: lines[frame])] if lines else None
         return Verdict(
             phase=phase,
@@ -100,57 +100,3 @@ class PhaseTally:
             source=(frame.source or "") if frame else "",
             threads=threads,
         )
-
-
-class FunctionTally:
-    """Self and total samples by function: what ``hot_functions`` counts, but added to."""
-
-    def __init__(self, reader: RunReader) -> None:
-        self._reader = reader
-        self._own: Counter[FunctionKey] = Counter()
-        self._total: Counter[FunctionKey] = Counter()
-        self._at_frame: defaultdict[FunctionKey, Counter[int]] = defaultdict(Counter)
-        self._stacks: dict[int, tuple[FunctionKey, tuple[tuple[FunctionKey, int], ...]]] = {}
-        self.samples = 0
-
-    def add(self, stack: int, samples: int) -> None:
-        """Count samples of a stack."""
-        leaf, functions = self._functions(stack)
-        self.samples += samples
-        self._own[leaf] += samples
-        for key, frame in functions:
-            self._total[key] += samples
-            self._at_frame[key][frame] += samples
-
-    def rows(self) -> list[FunctionRow]:
-        """Return the functions, those with the most samples of their own first."""
-        whole = max(self.samples, 1)
-        rows = [self._row(key, total, whole) for key, total in self._total.items()]
-        rows.sort(key=lambda row: (-row.self_samples, -row.total_samples, row.module_path, row.function))
-        return rows
-
-    def _row(self, key: FunctionKey, total: int, whole: int) -> FunctionRow:
-        at_frame = self._at_frame[key]
-        hottest = self._reader.frames[max(at_frame, key=lambda frame: at_frame[frame])]
-        return FunctionRow(
-            function=key[0],
-            file=key[1],
-            module_path=hottest.module_path,
-            is_library=hottest.is_library,
-            line=hottest.line,
-            source=hottest.source,
-            self_samples=self._own[key],
-            total_samples=total,
-            self_share=self._own[key] / whole,
-            total_share=total / whole,
-        )
-
-    def _functions(self, stack: int) -> tuple[FunctionKey, tuple[tuple[FunctionKey, int], ...]]:
-        """Return the function at the leaf, and each function of the stack once with its innermost frame."""
-        known = self._stacks.get(stack)
-        if known is None:
-            frames = self._reader.frames_of(stack)
-            innermost = {(frame.function, frame.file): frame.id for frame in frames}
-            leaf = frames[-1]
-            known = self._stacks[stack] = ((leaf.function, leaf.file), tuple(innermost.items()))
-        return known

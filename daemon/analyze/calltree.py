@@ -9,17 +9,18 @@ from profd.daemon.store.reader import RunReader
 
 
 class CallNode:
-    """A frame called from its parent: ``total`` samples passed through it, ``own`` ended in it.
+    """A frame called from its parent: ``total_ns`` was spent in it and below, ``own_ns`` in it alone.
 
-    ``frame`` is the id of a frame row, 0 at the root, which stands for the whole profile.
+    ``samples`` passed through it. ``frame`` is the id of a frame row, 0 at the root, which stands for all of a profile.
     """
 
-    __slots__ = ("children", "frame", "own", "total")
+    __slots__ = ("children", "frame", "own_ns", "samples", "total_ns")
 
     def __init__(self, frame: int) -> None:
         self.frame = frame
-        self.own = 0
-        self.total = 0
+        self.samples = 0
+        self.own_ns = 0.0
+        self.total_ns = 0.0
         self.children: dict[int, CallNode] = {}
 
     def child(self, frame: int) -> CallNode:
@@ -35,17 +36,20 @@ class CallNode:
         while waiting:
             depth, node = waiting.pop()
             yield depth, node
-            waiting += [(depth + 1, child) for child in sorted(node.children.values(), key=lambda child: child.total)]
+            children = sorted(node.children.values(), key=lambda child: child.total_ns)
+            waiting += [(depth + 1, child) for child in children]
 
 
 def call_tree(reader: RunReader, profile: Profile) -> CallNode:
     """Merge the stacks of a profile into one tree."""
     root = CallNode(0)
     for stack, samples in profile.samples.items():
-        node = root
-        node.total += samples
+        time_ns = profile.time_ns[stack]
+        path = [root]
         for frame in reader.frames_of(stack):
-            node = node.child(frame.id)
-            node.total += samples
-        node.own += samples
+            path.append(path[-1].child(frame.id))
+        for node in path:
+            node.samples += samples
+            node.total_ns += time_ns
+        path[-1].own_ns += time_ns
     return root

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
-
 import msgspec
 
+from profd.daemon.analyze.cover import Cover
+from profd.daemon.analyze.lives import take_lives
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import ProcessRow, RecordingRow
+from profd.daemon.store.rows import ProcessRow
 
 COST_SERIES = "profd_cpu_cores"
 
@@ -51,41 +50,24 @@ def mean_of_series(reader: RunReader, name: str, process: int | None, selection:
 
 
 def _covered_share(reader: RunReader, selection: Selection) -> float | None:
-    # All recordings: one that starts ahead of the range may reach into it.
-    taken: defaultdict[int, list[RecordingRow]] = defaultdict(list)
-    for recording in reader.recordings(None, selection.to_ns):
-        if recording.samples > recording.torn:
-            taken[recording.process].append(recording)
+    lives = take_lives(reader)
     lived_ns = covered_ns = 0
     for process in reader.processes.values():
         if process.role == "main" and selection.takes_process(process):
-            start_ns, end_ns = _life(reader, process, taken[process.id], selection)
+            start_ns, end_ns = _life(reader, process, lives.cover(process.id), selection)
             lived_ns += max(end_ns - start_ns, 0)
-            covered_ns += _union_ns(taken[process.id], start_ns, end_ns)
+            covered_ns += lives.cover(process.id).between(start_ns, end_ns)
     return covered_ns / lived_ns if lived_ns else None
 
 
-def _life(
-    reader: RunReader, process: ProcessRow, recordings: list[RecordingRow], selection: Selection
-) -> tuple[int, int]:
+def _life(reader: RunReader, process: ProcessRow, cover: Cover, selection: Selection) -> tuple[int, int]:
     """Return from when to when a process was to be sampled; see ``Coverage.share``."""
-    start_ns = recordings[0].start_ns if recordings else process.seen_ns
+    start_ns = process.seen_ns if cover.start_ns is None else cover.start_ns
     end_ns = process.ended_ns or reader.info.end_ns
-    if reader.info.state == "live" and process.ended_ns is None and recordings:
-        end_ns = recordings[-1].end_ns
+    if reader.info.state == "live" and process.ended_ns is None and cover.end_ns is not None:
+        end_ns = cover.end_ns
     if selection.from_ns is not None:
         start_ns = max(start_ns, selection.from_ns)
     if selection.to_ns is not None:
         end_ns = min(end_ns, selection.to_ns)
     return start_ns, end_ns
-
-
-def _union_ns(recordings: Iterable[RecordingRow], start_ns: int, end_ns: int) -> int:
-    """Return how much of [start_ns, end_ns) lies in recordings, which come in order of time and may overlap."""
-    covered_ns, until_ns = 0, start_ns
-    for recording in recordings:
-        begin_ns, until_then_ns = max(recording.start_ns, until_ns), min(recording.end_ns, end_ns)
-        if until_then_ns > begin_ns:
-            covered_ns += until_then_ns - begin_ns
-            until_ns = until_then_ns
-    return covered_ns

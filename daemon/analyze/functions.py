@@ -1,4 +1,4 @@
-"""Hot functions: self and total time of each function over a profile."""
+"""Hot functions: self and total time of each function over a profile, and how sure it is."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from collections import Counter, defaultdict
 import msgspec
 
 from profd.daemon.analyze.profile import Profile
+from profd.daemon.analyze.uncertainty import standard_error
 from profd.daemon.store.reader import RunReader
+
+FunctionKey = tuple[str, str]
 
 
 class FunctionRow(msgspec.Struct, frozen=True):
-    """A function with its share of the samples of a profile.
+    """A function with its shares of the time of a profile, 0 to 1.
 
-    ``self_samples`` were seen with the function at the leaf, ``total_samples`` with it anywhere in the stack (once,
-    however often it recurs). ``line`` is the line of it that most of its samples stood at, ``source`` its text.
-    Shares are 0 to 1 of ``Profile.total``.
+    ``self`` is what was spent with the function at the leaf, ``total`` with it anywhere in the stack (once, however
+    often it recurs). ``line`` is the line of it that it mostly stood at, ``source`` its text. Samples are the evidence;
+    errors are standard errors of the shares.
     """
 
     function: str
@@ -28,38 +31,86 @@ class FunctionRow(msgspec.Struct, frozen=True):
     total_samples: int
     self_share: float
     total_share: float
+    self_error: float
+    total_error: float
+
+
+class FunctionTimes:
+    """Samples and time of functions, added to stack by stack."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self._reader = reader
+        self.total_ns = 0.0
+        self.own_ns: defaultdict[FunctionKey, float] = defaultdict(float)
+        self.own_samples: Counter[FunctionKey] = Counter()
+        self.time_ns: defaultdict[FunctionKey, float] = defaultdict(float)
+        self.samples: Counter[FunctionKey] = Counter()
+        self.at_frame: defaultdict[FunctionKey, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
+        self._stacks: dict[int, tuple[FunctionKey, tuple[tuple[FunctionKey, int], ...]]] = {}
+
+    def add(self, stack: int, samples: int, time_ns: float) -> None:
+        """Count samples of a stack, and the time that they stand for."""
+        leaf, functions = self._functions(stack)
+        self.total_ns += time_ns
+        self.own_ns[leaf] += time_ns
+        self.own_samples[leaf] += samples
+        for key, frame in functions:
+            self.time_ns[key] += time_ns
+            self.samples[key] += samples
+            self.at_frame[key][frame] += time_ns
+
+    def update(self, other: FunctionTimes, weight: float) -> None:
+        """Count what another one counted, its times weighted."""
+        self.total_ns += other.total_ns * weight
+        self.own_samples.update(other.own_samples)
+        self.samples.update(other.samples)
+        for own, others in ((self.own_ns, other.own_ns), (self.time_ns, other.time_ns)):
+            for key, time_ns in others.items():
+                own[key] += time_ns * weight
+        for key, frames in other.at_frame.items():
+            for frame, time_ns in frames.items():
+                self.at_frame[key][frame] += time_ns * weight
+
+    def rows(self, effective_samples: float) -> list[FunctionRow]:
+        """Return the functions, those with the most time of their own first; see ``Profile.effective_samples``."""
+        rows = [self._row(key, effective_samples) for key in self.time_ns]
+        rows.sort(key=lambda row: (-row.self_share, -row.total_share, row.module_path, row.function))
+        return rows
+
+    def _row(self, key: FunctionKey, effective_samples: float) -> FunctionRow:
+        at_frame = self.at_frame[key]
+        # Of lines with equal time the first in the file: the order of counting must not show.
+        hottest = max((self._reader.frames[frame] for frame in at_frame), key=lambda row: (at_frame[row.id], -row.line))
+        own, total = (times[key] / (self.total_ns or 1.0) for times in (self.own_ns, self.time_ns))
+        return FunctionRow(
+            function=key[0],
+            file=key[1],
+            module_path=hottest.module_path,
+            is_library=hottest.is_library,
+            line=hottest.line,
+            source=hottest.source,
+            self_samples=self.own_samples[key],
+            total_samples=self.samples[key],
+            self_share=own,
+            total_share=total,
+            self_error=standard_error(own, effective_samples),
+            total_error=standard_error(total, effective_samples),
+        )
+
+    def _functions(self, stack: int) -> tuple[FunctionKey, tuple[tuple[FunctionKey, int], ...]]:
+        """Return the function at the leaf, and each function of the stack once with its innermost frame."""
+        known = self._stacks.get(stack)
+        if known is None:
+            frames = self._reader.frames_of(stack)
+            innermost = {(frame.function, frame.file): frame.id for frame in frames}
+            leaf = frames[-1]
+            known = self._stacks[stack] = ((leaf.function, leaf.file), tuple(innermost.items()))
+        return known
 
 
 def hot_functions(reader: RunReader, profile: Profile) -> list[FunctionRow]:
-    """Return the functions of a profile, those with the most samples of their own first."""
-    own: Counter[tuple[str, str]] = Counter()
-    total: Counter[tuple[str, str]] = Counter()
-    at_frame: defaultdict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+    """Return the functions of a profile, those with the most time of their own first."""
+    times = FunctionTimes(reader)
     for stack, samples in profile.samples.items():
-        frames = reader.frames_of(stack)
-        leaf = frames[-1]
-        own[leaf.function, leaf.file] += samples
-        # One frame a function, the innermost where it recurs.
-        for key, frame in {(frame.function, frame.file): frame.id for frame in frames}.items():
-            total[key] += samples
-            at_frame[key][frame] += samples
-    whole = max(profile.total, 1)
-    rows = []
-    for key, total_samples in total.items():
-        hottest = reader.frames[at_frame[key].most_common(1)[0][0]]
-        rows.append(
-            FunctionRow(
-                function=key[0],
-                file=key[1],
-                module_path=hottest.module_path,
-                is_library=hottest.is_library,
-                line=hottest.line,
-                source=hottest.source,
-                self_samples=own[key],
-                total_samples=total_samples,
-                self_share=own[key] / whole,
-                total_share=total_samples / whole,
-            )
-        )
-    rows.sort(key=lambda row: (-row.self_samples, -row.total_samples, row.module_path, row.function))
-    return rows
+        times.add(stack, samples, profile.time_ns[stack])
+    return times.rows(profile.effective_samples)

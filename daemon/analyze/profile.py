@@ -1,34 +1,77 @@
-"""How often each stack was seen in a selection of a run: what tables and flame graphs are made of."""
+"""For how long each stack ran in a selection of a run: what tables and flame graphs are made of.
+
+A share is a share of time. Samples are the evidence that it rests on, and no measure of it: a stretch that was sampled
+faster has more of them, and of a process that is sampled in turns with others there are fewer.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 
 import msgspec
 
+from profd.daemon.analyze.lives import Lives, take_lives
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.uncertainty import Evidence
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import StackTotal
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """Samples by stack: ``samples[stack id]``, and their sum."""
+    """By stack id: the samples, and the time that they stand for in the threads selected.
 
-    samples: dict[int, int]
-    total: int
+    ``effective_samples`` is as many as would tell shares as exactly if each stood for the same time.
+    """
+
+    samples: dict[int, int] = {}
+    time_ns: dict[int, float] = {}
+    effective_samples: float = 0.0
+
+    @property
+    def total_samples(self) -> int:
+        """The sum of the samples."""
+        return sum(self.samples.values())
+
+    @property
+    def total_ns(self) -> float:
+        """The sum of the times: thread time, so that two threads have two seconds each second."""
+        return sum(self.time_ns.values())
 
 
 def take_profile(reader: RunReader, selection: Selection, phases: PhaseIndex | None = None) -> Profile:
-    """Count the samples of a selection by stack.
+    """Add up the time of a selection by stack.
 
     ``phases`` is needed only where the selection names a phase; one is made where it is not given.
     """
-    counted: Counter[int] = Counter()
     threads = selection.threads(reader)
-    if threads:
-        seen = reader.stack_samples(selection.from_ns, selection.to_ns, threads)
+    if not threads:
+        return Profile()
+    totals = reader.stack_totals(selection.from_ns, selection.to_ns, threads)
+    if selection.phase is not None:
         index = phases or PhaseIndex(reader)
-        for (_, stack), samples in seen.items():
-            if selection.phase is None or index.of_stack(stack) == selection.phase:
-                counted[stack] += samples
-    return Profile(samples=dict(counted), total=sum(counted.values()))
+        totals = [total for total in totals if index.of_stack(total.stack) == selection.phase]
+    weights = thread_weights(reader, take_lives(reader), selection.from_ns, selection.to_ns)
+    return weighted(totals, weights)
+
+
+def thread_weights(
+    reader: RunReader, lives: Lives, from_ns: int | None = None, to_ns: int | None = None
+) -> dict[int, float]:
+    """Return by thread what time a second of its recordings stands for: the weight of its process."""
+    of_process = {process: lives.weight(process, from_ns, to_ns) for process in reader.processes}
+    return {thread.id: of_process[thread.process] for thread in reader.threads.values()}
+
+
+def weighted(totals: Iterable[StackTotal], weights: dict[int, float]) -> Profile:
+    """Return the profile of what was seen by thread and stack, each thread with its weight."""
+    samples: Counter[int] = Counter()
+    time_ns: defaultdict[int, float] = defaultdict(float)
+    evidence = Evidence()
+    for total in totals:
+        spent_ns = total.duration_ns * weights[total.thread]
+        samples[total.stack] += total.samples
+        time_ns[total.stack] += spent_ns
+        evidence.add(total.thread, total.samples, spent_ns)
+    return Profile(dict(samples), dict(time_ns), evidence.effective_samples())

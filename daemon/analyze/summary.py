@@ -7,23 +7,26 @@ meaning. Nothing here knows how it is shown.
 from __future__ import annotations
 
 import signal
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 import msgspec
 
 from profd.daemon.analyze.coverage import mean_of_series, take_coverage
 from profd.daemon.analyze.functions import FunctionRow, hot_functions
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.profile import Profile, take_profile
+from profd.daemon.analyze.profile import Profile, take_profile, weighted
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.steps import Steps, take_steps
+from profd.daemon.analyze.uncertainty import standard_error
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import ProcessRow, RunInfo
+from profd.daemon.store.rows import ProcessRow, RunInfo, StackTotal
 
 VERSION = 1
 FUNCTIONS = 20
 FUNCTIONS_OF_A_PROCESS = 5
+
+_Place = tuple[str, str, str, int, str | None]
 
 
 class Exit(msgspec.Struct, frozen=True):
@@ -42,7 +45,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class PhaseLine(msgspec.Struct, frozen=True):
-    """The line of the user's code that most samples of a phase are owed to; ``share`` is of all samples of the run."""
+    """The line of the user's code that most of a phase is owed to; ``share`` is of all time that is summarized."""
 
     phase: str
     function: str
@@ -108,6 +111,7 @@ class Summary(msgspec.Struct, frozen=True):
     cost_core_share: float | None
     steps: Steps
     phases: dict[str, float]
+    phase_errors: dict[str, float]
     phase_lines: tuple[PhaseLine, ...]
     functions: tuple[FunctionRow, ...]
     processes: tuple[ProcessSummary, ...]
@@ -122,6 +126,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     """
     phases = PhaseIndex(reader)
     profile = take_profile(reader, selection, phases)
+    shares = phase_shares(profile, phases)
     coverage = take_coverage(reader, selection)
     info = reader.info
     return Summary(
@@ -132,12 +137,13 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         why_ended=info.why_ended,
         target=Target(info.command, info.pid, _exit(info.exit_code, info.exit_signal)),
         duration_s=_duration_s(info, selection),
-        samples=profile.total,
+        samples=profile.total_samples,
         coverage=coverage.share,
         torn_share=coverage.torn_share,
         cost_core_share=coverage.cost_core_share,
         steps=take_steps(reader, selection, phases),
-        phases=phase_shares(profile, phases),
+        phases=shares,
+        phase_errors={name: standard_error(share, profile.effective_samples) for name, share in shares.items()},
         phase_lines=phase_lines(profile, phases),
         functions=tuple(hot_functions(reader, profile)[:FUNCTIONS]),
         processes=_processes(reader, selection),
@@ -145,11 +151,12 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
 
 
 def phase_shares(profile: Profile, phases: PhaseIndex) -> dict[str, float]:
-    """Return the share of each phase that a profile has samples of, the largest first."""
-    counted: Counter[str] = Counter()
-    for stack, samples in profile.samples.items():
-        counted[phases.of_stack(stack)] += samples
-    return {phase: samples / profile.total for phase, samples in counted.most_common()}
+    """Return the share of each phase that a profile has time of, the largest first."""
+    spent_ns: defaultdict[str, float] = defaultdict(float)
+    for stack, time_ns in profile.time_ns.items():
+        spent_ns[phases.of_stack(stack)] += time_ns
+    whole_ns = profile.total_ns
+    return {phase: spent_ns[phase] / whole_ns for phase in sorted(spent_ns, key=lambda phase: -spent_ns[phase])}
 
 
 def phase_lines(profile: Profile, phases: PhaseIndex) -> tuple[PhaseLine, ...]:
@@ -157,16 +164,17 @@ def phase_lines(profile: Profile, phases: PhaseIndex) -> tuple[PhaseLine, ...]:
 
     A phase without any user code in its stacks is left out.
     """
-    counted: defaultdict[str, Counter[tuple[str, str, str, int, str | None]]] = defaultdict(Counter)
-    for stack, samples in profile.samples.items():
+    spent_ns: defaultdict[str, defaultdict[_Place, float]] = defaultdict(lambda: defaultdict(float))
+    for stack, time_ns in profile.time_ns.items():
         frame = phases.user_line(stack)
         if frame is not None:
             place = (frame.function, frame.file, frame.module_path, frame.line, frame.source)
-            counted[phases.of_stack(stack)][place] += samples
+            spent_ns[phases.of_stack(stack)][place] += time_ns
+    whole_ns = profile.total_ns
     return tuple(
-        PhaseLine(phase, *place, share=samples / profile.total)
+        PhaseLine(phase, *place, share=spent_ns[phase][place] / whole_ns)
         for phase in phase_shares(profile, phases)
-        for place, samples in counted[phase].most_common(1)
+        for place in sorted(spent_ns[phase], key=lambda place: -spent_ns[phase][place])[:1]
     )
 
 
@@ -183,17 +191,15 @@ def _family(row: ProcessRow, reader: RunReader) -> int:
     return row.parent if row.role == "worker" and row.parent in reader.processes else row.id
 
 
-def _profiles_of_processes(reader: RunReader, selection: Selection) -> defaultdict[int, Profile]:
+def _profiles_of_processes(reader: RunReader, selection: Selection) -> dict[int, Profile]:
     """Return what the main thread of each process did."""
-    samples: defaultdict[int, dict[int, int]] = defaultdict(dict)
-    for (thread, stack), count in reader.stack_samples(selection.from_ns, selection.to_ns).items():
-        if reader.threads[thread].is_main:
-            of_process = samples[reader.threads[thread].process]
-            of_process[stack] = of_process.get(stack, 0) + count
-    found: defaultdict[int, Profile] = defaultdict(lambda: Profile(samples={}, total=0))
-    for process, of_process in samples.items():
-        found[process] = Profile(samples=of_process, total=sum(of_process.values()))
-    return found
+    totals: defaultdict[int, list[StackTotal]] = defaultdict(list)
+    for total in reader.stack_totals(selection.from_ns, selection.to_ns):
+        if reader.threads[total.thread].is_main:
+            totals[reader.threads[total.thread].process].append(total)
+    # One process at a time: its weight would change none of its shares.
+    alike = dict.fromkeys(reader.threads, 1.0)
+    return {process: weighted(totals[process], alike) for process in reader.processes}
 
 
 def _process(reader: RunReader, row: ProcessRow, profile: Profile, selection: Selection) -> ProcessSummary:
@@ -206,7 +212,7 @@ def _process(reader: RunReader, row: ProcessRow, profile: Profile, selection: Se
         ordinal=row.ordinal,
         command=row.command,
         exit=_exit(row.exit_code, row.exit_signal),
-        samples=profile.total,
+        samples=profile.total_samples,
         cpu_cores=mean_of_series(reader, "cpu_cores", row.id, selection),
         rss_bytes=int(last.value) if last else None,
         functions=tuple(hot_functions(reader, profile)[:FUNCTIONS_OF_A_PROCESS]),

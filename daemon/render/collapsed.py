@@ -1,4 +1,7 @@
-"""Collapsed stacks: a line for each stack with its samples, as flame graph tools read and ``py-spy -f raw`` writes."""
+"""Collapsed stacks: a line for each stack with its samples, as flame graph tools read and ``py-spy -f raw`` writes.
+
+The numbers are samples as they were taken, so that totals are those of the run; shares of time stand in the summary.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import ThreadRow
+from profd.daemon.store.rows import StackTotal, ThreadRow
 
 
 def collapsed_lines(
@@ -24,26 +27,26 @@ def collapsed_lines(
     counted: Counter[str] = Counter()
     roots: dict[int, list[str]] = {}
     labels: dict[int, str] = {}
-    for (thread, stack), samples in _samples(reader, selection).items():
-        if thread not in roots:
-            roots[thread] = _roots(reader, reader.threads[thread], processes=processes, threads=threads)
-        frames = reader.frames_of(stack)
+    for total in _totals(reader, selection):
+        if total.thread not in roots:
+            roots[total.thread] = _roots(reader, reader.threads[total.thread], processes=processes, threads=threads)
+        frames = reader.frames_of(total.stack)
         for frame in frames:
             if frame.id not in labels:
                 labels[frame.id] = _safe(frame.label)
-        counted[";".join([*roots[thread], *(labels[frame.id] for frame in frames)])] += samples
+        counted[";".join([*roots[total.thread], *(labels[frame.id] for frame in frames)])] += total.samples
     for stack_text, samples in sorted(counted.items()):
         yield f"{stack_text} {samples}"
 
 
-def _samples(reader: RunReader, selection: Selection) -> dict[tuple[int, int], int]:
-    """Return (thread, stack) → samples of a selection."""
+def _totals(reader: RunReader, selection: Selection) -> list[StackTotal]:
+    """Return what was seen of a selection by thread and stack."""
     wanted = selection.threads(reader)
-    found = reader.stack_samples(selection.from_ns, selection.to_ns, wanted) if wanted else {}
+    found = reader.stack_totals(selection.from_ns, selection.to_ns, wanted) if wanted else []
     if selection.phase is None:
         return found
     phases = PhaseIndex(reader)
-    return {key: samples for key, samples in found.items() if phases.of_stack(key[1]) == selection.phase}
+    return [total for total in found if phases.of_stack(total.stack) == selection.phase]
 
 
 def _roots(reader: RunReader, thread: ThreadRow, *, processes: bool, threads: bool) -> list[str]:

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from profd.daemon.analyze.cover import Cover
+from profd.daemon.analyze.lives import Lives, take_lives
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.render.slots import ThreadSlots, take_slots
@@ -80,6 +82,16 @@ class Series(msgspec.Struct, frozen=True):
     values: list[float]
 
 
+class CoverColumns(msgspec.Struct, frozen=True):
+    """What recordings cover of a process: how much in all by a few times, and evenly between two of them.
+
+    Both are columns of distances in ms: of the times (of the first: to the run's start), and of what is covered.
+    """
+
+    steps_ms: list[int]
+    covered_ms: list[int]
+
+
 class ProcessEntry(msgspec.Struct, frozen=True):
     """A process; ``parent`` indexes the processes, times are ms from the run's start."""
 
@@ -92,6 +104,7 @@ class ProcessEntry(msgspec.Struct, frozen=True):
     ended_ms: int | None
     exit_code: int | None
     exit_signal: int | None
+    cover: CoverColumns
     cpu_cores: Series
     rss_bytes: Series
 
@@ -106,10 +119,14 @@ class EventEntry(msgspec.Struct, frozen=True):
 
 
 class Extract(msgspec.Struct, frozen=True):
-    """The content of a page. Slot 0 starts at ``started_ms`` (of the epoch), slots are ``slot_ms`` long."""
+    """The content of a page. Slot 0 starts at ``started_ms`` (of the epoch), slots are ``slot_ms`` long.
+
+    ``known_to_ms`` is when the newest recording ends, from the run's start.
+    """
 
     started_ms: int
     duration_ms: int
+    known_to_ms: int
     slot_ms: int
     phases: list[PhaseEntry]
     files: list[FileEntry]
@@ -127,10 +144,11 @@ def take_extract(reader: RunReader, phases: PhaseIndex | None = None) -> Extract
     stacks = _used_stacks(reader, slots.threads.values())
     frames = _Frames(reader.frames[row.frame] for row in stacks)
     processes = {row.id: index for index, row in enumerate(reader.processes.values())}
-    info = reader.info
+    info, lives = reader.info, take_lives(reader)
     return Extract(
         started_ms=info.started_ns // MILLISECOND_NS,
         duration_ms=max((info.end_ns - info.started_ns) // MILLISECOND_NS, 1),
+        known_to_ms=(lives.known_to_ns - info.started_ns) // MILLISECOND_NS,
         slot_ms=slots.width_ms,
         phases=[PhaseEntry(phase.name, phase.letter, phase.color) for phase in PHASES],
         files=frames.files,
@@ -138,7 +156,7 @@ def take_extract(reader: RunReader, phases: PhaseIndex | None = None) -> Extract
         frames=frames.columns,
         stacks=_stack_columns(stacks, frames, phases or PhaseIndex(reader)),
         threads=_thread_entries(reader, slots.threads, stacks, processes),
-        processes=_process_entries(reader, processes),
+        processes=_process_entries(reader, processes, lives),
         events=[_event_entry(row, processes, info.started_ns) for row in reader.events()],
     )
 
@@ -229,7 +247,7 @@ def _thread_order(reader: RunReader, thread: ThreadRow) -> tuple[bool, int, int,
     return (process.role != "main", process.rank or 0, process.id, not thread.is_main, thread.id)
 
 
-def _process_entries(reader: RunReader, index: dict[int, int]) -> list[ProcessEntry]:
+def _process_entries(reader: RunReader, index: dict[int, int], lives: Lives) -> list[ProcessEntry]:
     started_ns = reader.info.started_ns
     charted = set(list(index)[:CHARTED_PROCESSES])
     return [
@@ -243,6 +261,7 @@ def _process_entries(reader: RunReader, index: dict[int, int]) -> list[ProcessEn
             ended_ms=None if row.ended_ns is None else (row.ended_ns - started_ns) // MILLISECOND_NS,
             exit_code=row.exit_code,
             exit_signal=row.exit_signal,
+            cover=_cover(lives.cover(row.id), started_ns),
             cpu_cores=_series(reader, "cpu_cores", row.id if row.id in charted else None),
             rss_bytes=_series(reader, "rss_bytes", row.id if row.id in charted else None),
         )
@@ -250,12 +269,27 @@ def _process_entries(reader: RunReader, index: dict[int, int]) -> list[ProcessEn
     ]
 
 
+def _cover(cover: Cover, started_ns: int) -> CoverColumns:
+    edges = cover.edges()
+    together = -(-len(edges) // POINT_LIMIT)
+    if together > 1:
+        edges = [*edges[:-1:together], edges[-1]]
+    times_ms = [(at_ns - started_ns) // MILLISECOND_NS for at_ns, _ in edges]
+    covered_ms = [covered_ns // MILLISECOND_NS for _, covered_ns in edges]
+    return CoverColumns(_distances(times_ms), _distances(covered_ms))
+
+
+def _distances(values: list[int]) -> list[int]:
+    """Return the distance of each value to the one before, of the first to 0."""
+    return [value - before for value, before in zip(values, [0, *values], strict=False)]
+
+
 def _series(reader: RunReader, name: str, process: int | None) -> Series:
     found = reader.find_series(name, process) if process is not None else None
     points = _thin(reader.points(found.id)) if found else []
     times_ms = [(point.at_ns - reader.info.started_ns) // MILLISECOND_NS for point in points]
     return Series(
-        steps_ms=[at - before for at, before in zip(times_ms, [0, *times_ms], strict=False)],
+        steps_ms=_distances(times_ms),
         values=[round(point.value, _DIGITS[name]) for point in points],
     )
 

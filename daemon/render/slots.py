@@ -1,6 +1,7 @@
 """The samples of a run, laid into slots of equal length: small enough for a page, exact for any range of whole slots.
 
-A sample belongs to the slot in which its interval starts, as ``Selection`` counts too. Slots begin at 10 ms, the
+A sample, with the time that it stands for, belongs to the slot in which its interval starts, as ``Selection`` counts
+too. Slots begin at 10 ms, the
 precision of the times themselves, and widen when a long run would not fit otherwise. Nothing here knows of HTML.
 """
 
@@ -11,28 +12,31 @@ from collections import defaultdict
 
 import msgspec
 
-from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
 
 WIDTHS_MS = (10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000)
 """Each divides the next, so that slots can be merged without touching the run file again."""
 ENTRY_LIMIT = 400_000
-"""About 1.2 MB once compressed."""
+"""About 1.5 MB once compressed."""
+TIME_UNIT_NS = 100 * MICROSECOND_NS
+"""A hundredth of the usual distance of two samples; finer digits would only be longer."""
 _READ_AT_ONCE_NS = 300 * SECOND_NS
 
 
 class ThreadSlots(msgspec.Struct, frozen=True):
     """What a thread did, as columns: entry ``i`` was seen ``samples[i]`` times in stack ``stacks[i]``.
 
-    ``steps[i]`` is the distance of its slot to that of entry ``i - 1`` (of the first one: to slot 0), ``spans[i]`` how
-    many slots it lasted. Stacks are ids of the run file.
+    ``times_100us[i]`` is for how long, in units of 100 µs. ``steps[i]`` is the distance of its slot to that of entry
+    ``i - 1`` (of the first one: to slot 0), ``spans[i]`` how many slots it lasted. Stacks are ids of the run file.
     """
 
     steps: list[int]
     spans: list[int]
     stacks: list[int]
     samples: list[int]
+    times_100us: list[int]
 
 
 class Slots(msgspec.Struct, frozen=True):
@@ -52,12 +56,29 @@ def take_slots(reader: RunReader, entry_limit: int = ENTRY_LIMIT) -> Slots:
     return Slots(laid.width_ms, {thread: _columns(entries) for thread, entries in laid.threads.items()})
 
 
+class _Entry:
+    """What is known of one stack in one slot: samples, time, and the last slot that an interval of it reaches into."""
+
+    __slots__ = ("last", "samples", "time_ns")
+
+    def __init__(self) -> None:
+        self.samples = self.time_ns = self.last = 0
+
+    def add(self, samples: int, time_ns: int, last: int) -> None:
+        self.samples += samples
+        self.time_ns += time_ns
+        self.last = max(self.last, last)
+
+
+_Entries = dict[tuple[int, int], _Entry]
+
+
 class _Laid:
-    """Entries while they are collected: thread → (slot, stack) → [samples, last slot], in order of time."""
+    """Entries while they are collected: thread → (slot, stack) → entry, in order of time."""
 
     def __init__(self, origin_ns: int, entry_limit: int) -> None:
         self.width_ms = WIDTHS_MS[0]
-        self.threads: defaultdict[int, dict[tuple[int, int], list[int]]] = defaultdict(dict)
+        self.threads: defaultdict[int, _Entries] = defaultdict(dict)
         self._origin_ns = origin_ns
         self._entry_limit = entry_limit
         self._entries = 0
@@ -66,36 +87,35 @@ class _Laid:
         width_ns = self.width_ms * MILLISECOND_NS
         since_ns = interval.start_ns - self._origin_ns
         slot, last = since_ns // width_ns, max(since_ns + interval.duration_ns - 1, since_ns) // width_ns
-        self._merge(self.threads[interval.thread], (slot, interval.stack), interval.samples, last)
+        entry = self._entry(self.threads[interval.thread], (slot, interval.stack))
+        entry.add(interval.samples, interval.duration_ns, last)
         if self._entries > self._entry_limit and self.width_ms < WIDTHS_MS[-1]:
             self._widen()
 
-    def _merge(self, entries: dict[tuple[int, int], list[int]], key: tuple[int, int], samples: int, last: int) -> None:
-        entry = entries.get(key)
-        if entry is None:
-            entries[key] = [samples, last]
+    def _entry(self, entries: _Entries, key: tuple[int, int]) -> _Entry:
+        if key not in entries:
+            entries[key] = _Entry()
             self._entries += 1
-        else:
-            entry[0] += samples
-            entry[1] = max(entry[1], last)
+        return entries[key]
 
     def _widen(self) -> None:
         wider_ms = WIDTHS_MS[WIDTHS_MS.index(self.width_ms) + 1]
         factor, self.width_ms, self._entries = wider_ms // self.width_ms, wider_ms, 0
         for thread, entries in self.threads.items():
-            merged: dict[tuple[int, int], list[int]] = {}
-            for (slot, stack), (samples, last) in entries.items():
-                self._merge(merged, (slot // factor, stack), samples, last // factor)
+            merged: _Entries = {}
+            for (slot, stack), entry in entries.items():
+                self._entry(merged, (slot // factor, stack)).add(entry.samples, entry.time_ns, entry.last // factor)
             self.threads[thread] = merged
 
 
-def _columns(entries: dict[tuple[int, int], list[int]]) -> ThreadSlots:
-    columns = ThreadSlots([], [], [], [])
+def _columns(entries: _Entries) -> ThreadSlots:
+    columns = ThreadSlots([], [], [], [], [])
     before = 0
-    for (slot, stack), (samples, last) in entries.items():
+    for (slot, stack), entry in entries.items():
         columns.steps.append(slot - before)
-        columns.spans.append(last - slot + 1)
+        columns.spans.append(entry.last - slot + 1)
         columns.stacks.append(stack)
-        columns.samples.append(samples)
+        columns.samples.append(entry.samples)
+        columns.times_100us.append((entry.time_ns + TIME_UNIT_NS // 2) // TIME_UNIT_NS)
         before = slot
     return columns

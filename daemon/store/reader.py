@@ -28,6 +28,7 @@ from profd.daemon.store.rows import (
     RunInfo,
     SeriesRow,
     StackRow,
+    StackTotal,
     ThreadRow,
 )
 
@@ -141,16 +142,16 @@ class RunReader:
         for row in self._query(sql, *values):
             yield IntervalRow(*row)
 
-    def stack_samples(
+    def stack_totals(
         self, from_ns: int | None = None, to_ns: int | None = None, threads: Collection[int] | None = None
-    ) -> dict[tuple[int, int], int]:
-        """Return (thread, stack) → samples over the intervals that start in [from_ns, to_ns)."""
+    ) -> list[StackTotal]:
+        """Return the intervals that start in [from_ns, to_ns), summed up by thread and stack."""
         where, values = _time_range("start_ns", from_ns, to_ns)
         if threads is not None:
             where += f" AND thread IN ({','.join('?' * len(threads))})"
             values += list(threads)
-        sql = f"SELECT thread, stack, sum(samples) FROM interval WHERE {where} GROUP BY thread, stack"
-        return {(thread, stack): samples for thread, stack, samples in self._query(sql, *values)}
+        sql = f"SELECT thread, stack, sum(samples), sum(duration_ns) FROM interval WHERE {where} GROUP BY thread, stack"
+        return [StackTotal(*row) for row in self._query(sql, *values)]
 
     def recordings(self, from_ns: int | None = None, to_ns: int | None = None) -> list[RecordingRow]:
         """Return the recordings that start in [from_ns, to_ns), in order of time."""

@@ -112,6 +112,15 @@ class IntervalRow(msgspec.Struct, frozen=True):
     samples: int
 
 
+class StackTotal(msgspec.Struct, frozen=True):
+    """What was seen of a thread in one stack, over many intervals."""
+
+    thread: int
+    stack: int
+    samples: int
+    duration_ns: int
+
+
 class SeriesRow(msgspec.Struct, frozen=True):
     """A series of numbers; of the host where process, os_tid and device are None. The unit stands in the name."""
 

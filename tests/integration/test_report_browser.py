@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import hostile
 import pytest
 import synthetic
+import turns
 from browser import ReportPage, launched_chromium
 
 from profd.daemon.analyze.functions import hot_functions
@@ -76,9 +77,9 @@ def shown_shares(report: ReportPage) -> dict[str, tuple[str, str]]:
 
 
 def test_flame_graph_and_table_add_up_to_the_run(report: ReportPage, reader: RunReader) -> None:
-    assert report.samples == take_profile(reader, MAIN_THREADS).total
-    assert report.shown("profd.graph.tree.total[0]") == report.samples
-    assert report.shown("profd.graph.tree.own.reduce((sum, own) => sum + own)") == report.samples
+    assert report.samples == take_profile(reader, MAIN_THREADS).total_samples
+    assert report.shown("profd.graph.tree.samples[0]") == report.samples
+    assert report.shown("profd.graph.tree.own.reduce((sum, own) => sum + own) - profd.graph.tree.total[0]") == 0
     assert shown_shares(report) == function_shares(reader, MAIN_THREADS)
 
 
@@ -92,8 +93,9 @@ def test_drag_selects_a_range_and_double_click_the_whole_run(report: ReportPage,
     match = re.fullmatch(r"#t=([\d.]+)-([\d.]+)", report.address)
     assert match
     selection = between(float(match[1]), float(match[2]))
-    assert 0 < take_profile(reader, selection).total < 2_000
-    assert report.samples == take_profile(reader, selection).total == report.shown("profd.graph.tree.total[0]")
+    assert 0 < take_profile(reader, selection).total_samples < 2_000
+    assert report.samples == take_profile(reader, selection).total_samples
+    assert report.samples == report.shown("profd.graph.tree.samples[0]")
     assert shown_shares(report) == function_shares(reader, selection)
     report.page.mouse.dblclick(place["x"] + 800, place["y"] + 20)
     assert report.samples == 2_000
@@ -103,7 +105,7 @@ def test_drag_selects_a_range_and_double_click_the_whole_run(report: ReportPage,
 @pytest.mark.parametrize(("from_s", "to_s"), [(0.0, 0.2), (2.5, 7.31), (19.77, 20.0), (3.33, 3.34)])
 def test_address_opens_a_range(report: ReportPage, reader: RunReader, from_s: float, to_s: float) -> None:
     report.open(f"#t={from_s}-{to_s}")
-    assert report.samples == take_profile(reader, between(from_s, to_s)).total
+    assert report.samples == take_profile(reader, between(from_s, to_s)).total_samples
 
 
 @pytest.mark.parametrize("address", ["#t=x", "#t=50-60", "#process=77&thread=none&tab=none&by=x&phase=y", "#%"])
@@ -151,7 +153,7 @@ def test_invert_grows_from_the_leaves(report: ReportPage, reader: RunReader) -> 
     report.page.click("#inverted")
     leaves = report.shown(
         "Object.fromEntries(profd.graph.tree.childrenOf(0)"
-        ".map((node) => [profd.graph.label(node), profd.graph.tree.total[node]]))"
+        ".map((node) => [profd.graph.label(node), profd.graph.tree.samples[node]]))"
     )
     profile = take_profile(reader, MAIN_THREADS)
     assert leaves == {row.function: row.self_samples for row in hot_functions(reader, profile) if row.self_samples}
@@ -180,19 +182,19 @@ def test_filters_of_process_and_thread_select_as_the_run_file_does(report: Repor
     worker = next(row for row in reader.processes.values() if row.ordinal == 2)
     report.page.select_option("#process", label=f"worker 2 · {worker.pid}")
     selection = Selection(processes=frozenset({worker.id}))
-    assert report.samples == take_profile(reader, selection).total
+    assert report.samples == take_profile(reader, selection).total_samples
     assert shown_shares(report) == function_shares(reader, selection)
     report.page.select_option("#process", "all")
     report.page.select_option("#thread", "all")
-    assert report.samples == take_profile(reader, Selection()).total
+    assert report.samples == take_profile(reader, Selection()).total_samples
     report.page.select_option("#thread", label="Thread-1 (_pin_memory_loop)")
-    assert report.samples == take_profile(reader, Selection(thread="Thread-1 (_pin_memory_loop)")).total
+    assert report.samples == take_profile(reader, Selection(thread="Thread-1 (_pin_memory_loop)")).total_samples
 
 
 def test_phase_of_the_legend_keeps_only_its_samples(report: ReportPage, reader: RunReader) -> None:
     report.page.click("#legend button:has-text('backward')")
     selection = Selection(main_threads=True, phase="backward")
-    assert report.samples == take_profile(reader, selection).total == 400
+    assert report.samples == take_profile(reader, selection).total_samples == 400
     assert shown_shares(report) == function_shares(reader, selection)
     report.page.click("#legend button:has-text('backward')")
     assert report.samples == 2_000
@@ -258,6 +260,18 @@ def test_keyboard_alone_moves_zooms_and_selects(report: ReportPage) -> None:
     report.page.keyboard.press("ArrowRight")
     assert report.address == "#tab=lines"
     assert report.rows("lines")[0][3] == "threading.py:331"
+
+
+@pytest.mark.parametrize(("address", "from_s"), [("", 0), ("t=15-20&", 15)], ids=["whole run", "range"])
+def test_shares_are_of_time_whatever_the_rates(chromium: Browser, tmp_path: Path, address: str, from_s: int) -> None:
+    with RunReader(turns.write_run(tmp_path / "run.profd")) as reader:
+        write_report(reader, tmp_path / "report.html")
+        report = ReportPage(chromium.new_page(), tmp_path / "report.html")
+        report.open(f"#{address}process=all&thread=all")
+        selection = between(from_s, turns.SECONDS, Selection())
+        assert report.samples == take_profile(reader, selection).total_samples
+        assert shown_shares(report) == function_shares(reader, selection)
+    report.page.close()
 
 
 def test_hostile_names_are_shown_and_never_run(chromium: Browser, tmp_path: Path) -> None:

@@ -68,20 +68,21 @@ def test_intervals_of_some_threads(finished: RunReader) -> None:
     assert len(list(finished.intervals(threads=list(finished.threads)))) == len(list(finished.intervals()))
 
 
-def test_stack_samples_are_those_of_the_intervals(finished: RunReader) -> None:
-    added: dict[tuple[int, int], int] = {}
+def test_stack_totals_are_those_of_the_intervals(finished: RunReader) -> None:
+    added: dict[tuple[int, int], tuple[int, int]] = {}
     for interval in finished.intervals(STARTED_NS, STARTED_NS + SECOND_NS):
-        key = (interval.thread, interval.stack)
-        added[key] = added.get(key, 0) + interval.samples
-    assert finished.stack_samples(STARTED_NS, STARTED_NS + SECOND_NS) == added
+        samples, time_ns = added.get((interval.thread, interval.stack), (0, 0))
+        added[interval.thread, interval.stack] = samples + interval.samples, time_ns + interval.duration_ns
+    totals = finished.stack_totals(STARTED_NS, STARTED_NS + SECOND_NS)
+    assert {(row.thread, row.stack): (row.samples, row.duration_ns) for row in totals} == added
     main = thread_of(finished, MAIN_TID)
-    assert finished.stack_samples(threads=[main]).keys() == {key for key in finished.stack_samples() if key[0] == main}
+    assert finished.stack_totals(threads=[main]) == [row for row in finished.stack_totals() if row.thread == main]
 
 
 def test_frames_of_a_stack_go_from_the_root_to_the_leaf(finished: RunReader) -> None:
     found = {
-        tuple((f.function, f.file, f.line) for f in finished.frames_of(stack))
-        for _, stack in finished.stack_samples(threads=[thread_of(finished, MAIN_TID)])
+        tuple((f.function, f.file, f.line) for f in finished.frames_of(row.stack))
+        for row in finished.stack_totals(threads=[thread_of(finished, MAIN_TID)])
     }
     assert found == {tuple(map(tuple, stack)) for stack, _ in STEP}
     assert finished.frames_of(0) == ()

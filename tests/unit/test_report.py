@@ -20,6 +20,7 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.errors import ExitCode, OutputUnwritable
 from profd.daemon.render.extract import Extract
 from profd.daemon.render.report import render_report, unpack, write_report
+from profd.daemon.render.slots import TIME_UNIT_NS
 from profd.daemon.store.reader import RunReader
 
 
@@ -39,8 +40,12 @@ def embedded(page: str) -> Extract:
 def test_page_carries_every_sample_of_its_run(reader: RunReader) -> None:
     extract = embedded(render_report(reader))
     main = [thread for thread in extract.threads if thread.main and extract.processes[thread.process].role == "main"]
-    assert sum(sum(thread.slots.samples) for thread in main) == take_profile(reader, MAIN_THREADS).total == 2_000
-    assert sum(sum(thread.slots.samples) for thread in extract.threads) == take_profile(reader, Selection()).total
+    everything = take_profile(reader, Selection())
+    assert (
+        sum(sum(thread.slots.samples) for thread in main) == take_profile(reader, MAIN_THREADS).total_samples == 2_000
+    )
+    assert sum(sum(thread.slots.samples) for thread in extract.threads) == everything.total_samples
+    assert sum(sum(thread.slots.times_100us) for thread in extract.threads) == everything.total_ns / TIME_UNIT_NS
 
 
 def test_stacks_have_the_frames_of_the_run(reader: RunReader) -> None:

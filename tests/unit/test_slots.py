@@ -11,7 +11,7 @@ import synthetic
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import MILLISECOND_NS
-from profd.daemon.render.slots import Slots, take_slots
+from profd.daemon.render.slots import TIME_UNIT_NS, Slots, take_slots
 from profd.daemon.store.reader import RunReader
 
 
@@ -21,16 +21,19 @@ def reader(tmp_path: Path) -> Iterator[RunReader]:
         yield reader
 
 
-def counted(slots: Slots, from_slot: int, to_slot: int) -> dict[int, int]:
-    """Return stack → samples of all threads in a range of slots, as the page counts them."""
-    found: dict[int, int] = {}
+def counted(slots: Slots, from_slot: int, to_slot: int) -> tuple[dict[int, int], dict[int, int]]:
+    """Return stack → samples and stack → ns of all threads in a range of slots, as the page counts them."""
+    samples: dict[int, int] = {}
+    time_ns: dict[int, int] = {}
     for thread in slots.threads.values():
+        columns = zip(thread.steps, thread.stacks, thread.samples, thread.times_100us, strict=True)
         slot = 0
-        for step, stack, samples in zip(thread.steps, thread.stacks, thread.samples, strict=True):
+        for step, stack, count, time in columns:
             slot += step
             if from_slot <= slot < to_slot:
-                found[stack] = found.get(stack, 0) + samples
-    return found
+                samples[stack] = samples.get(stack, 0) + count
+                time_ns[stack] = time_ns.get(stack, 0) + time * TIME_UNIT_NS
+    return samples, time_ns
 
 
 def test_slots_are_as_narrow_as_times_are_true(reader: RunReader) -> None:
@@ -47,7 +50,8 @@ def test_every_range_of_slots_counts_what_the_run_file_counts(reader: RunReader,
         selection = Selection(
             from_ns=synthetic.STARTED_NS + from_slot * width_ns, to_ns=synthetic.STARTED_NS + to_slot * width_ns
         )
-        assert counted(slots, from_slot, to_slot) == take_profile(reader, selection).samples
+        profile = take_profile(reader, selection)
+        assert counted(slots, from_slot, to_slot) == (profile.samples, profile.time_ns)
 
 
 def test_an_entry_spans_the_slots_that_its_stack_lasted_for(reader: RunReader) -> None:

@@ -4,19 +4,15 @@ from pathlib import Path
 
 import synthetic
 from synthetic import CONV, DATA_WAIT, DEFORM, LIBRARY, MAIN, PIN_MEMORY, STARTED_NS
-from training_stacks import TRAIN
 
-from profd.daemon.analyze.functions import hot_functions
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.profile import Profile
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 from profd.daemon.store.writer import RunWriter
-from profd.tui.tallies import FunctionTally, PhaseTally, Places, UserLines
+from profd.tui.tallies import PhaseTally, Places, UserLines
 
 CHILD = (*DEFORM[:10], Frame("poll", LIBRARY + "torch/utils/data/_utils/worker.py", 1))
-RECURSIVE = tuple(Frame("walk", TRAIN, line) for line in (1, 2, 3))
 
 
 def stacks(path: Path, *seen: tuple[Frame, ...]) -> tuple[RunReader, list[int]]:
@@ -27,17 +23,6 @@ def stacks(path: Path, *seen: tuple[Frame, ...]) -> tuple[RunReader, list[int]]:
     writer.close()
     reader = RunReader(path)
     return reader, [interval.stack for interval in reader.intervals()]
-
-
-def test_functions_are_those_of_the_analysis_whatever_the_order_of_samples(tmp_path: Path) -> None:
-    reader, ids = stacks(tmp_path / "a.profd", DATA_WAIT, CONV, RECURSIVE)
-    tally = FunctionTally(reader)
-    for stack in [*ids, ids[1], *reversed(ids), ids[2], ids[2]]:
-        tally.add(stack, 3)
-
-    samples = {ids[0]: 6, ids[1]: 9, ids[2]: 12}
-    assert tally.rows() == hot_functions(reader, Profile(samples, 27))
-    assert tally.samples == 27
 
 
 def test_shares_of_phases_add_up_and_come_largest_first(tmp_path: Path) -> None:

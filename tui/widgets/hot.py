@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from profd.daemon.analyze.functions import FunctionRow
+from profd.daemon.analyze.uncertainty import is_hint
 from profd.daemon.render.units import percent
 from profd.daemon.render.visible import visible
 from profd.tui.cells import Run, cut_name, cut_path
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.table import Column, Table
 
-# Twice 1.96 standard deviations of n samples are more than n below this: the number says next to nothing.
-_FEWEST_SAMPLES = 16
 _BAR_CELLS = 8
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
@@ -59,9 +58,9 @@ class HotTable(Table[FunctionRow]):
         """Return what stands in a column."""
         name = column.title.removesuffix(" ▾")
         if name == "self":
-            return [self._share(item.self_share, item.self_samples)]
+            return [self._share(item.self_share, item.self_error)]
         if name == "total":
-            return [self._share(item.total_share, item.total_samples)]
+            return [self._share(item.total_share, item.total_error)]
         if not name:
             return [self.run(bar(self._ordering(item) / self._largest), "bar")]
         if name == "function":
@@ -77,13 +76,13 @@ class HotTable(Table[FunctionRow]):
         place = visible(f"{item.module_path}:{item.line}" if item.line else item.module_path)
         return [self.run(cut_path(place, room), "faint" if item.is_library else "plain")]
 
-    def _share(self, share: float, samples: int) -> Run:
-        return self.run(percent(share, 1), "faint" if samples < _FEWEST_SAMPLES else "plain")
+    def _share(self, share: float, error: float) -> Run:
+        return self.run(percent(share, 1), "faint" if is_hint(share, error) else "plain")
 
     def _sorted(self, functions: Sequence[FunctionRow]) -> Sequence[FunctionRow]:
         if not self.by_total:
-            return sorted(functions, key=lambda row: (-row.self_samples, -row.total_samples))
-        return sorted(functions, key=lambda row: (-row.total_samples, -row.self_samples))
+            return sorted(functions, key=lambda row: (-row.self_share, -row.total_share))
+        return sorted(functions, key=lambda row: (-row.total_share, -row.self_share))
 
 
 def bar(share: float) -> str:

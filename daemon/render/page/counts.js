@@ -1,33 +1,49 @@
-// Counting: samples of a selection by stack, then by phase, function, line and node of a tree.
+// Counting: time of a selection by stack, then by phase, function, line and node of a tree.
+// Shares are shares of time. Samples are counted beside it: they are what a share rests on.
 
 class Counts {
   constructor(run, selection) {
     this.run = run;
-    this.byStack = new Float64Array(run.stackCount);
+    this.byStack = new Float64Array(run.stackCount); // ms, weighted
+    this.samplesByStack = new Float64Array(run.stackCount);
     this.total = 0;
+    this.samples = 0;
+    this.squares = 0;
     for (const thread of selection.threads()) this.addThread(thread, selection);
   }
 
   addThread(thread, selection) {
     const { stackPhase } = this.run;
     const [first, end] = selection.entriesOf(thread);
+    const weight = this.run.weightOf(thread.process, selection.fromMs, selection.toMs);
+    let [time, samples] = [0, 0];
     for (let at = first; at < end; at += 1) {
       const stack = thread.stacks[at];
       if (selection.phase !== null && stackPhase[stack] !== selection.phase) continue;
-      this.byStack[stack] += thread.samples[at];
-      this.total += thread.samples[at];
+      this.byStack[stack] += thread.timesMs[at] * weight;
+      this.samplesByStack[stack] += thread.samples[at];
+      time += thread.timesMs[at] * weight;
+      samples += thread.samples[at];
     }
+    this.total += time;
+    this.samples += samples;
+    if (samples) this.squares += time ** 2 / samples;
   }
 
-  byPhase() {
+  /** As many samples as would tell shares as exactly if each stood for the same time. */
+  get effectiveSamples() {
+    return this.squares ? this.total ** 2 / this.squares : 0;
+  }
+
+  byPhase(byStack = this.byStack) {
     const found = new Float64Array(this.run.phases.length);
-    this.byStack.forEach((samples, stack) => {
-      found[this.run.stackPhase[stack]] += samples;
+    byStack.forEach((part, stack) => {
+      found[this.run.stackPhase[stack]] += part;
     });
     return found;
   }
 
-  /** Return the samples by function: `own` with it at the leaf, `total` with it anywhere, once a stack. */
+  /** Return the time by function: `own` with it at the leaf, `total` with it anywhere, once a stack; and the samples. */
   byFunction() {
     const { frameFunction } = this.run;
     return this.byKey(this.run.functionName.length, (frame) => frameFunction[frame]);
@@ -39,23 +55,26 @@ class Counts {
 
   byKey(keyCount, keyOf) {
     const { stackParent, stackFrame } = this.run;
-    const own = new Float64Array(keyCount);
-    const total = new Float64Array(keyCount);
+    const [own, total, ownSamples, totalSamples] = Array.from({ length: 4 }, () => new Float64Array(keyCount));
     const lastStack = new Int32Array(keyCount).fill(-1);
     for (let stack = 0; stack < this.byStack.length; stack += 1) {
-      const samples = this.byStack[stack];
-      if (!samples) continue;
-      own[keyOf(stackFrame[stack])] += samples;
+      const time = this.byStack[stack];
+      const samples = this.samplesByStack[stack];
+      if (!time && !samples) continue;
+      own[keyOf(stackFrame[stack])] += time;
+      ownSamples[keyOf(stackFrame[stack])] += samples;
       for (let at = stack; at >= 0; at = stackParent[at]) {
         const key = keyOf(stackFrame[at]);
-        if (lastStack[key] !== stack) total[key] += samples;
+        if (lastStack[key] === stack) continue;
         lastStack[key] = stack;
+        total[key] += time;
+        totalSamples[key] += samples;
       }
     }
-    return { own, total };
+    return { own, total, ownSamples, totalSamples };
   }
 
-  /** Return the samples of stacks that pass through a matching function. */
+  /** Return the time of stacks that pass through a matching function. */
   matching(matches) {
     const { stackParent, stackFrame, frameFunction } = this.run;
     const passes = new Uint8Array(this.byStack.length);

@@ -104,7 +104,7 @@ class FlameGraph {
   }
 
   label(node) {
-    if (node === 0) return `all · ${counted(this.tree.total[0], "sample")}`;
+    if (node === 0) return `all · ${counted(this.tree.samples[0], "sample")}`;
     const line = this.tree.lineOf(node);
     const name = this.run.functionName[this.tree.functionOf(node)];
     return line ? `${name}:${line}` : name;
@@ -216,15 +216,15 @@ class FlameGraph {
   describe(node) {
     const { tree, run } = this;
     const whole = tree.total[0];
-    const samples = `${percent(tree.total[node], whole)} of ${counted(whole, "sample")}`;
-    if (node === 0) return [element("b", {}, "all"), element("div", {}, samples)];
+    const share = `${percent(tree.total[node], whole)} · ${counted(tree.samples[node], "sample")}`;
+    if (node === 0) return [element("b", {}, "all"), element("div", {}, share)];
     const functionId = tree.functionOf(node);
     const line = tree.lineOf(node);
     const phase = tree.phase[node] >= 0 ? run.phases[tree.phase[node]].name : "several phases";
     return [
       element("b", {}, run.functionName[functionId]),
       element("div", { class: "dim" }, run.fileOf(functionId).module + (line ? `:${line}` : "")),
-      element("div", {}, `${samples} · self ${percent(tree.own[node], whole)}`),
+      element("div", {}, `${share} · self ${percent(tree.own[node], whole)}`),
       element("div", { class: "dim" }, phase),
     ];
   }

@@ -13,13 +13,14 @@ class Legend {
 
   show(selection, counts) {
     const whole = selection.phase === null ? counts : new Counts(this.run, withAllPhases(selection));
-    const samples = whole.byPhase();
-    const shown = this.order.filter((phase) => samples[phase] > 0 || this.usual[phase] > 0 || phase === selection.phase);
-    const entries = shown.map((phase) => this.entry(phase, samples[phase], whole.total, phase === selection.phase));
+    const times = whole.byPhase();
+    const samples = whole.byPhase(whole.samplesByStack);
+    const shown = this.order.filter((phase) => times[phase] > 0 || this.usual[phase] > 0 || phase === selection.phase);
+    const entries = shown.map((phase) => this.entry(phase, percent(times[phase], whole.total), samples[phase], phase === selection.phase));
     this.node.replaceChildren(...entries);
   }
 
-  entry(phase, samples, whole, isOnly) {
+  entry(phase, share, samples, isOnly) {
     const { name, letter, color } = this.run.phases[phase];
     const swatch = element("i", { class: "swatch" }, letter);
     swatch.style.background = color;
@@ -34,7 +35,7 @@ class Legend {
       },
       swatch,
       name,
-      element("b", {}, percent(samples, whole)),
+      element("b", {}, share),
     );
   }
 }

@@ -115,7 +115,7 @@ class Page {
     this.timeline.show(this.selection);
     this.showGraph();
     this.showTable(this.tabs.show(this.selection.tab));
-    document.body.dataset.samples = String(this.counts.total);
+    document.body.dataset.samples = String(this.counts.samples);
   }
 
   tree() {
@@ -161,7 +161,7 @@ class Page {
     if (byId("query").value !== selection.query) byId("query").value = selection.query;
     byId("inverted").setAttribute("aria-pressed", String(selection.inverted));
     byId("reset").hidden = selection.isWholeRun;
-    byId("basis").textContent = `${selection.describe()} · ${counted(this.counts.total, "sample")}`;
+    byId("basis").textContent = `${selection.describe()} · ${counted(this.counts.samples, "sample")}`;
     byId("basis").title = `${this.run.wallClock(selection.fromMs)} – ${this.run.wallClock(selection.toMs)} by the clock`;
   }
 

@@ -1,4 +1,4 @@
-// The panel beside the flame graph: the selected function, and where in it the samples lie, line by line.
+// The panel beside the flame graph: the selected function, and where in it the time goes, line by line.
 
 class Panel {
   constructor(node, run) {
@@ -23,7 +23,7 @@ class Panel {
 
   describe(functionId, counts, tree, node) {
     const file = this.run.fileOf(functionId);
-    const { own, total } = counts.byFunction();
+    const { own, total, ownSamples, totalSamples } = counts.byFunction();
     const here = node > 0 && tree.functionOf(node) === functionId;
     return [
       element("h3", { title: this.run.functionName[functionId] }, this.run.functionName[functionId]),
@@ -31,19 +31,19 @@ class Panel {
       element(
         "dl",
         { class: "facts" },
-        ...this.fact("self", own[functionId], counts.total),
-        ...this.fact("total", total[functionId], counts.total),
-        ...(here ? this.fact("in this frame", tree.total[node], counts.total) : []),
+        ...this.fact("self", own[functionId], counts.total, ownSamples[functionId]),
+        ...this.fact("total", total[functionId], counts.total, totalSamples[functionId]),
+        ...(here ? this.fact("in this frame", tree.total[node], counts.total, tree.samples[node]) : []),
       ),
       this.lines(functionId, counts),
     ];
   }
 
-  fact(name, part, whole) {
-    return [element("dt", {}, name), element("dd", {}, element("b", {}, percent(part, whole)), ` ${counted(part, "sample")}`)];
+  fact(name, part, whole, samples) {
+    return [element("dt", {}, name), element("dd", {}, element("b", {}, percent(part, whole)), ` ${counted(samples, "sample")}`)];
   }
 
-  /** Return the lines of a function that were seen, in order, with the samples at each. */
+  /** Return the lines of a function that were seen, in order, with the share at each. */
   lines(functionId, counts) {
     const { own, total } = counts.byLine();
     const seen = [];
@@ -51,26 +51,28 @@ class Panel {
       if (each === functionId && total[frame] > 0) seen.push(frame);
     });
     seen.sort((a, b) => this.run.frameLine[a] - this.run.frameLine[b]);
-    const most = Math.max(...seen.map((frame) => total[frame]), 1);
+    const most = Math.max(...seen.map((frame) => total[frame]), 1e-9);
     const body = element("tbody", {});
     seen.forEach((frame, at) => {
       const isGap = at > 0 && this.run.frameLine[frame] > this.run.frameLine[seen[at - 1]] + 1;
       if (isGap) body.append(element("tr", { class: "gap" }, element("td", { colspan: 4 }, "⋮")));
-      body.append(this.line(frame, own[frame], total[frame], most, counts.total));
+      body.append(this.line(frame, own[frame], total[frame], most, counts));
     });
     const head = element("tr", {}, ...["self", "total", "line"].map((title) => element("th", {}, title)), element("th", { class: "text" }, "source"));
     return element("table", { class: "source" }, element("thead", {}, head), body);
   }
 
-  line(frame, own, total, most, whole) {
+  line(frame, own, total, most, counts) {
+    const whole = counts.total;
+    const isWeak = (part) => isUncertain(part, whole, counts.effectiveSamples);
     const bar = element("i", { class: "bar" });
     bar.style.width = `${(100 * total) / most}%`;
     const source = this.run.frameSource[frame];
     return element(
       "tr",
       {},
-      element("td", { class: isUncertain(own, whole) ? "number weak" : "number" }, own ? percent(own, whole) : ""),
-      element("td", { class: isUncertain(total, whole) ? "number weak" : "number" }, percent(total, whole)),
+      element("td", { class: isWeak(own) ? "number weak" : "number" }, own ? percent(own, whole) : ""),
+      element("td", { class: isWeak(total) ? "number weak" : "number" }, percent(total, whole)),
       element("td", { class: "number dim" }, this.run.frameLine[frame] ? String(this.run.frameLine[frame]) : "–"),
       element("td", { class: "code", title: source }, bar, element("span", {}, source ?? "source not stored")),
     );

@@ -4,6 +4,7 @@ class Run {
   constructor(extract) {
     this.startedMs = extract.started_ms;
     this.durationMs = extract.duration_ms;
+    this.knownToMs = extract.known_to_ms;
     this.slotMs = extract.slot_ms;
     this.slotCount = Math.ceil(extract.duration_ms / extract.slot_ms);
     this.phases = extract.phases;
@@ -20,6 +21,7 @@ class Run {
       ...entry,
       cpu: decodeSeries(entry.cpu_cores),
       rss: decodeSeries(entry.rss_bytes),
+      cover: { atMs: runningSums(entry.cover.steps_ms), coveredMs: runningSums(entry.cover.covered_ms) },
     }));
     this.threads = extract.threads.map((entry) => ({ ...entry, ...decodeSlots(entry.slots) }));
     this.events = extract.events;
@@ -34,6 +36,15 @@ class Run {
 
   get stackCount() {
     return this.stackFrame.length;
+  }
+
+  /** Return how long a process lived in a range for each millisecond of it that was recorded there. */
+  weightOf(index, fromMs, toMs) {
+    const process = this.processes[index];
+    const end = Math.min(process.ended_ms ?? this.knownToMs, this.knownToMs, toMs);
+    const lived = end - Math.max(process.seen_ms, fromMs);
+    const covered = coveredUntil(process.cover, toMs) - coveredUntil(process.cover, fromMs);
+    return covered > 0 ? Math.max(lived, covered) / covered : 1;
   }
 
   fileOf(functionId) {
@@ -73,7 +84,18 @@ function decodeSlots(columns) {
     spans: Int32Array.from(columns.spans),
     stacks: Int32Array.from(columns.stacks),
     samples: Int32Array.from(columns.samples),
+    timesMs: Float64Array.from(columns.times_100us, (time) => time / 10),
   };
+}
+
+/** Return how much of a process's time is covered before a time, in ms. */
+function coveredUntil(cover, ms) {
+  const { atMs, coveredMs } = cover;
+  const after = lowerBound(atMs, ms);
+  if (after === 0) return 0;
+  if (after === atMs.length) return coveredMs[after - 1];
+  const share = (ms - atMs[after - 1]) / (atMs[after] - atMs[after - 1]);
+  return coveredMs[after - 1] + share * (coveredMs[after] - coveredMs[after - 1]);
 }
 
 /** Return the first index whose value is not below `wanted`; `values` ascend. */

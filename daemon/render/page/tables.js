@@ -7,9 +7,14 @@ function shareColumn(title, field, first) {
     first,
     value: (row) => row[field],
     cell: (row) => percent(row[field], row.whole),
-    hint: (row) => `${counted(row[field], "sample")} of ${grouped(row.whole)}`,
-    isWeak: (row) => isUncertain(row[field], row.whole),
+    hint: (row) => describeShare(row[field] / row.whole, row.samples[field], row.effectiveSamples),
+    isWeak: (row) => isUncertain(row[field], row.whole, row.effectiveSamples),
   };
+}
+
+/** Return on what a share rests: its samples, and its 95 % interval. */
+function describeShare(share, samples, effectiveSamples) {
+  return `${counted(samples, "sample")}, ± ${(196 * standardError(share, effectiveSamples)).toFixed(1)} points`;
 }
 
 /** Return a name as a button, so that a row can be picked by keyboard too. */
@@ -27,16 +32,18 @@ function codeColumns() {
   ];
 }
 
-function codeRow(run, frame, own, total, whole) {
+function codeRow(run, counts, frame, sums, key) {
   const functionId = run.frameFunction[frame];
   const file = run.fileOf(functionId);
   const line = run.frameLine[frame];
   const suffix = line ? `:${line}` : "";
   return {
     functionId,
-    own,
-    total,
-    whole,
+    own: sums.own[key],
+    total: sums.total[key],
+    samples: { own: sums.ownSamples[key], total: sums.totalSamples[key] },
+    whole: counts.total,
+    effectiveSamples: counts.effectiveSamples,
     name: run.functionName[functionId],
     where: file.module + suffix,
     shortWhere: shortPath(file.module) + suffix,
@@ -47,17 +54,17 @@ function codeRow(run, frame, own, total, whole) {
 }
 
 function lineRows(run, counts) {
-  const { own, total } = counts.byLine();
+  const lines = counts.byLine();
   const rows = [];
-  total.forEach((samples, frame) => {
-    if (samples > 0) rows.push(codeRow(run, frame, own[frame], samples, counts.total));
+  lines.total.forEach((time, frame) => {
+    if (time > 0) rows.push(codeRow(run, counts, frame, lines, frame));
   });
   return rows;
 }
 
-/** Return a row a function, each at the line of it that most of its samples stood at. */
+/** Return a row a function, each at the line of it that it mostly stood at. */
 function functionRows(run, counts) {
-  const { own, total } = counts.byFunction();
+  const functions = counts.byFunction();
   const lines = counts.byLine();
   const hottest = new Int32Array(run.functionName.length).fill(-1);
   run.frameFunction.forEach((functionId, frame) => {
@@ -66,7 +73,7 @@ function functionRows(run, counts) {
   });
   const rows = [];
   hottest.forEach((frame, functionId) => {
-    if (frame >= 0) rows.push(codeRow(run, frame, own[functionId], total[functionId], counts.total));
+    if (frame >= 0) rows.push(codeRow(run, counts, frame, functions, functionId));
   });
   return rows;
 }
@@ -112,7 +119,7 @@ function processRows(run, selection) {
       cpu: cpu.length ? cpu.reduce((sum, value) => sum + value, 0) / cpu.length : null,
       rss: rss.length ? rss[rss.length - 1] : null,
       rssMost: rss.length ? Math.max(...rss) : null,
-      samples: counts.total,
+      samples: counts.samples,
       top: topLine(run, counts),
       end: describeEnd(process),
     };
@@ -149,11 +156,11 @@ function countsOfProcess(run, selection, index) {
 /** Return the line of the user's own code that most samples are owed to: the innermost one of each stack counts. */
 function topLine(run, counts) {
   const owed = new Float64Array(run.frameLine.length);
-  counts.byStack.forEach((samples, stack) => {
-    const frame = samples ? userFrame(run, stack) : null;
-    if (frame !== null) owed[frame] += samples;
+  counts.byStack.forEach((time, stack) => {
+    const frame = time ? userFrame(run, stack) : null;
+    if (frame !== null) owed[frame] += time;
   });
-  const best = owed.reduce((most, samples, frame) => (samples > owed[most] ? frame : most), 0);
+  const best = owed.reduce((most, time, frame) => (time > owed[most] ? frame : most), 0);
   if (!owed[best]) return "";
   const functionId = run.frameFunction[best];
   return `${run.functionName[functionId]} ${shortPath(run.fileOf(functionId).module)}:${run.frameLine[best]}`;

@@ -65,11 +65,17 @@ function decimalsFor(ms) {
   return ms >= 5_000 ? 1 : 2;
 }
 
+/** Return the standard error of a share of time: that of counts, and twice the variance (docs/decisions.md). */
+function standardError(share, samples) {
+  if (samples <= 1) return 1;
+  const bounded = Math.min(Math.max(share, 0.5 / samples), 1 - 0.5 / samples);
+  return Math.sqrt((2 * bounded * (1 - bounded)) / samples);
+}
+
 /** Say whether the 95 % interval of a share is wider than the share itself: then it is a hint, no number. */
-function isUncertain(part, whole) {
+function isUncertain(part, whole, samples) {
   if (!whole || !part) return true;
-  const share = part / whole;
-  return 2 * 1.96 * Math.sqrt((share * (1 - share)) / whole) > share && share < 1;
+  return 2 * 1.96 * standardError(part / whole, samples) > part / whole;
 }
 
 /** Return a path that keeps its ends: the outermost package and the file. */

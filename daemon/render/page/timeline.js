@@ -100,7 +100,7 @@ class Timeline {
     context.textAlign = "left";
   }
 
-  /** Return a column of pixels at a time: [phase, share of the samples in it], in the order of phases. */
+  /** Return a column of pixels at a time: [phase, share of the time in it], in the order of phases. */
   phasesOf(thread) {
     const known = this.columns.get(thread);
     if (known && known.width === this.plotWidth) return known.shares;
@@ -113,12 +113,12 @@ class Timeline {
     return shares;
   }
 
-  /** Spread the samples of an entry over the columns that it lasted for. */
+  /** Spread the time of an entry over the columns that it lasted for. */
   spread(sums, thread, at, count) {
     const scale = (count * this.run.slotMs) / this.run.durationMs;
     const from = Math.max(0, thread.slots[at] * scale);
     const to = Math.min(count, (thread.slots[at] + thread.spans[at]) * scale);
-    const density = thread.samples[at] / Math.max(to - from, 1e-9);
+    const density = thread.timesMs[at] / Math.max(to - from, 1e-9);
     const phase = this.run.stackPhase[thread.stacks[at]];
     for (let column = Math.floor(from); column < to; column += 1) {
       const inside = Math.min(to, column + 1) - Math.max(from, column);

@@ -1,5 +1,5 @@
 // Call trees. Their shape is built once a way of looking (by function or line, from the root or from the leaves);
-// a selection only fills it with samples, so that nodes keep their identity while the range moves.
+// a selection only fills it with time, so that nodes keep their identity while the range moves.
 
 class Tree {
   constructor(run, byLine, inverted) {
@@ -72,17 +72,19 @@ class Tree {
     }
   }
 
-  /** Fill the tree: `total` of samples through each node, `own` that end there, and its dominant `phase` or -1. */
+  /** Fill the tree: `total` of time in and below each node, `own` in it alone, `samples`, its dominant `phase` or -1. */
   fill(counts) {
     const phaseCount = this.run.phases.length;
     const byPhase = new Float64Array(this.size * phaseCount);
     this.own = new Float64Array(this.size);
     this.total = new Float64Array(this.size);
-    counts.byStack.forEach((samples, stack) => {
-      if (!samples) return;
+    this.samples = new Float64Array(this.size);
+    counts.byStack.forEach((time, stack) => {
+      if (!time) return;
       const node = this.nodeOfStack[stack];
-      this.own[node] += samples;
-      byPhase[node * phaseCount + this.run.stackPhase[stack]] += samples;
+      this.own[node] += time;
+      this.samples[node] += counts.samplesByStack[stack];
+      byPhase[node * phaseCount + this.run.stackPhase[stack]] += time;
     });
     // A child always comes after its parent, so one pass backwards sums the tree up.
     for (let node = this.size - 1; node >= 0; node -= 1) {
@@ -90,6 +92,7 @@ class Tree {
       if (node === 0) break;
       const parent = this.parent[node];
       this.total[parent] += this.total[node];
+      this.samples[parent] += this.samples[node];
       for (let phase = 0; phase < phaseCount; phase += 1) {
         byPhase[parent * phaseCount + phase] += byPhase[node * phaseCount + phase];
       }
@@ -97,7 +100,7 @@ class Tree {
     this.phase = Int8Array.from(this.total, (total, node) => dominant(byPhase, node * phaseCount, phaseCount, total));
   }
 
-  /** Return the children that have samples, the largest first. */
+  /** Return the children that have time, the largest first. */
   childrenOf(node) {
     const found = [];
     for (let child = this.firstChild[node]; child >= 0; child = this.nextSibling[child]) {
@@ -114,7 +117,7 @@ class Tree {
   }
 }
 
-/** Return the phase that nearly all samples of a node belong to; -1 where several share it. */
+/** Return the phase that nearly all time of a node belongs to; -1 where several share it. */
 function dominant(byPhase, offset, phaseCount, total) {
   for (let phase = 0; phase < phaseCount; phase += 1) {
     if (total > 0 && byPhase[offset + phase] >= 0.9 * total) return phase;

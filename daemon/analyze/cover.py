@@ -1,0 +1,58 @@
+"""The time that recordings cover. Knows nothing of runs or processes."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+
+class Cover:
+    """A union of ranges of time, added in order of their start."""
+
+    __slots__ = ("_before", "_ends", "_starts")
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._before: list[int] = []
+
+    def add(self, start_ns: int, end_ns: int) -> None:
+        """Cover [start_ns, end_ns) too; what is covered already counts once."""
+        if self._ends and start_ns <= self._ends[-1]:
+            self._ends[-1] = max(self._ends[-1], end_ns)
+        elif end_ns > start_ns:
+            self._before.append(self.length_ns)
+            self._starts.append(start_ns)
+            self._ends.append(end_ns)
+
+    @property
+    def length_ns(self) -> int:
+        """How much is covered in all."""
+        return self._before[-1] + self._ends[-1] - self._starts[-1] if self._ends else 0
+
+    @property
+    def start_ns(self) -> int | None:
+        """When the first range begins; None where there is none."""
+        return self._starts[0] if self._starts else None
+
+    @property
+    def end_ns(self) -> int | None:
+        """When the last range ends; None where there is none."""
+        return self._ends[-1] if self._ends else None
+
+    def until(self, at_ns: int) -> int:
+        """Return how much is covered before a time."""
+        index = bisect_right(self._starts, at_ns) - 1
+        if index < 0:
+            return 0
+        return self._before[index] + min(at_ns, self._ends[index]) - self._starts[index]
+
+    def between(self, from_ns: int, to_ns: int) -> int:
+        """Return how much of [from_ns, to_ns) is covered."""
+        return max(self.until(to_ns) - self.until(from_ns), 0)
+
+    def edges(self) -> list[tuple[int, int]]:
+        """Return the times at which a range begins or ends, each with how much is covered before it."""
+        found = []
+        for start_ns, end_ns, before in zip(self._starts, self._ends, self._before, strict=True):
+            found += [(start_ns, before), (end_ns, before + end_ns - start_ns)]
+        return found

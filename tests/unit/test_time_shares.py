@@ -1,0 +1,112 @@
+"""Shares are shares of time, whatever the rates: known answers, the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import turns
+from synthetic import STARTED_NS
+
+from profd.daemon.analyze.calltree import call_tree
+from profd.daemon.analyze.functions import FunctionRow, hot_functions
+from profd.daemon.analyze.profile import take_profile
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.analyze.summary import summarize
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.render.collapsed import collapsed_lines
+from profd.daemon.store.reader import RunReader
+from profd.tui.snapshot import Snapshot
+from profd.tui.survey import Survey
+from profd.tui.view import Scope, ScopeKind, View, Window
+
+SHARES = {stack[-1].function: share for stack, share in turns.SHARES.items()}
+MAIN_SHARES = {stack[-1].function: share for stack, share in turns.MAIN_SHARES.items()}
+SAMPLES = {stack[-1].function: samples for stack, samples in turns.SAMPLES.items()}
+LAST_FIVE = STARTED_NS + 15 * SECOND_NS
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[RunReader]:
+    with RunReader(turns.write_run(tmp_path / "a.profd")) as opened:
+        yield opened
+
+
+def selves(rows: list[FunctionRow] | tuple[FunctionRow, ...]) -> dict[str, float]:
+    return {row.function: row.self_share for row in rows if row.self_share}
+
+
+def snapshot_of(reader: RunReader, view: View) -> Snapshot:
+    survey = Survey(reader)
+    while survey.catch_up():
+        pass
+    return survey.snapshot(view)
+
+
+def test_the_summary_has_shares_of_time(reader: RunReader) -> None:
+    summary = summarize(reader)
+
+    assert selves(summary.functions) == pytest.approx(MAIN_SHARES)
+    assert summary.phases == pytest.approx({"backward": 0.5, "optimizer": 0.5})
+    assert selves(summarize(reader, Selection()).functions) == pytest.approx(SHARES)
+
+
+def test_samples_stay_counts(reader: RunReader) -> None:
+    rows = hot_functions(reader, take_profile(reader, Selection()))
+
+    assert {row.function: row.self_samples for row in rows if row.self_samples} == SAMPLES
+    assert sum(int(line.rpartition(" ")[2]) for line in collapsed_lines(reader, Selection())) == sum(SAMPLES.values())
+
+
+def test_a_range_weighs_by_what_was_recorded_in_it(reader: RunReader) -> None:
+    # The second worker was recorded for one of the five seconds, the first for four.
+    profile = take_profile(reader, Selection(from_ns=LAST_FIVE))
+
+    assert selves(hot_functions(reader, profile)) == pytest.approx(
+        {name: 1 / 3 for name in SHARES if name != turns.BACKWARD[-1].function}
+    )
+    assert profile.total_ns == pytest.approx(15 * SECOND_NS)
+
+
+def test_a_call_tree_is_made_of_time(reader: RunReader) -> None:
+    tree = call_tree(reader, take_profile(reader, Selection()))
+    own = {reader.frames[node.frame].function: node.own_ns for _, node in tree.walk() if node.own_ns}
+
+    assert tree.total_ns == pytest.approx(3 * turns.SECONDS * SECOND_NS)
+    assert own == pytest.approx({name: share * tree.total_ns for name, share in SHARES.items()})
+    assert tree.samples == sum(SAMPLES.values())
+
+
+@pytest.mark.parametrize(
+    ("scope", "selection"), [(ScopeKind.MAIN, MAIN_THREADS), (ScopeKind.ALL, Selection())], ids=["main", "all"]
+)
+def test_the_dashboard_says_what_the_summary_says(reader: RunReader, scope: ScopeKind, selection: Selection) -> None:
+    snapshot = snapshot_of(reader, View(scope=Scope(scope)))
+    expected = hot_functions(reader, take_profile(reader, selection))
+
+    assert [row.function for row in snapshot.functions] == [row.function for row in expected]
+    for shown, row in zip(snapshot.functions, expected, strict=True):
+        assert (shown.self_samples, shown.total_samples) == (row.self_samples, row.total_samples)
+        assert (shown.self_share, shown.total_share) == pytest.approx((row.self_share, row.total_share))
+        assert (shown.self_error, shown.total_error) == pytest.approx((row.self_error, row.total_error))
+    assert {part.phase: part.share for part in snapshot.timeline.lanes[0].shares} == summarize(reader).phases
+    assert snapshot.verdict is not None
+    assert snapshot.verdict.share == pytest.approx(0.5)
+
+
+def test_the_recent_window_has_shares_of_time_too(reader: RunReader) -> None:
+    view = View(scope=Scope(ScopeKind.ALL), window=Window.RECENT)
+
+    assert selves(snapshot_of(reader, view).functions) == pytest.approx(SHARES)
+
+
+def test_errors_go_by_samples_that_count_alike(reader: RunReader) -> None:
+    everything = take_profile(reader, Selection())
+    samples = sum(turns.SAMPLES.values())
+
+    # Three threads of equal time: n is 9 / (1/1250 + 1/1200 + 1/800).
+    assert everything.effective_samples == pytest.approx(9 / (1 / 1250 + 1 / 1200 + 1 / 800))
+    assert everything.effective_samples < samples
+    summary = summarize(reader)
+    assert summary.phase_errors["backward"] == pytest.approx((2 * 0.25 / 1250) ** 0.5)
