@@ -24,9 +24,13 @@ _LINE_LIMIT = 200
 class SourceTree:
     """The source files that a target sees."""
 
-    def __init__(self, root: Path = Path("/")) -> None:
-        """Look below ``root``: ``/proc/PID/root`` shows what a process in a container sees."""
+    def __init__(self, root: Path = Path("/"), own: Path | None = None) -> None:
+        """Look below ``root``: ``/proc/PID/root`` shows what a process in a container sees.
+
+        ``own`` is the folder of the script: what lies there is the user's, wherever the folder is.
+        """
         self._root = root
+        self._own = f"{own}/" if own else None
         self._lines = functools.lru_cache(_FILES_HELD)(self._read_lines)
         self._has_init = functools.lru_cache(4096)(self._read_has_init)
 
@@ -34,7 +38,7 @@ class SourceTree:
         """Return what is kept of a frame beside its identity."""
         return FrameDescription(
             module_path=self.module_path(frame.file),
-            is_library=is_library(frame.file),
+            is_library=is_library(self._below_own(frame.file)),
             source=self.line(frame.file, frame.line),
         )
 
@@ -50,6 +54,9 @@ class SourceTree:
         while folder != folder.parent and self._has_init(folder):
             folder = folder.parent
         return str(path.relative_to(folder)) if path.is_absolute() else file
+
+    def _below_own(self, file: str) -> str:
+        return file.removeprefix(self._own) if self._own else file
 
     def _below_root(self, path: Path) -> Path:
         return self._root / path.relative_to(path.anchor) if path.is_absolute() else path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,6 +24,12 @@ def script_name(command: Sequence[str]) -> str:
     if scripts:
         return Path(scripts[0]).stem
     return module or next((Path(word).name for word in command), "run")
+
+
+def script_folder(command: Sequence[str], cwd: str) -> Path | None:
+    """Return the folder of the script in a command that was given in ``cwd``; None where it names none."""
+    script = next((word for word in command if word.endswith(".py")), None)
+    return Path(os.path.normpath(Path(cwd, script).parent)) if script else None
 
 
 def _module(command: Sequence[str]) -> str:

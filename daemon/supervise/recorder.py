@@ -35,6 +35,7 @@ from profd.daemon.supervise import exitstatus
 from profd.daemon.supervise.control import Commands, ControlServer, SessionStatus
 from profd.daemon.supervise.inlet import ScriptInlet
 from profd.daemon.supervise.livefile import LiveFile
+from profd.daemon.supervise.naming import script_folder
 from profd.daemon.supervise.opening import run_started
 from profd.daemon.supervise.readings import Readings
 from profd.daemon.supervise.sampling import Sampling
@@ -104,7 +105,8 @@ class Recorder(Commands):
         live_file = LiveFile(self.options.run_file)
         socket_path = paths.runtime_folder() / f"{self.options.run_id}.sock"
         started = run_started(self.options, socket_path, self.clock.now_ns())
-        self._writer = RunWriter(live_file.path, started, SourceTree(source_root(self.root.pid)).describe)
+        sources = SourceTree(source_root(self.root.pid), script_folder(self.options.command, started.cwd))
+        self._writer = RunWriter(live_file.path, started, sources.describe)
         self._readings = Readings(self.clock, self.governor, self._writer)
         server = ControlServer(socket_path, self)
         try:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from profd.daemon.supervise.naming import script_name
+from profd.daemon.supervise.naming import script_folder, script_name
 
 
 @pytest.mark.parametrize(
@@ -21,3 +23,17 @@ from profd.daemon.supervise.naming import script_name
 )
 def test_run_is_called_after_the_script(command: str, name: str) -> None:
     assert script_name(command.split()) == name
+
+
+@pytest.mark.parametrize(
+    ("command", "folder"),
+    [
+        (("python", "train.py"), "/work"),
+        (("python", "-u", "src/train.py", "--out", "x"), "/work/src"),
+        (("python", "../other/train.py"), "/other"),
+        (("python", "/abs/train.py"), "/abs"),
+        (("python", "-m", "app.train"), None),
+    ],
+)
+def test_the_folder_of_the_script(command: tuple[str, ...], folder: str | None) -> None:
+    assert script_folder(command, "/work") == (Path(folder) if folder else None)

@@ -145,3 +145,17 @@ def test_root_is_ours_for_a_process_that_sees_what_we_see() -> None:
 def test_root_is_theirs_for_a_process_in_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "readlink", lambda path: Path(f"mnt:[{path.parts[2]}]"))
     assert source_root(4242) == Path("/proc/4242/root")
+
+
+def test_what_lies_beside_the_script_is_the_users_wherever_that_is() -> None:
+    tree = SourceTree(own=Path("/venv/lib/python3.11/site-packages/app/examples"))
+    own = Frame("train", "/venv/lib/python3.11/site-packages/app/examples/train.py", 1)
+    other = Frame("call", "/venv/lib/python3.11/site-packages/torch/nn/module.py", 1)
+    assert not tree.describe(own).is_library
+    assert tree.describe(other).is_library
+
+
+def test_an_environment_beside_the_script_is_still_a_library() -> None:
+    tree = SourceTree(own=Path("/home/me/project"))
+    assert tree.describe(Frame("call", "/home/me/project/.venv/lib/python3.11/site-packages/torch/a.py", 1)).is_library
+    assert not tree.describe(Frame("f", "/home/me/project/data/load.py", 1)).is_library
