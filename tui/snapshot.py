@@ -10,11 +10,20 @@ from profd.tui.bins import Ruler
 from profd.tui.view import View
 
 
-class Vitals(msgspec.Struct, frozen=True):
-    """How well the run is seen, and what seeing it costs.
+class Steps(msgspec.Struct, frozen=True):
+    """The step that the script was at when its loop counter was last read; its rate lately, and from count to count."""
 
-    ``samples`` were taken of all threads; ``coverage`` is the share of the main processes' lives that was sampled,
-    ``torn_share`` that of the stacks read which were dropped as impossible. None where nothing was read yet.
+    step: int
+    per_s: float
+    recent_per_s: tuple[float, ...]
+
+
+class Vitals(msgspec.Struct, frozen=True):
+    """How fast the run steps, how well it is seen, and what seeing it costs.
+
+    ``steps`` is None where nobody can tell. ``samples`` were taken of all threads; ``coverage`` is the share of the
+    main processes' lives that was sampled, ``torn_share`` that of the stacks read which were dropped as impossible.
+    None where nothing was read yet.
     """
 
     workers: int
@@ -22,6 +31,7 @@ class Vitals(msgspec.Struct, frozen=True):
     coverage: float | None
     torn_share: float | None
     cost_cores: float | None
+    steps: Steps | None = None
 
 
 class PhaseShare(msgspec.Struct, frozen=True):

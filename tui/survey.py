@@ -16,6 +16,7 @@ from profd.tui.census import Census
 from profd.tui.coverage import Coverage
 from profd.tui.gauges import Gauges
 from profd.tui.lanes import Lanes
+from profd.tui.pace import Pace
 from profd.tui.samples import Samples
 from profd.tui.snapshot import Snapshot, Timeline, Vitals
 from profd.tui.tallies import Places
@@ -34,6 +35,7 @@ class Survey:
         self._samples = Samples(reader, self._lives)
         self._lanes = Lanes(reader, self._places, self._lives)
         self._gauges = Gauges(reader)
+        self._pace = Pace(reader)
         self._coverage = Coverage(reader)
         self._census = Census(reader, self._gauges, self._places)
         self._events: list[EventRow] = []
@@ -49,6 +51,7 @@ class Survey:
         self._coverage.add(recordings)
         self._lives.add(recordings)
         self._gauges.catch_up()
+        self._pace.catch_up()
         self._events += self._reader.events(self._events[-1].id if self._events else 0)
         if recordings:
             self._last_recording = recordings[-1].id
@@ -114,6 +117,7 @@ class Survey:
             coverage=self._coverage.share(),
             torn_share=self._coverage.torn_share(),
             cost_cores=self._gauges.newest("profd_cpu_cores") if is_live else self._gauges.mean("profd_cpu_cores"),
+            steps=self._pace.steps(),
         )
 
     def _read_share(self) -> float:

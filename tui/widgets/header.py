@@ -9,15 +9,17 @@ from collections.abc import Sequence
 import msgspec
 
 from profd.daemon.render.text import script
-from profd.daemon.render.units import percent
+from profd.daemon.render.units import percent, rate
 from profd.daemon.render.visible import visible
 from profd.daemon.store.rows import RunInfo
 from profd.tui.cells import Run, width
 from profd.tui.quantities import duration, plural
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.drawn import Lines
+from profd.tui.widgets.strips import sparkline
 
 GAP = "   "
+HEADROOM = 1.5  # an even course is no solid bar
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -71,6 +73,17 @@ class Header(Lines):
             *([Part(2, (self.run(words, ink),))] if words else []),
             Part(6, (self.run(f"pid {info.pid}{beside}", "dim"),)),
             Part(3, (self.run(duration(info.end_ns - info.started_ns)),)),
+            *self._steps(snapshot),
+        ]
+
+    def _steps(self, snapshot: Snapshot) -> list[Part]:
+        steps = snapshot.vitals.steps
+        if steps is None:
+            return []
+        course = sparkline(steps.recent_per_s, HEADROOM * max(steps.recent_per_s))
+        return [
+            Part(4, (self.run(f"step {steps.step:,}  "), self.run(rate(steps.per_s), "bright"))),
+            Part(9, (self.run(course, "dim"),)),
         ]
 
     def _state(self, info: RunInfo) -> tuple[str, str, str]:

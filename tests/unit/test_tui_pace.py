@@ -1,0 +1,69 @@
+"""The step and its rate in the dashboard's header, as the loop counter is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import synthetic
+from theater import play
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Point, PointsTaken, RunEnded
+from profd.daemon.store.writer import RunWriter
+from profd.tui.pace import Pace
+from profd.tui.widgets.header import Header
+
+
+def counted(path: Path, *counts: int) -> Path:
+    """Write a run with a count each five seconds."""
+    writer = RunWriter(path, synthetic.run_started(), synthetic.describe)
+    writer.put(synthetic.main_process())
+    for number, count in enumerate(counts):
+        at_ns = synthetic.STARTED_NS + 5 * number * SECOND_NS
+        writer.put(PointsTaken(at_ns, (Point("step_count", count, synthetic.MAIN),)))
+    writer.put(RunEnded(synthetic.STARTED_NS + 5 * len(counts) * SECOND_NS, "target-exited", 0))
+    writer.close()
+    assert writer.failure is None
+    return path
+
+
+def pace_of(reader: RunReader) -> Pace:
+    pace = Pace(reader)
+    pace.catch_up()
+    return pace
+
+
+@pytest.mark.parametrize("counts", [(), (15_000,)])
+def test_less_than_two_counts_are_no_pace(tmp_path: Path, counts: tuple[int, ...]) -> None:
+    with RunReader(counted(tmp_path / "a", *counts)) as reader:
+        assert pace_of(reader).steps() is None
+
+
+def test_the_pace_is_that_of_the_last_counts(tmp_path: Path) -> None:
+    with RunReader(counted(tmp_path / "a", 0, 5_000, *range(5_100, 5_901, 100))) as reader:
+        steps = pace_of(reader).steps()
+    assert steps is not None
+    assert (steps.step, steps.per_s, steps.recent_per_s) == (5_900, 20.0, (20.0,) * 8)
+
+
+def test_counts_are_read_once(tmp_path: Path) -> None:
+    with RunReader(counted(tmp_path / "a", 0, 100)) as reader:
+        pace = pace_of(reader)
+        first = pace.steps()
+        pace.catch_up()
+        assert pace.steps() == first
+
+
+async def test_the_header_shows_the_step_its_rate_and_its_course(tmp_path: Path) -> None:
+    async with play(counted(tmp_path / "a", 14_800, 14_900, 15_021)) as theater:
+        await theater.snapshot()
+        header = theater.text(Header)
+        assert "step 15,021  22.1/s" in header
+        assert "▄▅" in header
+
+
+async def test_the_header_says_nothing_of_steps_that_nobody_counted(tmp_path: Path) -> None:
+    async with play(synthetic.write_run(tmp_path / "a")) as theater:
+        assert "step" not in theater.text(Header)
