@@ -86,6 +86,12 @@ def test_py_spy_is_asked_once_more_where_it_fails(tmp_path: Path) -> None:
     assert SECRET not in str(failed.value)
 
 
+def test_what_py_spy_says_as_it_fails_is_not_believed(tmp_path: Path) -> None:
+    (tmp_path / "answer").write_bytes(said(thread(frame("train", variable("i", "3")))))
+    with pytest.raises(CounterUnread):
+        read_counter(str(fake_py_spy(tmp_path, f"cat {tmp_path}/answer; exit 1")), PID, AnchoredClock())
+
+
 def test_a_reading_lies_between_the_start_of_py_spy_and_its_first_word(tmp_path: Path) -> None:
     (tmp_path / "answer").write_bytes(said(thread(frame("train", variable("i", "3")))))
     script = fake_py_spy(tmp_path, f"cat {tmp_path}/answer")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profd.daemon.analyze.cycles import count_cycles
+from profd.daemon.analyze.cycles import count_cycles, expected_visits
 
 RATE_HZ = 100
 
@@ -36,6 +37,17 @@ def test_long_visits_are_counted_exactly() -> None:
     assert counted is not None
     assert counted.count == pytest.approx(60, abs=0.5)
     assert counted.error < 2
+
+
+@pytest.mark.parametrize(("outside_s", "inside_s"), [(0.02, 0.02), (0.05, 0.01), (0.01, 0.1)])
+def test_as_many_visits_are_seen_as_expected(outside_s: float, inside_s: float) -> None:
+    cycles = 40_000
+    seen = sampled(cycles, outside_s, inside_s, 0.0, 1)
+    places = [is_inside for is_inside, _ in seen]
+    visits = sum(now and not before for before, now in itertools.pairwise([False, *places]))
+    inside = sum(samples for is_inside, samples in seen if is_inside)
+    outside = sum(samples for is_inside, samples in seen if not is_inside)
+    assert expected_visits(cycles, inside, outside) == pytest.approx(visits, rel=0.01)
 
 
 def test_intervals_of_one_visit_are_one_visit() -> None:

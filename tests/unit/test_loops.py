@@ -61,6 +61,10 @@ def test_chance_makes_no_counter(seed: int, most: int) -> None:
     assert found.count(None) == len(found)
 
 
+def test_what_grows_faster_and_faster_is_no_counter() -> None:
+    assert name_found(history(*({"size": 3**k} for k in range(20)))) is None
+
+
 def test_a_retry_count_is_no_counter() -> None:
     assert name_found(history(*({"attempt": k // 4 % 2, "failures": k // 15} for k in range(40)), every_s=2)) is None
 

@@ -39,6 +39,22 @@ def test_another_loop_goes_on_where_the_first_one_ended() -> None:
     assert later[-1].steps - later[0].steps == 70 * (len(later) - 1)
 
 
+def epochs(*seen: tuple[float, int, int]) -> list[CounterReading]:
+    """Return readings of (seconds, epoch, batch), after the ten that a loop is found by."""
+    found = [reading_at(k / 2, {TRAIN: {"epoch": 0, "i": 10 * k}}) for k in range(10)]
+    return [*found, *(reading_at(at_s, {TRAIN: {"epoch": epoch, "i": batch}}) for at_s, epoch, batch in seen)]
+
+
+def test_counts_that_are_held_back_are_not_lost_to_another_loop() -> None:
+    counter = StepCounter()
+    first = take_all(counter, epochs((20, 1, 20), (25, 1, 120)))
+    later = take_all(counter, [reading_at(100 + 5 * k, {FINE_TUNE: {"step": 70 * k}}) for k in range(15)])
+    assert first[-1].at_ns < 5 * SECOND_NS
+    assert [count.at_ns // SECOND_NS for count in later[:3]] == [20, 25, 100]
+    assert later[1].steps - later[0].steps == 100
+    assert later[2].steps == later[1].steps
+
+
 def test_a_loop_that_is_away_for_a_while_is_waited_for() -> None:
     counter = StepCounter()
     take_all(counter, [reading_at(5 * k, {TRAIN: {"i": 100 * k}}) for k in range(10)])
@@ -120,6 +136,12 @@ async def test_counts_are_stored_with_their_error_and_the_counter_is_named_once(
     assert [(event.kind, event.text, event.identity) for event in events] == [
         ("counter", "loop counter `i` in train (train.py:21)", PID)
     ]
+
+
+async def test_counts_that_are_held_back_are_stored_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = await stored(Stub(list(epochs((20, 1, 20), (25, 1, 120)))), monkeypatch)
+    points = [record for record in records if isinstance(record, PointsTaken)]
+    assert [record.at_ns // SECOND_NS for record in points[-2:]] == [20, 25]
 
 
 async def test_nothing_is_stored_of_a_program_without_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
