@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check format install clean
+.PHONY: help demo test check bench pictures format install clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,13 @@ check: .venv/dev-installed ## check format, lint, types and layers
 	$(BIN)/mypy
 	$(BIN)/mypy tests
 	$(BIN)/lint-imports
+
+bench: .venv/dev-installed ## measure cost and truth on a quiet machine, about half an hour; writes docs/measurements.md
+	$(BIN)/python benchmarks/own_cost.py
+	$(BIN)/python benchmarks/throughput.py
+
+pictures: .venv/dev-installed ## take the README's pictures from the latest run; needs chromium
+	$(BIN)/python docs/pictures/take.py
 
 format: .venv/dev-installed ## format the code and mend what the linter can
 	$(BIN)/ruff format
