@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 import synthetic
 from theater import Theater, play, train_backward
 
+from profd.daemon.store.writer import RunWriter
 from profd.tui.app import Leaving
+from profd.tui.feed import OutputDrawn
 from profd.tui.screens.dashboard import Dashboard
 from profd.tui.screens.help import HelpScreen
 from profd.tui.view import ScopeKind, Window
@@ -80,6 +83,16 @@ async def test_the_output_is_drawn_when_it_is_opened(ended: Path) -> None:
         await theater.press("4")
         await theater.until_text(OutputPane, "39%|")
         assert "accuracy 0.41" in theater.text(OutputPane)
+
+
+async def test_a_script_without_output_is_said_to_have_none(tmp_path: Path) -> None:
+    started = msgspec.structs.replace(synthetic.run_started(), mode="attached")
+    writer = RunWriter(tmp_path / "a.profd", started, synthetic.describe)
+    writer.close()
+    async with play(tmp_path / "a.profd") as theater:
+        await theater.press("4")
+        await theater.until(OutputDrawn)
+        assert "it writes to a terminal of its own" in theater.text(OutputPane)
 
 
 async def test_s_orders_by_total_and_back(ended: Path) -> None:

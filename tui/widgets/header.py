@@ -130,7 +130,7 @@ def ending(info: RunInfo) -> str:
         return f"ended with {info.exit_code}"
     if info.why_ended == "failed":
         return "recording failed"
-    return {"target-exited": "ended", "duration": "recorded to the end", "stopped": "stopped"}.get(
+    return {"target-exited": "ended", "duration": "stopped after its time", "stopped": "stopped"}.get(
         info.why_ended or "", "ended"
     )
 

@@ -124,7 +124,7 @@ class OutputPane(ScrollView, Drawn):
         index = y + self.scroll_offset.y
         plain = self.ink("plain")
         if index >= len(lines):
-            text = self._without_output() if not lines and y == 1 else ""
+            text = self._without_output() if y == 1 and not any(lines) else ""
             return Strip(fit_runs([self.run(f"  {text}", "dim")], width, blank=plain), width)
         segments = [Segment(run.text, plain + _style(run.ink)) for run in lines[index]]
         strip = Strip(segments).adjust_cell_length(width, plain)
