@@ -17,6 +17,7 @@ from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
 from profd.daemon.collect import chrometrace, tearing
 from profd.daemon.collect.chrometrace import ThreadTrace
 from profd.daemon.collect.pyspy import RawRecording
+from profd.daemon.collect.tearing import Evidence, NoSource
 from profd.daemon.store.records import Frame, Identity, Interval, RecordingTaken, ThreadTimeline
 
 Stack = tuple[Frame, ...]
@@ -61,10 +62,18 @@ class Threads(msgspec.Struct, frozen=True):
 
 
 def assemble(
-    raw: RawRecording, identity: Identity, rate_hz: int, keep: Span, threads: Threads | None = None
+    raw: RawRecording,
+    identity: Identity,
+    rate_hz: int,
+    keep: Span,
+    threads: Threads | None = None,
+    evidence: Evidence | None = None,
 ) -> RecordingTaken:
-    """Return the record of a recording, cut to ``keep``; raises TraceDamaged."""
-    threads = threads or Threads()
+    """Return the record of a recording, cut to ``keep``; raises TraceDamaged.
+
+    ``evidence`` is what earlier recordings of the process told of its calls, and learns from this one.
+    """
+    threads, evidence = threads or Threads(), evidence or Evidence(NoSource())
     traces = [_ended(trace, rate_hz) if threads.have_lost(trace) else trace for trace in chrometrace.decode(raw.data)]
     timelines: list[ThreadTimeline] = []
     stacks: dict[Stack, int] = {}
@@ -74,7 +83,8 @@ def assemble(
         shares = apportion(total, [piece.end_ns - piece.start_ns for piece in pieces])
         kept = [(piece, share) for piece, share in zip(pieces, shares, strict=True) if keep.holds(piece.start_ns)]
         roots = tearing.valid_roots((piece.stack, share) for piece, share in kept)
-        whole = [(piece, share) for piece, share in kept if not tearing.is_torn(piece.stack, roots)]
+        are_torn = tearing.are_torn([piece.stack for piece, _ in kept], roots, evidence)
+        whole = [one for one, is_torn in zip(kept, are_torn, strict=True) if not is_torn]
         samples += sum(share for _, share in kept)
         torn += sum(share for _, share in kept) - sum(share for _, share in whole)
         intervals = tuple(

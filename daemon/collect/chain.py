@@ -17,6 +17,9 @@ from profd.daemon.collect import assembly
 from profd.daemon.collect.assembly import Span, Threads
 from profd.daemon.collect.chrometrace import TraceDamaged
 from profd.daemon.collect.pyspy import Recording, RecordingFailed
+from profd.daemon.collect.source import source_root
+from profd.daemon.collect.statements import Statements
+from profd.daemon.collect.tearing import Evidence
 from profd.daemon.store.records import EventHappened, Identity, Record
 
 # After py-spy says that it samples: so many times the mean distance of two samples that the recording that takes over
@@ -59,6 +62,7 @@ class StackChain:
         self._has_recorded = False
         self._failures = 0
         self._threads = Threads()
+        self._evidence = Evidence(Statements(source_root(identity.pid)))
 
     def hurry(self) -> None:
         """End the recording in flight now, and let the next one take over: someone wants to see what it holds."""
@@ -166,7 +170,7 @@ class StackChain:
         recording.stop()
         try:
             raw = await recording.collect()
-            self._put(assembly.assemble(raw, self.identity, recording.rate_hz, keep, self._threads))
+            self._put(assembly.assemble(raw, self.identity, recording.rate_hz, keep, self._threads, self._evidence))
         except (RecordingFailed, TraceDamaged) as error:
             self._say("loss", f"a recording was lost: {error}")
         self._in_flight.discard(recording)

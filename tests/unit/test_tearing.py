@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
-from profd.daemon.collect.tearing import is_torn, valid_roots
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profd.daemon.collect.statements import Statements
+from profd.daemon.collect.tearing import Calls, Evidence, NoSource, are_torn, is_plausible, valid_roots
 from profd.daemon.store.records import Frame
+
+PROGRAM = """\
+def step(model, optimizer, flag):
+    loss = model(flag)
+    loss.backward()
+    optimizer.step()
+    done = flag
+    return done
+"""
 
 
 def frames(*functions: str) -> tuple[Frame, ...]:
@@ -13,6 +29,10 @@ def frames(*functions: str) -> tuple[Frame, ...]:
 SCRIPT = frames("<module>", "main", "train")
 THREAD = frames("Thread._bootstrap", "Thread.run", "loop")
 GLUED = frames("Condition.notify", "Queue.put")
+
+
+def is_torn(stack: tuple[Frame, ...], roots: frozenset[str]) -> bool:
+    return are_torn([stack], roots, Evidence(NoSource())) == [True]
 
 
 def test_a_script_begins_at_its_module() -> None:
@@ -45,3 +65,122 @@ def test_no_frames_are_no_stack() -> None:
     assert valid_roots([((), 7)]) == frozenset()
     assert is_torn((), valid_roots([(SCRIPT, 1), ((), 50)]))
     assert is_torn(SCRIPT, frozenset())
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Frame("\u00b0", "0", 3838152352),
+        Frame("", "x.py", 1),
+        Frame("f", "", 1),
+        Frame("f\x00\x01", "x.py", 1),
+        Frame("f", "x\udcff.py", 1),
+        Frame("f", "x.py", 3838152352),
+        Frame("f", "x.py", -4),
+    ],
+)
+def test_memory_that_is_no_frame_is_torn(frame: Frame) -> None:
+    assert not is_plausible(frame)
+    assert is_torn((*SCRIPT, frame), valid_roots([(SCRIPT, 1)]))
+
+
+@pytest.mark.parametrize("file", ["<string>", "<frozen importlib._bootstrap>", "<ipython-input-3>", "/a b/ü.py", "x"])
+def test_frames_of_code_from_anywhere_are_plausible(file: str) -> None:
+    assert is_plausible(Frame("<listcomp>", file, 0))
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    return str(path)
+
+
+def loop(program: str, times: int) -> list[tuple[Frame, ...]]:
+    """Return what is seen of ``times`` steps, each stack whole."""
+    root = Frame("<module>", program, 99)
+    calls = [("Model.__call__", 2), ("Tensor.backward", 3), ("Adam.step", 4)]
+    one: list[tuple[Frame, ...]] = [
+        (root, Frame("step", program, line), Frame(name, "/lib/torch.py", 7)) for name, line in calls
+    ]
+    return one * times
+
+
+def torn(stacks: list[tuple[Frame, ...]]) -> list[bool]:
+    return are_torn(stacks, frozenset({"<module>"}), Evidence(Statements()))
+
+
+def call(program: str, line: int, callee: str) -> tuple[Frame, ...]:
+    return (Frame("<module>", program, 99), Frame("step", program, line), Frame(callee, "/lib/torch.py", 7))
+
+
+def test_a_line_that_calls_nothing_is_torn_from_what_stands_below_it(program: str) -> None:
+    assert torn([call(program, 5, "Adam.step"), call(program, 6, "anything")]) == [True, True]
+
+
+def test_a_line_may_be_collected_at_any_time(program: str) -> None:
+    assert torn([call(program, 5, "Tensor.__del__")]) == [False]
+
+
+def test_a_function_that_another_line_calls_by_name_is_torn_from_this_one(program: str) -> None:
+    stacks = [*loop(program, 40), call(program, 3, "Adam.step")]
+    assert torn(stacks) == [False] * 120 + [True]
+
+
+def test_little_is_known_in_the_beginning_and_so_kept(program: str) -> None:
+    assert not any(torn([*loop(program, 5), call(program, 3, "Adam.step")]))
+
+
+def test_a_call_that_is_seen_again_and_again_is_no_tear(program: str) -> None:
+    stacks = [*loop(program, 40), *[call(program, 3, "Adam.step"), call(program, 2, "Model.__call__")] * 5]
+    assert not any(torn(stacks))
+
+
+def test_a_new_line_may_call_what_has_no_name_of_its_own(program: str, tmp_path: Path) -> None:
+    other = tmp_path / "evaluate.py"
+    other.write_text("def evaluate(model):\n    return model(1)\n")
+    stack = (
+        Frame("<module>", program, 99),
+        Frame("evaluate", str(other), 2),
+        Frame("Model.__call__", "/lib/torch.py", 7),
+    )
+    assert not any(torn([*loop(program, 40), stack]))
+
+
+def test_source_that_cannot_be_read_speaks_against_nothing() -> None:
+    assert not any(torn([*loop("/nowhere/program.py", 40), call("/nowhere/program.py", 3, "Adam.step")]))
+
+
+def test_a_call_that_lasts_is_seen_once() -> None:
+    calls = Calls()
+    calls.add([SCRIPT, (*SCRIPT, Frame("f", "x.py", 1)), SCRIPT])
+    assert calls.times(SCRIPT[0], ("main", "x.py")) == 1
+    assert calls.times_entered(("f", "x.py")) == 1
+
+
+_names = st.sampled_from(["a", "b", "Net.forward", "<lambda>", "", "\x00"])
+_frames = st.builds(Frame, _names, st.sampled_from(["/x.py", "0", "<string>"]), st.integers(-1, 3))
+_stacks = st.lists(st.lists(_frames, max_size=6).map(tuple), max_size=30)
+
+
+@given(_stacks)
+def test_a_stack_is_judged_whatever_stood_before_it(stacks: list[tuple[Frame, ...]]) -> None:
+    roots = valid_roots((stack, 1) for stack in stacks)
+    once = Evidence(NoSource())
+    alone = [are_torn([stack], roots, once)[0] for stack in stacks]
+    assert are_torn(stacks, roots, Evidence(NoSource())) == alone
+
+
+@given(_stacks)
+def test_what_is_kept_begins_at_a_root_and_is_plausible(stacks: list[tuple[Frame, ...]]) -> None:
+    roots = valid_roots((stack, 1) for stack in stacks)
+    for stack, is_dropped in zip(stacks, are_torn(stacks, roots, Evidence(NoSource())), strict=True):
+        whole = bool(stack) and stack[0].function in roots and all(map(is_plausible, stack))
+        assert is_dropped is not whole
+
+
+@given(st.integers(1, 60), st.integers(0, 5))
+def test_a_loop_that_only_does_what_it_says_is_never_torn(times: int, seed: int) -> None:
+    lines = [(2, "Model.__call__"), (3, "Tensor.backward"), (4, "Adam.step")]
+    stacks = [call("/gone.py", *lines[(at * (seed + 1)) % 3]) for at in range(times)]
+    assert not any(torn(stacks))

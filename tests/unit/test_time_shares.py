@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import turns
-from synthetic import STARTED_NS
+from synthetic import BACKWARD, STARTED_NS
 
 from profd.daemon.analyze.calltree import call_tree
 from profd.daemon.analyze.functions import FunctionRow, hot_functions
@@ -64,7 +64,7 @@ def test_a_range_weighs_by_what_was_recorded_in_it(reader: RunReader) -> None:
     profile = take_profile(reader, Selection(from_ns=LAST_FIVE))
 
     assert selves(hot_functions(reader, profile)) == pytest.approx(
-        {name: 1 / 3 for name in SHARES if name != turns.BACKWARD[-1].function}
+        {name: 1 / 3 for name in SHARES if name != BACKWARD[-1].function}
     )
     assert profile.total_ns == pytest.approx(15 * SECOND_NS)
 
