@@ -14,6 +14,7 @@ from profd.daemon.collect import chain as chain_module
 from profd.daemon.collect.assembly import Span, Threads
 from profd.daemon.collect.chain import StackChain
 from profd.daemon.collect.pyspy import RawRecording
+from profd.daemon.collect.tearing import Evidence
 from profd.daemon.store.records import Identity, RecordingTaken
 
 __all__ = ["stage"]  # a fixture: pytest finds it by its name here
@@ -148,11 +149,10 @@ async def test_threads_are_looked_at_while_the_process_is_there(stage: Stage, mo
     real = assembly.assemble
 
     def assemble(
-        raw: RawRecording, identity: Identity, rate_hz: int, keep: Span, threads: Threads | None = None
+        raw: RawRecording, identity: Identity, rate_hz: int, keep: Span, threads: Threads, evidence: Evidence
     ) -> RecordingTaken:
-        assert threads is not None
         seen.append(threads)
-        return real(raw, identity, rate_hz, keep, threads)
+        return real(raw, identity, rate_hz, keep, threads, evidence)
 
     monkeypatch.setattr(assembly, "assemble", assemble)
     chain = stage.begin()
