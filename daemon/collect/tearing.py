@@ -25,9 +25,12 @@ Code = tuple[str, str]
 ROOT_FUNCTIONS = frozenset({"<module>", "_run_module_as_main", "_bootstrap", "Thread._bootstrap"})
 _MOST_LINES = 1_000_000
 # Of the times that a function was seen to be entered, those from a line that does not seem to call it.
-_RARE_SHARE = 0.02
 _RARE_TIMES = 2
+_RARE_SHARE = 0.02
+# Beside another line of the same function less has to speak against a line: most functions call another one once.
+_RARE_SHARE_BESIDE = 0.1
 _USUAL_TIMES = 30
+_USUAL_TIMES_BESIDE = 10
 _CALLS_HELD = 50_000
 # What has none of these is names, constants and commas, or part of a longer statement.
 _MAY_CALL = re.compile(
@@ -170,8 +173,10 @@ def is_plausible(frame: Frame) -> bool:
 def is_possible_call(caller: Frame, callee: Frame, calls: Calls, source: Source) -> bool:
     """Say whether a line can have called a function; in doubt it can."""
     code, name = (callee.function, callee.file), callee.function.rpartition(".")[2]
-    times = calls.times(caller, code)
-    if times > max(_RARE_TIMES, _RARE_SHARE * calls.times_entered(code)) or name in _FROM_ANYWHERE:
+    usual = calls.usual_caller(code)
+    is_beside = usual is not None and usual != caller and usual[:2] == caller[:2]
+    share = _RARE_SHARE_BESIDE if is_beside else _RARE_SHARE
+    if calls.times(caller, code) > max(_RARE_TIMES, share * calls.times_entered(code)) or name in _FROM_ANYWHERE:
         return True
     # Modules run once: while a script imports, everything is rare.
     text = source.line(caller.file, caller.line) if caller.function != "<module>" else None
@@ -179,7 +184,8 @@ def is_possible_call(caller: Frame, callee: Frame, calls: Calls, source: Source)
         return True
     if not _MAY_CALL.search(text) and not _may_call(caller, name, source):
         return False
-    return not _is_called_elsewhere(caller, code, name, calls, source)
+    enough = _USUAL_TIMES_BESIDE if is_beside else _USUAL_TIMES
+    return not _is_called_elsewhere(caller, code, enough, calls, source)
 
 
 def _may_call(caller: Frame, name: str, source: Source) -> bool:
@@ -187,18 +193,18 @@ def _may_call(caller: Frame, name: str, source: Source) -> bool:
     return statement is None or statement.may_call or name in statement.names
 
 
-def _is_called_elsewhere(caller: Frame, callee: Code, name: str, calls: Calls, source: Source) -> bool:
+def _is_called_elsewhere(caller: Frame, callee: Code, enough: int, calls: Calls, source: Source) -> bool:
     """Say whether a function is entered from another line so often that this one would be a wonder."""
-    # Whatever has no name of its own is called in ways that no text shows.
-    if name.startswith(("__", "<")) or calls.times_entered(callee) < _USUAL_TIMES:
-        return False
+    name = callee[0].rpartition(".")[2]
     usual = calls.usual_caller(callee)
-    if (
-        usual is None
-        or usual == caller
-        or not (name in (source.line(usual.file, usual.line) or "") or calls.times_left(caller) >= _USUAL_TIMES)
-    ):
+    # Whatever has no name of its own is called in ways that no text shows.
+    if name.startswith(("__", "<")) or usual is None or usual == caller or calls.times_entered(callee) < enough:
         return False
+    if not re.search(rf"\b{re.escape(name)}\b", source.line(usual.file, usual.line) or ""):
+        # Not even where it belongs is it called by its name: then this line has to be known for calling others.
+        left = calls.times_left(caller)
+        if left < enough or calls.times(caller, callee) > _RARE_SHARE_BESIDE * left:
+            return False
     statement = source.at(caller.file, caller.line)
     return not (statement is None or name in statement.names or statement.calls_unnamed)
 

@@ -147,6 +147,22 @@ def test_a_new_line_may_call_what_has_no_name_of_its_own(program: str, tmp_path:
     assert not any(torn([*loop(program, 40), stack]))
 
 
+def test_two_lines_of_a_function_may_call_what_has_no_name_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("def step(model, criterion, x):\n    y = model(x)\n    return criterion(y)\n")
+    seldom, often = (call(str(path), line, "Module._wrapped_call_impl") for line in (3, 2))
+    other = call(str(path), 1, "other")
+    assert not any(torn([*[often, other] * 30, *[seldom, other] * 4]))
+
+
+def test_a_line_that_is_known_for_other_calls_is_torn_from_what_it_never_calls(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("def train(batches, model):\n    for x in batches:\n        model(x)\n")
+    drawn, modeled = call(str(path), 2, "random_batches"), call(str(path), 3, "Module._wrapped_call_impl")
+    stacks = [*[drawn, modeled] * 40, call(str(path), 3, "random_batches")]
+    assert torn(stacks) == [False] * 80 + [True]
+
+
 def test_source_that_cannot_be_read_speaks_against_nothing() -> None:
     assert not any(torn([*loop("/nowhere/program.py", 40), call("/nowhere/program.py", 3, "Adam.step")]))
 
