@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from profd.daemon.collect.statements import Statement
@@ -227,11 +227,10 @@ class _Judge:
 
 def _common(one: Stack, other: Stack) -> int:
     """Return how many frames two stacks begin with alike."""
-    return sum(1 for _ in _while_same(one, other))
-
-
-def _while_same(one: Stack, other: Stack) -> Iterator[Frame]:
+    same = 0
     for mine, theirs in zip(one, other, strict=False):
+        # Frames of one recording are one object each: equality is asked only where they differ.
         if mine is not theirs and mine != theirs:
-            return
-        yield mine
+            break
+        same += 1
+    return same
