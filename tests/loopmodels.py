@@ -110,3 +110,20 @@ class Nested:
     def _place(self, at_s: float) -> tuple[int, float]:
         epoch, into_s = divmod(at_s, self.batches / self.per_s + self.pause_s)
         return int(epoch), into_s * self.per_s
+
+
+@dataclass(frozen=True)
+class Torn:
+    """A program that moves so fast that every seventh reading or so is torn."""
+
+    program: Plain
+    chance: random.Random
+
+    def integers(self, at_s: float) -> Integers:
+        shown = self.program.integers(at_s)
+        if self.chance.random() > 1 / 7:
+            return shown
+        return {TRAIN: {**shown[TRAIN], "i": self.chance.choice([0, 1, 3, 128, 140_082_642_923_312])}}
+
+    def steps(self, at_s: float) -> float:
+        return self.program.steps(at_s)

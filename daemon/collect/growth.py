@@ -9,13 +9,24 @@ from collections.abc import Sequence
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.collect.sightings import Sighting, Track, Tracks, Variable, outer_of, within_cycles
+from profd.daemon.collect.sightings import (
+    Sighting,
+    Track,
+    Tracks,
+    Variable,
+    growing_run,
+    outer_of,
+    within_cycles,
+)
 
 # n numbers in a random order grow all the time in one of n! cases: so many bits of evidence are asked for, and some
 # more for each time that the counter starts over for no reason that is seen.
 EVIDENCE_BITS = 20.0
 RESET_BITS = 5.0
+OUTLIER_BITS = 5.0
+RUN_LENGTHS = (10, 12, 15, 20, 30, 40)
 LEAST_RISES = 2
+RISES_A_FALL = 1.5
 LEAST_PRESENCE = 0.5
 STEADY_FACTOR = 2.0
 STEADY_SHARE = 0.75
@@ -62,13 +73,14 @@ class Growth(msgspec.Struct, frozen=True):
 def growth_of(variable: Variable, tracks: Tracks, readings: int, monotonic_s: float) -> Growth | None:
     """Return how a variable grew over as many of its last sightings as tell; None where it is no counter."""
     track = tracks[variable]
+    if not _rises_mostly(track):
+        return None
     if _is_progress_bar(variable):
-        length = len(track)
+        last: Track = growing_run(track)
     elif len(track) >= LEAST_PRESENCE * (readings - track[0].reading):
-        length = _telling_length(variable, track, tracks)
+        last = _run_with_outliers(track) or track[len(track) - _telling_length(variable, track, tracks) :]
     else:
-        length = 0
-    last = track[len(track) - length :]
+        last = []
     pairs = [
         (before, after)
         for before, after in within_cycles(last, outer_of(variable, last, tracks), tracks)
@@ -80,8 +92,33 @@ def growth_of(variable: Variable, tracks: Tracks, readings: int, monotonic_s: fl
     return found if _is_steady(found.rate_per_s, pairs) and not _is_clock(found, monotonic_s) else None
 
 
+def _rises_mostly(track: Track) -> bool:
+    """Say whether a variable rises more often than it falls: a cheap look that most variables do not pass."""
+    changes = [after.value - before.value for before, after in itertools.pairwise(track)]
+    rises, falls = sum(change > 0 for change in changes), sum(change < 0 for change in changes)
+    return rises >= LEAST_RISES and rises >= RISES_A_FALL * falls
+
+
+def _run_with_outliers(track: Track) -> Track:
+    """Return the sightings between which a variable grew all the time, without those that were torn.
+
+    As few of the last ones as are evidence enough; each that has to be left out speaks against it. Empty where all of
+    them are not enough.
+    """
+    for length in RUN_LENGTHS:
+        run = growing_run(track[-length:])
+        values = {sighting.value for sighting in run}
+        left_out = min(length, len(track)) - len(run)
+        if math.log2(math.factorial(len(values))) - left_out * OUTLIER_BITS >= EVIDENCE_BITS:
+            return run
+    return []
+
+
 def _telling_length(variable: Variable, track: Track, tracks: Tracks) -> int:
-    """Return how many of the last sightings are evidence enough that a variable grows; 0 where all of them are not."""
+    """Return how many of the last sightings are evidence enough that a variable grows and starts over; 0: all are not.
+
+    It grows from one sighting to the next, but where it starts over.
+    """
     outer = outer_of(variable, track, tracks)
     values = {sighting.reading: sighting.value for sighting in tracks[outer]} if outer else {}
     bits, rises = 0.0, 0
@@ -102,13 +139,16 @@ def _measure(variable: Variable, track: Track, last: Track, pairs: Sequence[tupl
     changes = [after.value - before.value for before, after in itertools.pairwise(track)]
     grown = sum(after.value - before.value for before, after in pairs)
     took_ns = sum(after.at_ns - before.at_ns for before, after in pairs)
+    rate_per_s = grown * SECOND_NS / took_ns
+    # The first one may have been torn as well as any, and has no other one before it to show that.
+    torn = sum(1 for _ in itertools.takewhile(lambda pair: not _agrees(rate_per_s, *pair), itertools.pairwise(last)))
     return Growth(
         variable=variable,
-        sightings=tuple(last),
+        sightings=tuple(last[torn:]),
         rises=tuple(change for change in changes if change > 0),
         resets=sum(change < 0 for change in changes),
         changes=sum(before.value != after.value for before, after in itertools.pairwise(last)),
-        rate_per_s=grown * SECOND_NS / took_ns,
+        rate_per_s=rate_per_s,
     )
 
 

@@ -1,30 +1,24 @@
 """Adds up the steps of a loop from what is seen of its counter, over all the times that it starts over. Pure.
 
 How many steps lie between two sightings is plain while the counter grows. Where it has started over, the steps of a
-whole cycle (an epoch) have to be known: at least as many as the counter has reached, at most as many as the loop's rate
-allows between the sightings around its end. The closer these are, the closer the bounds; counts are held back until
-they are close, for a few cycles at most.
+whole cycle (an epoch) have to be known (``cyclelength``). Counts are held back until they are, for two cycles at most.
 """
 
 from __future__ import annotations
 
-import statistics
-from collections import deque
+import itertools
 from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.collect.cyclelength import CycleLength
+from profd.daemon.collect.gait import Gait, Position, is_like_pace
 from profd.daemon.collect.sightings import Sighting
 
-RATE_PAIRS = 7
-RATE_MARGIN = 0.1
-SURPRISE_FACTOR = 5.0
-SURPRISE_STEPS = 10
 CLOSE_SHARE = 0.02
 HELD_SHARE = 0.05
 CYCLES_HELD = 2
 CYCLES_PROBED = 12
 SOONEST_S = 0.25
-HIGHEST_START = 1  # every cycle begins at 0 or 1, though it may never have been seen there
 
 
 class Count(NamedTuple):
@@ -35,189 +29,156 @@ class Count(NamedTuple):
     error_steps: float
 
 
-class _Position(NamedTuple):
-    """Where a loop was: ``value`` in steps, ``outer`` the counter around it, where there is one."""
-
-    at_ns: int
-    error_ns: int
-    value: int
-    outer: int | None
-
-
 class _Reached(NamedTuple):
     """What is certain of a position: the sum of all differences of the counter, and how often it started over."""
 
-    position: _Position
+    position: Position
     difference: int
     cycles: int
 
 
 class Odometer:
-    """The steps of one loop; counts begin at the value that its counter was first seen with.
-
-    ``doubts`` is how many sightings in a row made no sense.
-    """
+    """The steps of one loop; counts begin at the value that its counter was first seen with."""
 
     def __init__(self, stride: int = 1, rate_per_s: float = 0.0) -> None:
-        """Begin with the rate that the loop was found with."""
+        """Begin with the stride and the rate that the loop was found with."""
         self._stride = stride
-        self._first_rate_per_s = rate_per_s
+        self._gait = Gait(rate_per_s)
+        self._length = CycleLength()
         self._last: _Reached | None = None
-        self._doubted: _Position | None = None
-        self.doubts = 0
+        self._doubted: list[Position] = []
         self._held: list[_Reached] = []
         self._has_waited = False
-        self._rates: deque[float] = deque(maxlen=RATE_PAIRS)
-        self._least = self._most = 0
-        self._most_in_cycle: tuple[float, float] | None = None
-        self._settled = _Reached(_Position(0, 0, 0, None), 0, 0)
+        self._settled = _Reached(Position(0, 0, 0, None), 0, 0)
         self._settled_steps = 0
         self._settled_error = 0.0
 
     @property
-    def rate_per_s(self) -> float:
-        """Steps a second while it steps, lately; 0 where not known."""
-        return statistics.median(self._rates) if self._rates else self._first_rate_per_s
+    def doubts(self) -> int:
+        """How many sightings in a row have made no sense so far."""
+        return len(self._doubted)
 
     def take(self, seen: Sighting, outer: int | None = None) -> list[Count]:
         """Take in a sighting; return the counts that are known now and were not before, in order of time.
 
-        A value that is not what the ones before it led to expect counts once the next one has confirmed it.
+        A value that is not what the ones before it led to expect counts once the next ones have confirmed it.
         """
-        position = _Position(seen.at_ns, seen.error_ns, seen.value // self._stride, outer)
+        position = Position(seen.at_ns, seen.error_ns, seen.value // self._stride, outer)
         if self._last is None:
             return self._begin(position)
-        last, doubted, doubts = self._last.position, self._doubted, self.doubts
-        self._doubted, self.doubts = None, 0
-        if doubted is not None and self._grew(doubted, position) and not self._fits_better(last, doubted, position):
-            return [*self._start_over(doubted), *self._advance(position)]
-        if self._grew(last, position):
+        last = self._last.position
+        if self._doubted and (believed := self._believed(last, position)):
+            self._doubted = []
+            return [count for one in believed for count in self._believe(one)]
+        if not self._doubted and self._gait.follows(last, position):
             return self._advance(position)
-        if last.outer is not None and outer is not None and last.outer < outer:
+        if self._goes_on_outside(last, position):
+            self._doubted = []
             return self._start_over(position)
-        self._doubted, self.doubts = position, doubts + 1
-        if doubted is not None and self._fell(last, doubted) and self._fell(doubted, position):
-            return self._start_over(doubted)  # two cycles in a row that no second sighting fell into
+        self._doubted.append(position)
         return []
+
+    def learn_outer(self, value: int) -> None:
+        """Learn what the counter around showed when the loop's own was seen last: it was not known to be one."""
+        if self._last is not None and self._last.position.outer is None:
+            self._last = self._last._replace(position=self._last.position._replace(outer=value))
 
     def rest(self) -> list[Count]:
         """Return the counts that are held back, such as they are."""
         held, self._held = self._held, []
-        return [count for reached in held for count in self._emit(reached)]
+        return [self._settle(reached) for reached in held]
 
     def cycle_s(self) -> float:
         """Return how long a cycle lasts, as far as one was seen: at least that long."""
-        return self._cycle()[0] / self.rate_per_s if self.rate_per_s else 0.0
+        rate_per_s = self._gait.rate_per_s
+        return self._length.estimate()[0] / rate_per_s if rate_per_s else 0.0
 
     def due_s(self) -> float | None:
         """Return in how many seconds, from the last sighting on, one more would say most about a cycle's length.
 
         None where that is known well, cannot be known better, or where the counter never started over.
         """
-        if not self._has_cycles() or not self.rate_per_s or self._last is None or self._is_within(CLOSE_SHARE):
+        rate_per_s = self._gait.rate_per_s
+        if self._last is None or not rate_per_s or not self._length.has_ended:
             return None
-        if self._last.cycles > CYCLES_PROBED:
+        if self._last.cycles > CYCLES_PROBED or self._length.is_within(CLOSE_SHARE):
             return None
-        steps, _ = self._cycle()
-        halfway = (self._most + 1 + self._least + steps) / 2
-        return max((halfway - self._last.position.value) / self.rate_per_s, SOONEST_S)
+        return max((self._length.halfway() - self._last.position.value) / rate_per_s, SOONEST_S)
 
-    def _begin(self, position: _Position) -> list[Count]:
+    # What is believed
+
+    def _believed(self, last: Position, position: Position) -> list[Position]:
+        """Return the positions that are true now that there is one more: with or without those that were doubted."""
+        doubted = self._doubted[-1]
+        if self._gait.can_grow(last, position) and self._is_nearer(last, doubted, position):
+            return [position]
+        if doubted.value < last.value:
+            # Twice: two torn ones may well look as if they belonged together.
+            run = [*self._doubted[-2:], position]
+            is_confirmed = len(run) == 3 and all(itertools.starmap(self._gait.fits, itertools.pairwise(run)))
+        else:
+            is_confirmed = is_like_pace(last, doubted, position)
+        return [*self._doubted, position] if is_confirmed else []
+
+    def _is_nearer(self, one: Position, other: Position, after: Position) -> bool:
+        """Say whether a position is what ``one`` led to expect rather than the ``other``."""
+        return self._gait.misfit(one, after) <= self._gait.misfit(other, after)
+
+    def _goes_on_outside(self, last: Position, position: Position) -> bool:
+        """Say whether the loop around has gone on, and the counter can have started over."""
+        is_further = last.outer is not None and position.outer is not None and last.outer < position.outer
+        return is_further and self._gait.can_make(self._length.steps_over_end(last, position), last, position)
+
+    # What is counted
+
+    def _begin(self, position: Position) -> list[Count]:
         self._last = _Reached(position, position.value, 0)
-        self._least = self._most = position.value
-        return self._emit(self._last)
+        self._length.see(position.value)
+        return [self._settle(self._last)]
 
-    def _grew(self, before: _Position, after: _Position) -> bool:
-        """Say whether a loop can have got from one position to another by going on."""
-        grown = after.value - before.value
-        is_same_cycle = before.outer is None or after.outer is None or before.outer == after.outer
-        return is_same_cycle and grown >= 0 and (self._can_make(grown, before, after) or not self._rates)
-
-    def _fell(self, before: _Position, after: _Position) -> bool:
-        """Say whether a loop can have got from one position to another by starting over."""
-        least = self._most + 1 - before.value + after.value
-        return after.value < before.value and self._can_make(least, before, after)
-
-    def _can_make(self, steps: int, before: _Position, after: _Position) -> bool:
-        """Say whether a loop can have made so many steps from one position to another, generously."""
-        took_s = (after.at_ns - before.at_ns) / SECOND_NS
-        return steps <= SURPRISE_FACTOR * self.rate_per_s * took_s + SURPRISE_STEPS
-
-    def _fits_better(self, one: _Position, other: _Position, after: _Position) -> bool:
-        """Say whether a position follows ``one`` by the loop's rate rather than the ``other``."""
-        return self._grew(one, after) and self._misfit(one, after) <= self._misfit(other, after)
-
-    def _misfit(self, before: _Position, after: _Position) -> float:
-        return abs(after.value - before.value - self.rate_per_s * (after.at_ns - before.at_ns) / SECOND_NS)
-
-    def _advance(self, position: _Position) -> list[Count]:
+    def _believe(self, position: Position) -> list[Count]:
+        """Take in what was doubted, where it can be true."""
         assert self._last is not None
-        before = self._last.position
-        took_s = (position.at_ns - before.at_ns) / SECOND_NS
-        if position.value > before.value or self.rate_per_s * took_s < 1:
-            self._rates.append((position.value - before.value) / took_s)
+        last = self._last.position
+        if position.value >= last.value:
+            return self._advance(position)
+        least = self._length.steps_over_end(last, position)
+        return self._start_over(position) if self._gait.may_make(least, last, position) else []
+
+    def _advance(self, position: Position) -> list[Count]:
+        assert self._last is not None
+        self._gait.learn(self._last.position, position)
         return self._reach(position, 0)
 
-    def _start_over(self, position: _Position) -> list[Count]:
-        """Take in the first position after the counter has started over, or, where it jumped ahead, after the jump."""
+    def _start_over(self, position: Position) -> list[Count]:
+        """Take in the first position after the counter has started over."""
         assert self._last is not None
-        before = self._last.position
-        cycles = int(position.value < before.value)
-        if before.outer is not None and position.outer is not None and before.outer < position.outer:
-            cycles = min(position.outer - before.outer, self._most_cycles(before, position))
-        if cycles:
-            self._bound_cycle(before, position, cycles)
+        last, cycles = self._last.position, 1
+        if last.outer is not None and position.outer is not None and last.outer < position.outer:
+            cycles = min(position.outer - last.outer, self._length.most_ends(last, position, self._gait))
+        self._length.see_end(last, position, cycles, self._gait)
         return self._reach(position, cycles)
 
-    def _most_cycles(self, before: _Position, after: _Position) -> int:
-        """Return how often the counter can have started over by the loop's rate, generously."""
-        made = self.rate_per_s * (after.at_ns - before.at_ns) / SECOND_NS
-        return 1 + int(2 * made / (self._most - self._least + 1))
-
-    def _bound_cycle(self, before: _Position, after: _Position, cycles: int) -> None:
-        """Learn how many steps a cycle has at most; a pause at its end makes that more than there were."""
-        made = self.rate_per_s * (after.at_ns - before.at_ns) / SECOND_NS
-        margin = 1 + RATE_MARGIN * made + self.rate_per_s * (after.error_ns + before.error_ns) / SECOND_NS
-        found = ((before.value - after.value + made) / cycles, margin / cycles)
-        if self._most_in_cycle is None or sum(found) < sum(self._most_in_cycle):
-            self._most_in_cycle = found
-
-    def _reach(self, position: _Position, cycles: int) -> list[Count]:
+    def _reach(self, position: Position, cycles: int) -> list[Count]:
         assert self._last is not None
         difference = self._last.difference + position.value - self._last.position.value
         self._last = _Reached(position, difference, self._last.cycles + cycles)
-        self._least, self._most = min(self._least, position.value), max(self._most, position.value)
+        self._length.see(position.value)
         self._held.append(self._last)
-        # Counts of one cycle are exact against each other; only what lies beyond its end waits, and that once.
-        if self._last.cycles:
-            self._has_waited = self._has_waited or self._is_within(HELD_SHARE) or self._last.cycles >= CYCLES_HELD
-        if self._last.cycles and not self._has_waited:
-            return []
-        return self.rest()
+        return self.rest() if self._is_ripe(self._last.cycles) else []
 
-    def _emit(self, reached: _Reached) -> list[Count]:
-        """Return the count of a position, and settle on it: what was said is not taken back."""
-        steps, error_steps = self._cycle()
+    def _is_ripe(self, cycles: int) -> bool:
+        """Say whether counts need not be held back: those of one cycle are exact, and beyond it they wait only once."""
+        if cycles:
+            self._has_waited = self._has_waited or self._length.is_within(HELD_SHARE) or cycles >= CYCLES_HELD
+        return not cycles or self._has_waited
+
+    def _settle(self, reached: _Reached) -> Count:
+        """Return the count of a position; what was said is not taken back."""
+        steps, error_steps = self._length.estimate()
         cycles = reached.cycles - self._settled.cycles
         self._settled_steps += reached.difference - self._settled.difference + cycles * steps
         self._settled_error += cycles * error_steps
         self._settled = reached
-        error = self._settled_error + self.rate_per_s * reached.position.error_ns / SECOND_NS
-        return [Count(reached.position.at_ns, self._settled_steps, round(error, 2))]
-
-    def _has_cycles(self) -> bool:
-        return self._most_in_cycle is not None
-
-    def _is_within(self, share: float) -> bool:
-        """Say whether the length of a cycle is known as exactly as this share of it, or to a step."""
-        steps, error_steps = self._cycle()
-        return error_steps <= max(1.0, share * steps)
-
-    def _cycle(self) -> tuple[int, float]:
-        """Return how many steps a cycle has, and by how many that may be wrong."""
-        least = self._most - min(self._least, HIGHEST_START) + 1
-        if self._most_in_cycle is None:
-            return least, 0.0
-        wanted, margin = self._most_in_cycle
-        steps = max(round(wanted), least)
-        return steps, max(steps - least, wanted + margin - steps, 1.0)
+        error = self._settled_error + self._gait.rate_per_s * reached.position.error_ns / SECOND_NS
+        return Count(reached.position.at_ns, self._settled_steps, round(error, 2))

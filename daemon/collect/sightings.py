@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,6 +15,8 @@ from profd.daemon.collect.counter import CounterReading, Place
 
 EPOCH = re.compile(r"epoch", re.IGNORECASE)
 MOST_CHANGES_OF_OUTER = 0.7
+# No loop counts as far; but addresses, which is what torn values often are, begin above.
+HIGHEST_COUNT = 10**12
 
 
 class Variable(NamedTuple):
@@ -43,6 +46,8 @@ def tracks_of(history: Sequence[CounterReading]) -> dict[Variable, list[Sighting
     for index, reading in enumerate(history):
         for frame in reading.frames:
             for name, value in frame.integers.items():
+                if abs(value) > HIGHEST_COUNT:
+                    continue
                 seen = Sighting(reading.at_ns, reading.error_ns, value, frame.line, index)
                 tracks.setdefault(Variable(frame.place, name), []).append(seen)
     return tracks
@@ -59,6 +64,25 @@ def sight(variable: Variable, reading: CounterReading, index: int = 0) -> Sighti
 def falls_of(track: Track) -> list[tuple[Sighting, Sighting]]:
     """Return the neighbors between which a variable fell: its loop has started over."""
     return [(before, after) for before, after in itertools.pairwise(track) if after.value < before.value]
+
+
+def growing_run(track: Track) -> list[Sighting]:
+    """Return the most sightings of a track between which the variable never fell: all but those that were torn.
+
+    Of runs of equal length the one with the lowest values.
+    """
+    ends: list[int] = []  # the last sighting of the best run of each length
+    before: list[int | None] = []
+    for index, sighting in enumerate(track):
+        length = bisect_right(ends, sighting.value, key=lambda end: track[end].value)
+        before.append(ends[length - 1] if length else None)
+        ends[length : length + 1] = [index]
+    run: list[Sighting] = []
+    at: int | None = ends[-1] if ends else None
+    while at is not None:
+        run.append(track[at])
+        at = before[at]
+    return run[::-1]
 
 
 def find_outer(counter: Variable, history: Sequence[CounterReading]) -> Variable | None:

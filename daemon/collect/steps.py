@@ -25,15 +25,15 @@ FOUND_KIND = "counter"
 
 HISTORY = 40
 FIRST_S = 0.5
-FIRST_READINGS = 20
+FIRST_READINGS = 30
 SEARCH_S = 2.0
-PATIENT_READINGS = 24
+PATIENT_READINGS = 36
 SLOWEST_SEARCH_S = 30.0
 FOLLOW_S = 5.0
 SEEK_S = 1.0
-READINGS_A_CYCLE = 2.5
+READINGS_A_CYCLE = 4
 MISSES_BEFORE_SEARCH = 6
-DOUBTS_TO_FORGET = 6
+DOUBTS_TO_FORGET = 8
 # Of one core: a search is over in a minute, following goes on for days.
 SEARCH_COST_SHARE = 0.03
 FOLLOW_COST_SHARE = 0.01
@@ -67,7 +67,10 @@ class StepCounter:
             if found is not None and (self.loop is None or found.counter != self.loop.counter):
                 return self._take_up(found)
         self._searches = self._searches + 1 if self._is_searching() else 0
-        return self._follow(reading) if self.loop else []
+        counts = self._follow(reading) if self.loop else []
+        if self._odometer.doubts >= DOUBTS_TO_FORGET:
+            self.loop, self._odometer = None, Odometer()
+        return counts
 
     def rest(self) -> list[Count]:
         """Return the counts that are held back for better ones, such as they are: there will be none."""
@@ -95,25 +98,31 @@ class StepCounter:
         """Follow a loop from now on, and from as far back as it was seen."""
         left = self.rest()
         self.loop, self._misses, self._searches = found, 0, 0
-        self._outer = find_outer(found.counter, self._history)
+        self._outer = None
         self._odometer = Odometer(found.stride, found.rate_per_s)
         if self._last is not None:
             first_value = found.sightings[0].value // found.stride
             self._before = self._last._replace(steps=self._last.steps - first_value)
-        readings = list(self._history)[found.sightings[0].reading :]
-        return [*left, *(count for reading in readings for count in self._follow(reading))]
+        return [*left, *(count for seen in found.sightings for count in self._follow(self._history[seen.reading]))]
 
     def _follow(self, reading: CounterReading) -> list[Count]:
         assert self.loop is not None
         seen = sight(self.loop.counter, reading)
         if seen is None:
             return []
-        self._outer = self._outer or find_outer(self.loop.counter, self._history)
+        if self._outer is None:
+            self._look_outside(reading)
         outer = sight(self._outer, reading) if self._outer else None
-        counts = self._added(self._odometer.take(seen, outer.value if outer else None))
-        if self._odometer.doubts >= DOUBTS_TO_FORGET:
-            self.loop = None
-        return counts
+        return self._added(self._odometer.take(seen, outer.value if outer else None))
+
+    def _look_outside(self, reading: CounterReading) -> None:
+        """Look for the loop around, which shows when the counter starts over for the first time."""
+        assert self.loop is not None
+        self._outer = find_outer(self.loop.counter, self._history)
+        earlier = (past for past in reversed(self._history) if past.at_ns < reading.at_ns)
+        last = next((past for past in earlier if sight(self.loop.counter, past)), None)
+        if self._outer is not None and last is not None and (seen := sight(self._outer, last)) is not None:
+            self._odometer.learn_outer(seen.value)
 
     def _added(self, counts: list[Count]) -> list[Count]:
         """Return counts of the loop of now on top of those of the loops before it."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loopmodels import BOOTED_S, TRAIN, Nested, Plain, Watched, reading_at
+from loopmodels import BOOTED_S, TRAIN, Nested, Plain, Torn, Watched, reading_at
 
 from profd.daemon.collect.counter import CounterReading, Place
 from profd.daemon.collect.loops import find_loop
@@ -161,6 +161,17 @@ def test_epochs_are_added_up_and_the_error_is_honest(
     assert watched.counter.loop.counter.name == "i"
     assert abs(watched.steps_per_s() - watched.true_steps_per_s()) <= watched.error_per_s()
     assert watched.error_per_s() <= 0.12 * watched.true_steps_per_s()
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.floats(10, 2000), st.integers(0, 100))
+def test_a_loop_is_followed_through_torn_readings(per_s: float, seed: int) -> None:
+    """Every seventh reading shows what another variable holds, or an address, as those of a fast torch loop do."""
+    chance = random.Random(seed)
+    watched = Watched(Torn(Plain(per_s), chance), 60, seed)
+    assert watched.counter.loop is not None
+    assert watched.counter.loop.counter.name == "i"
+    assert abs(watched.steps_per_s() - watched.true_steps_per_s()) <= 0.02 * per_s
 
 
 @settings(deadline=None, max_examples=20)

@@ -83,7 +83,7 @@ def test_a_search_in_vain_becomes_rarer_and_rarer() -> None:
 
 def test_dear_readings_are_rare() -> None:
     counter = StepCounter()
-    take_all(counter, [reading_at(k / 2, {TRAIN: {"i": 10 * k}}) for k in range(40)])
+    take_all(counter, [reading_at(2 * k, {TRAIN: {"i": 40 * k}}) for k in range(40)])
     assert counter.pause_s(COST_S) == pytest.approx(5)
     assert counter.pause_s(0.2) >= 20
 
