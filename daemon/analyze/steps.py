@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from profd.daemon.analyze.cycles import count_cycles
+from profd.daemon.analyze.cycles import Seen, count_cycles
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
@@ -108,37 +108,19 @@ def _by_cycles(
     thread = next((row for row in reader.threads.values() if row.process == process.id and row.is_main), None)
     if thread is None:
         return None
-    spells = _Spells()
-    seen = ((phases.of_stack(row.stack) in visited, row) for row in _intervals(reader, thread.id, selection))
-    cycles = count_cycles(spells.follow(seen))
-    if cycles is None or spells.took_s <= 0:
+    cycles = count_cycles(
+        Seen(row.start_ns, phases.of_stack(row.stack) in visited, row.samples)
+        for row in _intervals(reader, thread.id, selection)
+    )
+    if cycles is None:
         return None
+    took_s = cycles.took_ns / SECOND_NS
     return Steps(
-        per_s=(cycles.count - 1) / spells.took_s,
+        per_s=(cycles.count - 1) / took_s,
         count=round(cycles.count),
         source=f"cycles of {' and '.join(visited)}",
-        per_s_error=(1 + cycles.error) / spells.took_s,
+        per_s_error=(1 + cycles.error) / took_s,
     )
-
-
-class _Spells:
-    """Lets intervals through, and remembers from when to when a phase was seen to begin."""
-
-    def __init__(self) -> None:
-        self._first_ns = self._last_ns = 0
-        self._was_inside = False
-
-    @property
-    def took_s(self) -> float:
-        return (self._last_ns - self._first_ns) / SECOND_NS
-
-    def follow(self, seen: Iterator[tuple[bool, IntervalRow]]) -> Iterator[tuple[bool, int]]:
-        for is_inside, row in seen:
-            if is_inside and not self._was_inside:
-                self._first_ns = self._first_ns or row.start_ns
-                self._last_ns = row.start_ns
-            self._was_inside = is_inside
-            yield is_inside, row.samples
 
 
 def _intervals(reader: RunReader, thread: int, selection: Selection) -> Iterator[IntervalRow]:

@@ -9,27 +9,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profd.daemon.analyze.cycles import count_cycles, expected_visits
+from profd.daemon.analyze.cycles import Seen, count_cycles, expected_visits
+from profd.daemon.clock import SECOND_NS
 
 RATE_HZ = 100
 
 
-def sampled(cycles: int, outside_s: float, inside_s: float, jitter: float, seed: int) -> list[tuple[bool, int]]:
+def sampled(cycles: int, outside_s: float, inside_s: float, jitter: float, seed: int) -> list[Seen]:
     """Return what is seen of so many cycles, each part of which is longer or shorter by up to ``jitter``."""
     chance = random.Random(seed)
-    seen: list[tuple[bool, int]] = []
-    debt_s = chance.expovariate(RATE_HZ)
+    found: list[Seen] = []
+    part_from_s, sample_s = 0.0, chance.expovariate(RATE_HZ)
     for part in range(2 * cycles):
         is_inside = part % 2 == 1
-        length_s = (inside_s if is_inside else outside_s) * chance.uniform(1 - jitter, 1 + jitter)
-        samples = 0
-        while debt_s < length_s:
+        part_to_s = part_from_s + (inside_s if is_inside else outside_s) * chance.uniform(1 - jitter, 1 + jitter)
+        first_s, samples = sample_s, 0
+        while sample_s < part_to_s:
             samples += 1
-            debt_s += chance.expovariate(RATE_HZ)
-        debt_s -= length_s
+            sample_s += chance.expovariate(RATE_HZ)
         if samples:
-            seen.append((is_inside, samples))
-    return seen
+            found.append(Seen(int(first_s * SECOND_NS), is_inside, samples))
+        part_from_s = part_to_s
+    return found
 
 
 def test_long_visits_are_counted_exactly() -> None:
@@ -43,17 +44,18 @@ def test_long_visits_are_counted_exactly() -> None:
 def test_as_many_visits_are_seen_as_expected(outside_s: float, inside_s: float) -> None:
     cycles = 40_000
     seen = sampled(cycles, outside_s, inside_s, 0.0, 1)
-    places = [is_inside for is_inside, _ in seen]
+    places = [interval.is_inside for interval in seen]
     visits = sum(now and not before for before, now in itertools.pairwise([False, *places]))
-    inside = sum(samples for is_inside, samples in seen if is_inside)
-    outside = sum(samples for is_inside, samples in seen if not is_inside)
+    inside = sum(interval.samples for interval in seen if interval.is_inside)
+    outside = sum(interval.samples for interval in seen if not interval.is_inside)
     assert expected_visits(cycles, inside, outside) == pytest.approx(visits, rel=0.01)
 
 
 def test_intervals_of_one_visit_are_one_visit() -> None:
-    counted = count_cycles([(False, 9), (True, 10), (True, 10), (False, 10), (False, 9)] * 10)
+    kinds = [False, True, True, False, False] * 30
+    counted = count_cycles(Seen(100 * number, is_inside, 10) for number, is_inside in enumerate(kinds))
     assert counted is not None
-    assert counted.count == pytest.approx(10, abs=0.1)
+    assert counted.count == pytest.approx(30, abs=0.1)
 
 
 @settings(max_examples=60, deadline=None)
@@ -71,9 +73,19 @@ def test_steps_much_shorter_than_the_distance_of_samples_are_not_told(seed: int)
     assert count_cycles(sampled(3000, 0.004, 0.004, 0.2, seed)) is None
 
 
-@pytest.mark.parametrize(
-    "samples",
-    [[], [(False, 50)], [(True, 500)], [(True, 5), (False, 5)] * 4],
-)
-def test_a_few_visits_are_no_cycle(samples: list[tuple[bool, int]]) -> None:
-    assert count_cycles(samples) is None
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000), st.floats(0.2, 0.8))
+def test_long_runs_of_samples_by_chance_are_no_steps(seed: int, share: float) -> None:
+    """A phase that is on or off for random times of a tenth of a second, as when a machine is short of CPU."""
+    chance = random.Random(seed)
+    at_s, seen = 0.0, []
+    for part in range(1000):
+        length_s = chance.expovariate(10) * (share if part % 2 else 1 - share) * 2
+        seen.append(Seen(int(at_s * SECOND_NS), part % 2 == 1, max(round(length_s * RATE_HZ), 1)))
+        at_s += length_s
+    assert count_cycles(seen) is None
+
+
+@pytest.mark.parametrize("kinds", ["", ".", "#", ".#" * 19, "#" * 500])
+def test_a_few_visits_are_no_cycle(kinds: str) -> None:
+    assert count_cycles(Seen(100 * number, kind == "#", 5) for number, kind in enumerate(kinds)) is None
