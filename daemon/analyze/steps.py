@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import msgspec
@@ -26,14 +27,16 @@ _CHUNK_NS = 600 * SECOND_NS
 class Steps(msgspec.Struct, frozen=True):
     """How fast a run steps, and what tells; None where it is not known.
 
-    ``count`` steps were seen, at ``per_s`` give or take at most ``per_s_error``. ``source`` is the loop counter with
-    its place, or the phase whose cycles were counted.
+    ``count`` steps were seen, at ``per_s`` give or take at most ``per_s_error``. ``count_error`` is how many more or
+    fewer there may have been, those after the last reading of the counter among them. ``source`` is the loop counter
+    with its place, or the phases whose cycles were counted.
     """
 
     per_s: float | None = None
     count: int | None = None
     source: str | None = None
     per_s_error: float | None = None
+    count_error: int | None = None
 
 
 UNKNOWN = Steps()
@@ -76,7 +79,14 @@ def _by_counter(reader: RunReader, process: ProcessRow, selection: Selection) ->
         count=round(last.value - first.value) + _made_before(reader, first, per_s, selection),
         source=_source(reader, process, last.at_ns),
         per_s_error=(1 + error) / took_s,
+        count_error=math.ceil(1 + error + per_s * _unread_s(reader, last, selection)),
     )
+
+
+def _unread_s(reader: RunReader, last: PointRow, selection: Selection) -> float:
+    """Return for how long nothing was read at the end."""
+    end_ns = reader.info.end_ns if selection.to_ns is None else min(selection.to_ns, reader.info.end_ns)
+    return max(end_ns - last.at_ns, 0) / SECOND_NS
 
 
 def _made_before(reader: RunReader, first: PointRow, per_s: float, selection: Selection) -> int:
@@ -120,6 +130,7 @@ def _by_cycles(
         count=round(cycles.count),
         source=f"cycles of {' and '.join(visited)}",
         per_s_error=(1 + cycles.error) / took_s,
+        count_error=math.ceil(cycles.error),
     )
 
 

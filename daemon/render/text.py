@@ -80,7 +80,7 @@ def _title(summary: Summary) -> str:
 
 def _is_estimate(steps: Steps) -> bool:
     """Say whether the number of steps is known less exactly than its digits suggest."""
-    return (steps.per_s_error or 0) > _EXACT_SHARE * (steps.per_s or 0)
+    return (steps.count_error or 0) > _EXACT_SHARE * (steps.count or 0)
 
 
 def _stepping(steps: Steps) -> Iterator[str]:

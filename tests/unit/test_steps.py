@@ -78,6 +78,13 @@ def test_steps_before_the_first_count_are_counted_where_the_run_made_them(tmp_pa
     assert steps_of(counted_run(tmp_path / "resumed", [(5, 50_090, 0), (25, 50_490, 0)])).count == 400
 
 
+def test_what_may_have_followed_the_last_count_is_said(tmp_path: Path) -> None:
+    # Thirty-five seconds at twenty a second, the whole step, and the moments of the two readings.
+    assert steps_of(counted_run(tmp_path / "r", [(5, 90, 0.5), (25, 490, 0.5)])).count_error == 702
+    run = counted_run(tmp_path / "s", [(5, 90, 0.5), (25, 490, 0.5)])
+    assert steps_of(run, between(0, 26)).count_error == 22
+
+
 def test_a_selection_counts_its_own_steps(tmp_path: Path) -> None:
     run = counted_run(tmp_path / "r", [(5, 0, 0), (10, 100, 0), (15, 150, 0), (20, 200, 0), (25, 600, 0)])
     steps = steps_of(run, between(9, 21))
