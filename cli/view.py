@@ -9,6 +9,7 @@ import click
 from profd.cli.options import run_argument
 from profd.daemon import paths
 from profd.daemon.errors import UsageError
+from profd.daemon.store.reader import RunReader
 
 
 @click.command(short_help="Open the dashboard on a live or finished run.")
@@ -20,6 +21,7 @@ def command(run: str, pty_fd: int | None) -> None:
     Leaving it changes nothing: a live run is recorded on until its script ends, or `profd stop` ends the recording.
     """
     run_file = paths.find_run(run)
+    RunReader(run_file).close()  # what is no run is that first, with a terminal and without
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("the dashboard needs a terminal", f"`profd summary {run}` says the same as text")
     # Here and not above: `profd --help` and every other command do without Textual.

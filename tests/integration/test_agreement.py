@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -17,20 +16,13 @@ from profd.daemon.store.reader import RunReader
 
 SECONDS = 20
 LARGEST_DISTANCE = 0.08
-TARGET = Path(__file__).parents[2] / "target"
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.requires("torch")
-def test_profd_and_py_spy_agree_on_a_torch_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    program = [sys.executable, str(TARGET / "simple_net.py"), "--steps", "1000000"]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        try:
-            assert process.stdout is not None
-            process.stdout.readline()
-            check_agreement(process.pid, tmp_path, capsys)
-        finally:
-            process.kill()
+def test_profd_and_py_spy_agree_on_a_torch_loop(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with running("torchloop.py") as process:
+        check_agreement(process.pid, tmp_path, capsys)
 
 
 @pytest.mark.timeout(120)
