@@ -114,11 +114,11 @@ def check_attaching(system: System) -> Check:
     scope = system.ptrace_scope()
     if scope == 0:
         return Check("rights", Verdict.PASSED, f"{where}your own processes can be attached to")
+    works = "`profd run` reads the script, but not the workers that it forks" if scope == 1 else "nothing can be read"
     return Check(
         "rights",
         Verdict.NOTE,
-        f"{where}kernel.yama.ptrace_scope is {scope}: "
-        + ("`profd run` works, `profd attach` does not" if scope == 1 else "neither run nor attach works"),
+        f"{where}kernel.yama.ptrace_scope is {scope}: {works}",
         "sudo sysctl kernel.yama.ptrace_scope=0, or run profd as root",
     )
 
