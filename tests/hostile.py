@@ -9,8 +9,8 @@ import synthetic
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import records
-from profd.daemon.store.records import Frame
-from profd.daemon.store.writer import FrameDescription, RunWriter
+from profd.daemon.store.records import Frame, FrameDescription
+from profd.daemon.store.writer import RunWriter
 
 MARKUP = '<img src=x onerror="window.hurt=1"></script><script>window.hurt=1</script>\''
 REORDERING = "\u202egnol\u2066"

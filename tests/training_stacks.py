@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from profd.daemon.store.records import Frame
-from profd.daemon.store.writer import FrameDescription
+from profd.daemon.store.records import Frame, FrameDescription
 
 LIBRARY = "/usr/lib/python3/site-packages/"
 TRAIN = "/home/ada/cifar/train.py"

@@ -9,8 +9,7 @@ import functools
 import re
 from pathlib import Path
 
-from profd.daemon.store.records import Frame
-from profd.daemon.store.writer import FrameDescription
+from profd.daemon.store.records import Frame, FrameDescription
 
 _LIBRARY_FOLDERS = ("site-packages", "dist-packages")
 # The standard library, of whichever interpreter: …/lib/python3.11/threading.py, …/lib64/python3.6/…

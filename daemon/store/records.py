@@ -6,6 +6,7 @@ nanoseconds of the run's clock.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -27,6 +28,17 @@ class Frame(NamedTuple):
     function: str
     file: str
     line: int
+
+
+class FrameDescription(msgspec.Struct, frozen=True):
+    """What is kept of a frame beside its identity; see the columns of table ``frame``."""
+
+    module_path: str
+    is_library: bool
+    source: str | None
+
+
+DescribeFrame = Callable[[Frame], FrameDescription]
 
 
 class ProcessSeen(msgspec.Struct, frozen=True, tag="process"):

@@ -14,9 +14,9 @@ from training_stacks import BACKWARD, CONV, PIN_MEMORY, STEP, describe
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Frame, Interval, RecordingTaken, ThreadTimeline
+from profd.daemon.store.records import Frame, FrameDescription, Interval, RecordingTaken, ThreadTimeline
 from profd.daemon.store.rows import StackRow
-from profd.daemon.store.writer import FrameDescription, RunWriter
+from profd.daemon.store.writer import RunWriter
 
 SECONDS = 4
 

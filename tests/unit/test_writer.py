@@ -16,11 +16,13 @@ from training_stacks import CONV, LOSS, describe
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable
+from profd.daemon.store import tables
 from profd.daemon.store import writer as writer_module
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import (
     EventHappened,
     Frame,
+    FrameDescription,
     Identity,
     OutputWritten,
     Point,
@@ -31,7 +33,7 @@ from profd.daemon.store.records import (
     RecordingTaken,
     RunEnded,
 )
-from profd.daemon.store.writer import QUEUE_LENGTH, FrameDescription, RunWriter
+from profd.daemon.store.writer import QUEUE_LENGTH, RunWriter
 
 CHILD = Identity(4300, 1100)
 
@@ -137,7 +139,7 @@ def test_the_length_of_a_live_run_never_shrinks(path: Path, monkeypatch: pytest.
 
 
 def test_the_oldest_output_goes_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_module, "OUTPUT_LIMIT_BYTES", 10)
+    monkeypatch.setattr(tables, "OUTPUT_LIMIT_BYTES", 10)
     written = [OutputWritten(STARTED_NS + at, data) for at, data in enumerate([b"aaaa", b"bbbb", b"cccc", b"d"])]
     with write(path, *written) as reader:
         assert [row.data for row in reader.output()] == [b"bbbb", b"cccc", b"d"]

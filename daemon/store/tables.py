@@ -1,0 +1,240 @@
+"""Puts records into the tables of a run file. Knows SQL and ids; nothing of threads, queues or where records come from.
+
+What is seen again and again (processes, threads, frames, stacks, series) is interned: written once, then an integer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sqlite3
+
+import msgspec
+
+from profd.daemon.store.records import (
+    DescribeFrame,
+    EventHappened,
+    Frame,
+    Identity,
+    OutputWritten,
+    Point,
+    PointsTaken,
+    ProcessEnded,
+    ProcessSeen,
+    Record,
+    RecordingTaken,
+    RunEnded,
+    RunStarted,
+)
+
+OUTPUT_LIMIT_BYTES = 4 << 20
+
+
+class Tables:
+    """The connection, and the ids of what was interned."""
+
+    def __init__(self, connection: sqlite3.Connection, describe_frame: DescribeFrame) -> None:
+        self._connection = connection
+        self._describe_frame = describe_frame
+        self._processes: dict[Identity, int] = {}
+        self._threads: dict[tuple[int, int, str], int] = {}
+        self._frames: dict[Frame, int] = {}
+        self._stacks: dict[tuple[int, int], int] = {}
+        self._series: dict[tuple[str, int | None, int | None, str | None], int] = {}
+        self._output_bytes = 0
+        self._written_ns = 0
+
+    def begin(self, started: RunStarted) -> None:
+        """Write what is known at the start, so that a file is never without it."""
+        values = msgspec.structs.asdict(started)
+        for name in ("target", "recorder", "command", "versions", "options"):
+            values[name] = msgspec.json.encode(values[name]).decode()
+        values["state"] = "live"
+        values["written_ns"] = started.started_ns
+        with self._connection:
+            self._connection.execute("BEGIN")
+            self._set_meta(**values)
+
+    def commit(self, batch: list[Record]) -> None:
+        """Write a batch in one transaction."""
+        if not batch:
+            return
+        self._connection.execute("BEGIN")
+        with self._connection:
+            for record in batch:
+                self._write(record)
+            # A recording is written after counters that are younger than its end.
+            self._written_ns = max(self._written_ns, *map(_time_of, batch))
+            self._set_meta(written_ns=self._written_ns)
+
+    def finish(self) -> None:
+        """Fold the write-ahead log into the one file and close it."""
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        # Fails while a reader holds the file open; the run is complete all the same, only with its log beside it.
+        with contextlib.suppress(sqlite3.OperationalError):
+            self._connection.execute("PRAGMA journal_mode = DELETE")
+        self._connection.close()
+
+    def abandon(self) -> None:
+        """Give the file up after an error, with what was committed in it."""
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.close()
+
+    @functools.singledispatchmethod
+    def _write(self, record: Record) -> None:
+        raise TypeError(f"no table takes {type(record).__name__}")
+
+    @_write.register
+    def _(self, record: ProcessSeen) -> None:
+        parent = self._processes.get(record.parent) if record.parent else None
+        command = msgspec.json.encode(record.command).decode()
+        known = self._processes.get(record.identity)
+        if known is None:
+            cursor = self._connection.execute(
+                "INSERT INTO process (pid, start_ticks, parent, command, role, rank, ordinal, python, seen_ns)"
+                " VALUES (?,?,?,?,?,?,?,?,?)",
+                (
+                    *record.identity,
+                    parent,
+                    command,
+                    record.role,
+                    record.rank,
+                    record.ordinal,
+                    record.python,
+                    record.at_ns,
+                ),
+            )
+            self._processes[record.identity] = _new_id(cursor)
+        else:
+            self._connection.execute(
+                "UPDATE process SET parent = ?, command = ?, role = ?, rank = ?, ordinal = ?, python = ? WHERE id = ?",
+                (parent, command, record.role, record.rank, record.ordinal, record.python, known),
+            )
+
+    @_write.register
+    def _(self, record: ProcessEnded) -> None:
+        self._connection.execute(
+            "UPDATE process SET ended_ns = ?, exit_code = ?, exit_signal = ? WHERE id = ?",
+            (record.at_ns, record.exit_code, record.exit_signal, self._processes.get(record.identity)),
+        )
+
+    @_write.register
+    def _(self, record: RecordingTaken) -> None:
+        process = self._process_id(record.identity, record.start_ns)
+        self._connection.execute(
+            "INSERT INTO recording"
+            " (process, start_ns, end_ns, rate_hz, samples, torn, errors, clock_error_ns, cpu_ns)"
+            " VALUES (?,?,?,?,?,?,?,?,?)",
+            (
+                process,
+                record.start_ns,
+                record.end_ns,
+                record.rate_hz,
+                record.samples,
+                record.torn,
+                record.errors,
+                record.clock_error_ns,
+                record.cpu_ns,
+            ),
+        )
+        stacks = [self._stack_id(frames) for frames in record.stacks]
+        for timeline in record.threads:
+            thread = self._thread_id(process, timeline.os_tid, timeline.name, timeline.is_main)
+            self._connection.executemany(
+                "INSERT OR IGNORE INTO interval (start_ns, thread, duration_ns, stack, samples) VALUES (?,?,?,?,?)",
+                [(i.start_ns, thread, i.duration_ns, stacks[i.stack], i.samples) for i in timeline.intervals],
+            )
+
+    @_write.register
+    def _(self, record: PointsTaken) -> None:
+        self._connection.executemany(
+            "INSERT OR IGNORE INTO point (series, at_ns, value) VALUES (?,?,?)",
+            [(self._series_id(point, record.at_ns), record.at_ns, point.value) for point in record.points],
+        )
+
+    @_write.register
+    def _(self, record: EventHappened) -> None:
+        process = self._processes.get(record.identity) if record.identity else None
+        self._connection.execute(
+            "INSERT INTO event (at_ns, kind, process, text) VALUES (?,?,?,?)",
+            (record.at_ns, record.kind, process, record.text),
+        )
+
+    @_write.register
+    def _(self, record: OutputWritten) -> None:
+        self._connection.execute("INSERT INTO output (at_ns, data) VALUES (?,?)", (record.at_ns, record.data))
+        self._output_bytes += len(record.data)
+        while self._output_bytes > OUTPUT_LIMIT_BYTES:
+            oldest, length = self._connection.execute(
+                "SELECT id, length(data) FROM output ORDER BY id LIMIT 1"
+            ).fetchone()
+            self._connection.execute("DELETE FROM output WHERE id = ?", (oldest,))
+            self._output_bytes -= length
+
+    @_write.register
+    def _(self, record: RunEnded) -> None:
+        self._set_meta(
+            state="ended",
+            ended_ns=record.at_ns,
+            why_ended=record.why,
+            exit_code=record.exit_code,
+            exit_signal=record.exit_signal,
+        )
+
+    def _set_meta(self, **values: object) -> None:
+        self._connection.executemany("INSERT OR REPLACE INTO meta (name, value) VALUES (?,?)", list(values.items()))
+
+    def _thread_id(self, process: int, os_tid: int, name: str, is_main: bool) -> int:
+        key = (process, os_tid, name)
+        if key not in self._threads:
+            cursor = self._connection.execute(
+                "INSERT INTO thread (process, os_tid, name, is_main) VALUES (?,?,?,?)", (*key, is_main)
+            )
+            self._threads[key] = _new_id(cursor)
+        return self._threads[key]
+
+    def _stack_id(self, frames: tuple[Frame, ...]) -> int:
+        stack = 0
+        for frame in frames:
+            key = (stack, self._frame_id(frame))
+            if key not in self._stacks:
+                cursor = self._connection.execute("INSERT INTO stack (parent, frame) VALUES (?,?)", key)
+                self._stacks[key] = _new_id(cursor)
+            stack = self._stacks[key]
+        return stack
+
+    def _frame_id(self, frame: Frame) -> int:
+        if frame not in self._frames:
+            described = self._describe_frame(frame)
+            cursor = self._connection.execute(
+                "INSERT INTO frame (function, file, line, module_path, is_library, source) VALUES (?,?,?,?,?,?)",
+                (*frame, described.module_path, described.is_library, described.source),
+            )
+            self._frames[frame] = _new_id(cursor)
+        return self._frames[frame]
+
+    def _process_id(self, identity: Identity, at_ns: int) -> int:
+        """Return the id of a process; of one whose first record was dropped, little is written until it is told."""
+        if identity not in self._processes:
+            self._write(ProcessSeen(identity, None, (), "helper", None, None, None, at_ns))
+        return self._processes[identity]
+
+    def _series_id(self, point: Point, at_ns: int) -> int:
+        process = self._process_id(point.identity, at_ns) if point.identity else None
+        key = (point.name, process, point.os_tid, point.device)
+        if key not in self._series:
+            cursor = self._connection.execute(
+                "INSERT INTO series (name, process, os_tid, device) VALUES (?,?,?,?)", key
+            )
+            self._series[key] = _new_id(cursor)
+        return self._series[key]
+
+
+def _new_id(cursor: sqlite3.Cursor) -> int:
+    if cursor.lastrowid is None:
+        raise sqlite3.DatabaseError("an insert gave no id")
+    return cursor.lastrowid
+
+
+def _time_of(record: Record) -> int:
+    return record.end_ns if isinstance(record, RecordingTaken) else record.at_ns
