@@ -29,7 +29,6 @@ class Cost(NamedTuple):
     profd_cores: float
     py_spy_cores: float
     profd_bytes: float
-    file_bytes_per_hour: float
 
 
 def measure(seconds: int) -> Cost:
@@ -76,12 +75,10 @@ def read_cost(run_file: Path, py_spy_cores: float) -> Cost:
             assert series is not None
             # The first two readings hold the start.
             points[name] = [point.value for point in reader.points(series.id)][2:]
-        length_s = (reader.info.end_ns - reader.info.started_ns) / 1e9
     return Cost(
         statistics.mean(points["profd_cpu_cores"]),
         py_spy_cores,
         max(points["profd_rss_bytes"]),
-        run_file.stat().st_size * 3600 / length_s,
     )
 
 
@@ -99,7 +96,6 @@ def main() -> None:
         "|---|---|---|---|",
         f"| CPU, share of one core | {median.profd_cores:.1%} | {median.py_spy_cores:.1%} | {ratio:.2f} |",
         f"| memory | {median.profd_bytes / 1e6:.0f} MB | | |",
-        f"| disk | {median.file_bytes_per_hour / 1e6:.1f} MB an hour | | |",
     ]
     print("\n".join(lines))
     write_section(

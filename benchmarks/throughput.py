@@ -1,6 +1,6 @@
 """What profd costs a training loop: paired runs of a torch loop, bare and under profd, with a null control.
 
-Run on a quiet machine: ``python benchmarks/throughput.py [--pairs 12] [--steps 6000]``; writes its section of
+Run on a quiet machine: ``python benchmarks/throughput.py [--pairs 12] [--steps 1500]``; writes its section of
 ``docs/measurements.md``. A pair is two fresh processes one after the other, their order alternating; the null control
 is pairs of two bare runs, taken in between.
 """
@@ -58,13 +58,14 @@ def main() -> None:
     """Measure with one torch thread and with one a core, and write the section."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=12)
-    parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="torch's threads, one table row each")
     arguments = parser.parse_args()
     rows = [
         "| torch threads | slower under profd | null control | median step bare | under profd |",
         "|---|---|---|---|---|",
     ]
-    for threads in (1, 2):
+    for threads in arguments.threads:
         cost, null = compare(arguments.pairs, arguments.steps, threads)
         step_ms = [1000 * seconds / arguments.steps for seconds in (cost.median_other, cost.median_one)]
         rows.append(f"| {threads} | {cost} | {null} | {step_ms[0]:.4f} ms | {step_ms[1]:.4f} ms |")
