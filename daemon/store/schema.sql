@@ -94,7 +94,7 @@ CREATE TABLE point (
 CREATE TABLE event (
     id INTEGER PRIMARY KEY,
     at_ns INTEGER NOT NULL,
-    kind TEXT NOT NULL,               -- started, ended, exec, loss, wall-jump, error, note
+    kind TEXT NOT NULL,               -- started, ended, exec, counter, loss, wall-jump, error, note
     process INTEGER REFERENCES process,
     text TEXT NOT NULL
 );
