@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -46,18 +46,20 @@ class Refusal(msgspec.Struct, frozen=True):
     error: str
 
 
-class Commands:
+class Commands(Protocol):
     """What a control server can be asked; the session implements it."""
 
     def status(self) -> SessionStatus:
         """Return what the session says of itself."""
-        raise NotImplementedError
+        ...
 
     def watchers_changed(self, watchers: int) -> None:
         """Take in how many clients are watching now."""
+        ...
 
     def stop(self) -> None:
         """End the session."""
+        ...
 
 
 class ControlServer:
