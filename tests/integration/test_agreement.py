@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections import Counter
 from pathlib import Path
 
 import pytest
+from agreement import LIMIT, distances, start_py_spy
 from sessions import begin_session, running
 
-from profd.daemon.analyze.selection import Selection
-from profd.daemon.collect.pyspy import find_py_spy
-from profd.daemon.render.collapsed import collapsed_lines
 from profd.daemon.store.reader import RunReader
 
 SECONDS = 20
-LARGEST_DISTANCE = 0.08
 
 
 @pytest.mark.timeout(120)
@@ -34,38 +29,14 @@ def test_profd_and_py_spy_agree_on_plain_python(tmp_path: Path, capsys: pytest.C
 def check_agreement(pid: int, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Record a process with profd and twice with py-spy side by side, and compare self time by function."""
     session = begin_session(pid, duration_s=SECONDS)
-    beside = [start_py_spy(pid, folder / f"{number}.raw") for number in (1, 2)]
+    raw = (folder / "1.raw", folder / "2.raw")
+    beside = [start_py_spy(pid, SECONDS, file) for file in raw]
     assert session.wait_closed(SECONDS + 30)
     assert [process.wait(30) for process in beside] == [0, 0]
-    first, second = (self_time((folder / f"{number}.raw").read_text().splitlines()) for number in (1, 2))
+    found = distances(session.run_file, raw)
     with RunReader(session.run_file) as reader:
-        ours = self_time(list(collapsed_lines(reader, Selection())))
-    distance = (total_variation(ours, first) + total_variation(ours, second)) / 2
+        samples = sum(recording.samples for recording in reader.recordings())
     with capsys.disabled():
-        print(
-            f"\n  profd to py-spy {distance:.3f}, py-spy to itself {total_variation(first, second):.3f}"
-            f" (total variation of self time by function, {sum(ours.values())} and {sum(first.values())} samples)"
-        )
-    assert sum(ours.values()) > SECONDS * 60
-    assert distance <= LARGEST_DISTANCE
-
-
-def start_py_spy(pid: int, output: Path) -> subprocess.Popen[bytes]:
-    words = ["record", "--nonblocking", "--idle", "-f", "raw", "-d", str(SECONDS), "-o", str(output), "-p", str(pid)]
-    return subprocess.Popen([find_py_spy(), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def self_time(collapsed: list[str]) -> Counter[str]:
-    """Return samples by the function at the leaf, from collapsed lines; lines of one function are one."""
-    counted: Counter[str] = Counter()
-    for line in collapsed:
-        stack, _, samples = line.rpartition(" ")
-        function, _, place = stack.rpartition(";")[2].rpartition(" (")
-        counted[f"{function} {place.rpartition(':')[0]}"] += int(samples)
-    return counted
-
-
-def total_variation(one: Counter[str], other: Counter[str]) -> float:
-    """Return half the sum of the differences of shares: 0 for the same distribution, 1 for disjoint ones."""
-    totals = sum(one.values()), sum(other.values())
-    return sum(abs(one[key] / totals[0] - other[key] / totals[1]) for key in one | other) / 2
+        print(f"\n  profd to py-spy {found.profd:.3f}, py-spy to itself {found.py_spy:.3f} ({samples} samples)")
+    assert samples > SECONDS * 60
+    assert found.profd <= LIMIT
