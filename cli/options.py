@@ -17,6 +17,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
 
 if TYPE_CHECKING:
+    from profd.daemon.analyze.conditions import Condition
     from profd.daemon.analyze.selection import Selection
     from profd.daemon.store.reader import RunReader
     from profd.daemon.store.rows import RunInfo
@@ -46,6 +47,10 @@ _SELECTION = (
     click.option("--process", "pid", type=int, metavar="PID", help="Take the samples of this process, all threads."),
     click.option("--thread", metavar="NAME", help="Take the samples of the threads of this name."),
     click.option("--phase", metavar="NAME", help="Take the samples of this phase: forward, \"data wait\", …"),
+    click.option("--gpu-idle", is_flag=False, flag_value=5.0, type=click.FloatRange(0, 100), metavar="[=PERCENT]",
+                 help="Take the time for which the GPU was utilized below PERCENT [default: 5]."),
+    click.option("--when", multiple=True, type=click.Choice(["cpu-saturated", "throttled"]),
+                 help="Take the time for which all cores were busy, or CPU or GPU were held back by a limit."),
 )  # fmt: skip
 
 
@@ -58,13 +63,16 @@ class SelectionWords(NamedTuple):
     pid: int | None
     thread: str | None
     phase: str | None
+    gpu_idle: float | None = None
+    when: tuple[str, ...] = ()
 
     def build(self, reader: RunReader, *, main_threads: bool = True) -> Selection:
         """Return the selection of this run's samples that is meant.
 
         ``main_threads`` narrows it to the main threads of training processes, unless a process or thread is named.
-        Raises UsageError where the run has no such time, rank, process, thread or phase.
+        Raises UsageError where the run has no such time, rank, process, thread or phase, or cannot tell a condition.
         """
+        from profd.daemon.analyze import conditions
         from profd.daemon.analyze.selection import Selection
 
         from_ns, to_ns = self._times(reader.info)
@@ -72,6 +80,7 @@ class SelectionWords(NamedTuple):
         _check_known("process", self.pid, {process.pid for process in reader.processes.values()})
         _check_known("thread", self.thread, {thread.name for thread in reader.threads.values()})
         _check_phase(self.phase)
+        conditions.check(reader, self._conditions(), from_ns, to_ns)
         return Selection(
             from_ns=from_ns,
             to_ns=to_ns,
@@ -80,7 +89,15 @@ class SelectionWords(NamedTuple):
             thread=self.thread,
             phase=self.phase,
             main_threads=main_threads and self.pid is None and self.thread is None,
+            when=self._conditions(),
         )
+
+    def _conditions(self) -> tuple[Condition, ...]:
+        """Return the conditions that are asked for."""
+        from profd.daemon.analyze.conditions import Condition
+
+        idle = () if self.gpu_idle is None else (Condition("gpu-idle", self.gpu_idle / 100),)
+        return (*idle, *map(Condition, self.when))
 
     def _times(self, info: RunInfo) -> tuple[int | None, int | None]:
         """Return the range of time as nanoseconds of the run's clock."""

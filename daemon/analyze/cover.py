@@ -1,8 +1,9 @@
-"""The time that recordings cover. Knows nothing of runs or processes."""
+"""A union of ranges of time: what recordings cover, when something held. Knows nothing of runs or processes."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 
 
 class Cover:
@@ -49,6 +50,19 @@ class Cover:
     def between(self, from_ns: int, to_ns: int) -> int:
         """Return how much of [from_ns, to_ns) is covered."""
         return max(self.until(to_ns) - self.until(from_ns), 0)
+
+    def ranges(self) -> Iterator[tuple[int, int]]:
+        """Yield the ranges, (start_ns, end_ns), in order; they neither touch nor overlap."""
+        return zip(self._starts, self._ends, strict=True)
+
+    def ranges_between(self, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:
+        """Yield the parts of the ranges that lie in [from_ns, to_ns)."""
+        for index in range(max(bisect_right(self._starts, from_ns) - 1, 0), len(self._starts)):
+            if self._starts[index] >= to_ns:
+                return
+            start_ns, end_ns = max(self._starts[index], from_ns), min(self._ends[index], to_ns)
+            if start_ns < end_ns:
+                yield start_ns, end_ns
 
     def edges(self) -> list[tuple[int, int]]:
         """Return the times at which a range begins or ends, each with how much is covered before it."""

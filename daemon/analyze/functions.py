@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 
 import msgspec
 
+from profd.daemon.analyze.gpubusy import Busy
 from profd.daemon.analyze.profile import Profile
 from profd.daemon.analyze.uncertainty import standard_error
 from profd.daemon.store.reader import RunReader
@@ -18,7 +20,8 @@ class FunctionRow(msgspec.Struct, frozen=True):
 
     ``self`` is what was spent with the function at the leaf, ``total`` with it anywhere in the stack (once, however
     often it recurs). ``line`` is the line of it that it mostly stood at, ``source`` its text. Samples are the evidence;
-    errors are standard errors of the shares.
+    errors are standard errors of the shares. ``gpu_utilization`` is the mean over the time with the function anywhere
+    in the stack, None where no GPU was read meanwhile.
     """
 
     function: str
@@ -33,6 +36,7 @@ class FunctionRow(msgspec.Struct, frozen=True):
     total_share: float
     self_error: float
     total_error: float
+    gpu_utilization: float | None = None
 
 
 class FunctionTimes:
@@ -46,6 +50,8 @@ class FunctionTimes:
         self.time_ns: defaultdict[FunctionKey, float] = defaultdict(float)
         self.samples: Counter[FunctionKey] = Counter()
         self.at_frame: defaultdict[FunctionKey, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
+        self._busy_ns: defaultdict[FunctionKey, float] = defaultdict(float)
+        self._known_ns: defaultdict[FunctionKey, float] = defaultdict(float)
         self._stacks: dict[int, tuple[FunctionKey, tuple[tuple[FunctionKey, int], ...]]] = {}
 
     def add(self, stack: int, samples: int, time_ns: float) -> None:
@@ -58,6 +64,12 @@ class FunctionTimes:
             self.time_ns[key] += time_ns
             self.samples[key] += samples
             self.at_frame[key][frame] += time_ns
+
+    def add_busy(self, stack: int, busy: Busy) -> None:
+        """Count how busy the GPUs were during a stack."""
+        for key, _ in self._functions(stack)[1]:
+            self._busy_ns[key] += busy.utilization * busy.known_ns
+            self._known_ns[key] += busy.known_ns
 
     def update(self, other: FunctionTimes, weight: float) -> None:
         """Count what another one counted, its times weighted."""
@@ -95,6 +107,7 @@ class FunctionTimes:
             total_share=total,
             self_error=standard_error(own, effective_samples),
             total_error=standard_error(total, effective_samples),
+            gpu_utilization=self._busy_ns[key] / self._known_ns[key] if self._known_ns.get(key) else None,
         )
 
     def _functions(self, stack: int) -> tuple[FunctionKey, tuple[tuple[FunctionKey, int], ...]]:
@@ -108,9 +121,14 @@ class FunctionTimes:
         return known
 
 
-def hot_functions(reader: RunReader, profile: Profile) -> list[FunctionRow]:
-    """Return the functions of a profile, those with the most time of their own first."""
+def hot_functions(reader: RunReader, profile: Profile, busy: Mapping[int, Busy] | None = None) -> list[FunctionRow]:
+    """Return the functions of a profile, those with the most time of their own first.
+
+    ``busy`` is how busy the GPUs were during each stack, where that is known.
+    """
     times = FunctionTimes(reader)
     for stack, samples in profile.samples.items():
         times.add(stack, samples, profile.time_ns[stack])
+    for stack, one in (busy or {}).items():
+        times.add_busy(stack, one)
     return times.rows(profile.effective_samples)

@@ -14,6 +14,7 @@ import msgspec
 from profd.daemon.analyze.lives import Lives, take_lives
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.totals import selected_totals
 from profd.daemon.analyze.uncertainty import Evidence
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import StackTotal
@@ -45,13 +46,9 @@ def take_profile(reader: RunReader, selection: Selection, phases: PhaseIndex | N
 
     ``phases`` is needed only where the selection names a phase; one is made where it is not given.
     """
-    threads = selection.threads(reader)
-    if not threads:
+    totals = selected_totals(reader, selection, phases)
+    if not totals:
         return Profile()
-    totals = reader.stack_totals(selection.from_ns, selection.to_ns, threads)
-    if selection.phase is not None:
-        index = phases or PhaseIndex(reader)
-        totals = [total for total in totals if index.of_stack(total.stack) == selection.phase]
     weights = thread_weights(reader, take_lives(reader), selection.from_ns, selection.to_ns)
     return weighted(totals, weights)
 

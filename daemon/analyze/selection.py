@@ -1,9 +1,10 @@
-"""Which samples of a run are meant: a range of time, processes, ranks, threads, phases."""
+"""Which samples of a run are meant: a range of time, processes, ranks, threads, phases, and what held meanwhile."""
 
 from __future__ import annotations
 
 import msgspec
 
+from profd.daemon.analyze.conditions import Condition
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, ThreadRow
 
@@ -13,7 +14,8 @@ class Selection(msgspec.Struct, frozen=True):
 
     ``from_ns`` and ``to_ns`` are times of the run's clock, ``processes`` ids of rows (not PIDs), ``thread`` a name of a
     thread, ``phase`` a name of ``phases``. ``main_threads`` keeps the main threads of the training processes alone:
-    the question "where does the step go" is about them, and waiting threads would bury it.
+    the question "where does the step go" is about them, and waiting threads would bury it. ``when`` keeps the time for
+    which all of some conditions held, of each process by itself.
     """
 
     from_ns: int | None = None
@@ -23,6 +25,7 @@ class Selection(msgspec.Struct, frozen=True):
     thread: str | None = None
     phase: str | None = None
     main_threads: bool = False
+    when: tuple[Condition, ...] = ()
 
     def takes_process(self, process: ProcessRow) -> bool:
         """Say whether a process belongs to the selection, whatever its role."""

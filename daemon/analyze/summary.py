@@ -13,10 +13,15 @@ import msgspec
 
 from profd.daemon.analyze.coverage import mean_of_series, take_coverage
 from profd.daemon.analyze.functions import FunctionRow, hot_functions
+from profd.daemon.analyze.gpu import GpuTracks
+from profd.daemon.analyze.gpubusy import utilization_by_stack
+from profd.daemon.analyze.gpuidle import GpuIdle, take_gpu_idle
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import Profile, take_profile, weighted
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.analyze.shares import PhaseLine, phase_lines, phase_shares
 from profd.daemon.analyze.steps import Steps, take_steps
+from profd.daemon.analyze.totals import selected_totals
 from profd.daemon.analyze.uncertainty import standard_error
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
@@ -25,8 +30,6 @@ from profd.daemon.store.rows import ProcessRow, RunInfo, StackTotal
 VERSION = 1
 FUNCTIONS = 20
 FUNCTIONS_OF_A_PROCESS = 5
-
-_Place = tuple[str, str, str, int, str | None]
 
 
 class Exit(msgspec.Struct, frozen=True):
@@ -42,18 +45,6 @@ class Target(msgspec.Struct, frozen=True):
     command: tuple[str, ...]
     pid: int
     exit: Exit
-
-
-class PhaseLine(msgspec.Struct, frozen=True):
-    """The line of the user's code that most of a phase is owed to; ``share`` is of all time that is summarized."""
-
-    phase: str
-    function: str
-    file: str
-    module_path: str
-    line: int
-    source: str | None
-    share: float
 
 
 class ProcessSummary(msgspec.Struct, frozen=True):
@@ -95,7 +86,7 @@ class Summary(msgspec.Struct, frozen=True):
 
     ``state`` is live, ended or interrupted; ``why_ended`` is target-exited, stopped, duration or failed. ``samples``
     are those of the selection, ``phases`` and ``functions`` their shares, 0 to 1, the largest first. ``Coverage``
-    explains ``coverage``, ``torn_share`` and ``cost_core_share``.
+    explains ``coverage``, ``torn_share`` and ``cost_core_share``. ``gpu_idle`` is None where no GPU was read.
     """
 
     version: int
@@ -116,18 +107,23 @@ class Summary(msgspec.Struct, frozen=True):
     functions: tuple[FunctionRow, ...]
     processes: tuple[ProcessSummary, ...]
     gpus: tuple[Gpu, ...] = ()
+    gpu_idle: GpuIdle | None = None
     findings: tuple[Finding, ...] = ()
 
 
 def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary:
     """Summarize a run over a selection of its samples.
 
-    Processes are listed with what they did in the selection's range of time, whichever of their threads it names.
+    Processes are listed with what they did in the selection's range of time and while its conditions held,
+    whichever of their threads it names.
     """
     phases = PhaseIndex(reader)
     profile = take_profile(reader, selection, phases)
     shares = phase_shares(profile, phases)
     coverage = take_coverage(reader, selection)
+    tracks = GpuTracks(reader)
+    busy = utilization_by_stack(reader, tracks, selection)
+    busy = {stack: busy[stack] for stack in busy.keys() & profile.time_ns.keys()}
     info = reader.info
     return Summary(
         version=VERSION,
@@ -145,36 +141,9 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         phases=shares,
         phase_errors={name: standard_error(share, profile.effective_samples) for name, share in shares.items()},
         phase_lines=phase_lines(profile, phases),
-        functions=tuple(hot_functions(reader, profile)[:FUNCTIONS]),
+        functions=tuple(hot_functions(reader, profile, busy)[:FUNCTIONS]),
         processes=_processes(reader, selection),
-    )
-
-
-def phase_shares(profile: Profile, phases: PhaseIndex) -> dict[str, float]:
-    """Return the share of each phase that a profile has time of, the largest first."""
-    spent_ns: defaultdict[str, float] = defaultdict(float)
-    for stack, time_ns in profile.time_ns.items():
-        spent_ns[phases.of_stack(stack)] += time_ns
-    whole_ns = profile.total_ns
-    return {phase: spent_ns[phase] / whole_ns for phase in sorted(spent_ns, key=lambda phase: -spent_ns[phase])}
-
-
-def phase_lines(profile: Profile, phases: PhaseIndex) -> tuple[PhaseLine, ...]:
-    """Return the hottest line of the user's code of each phase, in the order of ``phase_shares``.
-
-    A phase without any user code in its stacks is left out.
-    """
-    spent_ns: defaultdict[str, defaultdict[_Place, float]] = defaultdict(lambda: defaultdict(float))
-    for stack, time_ns in profile.time_ns.items():
-        frame = phases.user_line(stack)
-        if frame is not None:
-            place = (frame.function, frame.file, frame.module_path, frame.line, frame.source)
-            spent_ns[phases.of_stack(stack)][place] += time_ns
-    whole_ns = profile.total_ns
-    return tuple(
-        PhaseLine(phase, *place, share=spent_ns[phase][place] / whole_ns)
-        for phase in phase_shares(profile, phases)
-        for place in sorted(spent_ns[phase], key=lambda place: -spent_ns[phase][place])[:1]
+        gpu_idle=take_gpu_idle(reader, selection, phases, tracks, busy),
     )
 
 
@@ -194,7 +163,8 @@ def _family(row: ProcessRow, reader: RunReader) -> int:
 def _profiles_of_processes(reader: RunReader, selection: Selection) -> dict[int, Profile]:
     """Return what the main thread of each process did."""
     totals: defaultdict[int, list[StackTotal]] = defaultdict(list)
-    for total in reader.stack_totals(selection.from_ns, selection.to_ns):
+    alone = Selection(from_ns=selection.from_ns, to_ns=selection.to_ns, when=selection.when)
+    for total in selected_totals(reader, alone):
         if reader.threads[total.thread].is_main:
             totals[reader.threads[total.thread].process].append(total)
     # One process at a time: its weight would change none of its shares.

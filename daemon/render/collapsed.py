@@ -9,11 +9,11 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator
 
-from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.totals import selected_totals
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import StackTotal, ThreadRow
+from profd.daemon.store.rows import ThreadRow
 
 
 def collapsed_lines(
@@ -27,7 +27,7 @@ def collapsed_lines(
     counted: Counter[str] = Counter()
     roots: dict[int, list[str]] = {}
     labels: dict[int, str] = {}
-    for total in _totals(reader, selection):
+    for total in selected_totals(reader, selection):
         if total.thread not in roots:
             roots[total.thread] = _roots(reader, reader.threads[total.thread], processes=processes, threads=threads)
         frames = reader.frames_of(total.stack)
@@ -37,16 +37,6 @@ def collapsed_lines(
         counted[";".join([*roots[total.thread], *(labels[frame.id] for frame in frames)])] += total.samples
     for stack_text, samples in sorted(counted.items()):
         yield f"{stack_text} {samples}"
-
-
-def _totals(reader: RunReader, selection: Selection) -> list[StackTotal]:
-    """Return what was seen of a selection by thread and stack."""
-    wanted = selection.threads(reader)
-    found = reader.stack_totals(selection.from_ns, selection.to_ns, wanted) if wanted else []
-    if selection.phase is None:
-        return found
-    phases = PhaseIndex(reader)
-    return [total for total in found if phases.of_stack(total.stack) == selection.phase]
 
 
 def _roots(reader: RunReader, thread: ThreadRow, *, processes: bool, threads: bool) -> list[str]:

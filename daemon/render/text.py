@@ -11,8 +11,9 @@ from pathlib import PurePath
 
 from profd.daemon.analyze.functions import FunctionRow
 from profd.daemon.analyze.phases import phase_named
+from profd.daemon.analyze.shares import PhaseLine
 from profd.daemon.analyze.steps import Steps
-from profd.daemon.analyze.summary import PhaseLine, ProcessSummary, Summary
+from profd.daemon.analyze.summary import ProcessSummary, Summary
 from profd.daemon.render.cells import cut, fit, width
 from profd.daemon.render.units import UNKNOWN, duration, percent, rate, size
 from profd.daemon.render.visible import visible

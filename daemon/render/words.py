@@ -6,7 +6,8 @@ from datetime import datetime
 
 import msgspec
 
-from profd.daemon.analyze.summary import Exit, PhaseLine, Summary, summarize
+from profd.daemon.analyze.shares import PhaseLine
+from profd.daemon.analyze.summary import Exit, Summary, summarize
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render import units
 from profd.daemon.render.text import script

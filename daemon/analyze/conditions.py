@@ -1,0 +1,121 @@
+"""When something held that a selection can ask for: a GPU idle, the CPU saturated, a limit reached, memory growing.
+
+Each condition is a name and one function from a run and a process to a cover of time. Nothing here knows of stacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
+
+import msgspec
+
+from profd.daemon.analyze.cover import Cover
+from profd.daemon.analyze.gpu import IDLE_BELOW, GpuTracks
+from profd.daemon.analyze.tracks import Track, track_of
+from profd.daemon.clock import MILLISECOND_NS
+from profd.daemon.errors import UsageError
+from profd.daemon.store.reader import RunReader
+
+SATURATED_ABOVE = 0.95
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """Something that holds or not at a time; ``limit`` is its threshold, 0 to 1, where it has one."""
+
+    name: str
+    limit: float = IDLE_BELOW
+
+
+def gpu_idle(reader: RunReader, process: int, limit: float) -> Cover:
+    """Return when the GPUs of a process were utilized below ``limit``, on average over several."""
+    return GpuTracks(reader).of_process(process).where(lambda value: value < limit or value == 0.0)
+
+
+def cpu_saturated(reader: RunReader, process: int, _: float) -> Cover:
+    """Return when all cores of the host were busy."""
+    return _host_track(reader, "host_cpu_share").where(lambda value: value >= SATURATED_ABOVE)
+
+
+def throttled(reader: RunReader, process: int, _: float) -> Cover:
+    """Return when the control group had used up its CPU time, or a GPU of the process ran slower for heat or power."""
+    tracks = [_host_track(reader, "cgroup_cpu_throttled_share")]
+    for device in GpuTracks(reader).used_by(process):
+        series = reader.find_series("gpu_throttled_share", device=device)
+        tracks += [track_of(reader.points(series.id))] if series else []
+    return reduce(united, (track.where(lambda value: value > 0) for track in tracks))
+
+
+CONDITIONS: Mapping[str, Callable[[RunReader, int, float], Cover]] = {
+    "gpu-idle": gpu_idle,
+    "cpu-saturated": cpu_saturated,
+    "throttled": throttled,
+}
+
+
+def covers_of(reader: RunReader, conditions: tuple[Condition, ...], threads: Iterable[int]) -> dict[int, Cover]:
+    """Return by thread when all of some conditions held for its process; nothing where there are no conditions."""
+    if not conditions:
+        return {}
+    processes = {thread: reader.threads[thread].process for thread in threads}
+    covers = {process: _cover_of(reader, process, conditions) for process in set(processes.values())}
+    return {thread: covers[process] for thread, process in processes.items()}
+
+
+def _cover_of(reader: RunReader, process: int, conditions: tuple[Condition, ...]) -> Cover:
+    """Return when all of some conditions held for a process."""
+    return reduce(common, (CONDITIONS[one.name](reader, process, one.limit) for one in conditions))
+
+
+def check(reader: RunReader, conditions: tuple[Condition, ...], from_ns: int | None, to_ns: int | None) -> None:
+    """Raise UsageError where a run cannot tell whether a condition held, or not within so short a range."""
+    info = reader.info
+    length_ns = (to_ns or info.end_ns) - (from_ns or info.started_ns)
+    for condition in conditions:
+        track = _deciding_track(reader, condition.name)
+        if track.period_ns is None:
+            raise UsageError(f"the run cannot tell {condition.name}", _WHY_UNKNOWN[condition.name])
+        if length_ns < track.period_ns:
+            raise UsageError(
+                f"{condition.name} was read every {track.period_ns // MILLISECOND_NS} ms, which says nothing of "
+                f"{length_ns // MILLISECOND_NS} ms",
+                "take a longer range of time",
+            )
+
+
+_WHY_UNKNOWN = {
+    "gpu-idle": "it has no readings of a GPU's utilization; `profd doctor` says whether GPUs can be read here",
+    "cpu-saturated": "it has no readings of the host's CPU",
+    "throttled": "it has no readings of a limit on CPU time or of a GPU's clocks",
+}
+
+
+def _deciding_track(reader: RunReader, name: str) -> Track:
+    """Return the track with the longest period among those that a condition rests on."""
+    if name == "gpu-idle":
+        return Track([], GpuTracks(reader).period_ns)
+    wanted = ("host_cpu_share",) if name == "cpu-saturated" else ("cgroup_cpu_throttled_share", "gpu_throttled_share")
+    tracks = [track_of(reader.points(series.id)) for series in reader.series.values() if series.name in wanted]
+    return max(tracks, key=lambda track: track.period_ns or 0, default=Track([], None))
+
+
+def _host_track(reader: RunReader, name: str) -> Track:
+    series = reader.find_series(name)
+    return track_of(reader.points(series.id)) if series else Track([], None)
+
+
+def united(one: Cover, other: Cover) -> Cover:
+    """Return the time that lies in either."""
+    union = Cover()
+    for start_ns, end_ns in sorted([*one.ranges(), *other.ranges()]):
+        union.add(start_ns, end_ns)
+    return union
+
+
+def common(one: Cover, other: Cover) -> Cover:
+    """Return the time that lies in both."""
+    both = Cover()
+    for start_ns, end_ns in one.ranges():
+        for from_ns, to_ns in other.ranges_between(start_ns, end_ns):
+            both.add(from_ns, to_ns)
+    return both
