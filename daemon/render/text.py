@@ -24,6 +24,7 @@ _CLOSING_SHARE = 0.05
 _EXACT_SHARE = 0.02
 _FUNCTIONS = 10
 _PROCESSES = 12
+_IDLE_LINES = 5
 _BAR_CELLS = 12
 _FUNCTION_CELLS = 24
 _PLACE_CELLS = 22
@@ -53,6 +54,7 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
         _evidence(summary),
         *_section("Phases of the main thread", _phase_table(summary, columns)),
         *_section("Hot functions of the main thread", _function_table(summary.functions, columns)),
+        *_gpu_idle(summary, columns),
         *_section("Processes", _process_table(summary.processes, columns)),
         *_section("Findings", (f"  ▲ {finding.title}" for finding in summary.findings)),
     ]
@@ -158,6 +160,21 @@ def _function_table(functions: Sequence[FunctionRow], columns: int) -> Iterator[
         shares = f"{percent(row.self_share, 1):>7}  {percent(row.total_share, 1):>7}"
         where = f"{fit(row.function, name_cells)}  {fit(_place(row), place_cells, keep_end=True)}"
         yield cut(f"  {shares}  {where}  {row.source or ''}", columns)
+
+
+def _gpu_idle(summary: Summary, columns: int) -> Iterator[str]:
+    """Yield what the user's code did while the GPU was idle, with what that rests on."""
+    idle = summary.gpu_idle
+    if idle is None:
+        return
+    rests_on = f"below {percent(idle.below)}, read every {idle.period_s * 1000:.0f} ms; {idle.samples:,} samples"
+    title = f"GPU idle {percent(idle.share)} of the time ({rests_on})"
+    place_cells = _widest(map(_place, idle.lines), _PLACE_CELLS)
+    name_cells = _widest(line.phase for line in idle.lines)
+    yield from ("", title)
+    for line in idle.lines[:_IDLE_LINES]:
+        where = f"{fit(line.phase, name_cells)}  {fit(_place(line), place_cells, keep_end=True)}"
+        yield cut(f"  {percent(line.share):>5}  {where}  {line.source or ''}", columns)
 
 
 def _process_table(processes: Sequence[ProcessSummary], columns: int) -> Iterator[str]:

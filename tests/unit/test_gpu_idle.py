@@ -1,0 +1,162 @@
+"""What Python did while the GPU was idle: known answers from a run whose GPU rests while the main thread waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from synthetic import BACKWARD, DATA_WAIT, MAIN, STARTED_NS, describe, recording, run_started
+
+from profd.cli.main import run_command_line
+from profd.daemon.analyze.conditions import Condition
+from profd.daemon.analyze.functions import hot_functions
+from profd.daemon.analyze.gpu import GpuTracks
+from profd.daemon.analyze.gpubusy import utilization_by_stack
+from profd.daemon.analyze.profile import take_profile
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.analyze.summary import summarize
+from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.errors import ExitCode
+from profd.daemon.render.collapsed import collapsed_lines
+from profd.daemon.render.text import summary_text
+from profd.daemon.store import records
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Identity
+from profd.daemon.store.writer import RunWriter
+
+SECONDS = 20
+PERIOD_MS = 100
+OTHER_RANK = Identity(5000, 2000)
+Utilization = Callable[[int], float]
+
+
+def waits(at_ms: int) -> float:
+    """Utilization over the period that ends at a time: 0 in the second that each pair of seconds begins with."""
+    return 0.0 if (at_ms - 1) % 2000 < 1000 else 0.9
+
+
+def busy(_: int) -> float:
+    return 0.8
+
+
+def write_gpu_run(path: Path, devices: dict[str, Utilization], holders: dict[Identity, tuple[str, ...]]) -> Path:
+    """Write a run whose processes wait a second and compute a second, with GPUs and who has memory on them."""
+    writer = RunWriter(path, run_started(), describe)
+    found: list[records.Record] = []
+    for rank, identity in enumerate((MAIN, OTHER_RANK)):
+        found.append(records.ProcessSeen(identity, None, ("python", "a.py"), "main", rank, None, "3.11.7", STARTED_NS))
+        spans = ((DATA_WAIT, 1000), (BACKWARD, 1000)) * (SECONDS // 2)
+        thread = (identity.pid, "MainThread", True, spans)
+        found.append(recording(identity, STARTED_NS, (thread,), duration_ns=SECONDS * SECOND_NS))
+    for at_ms in range(0, SECONDS * 1000 + 1, PERIOD_MS):
+        points = [records.Point("gpu_utilization_share", at(at_ms), device=name) for name, at in devices.items()]
+        points += [
+            records.Point("gpu_process_memory_bytes", 1e9, identity, device=name)
+            for identity, names in holders.items()
+            for name in names
+        ]
+        found.append(records.PointsTaken(STARTED_NS + at_ms * MILLISECOND_NS, tuple(points)))
+    found.append(records.RunEnded(STARTED_NS + SECONDS * SECOND_NS, "target-exited", 0))
+    for record in found:
+        assert writer.put(record), writer.failure
+    writer.close()
+    return path
+
+
+@pytest.fixture
+def one_gpu(tmp_path: Path) -> Path:
+    return write_gpu_run(tmp_path / "a.profd", {"0": waits}, {})
+
+
+def test_idle_time_belongs_to_what_ran_meanwhile(one_gpu: Path) -> None:
+    with RunReader(one_gpu) as reader:
+        idle = summarize(reader).gpu_idle
+    assert idle is not None
+    assert idle.phases == {"data wait": 1.0}
+    assert (idle.idle_s, idle.share) == (pytest.approx(20.0), pytest.approx(0.5))
+    assert (idle.mean_utilization, idle.period_s) == (pytest.approx(0.45), 0.1)
+    assert idle.samples == 2000
+    assert [(line.phase, line.share) for line in idle.lines] == [("data wait", 1.0)]
+
+
+def test_functions_say_how_busy_the_gpu_was(one_gpu: Path) -> None:
+    with RunReader(one_gpu) as reader:
+        means = utilization_by_stack(reader, GpuTracks(reader), MAIN_THREADS)
+        rows = hot_functions(reader, take_profile(reader, MAIN_THREADS), means)
+    by_name = {row.function: row.gpu_utilization for row in rows}
+    assert by_name[BACKWARD[-1].function] == pytest.approx(0.9)
+    assert by_name[DATA_WAIT[-1].function] == 0.0
+
+
+def test_each_rank_is_judged_by_its_own_gpu(tmp_path: Path) -> None:
+    holders = {MAIN: ("0",), OTHER_RANK: ("1",)}
+    path = write_gpu_run(tmp_path / "a.profd", {"0": waits, "1": busy}, holders)
+    with RunReader(path) as reader:
+        profile = take_profile(reader, Selection(main_threads=True, when=(Condition("gpu-idle", 0.05),)))
+        ranks = {row.rank: row.id for row in reader.processes.values()}
+        tracks = GpuTracks(reader)
+        assert {rank: tracks.used_by(process) for rank, process in ranks.items()} == {0: {"0"}, 1: {"1"}}
+    assert profile.total_ns == pytest.approx(10 * SECOND_NS)
+
+
+def test_a_process_on_two_gpus_is_judged_by_their_mean(tmp_path: Path) -> None:
+    path = write_gpu_run(tmp_path / "a.profd", {"0": waits, "1": busy}, {MAIN: ("0", "1")})
+    with RunReader(path) as reader:
+        means = utilization_by_stack(reader, GpuTracks(reader), Selection(rank=0))
+        stack = next(stack for stack in means if reader.frames_of(stack)[-1].function == DATA_WAIT[-1].function)
+    assert means[stack].utilization == pytest.approx(0.4)
+
+
+def test_a_higher_threshold_takes_more(tmp_path: Path) -> None:
+    path = write_gpu_run(tmp_path / "a.profd", {"0": busy}, {})
+    with RunReader(path) as reader:
+        taken = [
+            take_profile(reader, Selection(rank=0, when=(Condition("gpu-idle", limit),))).total_ns
+            for limit in (0.8, 0.81)
+        ]
+    assert taken == [0, SECONDS * SECOND_NS]
+
+
+def test_an_interval_counts_with_the_part_that_lies_inside(tmp_path: Path) -> None:
+    path = write_gpu_run(tmp_path / "a.profd", {"0": lambda at_ms: 0.0 if (at_ms - 1) % 1000 < 300 else 1.0}, {})
+    with RunReader(path) as reader:
+        profile = take_profile(reader, Selection(rank=0, when=(Condition("gpu-idle"),)))
+    assert profile.total_ns == pytest.approx(0.3 * SECONDS * SECOND_NS)
+    assert profile.total_samples == pytest.approx(0.3 * SECONDS * 100, abs=2)
+
+
+def test_the_export_adds_up_to_the_summary(one_gpu: Path) -> None:
+    selection = Selection(main_threads=True, when=(Condition("gpu-idle"),))
+    with RunReader(one_gpu) as reader:
+        lines = list(collapsed_lines(reader, selection))
+        assert sum(int(line.rpartition(" ")[2]) for line in lines) == summarize(reader, selection).samples == 2000
+    assert all(DATA_WAIT[-1].function in line for line in lines)
+
+
+def test_the_text_states_share_resolution_and_samples(one_gpu: Path) -> None:
+    with RunReader(one_gpu) as reader:
+        text = summary_text(summarize(reader))
+    assert "GPU idle 50 % of the time (below 5 %, read every 100 ms; 2,000 samples)" in text
+
+
+@pytest.mark.parametrize("words", [["summary", "--gpu-idle"], ["export", "--format", "collapsed", "--gpu-idle=20"]])
+def test_the_commands_take_the_condition(words: list[str], one_gpu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line([words[0], str(one_gpu), *words[1:]]) == 0
+    output = capsys.readouterr().out.partition("Processes")[0]
+    assert DATA_WAIT[-1].function in output
+    assert BACKWARD[-1].function not in output
+
+
+def test_a_range_shorter_than_the_readings_is_refused(one_gpu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["summary", str(one_gpu), "--gpu-idle", "--from", "1", "--to", "1.05"]
+    assert run_command_line(words) == ExitCode.USAGE
+    assert "read every 100 ms, which says nothing of 50 ms" in capsys.readouterr().err
+
+
+def test_a_run_without_a_gpu_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_gpu_run(tmp_path / "a.profd", {}, {})
+    with RunReader(path) as reader:
+        assert summarize(reader).gpu_idle is None
+    assert run_command_line(["summary", str(path), "--gpu-idle"]) == ExitCode.USAGE
+    assert "no readings of a GPU's utilization" in capsys.readouterr().err
