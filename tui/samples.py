@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from profd.daemon.analyze.changes import Changes, changes_of, take_changes
 from profd.daemon.analyze.functions import FunctionRow, FunctionTimes, hot_functions
 from profd.daemon.analyze.lives import Lives
-from profd.daemon.analyze.profile import thread_weights, weighted
+from profd.daemon.analyze.profile import process_weights, weighted
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.analyze.uncertainty import Evidence
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow, StackTotal
 from profd.tui.view import RECENT_NS, Scope, ScopeKind, View, Window
@@ -40,13 +40,17 @@ class Samples:
         self._recent: deque[IntervalRow] = deque()
         self._threads: frozenset[int] = frozenset()
         self._functions: dict[int, FunctionTimes] = {}
+        self._changes: dict[int, Changes] = {}
+        self._read_to_ns: dict[int, int] = {}
 
     def add(self, rows: Sequence[IntervalRow]) -> None:
         """Count intervals, and let go of those that are recent no more."""
         for row in rows:
             self._seen[row.thread].add(row)
+            self._read_to_ns[row.thread] = row.start_ns
             if row.thread in self._threads:
                 self._functions_of(row.thread).add(row.stack, row.samples, row.duration_ns)
+        self._add_changes(row for row in rows if row.thread in self._threads)
         self._recent.extend(rows)
         # In the order of reading, which is nearly that of time: whoever looks at the recent checks the time again.
         while self._recent and self._recent[0].start_ns < self._reader.info.end_ns - RECENT_NS:
@@ -72,25 +76,18 @@ class Samples:
 
     def _whole_functions(self) -> tuple[list[FunctionRow], int]:
         """Return the functions of the whole run, weighed anew: what a recording stands for changes in time."""
-        times, evidence, samples = FunctionTimes(self._reader), Evidence(), 0
-        weights = {process: self._lives.weight(process) for process in self._functions}
+        times = FunctionTimes(self._reader)
         for process, of_process in self._functions.items():
-            times.update(of_process, weights[process])
-        for thread in self._threads & self._seen.keys():
-            seen, process = self._seen[thread], self._reader.threads[thread].process
-            evidence.add(thread, seen.samples.total(), seen.time_ns.total() * weights[process])
-            samples += seen.samples.total()
-        return times.rows(evidence.effective_samples()), samples
+            times.update(of_process, self._lives.weight(process))
+        samples = sum(self._seen[thread].samples.total() for thread in self._threads & self._seen.keys())
+        return times.rows(), samples
 
     def _recent_functions(self, threads: frozenset[int]) -> tuple[list[FunctionRow], int]:
         end_ns = self._reader.info.end_ns
-        totals = [
-            StackTotal(row.thread, row.stack, row.samples, row.duration_ns)
-            for row in self.recent()
-            if row.thread in threads
-        ]
-        weights = thread_weights(self._reader, self._lives, end_ns - RECENT_NS, None)
-        profile = weighted(totals, weights)
+        rows = [row for row in self.recent() if row.thread in threads]
+        totals = [StackTotal(row.thread, row.stack, row.samples, row.duration_ns) for row in rows]
+        weights = process_weights(self._reader, self._lives, end_ns - RECENT_NS, None)
+        profile = weighted(self._reader, totals, changes_of(rows, self._reader), weights)
         return hot_functions(self._reader, profile), profile.total_samples
 
     def _count_functions_anew(self, threads: frozenset[int]) -> None:
@@ -99,6 +96,22 @@ class Samples:
             seen, functions = self._seen[thread], self._functions_of(thread)
             for stack, samples in seen.samples.items():
                 functions.add(stack, samples, seen.time_ns[stack])
+        self._changes = {}
+        self._count_changes_anew(threads)
+
+    def _count_changes_anew(self, threads: frozenset[int]) -> None:
+        known = [self._read_to_ns[thread] for thread in threads & self._read_to_ns.keys()]
+        read = Selection(to_ns=max(known, default=0) + 1)
+        for process, seen in take_changes(self._reader, read, threads).items():
+            self._functions[process].add_changes(seen)
+
+    def _add_changes(self, rows: Iterable[IntervalRow]) -> None:
+        """Count the changes of threads whose stacks were counted."""
+        for row in rows:
+            process = self._reader.threads[row.thread].process
+            self._changes.setdefault(process, Changes()).add(row)
+        for process, changes in self._changes.items():
+            self._functions[process].add_changes(changes.take())
 
     def _functions_of(self, thread: int) -> FunctionTimes:
         process = self._reader.threads[thread].process

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 
 import msgspec
 
+from profd.daemon.analyze.changes import ChangesSeen
 from profd.daemon.analyze.gpubusy import Busy
 from profd.daemon.analyze.profile import Profile
-from profd.daemon.analyze.uncertainty import standard_error
+from profd.daemon.analyze.uncertainty import Doubt
 from profd.daemon.store.reader import RunReader
 
 FunctionKey = tuple[str, str]
@@ -53,6 +54,8 @@ class FunctionTimes:
         self._busy_ns: defaultdict[FunctionKey, float] = defaultdict(float)
         self._known_ns: defaultdict[FunctionKey, float] = defaultdict(float)
         self._stacks: dict[int, tuple[FunctionKey, tuple[tuple[FunctionKey, int], ...]]] = {}
+        self._own_doubt = Doubt(self._leaf_of)
+        self._doubt = Doubt(self._functions_of)
 
     def add(self, stack: int, samples: int, time_ns: float) -> None:
         """Count samples of a stack, and the time that they stand for."""
@@ -65,6 +68,11 @@ class FunctionTimes:
             self.samples[key] += samples
             self.at_frame[key][frame] += time_ns
 
+    def add_changes(self, seen: ChangesSeen) -> None:
+        """Count changes from stack to stack, once the stacks themselves were added: others are not selected."""
+        self._own_doubt.add(seen)
+        self._doubt.add(seen)
+
     def add_busy(self, stack: int, busy: Busy) -> None:
         """Count how busy the GPUs were during a stack."""
         for key, _ in self._functions(stack)[1]:
@@ -73,6 +81,8 @@ class FunctionTimes:
 
     def update(self, other: FunctionTimes, weight: float) -> None:
         """Count what another one counted, its times weighted."""
+        self._own_doubt.update(other._own_doubt, weight)
+        self._doubt.update(other._doubt, weight)
         self.total_ns += other.total_ns * weight
         self.own_samples.update(other.own_samples)
         self.samples.update(other.samples)
@@ -83,13 +93,13 @@ class FunctionTimes:
             for frame, time_ns in frames.items():
                 self.at_frame[key][frame] += time_ns * weight
 
-    def rows(self, effective_samples: float) -> list[FunctionRow]:
-        """Return the functions, those with the most time of their own first; see ``Profile.effective_samples``."""
-        rows = [self._row(key, effective_samples) for key in self.time_ns]
+    def rows(self) -> list[FunctionRow]:
+        """Return the functions, those with the most time of their own first."""
+        rows = [self._row(key) for key in self.time_ns]
         rows.sort(key=lambda row: (-row.self_share, -row.total_share, row.module_path, row.function))
         return rows
 
-    def _row(self, key: FunctionKey, effective_samples: float) -> FunctionRow:
+    def _row(self, key: FunctionKey) -> FunctionRow:
         at_frame = self.at_frame[key]
         # Of lines with equal time the first in the file: the order of counting must not show.
         hottest = max((self._reader.frames[frame] for frame in at_frame), key=lambda row: (at_frame[row.id], -row.line))
@@ -105,8 +115,8 @@ class FunctionTimes:
             total_samples=self.samples[key],
             self_share=own,
             total_share=total,
-            self_error=standard_error(own, effective_samples),
-            total_error=standard_error(total, effective_samples),
+            self_error=self._own_doubt.standard_error(key, own, self.total_ns),
+            total_error=self._doubt.standard_error(key, total, self.total_ns),
             gpu_utilization=self._busy_ns[key] / self._known_ns[key] if self._known_ns.get(key) else None,
         )
 
@@ -120,6 +130,12 @@ class FunctionTimes:
             known = self._stacks[stack] = ((leaf.function, leaf.file), tuple(innermost.items()))
         return known
 
+    def _leaf_of(self, stack: int) -> frozenset[FunctionKey]:
+        return frozenset({self._stacks[stack][0]}) if stack in self._stacks else frozenset()
+
+    def _functions_of(self, stack: int) -> frozenset[FunctionKey]:
+        return frozenset(key for key, _ in self._stacks[stack][1]) if stack in self._stacks else frozenset()
+
 
 def hot_functions(reader: RunReader, profile: Profile, busy: Mapping[int, Busy] | None = None) -> list[FunctionRow]:
     """Return the functions of a profile, those with the most time of their own first.
@@ -131,4 +147,5 @@ def hot_functions(reader: RunReader, profile: Profile, busy: Mapping[int, Busy] 
         times.add(stack, samples, profile.time_ns[stack])
     for stack, one in (busy or {}).items():
         times.add_busy(stack, one)
-    return times.rows(profile.effective_samples)
+    times.add_changes(profile.changes)
+    return times.rows()

@@ -7,15 +7,15 @@ faster has more of them, and of a process that is sampled in turns with others t
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from profd.daemon.analyze.changes import ChangesSeen, take_changes, together
 from profd.daemon.analyze.lives import Lives, take_lives
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.totals import selected_totals
-from profd.daemon.analyze.uncertainty import Evidence
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import StackTotal
 
@@ -23,12 +23,12 @@ from profd.daemon.store.rows import StackTotal
 class Profile(msgspec.Struct, frozen=True):
     """By stack id: the samples, and the time that they stand for in the threads selected.
 
-    ``effective_samples`` is as many as would tell shares as exactly if each stood for the same time.
+    ``changes`` are those of the threads from stack to stack, selected or not: they tell how exact the times are.
     """
 
     samples: dict[int, int] = {}
     time_ns: dict[int, float] = {}
-    effective_samples: float = 0.0
+    changes: ChangesSeen = ChangesSeen()
 
     @property
     def total_samples(self) -> int:
@@ -49,26 +49,28 @@ def take_profile(reader: RunReader, selection: Selection, phases: PhaseIndex | N
     totals = selected_totals(reader, selection, phases)
     if not totals:
         return Profile()
-    weights = thread_weights(reader, take_lives(reader), selection.from_ns, selection.to_ns)
-    return weighted(totals, weights)
+    weights = process_weights(reader, take_lives(reader), selection.from_ns, selection.to_ns)
+    return weighted(reader, totals, take_changes(reader, selection), weights)
 
 
-def thread_weights(
+def process_weights(
     reader: RunReader, lives: Lives, from_ns: int | None = None, to_ns: int | None = None
 ) -> dict[int, float]:
-    """Return by thread what time a second of its recordings stands for: the weight of its process."""
-    of_process = {process: lives.weight(process, from_ns, to_ns) for process in reader.processes}
-    return {thread.id: of_process[thread.process] for thread in reader.threads.values()}
+    """Return by process what time a second of its recordings stands for."""
+    return {process: lives.weight(process, from_ns, to_ns) for process in reader.processes}
 
 
-def weighted(totals: Iterable[StackTotal], weights: dict[int, float]) -> Profile:
-    """Return the profile of what was seen by thread and stack, each thread with its weight."""
+def weighted(
+    reader: RunReader,
+    totals: Iterable[StackTotal],
+    changes: Mapping[int, ChangesSeen],
+    weights: Mapping[int, float],
+) -> Profile:
+    """Return the profile of what was seen by thread and stack; changes and weights are by process."""
     samples: Counter[int] = Counter()
     time_ns: defaultdict[int, float] = defaultdict(float)
-    evidence = Evidence()
     for total in totals:
-        spent_ns = total.duration_ns * weights[total.thread]
+        spent_ns = total.duration_ns * weights[reader.threads[total.thread].process]
         samples[total.stack] += total.samples
         time_ns[total.stack] += spent_ns
-        evidence.add(total.thread, total.samples, spent_ns)
-    return Profile(dict(samples), dict(time_ns), evidence.effective_samples())
+    return Profile(dict(samples), dict(time_ns), together(changes, weights))

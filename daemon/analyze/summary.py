@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import signal
 from collections import defaultdict
+from collections.abc import Mapping
 
 import msgspec
 
+from profd.daemon.analyze.changes import take_changes
 from profd.daemon.analyze.coverage import mean_of_series, take_coverage
 from profd.daemon.analyze.functions import FunctionRow, hot_functions
 from profd.daemon.analyze.gpu import GpuTracks
@@ -22,7 +24,7 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.shares import PhaseLine, phase_lines, phase_shares
 from profd.daemon.analyze.steps import Steps, take_steps
 from profd.daemon.analyze.totals import selected_totals
-from profd.daemon.analyze.uncertainty import standard_error
+from profd.daemon.analyze.uncertainty import Doubt
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, RunInfo, StackTotal
@@ -139,12 +141,19 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         cost_core_share=coverage.cost_core_share,
         steps=take_steps(reader, selection, phases),
         phases=shares,
-        phase_errors={name: standard_error(share, profile.effective_samples) for name, share in shares.items()},
+        phase_errors=_phase_errors(profile, phases, shares),
         phase_lines=phase_lines(profile, phases),
         functions=tuple(hot_functions(reader, profile, busy)[:FUNCTIONS]),
         processes=_processes(reader, selection),
         gpu_idle=take_gpu_idle(reader, selection, phases, tracks, busy),
     )
+
+
+def _phase_errors(profile: Profile, phases: PhaseIndex, shares: Mapping[str, float]) -> dict[str, float]:
+    selected = profile.time_ns.keys()
+    doubt = Doubt(lambda stack: frozenset({phases.of_stack(stack)} if stack in selected else ()))
+    doubt.add(profile.changes)
+    return {name: doubt.standard_error(name, share, profile.total_ns) for name, share in shares.items()}
 
 
 def _processes(reader: RunReader, selection: Selection) -> tuple[ProcessSummary, ...]:
@@ -167,9 +176,14 @@ def _profiles_of_processes(reader: RunReader, selection: Selection) -> dict[int,
     for total in selected_totals(reader, alone):
         if reader.threads[total.thread].is_main:
             totals[reader.threads[total.thread].process].append(total)
+    mains = frozenset(thread.id for thread in reader.threads.values() if thread.is_main)
+    changes = take_changes(reader, alone, mains)
     # One process at a time: its weight would change none of its shares.
-    alike = dict.fromkeys(reader.threads, 1.0)
-    return {process: weighted(totals[process], alike) for process in reader.processes}
+    alike = dict.fromkeys(reader.processes, 1.0)
+    return {
+        process: weighted(reader, totals[process], {process: changes[process]} if process in changes else {}, alike)
+        for process in reader.processes
+    }
 
 
 def _process(reader: RunReader, row: ProcessRow, profile: Profile, selection: Selection) -> ProcessSummary:

@@ -1,49 +1,85 @@
-"""How sure a share of time is, from the samples that it rests on.
+"""How sure a share of time is, from how often its state was seen to begin and to end.
 
-py-spy samples at Poisson intervals, and a sample stands for the time up to the next one. Where stacks change faster
-than samples come, those times vary as much as their mean, so that a share has twice the variance that counts would
-give it; where stacks last for many samples it has less. The larger is taken for all: docs/decisions.md has figures.
+py-spy samples at Poisson moments, and what a sample sees is taken to last until the next one. The error of the time of
+a state, divided by the mean distance of samples, is then a martingale that jumps by one at each change of the state
+that is seen, and its variance is the number of those changes: whatever the rhythm of the program, and whether the state
+lasts for microseconds or minutes (docs/decisions.md has the figures). One change more may be under way at the end.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
-VARIANCE_TO_COUNTS = 2.0
+from profd.daemon.analyze.changes import ChangesSeen, Moment
+
+State = TypeVar("State")
+
 CONFIDENCE_95 = 1.96
 
 
-def standard_error(share: float, samples: float) -> float:
-    """Return the standard error of a share of time, 0 to 1, that was found with so many samples in all."""
-    if samples <= 1:
-        return 1.0
-    # Seen always or never, a share is still no surer than half a sample.
-    bounded = min(max(share, 0.5 / samples), 1 - 0.5 / samples)
-    return math.sqrt(VARIANCE_TO_COUNTS * bounded * (1 - bounded) / samples)
+def margin(error: float) -> float:
+    """Return half the width of the 95 % interval of a share with this standard error."""
+    return CONFIDENCE_95 * error
 
 
 def is_hint(share: float, error: float) -> bool:
     """Say whether the 95 % interval of a share is wider than the share itself: then it says next to nothing."""
-    return 2 * CONFIDENCE_95 * error > share
+    return 2 * margin(error) > share
 
 
-class Evidence:
-    """Samples and time of threads, whose samples stand for different times where their rates do."""
+class Doubt(Generic[State]):
+    """How exactly the times of many states are known, among them states that hold at the same time.
 
-    __slots__ = ("_samples", "_time_ns")
+    ``states`` tells in which of them a thread is while it stands in a stack: in none where the stack is not selected.
+    """
 
-    def __init__(self) -> None:
-        self._samples: Counter[int] = Counter()
-        self._time_ns: defaultdict[int, float] = defaultdict(float)
+    __slots__ = ("_open_ns2", "_own", "_shared", "_states", "_whole")
 
-    def add(self, thread: int, samples: int, time_ns: float) -> None:
-        """Count samples of a thread, and the time that they stand for."""
-        self._samples[thread] += samples
-        self._time_ns[thread] += time_ns
+    def __init__(self, states: Callable[[int], frozenset[State]]) -> None:
+        self._states = states
+        self._own: defaultdict[State, float] = defaultdict(float)
+        self._shared: defaultdict[State, float] = defaultdict(float)
+        self._whole = 0.0
+        self._open_ns2 = 0.0
 
-    def effective_samples(self) -> float:
-        """Return how many samples of equal weight would tell a share as exactly (Kish's effective sample size)."""
-        whole = sum(self._time_ns.values())
-        squares = sum(self._time_ns[thread] ** 2 / samples for thread, samples in self._samples.items() if samples)
-        return whole**2 / squares if squares else 0.0
+    def add(self, seen: ChangesSeen) -> None:
+        """Count changes of one process, with what they leave open."""
+        self._open_ns2 = seen.open_ns2
+        for moment, square in seen.squares.items():
+            self._count(moment, square)
+
+    def update(self, other: Doubt[State], weight: float) -> None:
+        """Count what another one counted of another process, its times weighted."""
+        square = weight**2
+        self._open_ns2 += other._open_ns2 * square
+        self._whole += other._whole * square
+        for own, others in ((self._own, other._own), (self._shared, other._shared)):
+            for state, open_ns2 in others.items():
+                own[state] += open_ns2 * square
+
+    def standard_error(self, state: State, share: float, whole_ns: float) -> float:
+        """Return the standard error of the share that a state has of ``whole_ns``; 1 where nothing is known."""
+        if not whole_ns or not self._open_ns2:
+            return 1.0
+        own, shared = self._own.get(state, 0.0), self._shared.get(state, 0.0)
+        changed = own - 2 * share * shared + share**2 * self._whole
+        return min(math.sqrt(changed + self._open_ns2) / whole_ns, 1.0)
+
+    def _count(self, moment: Moment, square: float) -> None:
+        net: defaultdict[State, int] = defaultdict(int)
+        whole = 0
+        for before, after in moment:
+            left, entered = self._states(before), self._states(after)
+            for state in entered - left:
+                net[state] += 1
+            for state in left - entered:
+                net[state] -= 1
+            whole += bool(entered) - bool(left)
+        self._whole += whole**2 * square
+        for state, by in net.items():
+            self._own[state] += by**2 * square
+            if whole:
+                self._shared[state] += by * whole * square

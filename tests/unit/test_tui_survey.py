@@ -29,6 +29,18 @@ def survey_of(reader: RunReader) -> Survey:
     return survey
 
 
+def assert_alike(one: Snapshot, other: Snapshot) -> None:
+    """Compare all but the errors of shares exactly: changes are weighed by the samples around them, batch by batch."""
+    for mine, theirs in zip(one.functions, other.functions, strict=True):
+        assert (mine.self_error, mine.total_error) == pytest.approx((theirs.self_error, theirs.total_error), rel=0.1)
+    assert without_errors(one) == without_errors(other)
+
+
+def without_errors(snapshot: Snapshot) -> Snapshot:
+    functions = [msgspec.structs.replace(row, self_error=0.0, total_error=0.0) for row in snapshot.functions]
+    return msgspec.structs.replace(snapshot, functions=tuple(functions))
+
+
 @pytest.fixture
 def ended(tmp_path: Path) -> Path:
     return synthetic.write_run(tmp_path / "a.profd", seconds=40)
@@ -56,7 +68,7 @@ def test_what_grew_bit_by_bit_is_what_is_read_at_once(tmp_path: Path) -> None:
         with RunReader(run.path) as other:
             at_once = survey_of(other)
             for view in (View(), RECENT, ALL, View(scope=Scope(ScopeKind.PROCESS, 2))):
-                assert growing.snapshot(view) == at_once.snapshot(view)
+                assert_alike(growing.snapshot(view), at_once.snapshot(view))
 
 
 def test_the_scope_decides_whose_samples_count(ended: Path) -> None:

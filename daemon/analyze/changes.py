@@ -1,0 +1,156 @@
+"""When threads were seen to go from one stack to another, and how much time each such change leaves open.
+
+Between two samples nobody knows when a thread changed its stack: a change is seen late by as much as the next sample is
+away. What all changes of one state leave open adds up to its error; ``uncertainty`` says how. Threads of one process
+are read at the same moments, so what changes at one moment errs together.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from profd.daemon.analyze.conditions import covers_of
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import IntervalRow
+
+Moment = tuple[tuple[int, int], ...]
+"""The stack before and the stack after, of each thread that changed."""
+
+# py-spy reads all threads for one sample, then stamps them one after the other.
+_TOGETHER_NS = 500 * MICROSECOND_NS
+# Longer than this without a stack, a thread was not recorded.
+_UNSEEN_NS = 500 * MILLISECOND_NS
+# So many samples tell their mean distance; more might hide that the rate has changed.
+_STRETCH_SAMPLES = 200
+_LOOKED_AT_NS = 1200 * SECOND_NS
+_SLICES = 60
+
+
+class ChangesSeen(msgspec.Struct, frozen=True):
+    """What changes leave open: squared nanoseconds by moment, and ``open_ns2`` for the one that is not yet seen."""
+
+    squares: Mapping[Moment, float] = {}
+    open_ns2: float = 0.0
+
+
+def together(changes: Mapping[int, ChangesSeen], weights: Mapping[int, float]) -> ChangesSeen:
+    """Return the changes of processes as one, the time of each process weighted."""
+    squares: defaultdict[Moment, float] = defaultdict(float)
+    for process, one in changes.items():
+        for moment, square in one.squares.items():
+            squares[moment] += square * weights[process] ** 2
+    return ChangesSeen(squares, sum(one.open_ns2 * weights[process] ** 2 for process, one in changes.items()))
+
+
+class Changes:
+    """The changes of some threads of one process: ``add`` their intervals in order of time."""
+
+    __slots__ = ("_last", "_moment", "_moment_ns", "_moments", "_open_ns2", "_samples", "_squares", "_time_ns")
+
+    def __init__(self) -> None:
+        # Of one change: the squared distance of samples, lately.
+        self._open_ns2 = 0.0
+        self._squares: defaultdict[Moment, float] = defaultdict(float)
+        self._moments: Counter[Moment] = Counter()
+        self._time_ns = self._samples = 0
+        self._moment: list[tuple[int, int]] = []
+        self._moment_ns = 0
+        self._last: dict[int, tuple[int, int]] = {}
+
+    def add(self, row: IntervalRow) -> None:
+        """Take in an interval."""
+        stack, end_ns = self._last.get(row.thread, (row.stack, row.start_ns))
+        self._last[row.thread] = (row.stack, row.start_ns + row.duration_ns)
+        if stack != row.stack and row.start_ns - end_ns < _UNSEEN_NS:
+            if row.start_ns - self._moment_ns > _TOGETHER_NS:
+                self._end_moment()
+                self._moment_ns = row.start_ns
+            self._moment.append((stack, row.stack))
+        self._time_ns += row.duration_ns
+        self._samples += row.samples
+        if self._samples >= _STRETCH_SAMPLES:
+            self._end_stretch()
+
+    def take(self, times: float = 1.0) -> ChangesSeen:
+        """Return what has changed since this was last asked: ``times`` as much, where only a part was looked at."""
+        self._end_stretch()
+        taken = {moment: square * times for moment, square in self._squares.items()}
+        self._squares.clear()
+        return ChangesSeen(taken, self._open_ns2 * times)
+
+    def forget_place(self) -> None:
+        """Take what comes next for no change: something in between was left out."""
+        self._last.clear()
+
+    def _end_moment(self) -> None:
+        if self._moment:
+            self._moments[tuple(self._moment)] += 1
+            self._moment.clear()
+
+    def _end_stretch(self) -> None:
+        """Weigh what has changed by the distance of the samples meanwhile."""
+        self._end_moment()
+        if not self._samples:
+            return
+        self._open_ns2 = (self._time_ns / self._samples) ** 2
+        for moment, times in self._moments.items():
+            self._squares[moment] += times * self._open_ns2
+        self._moments.clear()
+        self._time_ns = self._samples = 0
+
+
+def take_changes(
+    reader: RunReader, selection: Selection, threads: frozenset[int] | None = None
+) -> dict[int, ChangesSeen]:
+    """Return by process the changes of the threads of a selection, in its range of time and while its conditions held.
+
+    ``threads`` are those of the selection unless they are given. Of long ranges no more than twenty minutes are looked
+    at, evenly spread, and counted for all.
+    """
+    threads = selection.threads(reader) if threads is None else threads
+    covers = covers_of(reader, selection.when, threads) if selection.when else {}
+    slices = _slices(reader, selection)
+    found: defaultdict[int, Changes] = defaultdict(Changes)
+    for from_ns, to_ns in slices:
+        for row in reader.intervals(from_ns, to_ns, threads):
+            if not covers or covers[row.thread].between(row.start_ns, row.start_ns + row.duration_ns):
+                found[reader.threads[row.thread].process].add(row)
+        for changes in found.values():
+            changes.forget_place()
+    times = max(_length_ns(reader, selection) / _LOOKED_AT_NS, 1.0) if len(slices) > 1 else 1.0
+    return {process: changes.take(times) for process, changes in found.items()}
+
+
+def changes_of(rows: Iterable[IntervalRow], reader: RunReader) -> dict[int, ChangesSeen]:
+    """Return by process the changes of intervals that are in order of time."""
+    found: defaultdict[int, Changes] = defaultdict(Changes)
+    for row in rows:
+        found[reader.threads[row.thread].process].add(row)
+    return {process: changes.take() for process, changes in found.items()}
+
+
+def _slices(reader: RunReader, selection: Selection) -> list[tuple[int | None, int | None]]:
+    """Return the ranges to look at: one, or many that are far between."""
+    length_ns = _length_ns(reader, selection)
+    if length_ns <= _LOOKED_AT_NS:
+        return [(selection.from_ns, selection.to_ns)]
+    start_ns = _range_ns(reader, selection)[0]
+    starts = [start_ns + length_ns * number // _SLICES for number in range(_SLICES)]
+    return [(first_ns, first_ns + _LOOKED_AT_NS // _SLICES) for first_ns in starts]
+
+
+def _length_ns(reader: RunReader, selection: Selection) -> int:
+    start_ns, end_ns = _range_ns(reader, selection)
+    return max(end_ns - start_ns, 0)
+
+
+def _range_ns(reader: RunReader, selection: Selection) -> tuple[int, int]:
+    info = reader.info
+    start_ns = info.started_ns if selection.from_ns is None else max(selection.from_ns, info.started_ns)
+    end_ns = info.end_ns if selection.to_ns is None else min(selection.to_ns, info.end_ns)
+    return start_ns, end_ns
