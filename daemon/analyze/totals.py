@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from profd.daemon.analyze.conditions import covers_of
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import StackTotal
+from profd.daemon.store.rows import IntervalRow, StackTotal
 
 
 def selected_totals(reader: RunReader, selection: Selection, phases: PhaseIndex | None = None) -> list[StackTotal]:
@@ -32,16 +32,21 @@ def selected_totals(reader: RunReader, selection: Selection, phases: PhaseIndex 
 def _totals_when(reader: RunReader, selection: Selection, threads: frozenset[int]) -> list[StackTotal]:
     """Return the totals over the time for which the selection's conditions held.
 
-    An interval that lies in it in part counts with that part of its time and of its samples.
+    An interval that lies in it in part counts with that part of its time, and of its samples.
     """
     covers = covers_of(reader, selection.when, threads)
     time_ns: defaultdict[tuple[int, int], int] = defaultdict(int)
-    samples: defaultdict[tuple[int, int], float] = defaultdict(float)
+    samples: Counter[tuple[int, int]] = Counter()
     for interval in reader.intervals(selection.from_ns, selection.to_ns, threads):
         inside_ns = covers[interval.thread].between(interval.start_ns, interval.start_ns + interval.duration_ns)
         if inside_ns:
             time_ns[interval.thread, interval.stack] += inside_ns
-            samples[interval.thread, interval.stack] += interval.samples * inside_ns / interval.duration_ns
+            samples[interval.thread, interval.stack] += samples_inside(interval, inside_ns)
     return [
-        StackTotal(thread, stack, round(samples[thread, stack]), spent) for (thread, stack), spent in time_ns.items()
+        StackTotal(thread, stack, samples[thread, stack], spent) for (thread, stack), spent in time_ns.items()
     ]
+
+
+def samples_inside(interval: IntervalRow, inside_ns: int) -> int:
+    """Return how many samples of an interval belong to ``inside_ns`` of it: whole ones, so that all sums agree."""
+    return (2 * interval.samples * inside_ns + interval.duration_ns) // (2 * interval.duration_ns)

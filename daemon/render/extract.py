@@ -11,131 +11,35 @@ from collections.abc import Iterable
 import msgspec
 
 from profd.daemon.analyze.cover import Cover
+from profd.daemon.analyze.gpu import IDLE_BELOW, UTILIZATION
 from profd.daemon.analyze.lives import Lives, take_lives
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.clock import MILLISECOND_NS
+from profd.daemon.render.entries import (
+    CoverColumns,
+    EventEntry,
+    Extract,
+    FileEntry,
+    FrameColumns,
+    FunctionColumns,
+    GpuEntry,
+    PhaseEntry,
+    ProcessEntry,
+    Series,
+    StackColumns,
+    ThreadEntry,
+)
 from profd.daemon.render.slots import ThreadSlots, take_slots
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import EventRow, FrameRow, PointRow, ProcessRow, StackRow, ThreadRow
+from profd.daemon.store.rows import EventRow, FrameRow, PointRow, ProcessRow, SeriesRow, StackRow, ThreadRow
 
 POINT_LIMIT = 1_200
 """Points kept of one series: about as many as a wide screen has columns."""
 CHARTED_PROCESSES = 64
 """Series are kept of the first so many processes: a job that starts thousands would fill the page with them."""
-_DIGITS = {"cpu_cores": 3, "rss_bytes": -4}
+_DIGITS = {"cpu_cores": 3, "rss_bytes": -4, UTILIZATION: 3, "gpu_memory_used_bytes": -5}
 """Decimal places that are worth their bytes."""
-
-
-class PhaseEntry(msgspec.Struct, frozen=True):
-    """A phase with what stands for it: a color, and a letter where there is none."""
-
-    name: str
-    letter: str
-    color: str
-
-
-class FileEntry(msgspec.Struct, frozen=True):
-    """A source file: its full path, and the path from its outermost package down."""
-
-    path: str
-    module: str
-    library: bool
-
-
-class FunctionColumns(msgspec.Struct, frozen=True):
-    """Functions; ``file`` indexes the files."""
-
-    name: list[str]
-    file: list[int]
-
-
-class FrameColumns(msgspec.Struct, frozen=True):
-    """Functions at lines; ``function`` indexes the functions."""
-
-    function: list[int]
-    line: list[int]
-    source: list[str | None]
-
-
-class StackColumns(msgspec.Struct, frozen=True):
-    """The prefix tree of stacks, callers first; ``up`` is how far back the calling stack lies, 0 at a root."""
-
-    up: list[int]
-    frame: list[int]
-    phase: list[int]
-
-
-class ThreadEntry(msgspec.Struct, frozen=True):
-    """A thread and its samples; ``slots.stacks`` index the stacks."""
-
-    process: int
-    name: str
-    main: bool
-    slots: ThreadSlots
-
-
-class Series(msgspec.Struct, frozen=True):
-    """A series of numbers: each value with its distance to the one before, in ms (of the first: to the run's start)."""
-
-    steps_ms: list[int]
-    values: list[float]
-
-
-class CoverColumns(msgspec.Struct, frozen=True):
-    """What recordings cover of a process: how much in all by a few times, and evenly between two of them.
-
-    Both are columns of distances in ms: of the times (of the first: to the run's start), and of what is covered.
-    """
-
-    steps_ms: list[int]
-    covered_ms: list[int]
-
-
-class ProcessEntry(msgspec.Struct, frozen=True):
-    """A process; ``parent`` indexes the processes, times are ms from the run's start."""
-
-    title: str
-    role: str
-    pid: int
-    parent: int | None
-    command: str
-    seen_ms: int
-    ended_ms: int | None
-    exit_code: int | None
-    exit_signal: int | None
-    cover: CoverColumns
-    cpu_cores: Series
-    rss_bytes: Series
-
-
-class EventEntry(msgspec.Struct, frozen=True):
-    """An event, in ms from the run's start."""
-
-    at_ms: int
-    kind: str
-    process: int | None
-    text: str
-
-
-class Extract(msgspec.Struct, frozen=True):
-    """The content of a page. Slot 0 starts at ``started_ms`` (of the epoch), slots are ``slot_ms`` long.
-
-    ``known_to_ms`` is when the newest recording ends, from the run's start.
-    """
-
-    started_ms: int
-    duration_ms: int
-    known_to_ms: int
-    slot_ms: int
-    phases: list[PhaseEntry]
-    files: list[FileEntry]
-    functions: FunctionColumns
-    frames: FrameColumns
-    stacks: StackColumns
-    threads: list[ThreadEntry]
-    processes: list[ProcessEntry]
-    events: list[EventEntry]
 
 
 def take_extract(reader: RunReader, phases: PhaseIndex | None = None) -> Extract:
@@ -157,6 +61,8 @@ def take_extract(reader: RunReader, phases: PhaseIndex | None = None) -> Extract
         stacks=_stack_columns(stacks, frames, phases or PhaseIndex(reader)),
         threads=_thread_entries(reader, slots.threads, stacks, processes),
         processes=_process_entries(reader, processes, lives),
+        gpus=_gpu_entries(reader),
+        gpu_idle_below=IDLE_BELOW,
         events=[_event_entry(row, processes, info.started_ns) for row in reader.events()],
     )
 
@@ -262,8 +168,8 @@ def _process_entries(reader: RunReader, index: dict[int, int], lives: Lives) -> 
             exit_code=row.exit_code,
             exit_signal=row.exit_signal,
             cover=_cover(lives.cover(row.id), started_ns),
-            cpu_cores=_series(reader, "cpu_cores", row.id if row.id in charted else None),
-            rss_bytes=_series(reader, "rss_bytes", row.id if row.id in charted else None),
+            cpu_cores=_series_of_process(reader, "cpu_cores", row.id, charted),
+            rss_bytes=_series_of_process(reader, "rss_bytes", row.id, charted),
         )
         for row in reader.processes.values()
     ]
@@ -284,14 +190,27 @@ def _distances(values: list[int]) -> list[int]:
     return [value - before for value, before in zip(values, [0, *values], strict=False)]
 
 
-def _series(reader: RunReader, name: str, process: int | None) -> Series:
-    found = reader.find_series(name, process) if process is not None else None
+def _gpu_entries(reader: RunReader) -> list[GpuEntry]:
+    devices = sorted({row.device for row in reader.series.values() if row.name == UTILIZATION and row.device})
+    return [
+        GpuEntry(
+            title=f"GPU {visible(device)}",
+            utilization=_series(reader, reader.find_series(UTILIZATION, device=device)),
+            memory_bytes=_series(reader, reader.find_series("gpu_memory_used_bytes", device=device)),
+        )
+        for device in devices
+    ]
+
+
+def _series_of_process(reader: RunReader, name: str, process: int, charted: set[int]) -> Series:
+    return _series(reader, reader.find_series(name, process) if process in charted else None)
+
+
+def _series(reader: RunReader, found: SeriesRow | None) -> Series:
     points = _thin(reader.points(found.id)) if found else []
     times_ms = [(point.at_ns - reader.info.started_ns) // MILLISECOND_NS for point in points]
-    return Series(
-        steps_ms=_distances(times_ms),
-        values=[round(point.value, _DIGITS[name]) for point in points],
-    )
+    digits = _DIGITS[found.name] if found else 0
+    return Series(steps_ms=_distances(times_ms), values=[round(point.value, digits) for point in points])
 
 
 def _thin(points: list[PointRow]) -> list[PointRow]:

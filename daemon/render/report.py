@@ -19,7 +19,8 @@ import markupsafe
 import msgspec
 
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.render.extract import Extract, take_extract
+from profd.daemon.render.entries import Extract
+from profd.daemon.render.extract import take_extract
 from profd.daemon.render.outfile import write_whole
 from profd.daemon.render.words import take_words
 from profd.daemon.store.reader import RunReader

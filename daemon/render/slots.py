@@ -1,17 +1,22 @@
 """The samples of a run, laid into slots of equal length: small enough for a page, exact for any range of whole slots.
 
 A sample, with the time that it stands for, belongs to the slot in which its interval starts, as ``Selection`` counts
-too. Slots begin at 10 ms, the
-precision of the times themselves, and widen when a long run would not fit otherwise. Nothing here knows of HTML.
+too. Slots begin at 10 ms, the precision of the times themselves, and widen when a long run would not fit otherwise.
+Nothing here knows of HTML.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from collections.abc import Mapping
 
 import msgspec
 
+from profd.daemon.analyze.conditions import Condition, covers_of
+from profd.daemon.analyze.cover import Cover
+from profd.daemon.analyze.gpu import GpuTracks
+from profd.daemon.analyze.totals import samples_inside
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
@@ -30,6 +35,7 @@ class ThreadSlots(msgspec.Struct, frozen=True):
 
     ``times_100us[i]`` is for how long, in units of 100 µs. ``steps[i]`` is the distance of its slot to that of entry
     ``i - 1`` (of the first one: to slot 0), ``spans[i]`` how many slots it lasted. Stacks are ids of the run file.
+    ``idle_samples`` and ``idle_times_100us`` are the part for which the GPU was idle; empty where no GPU was read.
     """
 
     steps: list[int]
@@ -37,6 +43,8 @@ class ThreadSlots(msgspec.Struct, frozen=True):
     stacks: list[int]
     samples: list[int]
     times_100us: list[int]
+    idle_samples: list[int]
+    idle_times_100us: list[int]
 
 
 class Slots(msgspec.Struct, frozen=True):
@@ -48,25 +56,48 @@ class Slots(msgspec.Struct, frozen=True):
 
 def take_slots(reader: RunReader, entry_limit: int = ENTRY_LIMIT) -> Slots:
     """Lay all samples of a run into the narrowest slots that need no more than ``entry_limit`` entries."""
+    idle = _gpu_idle(reader)
     laid = _Laid(reader.info.started_ns, entry_limit)
     edges = [None, *range(reader.info.started_ns, reader.info.end_ns, _READ_AT_ONCE_NS), None]
     for from_ns, to_ns in itertools.pairwise(edges):
         for interval in reader.intervals(from_ns, to_ns):
-            laid.add(interval)
-    return Slots(laid.width_ms, {thread: _columns(entries) for thread, entries in laid.threads.items()})
+            laid.add(interval, _inside(interval, idle))
+    columns = {thread: _columns(entries, with_idle=bool(idle)) for thread, entries in laid.threads.items()}
+    return Slots(laid.width_ms, columns)
+
+
+def _gpu_idle(reader: RunReader) -> Mapping[int, Cover]:
+    """Return by thread when the GPUs of its process were idle; nothing where no GPU was read."""
+    return covers_of(reader, (Condition("gpu-idle"),), reader.threads) if GpuTracks(reader).devices else {}
+
+
+def _inside(interval: IntervalRow, idle: Mapping[int, Cover]) -> int:
+    """Return how much of an interval lies in idle time, in ns."""
+    if interval.thread not in idle:
+        return 0
+    return idle[interval.thread].between(interval.start_ns, interval.start_ns + interval.duration_ns)
 
 
 class _Entry:
     """What is known of one stack in one slot: samples, time, and the last slot that an interval of it reaches into."""
 
-    __slots__ = ("last", "samples", "time_ns")
+    __slots__ = ("idle_ns", "idle_samples", "last", "samples", "time_ns")
 
     def __init__(self) -> None:
-        self.samples = self.time_ns = self.last = 0
+        self.samples = self.time_ns = self.idle_samples = self.idle_ns = self.last = 0
 
-    def add(self, samples: int, time_ns: int, last: int) -> None:
-        self.samples += samples
-        self.time_ns += time_ns
+    def add(self, interval: IntervalRow, idle_ns: int, last: int) -> None:
+        self.samples += interval.samples
+        self.time_ns += interval.duration_ns
+        self.idle_samples += samples_inside(interval, idle_ns) if idle_ns else 0
+        self.idle_ns += idle_ns
+        self.last = max(self.last, last)
+
+    def merge(self, other: _Entry, last: int) -> None:
+        self.samples += other.samples
+        self.time_ns += other.time_ns
+        self.idle_samples += other.idle_samples
+        self.idle_ns += other.idle_ns
         self.last = max(self.last, last)
 
 
@@ -83,12 +114,12 @@ class _Laid:
         self._entry_limit = entry_limit
         self._entries = 0
 
-    def add(self, interval: IntervalRow) -> None:
+    def add(self, interval: IntervalRow, idle_ns: int) -> None:
         width_ns = self.width_ms * MILLISECOND_NS
         since_ns = interval.start_ns - self._origin_ns
         slot, last = since_ns // width_ns, max(since_ns + interval.duration_ns - 1, since_ns) // width_ns
         entry = self._entry(self.threads[interval.thread], (slot, interval.stack))
-        entry.add(interval.samples, interval.duration_ns, last)
+        entry.add(interval, idle_ns, last)
         if self._entries > self._entry_limit and self.width_ms < WIDTHS_MS[-1]:
             self._widen()
 
@@ -104,18 +135,25 @@ class _Laid:
         for thread, entries in self.threads.items():
             merged: _Entries = {}
             for (slot, stack), entry in entries.items():
-                self._entry(merged, (slot // factor, stack)).add(entry.samples, entry.time_ns, entry.last // factor)
+                self._entry(merged, (slot // factor, stack)).merge(entry, entry.last // factor)
             self.threads[thread] = merged
 
 
-def _columns(entries: _Entries) -> ThreadSlots:
-    columns = ThreadSlots([], [], [], [], [])
+def _columns(entries: _Entries, *, with_idle: bool) -> ThreadSlots:
+    columns = ThreadSlots([], [], [], [], [], [], [])
     before = 0
     for (slot, stack), entry in entries.items():
         columns.steps.append(slot - before)
         columns.spans.append(entry.last - slot + 1)
         columns.stacks.append(stack)
         columns.samples.append(entry.samples)
-        columns.times_100us.append((entry.time_ns + TIME_UNIT_NS // 2) // TIME_UNIT_NS)
+        columns.times_100us.append(_in_units(entry.time_ns))
+        if with_idle:
+            columns.idle_samples.append(entry.idle_samples)
+            columns.idle_times_100us.append(_in_units(entry.idle_ns))
         before = slot
     return columns
+
+
+def _in_units(time_ns: int) -> int:
+    return (time_ns + TIME_UNIT_NS // 2) // TIME_UNIT_NS

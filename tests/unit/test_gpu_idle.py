@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from synthetic import BACKWARD, DATA_WAIT, MAIN, STARTED_NS, describe, recording, run_started
+from gpurun import OTHER_RANK, SECONDS, busy, waits, write_gpu_run
+from synthetic import BACKWARD, DATA_WAIT, MAIN
 
 from profd.cli.main import run_command_line
 from profd.daemon.analyze.conditions import Condition
@@ -16,52 +16,11 @@ from profd.daemon.analyze.gpubusy import utilization_by_stack
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.summary import summarize
-from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ExitCode
 from profd.daemon.render.collapsed import collapsed_lines
 from profd.daemon.render.text import summary_text
-from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Identity
-from profd.daemon.store.writer import RunWriter
-
-SECONDS = 20
-PERIOD_MS = 100
-OTHER_RANK = Identity(5000, 2000)
-Utilization = Callable[[int], float]
-
-
-def waits(at_ms: int) -> float:
-    """Utilization over the period that ends at a time: 0 in the second that each pair of seconds begins with."""
-    return 0.0 if (at_ms - 1) % 2000 < 1000 else 0.9
-
-
-def busy(_: int) -> float:
-    return 0.8
-
-
-def write_gpu_run(path: Path, devices: dict[str, Utilization], holders: dict[Identity, tuple[str, ...]]) -> Path:
-    """Write a run whose processes wait a second and compute a second, with GPUs and who has memory on them."""
-    writer = RunWriter(path, run_started(), describe)
-    found: list[records.Record] = []
-    for rank, identity in enumerate((MAIN, OTHER_RANK)):
-        found.append(records.ProcessSeen(identity, None, ("python", "a.py"), "main", rank, None, "3.11.7", STARTED_NS))
-        spans = ((DATA_WAIT, 1000), (BACKWARD, 1000)) * (SECONDS // 2)
-        thread = (identity.pid, "MainThread", True, spans)
-        found.append(recording(identity, STARTED_NS, (thread,), duration_ns=SECONDS * SECOND_NS))
-    for at_ms in range(0, SECONDS * 1000 + 1, PERIOD_MS):
-        points = [records.Point("gpu_utilization_share", at(at_ms), device=name) for name, at in devices.items()]
-        points += [
-            records.Point("gpu_process_memory_bytes", 1e9, identity, device=name)
-            for identity, names in holders.items()
-            for name in names
-        ]
-        found.append(records.PointsTaken(STARTED_NS + at_ms * MILLISECOND_NS, tuple(points)))
-    found.append(records.RunEnded(STARTED_NS + SECONDS * SECOND_NS, "target-exited", 0))
-    for record in found:
-        assert writer.put(record), writer.failure
-    writer.close()
-    return path
 
 
 @pytest.fixture

@@ -1,18 +1,24 @@
-// A chart of the timeline: one number over time, summed over all processes, with a reading for the selection.
+// A chart of the timeline: one number over time, the sum of some series, with a reading for the selection.
 
 const CHART_HEIGHT = 34;
 const CHART_CELLS = 600;
+const CELL_MS = 200; // about the distance of a GPU's own readings
 const HOLD_MS = 5_000; // how long a value stands for the time before it, where the one before is missing
 
 class Chart {
-  /** `reading` is what of the selection is written in figures: its `mean`, or the `most`. */
-  constructor(run, title, series, write, reading) {
+  /** `reading` is what of the selection is written in figures: its `mean`, or the `most`; `full` what fills the chart. */
+  constructor(run, series, title, subtitle, write, reading, full = 0) {
     this.run = run;
     this.title = title;
+    this.subtitle = subtitle;
     this.write = write;
     this.reading = reading;
     this.grid = sumOverTime(run, series);
-    this.most = this.grid.reduce((best, value) => Math.max(best, value || 0), 0);
+    this.most = this.grid.reduce((best, value) => Math.max(best, value || 0), full);
+  }
+
+  get isKnown() {
+    return this.grid.some((value) => !Number.isNaN(value));
   }
 
   draw(context, left, top, width, colors) {
@@ -50,11 +56,11 @@ class Chart {
   }
 }
 
-/** Return the sum of a series over all processes, on a grid of time; NaN where nothing is known. */
+/** Return the sum of some series on a grid of time; NaN where nothing is known. */
 function sumOverTime(run, series) {
-  const count = Math.max(1, Math.min(CHART_CELLS, Math.ceil(run.durationMs / 1000)));
+  const count = Math.max(1, Math.min(CHART_CELLS, Math.ceil(run.durationMs / CELL_MS)));
   const grid = new Float64Array(count).fill(NaN);
-  for (const process of run.processes) addToGrid(grid, process[series], run.durationMs);
+  for (const each of series) addToGrid(grid, each, run.durationMs);
   return grid;
 }
 

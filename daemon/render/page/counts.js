@@ -15,15 +15,17 @@ class Counts {
   addThread(thread, selection) {
     const { stackPhase } = this.run;
     const [first, end] = selection.entriesOf(thread);
+    const timesMs = selection.gpuIdle ? thread.idleTimesMs : thread.timesMs;
+    const counted = selection.gpuIdle ? thread.idleSamples : thread.samples;
     const weight = this.run.weightOf(thread.process, selection.fromMs, selection.toMs);
     let [time, samples] = [0, 0];
     for (let at = first; at < end; at += 1) {
       const stack = thread.stacks[at];
       if (selection.phase !== null && stackPhase[stack] !== selection.phase) continue;
-      this.byStack[stack] += thread.timesMs[at] * weight;
-      this.samplesByStack[stack] += thread.samples[at];
-      time += thread.timesMs[at] * weight;
-      samples += thread.samples[at];
+      this.byStack[stack] += timesMs[at] * weight;
+      this.samplesByStack[stack] += counted[at];
+      time += timesMs[at] * weight;
+      samples += counted[at];
     }
     this.total += time;
     this.samples += samples;

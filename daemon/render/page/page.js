@@ -51,10 +51,16 @@ class Page {
     this.onInput("query", (value) => {
       this.selection.query = value;
     });
-    byId("inverted").addEventListener("click", () => this.change(() => {
-      this.selection.inverted = !this.selection.inverted;
-    }));
+    this.onPress("inverted", "inverted");
+    this.onPress("gpu-idle", "gpuIdle");
+    byId("gpu-idle").hidden = !run.gpus.length;
     byId("reset").addEventListener("click", () => this.change(() => this.selection.setRange(NaN, NaN)));
+  }
+
+  onPress(id, name) {
+    byId(id).addEventListener("click", () => this.change(() => {
+      this.selection[name] = !this.selection[name];
+    }));
   }
 
   onInput(id, apply) {
@@ -160,6 +166,7 @@ class Page {
     for (const name of ["process", "thread", "by", "coloring"]) byId(name).value = String(selection[name]);
     if (byId("query").value !== selection.query) byId("query").value = selection.query;
     byId("inverted").setAttribute("aria-pressed", String(selection.inverted));
+    byId("gpu-idle").setAttribute("aria-pressed", String(selection.gpuIdle));
     byId("reset").hidden = selection.isWholeRun;
     byId("basis").textContent = `${selection.describe()} · ${counted(this.counts.samples, "sample")}`;
     byId("basis").title = `${this.run.wallClock(selection.fromMs)} – ${this.run.wallClock(selection.toMs)} by the clock`;

@@ -24,6 +24,12 @@ class Run {
       cover: { atMs: runningSums(entry.cover.steps_ms), coveredMs: runningSums(entry.cover.covered_ms) },
     }));
     this.threads = extract.threads.map((entry) => ({ ...entry, ...decodeSlots(entry.slots) }));
+    this.gpus = extract.gpus.map((entry) => ({
+      title: entry.title,
+      gpu: decodeSeries(entry.utilization),
+      gpuMemory: decodeSeries(entry.memory_bytes),
+    }));
+    this.gpuIdleBelow = extract.gpu_idle_below;
     this.events = extract.events;
   }
 
@@ -85,6 +91,8 @@ function decodeSlots(columns) {
     stacks: Int32Array.from(columns.stacks),
     samples: Int32Array.from(columns.samples),
     timesMs: Float64Array.from(columns.times_100us, (time) => time / 10),
+    idleSamples: Int32Array.from(columns.idle_samples),
+    idleTimesMs: Float64Array.from(columns.idle_times_100us, (time) => time / 10),
   };
 }
 

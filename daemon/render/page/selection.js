@@ -6,6 +6,7 @@ const DEFAULTS = {
   process: "training", // training, all, or the index of a process
   thread: "main", // main, all, or = and the name of a thread
   phase: null, // index of a phase
+  gpuIdle: false, // only the time for which the GPU was idle
   query: "",
   by: "line", // line, function
   inverted: false,
@@ -67,6 +68,7 @@ class Selection {
     const isDefault = this.process === DEFAULTS.process && this.thread === DEFAULTS.thread;
     const words = isDefault ? ["main threads"] : [this.describeProcess(), this.describeThread()];
     if (this.phase !== null) words.push(this.run.phases[this.phase].name);
+    if (this.gpuIdle) words.push(`GPU idle (below ${percent(this.run.gpuIdleBelow, 1)})`);
     words.push(this.isWholeRun ? "whole run" : this.describeRange());
     return words.join(" · ");
   }
@@ -95,6 +97,7 @@ class Selection {
     }
     if (this.phase !== null) words.set("phase", this.run.phases[this.phase].name);
     if (this.inverted) words.set("inverted", "1");
+    if (this.gpuIdle) words.set("gpu-idle", "1");
     return words.toString();
   }
 
@@ -114,6 +117,7 @@ class Selection {
     this.phase = phase < 0 ? null : phase;
     this.query = words.get("query") ?? "";
     this.inverted = words.get("inverted") === "1";
+    this.gpuIdle = words.get("gpu-idle") === "1" && this.run.gpus.length > 0;
     this.tab = words.get("tab") ?? DEFAULTS.tab;
   }
 

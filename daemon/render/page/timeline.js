@@ -9,6 +9,7 @@ const COLUMN = 3; // pixels
 const LETTER_STRIDE = 40; // columns from a letter of a phase to the next one
 const LETTER_HEIGHT = 11; // pixels
 const MOST_BANDS = 16;
+const MOST_GPUS = 8;
 const MOST_EVENTS = 6; // in the tooltip
 const MARK = 3; // half the width of an event's mark
 
@@ -19,7 +20,7 @@ class Timeline {
     this.canvas = new Canvas(node, () => this.draw());
     const training = run.threads.filter((thread) => run.isTraining(thread));
     this.bands = (training.length ? training : run.threads.filter((thread) => thread.main)).slice(0, MOST_BANDS);
-    this.charts = [new Chart(run, "CPU, cores", "cpu", cores, "mean"), new Chart(run, "memory, RSS", "rss", bytes, "most")];
+    this.charts = chartsOf(run);
     this.columns = new Map();
     this.brush = new Brush(node, this, onrange);
     node.addEventListener("mousemove", (event) => this.pointAt(event));
@@ -127,7 +128,7 @@ class Timeline {
   }
 
   drawChart(context, chart, top, colors) {
-    this.drawTitle(context, chart.title, "all processes", top + CHART_HEIGHT / 2, colors);
+    this.drawTitle(context, chart.title, chart.subtitle, top + CHART_HEIGHT / 2, colors);
     chart.draw(context, LEFT, top, this.plotWidth, colors);
     chart.drawReading(context, this.selection, LEFT + this.plotWidth + 10, top + CHART_HEIGHT / 2, colors);
   }
@@ -202,6 +203,20 @@ class Timeline {
     context.lineWidth = 2;
     context.strokeRect(from, 1, Math.max(to - from, 1), height - 2);
   }
+}
+
+/** Return what is charted: of each GPU its utilization and memory, then CPU and memory of all processes. */
+function chartsOf(run) {
+  const gpus = run.gpus.slice(0, MOST_GPUS).flatMap((gpu) => [
+    new Chart(run, [gpu.gpu], gpu.title, "utilization", (share) => `${Math.round(100 * share)} %`, "mean", 1),
+    new Chart(run, [gpu.gpuMemory], gpu.title, "memory", bytes, "most"),
+  ]);
+  const all = (name) => run.processes.map((process) => process[name]);
+  return [
+    ...gpus.filter((chart) => chart.isKnown),
+    new Chart(run, all("cpu"), "CPU, cores", "all processes", cores, "mean"),
+    new Chart(run, all("rss"), "memory, RSS", "all processes", bytes, "most"),
+  ];
 }
 
 /** Return where each phase of a column lies in its band, from 0 at the bottom to 1: [phase, from, to]. */
