@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
+pytestmark = pytest.mark.requires("playwright")
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with launched_chromium() as launched:
