@@ -19,6 +19,7 @@ from profd.daemon.store.rows import FrameRow
 
 BUILT_IN = Path(__file__).with_name("phases.toml")
 _NOTHING = re.compile(r"(?!)")
+_WILDCARD = re.compile(r"[*?\[]")
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,11 +107,13 @@ def _name_test(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     """Return a function that compares a name with patterns.
 
     Up to Python 3.10 a frame tells ``step`` where later ones tell ``Adam.step``. So a name without a dot is compared
-    with the end of a pattern with one, unless that end is ``*``, which would meet every function there is.
+    with the end of a pattern with one. Not so where that end is ``*``, which would meet every function there is, nor
+    where the class has a wildcard: of ``*Loss.forward`` the end alone says nothing.
     """
     dotted = tuple(pattern for pattern in patterns if "." in pattern)
+    split = [pattern.rpartition(".") for pattern in dotted]
     whole = _any_of(dotted)
-    ends = _any_of(tuple(end for end in (pattern.rpartition(".")[2] for pattern in dotted) if end != "*"))
+    ends = _any_of(tuple(end for owner, _, end in split if end != "*" and not _WILDCARD.search(owner)))
     plain = _any_of(tuple(pattern for pattern in patterns if "." not in pattern))
 
     def test(name: str) -> bool:

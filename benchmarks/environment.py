@@ -1,0 +1,47 @@
+"""The environment of the programs that need frameworks: made once, in a cache folder, beside the one that runs this.
+
+It sees the packages of the running environment through a .pth file, so that torch is not installed twice.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGES = ("transformers", "accelerate", "lightning", "torchmetrics")
+
+
+class Environment(NamedTuple):
+    """A virtual environment with ``PACKAGES``."""
+
+    folder: Path
+
+    @property
+    def python(self) -> str:
+        """The path of its interpreter."""
+        return str(self.folder / "bin" / "python")
+
+    def versions(self) -> str:
+        """Return the packages with their versions, in words."""
+        told = "; ".join(f"print('{name}', metadata.version('{name}'), end=', ')" for name in PACKAGES)
+        words = [self.python, "-c", f"from importlib import metadata; {told}"]
+        return subprocess.run(words, check=True, capture_output=True, text=True).stdout.removesuffix(", ")
+
+
+def make_environment(cache: Path) -> Environment:
+    """Return the environment in ``cache``, made and filled where it is not there yet; pip takes half a minute."""
+    made = Environment(cache / f"frameworks-{sys.version_info.major}.{sys.version_info.minor}")
+    stamp = made.folder / "complete"
+    if not stamp.exists():
+        print(f"installing {', '.join(PACKAGES)} into {made.folder}", file=sys.stderr, flush=True)
+        venv.create(made.folder, with_pip=True, clear=True)
+        inner = sysconfig.get_path("purelib", vars={"base": str(made.folder)})
+        Path(inner, "outer.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        words = [made.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES]
+        subprocess.run(words, check=True)
+        stamp.touch()
+    return made

@@ -1,0 +1,142 @@
+"""What counts as which phase, by the functions of torch and of the frameworks that a program calls.
+
+Laid down by the meaning of the phases in ``docs/phases.md``, with no stack looked at: a second opinion, by other means
+than the table of rules that it is to judge.
+"""
+
+from __future__ import annotations
+
+import builtins
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn import functional
+from torch.optim import lr_scheduler, optimizer
+from torch.utils.data import dataloader
+
+if TYPE_CHECKING:
+    from phasetruth import PhaseClock
+
+OWN_FUNCTIONS = {"evaluate": "evaluation", "get_batch": "data load in process"}
+"""Functions of the programs themselves."""
+
+
+def install(clock: PhaseClock, program: str) -> None:
+    """Wrap what a program with this text uses."""
+    _wrap_torch(clock)
+    if "torch.compile(" in program:
+        _wrap_compiler(clock)
+    else:
+        _wrap_modules(clock)
+    if "transformers" in program:
+        _wrap_transformers(clock)
+    if "lightning" in program:
+        _wrap_lightning(clock)
+
+
+def _wrap_torch(clock: PhaseClock) -> None:
+    def loading(iterator: object) -> AbstractContextManager[None]:
+        alone = isinstance(iterator, dataloader._SingleProcessDataLoaderIter)
+        return clock.phase("data load in process" if alone else "data wait")
+
+    clock.wrap(dataloader._BaseDataLoaderIter, "__next__", loading)
+    for owner, name, phase in (
+        (dataloader.DataLoader, "__iter__", "data wait"),
+        (torch, "save", "checkpoint"),
+        (torch.Tensor, "item", "synchronize"),
+        (torch.Tensor, "backward", "backward"),
+        (functional, "cross_entropy", "loss"),
+        (optimizer.Optimizer, "zero_grad", "optimizer"),
+        (lr_scheduler.LRScheduler, "step", "optimizer"),
+        (torch.nn.utils, "clip_grad_norm_", "optimizer"),
+        (builtins, "print", "logging"),
+    ):
+        clock.wrap(owner, name, phase)
+    begin, end = clock.pair("optimizer")
+    optimizer.register_optimizer_step_pre_hook(begin)
+    optimizer.register_optimizer_step_post_hook(end)
+
+
+def _wrap_modules(clock: PhaseClock) -> None:
+    """Time the outermost call of a module, whichever it is."""
+    inner = torch.nn.Module.__call__
+    depth = 0
+
+    def timed(module: torch.nn.Module, *words: object, **options: object) -> object:
+        nonlocal depth
+        if depth:
+            return inner(module, *words, **options)
+        depth += 1
+        try:
+            with clock.phase("forward"):
+                return inner(module, *words, **options)
+        finally:
+            depth -= 1
+
+    torch.nn.Module.__call__ = timed  # type: ignore[method-assign]
+
+
+def _wrap_compiler(clock: PhaseClock) -> None:
+    """Time compiled modules, which are traced and so left alone inside, and the compiler by its own callbacks."""
+    from torch._dynamo import OptimizedModule
+    from torch._dynamo.callback import callback_handler
+
+    begin, end = clock.pair("compile")
+    callback_handler.register_start_callback(begin)
+    callback_handler.register_end_callback(end)
+    clock.wrap(OptimizedModule, "__call__", "forward")
+
+
+def _wrap_transformers(clock: PhaseClock) -> None:
+    from accelerate import Accelerator, data_loader
+    from transformers import Trainer, trainer_callback
+
+    for owner, name, phase in (
+        (Trainer, "evaluate", "evaluation"),
+        (Trainer, "_save_checkpoint", "checkpoint"),
+        (Trainer, "_prepare_inputs", "host-to-device copy"),
+        (Trainer, "compute_loss", "forward"),
+        (Trainer, "_clip_grad_norm", "optimizer"),
+        (Trainer, "get_batch_samples", "data wait"),
+        (Trainer, "log", "logging"),
+        (Trainer, "floating_point_ops", "logging"),
+        (Accelerator, "backward", "backward"),
+        (trainer_callback.ProgressCallback, "on_step_end", "logging"),
+        (trainer_callback.ProgressCallback, "on_log", "logging"),
+        (torch.nn.Module, "zero_grad", "optimizer"),
+        (data_loader, "send_to_device", "host-to-device copy"),
+    ):
+        clock.wrap(owner, name, phase)
+
+
+def _wrap_lightning(clock: PhaseClock) -> None:
+    from lightning import pytorch
+    from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint, RichProgressBar, TQDMProgressBar
+    from lightning.pytorch.loops import evaluation_loop
+    from lightning.pytorch.loops.optimization.automatic import Closure
+    from lightning.pytorch.strategies import Strategy
+    from lightning.pytorch.trainer.connectors.logger_connector import _LoggerConnector
+    from torchmetrics import Metric
+
+    # The optimizer's step stands around the closure, with the forward and the backward pass.
+    clock.wrap(Closure, "closure", lambda *_: clock.apart())
+    for owner, name, phase in (
+        (evaluation_loop._EvaluationLoop, "run", "evaluation"),
+        (pytorch.Trainer, "save_checkpoint", "checkpoint"),
+        (Strategy, "training_step", "forward"),
+        (Strategy, "backward", "backward"),
+        (Strategy, "batch_to_device", "host-to-device copy"),
+        (pytorch.LightningModule, "log", "logging"),
+        (pytorch.LightningModule, "clip_gradients", "optimizer"),
+        (Metric, "forward", "logging"),
+        (_LoggerConnector, "on_batch_start", "logging"),
+        (_LoggerConnector, "on_batch_end", "logging"),
+        (_LoggerConnector, "update_train_step_metrics", "logging"),
+        (_LoggerConnector, "update_train_epoch_metrics", "logging"),
+    ):
+        clock.wrap(owner, name, phase)
+    bars = (RichProgressBar, TQDMProgressBar, LearningRateMonitor)
+    for callback, phase in ((ModelCheckpoint, "checkpoint"), *((bar, "logging") for bar in bars)):
+        for name in [name for name in vars(callback) if name.startswith("on_")]:
+            clock.wrap(callback, name, phase)

@@ -1,0 +1,137 @@
+"""Runs a training program that times its own phases: the truth that profd's shares are compared with.
+
+Usage: ``phasetruth.py DIARY STARTED_NS PROGRAM [ARGUMENT ...]``; STARTED_NS is when this process was started. A line of
+the diary is ``at_ns phase``: from then on the program was in it. The program itself stays as it is: ``phasehooks``
+wraps functions that it calls. Knows nothing of profd.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+# Of the phases that are on at one time the first counts. The last two are what is left before and in training.
+ORDER = (
+    "data wait",
+    "data load in process",
+    "compile",
+    "checkpoint",
+    "evaluation",
+    "synchronize",
+    "logging",
+    "backward",
+    "host-to-device copy",
+    "loss",
+    "forward",
+    "optimizer",
+    "startup, import",
+    "other",
+)
+_STARTUP, _OTHER = len(ORDER) - 2, len(ORDER) - 1
+_FIRST_OF_TRAINING = {"data wait", "data load in process", "forward", "evaluation"}
+
+
+class PhaseClock:
+    """Knows which phases are on, and writes down each change of the one that counts."""
+
+    def __init__(self, diary: Path, started_ns: int) -> None:
+        self._on = [0] * len(ORDER)
+        self._on[_STARTUP] = self._on[_OTHER] = 1
+        self._current = _STARTUP
+        self._changes = [(started_ns, _STARTUP)]
+        self._owner = os.getpid()
+        atexit.register(self._write, diary)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Be in a phase for a while; the first one that training has ends the startup."""
+        if name in _FIRST_OF_TRAINING:
+            self._on[_STARTUP] = 0
+        # The list of now, as ``apart`` puts another in its place.
+        on, number = self._on, ORDER.index(name)
+        on[number] += 1
+        self._note()
+        try:
+            yield
+        finally:
+            on[number] -= 1
+            self._note()
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Forget for a while which phases are on."""
+        kept, self._on = self._on, [0] * len(ORDER)
+        self._on[_OTHER] = 1
+        self._note()
+        try:
+            yield
+        finally:
+            self._on = kept
+            self._note()
+
+    def wrap(self, owner: object, name: str, within: str | Callable[..., AbstractContextManager[None]]) -> None:
+        """Put a function of ``owner`` into a phase, or into what ``within`` makes of the function's arguments."""
+        inner = getattr(owner, name)
+
+        @functools.wraps(inner)
+        def timed(*words: object, **options: object) -> object:
+            with self.phase(within) if isinstance(within, str) else within(*words):
+                return inner(*words, **options)
+
+        setattr(owner, name, timed)
+
+    def pair(self, phase: str) -> tuple[Callable[..., None], Callable[..., None]]:
+        """Return two hooks: one to be called when a phase begins, one for when it ends."""
+        running: list[AbstractContextManager[None]] = []
+
+        def begin(*_: object) -> None:
+            running.append(self.phase(phase))
+            running[-1].__enter__()
+
+        def end(*_: object) -> None:
+            running.pop().__exit__(None, None, None)
+
+        return begin, end
+
+    def _note(self) -> None:
+        current = next(number for number, count in enumerate(self._on) if count)
+        if current != self._current:
+            self._current = current
+            self._changes.append((time.time_ns(), current))
+
+    def _write(self, diary: Path) -> None:
+        # A DataLoader's worker inherits this, and writes nothing.
+        if os.getpid() == self._owner:
+            self._changes.append((time.time_ns(), _OTHER))
+            diary.write_text("".join(f"{at_ns} {ORDER[number]}\n" for at_ns, number in self._changes))
+
+
+def main() -> None:
+    """Wrap what the program uses, load it, and call its ``main``."""
+    clock = PhaseClock(Path(sys.argv[1]), int(sys.argv[2]))
+    sys.argv = sys.argv[3:]
+    program = Path(sys.argv[0])
+
+    import phasehooks  # imports torch, which is to count as startup
+
+    phasehooks.install(clock, program.read_text())
+    specification = importlib.util.spec_from_file_location("program", program)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    for name, phase in phasehooks.OWN_FUNCTIONS.items():
+        if hasattr(module, name):
+            clock.wrap(module, name, phase)
+    module.main()
+
+
+if __name__ == "__main__":
+    main()
