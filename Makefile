@@ -2,13 +2,15 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
+MINUTES ?= 60
 
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench pictures format install clean
+.PHONY: help demo test check bench soak pictures format install clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,9 +28,15 @@ check: .venv/dev-installed ## check format, lint, types and layers
 	$(BIN)/mypy tests
 	$(BIN)/lint-imports
 
-bench: .venv/dev-installed ## measure cost and truth on a quiet machine, about half an hour; writes docs/measurements.md
-	$(BIN)/python benchmarks/own_cost.py
-	$(BIN)/python benchmarks/throughput.py
+bench: .venv/dev-installed ## measure cost on a quiet machine, about 45 minutes; writes docs/measurements.md; BENCH_ARGS=--quick tries it
+	$(BIN)/python benchmarks/own_cost.py $(BENCH_ARGS)
+	$(BIN)/python benchmarks/scaling.py $(BENCH_ARGS)
+	$(BIN)/python benchmarks/throughput.py $(BENCH_ARGS)
+	$(BIN)/python benchmarks/many_threads.py $(BENCH_ARGS)
+	$(BIN)/python benchmarks/churn.py $(BENCH_ARGS)
+
+soak: .venv/dev-installed ## profile a training for an hour and see whether profd stays as it is; MINUTES=N for another time
+	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES)
 
 pictures: .venv/dev-installed ## take the README's pictures from the latest run; needs chromium
 	$(BIN)/python docs/pictures/take.py

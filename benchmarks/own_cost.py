@@ -1,110 +1,164 @@
-"""What profd itself takes, beside bare py-spy on the same process at the same rate.
+"""What profd itself takes, beside bare py-spy on the same process at the same rate: headless, and while it is watched.
 
-Run on a quiet machine: ``python benchmarks/own_cost.py [--seconds 30] [--runs 5]``; writes its section of
-``docs/measurements.md``. Both record the same loop at the same time, so that they see the same load.
+Run on a quiet machine: ``python benchmarks/own_cost.py [--runs 5] [--seconds 30] [--quick]``; about 6 minutes. Writes
+its section of ``docs/measurements.md``, unless quick. In each run profd and py-spy record one loop at the same time, so
+that they see the same load.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import contextlib
 import statistics
-import subprocess
-import sys
 import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import steps
 from measurements import write_section
+from meters import Mark, Memory, cores_between
+from paired import effect
+from recorders import BarePySpy, Onlooker, Profd, Recorder, mark
 
-from profd.daemon.collect.pyspy import find_py_spy
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 
-HERE = Path(__file__).parent
+START_S = 10.0
+METHOD = (
+    "`benchmarks/own_cost.py`: {runs} runs of {seconds} s on one torch loop at 100 Hz, profd and one long `py-spy "
+    "record --nonblocking --idle --threads` side by side, both begun at the same time; means over the runs, ratios "
+    "with their 95 % intervals. Watched: the benchmark's own process watches over the control socket and reads the "
+    "run file each second, which is not counted. CPU is what the kernel says of profd's command, its session and "
+    "every py-spy that it starts. The first 10 s begin with the start of the processes; the whole ends with the last "
+    "of them, for profd with the summing up of the run. RSS counts a page in each process that has it, PSS shares it "
+    "out."
+)
 
 
 class Cost(NamedTuple):
-    """Cores that each took, and the memory of profd."""
+    """What one recorder took: cores in the first 10 s and after them, CPU seconds in all, and the largest memory."""
 
-    profd_cores: float
-    py_spy_cores: float
-    profd_bytes: float
+    start_cores: float
+    steady_cores: float
+    whole_s: float
+    memory: Memory
 
 
-def measure(seconds: int) -> Cost:
+class Run(NamedTuple):
+    """One run: both recorders, and the cores that profd says of itself after the first 10 s."""
+
+    profd: Cost
+    py_spy: Cost
+    told_cores: float
+
+
+class Record:
+    """The marks of one recorder, and the largest memory that was seen of it."""
+
+    def __init__(self, recorder: Recorder, started_s: float) -> None:
+        self.marks = [Mark(0.0, 0.0)]
+        self._recorder = recorder
+        self._started_s = started_s
+        self._largest = Memory(0, 0, 0)
+
+    def take(self) -> None:
+        """Read the meters."""
+        self.marks.append(mark(self._recorder, self._started_s))
+        self._largest = max(self._largest, self._recorder.memory())
+
+    def cost(self, whole_s: float, seconds: int) -> Cost:
+        """Return what the recorder took, given its CPU seconds in all."""
+        return Cost(
+            cores_between(self.marks, 0.0, START_S + 0.5),
+            cores_between(self.marks, START_S, seconds),
+            whole_s,
+            self._largest,
+        )
+
+
+def measure(seconds: int, *, is_watched: bool) -> Run:
     """Record one loop with both for ``seconds``."""
-    loop = subprocess.Popen([sys.executable, str(HERE / "steploop.py"), "100000000", "1"], stdout=subprocess.DEVNULL)
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            run_file = Path(folder) / "run.profd"
-            words = [
-                "-m",
-                "profd",
-                "attach",
-                str(loop.pid),
-                "--headless",
-                "--duration",
-                str(seconds),
-                "-o",
-                str(run_file),
-            ]
-            profd = subprocess.Popen([sys.executable, *words], stderr=subprocess.DEVNULL)
-            py_spy_cores = cores_of_py_spy(loop.pid, seconds, Path(folder) / "bare.raw")
-            profd.wait()
-            return read_cost(run_file, py_spy_cores)
-    finally:
-        loop.kill()
-        loop.wait()
+    with steps.bare(1) as loop, tempfile.TemporaryDirectory() as folder:
+        loop.begin(steps.ENDLESS)
+        started_s = time.monotonic()
+        py_spy = BarePySpy(loop.pid, seconds, Path(folder) / "bare.raw")
+        profd = Profd.attach(loop.pid, Path(folder) / "run.profd", "--duration", str(seconds))
+        records = Record(profd, started_s), Record(py_spy, started_s)
+        with _watching(profd, is_watched=is_watched) as looks:
+            for second in range(1, seconds):
+                time.sleep(max(started_s + second - time.monotonic(), 0))
+                for act in (*looks, *(record.take for record in records)):
+                    act()
+        wholes = profd.wait(), py_spy.wait()
+        costs = [record.cost(whole, seconds) for record, whole in zip(records, wholes, strict=True)]
+        return Run(costs[0], costs[1], told_cores(profd.run_file))
 
 
-def cores_of_py_spy(pid: int, seconds: int, output: Path) -> float:
-    """Return the cores that one long py-spy recording takes, by its own resource usage."""
-    words = ["--nonblocking", "--idle", "--threads", "-f", "raw", "-d", str(seconds), "-o", str(output), "-p", str(pid)]
-    process = subprocess.Popen([find_py_spy(), "record", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    usage = os.wait4(process.pid, 0)[2]
-    process.returncode = 0
-    return (usage.ru_utime + usage.ru_stime) / seconds
+@contextlib.contextmanager
+def _watching(profd: Profd, *, is_watched: bool) -> Iterator[list[Callable[[], None]]]:
+    """Give what is to be done each second: looking, where it is watched."""
+    if not is_watched:
+        yield []
+        return
+    with contextlib.closing(Onlooker(profd)) as onlooker:
+        yield [onlooker.look]
 
 
-def read_cost(run_file: Path, py_spy_cores: float) -> Cost:
-    """Return what the run file says of profd's own cost."""
+def told_cores(run_file: Path) -> float:
+    """Return the cores that profd said it took, after the start."""
     with RunReader(run_file) as reader:
-        points = {}
-        for name in ("profd_cpu_cores", "profd_rss_bytes"):
-            series = reader.find_series(name)
-            assert series is not None
-            # The first two readings hold the start.
-            points[name] = [point.value for point in reader.points(series.id)][2:]
-    return Cost(
-        statistics.mean(points["profd_cpu_cores"]),
-        py_spy_cores,
-        max(points["profd_rss_bytes"]),
-    )
+        series = reader.find_series("profd_cpu_cores")
+        assert series is not None
+        points = reader.points(series.id, reader.info.started_ns + int(START_S * SECOND_NS))
+        return statistics.mean(point.value for point in points)
+
+
+def rows(name: str, runs: Sequence[Run]) -> list[str]:
+    """Return the rows of a table for runs of one kind."""
+    first = [(run.profd.start_cores, run.py_spy.start_cores) for run in runs]
+    steady = [(run.profd.steady_cores, run.py_spy.steady_cores) for run in runs]
+    whole = [(run.profd.whole_s, run.py_spy.whole_s) for run in runs]
+    told = statistics.mean(run.told_cores for run in runs)
+    memory = max(run.profd.memory for run in runs), max(run.py_spy.memory for run in runs)
+    return [
+        f"| {name}, after the first 10 s | {_cells(steady, '.2%')} |",
+        f"| {name}, first 10 s | {_cells(first, '.2%')} |",
+        f"| {name}, whole, CPU seconds | {_cells(whole, '.2f')} |",
+        f"| {name}, after the first 10 s, as profd itself says | {told:.2%} | | |",
+        f"| {name}, memory, RSS (PSS) | {_megabytes(memory[0])} | {_megabytes(memory[1])} | |",
+    ]
+
+
+def _cells(pairs: Sequence[tuple[float, float]], form: str) -> str:
+    ones, others = zip(*pairs, strict=True)
+    ratio = effect(pairs).as_ratio() if len(pairs) > 1 else f"{ones[0] / others[0]:.2f}"
+    return f"{statistics.mean(ones):{form}} | {statistics.mean(others):{form}} | {ratio}"
+
+
+def _megabytes(memory: Memory) -> str:
+    return f"{memory.rss_bytes / 1e6:.0f} ({memory.pss_bytes / 1e6:.0f}) MB"
 
 
 def main() -> None:
-    """Measure some runs and write the section."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=int, default=30)
+    """Measure both kinds of runs in turns and write the section."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=5)
-    arguments = parser.parse_args()
-    costs = [measure(arguments.seconds) for _ in range(arguments.runs)]
-    ratio = statistics.median(cost.profd_cores / cost.py_spy_cores for cost in costs)
-    median = Cost(*(statistics.median(values) for values in zip(*costs, strict=True)))
-    lines = [
-        "| | profd, headless | bare `py-spy record` | ratio |",
-        "|---|---|---|---|",
-        f"| CPU, share of one core | {median.profd_cores:.1%} | {median.py_spy_cores:.1%} | {ratio:.2f} |",
-        f"| memory | {median.profd_bytes / 1e6:.0f} MB | | |",
-    ]
+    parser.add_argument("--seconds", type=int, default=30)
+    parser.add_argument("--quick", action="store_true", help="try it in half a minute; writes nothing down")
+    options = parser.parse_args()
+    runs, seconds = (1, 14) if options.quick else (options.runs, options.seconds)
+    kinds: dict[str, list[Run]] = {"headless": [], "watched": []}
+    for number in range(runs):
+        for name in sorted(kinds, reverse=number % 2 == 1):
+            kinds[name].append(measure(seconds, is_watched=name == "watched"))
+            print(f"run {number + 1}, {name}: {kinds[name][-1]}", flush=True)
+    lines = ["| | profd | bare `py-spy record` | ratio |", "|---|---:|---:|---:|"]
+    lines += [line for name, runs_of in kinds.items() for line in rows(name, runs_of)]
     print("\n".join(lines))
-    write_section(
-        "What profd itself takes",
-        f"`benchmarks/own_cost.py`: {arguments.runs} runs of {arguments.seconds} s on one torch loop at 100 Hz, profd "
-        "and one long `py-spy record --nonblocking --idle --threads` side by side; medians. CPU counts profd's session "
-        "and every py-spy that it starts, without start-up.",
-        lines,
-    )
+    if not options.quick:
+        write_section("What profd itself takes", METHOD.format(runs=runs, seconds=seconds), lines)
 
 
 if __name__ == "__main__":

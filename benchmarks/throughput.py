@@ -1,82 +1,146 @@
-"""What profd costs a training loop: paired runs of a torch loop, bare and under profd, with a null control.
+"""What profd costs a training loop: a torch loop under profd and bare, in pairs, with a null control.
 
-Run on a quiet machine: ``python benchmarks/throughput.py [--pairs 12] [--steps 1500]``; writes its section of
-``docs/measurements.md``. A pair is two fresh processes one after the other, their order alternating; the null control
-is pairs of two bare runs, taken in between.
+Run on a quiet machine: ``python benchmarks/throughput.py [--rounds 10] [--threads 1] [--quick]``; about 12 minutes
+for each number of torch threads. Writes its section of ``docs/measurements.md``, unless quick.
+
+Whole runs are what a user sees, with the start of the recording in them: a round is three fresh processes, under
+profd, bare and bare once more, in changing order. Blocks show the cost of recording alone with far less noise: in
+each fresh process profd is attached to the loop for two of four blocks in the middle, A B B A, so that a machine that
+grows slower or faster evenly cancels out; four more blocks are the null control, in which nothing is attached.
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+import steps
 from measurements import write_section
-from paired import Effect, effect
+from paired import Pairs, distinguish, effect
+from recorders import Profd
+from steps import Loop, Took
 
-HERE = Path(__file__).parent
+LIMIT_PERCENT = 0.41
+METHOD = (
+    "`benchmarks/throughput.py`: {rounds} rounds of a small torch loop at the default 100 Hz. Whole runs: {steps} "
+    "steps in fresh processes under `profd run --headless`, bare, and bare once more as null control, in changing "
+    "order. Blocks: {rounds} fresh processes, each with blocks of {steps} steps in the order A B B A, where `profd "
+    "attach --headless` records during B, its start and end apart; and four more, A A A A, compared alike, as null "
+    "control; which four come first alternates. Wall is by the clock, CPU the CPU time of the loop's process. In "
+    "brackets the 95 % interval of the mean ratio; nothing is left out. Whether the cost can be told from the null "
+    "control is decided by a permutation test: if profd cost nothing, it would not matter which ratio of a round is "
+    "called the cost and which the control, so p is the share of all ways to exchange them that give at least as "
+    "large a mean difference, and below 0.05 they are called distinguishable."
+)
 
 
-def bare(steps: int, threads: int) -> float:
-    """Return the seconds that the loop took by itself."""
-    return run_loop([], steps, threads)
+class Round(NamedTuple):
+    """What was compared in one round: under profd with bare, and bare with bare."""
+
+    cost: tuple[Took, Took]
+    null: tuple[Took, Took]
 
 
-def under_profd(steps: int, threads: int) -> float:
-    """Return the seconds that the loop took under ``profd run``."""
+def whole_runs(number: int, threads: int, count: int) -> Round:
+    """Compare three fresh processes."""
+    kinds = ("profd", "bare", "null")
+    took = {kind: whole_run(kind, threads, count) for kind in (*kinds[number % 3 :], *kinds[: number % 3])}
+    return Round((took["profd"], took["bare"]), (took["null"], took["bare"]))
+
+
+def whole_run(kind: str, threads: int, count: int) -> Took:
+    """Run the loop once from its start to its end."""
     with tempfile.TemporaryDirectory() as folder:
         output = str(Path(folder) / "run.profd")
-        return run_loop(
-            ["-m", "profd", "run", "--headless", "--quiet", "-o", output, "--", sys.executable], steps, threads
-        )
+        profd = [sys.executable, "-m", "profd", "run", "--headless", "--quiet", "-o", output, "--"]
+        return steps.whole_run(profd if kind == "profd" else [], threads, count)
 
 
-def run_loop(launcher: list[str], steps: int, threads: int) -> float:
-    """Run the loop in a fresh process and return what it printed."""
-    words = [sys.executable, *launcher, str(HERE / "steploop.py"), str(steps), str(threads)]
-    return float(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+def blocks(number: int, threads: int, count: int) -> Round:
+    """Compare blocks of steps of one fresh process."""
+    with steps.bare(threads) as loop:
+        loop.step(count // 2)
+        kinds = (recorded, unrecorded) if number % 2 else (unrecorded, recorded)
+        compared = {kind: around(loop, count, kind) for kind in kinds}
+    return Round(compared[recorded], compared[unrecorded])
 
 
-def compare(pairs: int, steps: int, threads: int) -> tuple[Effect, Effect]:
-    """Return what profd costs, and what the null control shows."""
-    costs, nulls = [], []
-    for number in range(pairs):
-        if number % 2:
-            without, with_profd = bare(steps, threads), under_profd(steps, threads)
-        else:
-            with_profd, without = under_profd(steps, threads), bare(steps, threads)
-        costs.append((with_profd, without))
-        first, second = bare(steps, threads), bare(steps, threads)
-        nulls.append((first, second) if number % 2 else (second, first))
-        print(f"pair {number + 1}: {with_profd:.3f} s and {without:.3f} s; null {first:.3f} s and {second:.3f} s")
-    return effect(costs), effect(nulls)
+def around(loop: Loop, count: int, middle: Callable[[Loop, int], Took]) -> tuple[Took, Took]:
+    """Take two blocks in the middle of two others; returns what the former took, and the latter."""
+    before = loop.step(count)
+    within = middle(loop, count)
+    return within, before + loop.step(count)
+
+
+def unrecorded(loop: Loop, count: int) -> Took:
+    """Take two blocks of steps, with a pause before them as long as the start of a recording takes up."""
+    loop.step(count // 2)
+    return loop.step(count) + loop.step(count)
+
+
+def recorded(loop: Loop, count: int) -> Took:
+    """Take two blocks of steps while profd records, after half of one while it finds its way."""
+    with tempfile.TemporaryDirectory() as folder:
+        profd = Profd.attach(loop.pid, Path(folder) / "run.profd")
+        loop.step(count // 2)
+        took = loop.step(count) + loop.step(count)
+        profd.end()
+    return took
+
+
+def pairs_of(compared: Sequence[tuple[Took, Took]], field: int) -> Pairs:
+    """Return the pairs of one field: 0 wall, 1 CPU."""
+    return [(one[field], other[field]) for one, other in compared]
+
+
+def rows(name: str, rounds: Sequence[Round], count: int) -> list[str]:
+    """Return the rows of the table for rounds of one kind."""
+    found = []
+    for field, clock in enumerate(("wall", "CPU")):
+        pairs = pairs_of([taken.cost for taken in rounds], field)
+        nulls = pairs_of([taken.null for taken in rounds], field)
+        cost, null, distinction = effect(pairs), effect(nulls), distinguish(pairs, nulls)
+        share = count * (2 if name.startswith("blocks") else 1)
+        step = f"{1000 * cost.median_other / share:.4f} ms | {1000 * cost.median_one / share:.4f} ms"
+        limit = "yes" if cost.high < LIMIT_PERCENT else "no"
+        found.append(f"| {name}, {clock} | {cost} | {null} | {distinction} | {limit} | {step} |")
+    return found
+
+
+def take_rounds(
+    name: str, compare: Callable[[int, int, int], Round], rounds: int, threads: int, count: int
+) -> list[str]:
+    """Take all rounds of one kind and return their rows."""
+    taken = []
+    for number in range(rounds):
+        taken.append(compare(number, threads, count))
+        print(f"{name}, round {number + 1}: {taken[-1]}", flush=True)
+    return rows(name, taken, count)
 
 
 def main() -> None:
-    """Measure with one torch thread and with one a core, and write the section."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=12)
-    parser.add_argument("--steps", type=int, default=1500)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="torch's threads, one table row each")
-    arguments = parser.parse_args()
-    rows = [
-        "| torch threads | slower under profd | null control | median step bare | under profd |",
-        "|---|---|---|---|---|",
-    ]
-    for threads in arguments.threads:
-        cost, null = compare(arguments.pairs, arguments.steps, threads)
-        step_ms = [1000 * seconds / arguments.steps for seconds in (cost.median_other, cost.median_one)]
-        rows.append(f"| {threads} | {cost} | {null} | {step_ms[0]:.4f} ms | {step_ms[1]:.4f} ms |")
-        print(rows[-1])
-    write_section(
-        "Cost to the target's throughput",
-        f"`benchmarks/throughput.py`: {arguments.pairs} pairs of {arguments.steps} steps of a small torch loop, bare "
-        "and under `profd run --headless` at the default 100 Hz; the order alternates. In brackets the 95 % interval "
-        "of the mean ratio. The machine has two cores: with two torch threads profd has none to itself.",
-        rows,
-    )
+    """Measure, and write the section."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=1500, help="of a whole run, and of a block")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1], help="torch's threads, some table rows each")
+    parser.add_argument("--quick", action="store_true", help="try it in less than a minute; writes nothing down")
+    options = parser.parse_args()
+    rounds, count = (2, 150) if options.quick else (options.rounds, options.steps)
+    head = ["", "slower under profd", "null control", "the cost is", f"upper end below {LIMIT_PERCENT} %"]
+    head += ["median step bare", "under profd"]
+    lines = [f"| {' | '.join(head)} |", "|---|---|---|---|---|---:|---:|"]
+    for threads in options.threads:
+        name = f"{threads} torch thread{'s' if threads > 1 else ''}"
+        lines += take_rounds(f"blocks, {name}", blocks, rounds, threads, count)
+        lines += take_rounds(f"whole runs, {name}", whole_runs, rounds, threads, count)
+    print("\n".join(lines))
+    if not options.quick:
+        write_section("Cost to the target's throughput", METHOD.format(rounds=rounds, steps=count), lines)
 
 
 if __name__ == "__main__":
