@@ -5,7 +5,6 @@ Knows nothing of how a run begins or ends.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 
 from profd.daemon.clock import SECOND_NS, Clock
@@ -25,7 +24,7 @@ class Readings:
         self._clock = clock
         self._governor = governor
         self._writer = writer
-        self._counters = HostCollector(clock)
+        self._counters = HostCollector(clock, writer.put)
         self._cost = CostMeter(clock)
         self._cost_readings = 0
         self._wall_jump_ns = 0
@@ -33,9 +32,7 @@ class Readings:
 
     async def take(self, identities: Iterable[Identity], python_threads: Mapping[Identity, frozenset[int]]) -> None:
         """Read everything once: of these processes, and of these of their threads."""
-        # In a thread, with copies: reading a process may take as long as the process likes.
-        points = await asyncio.to_thread(self._counters.collect, list(identities), dict(python_threads))
-        self._writer.put(points)
+        await self._counters.collect(identities, python_threads)
         self._take_cost()
         self._take_wall_clock()
         self.take_losses()

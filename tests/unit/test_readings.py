@@ -54,7 +54,7 @@ async def test_processes_host_and_own_cost_are_written(desk: Desk) -> None:
     assert desk.events() == []
     with RunReader(desk.path) as reader:
         names = {row.name for row in reader.series.values()}
-    assert {"cpu_cores", "rss_bytes", "host_cpu_share", "profd_cpu_cores", "profd_rss_bytes"} <= names
+    assert {"cpu_cores", "rss_bytes", "host_memory_used_bytes", "profd_cpu_cores", "profd_rss_bytes"} <= names
 
 
 async def test_a_jump_of_the_wall_clock_is_said_once(desk: Desk) -> None:

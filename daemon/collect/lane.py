@@ -1,0 +1,105 @@
+"""A thread for readings that may stand still, so that nothing else does: a lane a kind of thing that can hang."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Protocol
+
+import msgspec
+
+from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
+
+STUCK_NS = 10 * SECOND_NS
+# Who asks once a second does so a moment early or late.
+_EARLY_S = 0.25
+
+
+class Watched(msgspec.Struct, frozen=True):
+    """What a reading is about: the processes of a run, the target first, and their Python threads (OS thread ids)."""
+
+    identities: tuple[Identity, ...] = ()
+    threads: Mapping[Identity, frozenset[int]] = {}
+
+
+class Source(Protocol):
+    """Something that is read every ``interval_s``."""
+
+    interval_s: float
+
+    def read(self, watched: Watched) -> Iterable[Point | EventHappened]:
+        """Yield what there is to say now; what cannot be read is left out."""
+        ...
+
+
+class Lane:
+    """Reads some sources in a thread of their own; ``put`` takes their records, in that thread.
+
+    A thread that hangs is left behind when the session ends. A source that fails is no longer read, and an event says
+    so.
+    """
+
+    def __init__(self, name: str, sources: Sequence[Source], clock: Clock, put: Callable[[Record], object]) -> None:
+        """Start the thread; ``name`` says in words what is read."""
+        self.name = name
+        self._sources = list(sources)
+        self._clock = clock
+        self._put = put
+        self._due_ns: dict[Source, int] = {}
+        self._asked: tuple[Future[None], int] | None = None
+        self._told_stuck = False
+        self._requests: queue.SimpleQueue[tuple[Watched, Future[None]] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name=f"profd-{name}", daemon=True).start()
+
+    def ask(self, watched: Watched) -> Future[None] | None:
+        """Have read what is due, and return what is done when it has been; None where nothing is, or it hangs."""
+        now_ns = self._clock.now_ns()
+        if self._asked is not None and not self._asked[0].done():
+            if now_ns - self._asked[1] >= STUCK_NS and not self._told_stuck:
+                self._told_stuck = True
+                self._say("note", f"{self.name} cannot be read: the kernel does not answer")
+            return None
+        if not any(self._is_due(source, now_ns) for source in self._sources):
+            return None
+        self._told_stuck = False
+        done: Future[None] = Future()
+        done.set_running_or_notify_cancel()  # who stops waiting does not stop the reading
+        self._asked = (done, now_ns)
+        self._requests.put((watched, done))
+        return done
+
+    def close(self) -> None:
+        """Read no more."""
+        self._requests.put(None)
+
+    def _run(self) -> None:
+        for watched, done in iter(self._requests.get, None):
+            for source in list(self._sources):
+                if self._is_due(source, self._clock.now_ns()):
+                    self._read(source, watched)
+            done.set_result(None)
+
+    def _is_due(self, source: Source, now_ns: int) -> bool:
+        return now_ns >= self._due_ns.get(source, now_ns)
+
+    def _read(self, source: Source, watched: Watched) -> None:
+        now_ns = self._clock.now_ns()
+        try:
+            found = list(source.read(watched))
+        except (ValueError, LookupError, OSError) as error:  # a kernel that writes its files as none before it
+            self._sources.remove(source)
+            self._say("error", f"{type(source).__name__} is no longer read: {error!r}")
+            return
+        self._due_ns[source] = now_ns + int((source.interval_s - _EARLY_S) * SECOND_NS)
+        points = tuple(point for point in found if isinstance(point, Point))
+        if points:
+            self._put(PointsTaken(self._clock.now_ns(), points))
+        for event in found:
+            if isinstance(event, EventHappened):
+                self._put(event)
+
+    def _say(self, kind: str, text: str) -> None:
+        self._put(EventHappened(self._clock.now_ns(), kind, text))

@@ -1,0 +1,67 @@
+"""Files of /proc and of control groups with the contents that a test gives them."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from profd.daemon.collect import procfile
+from profd.daemon.collect.lane import Source, Watched
+from profd.daemon.store.records import EventHappened, Identity, Point
+
+TARGET = Identity(2**22 + 77, 5000)  # above every real PID
+
+
+class ProcFiles:
+    """Stands in for the file system below ``procfile.read``: what has no contents is not there."""
+
+    def __init__(self, contents: dict[str, str] | None = None) -> None:
+        self.contents = dict(contents or {})
+
+    def read(self, path: str) -> bytes | None:
+        """Return what a file was given."""
+        text = self.contents.get(path)
+        return None if text is None else text.encode()
+
+    def run(self, identity: Identity = TARGET, **fields: int | str) -> None:
+        """Let a process be there; ``fields`` are those of ``procfile`` in lower case."""
+        words = ["S"] + ["0"] * 49
+        words[procfile.START] = str(identity.start_ticks)
+        for name, value in fields.items():
+            words[int(getattr(procfile, name.upper()))] = str(value)
+        self.contents[f"/proc/{identity.pid}/stat"] = f"{identity.pid} (a b) c) {' '.join(words)}\n"
+
+
+class BlockedSource:
+    """Hangs in its first reading until ``released`` is set."""
+
+    interval_s = 1.0
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.released = threading.Event()
+
+    def read(self, watched: Watched) -> list[Point | EventHappened]:
+        """Wait, then tell a point."""
+        self.entered.set()
+        assert self.released.wait(30)
+        return [Point("slow", 1.0)]
+
+
+def files_of(monkeypatch: pytest.MonkeyPatch, contents: dict[str, str] | None = None) -> ProcFiles:
+    """Put files in the place of the real ones."""
+    made = ProcFiles(contents)
+    monkeypatch.setattr(procfile, "read", made.read)
+    return made
+
+
+def read(source: Source, *identities: Identity, threads: dict[Identity, frozenset[int]] | None = None) -> list[Point]:
+    """Return the points of one reading."""
+    found = source.read(Watched(identities, threads or {}))
+    return [point for point in found if isinstance(point, Point)]
+
+
+def values(points: list[Point]) -> dict[str, float]:
+    """Return the values of points by name, with the device where there is one."""
+    return {f"{point.name}@{point.device}" if point.device else point.name: point.value for point in points}
