@@ -25,8 +25,8 @@ Moment = tuple[tuple[int, int], ...]
 _TOGETHER_NS = 500 * MICROSECOND_NS
 # Longer than this without a stack, a thread was not recorded.
 _UNSEEN_NS = 500 * MILLISECOND_NS
-# So many samples tell their mean distance; more might hide that the rate has changed.
-_STRETCH_SAMPLES = 200
+# So many samples of each thread tell their mean distance; more might hide that the rate has changed.
+_STRETCH_SAMPLES = 50
 _LOOKED_AT_NS = 1200 * SECOND_NS
 _SLICES = 60
 
@@ -73,7 +73,7 @@ class Changes:
             self._moment.append((stack, row.stack))
         self._time_ns += row.duration_ns
         self._samples += row.samples
-        if self._samples >= _STRETCH_SAMPLES:
+        if self._samples >= _STRETCH_SAMPLES * len(self._last):
             self._end_stretch()
 
     def take(self, times: float = 1.0) -> ChangesSeen:

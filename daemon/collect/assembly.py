@@ -21,6 +21,8 @@ from profd.daemon.collect.tearing import Evidence, NoSource
 from profd.daemon.store.records import Frame, Identity, Interval, RecordingTaken, ThreadTimeline
 
 Stack = tuple[Frame, ...]
+# One read is given as many samples as its interval is long; hardly ever more than these.
+_TORN_SAMPLES = 5
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -82,9 +84,7 @@ def assemble(
         pieces = _pieces(trace, raw.zero_ns, keep)
         shares = apportion(total, [piece.end_ns - piece.start_ns for piece in pieces])
         kept = [(piece, share) for piece, share in zip(pieces, shares, strict=True) if keep.holds(piece.start_ns)]
-        roots = tearing.valid_roots((piece.stack, share) for piece, share in kept)
-        are_torn = tearing.are_torn([piece.stack for piece, _ in kept], roots, evidence)
-        whole = [one for one, is_torn in zip(kept, are_torn, strict=True) if not is_torn]
+        whole = _whole(kept, evidence)
         samples += sum(share for _, share in kept)
         torn += sum(share for _, share in kept) - sum(share for _, share in whole)
         intervals = tuple(
@@ -107,6 +107,25 @@ def assemble(
         stacks=tuple(stacks),
         threads=tuple(timelines),
     )
+
+
+def _whole(pieces: Sequence[tuple[Piece, int]], evidence: Evidence) -> list[tuple[Piece, int]]:
+    """Return the pieces of one thread, with their samples, without impossible stacks.
+
+    A torn read is no sample, as one that failed is none: what was seen before it lasts until the next sample. Where
+    there were many samples in a row it is something else, and nobody knows what the thread did meanwhile.
+    """
+    roots = tearing.valid_roots((piece.stack, samples) for piece, samples in pieces)
+    mended = tearing.mend([piece.stack for piece, _ in pieces], roots, evidence)
+    found: list[tuple[Piece, int]] = []
+    for (piece, samples), stack in zip(pieces, mended, strict=True):
+        if stack is not None:
+            found.append((Piece(piece.start_ns, piece.end_ns, stack), samples))
+        elif found and found[-1][0].end_ns == piece.start_ns and samples <= _TORN_SAMPLES:
+            before, earlier = found[-1]
+            held = Piece(before.start_ns, piece.end_ns, before.stack)
+            found[-1] = (held, max(earlier + samples - 1, 0))
+    return found
 
 
 def apportion(total: int, lengths: Sequence[int]) -> list[int]:

@@ -4,11 +4,14 @@ py-spy reads a running interpreter without stopping it, so now and then the fram
 or memory is taken for a frame that is none. Such a stack does not begin where threads begin, has a frame that cannot
 be one, or a call that its line cannot make. To drop a whole stack is worse than to keep a torn one, so a call counts as
 impossible only where it is rare and everything that is known speaks against it.
+
+Stacks are read from the leaf to the root, and the most frequent tear is a caller that went on to its next line before
+its turn came. Where another line of the same function is known for the call, the stack is mended, not dropped.
 """
 
 from __future__ import annotations
 
-import functools
+import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -85,11 +88,14 @@ class Calls:
             self._callers.clear()
             self._from.clear()
             self._held = 0
-        before: Stack = ()
-        for stack in stacks:
-            for depth in range(max(_common(before, stack), 1), len(stack)):
-                self._count(stack[depth - 1], (stack[depth].function, stack[depth].file))
-            before = stack
+        # A loop goes from stack to stack in few ways, and deep ones make the same call many times.
+        calls: Counter[tuple[Frame, Frame]] = Counter()
+        for (before, stack), times in Counter(itertools.pairwise(itertools.chain(((),), stacks))).items():
+            first = max(_common(before, stack), 1)
+            for call, often in Counter(zip(stack[first - 1 :], stack[first:], strict=False)).items():
+                calls[call] += often * times
+        for (caller, callee), times in calls.items():
+            self._count(caller, (callee.function, callee.file), times)
 
     def times(self, caller: Frame, callee: Code) -> int:
         """Return how often a function was entered from a line."""
@@ -108,11 +114,17 @@ class Calls:
         found = self._callers[callee].most_common(1) if callee in self._callers else []
         return found[0][0] if found else None
 
-    def _count(self, caller: Frame, callee: Code) -> None:
+    def usual_line(self, caller: Frame, callee: Code) -> Frame | None:
+        """Return the line of the caller's function that a function is mostly entered from, where that is known."""
+        callers = self._callers[callee] if callee in self._callers else Counter()
+        found = max((line for line in callers if line[:2] == caller[:2]), key=callers.__getitem__, default=None)
+        return found if found is not None and callers[found] >= _USUAL_TIMES_BESIDE else None
+
+    def _count(self, caller: Frame, callee: Code, times: int) -> None:
         callers = self._callers[callee]
         self._held += caller not in callers
-        callers[caller] += 1
-        self._from[caller] += 1
+        callers[caller] += times
+        self._from[caller] += times
 
 
 def valid_roots(stacks: Iterable[tuple[Stack, int]]) -> frozenset[str]:
@@ -141,22 +153,16 @@ class Evidence:
         self.source = source
 
 
-def are_torn(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> list[bool]:
-    """Say of each stack of one thread, in order of time, whether it is impossible; they become evidence first."""
+def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> list[Stack | None]:
+    """Return the stacks of one thread, in order of time, as they can have been; None in place of impossible ones.
+
+    They become evidence first.
+    """
     evidence.calls.add(stacks)
     evidence.source.allow_more()
-    judge = _Judge(evidence)
-    found: list[bool] = []
-    before: Stack = ()
-    torn_at = -1
-    for stack in stacks:
-        # What the stack before had too was judged with it: stacks may be thousands of frames deep.
-        same = _common(before, stack)
-        if not 0 <= torn_at < same:
-            torn_at = next((depth for depth in range(same, len(stack)) if not judge.is_possible(stack, depth)), -1)
-        found.append(not stack or stack[0].function not in roots or torn_at >= 0)
-        before = stack
-    return found
+    judge = _Judge(roots, evidence)
+    mended = {stack: judge.mend(stack) for stack in dict.fromkeys(stacks)}
+    return [mended[stack] for stack in stacks]
 
 
 def is_plausible(frame: Frame) -> bool:
@@ -212,17 +218,35 @@ def _is_called_elsewhere(caller: Frame, callee: Code, enough: int, calls: Calls,
 class _Judge:
     """Judges frames and calls, each once."""
 
-    def __init__(self, evidence: Evidence) -> None:
-        self._is_plausible = functools.cache(is_plausible)
-        self._is_possible_call = functools.cache(
-            functools.partial(is_possible_call, calls=evidence.calls, source=evidence.source)
-        )
+    def __init__(self, roots: frozenset[str], evidence: Evidence) -> None:
+        self._roots = roots
+        self._evidence = evidence
+        self._plausible: dict[Frame, bool] = {}
+        self._callers: dict[tuple[Frame, Frame], Frame | None] = {}
 
-    def is_possible(self, stack: Stack, depth: int) -> bool:
-        """Say whether a frame of a stack can be one, and be called by the frame before."""
-        if not self._is_plausible(stack[depth]):
-            return False
-        return depth == 0 or bool(self._is_possible_call(stack[depth - 1], stack[depth]))
+    def mend(self, stack: Stack) -> Stack | None:
+        """Return a stack as it can have been; None where it cannot have been."""
+        if not stack or stack[0].function not in self._roots or not all(map(self._is_plausible, stack)):
+            return None
+        callers = [self._caller(call) for call in itertools.pairwise(stack)]
+        whole = [caller for caller in callers if caller is not None]
+        if len(whole) < len(callers):
+            return None
+        return stack if whole == list(stack[:-1]) else (*whole, stack[-1])
+
+    def _is_plausible(self, frame: Frame) -> bool:
+        if frame not in self._plausible:
+            self._plausible[frame] = is_plausible(frame)
+        return self._plausible[frame]
+
+    def _caller(self, call: tuple[Frame, Frame]) -> Frame | None:
+        """Return the line that a call can have come from: the one that was read, or another one of its function."""
+        if call not in self._callers:
+            caller, callee = call
+            calls, source = self._evidence.calls, self._evidence.source
+            is_possible = is_possible_call(caller, callee, calls, source)
+            self._callers[call] = caller if is_possible else calls.usual_line(caller, (callee.function, callee.file))
+        return self._callers[call]
 
 
 def _common(one: Stack, other: Stack) -> int:

@@ -109,13 +109,35 @@ def test_samples_are_shared_among_threads_by_their_time() -> None:
     ]
 
 
-def test_torn_stacks_are_dropped_and_counted() -> None:
-    torn = (Frame("Condition.notify", "threading.py", 1),)
-    raw = raw_recording(Told([(0, stack("a")), (500_000, torn), (600_000, stack("b"))], 1_000_000))
+TORN = (Frame("Condition.notify", "threading.py", 1),)
+
+
+def test_what_was_seen_before_a_torn_read_lasts_until_the_next_sample() -> None:
+    raw = raw_recording(Told([(0, stack("a")), (500_000, TORN), (530_000, stack("b"))], 1_000_000))
+    record = assemble(raw, TARGET, 100, Span())
+    assert (record.samples, record.torn) == (100, 1)
+    assert record.stacks == (stack("a"), stack("b"))
+    assert [(i.duration_ns, i.samples) for i in record.threads[0].intervals] == [(530_000_000, 52), (470_000_000, 47)]
+
+
+def test_every_torn_read_counts_however_short() -> None:
+    raw = raw_recording(Told([(0, stack("a")), (500_000, TORN), (500_100, stack("b"))], 1_000_000))
+    assert assemble(raw, TARGET, 100, Span()).torn == 1
+
+
+def test_impossible_stacks_that_last_are_dropped_with_their_time() -> None:
+    raw = raw_recording(Told([(0, stack("a")), (500_000, TORN), (600_000, stack("b"))], 1_000_000))
     record = assemble(raw, TARGET, 100, Span())
     assert (record.samples, record.torn) == (100, 10)
     assert record.stacks == (stack("a"), stack("b"))
     assert [interval.samples for interval in record.threads[0].intervals] == [50, 40]
+
+
+def test_a_torn_read_at_first_is_dropped_with_its_time() -> None:
+    raw = raw_recording(Told([(0, TORN), (30_000, stack("b"))], 1_000_000))
+    record = assemble(raw, TARGET, 100, Span())
+    assert [(i.duration_ns, i.samples) for i in record.threads[0].intervals] == [(970_000_000, 97)]
+    assert record.torn == 3
 
 
 def test_a_thread_that_is_gone_has_neither_time_nor_samples_of_those_that_live() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profd.daemon.collect.statements import Statements
-from profd.daemon.collect.tearing import Calls, Evidence, NoSource, are_torn, is_plausible, valid_roots
+from profd.daemon.collect.tearing import Calls, Evidence, NoSource, Stack, is_plausible, mend, valid_roots
 from profd.daemon.store.records import Frame
 
 PROGRAM = """\
@@ -32,7 +32,7 @@ GLUED = frames("Condition.notify", "Queue.put")
 
 
 def is_torn(stack: tuple[Frame, ...], roots: frozenset[str]) -> bool:
-    return are_torn([stack], roots, Evidence(NoSource())) == [True]
+    return mend([stack], roots, Evidence(NoSource())) == [None]
 
 
 def test_a_script_begins_at_its_module() -> None:
@@ -107,7 +107,11 @@ def loop(program: str, times: int) -> list[tuple[Frame, ...]]:
 
 
 def torn(stacks: list[tuple[Frame, ...]]) -> list[bool]:
-    return are_torn(stacks, frozenset({"<module>"}), Evidence(Statements()))
+    return [stack is None for stack in mended(stacks)]
+
+
+def mended(stacks: list[Stack]) -> list[Stack | None]:
+    return mend(stacks, frozenset({"<module>"}), Evidence(Statements()))
 
 
 def call(program: str, line: int, callee: str) -> tuple[Frame, ...]:
@@ -122,9 +126,15 @@ def test_a_line_may_be_collected_at_any_time(program: str) -> None:
     assert torn([call(program, 5, "Tensor.__del__")]) == [False]
 
 
-def test_a_function_that_another_line_calls_by_name_is_torn_from_this_one(program: str) -> None:
-    stacks = [*loop(program, 40), call(program, 3, "Adam.step")]
-    assert torn(stacks) == [False] * 120 + [True]
+def test_a_caller_that_went_on_is_put_back_to_the_line_that_calls(program: str) -> None:
+    stacks = [*loop(program, 40), call(program, 3, "Adam.step"), call(program, 6, "Tensor.backward")]
+    assert mended(stacks) == [*loop(program, 40), call(program, 4, "Adam.step"), call(program, 3, "Tensor.backward")]
+
+
+def test_a_function_that_only_others_call_by_name_is_torn_from_this_one(program: str) -> None:
+    elsewhere = (Frame("<module>", program, 99), Frame("main", program, 4), Frame("Adam.step", "/lib/torch.py", 7))
+    others = [stack for stack in loop(program, 40) if stack[-1] != elsewhere[-1]]
+    assert torn([*others, *[elsewhere, others[0]] * 40, call(program, 3, "Adam.step")])[-1]
 
 
 def test_little_is_known_in_the_beginning_and_so_kept(program: str) -> None:
@@ -160,7 +170,7 @@ def test_a_line_that_is_known_for_other_calls_is_torn_from_what_it_never_calls(t
     path.write_text("def train(batches, model):\n    for x in batches:\n        model(x)\n")
     drawn, modeled = call(str(path), 2, "random_batches"), call(str(path), 3, "Module._wrapped_call_impl")
     stacks = [*[drawn, modeled] * 40, call(str(path), 3, "random_batches")]
-    assert torn(stacks) == [False] * 80 + [True]
+    assert mended(stacks) == [*[drawn, modeled] * 40, drawn]
 
 
 def test_source_that_cannot_be_read_speaks_against_nothing() -> None:
@@ -183,16 +193,16 @@ _stacks = st.lists(st.lists(_frames, max_size=6).map(tuple), max_size=30)
 def test_a_stack_is_judged_whatever_stood_before_it(stacks: list[tuple[Frame, ...]]) -> None:
     roots = valid_roots((stack, 1) for stack in stacks)
     once = Evidence(NoSource())
-    alone = [are_torn([stack], roots, once)[0] for stack in stacks]
-    assert are_torn(stacks, roots, Evidence(NoSource())) == alone
+    alone = [mend([stack], roots, once)[0] for stack in stacks]
+    assert mend(stacks, roots, Evidence(NoSource())) == alone
 
 
 @given(_stacks)
 def test_what_is_kept_begins_at_a_root_and_is_plausible(stacks: list[tuple[Frame, ...]]) -> None:
     roots = valid_roots((stack, 1) for stack in stacks)
-    for stack, is_dropped in zip(stacks, are_torn(stacks, roots, Evidence(NoSource())), strict=True):
+    for stack, found in zip(stacks, mend(stacks, roots, Evidence(NoSource())), strict=True):
         whole = bool(stack) and stack[0].function in roots and all(map(is_plausible, stack))
-        assert is_dropped is not whole
+        assert found == (stack if whole else None)
 
 
 @given(st.integers(1, 60), st.integers(0, 5))
