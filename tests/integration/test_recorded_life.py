@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from bisect import bisect_right
 from itertools import pairwise
 from pathlib import Path
@@ -45,11 +46,17 @@ class Run(NamedTuple):
                 seen.append((interval, phase))
         return seen
 
-    def distance_ns(self, at_ns: int, function: str) -> int:
-        """Return how far a time lies from the nearest stay in a function, 0 inside of it."""
-        place = bisect_right(self.diary, (at_ns,))
-        near = [entry for entry in self.diary[max(place - 6, 0) : place + 6] if entry.function == function]
-        return min(max(entry.enter_ns - at_ns, at_ns - entry.leave_ns, 0) for entry in near)
+    def stays(self) -> list[tuple[int, Entry]]:
+        """Return when each interval begins, with the stay in its phase that begins nearest to that."""
+        found = []
+        for interval, phase in self.seen():
+            place = bisect_right(self.diary, (interval.start_ns,))
+            near = [entry for entry in self.diary[max(place - 12, 0) : place + 12] if entry.function == phase]
+            stay = min(
+                near, key=lambda entry: max(entry.enter_ns - interval.start_ns, interval.start_ns - entry.leave_ns, 0)
+            )
+            found.append((interval.start_ns, stay))
+        return found
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +90,25 @@ def test_samples_are_as_many_as_asked_for(run: Run) -> None:
     assert SECONDS * 100 * 0.85 <= taken <= SECONDS * 100 * 1.09
 
 
+def test_no_sample_is_stamped_more_than_ten_milliseconds_before_it_was_taken(run: Run) -> None:
+    early = [stay.enter_ns - at_ns for at_ns, stay in run.stays() if at_ns < stay.enter_ns - 10 * MILLISECOND_NS]
+    assert not early, f"{len(early)} samples are early by up to {max(early) / 1e6:.1f} ms"
+
+
 def test_samples_are_stamped_within_ten_milliseconds(run: Run) -> None:
-    distances = [run.distance_ns(interval.start_ns, phase) for interval, phase in run.seen()]
-    assert len(distances) > 200
-    late = [distance for distance in distances if distance > 10 * MILLISECOND_NS]
-    assert not late, f"of {len(distances)} samples {len(late)} are off by up to {max(late) / 1e6:.1f} ms"
+    # One thread of py-spy reads a stack and another one stamps it: where processes fight over the cores, a single
+    # sample waits for its stamp now and then, by tens of milliseconds. That is never early, and never many.
+    stays = run.stays()
+    late = [at_ns - stay.leave_ns for at_ns, stay in stays if at_ns > stay.leave_ns + 10 * MILLISECOND_NS]
+    assert len(stays) > 200
+    assert len(late) <= 0.01 * len(stays), f"{len(late)} of {len(stays)} are late by up to {max(late) / 1e6:.1f} ms"
+
+
+def test_the_clock_of_the_samples_is_that_of_the_program(run: Run) -> None:
+    # A stay is first seen one distance of samples after it began, half of the time within 7 ms. Single late stamps do
+    # not move the median; a clock that is wrong by ten milliseconds moves it out of here.
+    median_ns = statistics.median(at_ns - stay.enter_ns for at_ns, stay in run.stays())
+    assert 0 <= median_ns <= 15 * MILLISECOND_NS
 
 
 def test_samples_are_in_order_and_do_not_overlap(run: Run) -> None:
