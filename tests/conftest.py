@@ -12,10 +12,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-MODULES = frozenset({"torch", "torchvision", "tqdm", "playwright"})
+if TYPE_CHECKING:
+    from fakedriver import FakeDriver  # it loads NVML's module, which few tests need
+
+MODULES = frozenset({"torch", "torchvision", "tqdm", "playwright", "pyarrow"})
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -47,3 +51,22 @@ def profd_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="profd-", ignore_cleanup_errors=True) as folder:
         monkeypatch.setenv("PROFD_HOME", folder)
         yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the NVML without a GPU."""
+    from fakedriver import build
+
+    return build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def driver(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    """Give the test an NVIDIA driver without GPUs: add some."""
+    from fakedriver import FakeDriver
+
+    made = FakeDriver(nvml_library, tmp_path)
+    made.install(monkeypatch)
+    made.set_now(0)
+    return made

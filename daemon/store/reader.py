@@ -18,6 +18,7 @@ from profd.daemon import processes
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import database
 from profd.daemon.store.rows import (
+    DeviceRow,
     EventRow,
     FrameRow,
     IntervalRow,
@@ -194,6 +195,13 @@ class RunReader:
                 "SELECT id, at_ns, kind, process, text FROM event WHERE id > ? ORDER BY id", after_id
             )
         ]
+
+    def devices(self) -> list[DeviceRow]:
+        """Return the GPUs that the run used, in order; none from a file that is older than their table."""
+        if not self._query("SELECT 1 FROM sqlite_master WHERE name = 'device'"):
+            return []
+        rows = self._query("SELECT name, number, model, uuid, memory_bytes FROM device ORDER BY number, name")
+        return [DeviceRow(*row) for row in rows]
 
     def output(self, after_id: int = 0) -> list[OutputRow]:
         """Return the script's output written after the row with this id, in order."""

@@ -121,6 +121,20 @@ class PointsTaken(msgspec.Struct, frozen=True, tag="points"):
     points: tuple[Point, ...]
 
 
+class DeviceSeen(msgspec.Struct, frozen=True, tag="device"):
+    """A GPU that is read from now on, or a MIG instance of one; ``name`` is that in ``Point.device``.
+
+    ``index`` is NVML's number of the GPU, ``memory_bytes`` None where it does not tell.
+    """
+
+    at_ns: int
+    name: str
+    index: int
+    model: str
+    uuid: str
+    memory_bytes: int | None = None
+
+
 class EventHappened(msgspec.Struct, frozen=True, tag="event"):
     """Something worth a mark on the timeline."""
 
@@ -146,7 +160,9 @@ class RunEnded(msgspec.Struct, frozen=True, tag="run-ended"):
     exit_signal: int | None = None
 
 
-Record = ProcessSeen | ProcessEnded | RecordingTaken | PointsTaken | EventHappened | OutputWritten | RunEnded
+Record = (
+    ProcessSeen | ProcessEnded | RecordingTaken | PointsTaken | DeviceSeen | EventHappened | OutputWritten | RunEnded
+)
 
 
 class RunStarted(msgspec.Struct, frozen=True):

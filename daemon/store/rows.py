@@ -121,6 +121,16 @@ class StackTotal(msgspec.Struct, frozen=True):
     duration_ns: int
 
 
+class DeviceRow(msgspec.Struct, frozen=True):
+    """A GPU that the run used, or a MIG instance of one; ``name`` is that of its series."""
+
+    name: str
+    index: int
+    model: str
+    uuid: str
+    memory_bytes: int | None
+
+
 class SeriesRow(msgspec.Struct, frozen=True):
     """A series of numbers; of the host where process, os_tid and device are None. The unit stands in the name."""
 
@@ -139,7 +149,7 @@ class PointRow(msgspec.Struct, frozen=True):
 
 
 class EventRow(msgspec.Struct, frozen=True):
-    """A mark on the timeline: started, ended, exec, counter, loss, wall-jump, error, note."""
+    """A mark on the timeline: started, ended, exec, counter, gpu, loss, wall-jump, error, note."""
 
     id: int
     at_ns: int

@@ -76,7 +76,16 @@ CREATE TABLE interval (
     PRIMARY KEY (start_ns, thread)
 ) WITHOUT ROWID;
 
--- A series of numbers: of a process, of a thread of it, of a device, or of the host (all three NULL).
+-- A GPU that the run used, or a MIG instance of one.
+CREATE TABLE device (
+    name TEXT PRIMARY KEY,            -- gpu0, gpu0-mig1: as in series.device
+    number INTEGER NOT NULL,          -- of the GPU, as NVML and nvidia-smi count
+    model TEXT NOT NULL,
+    uuid TEXT NOT NULL,
+    memory_bytes INTEGER              -- NULL: the driver does not tell
+) WITHOUT ROWID;
+
+-- A series of numbers: of a process, of a thread of it, of a device (or of a process on it), or of the host (all NULL).
 CREATE TABLE series (
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL,               -- with its unit: rss_bytes, cpu_cores
@@ -94,7 +103,7 @@ CREATE TABLE point (
 CREATE TABLE event (
     id INTEGER PRIMARY KEY,
     at_ns INTEGER NOT NULL,
-    kind TEXT NOT NULL,               -- started, ended, exec, counter, loss, wall-jump, error, note
+    kind TEXT NOT NULL,               -- started, ended, exec, counter, gpu, loss, wall-jump, error, note
     process INTEGER REFERENCES process,
     text TEXT NOT NULL
 );

@@ -13,6 +13,7 @@ import msgspec
 
 from profd.daemon.store.records import (
     DescribeFrame,
+    DeviceSeen,
     EventHappened,
     Frame,
     Identity,
@@ -150,6 +151,13 @@ class Tables:
         self._connection.executemany(
             "INSERT OR IGNORE INTO point (series, at_ns, value) VALUES (?,?,?)",
             [(self._series_id(point, record.at_ns), record.at_ns, point.value) for point in record.points],
+        )
+
+    @_write.register
+    def _(self, record: DeviceSeen) -> None:
+        self._connection.execute(
+            "INSERT OR REPLACE INTO device (name, number, model, uuid, memory_bytes) VALUES (?,?,?,?,?)",
+            (record.name, record.index, record.model, record.uuid, record.memory_bytes),
         )
 
     @_write.register

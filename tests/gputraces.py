@@ -1,0 +1,37 @@
+"""What /proc says of the processes of a run and their GPUs, in a test's hands."""
+
+from __future__ import annotations
+
+CUDA = frozenset({"/dev/nvidiactl", "/dev/nvidia-uvm"})
+
+
+class FakeTraces:
+    """Processes with the devices that a test gave them; on the host unless it is said that PIDs are a container's."""
+
+    def __init__(self, *, on_host: bool = True) -> None:
+        self._on_host = on_host
+        self.devices: dict[int, frozenset[str]] = {}
+        self.environments: dict[int, dict[str, str]] = {}
+        self.other_pids: dict[int, frozenset[int]] = {}
+
+    def sees_host_pids(self) -> bool:
+        """Return what was said at the start."""
+        return self._on_host
+
+    def namespace_pids(self, pid: int) -> frozenset[int]:
+        """Return the PIDs that were set."""
+        return self.other_pids.get(pid, frozenset())
+
+    def open_devices(self, pid: int) -> frozenset[str]:
+        """Return the devices that were set."""
+        return self.devices.get(pid, frozenset())
+
+    def environment(self, pid: int) -> dict[str, str]:
+        """Return the variables that were set."""
+        return self.environments.get(pid, {})
+
+    def compute(self, pid: int, *minors: int, visible: str | None = None) -> None:
+        """Let a process use CUDA, with the device files of these GPUs open."""
+        self.devices[pid] = CUDA | {f"/dev/nvidia{minor}" for minor in minors}
+        if visible is not None:
+            self.environments[pid] = {"CUDA_VISIBLE_DEVICES": visible}
