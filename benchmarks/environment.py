@@ -12,7 +12,7 @@ import venv
 from pathlib import Path
 from typing import NamedTuple
 
-PACKAGES = ("transformers", "accelerate", "lightning", "torchmetrics")
+PACKAGES = ("transformers", "accelerate", "lightning", "torchmetrics", "tensorboard")
 
 
 class Environment(NamedTuple):
@@ -35,13 +35,13 @@ class Environment(NamedTuple):
 def make_environment(cache: Path) -> Environment:
     """Return the environment in ``cache``, made and filled where it is not there yet; pip takes half a minute."""
     made = Environment(cache / f"frameworks-{sys.version_info.major}.{sys.version_info.minor}")
-    stamp = made.folder / "complete"
-    if not stamp.exists():
+    stamp = made.folder / "packages"
+    if not stamp.exists() or stamp.read_text() != " ".join(PACKAGES):
         print(f"installing {', '.join(PACKAGES)} into {made.folder}", file=sys.stderr, flush=True)
         venv.create(made.folder, with_pip=True, clear=True)
         inner = sysconfig.get_path("purelib", vars={"base": str(made.folder)})
         Path(inner, "outer.pth").write_text(sysconfig.get_path("purelib") + "\n")
         words = [made.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES]
         subprocess.run(words, check=True)
-        stamp.touch()
+        stamp.write_text(" ".join(PACKAGES))
     return made

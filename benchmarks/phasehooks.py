@@ -33,6 +33,10 @@ def install(clock: PhaseClock, program: str) -> None:
         _wrap_transformers(clock)
     if "lightning" in program:
         _wrap_lightning(clock)
+    if "torchmetrics" in program:
+        _wrap_metrics(clock)
+    if "SummaryWriter" in program:
+        _wrap_instruments(clock)
 
 
 def _wrap_torch(clock: PhaseClock) -> None:
@@ -117,7 +121,6 @@ def _wrap_lightning(clock: PhaseClock) -> None:
     from lightning.pytorch.loops.optimization.automatic import Closure
     from lightning.pytorch.strategies import Strategy
     from lightning.pytorch.trainer.connectors.logger_connector import _LoggerConnector
-    from torchmetrics import Metric
 
     # The optimizer's step stands around the closure, with the forward and the backward pass.
     clock.wrap(Closure, "closure", lambda *_: clock.apart())
@@ -129,7 +132,6 @@ def _wrap_lightning(clock: PhaseClock) -> None:
         (Strategy, "batch_to_device", "host-to-device copy"),
         (pytorch.LightningModule, "log", "logging"),
         (pytorch.LightningModule, "clip_gradients", "optimizer"),
-        (Metric, "forward", "logging"),
         (_LoggerConnector, "on_batch_start", "logging"),
         (_LoggerConnector, "on_batch_end", "logging"),
         (_LoggerConnector, "update_train_step_metrics", "logging"),
@@ -140,3 +142,39 @@ def _wrap_lightning(clock: PhaseClock) -> None:
     for callback, phase in ((ModelCheckpoint, "checkpoint"), *((bar, "logging") for bar in bars)):
         for name in [name for name in vars(callback) if name.startswith("on_")]:
             clock.wrap(callback, name, phase)
+
+
+def _wrap_metrics(clock: PhaseClock) -> None:
+    """Time what is computed to be reported; a metric wraps its own methods when it is made, and so are these."""
+    from torchmetrics import Metric
+
+    clock.wrap(Metric, "forward", "logging")
+    made = Metric.__init__
+
+    def make(metric: Metric, *words: object, **options: object) -> None:
+        made(metric, *words, **options)
+        clock.wrap(metric, "update", "logging")
+        clock.wrap(metric, "compute", "logging")
+
+    Metric.__init__ = make
+
+
+def _wrap_instruments(clock: PhaseClock) -> None:
+    from torch.optim.swa_utils import AveragedModel
+    from torch.profiler import profile
+    from torch.utils.tensorboard import SummaryWriter
+    from tqdm import tqdm
+
+    for owner, name, phase in (
+        (AveragedModel, "update_parameters", "optimizer"),
+        (profile, "step", "logging"),
+        (profile, "stop", "logging"),
+        (SummaryWriter, "add_scalar", "logging"),
+        (SummaryWriter, "add_histogram", "logging"),
+        (SummaryWriter, "close", "logging"),
+        (tqdm, "update", "logging"),
+        (tqdm, "refresh", "logging"),
+        (tqdm, "set_postfix", "logging"),
+        (tqdm, "close", "logging"),
+    ):
+        clock.wrap(owner, name, phase)

@@ -44,6 +44,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "plain, bfloat16 autocast": ("convolutional.py", "--bfloat16"),
     "LSTM": ("language.py", "lstm"),
     "transformer": ("language.py", "transformer"),
+    "instrumented": ("instrumented.py",),
     "torch.compile, aot_eager": ("compiled.py", "--backend", "aot_eager"),
     **({"torch.compile, inductor": ("compiled.py",)} if HAS_COMPILER else {}),
     "Hugging Face, GPT-2": ("huggingface.py", "gpt2"),

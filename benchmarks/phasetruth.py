@@ -39,15 +39,14 @@ _FIRST_OF_TRAINING = {"data wait", "data load in process", "forward", "evaluatio
 
 
 class PhaseClock:
-    """Knows which phases are on, and writes down each change of the one that counts."""
+    """Knows which phases are on, and notes each change of the one that counts."""
 
-    def __init__(self, diary: Path, started_ns: int) -> None:
+    def __init__(self, started_ns: int, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._on = [0] * len(ORDER)
         self._on[_STARTUP] = self._on[_OTHER] = 1
         self._current = _STARTUP
         self._changes = [(started_ns, _STARTUP)]
-        self._owner = os.getpid()
-        atexit.register(self._write, diary)
+        self._now_ns = now_ns
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -104,18 +103,29 @@ class PhaseClock:
         current = next(number for number, count in enumerate(self._on) if count)
         if current != self._current:
             self._current = current
-            self._changes.append((time.time_ns(), current))
+            self._changes.append((self._now_ns(), current))
 
-    def _write(self, diary: Path) -> None:
-        # A DataLoader's worker inherits this, and writes nothing.
-        if os.getpid() == self._owner:
-            self._changes.append((time.time_ns(), _OTHER))
-            diary.write_text("".join(f"{at_ns} {ORDER[number]}\n" for at_ns, number in self._changes))
+    def diary(self) -> str:
+        """Return all changes until now, a line each; the last line is the end."""
+        ended = (*self._changes, (self._now_ns(), self._current))
+        return "".join(f"{at_ns} {ORDER[number]}\n" for at_ns, number in ended)
+
+
+def keep_diary(clock: PhaseClock, diary: Path) -> None:
+    """Write the diary when this process exits; a DataLoader's worker inherits the order, and writes nothing."""
+    owner = os.getpid()
+
+    def write() -> None:
+        if os.getpid() == owner:
+            diary.write_text(clock.diary())
+
+    atexit.register(write)
 
 
 def main() -> None:
     """Wrap what the program uses, load it, and call its ``main``."""
-    clock = PhaseClock(Path(sys.argv[1]), int(sys.argv[2]))
+    clock = PhaseClock(int(sys.argv[2]))
+    keep_diary(clock, Path(sys.argv[1]))
     sys.argv = sys.argv[3:]
     program = Path(sys.argv[0])
 

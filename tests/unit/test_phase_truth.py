@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from phases import Judged, Shares, last_line, read_diary, shares_table, steps_table
+from phasetruth import PhaseClock
+
+from profd.daemon.analyze.steps import Steps
+from profd.daemon.clock import SECOND_NS
+
+
+def clock_of_seconds() -> PhaseClock:
+    """Return a clock that starts at 0 and is a second later at each change."""
+    return PhaseClock(0, itertools.count(SECOND_NS, SECOND_NS).__next__)
+
+
+def diary_of(clock: PhaseClock) -> list[str]:
+    return [f"{int(line.split()[0]) // SECOND_NS} {line.split(' ', 1)[1]}" for line in clock.diary().splitlines()]
+
+
+def test_the_first_phase_of_training_ends_the_startup() -> None:
+    clock = clock_of_seconds()
+
+    with clock.phase("optimizer"), clock.phase("logging"):  # a schedule that is made, and says so
+        pass
+    with clock.phase("forward"):
+        pass
+
+    assert [line.split(" ", 1)[1] for line in diary_of(clock)] == [
+        "startup, import", "optimizer", "logging", "optimizer", "startup, import", "forward", "other", "other",
+    ]  # fmt: skip
+
+
+def test_of_phases_in_each_other_the_first_in_order_counts() -> None:
+    clock = clock_of_seconds()
+
+    with clock.phase("evaluation"), clock.phase("forward"), clock.phase("data wait"), clock.phase("loss"):
+        pass
+
+    assert diary_of(clock) == ["0 startup, import", "1 evaluation", "2 data wait", "3 evaluation", "4 other", "5 other"]
+
+
+def test_a_loop_inside_of_an_optimizer_is_told_apart() -> None:
+    clock = clock_of_seconds()
+
+    with clock.phase("forward"):
+        pass
+    with clock.phase("optimizer"), clock.apart(), clock.phase("forward"):
+        pass
+
+    assert diary_of(clock)[3:] == [
+        "3 optimizer",
+        "4 other",
+        "5 forward",
+        "6 other",
+        "7 optimizer",
+        "8 other",
+        "9 other",
+    ]
+
+
+def test_wrapped_function_is_in_its_phase_and_returns_what_it_did() -> None:
+    clock = clock_of_seconds()
+    owner = SimpleNamespace(twice=lambda number: 2 * number)
+
+    clock.wrap(owner, "twice", "forward")
+
+    assert owner.twice(21) == 42
+    assert diary_of(clock) == ["0 startup, import", "1 forward", "2 other", "3 other"]
+
+
+def test_diary_is_read_as_shares_of_the_time_after_startup(tmp_path: Path) -> None:
+    diary = tmp_path / "diary"
+    diary.write_text(
+        "0 startup, import\n2000000000 forward\n5000000000 data wait\n6000000000 other\n6000000000 other\n"
+    )
+
+    shares = read_diary(diary)
+
+    assert (shares.startup_s, shares["forward"], shares["data wait"], shares["loss"]) == (2.0, 0.75, 0.25, 0.0)
+
+
+def test_distance_is_the_share_that_is_elsewhere() -> None:
+    one, other = Shares.of({"forward": 3.0, "loss": 1.0}), Shares.of({"forward": 2.0, "backward": 2.0})
+
+    assert one.distance(other) == pytest.approx(0.5)
+    assert one.distance(one) == 0
+
+
+@pytest.mark.parametrize(
+    ("told", "of_timed", "is_right"),
+    [
+        ({"forward": 9.1, "other": 0.9}, {"forward": 9.6, "other": 0.4}, True),
+        ({"forward": 8.9, "other": 1.1}, {"forward": 9.6, "other": 0.4}, False),
+        ({"forward": 9.1, "other": 0.9}, {"forward": 9.4, "backward": 0.6}, False),
+    ],
+)
+def test_little_other_and_a_small_distance_are_right(
+    told: dict[str, float], of_timed: dict[str, float], is_right: bool
+) -> None:
+    judged = Judged(Shares.of(told), Shares.of(of_timed), Shares.of({"forward": 1.0}), Steps(), 10, 2.0)
+
+    assert judged.is_right == is_right
+    assert shares_table({"loop": judged})[-1].endswith("| right |" if is_right else "| **wrong** |")
+
+
+def test_phases_that_nobody_spends_time_in_have_no_column() -> None:
+    shares = Shares.of({"forward": 99.8, "loss": 0.2, "startup, import": 3.0})
+
+    table = shares_table({"loop": Judged(shares, shares, shares, Steps(), 10, 2.0)})
+
+    assert table[0] == "| program | forward | other | distance | of two runs | startup, s |  |"
+    assert table[2] == "| loop | 99.8 / 99.8 | 0.0 / 0.0 | 0.0 | 0.0 | 3.0 / 3.0 | right |"
+
+
+def test_steps_are_told_beside_those_that_were_made() -> None:
+    shares = Shares.of({"forward": 1.0})
+    known = Steps(per_s=5.1, count=9, source="loop counter `i`", per_s_error=0.2, count_error=2)
+
+    rows = steps_table({"one": Judged(shares, shares, shares, known, 10, 2.0)})
+    unknown = steps_table({"one": Judged(shares, shares, shares, Steps(), 10, 2.0)})
+
+    assert rows[-1] == "| one | 10 | 9 ± 2 | 5.00 | 5.10 ± 0.20 | loop counter `i` |"
+    assert unknown[-1] == "| one | 10 | unknown | 5.00 | unknown | none |"
+
+
+def test_last_words_of_a_program_are_its_steps_and_seconds() -> None:
+    assert last_line("epoch 3: loss 0.1\nsteps 120 seconds 9.25\n") == (120, 9.25)
