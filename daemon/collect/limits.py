@@ -34,7 +34,7 @@ class Limits:
         self._readings = 0
 
     def read(self, watched: Watched) -> Iterator[Point | EventHappened]:
-        """Yield throttling and ended processes each time, the rest every fifth time, limits when they were looked up."""
+        """Yield throttling and ended processes each time, the rest every fifth time, limits when looked up."""
         yield from self._search(watched)
         self._rates.turn()
         yield from self._throttling()

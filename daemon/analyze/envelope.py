@@ -1,0 +1,119 @@
+"""The lower envelope of a series, and the line along it. Pure; knows nothing of run files.
+
+What a series comes back to says more of what it keeps than its mean does: work in between goes up and down.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+BLOCKS = 20
+MOST_POINTS = 2000
+# A step by less than this part of the mean one is none.
+STILL_SHARE = 0.15
+
+
+class Block(msgspec.Struct, frozen=True):
+    """A stretch of a series: its least value with the time of it, and its greatest."""
+
+    at_s: float
+    lowest: float
+    highest: float
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A robust line through the least values of blocks, with how sure and how straight it is.
+
+    ``slope`` is a second, ``error`` its standard error, with what neighbors have in common taken into account.
+    ``grown`` is by how much the line rises in all. Of that are ``bend``, the change of slope from the first to the last
+    block (-0.5 where a cache has warmed up half), and ``largest_step``, from one block to the next. ``still_share`` is
+    in how many of the blocks nothing changed, 0 to 1.
+    """
+
+    slope: float
+    error: float
+    grown: float
+    bend: float
+    largest_step: float
+    still_share: float
+
+
+def thinned(times_s: Sequence[float], values: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Return the lowest and the highest point of each of many stretches where a series has more than is needed."""
+    if len(times_s) <= MOST_POINTS:
+        return list(times_s), list(values)
+    kept: list[tuple[float, float]] = []
+    for inside in _stretches(times_s, values, MOST_POINTS // 2):
+        kept += sorted({min(inside, key=_value), max(inside, key=_value)})
+    return [at_s for at_s, _ in kept], [value for _, value in kept]
+
+
+def cut(times_s: Sequence[float], values: Sequence[float]) -> list[Block]:
+    """Cut a series into equal stretches of time; those without a point are left out."""
+    blocks = []
+    for inside in _stretches(times_s, values, BLOCKS):
+        at_s, lowest = min(inside, key=_value)
+        blocks.append(Block(at_s, lowest, max(inside, key=_value)[1]))
+    return blocks
+
+
+def fit(blocks: Sequence[Block]) -> Line:
+    """Fit a line by the median of all slopes between two blocks (Theil and Sen), of which there are at least three."""
+    times_s, values = [block.at_s for block in blocks], [block.lowest for block in blocks]
+    slope = statistics.median(
+        (after.lowest - before.lowest) / (after.at_s - before.at_s)
+        for before, after in itertools.combinations(blocks, 2)
+    )
+    rest = [value - slope * at_s for at_s, value in zip(times_s, values, strict=True)]
+    level = statistics.median(rest)
+    grown = slope * (times_s[-1] - times_s[0])
+    steps = [after - before for before, after in itertools.pairwise(values)]
+    still = STILL_SHARE * abs(grown) / len(steps)
+    return Line(
+        slope=slope,
+        error=_slope_error(times_s, [value - level for value in rest]),
+        grown=grown,
+        bend=_bend(values) / grown if grown else math.inf,
+        largest_step=max(steps) / grown if grown else math.inf,
+        still_share=sum(abs(step) <= still for step in steps) / len(steps),
+    )
+
+
+def _stretches(times_s: Sequence[float], values: Sequence[float], count: int) -> Iterator[list[tuple[float, float]]]:
+    """Yield the points in each of so many equal stretches of time."""
+    first_s, length_s = times_s[0], (times_s[-1] - times_s[0]) / count
+    points = zip(times_s, values, strict=True)
+    for _, inside in itertools.groupby(points, key=lambda point: min(int((point[0] - first_s) / length_s), count - 1)):
+        yield list(inside)
+
+
+def _value(point: tuple[float, float]) -> float:
+    return point[1]
+
+
+def _slope_error(times_s: Sequence[float], rest: Sequence[float]) -> float:
+    """Return the standard error of a slope from what the line leaves over."""
+    count = len(rest)
+    squares = sum(value * value for value in rest)
+    if not squares:
+        return 0.0
+    alike = sum(before * after for before, after in itertools.pairwise(rest)) / squares
+    # In so short a series, what a line leaves over looks less alike than it is.
+    alike = min(max(alike + (1 + 4 * alike) / count, 0.0), 0.95)
+    middle = statistics.fmean(times_s)
+    spread = squares / (count - 2) / sum((at_s - middle) ** 2 for at_s in times_s)
+    return math.sqrt(spread * (1 + alike) / (1 - alike))
+
+
+def _bend(values: Sequence[float]) -> float:
+    """Return by how much the slope changes over a series, times its length, by the parabola through it."""
+    count = len(values)
+    middle, mean_square = (count - 1) / 2, (count * count - 1) / 12
+    shape = [(index - middle) ** 2 - mean_square for index in range(count)]
+    curvature = sum(a * b for a, b in zip(shape, values, strict=True)) / sum(a * a for a in shape)
+    return 2 * curvature * (count - 1) ** 2
