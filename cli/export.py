@@ -3,46 +3,118 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from profd.cli.options import SelectionWords, run_argument, selection_options
 from profd.daemon import paths
-from profd.daemon.render.collapsed import collapsed_lines
+from profd.daemon.errors import OutputUnwritable, UsageError
 from profd.daemon.render.outfile import write_whole
 from profd.daemon.store.reader import RunReader
+
+if TYPE_CHECKING:
+    from profd.daemon.analyze.selection import Selection
+
+FORMATS = {
+    "collapsed": "a stack and its samples a line, as flame graph tools read it",
+    "speedscope": "each thread in order of time, for speedscope",
+    "svg": "a still flame graph",
+    "pprof": "gzipped protobuf, for go tool pprof, Pyroscope, Parca",
+    "csv": "tidy tables, a folder of files",
+    "parquet": "the same as Parquet",
+}
+_TABLES = ("csv", "parquet")
+_OF_ALL_THREADS = (*_TABLES, "speedscope", "pprof")
+"""Formats that tell threads apart, and so take all of them unless some are named."""
 
 
 @click.command()
 @run_argument
 @click.option(
     "--format",
-    type=click.Choice(["collapsed"]),
+    "form",
+    type=click.Choice(list(FORMATS)),
     required=True,
-    expose_value=False,
-    help="collapsed: a stack and its samples a line, as flame graph tools read it.",
+    help="; ".join(f"{name}: {what}" for name, what in FORMATS.items()) + ".",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, readable=False),
     metavar="FILE",
-    help="Write to FILE, not to stdout.",
+    help="Write to FILE, not to stdout; for csv and parquet the folder that the files go to.",
 )
-@click.option("--threads", is_flag=True, help="Take all threads, and put each stack under its thread.")
-@click.option("--processes", is_flag=True, help="Take all threads, and put each stack under its process.")
+@click.option("--threads", is_flag=True, help="Of collapsed: take all threads, and put each stack under its thread.")
+@click.option("--processes", is_flag=True, help="Of collapsed: the same by process.")
 @selection_options
-def command(run: str, output: Path | None, threads: bool, processes: bool, words: SelectionWords) -> None:
+def command(run: str, form: str, output: Path | None, threads: bool, processes: bool, words: SelectionWords) -> None:
     """Write the samples of RUN for another tool, to stdout or to a file.
 
-    Without a selection these are the samples of the main threads of the training processes.
+    Without a selection, collapsed and svg take the main threads of the training processes, the others all threads.
     """
+    if (threads or processes) and form != "collapsed":
+        raise UsageError("--threads and --processes are of the format collapsed", f"leave them out: {form} has both")
     with RunReader(paths.find_run(run)) as reader, reader.one_moment():
-        selection = words.build(reader, main_threads=not (threads or processes))
-        lines = collapsed_lines(reader, selection, threads=threads, processes=processes)
-        text = "".join(f"{line}\n" for line in lines)
-    if output is None:
-        sys.stdout.write(text)
-    else:
-        write_whole(output, text.encode())
+        selection = words.build(reader, main_threads=not (threads or processes or form in _OF_ALL_THREADS))
+        if form in _TABLES:
+            _write_tables(_tables(reader, selection, form), output)
+        else:
+            _write(_content(reader, selection, form, threads=threads, processes=processes), output)
+
+
+def _content(reader: RunReader, selection: Selection, form: str, *, threads: bool, processes: bool) -> bytes:
+    """Return what is to be written in a format that is one file."""
+    if form == "speedscope":
+        from profd.daemon.render.speedscope import speedscope
+
+        return speedscope(reader, selection)
+    if form == "svg":
+        from profd.daemon.render.svg import flame_graph_svg
+
+        return flame_graph_svg(reader, selection)
+    if form == "pprof":
+        from profd.daemon.render.pprof import pprof
+
+        return pprof(reader, selection)
+    from profd.daemon.render.collapsed import collapsed_lines
+
+    lines = collapsed_lines(reader, selection, threads=threads, processes=processes)
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _tables(reader: RunReader, selection: Selection, form: str) -> Mapping[str, bytes]:
+    """Return the files of a format that is a folder of tables, by name."""
+    if form == "parquet":
+        from profd.daemon.render.parquetfiles import parquet_files
+
+        return parquet_files(reader, selection)
+    from profd.daemon.render.csvfiles import csv_files
+
+    return csv_files(reader, selection)
+
+
+def _write(content: bytes, output: Path | None) -> None:
+    if output is not None:
+        write_whole(output, content)
+        return
+    if content.startswith(b"\x1f\x8b") and sys.stdout.isatty():
+        raise UsageError("the format is not text", "write it to a file with -o FILE, or into a pipe")
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
+def _write_tables(files: Mapping[str, bytes], folder: Path | None) -> None:
+    if folder is None:
+        raise UsageError("the format is several files", "name a folder for them with -o FOLDER")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputUnwritable(
+            f"cannot make the folder {folder} ({error.strerror})", "choose another place with -o FOLDER"
+        ) from error
+    for name, content in files.items():
+        write_whole(folder / name, content)
+        click.echo(folder / name)

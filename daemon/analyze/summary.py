@@ -124,8 +124,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     shares = phase_shares(profile, phases)
     coverage = take_coverage(reader, selection)
     tracks = GpuTracks(reader)
-    busy = utilization_by_stack(reader, tracks, selection)
-    busy = {stack: busy[stack] for stack in busy.keys() & profile.time_ns.keys()}
+    busy = utilization_by_stack(reader, tracks, selection, phases)
     info = reader.info
     return Summary(
         version=VERSION,

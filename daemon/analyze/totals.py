@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from profd.daemon.analyze.conditions import covers_of
 from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.pieces import selected_pieces
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import IntervalRow, StackTotal
+from profd.daemon.store.rows import StackTotal
 
 
 def selected_totals(reader: RunReader, selection: Selection, phases: PhaseIndex | None = None) -> list[StackTotal]:
@@ -20,33 +20,21 @@ def selected_totals(reader: RunReader, selection: Selection, phases: PhaseIndex 
     if not threads:
         return []
     if selection.when:
-        totals = _totals_when(reader, selection, threads)
-    else:
-        totals = reader.stack_totals(selection.from_ns, selection.to_ns, threads)
+        return _totals_when(reader, selection, threads, phases)
+    totals = reader.stack_totals(selection.from_ns, selection.to_ns, threads)
     if selection.phase is None:
         return totals
     index = phases or PhaseIndex(reader)
     return [total for total in totals if index.of_stack(total.stack) == selection.phase]
 
 
-def _totals_when(reader: RunReader, selection: Selection, threads: frozenset[int]) -> list[StackTotal]:
-    """Return the totals over the time for which the selection's conditions held.
-
-    An interval that lies in it in part counts with that part of its time, and of its samples.
-    """
-    covers = covers_of(reader, selection.when, threads)
+def _totals_when(
+    reader: RunReader, selection: Selection, threads: frozenset[int], phases: PhaseIndex | None
+) -> list[StackTotal]:
+    """Return the totals over the time for which the selection's conditions held."""
     time_ns: defaultdict[tuple[int, int], int] = defaultdict(int)
     samples: Counter[tuple[int, int]] = Counter()
-    for interval in reader.intervals(selection.from_ns, selection.to_ns, threads):
-        inside_ns = covers[interval.thread].between(interval.start_ns, interval.start_ns + interval.duration_ns)
-        if inside_ns:
-            time_ns[interval.thread, interval.stack] += inside_ns
-            samples[interval.thread, interval.stack] += samples_inside(interval, inside_ns)
-    return [
-        StackTotal(thread, stack, samples[thread, stack], spent) for (thread, stack), spent in time_ns.items()
-    ]
-
-
-def samples_inside(interval: IntervalRow, inside_ns: int) -> int:
-    """Return how many samples of an interval belong to ``inside_ns`` of it: whole ones, so that all sums agree."""
-    return (2 * interval.samples * inside_ns + interval.duration_ns) // (2 * interval.duration_ns)
+    for piece in selected_pieces(reader, selection, threads, phases):
+        time_ns[piece.thread, piece.stack] += piece.duration_ns
+        samples[piece.thread, piece.stack] += piece.samples
+    return [StackTotal(thread, stack, samples[thread, stack], spent) for (thread, stack), spent in time_ns.items()]

@@ -30,9 +30,10 @@ from profd.daemon.render.entries import (
     ThreadEntry,
 )
 from profd.daemon.render.slots import ThreadSlots, take_slots
+from profd.daemon.render.threads import process_title
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import EventRow, FrameRow, PointRow, ProcessRow, SeriesRow, StackRow, ThreadRow
+from profd.daemon.store.rows import EventRow, FrameRow, PointRow, SeriesRow, StackRow, ThreadRow
 
 POINT_LIMIT = 1_200
 """Points kept of one series: about as many as a wide screen has columns."""
@@ -65,13 +66,6 @@ def take_extract(reader: RunReader, phases: PhaseIndex | None = None) -> Extract
         gpu_idle_below=IDLE_BELOW,
         events=[_event_entry(row, processes, info.started_ns) for row in reader.events()],
     )
-
-
-def process_title(row: ProcessRow) -> str:
-    """Return what a process is called: ``main``, ``rank 0``, ``worker 1``, ``helper``."""
-    if row.role == "main":
-        return "main" if row.rank is None else f"rank {row.rank}"
-    return row.role if row.ordinal is None else f"{row.role} {row.ordinal}"
 
 
 def _used_stacks(reader: RunReader, threads: Iterable[ThreadSlots]) -> list[StackRow]:

@@ -16,7 +16,7 @@ import msgspec
 from profd.daemon.analyze.conditions import Condition, covers_of
 from profd.daemon.analyze.cover import Cover
 from profd.daemon.analyze.gpu import GpuTracks
-from profd.daemon.analyze.totals import samples_inside
+from profd.daemon.analyze.pieces import samples_inside
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow

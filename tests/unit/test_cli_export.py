@@ -54,7 +54,7 @@ def test_file_that_cannot_be_written_leaves_nothing_behind(
 
 
 def test_format_that_is_not_offered_is_wrong_use(run: str) -> None:
-    assert run_command_line(["export", run, "--format", "pprof"]) == ExitCode.USAGE
+    assert run_command_line(["export", run, "--format", "gprof"]) == ExitCode.USAGE
 
 
 def test_summary_as_json_has_the_known_shares(run: str, capsys: pytest.CaptureFixture[str]) -> None:

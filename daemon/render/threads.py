@@ -1,0 +1,21 @@
+"""What processes and threads are called where they are shown."""
+
+from __future__ import annotations
+
+from profd.daemon.render.visible import visible
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import ProcessRow
+
+
+def process_title(row: ProcessRow) -> str:
+    """Return what a process is called: ``main``, ``rank 0``, ``worker 1``, ``helper``."""
+    if row.role == "main":
+        return "main" if row.rank is None else f"rank {row.rank}"
+    return row.role if row.ordinal is None else f"{row.role} {row.ordinal}"
+
+
+def thread_title(reader: RunReader, thread: int) -> str:
+    """Return what a thread is called with its process: ``rank 0 (4242) · MainThread``."""
+    row = reader.threads[thread]
+    process = reader.processes[row.process]
+    return f"{process_title(process)} ({process.pid}) · {visible(row.name)}"
