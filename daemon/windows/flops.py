@@ -1,0 +1,95 @@
+"""Estimates the floating point operations of one call from the shapes of its inputs, by torch's own formulas.
+
+torch computes them for its tables and does not write them to a trace; the formulas are those of
+``torch/csrc/profiler/util.cpp``. A multiply-add is two operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+import msgspec
+
+Dims = Sequence[object]
+"""The inputs' shapes as a trace has them: a list of sizes each, empty for what is no tensor."""
+Concrete = Sequence[object]
+"""The inputs' values as text, where they are no tensors."""
+
+
+def estimate(name: str, dims: Dims, concrete: Concrete) -> int:
+    """Return the operations of one call of an operator; 0 where torch has no formula, or the shapes fit none."""
+    formula = _FORMULAS.get(name)
+    if formula is None:
+        return 0
+    try:
+        return formula(dims, concrete)
+    except (LookupError, TypeError, ValueError, ZeroDivisionError):
+        return 0
+
+
+def has_formula(name: str) -> bool:
+    """Say whether torch estimates the operations of this operator."""
+    return name in _FORMULAS
+
+
+def _product(first: Sequence[int], second: Sequence[int]) -> int:
+    return 2 * prod(first) // first[-1] * prod(second)
+
+
+def _mm(dims: Dims, concrete: Concrete) -> int:
+    return _product(_sizes(dims[0]), _sizes(dims[1]))
+
+
+def _addmm(dims: Dims, concrete: Concrete) -> int:
+    return _product(_sizes(dims[1]), _sizes(dims[2]))
+
+
+def _bmm(dims: Dims, concrete: Concrete) -> int:
+    first = _sizes(dims[0])
+    return _product(first, _sizes(dims[1])) // first[0]
+
+
+def _baddbmm(dims: Dims, concrete: Concrete) -> int:
+    return _bmm(dims[1:], concrete)
+
+
+def _elementwise(dims: Dims, concrete: Concrete) -> int:
+    return prod(_sizes(dims[0]))
+
+
+def _conv2d(dims: Dims, concrete: Concrete) -> int:
+    batch, channels_in, height, width = _sizes(dims[0])
+    channels_out, _, kernel_height, kernel_width = _sizes(dims[1])
+    stride, padding, dilation = (_pair(concrete[position]) for position in (3, 4, 5))
+    groups = int(str(concrete[6]))
+    height_out = _reach(height, kernel_height, stride[0], padding[0], dilation[0])
+    width_out = _reach(width, kernel_width, stride[1], padding[1], dilation[1])
+    macs = batch * height_out * width_out * kernel_height * kernel_width * channels_in * channels_out
+    return 2 * macs // groups
+
+
+def _reach(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
+    """Return how many places a kernel takes along one side of an image."""
+    return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def _pair(text: object) -> tuple[int, int]:
+    """Return two sizes from text such as ``[2, 2]``; one stands for both."""
+    sizes = msgspec.json.decode(str(text), type=list[int])
+    return sizes[0], sizes[-1]
+
+
+def _sizes(shape: object) -> list[int]:
+    return msgspec.convert(shape, list[int])
+
+
+_FORMULAS: dict[str, Callable[[Dims, Concrete], int]] = {
+    "aten::conv2d": _conv2d,
+    "aten::mm": _mm,
+    "aten::addmm": _addmm,
+    "aten::mul": _elementwise,
+    "aten::add": _elementwise,
+    "aten::bmm": _bmm,
+    "aten::baddbmm": _baddbmm,
+}

@@ -1,0 +1,89 @@
+"""The operators of a trace against torch's own ``key_averages()`` of the same profile, for three kinds of model."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from sessions import PROGRAMS
+
+from profd.daemon.windows.operators import Operators, Totals, by_name, sum_up
+from profd.daemon.windows.spans import read_spans
+from profd.daemon.windows.trace import read_trace
+
+pytest.importorskip("torchvision")
+TIMES = ("self_cpu_ns", "cpu_total_ns", "self_cuda_ns", "cuda_total_ns")
+COUNTS = ("calls", "self_cpu_bytes", "cpu_bytes", "self_cuda_bytes", "cuda_bytes", "flops")
+MODELS = ("resnet18", "mlp", "transformer")
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A row of torch's table, as ``programs/profiled.py`` writes it."""
+
+    name: str
+    device: str
+    is_annotation: bool
+    input_shapes: str
+    calls: int
+    self_cpu_us: float
+    cpu_total_us: float
+    self_cuda_us: float
+    cuda_total_us: float
+    self_cpu_bytes: int
+    cpu_bytes: int
+    self_cuda_bytes: int
+    cuda_bytes: int
+    flops: int
+
+
+class Tables(msgspec.Struct, frozen=True):
+    """torch's two tables of one profile."""
+
+    by_name: list[Row]
+    by_shape: list[Row]
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """What torch says of a profile, and what profd makes of the trace of it."""
+
+    torch: Tables
+    operators: Operators
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def profile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Profile:
+    folder: Path = tmp_path_factory.mktemp("profile")
+    trace, tables = folder / "trace.json", folder / "tables.json"
+    subprocess.run(
+        [sys.executable, PROGRAMS / "profiled.py", request.param, trace, tables],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=True,
+        capture_output=True,
+        timeout=150,
+    )
+    return Profile(msgspec.json.decode(tables.read_bytes(), type=Tables), sum_up(read_spans(read_trace(trace))))
+
+
+def test_every_operator_has_the_numbers_of_torch(profile: Profile) -> None:
+    compare(by_name(profile.operators), profile.torch.by_name)
+
+
+def test_every_operator_and_shape_has_the_numbers_of_torch(profile: Profile) -> None:
+    compare(profile.operators, profile.torch.by_shape)
+
+
+def compare(operators: Operators, table: list[Row]) -> None:
+    """Fail where a row differs from torch's, is missing, or is one too many. Times are compared to the nanosecond."""
+    ours = {(key.name, key.device, key.is_annotation, key.input_shapes): sums for key, sums in operators.items()}
+    theirs = {(row.name, row.device, row.is_annotation, row.input_shapes): totals_of(row) for row in table}
+    assert len(theirs) == len(table) > 30
+    assert ours == theirs
+
+
+def totals_of(row: Row) -> Totals:
+    times = {field: round(getattr(row, field.replace("_ns", "_us")) * 1000) for field in TIMES}
+    return Totals(**times, **{field: getattr(row, field) for field in COUNTS})

@@ -1,0 +1,56 @@
+"""Writes small Kineto traces with known answers, event by event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from profd.daemon.windows.operators import Totals, by_name, sum_up
+from profd.daemon.windows.spans import Spans, read_spans
+from profd.daemon.windows.trace import decode
+
+MEMORY_THREAD = 9
+
+
+@dataclass
+class TraceScript:
+    """A trace of one process that starts at the epoch; times are microseconds."""
+
+    events: list[dict[str, object]] = field(default_factory=list)
+
+    def op(
+        self,
+        name: str,
+        ts: float,
+        dur: float,
+        *,
+        tid: int = 1,
+        cat: str = "cpu_op",
+        linked: int | None = None,
+        args: dict[str, object] | None = None,
+    ) -> TraceScript:
+        """Add a span; ``linked`` is its external id."""
+        details = {**(args or {}), **({} if linked is None else {"External id": linked})}
+        self.events.append(
+            {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, "args": details}
+        )
+        return self
+
+    def memory(self, ts: float, size: int, device: int = 0) -> TraceScript:
+        """Add a change of memory; ``device`` is a c10::DeviceType."""
+        details = {"Bytes": size, "Device Type": device}
+        self.events.append({"ph": "i", "name": "[memory]", "pid": 1, "tid": MEMORY_THREAD, "ts": ts, "args": details})
+        return self
+
+    def text(self) -> bytes:
+        """Return the trace as it would stand in a file."""
+        return msgspec.json.encode({"baseTimeNanoseconds": 0, "traceEvents": self.events})
+
+    def spans(self) -> Spans:
+        """Return what profd reads of it."""
+        return read_spans(decode(self.text()))
+
+    def totals(self) -> dict[str, Totals]:
+        """Return what it sums up to, by ``name@device``."""
+        return {f"{key.name}@{key.device}": totals for key, totals in by_name(sum_up(self.spans())).items()}
