@@ -32,6 +32,7 @@ def command(
     name: str | None,
     output: Path | None,
     subprocesses: bool,
+    all_gpus: bool,
     headless: bool,
 ) -> None:
     """Profile the running process PID and its children, those that come later included.
@@ -57,6 +58,7 @@ def command(
         budget_percent=budget_percent,
         duration_s=duration_s,
         subprocesses=subprocesses,
+        all_gpus=all_gpus,
     )
     if headless or not is_interactive():
         _record(options)

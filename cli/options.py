@@ -37,6 +37,7 @@ _RECORDING = (
                  help="Write the run to FILE rather than to the folder of runs."),
     click.option("--no-subprocesses", "subprocesses", flag_value=False, default=True, is_flag=True,
                  help="Profile the process alone, none of its children."),
+    click.option("--all-gpus", is_flag=True, help="Read every GPU of the machine, not only those that the run uses."),
 )  # fmt: skip
 
 _SELECTION = (
@@ -112,7 +113,7 @@ def recording_options(command: Command) -> Command:
     """Give a command the options of a recording.
 
     They arrive as ``rate_hz: int``, ``budget_percent: float``, ``duration_s: float | None``, ``name: str | None``,
-    ``output: Path | None`` and ``subprocesses: bool``.
+    ``output: Path | None``, ``subprocesses: bool`` and ``all_gpus: bool``.
     """
     for option in reversed(_RECORDING):
         command = option(command)

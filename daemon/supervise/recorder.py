@@ -18,6 +18,7 @@ from pathlib import Path
 from profd.daemon import paths
 from profd.daemon.clock import SECOND_NS, AnchoredClock, Clock
 from profd.daemon.collect.cost import Governor
+from profd.daemon.collect.gpu import GpuCollector
 from profd.daemon.collect.pyspy import find_py_spy
 from profd.daemon.collect.source import SourceTree, source_root
 from profd.daemon.errors import NoSuchProcess, OutputUnwritable, ProfdError, SessionFailed
@@ -33,6 +34,7 @@ from profd.daemon.store.records import (
 from profd.daemon.store.writer import RunWriter
 from profd.daemon.supervise import exitstatus
 from profd.daemon.supervise.control import Commands, ControlServer, SessionStatus
+from profd.daemon.supervise.diagnosis import RealSystem
 from profd.daemon.supervise.inlet import ScriptInlet
 from profd.daemon.supervise.livefile import LiveFile
 from profd.daemon.supervise.naming import script_folder
@@ -108,11 +110,18 @@ class Recorder(Commands):
         sources = SourceTree(source_root(self.root.pid), script_folder(self.options.command, started.cwd))
         self._writer = RunWriter(live_file.path, started, sources.describe)
         self._readings = Readings(self.clock, self.governor, self._writer)
+        self._gpus = GpuCollector(
+            self.clock,
+            self._writer.put,
+            everything=self.options.all_gpus,
+            in_container=RealSystem().in_container(),
+        )
         server = ControlServer(socket_path, self)
         try:
             await server.start()
             announce(Ready(live_file.path, socket_path))
             self.has_begun = True
+            self._gpus.start()
             await self._record(watch)
         finally:
             await server.close()
@@ -151,6 +160,7 @@ class Recorder(Commands):
             task.cancel()
         await self._stepping.close()
         await self._sampling.close()
+        await asyncio.to_thread(self._gpus.close)
         await self._say_farewell(watch)
         inlet.close()
         for task in broken:
@@ -192,6 +202,8 @@ class Recorder(Commands):
 
     async def _read(self) -> None:
         while True:
+            self._gpus.take(self._tree.members)
+            self._gpus.check()
             await self._readings.take(self._tree.members, self._python_threads)
             await asyncio.sleep(READ_INTERVAL_S)
 

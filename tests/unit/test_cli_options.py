@@ -48,11 +48,12 @@ def test_recording_options_have_their_defaults() -> None:
         "name": None,
         "output": None,
         "subprocesses": True,
+        "all_gpus": False,
     }
 
 
 def test_recording_options_arrive_in_their_units() -> None:
-    words = "--rate 50 --budget 2.5 --duration 1.5 --name cifar -o x.profd --no-subprocesses"
+    words = "--rate 50 --budget 2.5 --duration 1.5 --name cifar -o x.profd --no-subprocesses --all-gpus"
     assert received(recording_options, *words.split()) == {
         "rate_hz": 50,
         "budget_percent": 2.5,
@@ -60,6 +61,7 @@ def test_recording_options_arrive_in_their_units() -> None:
         "name": "cifar",
         "output": Path("x.profd"),
         "subprocesses": False,
+        "all_gpus": True,
     }
 
 

@@ -34,7 +34,13 @@ def test_says_who_is_recorded_by_whom_and_how() -> None:
     assert (started.started_ns, started.control_socket, started.cwd) == (77, "/run/id.sock", str(Path.cwd()))
     assert started.user == pwd.getpwuid(os.getuid()).pw_name
     assert set(started.versions) == {"profd", "python", "py_spy", "kernel"}
-    assert started.options == {"rate_hz": 100, "budget_percent": 10.0, "subprocesses": True, "duration_s": 2.5}
+    assert started.options == {
+        "rate_hz": 100,
+        "budget_percent": 10.0,
+        "subprocesses": True,
+        "all_gpus": False,
+        "duration_s": 2.5,
+    }
 
 
 def test_keeps_no_secret() -> None:
