@@ -1,6 +1,6 @@
 """A program that works while something else is measured; the programs lie in ``benchmarks/loads``.
 
-Each says ``ready`` on a line of its own once it is up to speed.
+Those that run until they are killed say ``ready`` on a line of their own once they are up to speed.
 """
 
 from __future__ import annotations

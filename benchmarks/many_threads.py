@@ -1,6 +1,6 @@
 """A torch process of more than 160 threads under profd: how much slower, whether it ever hangs or is left stopped.
 
-Run on a quiet machine: ``python benchmarks/many_threads.py [--rounds 20] [--steps 600] [--quick]``; about 10 minutes.
+Run on a quiet machine: ``python benchmarks/many_threads.py [--rounds 20] [--steps 1000] [--quick]``; about 10 minutes.
 Writes its section of ``docs/measurements.md``, unless quick. A round is three fresh processes: one under profd, one
 bare, and another bare one as null control; their order changes from round to round.
 """
@@ -14,20 +14,23 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import load
 from measurements import write_section
-from paired import distinguish, effect
+from paired import Pairs, distinguish, effect
+from steps import Took
 
 from profd.daemon import processes
 
 FEWEST_THREADS = 160
 LOOK_S, LOOKS_TO_TASKS = 0.005, 10
 HANG_S = 60.0
-KINDS = ("profd", "bare", "null")
+NAMES = {"profd": "under profd", "bare": "bare", "null": "null control"}
+KINDS = tuple(NAMES)
 METHOD = (
     "`benchmarks/many_threads.py`: {rounds} rounds of a fixed amount of work in a torch process of {threads} OS "
     "threads, in fresh processes under `profd run --headless`, bare, and bare once more as null control, in changing "
@@ -38,9 +41,12 @@ METHOD = (
 
 
 class Ended(NamedTuple):
-    """A run: seconds of the work (None where it hung), exit code, threads, and looks at its state with those in T."""
+    """A run: what the work took, exit code (None where it hung), threads, and looks at its state.
 
-    seconds: float | None
+    ``took`` is None where the work was not done; ``stopped`` counts the looks that found a thread in T or t.
+    """
+
+    took: Took | None
     exit_code: int | None
     threads: int
     looks: int
@@ -78,27 +84,36 @@ def run(steps: int, *, is_profiled: bool) -> Ended:
         profd = [sys.executable, "-m", "profd", "run", "--headless", "--quiet", "-o", output, "--"]
         words = [*(profd if is_profiled else []), *load.command("many_threads", steps)]
         process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
-        load.wait_ready(process)
-        watch = StateWatch(script_pid(process.pid) if is_profiled else process.pid)
+        watch = StateWatch(script_pid(process) if is_profiled else process.pid)
         watch.start()
-        try:
-            said, _ = process.communicate(timeout=HANG_S)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, 9)
-            process.communicate()
-            return Ended(None, None, 0, watch.looks, watch.stopped)
-        finally:
-            watch.close()
-    threads, seconds = said.split() if process.returncode == 0 else ("0", "nan")
-    return Ended(float(seconds), process.returncode, int(threads), watch.looks, watch.stopped)
+        said = _said_in_time(process)
+        watch.close()
+    if said is None or process.returncode:
+        return Ended(None, None if said is None else process.returncode, 0, watch.looks, watch.stopped)
+    threads, wall_s, cpu_s = said.splitlines()[-1].split()
+    return Ended(Took(float(wall_s), float(cpu_s)), 0, int(threads), watch.looks, watch.stopped)
 
 
-def script_pid(launcher_pid: int) -> int:
-    """Return the PID of the load that a launcher started."""
-    words = load.command("many_threads")[1]
-    found = [pid for pid in processes.children(launcher_pid) if words in processes.command_line(pid)[:2]]
-    return found[0]
+def _said_in_time(process: subprocess.Popen[str]) -> str | None:
+    """Return what a process said until its end; None, with the process killed, where it hangs."""
+    try:
+        return process.communicate(timeout=HANG_S)[0]
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+        process.communicate()
+        return None
+
+
+def script_pid(launcher: subprocess.Popen[str]) -> int:
+    """Wait until a launcher has started the load, and return the load's PID."""
+    words = load.command("many_threads")
+    while launcher.poll() is None:
+        for pid in processes.children(launcher.pid):
+            if processes.command_line(pid)[: len(words)] == tuple(words):
+                return pid
+        time.sleep(0.005)
+    sys.exit(f"profd ended with {launcher.returncode} before it had started the load")
 
 
 def take_round(number: int, steps: int) -> dict[str, Ended]:
@@ -111,33 +126,47 @@ def failures(rounds: Sequence[dict[str, Ended]], kind: str) -> tuple[int, int, i
     """Return how many runs of a kind hung, failed, and were seen stopped."""
     runs = [taken[kind] for taken in rounds]
     return (
-        sum(run.seconds is None for run in runs),
+        sum(run.exit_code is None for run in runs),
         sum(run.exit_code not in (0, None) for run in runs),
         sum(run.stopped > 0 for run in runs),
     )
 
 
 def summary(rounds: Sequence[dict[str, Ended]]) -> list[str]:
-    """Return the table: what was compared over the rounds in which all runs ended, and what was checked in all."""
-    whole = [taken for taken in rounds if all(run.exit_code == 0 for run in taken.values())]
-    times = {kind: [taken[kind].seconds or 0.0 for taken in whole] for kind in KINDS}
-    pairs = list(zip(times["profd"], times["bare"], strict=True))
-    nulls = list(zip(times["null"], times["bare"], strict=True))
+    """Return the tables: what was checked in all rounds, and what was compared over those in which all runs ended."""
+    lines = ["| | hung | failed | seen stopped |", "|---|---:|---:|---:|"]
+    for kind, name in NAMES.items():
+        lines.append(f"| {name} | {' | '.join(map(str, failures(rounds, kind)))} |")
     looks = sum(run.looks for taken in rounds for run in taken.values())
-    lines = ["| | time to bare | hung | failed | seen stopped |", "|---|---|---:|---:|---:|"]
-    for name, kind, compared in (("under profd", "profd", pairs), ("null control", "null", nulls)):
-        ratio = effect(compared).as_ratio() if len(compared) > 1 else "too few runs"
-        hung, failed, stopped = failures(rounds, kind)
-        lines.append(f"| {name} | {ratio} | {hung} | {failed} | {stopped} |")
-    verdict = f" profd is {distinguish(pairs, nulls)}." if whole else ""
-    return [*lines, "", f"{looks:,} looks in all.{verdict}"]
+    return [*lines, "", f"{looks:,} looks at their states in all.", "", *compared(rounds)]
+
+
+def compared(rounds: Sequence[dict[str, Ended]]) -> list[str]:
+    """Return the table of the ratios to the bare runs."""
+    lines = ["| | under profd to bare | null control | the cost is |", "|---|---|---|---|"]
+    for field, clock in enumerate(("wall", "CPU")):
+        pairs, nulls = pairs_of(rounds, "profd", field), pairs_of(rounds, "null", field)
+        if len(pairs) > 1:
+            cells = effect(pairs).as_ratio(), effect(nulls).as_ratio(), distinguish(pairs, nulls)
+            lines.append(f"| {clock} | {' | '.join(map(str, cells))} |")
+    return lines
+
+
+def pairs_of(rounds: Sequence[dict[str, Ended]], kind: str, field: int) -> Pairs:
+    """Return one field of ``Took`` of a kind with that of the bare run, of the rounds in which all work was done."""
+    found = []
+    for taken in rounds:
+        times = {each: run.took[field] for each, run in taken.items() if run.took}
+        if len(times) == len(KINDS):
+            found.append((times[kind], times["bare"]))
+    return found
 
 
 def main() -> None:
     """Measure, write the section, and fail where a run hung, failed or was stopped."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--quick", action="store_true", help="try it in less than a minute; writes nothing down")
     options = parser.parse_args()
     count, steps = (2, 100) if options.quick else (options.rounds, options.steps)
@@ -145,7 +174,7 @@ def main() -> None:
     for number in range(count):
         rounds.append(take_round(number, steps))
         print(f"round {number + 1}: {rounds[-1]}", flush=True)
-    threads = min(run.threads for taken in rounds for run in taken.values() if run.exit_code == 0)
+    threads = min(run.threads for taken in rounds for run in taken.values() if run.took)
     if threads < FEWEST_THREADS:
         sys.exit(f"only {threads} threads: nothing was measured that was to be")
     lines = summary(rounds)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import steps
 from measurements import write_section
-from meters import Mark, Memory, cores_between
+from meters import Mark, Memory, cores_between, own_cpu_s
 from paired import effect
 from recorders import BarePySpy, Onlooker, Profd, Recorder, mark
 
@@ -47,10 +47,14 @@ class Cost(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One run: both recorders, and the cores that profd says of itself after the first 10 s."""
+    """One run: both recorders, and of profd after the first 10 s what its session takes itself and what it says.
+
+    ``session_cores`` is without the py-spys; ``told_cores`` is what profd says of all.
+    """
 
     profd: Cost
     py_spy: Cost
+    session_cores: float
     told_cores: float
 
 
@@ -85,15 +89,25 @@ def measure(seconds: int, *, is_watched: bool) -> Run:
         started_s = time.monotonic()
         py_spy = BarePySpy(loop.pid, seconds, Path(folder) / "bare.raw")
         profd = Profd.attach(loop.pid, Path(folder) / "run.profd", "--duration", str(seconds))
-        records = Record(profd, started_s), Record(py_spy, started_s)
+        ours, bare = Record(profd, started_s), Record(py_spy, started_s)
+        session = [Mark(0.0, 0.0)]
         with _watching(profd, is_watched=is_watched) as looks:
-            for second in range(1, seconds):
-                time.sleep(max(started_s + second - time.monotonic(), 0))
-                for act in (*looks, *(record.take for record in records)):
-                    act()
-        wholes = profd.wait(), py_spy.wait()
-        costs = [record.cost(whole, seconds) for record, whole in zip(records, wholes, strict=True)]
-        return Run(costs[0], costs[1], told_cores(profd.run_file))
+            for at_s in each_second(started_s, seconds):
+                for look in looks:
+                    look()
+                ours.take()
+                bare.take()
+                session.append(Mark(at_s, own_cpu_s(profd.session_pid)))
+        session_cores = cores_between(session, START_S, seconds)
+        costs = ours.cost(profd.wait(), seconds), bare.cost(py_spy.wait(), seconds)
+        return Run(*costs, session_cores, told_cores(profd.run_file))
+
+
+def each_second(started_s: float, seconds: int) -> Iterator[float]:
+    """Wait for each whole second before ``seconds`` have passed, and yield it."""
+    for second in range(1, seconds):
+        time.sleep(max(started_s + second - time.monotonic(), 0))
+        yield time.monotonic() - started_s
 
 
 @contextlib.contextmanager
@@ -120,10 +134,12 @@ def rows(name: str, runs: Sequence[Run]) -> list[str]:
     first = [(run.profd.start_cores, run.py_spy.start_cores) for run in runs]
     steady = [(run.profd.steady_cores, run.py_spy.steady_cores) for run in runs]
     whole = [(run.profd.whole_s, run.py_spy.whole_s) for run in runs]
+    session = statistics.mean(run.session_cores for run in runs)
     told = statistics.mean(run.told_cores for run in runs)
     memory = max(run.profd.memory for run in runs), max(run.py_spy.memory for run in runs)
     return [
         f"| {name}, after the first 10 s | {_cells(steady, '.2%')} |",
+        f"| {name}, of that the session without py-spy | {session:.2%} | | |",
         f"| {name}, first 10 s | {_cells(first, '.2%')} |",
         f"| {name}, whole, CPU seconds | {_cells(whole, '.2f')} |",
         f"| {name}, after the first 10 s, as profd itself says | {told:.2%} | | |",

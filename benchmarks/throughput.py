@@ -1,12 +1,12 @@
 """What profd costs a training loop: a torch loop under profd and bare, in pairs, with a null control.
 
-Run on a quiet machine: ``python benchmarks/throughput.py [--rounds 10] [--threads 1] [--quick]``; about 12 minutes
+Run on a quiet machine: ``python benchmarks/throughput.py [--rounds 10] [--threads 1] [--quick]``; about 15 minutes
 for each number of torch threads. Writes its section of ``docs/measurements.md``, unless quick.
 
-Whole runs are what a user sees, with the start of the recording in them: a round is three fresh processes, under
-profd, bare and bare once more, in changing order. Blocks show the cost of recording alone with far less noise: in
-each fresh process profd is attached to the loop for two of four blocks in the middle, A B B A, so that a machine that
-grows slower or faster evenly cancels out; four more blocks are the null control, in which nothing is attached.
+Whole runs are what a user sees, the search for the loop counter in them: a round is three fresh processes, under profd,
+bare and bare once more, in changing order. Blocks show the cost of recording alone, with less noise: in each fresh
+process profd is attached to the loop for the two middle ones of four blocks, A B B A, so that a machine that grows
+slower or faster evenly cancels out; four more blocks are the null control, in which nothing is attached.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from steps import Loop, Took
 
 LIMIT_PERCENT = 0.41
 METHOD = (
-    "`benchmarks/throughput.py`: {rounds} rounds of a small torch loop at the default 100 Hz. Whole runs: {steps} "
-    "steps in fresh processes under `profd run --headless`, bare, and bare once more as null control, in changing "
-    "order. Blocks: {rounds} fresh processes, each with blocks of {steps} steps in the order A B B A, where `profd "
-    "attach --headless` records during B, its start and end apart; and four more, A A A A, compared alike, as null "
-    "control; which four come first alternates. Wall is by the clock, CPU the CPU time of the loop's process. In "
-    "brackets the 95 % interval of the mean ratio; nothing is left out. Whether the cost can be told from the null "
-    "control is decided by a permutation test: if profd cost nothing, it would not matter which ratio of a round is "
-    "called the cost and which the control, so p is the share of all ways to exchange them that give at least as "
-    "large a mean difference, and below 0.05 they are called distinguishable."
+    "`benchmarks/throughput.py`: {rounds} rounds of a small torch loop at the default 100 Hz. Blocks: {rounds} fresh "
+    "processes, each with blocks of {block} steps in the order A B B A, where `profd attach --headless` records "
+    "during B; {settle} steps between A and B, and between B and A, in which it starts and ends, count for neither. "
+    "Four more blocks, in which nothing is attached, are compared alike as null control; which four come first "
+    "alternates. Whole runs: {whole} steps in fresh processes under `profd run --headless`, bare, and bare once more "
+    "as null control, in changing order. Wall is by the clock, CPU the CPU time of the loop's process. In brackets "
+    "the 95 % interval of the mean ratio; nothing is left out. Whether the cost can be told from the null control is "
+    "decided by a permutation test: if profd cost nothing, it would not matter which ratio of a round is called the "
+    "cost and which the control, so p is the share of all ways to exchange them that give at least as large a mean "
+    "difference, and below 0.05 they are called distinguishable."
 )
 
 
@@ -43,6 +44,10 @@ class Round(NamedTuple):
 
     cost: tuple[Took, Took]
     null: tuple[Took, Took]
+
+
+Compare = Callable[[int, int, int], Round]
+"""Take round ``number`` with so many torch threads and steps."""
 
 
 def whole_runs(number: int, threads: int, count: int) -> Round:
@@ -63,7 +68,6 @@ def whole_run(kind: str, threads: int, count: int) -> Took:
 def blocks(number: int, threads: int, count: int) -> Round:
     """Compare blocks of steps of one fresh process."""
     with steps.bare(threads) as loop:
-        loop.step(count // 2)
         kinds = (recorded, unrecorded) if number % 2 else (unrecorded, recorded)
         compared = {kind: around(loop, count, kind) for kind in kinds}
     return Round(compared[recorded], compared[unrecorded])
@@ -73,23 +77,28 @@ def around(loop: Loop, count: int, middle: Callable[[Loop, int], Took]) -> tuple
     """Take two blocks in the middle of two others; returns what the former took, and the latter."""
     before = loop.step(count)
     within = middle(loop, count)
+    loop.step(settle_steps(count))
     return within, before + loop.step(count)
 
 
 def unrecorded(loop: Loop, count: int) -> Took:
-    """Take two blocks of steps, with a pause before them as long as the start of a recording takes up."""
-    loop.step(count // 2)
+    """Take two blocks of steps."""
+    loop.step(settle_steps(count))
     return loop.step(count) + loop.step(count)
 
 
 def recorded(loop: Loop, count: int) -> Took:
-    """Take two blocks of steps while profd records, after half of one while it finds its way."""
+    """Take two blocks of steps while profd records, once it has found its way."""
     with tempfile.TemporaryDirectory() as folder:
         profd = Profd.attach(loop.pid, Path(folder) / "run.profd")
-        loop.step(count // 2)
-        took = loop.step(count) + loop.step(count)
+        took = unrecorded(loop, count)
         profd.end()
     return took
+
+
+def settle_steps(count: int) -> int:
+    """Return the steps between blocks: some seconds, in which profd looks for the loop counter."""
+    return 2 * count
 
 
 def pairs_of(compared: Sequence[tuple[Took, Took]], field: int) -> Pairs:
@@ -98,49 +107,48 @@ def pairs_of(compared: Sequence[tuple[Took, Took]], field: int) -> Pairs:
 
 
 def rows(name: str, rounds: Sequence[Round], count: int) -> list[str]:
-    """Return the rows of the table for rounds of one kind."""
+    """Return the rows of the table for rounds of one kind, in which each side took ``count`` steps."""
     found = []
     for field, clock in enumerate(("wall", "CPU")):
         pairs = pairs_of([taken.cost for taken in rounds], field)
         nulls = pairs_of([taken.null for taken in rounds], field)
         cost, null, distinction = effect(pairs), effect(nulls), distinguish(pairs, nulls)
-        share = count * (2 if name.startswith("blocks") else 1)
-        step = f"{1000 * cost.median_other / share:.4f} ms | {1000 * cost.median_one / share:.4f} ms"
+        step = f"{1000 * cost.median_other / count:.4f} ms | {1000 * cost.median_one / count:.4f} ms"
         limit = "yes" if cost.high < LIMIT_PERCENT else "no"
         found.append(f"| {name}, {clock} | {cost} | {null} | {distinction} | {limit} | {step} |")
     return found
 
 
-def take_rounds(
-    name: str, compare: Callable[[int, int, int], Round], rounds: int, threads: int, count: int
-) -> list[str]:
-    """Take all rounds of one kind and return their rows."""
+def take_rounds(name: str, compare: Compare, rounds: int, threads: int, count: int) -> list[Round]:
+    """Take all rounds of one kind."""
     taken = []
     for number in range(rounds):
         taken.append(compare(number, threads, count))
         print(f"{name}, round {number + 1}: {taken[-1]}", flush=True)
-    return rows(name, taken, count)
+    return taken
 
 
 def main() -> None:
     """Measure, and write the section."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--steps", type=int, default=1500, help="of a whole run, and of a block")
+    parser.add_argument("--block", type=int, default=1200, help="steps of a block")
+    parser.add_argument("--whole", type=int, default=3000, help="steps of a whole run")
     parser.add_argument("--threads", type=int, nargs="+", default=[1], help="torch's threads, some table rows each")
     parser.add_argument("--quick", action="store_true", help="try it in less than a minute; writes nothing down")
     options = parser.parse_args()
-    rounds, count = (2, 150) if options.quick else (options.rounds, options.steps)
+    rounds, block, whole = (2, 100, 150) if options.quick else (options.rounds, options.block, options.whole)
     head = ["", "slower under profd", "null control", "the cost is", f"upper end below {LIMIT_PERCENT} %"]
     head += ["median step bare", "under profd"]
     lines = [f"| {' | '.join(head)} |", "|---|---|---|---|---|---:|---:|"]
     for threads in options.threads:
         name = f"{threads} torch thread{'s' if threads > 1 else ''}"
-        lines += take_rounds(f"blocks, {name}", blocks, rounds, threads, count)
-        lines += take_rounds(f"whole runs, {name}", whole_runs, rounds, threads, count)
+        lines += rows(f"blocks, {name}", take_rounds("blocks", blocks, rounds, threads, block), 2 * block)
+        lines += rows(f"whole runs, {name}", take_rounds("whole runs", whole_runs, rounds, threads, whole), whole)
     print("\n".join(lines))
     if not options.quick:
-        write_section("Cost to the target's throughput", METHOD.format(rounds=rounds, steps=count), lines)
+        method = METHOD.format(rounds=rounds, block=block, settle=settle_steps(block), whole=whole)
+        write_section("Cost to the target's throughput", method, lines)
 
 
 if __name__ == "__main__":
