@@ -18,6 +18,7 @@ from profd.daemon.analyze.functions import FunctionRow, hot_functions
 from profd.daemon.analyze.gpu import GpuTracks
 from profd.daemon.analyze.gpubusy import utilization_by_stack
 from profd.daemon.analyze.gpuidle import GpuIdle, take_gpu_idle
+from profd.daemon.analyze.gpus import Gpu, take_gpus
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import Profile, take_profile, weighted
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
@@ -65,13 +66,6 @@ class ProcessSummary(msgspec.Struct, frozen=True):
     cpu_cores: float | None
     rss_bytes: int | None
     functions: tuple[FunctionRow, ...]
-
-
-class Gpu(msgspec.Struct, frozen=True):
-    """A GPU that the run used."""
-
-    index: int
-    name: str
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -144,6 +138,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         phase_lines=phase_lines(profile, phases),
         functions=tuple(hot_functions(reader, profile, busy)[:FUNCTIONS]),
         processes=_processes(reader, selection),
+        gpus=take_gpus(reader, selection),
         gpu_idle=take_gpu_idle(reader, selection, phases, tracks, busy),
     )
 
