@@ -1,174 +1,256 @@
-"""How true profd's stacks and shares are, beside bare py-spy: on programs whose calls and shares are known.
+"""How true profd's stacks, shares and intervals are, beside bare py-spy: on programs whose calls and phases are known.
 
-Run on a quiet machine: ``python benchmarks/oracle.py [--seconds 10] [--python PATH ...] [PROGRAM ...]``; writes its
-section of ``docs/measurements.md``. The programs lie in ``benchmarks/known``; each declares which function may call
-which (``CALLS``; what is not named there may call anything) and how its time is shared (``SHARES``).
+Run on a quiet machine: ``python benchmarks/oracle.py [--seconds 60] [--runs 10] [--jobs 2] [--python PATH ...]
+[PROGRAM ...]``; writes its section of ``docs/measurements.md``, which ``--title`` names. The programs lie in
+``benchmarks/known`` and keep a diary of their phases, so that a machine that runs them late does not make them false.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import itertools
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 from measurements import write_section
+from truth import Diary, Program, Stack, known_programs, read_program, running
 
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.uncertainty import Doubt, margin
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.collect.pyspy import find_py_spy
 from profd.daemon.store.reader import RunReader
 
-KNOWN = Path(__file__).with_name("known")
-ROOTS = {"<module>", "_run_module_as_main", "_bootstrap", "Thread._bootstrap"}
-METHOD = (
-    "`benchmarks/oracle.py`: each program is recorded for {seconds} s at 100 Hz by profd, then by `py-spy record "
-    "--idle` with and without `--nonblocking`. Impossible: of the stacks kept, those with no frames, a root where no "
-    "thread begins, or a call that the program does not make. Failed: reads that py-spy gave up. Dropped: stacks that "
-    "profd recognized as torn. Error: the largest distance of a share from the true one, in points."
+WITHIN = 0.02
+PIECE_S = 2.0
+T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
+HEAD = (
+    "program",
+    "recorder",
+    "runs",
+    "impossible",
+    "failed",
+    "dropped",
+    "usable",
+    "bias",
+    "± 2 points",
+    "held",
+    "pieces",
 )
-Stack = tuple[str, ...]
+METHOD = (
+    "`benchmarks/oracle.py`: each program is recorded {runs} times for {seconds} s at 100 Hz by profd, {jobs} at once, "
+    "and once by `py-spy record --idle` with and without `--nonblocking`. Impossible: of the stacks kept, those with no "
+    "frames, a root where no thread begins, or a call that the program does not make. Failed: reads that py-spy gave "
+    "up. Dropped: stacks that profd recognized as torn. Usable: neither. Bias: the mean error of the share that is "
+    "furthest off, in points, with its 95 % interval over the runs. ± 2 points: how many shares of the runs lie so near "
+    "the truth. Held: how many of the 95 % intervals shown hold it, of whole runs; pieces: of their single recordings, "
+    "of some seconds each."
+)
 
 
-class Program(NamedTuple):
-    """A program with what is known of it."""
+class Judged(NamedTuple):
+    """A share: by how much it is off, and by how much it says that it may be (nan: it does not say)."""
 
-    path: Path
-    calls: Mapping[str, set[str]]
-    shares: Mapping[str, float]
+    phase: str
+    error: float
+    margin: float
+
+    @property
+    def is_held(self) -> bool:
+        """Say whether its interval holds the truth."""
+        return abs(self.error) <= self.margin
 
 
-class Recorded(NamedTuple):
-    """What a recorder gave: (stack, samples, weight), root first, and how many stacks it failed to read or dropped."""
+class Outcome(NamedTuple):
+    """One run by one recorder."""
 
-    stacks: list[tuple[Stack, int, float]]
+    kept: int
+    impossible: int
     failed: int
     dropped: int
+    shares: tuple[Judged, ...]
+    pieces: tuple[Judged, ...] = ()
 
 
-def read_program(name: str) -> Program:
-    """Read what a program declares, without running it."""
-    path = KNOWN / f"{name}.py"
-    declared = {
-        node.targets[0].id: node.value
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-    }
-    calls = ast.literal_eval(ast.unparse(declared["CALLS"]).replace("set()", "[]"))
-    return Program(
-        path, {caller: set(callees) for caller, callees in calls.items()}, ast.literal_eval(declared["SHARES"])
-    )
-
-
-def record_with_profd(pid: int, seconds: int, folder: Path) -> Recorded:
-    """Record a process with profd."""
-    run_file = folder / "run.profd"
-    words = ["-m", "profd", "attach", str(pid), "--headless", "--duration", str(seconds), "-o", str(run_file)]
-    subprocess.run([sys.executable, *words], stderr=subprocess.DEVNULL, check=True)
-    with RunReader(run_file) as reader:
-        profile = take_profile(reader, Selection())
-        stacks = [
-            (tuple(frame.function for frame in reader.frames_of(stack)), samples, profile.time_ns[stack])
-            for stack, samples in profile.samples.items()
+def run_profd(python: str, program: Program, seconds: int) -> Outcome | None:
+    """Record one run of a program with profd."""
+    with tempfile.TemporaryDirectory() as folder, running(python, program, Path(folder)) as target:
+        if target is None:
+            return None
+        run_file = Path(folder) / "run.profd"
+        words = [
+            "-m",
+            "profd",
+            "attach",
+            str(target.pid),
+            "--headless",
+            "--duration",
+            str(seconds),
+            "-o",
+            str(run_file),
         ]
-        recordings = reader.recordings()
-    return Recorded(stacks, sum(row.errors for row in recordings), sum(row.torn for row in recordings))
+        subprocess.run([sys.executable, *words], stderr=subprocess.DEVNULL, check=True)
+        with RunReader(run_file) as reader:
+            return judge_run(reader, program, target.finish())
 
 
-def record_with_py_spy(pid: int, seconds: int, folder: Path, *options: str) -> Recorded:
-    """Record a process with py-spy alone."""
-    output = folder / "stacks.raw"
-    words = ["record", "--idle", "--rate", "100", "--format", "raw", "--duration", str(seconds), *options]
-    ran = subprocess.run(
-        [find_py_spy(), *words, "--output", str(output), "--pid", str(pid)], capture_output=True, text=True, check=True
+def judge_run(reader: RunReader, program: Program, diary: Diary) -> Outcome:
+    """Compare a run with what its program says."""
+    recordings = reader.recordings()
+    stacks = take_profile(reader, Selection()).samples
+    named = {stack: tuple(frame.function for frame in reader.frames_of(stack)) for stack in stacks}
+    pieces = [row for row in recordings if row.end_ns - row.start_ns >= PIECE_S * SECOND_NS]
+    return Outcome(
+        kept=sum(stacks.values()),
+        impossible=sum(samples for stack, samples in stacks.items() if program.is_impossible(named[stack])),
+        failed=sum(row.errors for row in recordings),
+        dropped=sum(row.torn for row in recordings),
+        shares=tuple(judge(reader, program, diary, recordings[0].start_ns, recordings[-1].end_ns)),
+        pieces=tuple(one for row in pieces for one in judge(reader, program, diary, row.start_ns, row.end_ns)),
     )
-    errors = re.search(r"Errors: (\d+)", ran.stdout + ran.stderr)
-    return Recorded(list(_collapsed(output)), int(errors[1]) if errors else 0, 0)
 
 
-def _collapsed(file: Path) -> Iterator[tuple[Stack, int, float]]:
+def judge(reader: RunReader, program: Program, diary: Diary, from_ns: int, to_ns: int) -> Iterator[Judged]:
+    """Judge the shares of phases in a range of time; the last phase is the rest, and tells nothing new."""
+    profile = take_profile(reader, Selection(from_ns=from_ns, to_ns=to_ns))
+    phases = {
+        stack: program.phase_of(tuple(frame.function for frame in reader.frames_of(stack))) for stack in profile.time_ns
+    }
+    doubt = Doubt(lambda stack: frozenset({phase} if (phase := phases.get(stack)) else ()))
+    doubt.add(profile.changes)
+    whole_ns = sum(spent for stack, spent in profile.time_ns.items() if phases[stack])
+    for phase, true in list(diary.shares(from_ns, to_ns).items())[:-1]:
+        share = sum(spent for stack, spent in profile.time_ns.items() if phases[stack] == phase) / (whole_ns or 1)
+        yield Judged(phase, share - true, margin(doubt.standard_error(phase, share, whole_ns)))
+
+
+def run_py_spy(python: str, program: Program, seconds: int, *options: str) -> Outcome | None:
+    """Record one run of a program with py-spy alone."""
+    with tempfile.TemporaryDirectory() as folder, running(python, program, Path(folder)) as target:
+        if target is None:
+            return None
+        output = Path(folder) / "stacks.raw"
+        words = ["record", "--idle", "--rate", "100", "--format", "raw", "--duration", str(seconds), *options]
+        from_ns = time.time_ns()
+        ran = subprocess.run(
+            [find_py_spy(), *words, "--output", str(output), "--pid", str(target.pid)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        truth = target.finish().shares(from_ns, time.time_ns())
+        errors = re.search(r"Errors: (\d+)", ran.stdout + ran.stderr)
+        return judge_collapsed(list(collapsed(output)), program, truth, int(errors[1]) if errors else 0)
+
+
+def judge_collapsed(
+    stacks: Sequence[tuple[Stack, int]], program: Program, truth: dict[str, float], failed: int
+) -> Outcome:
+    """Compare counted stacks with what their program says."""
+    found: Counter[str | None] = Counter()
+    for stack, samples in stacks:
+        found[program.phase_of(stack)] += samples
+    whole = sum(samples for phase, samples in found.items() if phase) or 1
+    return Outcome(
+        kept=sum(samples for _, samples in stacks),
+        impossible=sum(samples for stack, samples in stacks if program.is_impossible(stack)),
+        failed=failed,
+        dropped=0,
+        shares=tuple(Judged(phase, found[phase] / whole - true, float("nan")) for phase, true in truth.items()),
+    )
+
+
+def collapsed(file: Path) -> Iterator[tuple[Stack, int]]:
+    """Yield the stacks of py-spy's raw format."""
     for line in file.read_text(errors="replace").splitlines():
         stack, _, samples = line.rpartition(" ")
-        yield tuple(frame.rpartition(" (")[0] for frame in stack.split(";")), int(samples), float(samples)
+        yield tuple(frame.rpartition(" (")[0] for frame in stack.split(";")), int(samples)
 
 
-def is_impossible(stack: Stack, program: Program) -> bool:
-    """Say whether a program cannot stand in a stack."""
-    if not stack or stack[0] not in ROOTS:
-        return True
-    pairs = itertools.pairwise(stack)
-    return any(callee not in program.calls[caller] for caller, callee in pairs if caller in program.calls)
-
-
-def largest_error(stacks: Sequence[tuple[Stack, int, float]], program: Program) -> float:
-    """Return the largest distance of a share from the true one, in points."""
-    found = {name: sum(weight for stack, _, weight in stacks if name in stack) for name in program.shares}
-    whole = sum(found.values()) or 1.0
-    return max(100 * abs(found[name] / whole - share) for name, share in program.shares.items())
-
-
-def row(name: str, recorder: str, recorded: Recorded, program: Program) -> str:
-    """Return a row of the table."""
-    kept = sum(samples for _, samples, _ in recorded.stacks)
-    impossible = sum(samples for stack, samples, _ in recorded.stacks if is_impossible(stack, program))
-    tried = kept + recorded.dropped + recorded.failed
+def table_row(name: str, recorder: str, outcomes: Sequence[Outcome | None]) -> str:
+    """Return the row of one program with one recorder."""
+    found = [outcome for outcome in outcomes if outcome is not None]
+    if not found:
+        return f"| {name} | {recorder} | cannot be run |{'  |' * (len(HEAD) - 3)}"
+    kept, failed, dropped = (sum(getattr(one, what) for one in found) for what in ("kept", "failed", "dropped"))
+    tried = max(kept + failed + dropped, 1)
+    shares, pieces = [one for run in found for one in run.shares], [one for run in found for one in run.pieces]
     cells = [
-        name,
-        recorder,
-        f"{kept:,}",
-        f"{100 * impossible / max(kept, 1):.2f} %",
-        f"{100 * recorded.failed / max(tried, 1):.2f} %",
-        f"{100 * recorded.dropped / max(tried, 1):.2f} %",
-        f"{largest_error(recorded.stacks, program):.2f}",
+        *(name, recorder, str(len(found))),
+        f"{100 * sum(one.impossible for one in found) / max(kept, 1):.2f} %",
+        *(f"{100 * part / tried:.2f} %" for part in (failed, dropped, kept)),
+        bias(shares),
+        f"{sum(abs(one.error) <= WITHIN for one in shares)} of {len(shares)}",
+        held(shares) if recorder == "profd" else "",
+        held(pieces) if recorder == "profd" else "",
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def measure(python: str, name: str, seconds: int) -> Iterator[str]:
+def bias(shares: Sequence[Judged]) -> str:
+    """Return the mean error of the phase that is furthest off, in points."""
+    errors = {
+        phase: [100 * one.error for one in shares if one.phase == phase] for phase in {one.phase for one in shares}
+    }
+    worst = max(errors.values(), key=lambda found: abs(statistics.mean(found)))
+    if len(worst) < 2:
+        return f"{worst[0]:+.2f}"
+    t = T_95[len(worst) - 2] if len(worst) - 2 < len(T_95) else 1.96 + 2.4 / (len(worst) - 1)
+    return f"{statistics.mean(worst):+.2f} ± {t * statistics.stdev(worst) / len(worst) ** 0.5:.2f}"
+
+
+def held(shares: Sequence[Judged]) -> str:
+    """Return how many intervals hold the truth."""
+    count = sum(one.is_held for one in shares)
+    return f"{count} of {len(shares)}" + (f", {100 * count / len(shares):.0f} %" if len(shares) >= 20 else "")
+
+
+def measure(python: str, name: str, options: argparse.Namespace, pool: ThreadPoolExecutor) -> Iterator[str]:
     """Record one program with each recorder."""
     program = read_program(name)
-    process = subprocess.Popen([python, str(program.path)], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        if process.stdout.readline().strip() != "ready":
-            yield f"| {name} | cannot be run by {Path(python).name} |  |  |  |  |  |"
-            return
-        with tempfile.TemporaryDirectory() as folder:
-            place = Path(folder)
-            yield row(name, "profd", record_with_profd(process.pid, seconds, place), program)
-            nonblocking = record_with_py_spy(process.pid, seconds, place, "--nonblocking")
-            yield row(name, "py-spy, nonblocking", nonblocking, program)
-            yield row(name, "py-spy, blocking", record_with_py_spy(process.pid, seconds, place), program)
-    finally:
-        process.kill()
-        process.communicate()
+    by_profd = [pool.submit(run_profd, python, program, options.seconds) for _ in range(options.runs)]
+    modes = {} if options.profd_only else {"py-spy, nonblocking": ("--nonblocking",), "py-spy, blocking": ()}
+    by_py_spy = {
+        mode: pool.submit(run_py_spy, python, program, min(options.seconds, 30), *words)
+        for mode, words in modes.items()
+    }
+    yield table_row(name, "profd", [run.result() for run in by_profd])
+    for mode, run in by_py_spy.items():
+        yield table_row(name, mode, [run.result()])
 
 
 def main() -> None:
     """Measure all programs with all interpreters, print the tables and write them down."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=2, help="runs at once; each takes a few percent of a core")
     parser.add_argument("--python", action="append", help="an interpreter to run the programs with")
+    parser.add_argument("--profd-only", action="store_true", help="leave out py-spy alone")
+    parser.add_argument("--title", default="Truth of stacks and shares", help="the section to write")
     parser.add_argument("--dry-run", action="store_true", help="print only")
-    parser.add_argument("programs", nargs="*", default=sorted(path.stem for path in KNOWN.glob("*.py")))
+    parser.add_argument("programs", nargs="*", default=known_programs())
     options = parser.parse_args()
     lines: list[str] = []
-    for python in options.python or [sys.executable]:
-        version = subprocess.run([python, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-        head = ["program", "recorder", "stacks kept", "impossible", "failed", "dropped", "error"]
-        lines += ["", f"{version}:", "", f"| {' | '.join(head)} |", "|---|---|---:|---:|---:|---:|---:|"]
-        for name in options.programs:
-            for line in measure(python, name, options.seconds):
-                print(line, flush=True)
-                lines.append(line)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for python in options.python or [sys.executable]:
+            version = subprocess.run([python, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+            lines += ["", f"{version}:", "", f"| {' | '.join(HEAD)} |", f"|---|---|{'---:|' * (len(HEAD) - 2)}"]
+            for name in options.programs:
+                for line in measure(python, name, options, pool):
+                    print(line, flush=True)
+                    lines.append(line)
     if not options.dry_run:
-        write_section("Truth of stacks and shares", METHOD.format(seconds=options.seconds), lines[1:])
+        write_section(options.title, METHOD.format(**vars(options)), lines[1:])
 
 
 if __name__ == "__main__":

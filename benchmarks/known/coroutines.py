@@ -1,34 +1,33 @@
 """Two coroutines that take turns."""
 
 import asyncio
-import time
+from time import perf_counter, time_ns
 
-CALLS = {"fetch": {"spin"}, "compute": {"spin"}, "spin": set()}
-SHARES = {"fetch": 0.4, "compute": 0.6}
+import diary
+from dozing import doze
 
-
-def spin(seconds):
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        pass
+CALLS = {"fetch": {"doze", "sleep"}, "compute": {"doze", "sleep"}, "doze": set()}
+PHASES = ("fetch", "compute")
 
 
-async def fetch():
+async def fetch(note):
     while True:
-        spin(0.0062)
+        note(time_ns())
+        doze(perf_counter() + 0.0062)
         await asyncio.sleep(0)
 
 
-async def compute():
+async def compute(note):
     while True:
-        spin(0.0093)
+        note(time_ns())
+        doze(perf_counter() + 0.0093)
         await asyncio.sleep(0)
 
 
-async def main():
-    await asyncio.gather(fetch(), compute())
+async def main(note):
+    await asyncio.gather(fetch(note), compute(note))
 
 
 if __name__ == "__main__":
-    print("ready", flush=True)
-    asyncio.run(main())
+    diary.ready()
+    asyncio.run(main(diary.track()))

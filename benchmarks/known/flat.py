@@ -1,36 +1,36 @@
 """Alternates between three functions."""
 
-import time
+from time import perf_counter, time_ns
 
-CALLS = {"main": {"first", "second", "third"}, "first": {"spin"}, "second": {"spin"}, "third": {"spin"}, "spin": set()}
-SHARES = {"first": 0.5, "second": 0.3, "third": 0.2}
+import diary
+from dozing import doze
 
-
-def spin(seconds):
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        pass
+CALLS = {"main": {"first", "second", "third"}, "first": {"doze"}, "second": {"doze"}, "third": {"doze"}, "doze": set()}
+PHASES = ("first", "second", "third")
 
 
 def first():
-    spin(0.0205)
+    doze(perf_counter() + 0.0205)
 
 
 def second():
-    spin(0.0123)
+    doze(perf_counter() + 0.0123)
 
 
 def third():
-    spin(0.0082)
+    doze(perf_counter() + 0.0082)
 
 
-def main():
+def main(note):
     while True:
+        note(time_ns())
         first()
+        note(time_ns())
         second()
+        note(time_ns())
         third()
 
 
 if __name__ == "__main__":
-    print("ready", flush=True)
-    main()
+    diary.ready()
+    main(diary.track())

@@ -1,44 +1,44 @@
 """Draws from a generator that draws from another one."""
 
-import time
+from time import perf_counter, time_ns
+
+import diary
+from dozing import doze
 
 CALLS = {
     "main": {"squares", "consume"},
-    "squares": {"numbers", "spin"},
-    "numbers": {"spin"},
-    "consume": {"spin"},
-    "spin": set(),
+    "squares": {"numbers", "doze"},
+    "numbers": {"doze"},
+    "consume": {"doze"},
+    "doze": set(),
 }
-SHARES = {"squares": 0.3, "consume": 0.7}
-
-
-def spin(seconds):
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        pass
+PHASES = ("squares", "consume")
 
 
 def numbers():
     while True:
-        spin(0.0021)
+        doze(perf_counter() + 0.0021)
         yield 1
 
 
 def squares():
     for number in numbers():
-        spin(0.0009)
+        doze(perf_counter() + 0.0009)
         yield number * number
 
 
 def consume(number):
-    spin(0.007 * number)
+    doze(perf_counter() + 0.007 * number)
 
 
-def main():
+def main(note):
+    note(time_ns())
     for square in squares():
+        note(time_ns())
         consume(square)
+        note(time_ns())
 
 
 if __name__ == "__main__":
-    print("ready", flush=True)
-    main()
+    diary.ready()
+    main(diary.track())

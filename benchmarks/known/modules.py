@@ -1,7 +1,8 @@
 """A deep chain of torch modules, whose leaves add small tensors for a set time."""
 
-import time
+from time import perf_counter, time_ns
 
+import diary
 import torch
 from torch import nn
 
@@ -15,24 +16,38 @@ CALLS = {
     "Heavy.forward": {"add_up"},
     "add_up": set(),
 }
-SHARES = {"Light.forward": 0.25, "Heavy.forward": 0.75}
+PHASES = ("Light.forward", "", "Heavy.forward", "")
 
 
 def add_up(inputs, seconds):
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
+    end = perf_counter() + seconds
+    while perf_counter() < end:
         inputs = inputs + 1
     return inputs
 
 
 class Light(nn.Module):
+    def __init__(self, note):
+        super().__init__()
+        self.note = note
+
     def forward(self, inputs):
-        return add_up(inputs, 0.0011)
+        self.note(time_ns())
+        outputs = add_up(inputs, 0.0011)
+        self.note(time_ns())
+        return outputs
 
 
 class Heavy(nn.Module):
+    def __init__(self, note):
+        super().__init__()
+        self.note = note
+
     def forward(self, inputs):
-        return add_up(inputs, 0.0033)
+        self.note(time_ns())
+        outputs = add_up(inputs, 0.0033)
+        self.note(time_ns())
+        return outputs
 
 
 class Deep(nn.Module):
@@ -59,6 +74,7 @@ def train(light, heavy):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    modules = chain(Light()), chain(Heavy())
-    print("ready", flush=True)
+    note = diary.track()
+    modules = chain(Light(note)), chain(Heavy(note))
+    diary.ready()
     train(*modules)

@@ -1,34 +1,33 @@
 """Calls itself two hundred times deep, and stays shallow in between."""
 
-import time
+from time import perf_counter, time_ns
 
-CALLS = {"main": {"descend", "shallow"}, "descend": {"descend", "spin"}, "shallow": {"spin"}, "spin": set()}
-SHARES = {"descend": 0.6, "shallow": 0.4}
+import diary
+from dozing import doze
 
-
-def spin(seconds):
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        pass
+CALLS = {"main": {"descend", "shallow"}, "descend": {"descend", "doze"}, "shallow": {"doze"}, "doze": set()}
+PHASES = ("descend", "shallow")
 
 
 def descend(depth, end):
     if depth:
         descend(depth - 1, end)
     else:
-        spin(end - time.perf_counter())
+        doze(end)
 
 
-def shallow(seconds):
-    spin(seconds)
+def shallow(end):
+    doze(end)
 
 
-def main():
+def main(note):
     while True:
-        descend(200, time.perf_counter() + 0.0141)
-        shallow(0.0094)
+        note(time_ns())
+        descend(200, perf_counter() + 0.0141)
+        note(time_ns())
+        shallow(perf_counter() + 0.0094)
 
 
 if __name__ == "__main__":
-    print("ready", flush=True)
-    main()
+    diary.ready()
+    main(diary.track())
