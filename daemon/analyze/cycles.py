@@ -1,9 +1,10 @@
 """How often a phase came round, by its samples in order of time. Pure.
 
 A phase that is visited once a step shows as many steps as it has visits. Some visits fall between two samples and are
-missed, and some of what lies between two visits is, so that these look like one. Both happen the more often the shorter
-they are; how often, follows from Poisson sampling, and is added. Where that would be half as much again as was seen, or
-where the visits come at no pace, the samples do not tell.
+missed, and some of what lies between two visits is, so that these look like one: the next one then comes after two or
+three times the usual distance, and is counted so. Where distances vary too much for that, as many are added as Poisson
+sampling misses on the average. Where that would be half as much again as was seen, or where the visits come at no pace,
+the samples do not tell.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ import msgspec
 MOST_ADDED = 1.5
 LEAST_VISITS = 20
 LEAST_OF_USUAL = 0.72  # of visits by chance the soonest quarter comes within 0.57 of the median
+# By this share of a step the distance of two visits may differ from a whole number of steps, and so many must not.
+WHOLE_SLACK = 0.3
+LEAST_WHOLE = 0.75
+PAUSE_CHANCE = 0.05  # that so many visits in a row are missed once in a run
+EDGES = 8
 _BISECTIONS = 40
+_REFINEMENTS = 4
 
 
 class Seen(NamedTuple):
@@ -57,6 +64,37 @@ def count_cycles(intervals: Iterable[Seen]) -> Cycles | None:
         was_inside = seen.is_inside
     if len(starts) < LEAST_VISITS or not outside or not _has_pace(starts):
         return None
+    whole = _count_whole(starts)
+    return whole if whole is not None else _count_missed(starts, inside, outside)
+
+
+def _count_whole(starts: Sequence[int]) -> Cycles | None:
+    """Count by the distances of visits: each is a whole number of steps. None where too many are not."""
+    lengths = [after - before for before, after in itertools.pairwise(starts)]
+    step_ns = statistics.median(lengths)
+    for _ in range(_REFINEMENTS):
+        steps = _whole_steps(lengths, step_ns)
+        step_ns = sum(length for length, number in zip(lengths, steps, strict=True) if number) / max(sum(steps), 1)
+    odd = sum(abs(length / step_ns - number) > WHOLE_SLACK for length, number in zip(lengths, steps, strict=True))
+    if odd > (1 - LEAST_WHOLE) * len(lengths):
+        return None
+    # What comes after a pause is one step on.
+    count = 1 + sum(max(number, 1) for number in steps)
+    # Visits before the first and after the last may have been missed too.
+    missed = sum(number > 1 for number in steps) / len(steps)
+    return Cycles(count, 1 + EDGES * missed + math.sqrt(odd) + 0.1 * odd, starts[-1] - starts[0])
+
+
+def _whole_steps(lengths: Sequence[int], step_ns: float) -> list[int]:
+    """Return how many steps each distance is; 0 for a pause, which is more than can have been missed in a row."""
+    steps = [max(round(length / step_ns), 1) for length in lengths]
+    missed = sum(number > 1 for number in steps) / len(steps)
+    most = 1 + math.floor(math.log(PAUSE_CHANCE / len(steps)) / math.log(missed)) if 0 < missed < 1 else 1
+    return [number if number <= most else 0 for number in steps]
+
+
+def _count_missed(starts: Sequence[int], inside: int, outside: int) -> Cycles | None:
+    """Count by how many visits are missed on the average."""
     count = _solve(len(starts), inside, outside)
     if count is None:
         return None

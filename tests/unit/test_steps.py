@@ -118,7 +118,7 @@ def test_the_source_is_the_counter_of_that_time(tmp_path: Path) -> None:
 
 def test_phases_tell_where_no_counter_does(tmp_path: Path) -> None:
     steps = steps_of(write_run(tmp_path / "r", seconds=20))
-    assert steps.source == "cycles of data wait and data load in process"
+    assert steps.source == "cycles of backward"
     assert steps.count == pytest.approx(40, abs=1)
     assert steps.per_s == pytest.approx(2, rel=0.02)
     assert steps.per_s_error is not None
