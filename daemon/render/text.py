@@ -14,6 +14,7 @@ from profd.daemon.analyze.phases import phase_named
 from profd.daemon.analyze.shares import PhaseLine
 from profd.daemon.analyze.steps import Steps
 from profd.daemon.analyze.summary import ProcessSummary, Summary
+from profd.daemon.analyze.uncertainty import margin
 from profd.daemon.render.cells import cut, fit, width
 from profd.daemon.render.units import UNKNOWN, duration, percent, rate, size
 from profd.daemon.render.visible import visible
@@ -144,7 +145,8 @@ def _phase_table(summary: Summary, columns: int) -> Iterator[str]:
     lines = {line.phase: line for line in summary.phase_lines}
     name_cells, place_cells = _widest(summary.phases), _widest(map(_place, summary.phase_lines), _PLACE_CELLS)
     for name, share in summary.phases.items():
-        row = f"  {phase_named(name).letter}  {fit(name, name_cells)}  {percent(share):>5}  {_bar(share)}"
+        row = f"  {phase_named(name).letter}  {fit(name, name_cells)}  {percent(share):>5}"
+        row += f" {_margin(summary.phase_errors[name])}  {_bar(share)}"
         if name in lines:
             row += f"  {fit(_place(lines[name]), place_cells, keep_end=True)}  {lines[name].source or ''}"
         yield cut(row, columns)
@@ -155,9 +157,9 @@ def _function_table(functions: Sequence[FunctionRow], columns: int) -> Iterator[
     name_cells = _widest((row.function for row in shown), _FUNCTION_CELLS)
     place_cells = _widest(map(_place, shown), _PLACE_CELLS)
     if shown:
-        yield f"     self    total  {fit('function', name_cells)}  {fit('where', place_cells)}  line"
+        yield f"     self           total  {fit('function', name_cells)}  {fit('where', place_cells)}  line"
     for row in shown:
-        shares = f"{percent(row.self_share, 1):>7}  {percent(row.total_share, 1):>7}"
+        shares = f"{percent(row.self_share, 1):>7} {_margin(row.self_error)} {percent(row.total_share, 1):>7}"
         where = f"{fit(row.function, name_cells)}  {fit(_place(row), place_cells, keep_end=True)}"
         yield cut(f"  {shares}  {where}  {row.source or ''}", columns)
 
@@ -205,6 +207,11 @@ def _widest(texts: Iterable[str], limit: int = WIDTH) -> int:
 
 def _place(line: FunctionRow | PhaseLine) -> str:
     return f"{line.module_path}:{line.line}"
+
+
+def _margin(error: float) -> str:
+    """Return the margin of a share with this standard error, in points: 95 in 100 such intervals hold the truth."""
+    return f"± {100 * min(margin(error), 1):.1f}".ljust(6)
 
 
 def _bar(share: float) -> str:

@@ -98,8 +98,8 @@ def test_run_without_samples_is_told_too(summary: Summary) -> None:
 def test_summary_shows_phases_functions_and_each_process(summary: Summary) -> None:
     lines = summary_text(summary).splitlines()
 
-    assert "  D  data wait     40 %  ████▊         train.py:58  for images, labels in loade…" in lines
-    assert "   40.0 %   40.0 %  Condition.wait        threading.py:331" in lines
+    assert "  D  data wait     40 % ± 0.9   ████▊         train.py:58  for images, labels i…" in lines
+    assert "   40.0 % ± 0.9   40.0 %  Condition.wait        threading.py:331" in lines
     assert "     4243  worker 1       97 %    300 MB   80 %  elastic_deform  augment.py:12" in lines
     assert "     4244  worker 2       97 %    300 MB   80 %  elastic_deform  augment.py:12" in lines
 
