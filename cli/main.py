@@ -37,6 +37,7 @@ COMMANDS = {
     "summary": CommandPlace("profd.cli.summary", "Say where the time of a run went."),
     "report": CommandPlace("profd.cli.report", "Write a self-contained HTML report of a run."),
     "export": CommandPlace("profd.cli.export", "Write the samples of a run for another tool."),
+    "diff": CommandPlace("profd.cli.diff", "Say what changed from one run to another."),
     "stop": CommandPlace("profd.cli.stop", "End a profiling session; its target runs on."),
     "doctor": CommandPlace("profd.cli.doctor", "Say what works here, and how to mend what does not."),
 }

@@ -28,7 +28,10 @@ NARROWEST = 0.3
 MIXED = "#cccccc"
 """A frame of which no phase has half."""
 _CHARACTER = 6.7
-_STYLE = "text{font:11px monospace;fill:#14171a}rect{stroke:#fff;stroke-width:.5}.l{fill-opacity:.55}.w{fill:#fff}.n{font-size:13px}"
+_STYLE = (
+    "text{font:11px monospace;fill:#14171a}rect{stroke:#fff;stroke-width:.5}"
+    ".l{fill-opacity:.55}.w{fill:#fff}.n{font-size:13px}"
+)
 
 
 class Box(msgspec.Struct, frozen=True):

@@ -1,0 +1,58 @@
+"""`profd diff`: what changed from one run to another."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from profd.cli.options import SelectionWords, json_option, selection_options
+from profd.daemon import paths
+from profd.daemon.analyze.diff import LEAST, Diff, take_diff
+from profd.daemon.analyze.limits import parse_limit
+from profd.daemon.errors import ExitCode
+from profd.daemon.render.difftext import diff_text
+from profd.daemon.store.reader import RunReader
+
+
+@click.command()
+@click.argument("base", metavar="BASE")
+@click.argument("new", metavar="NEW")
+@click.option(
+    "--fail-on",
+    "limits",
+    multiple=True,
+    metavar="LIMIT",
+    help="End with 76 where a change goes beyond LIMIT: 'step_time>+5%', 'phase:data wait>+10%', 'function:NAME>+20%'.",
+)
+@click.option(
+    "--least",
+    type=click.FloatRange(0, 100),
+    default=100 * LEAST,
+    show_default=True,
+    metavar="PERCENT",
+    help="Call nothing a change that is smaller than PERCENT of a step.",
+)
+@selection_options
+@json_option
+def command(base: str, new: str, limits: tuple[str, ...], least: float, words: SelectionWords, as_json: bool) -> int:
+    """Say what changed from the run BASE to the run NEW: step time, lines, functions, phases.
+
+    The main threads of the training processes are compared, without the start-up; a step at a time where both runs tell
+    their steps, else by shares. A selection applies to both runs.
+    """
+    wanted = [parse_limit(text) for text in limits]
+    diff = _diff(base, new, words, least / 100)
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(diff), indent=2))
+    else:
+        click.echo(diff_text(diff))
+    broken = [limit for limit in wanted if limit.is_broken_by(diff)]
+    for limit in broken:
+        click.echo(f"profd: beyond the limit {limit.text}", err=True)
+    return ExitCode.BEYOND_LIMIT if broken else ExitCode.OK
+
+
+def _diff(base: str, new: str, words: SelectionWords, least: float) -> Diff:
+    readers = RunReader(paths.find_run(base)), RunReader(paths.find_run(new))
+    with readers[0] as first, readers[1] as second, first.one_moment(), second.one_moment():
+        return take_diff(first, second, (words.build(first), words.build(second)), least=least)

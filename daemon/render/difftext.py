@@ -1,0 +1,92 @@
+"""A diff as plain text: what changed first, with its bounds, then what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from profd.daemon.analyze.blocks import BLOCKS
+from profd.daemon.analyze.diff import Change, Diff, Side
+from profd.daemon.render.cells import cut, fit
+from profd.daemon.render.units import duration, percent
+from profd.daemon.render.visible import visible
+
+WIDTH = 100
+_ROWS = 8
+_NAME_CELLS = 26
+_PLACE_CELLS = 18
+_TITLES = (
+    ("lines", "Lines of your code, with what they call"),
+    ("functions", "Functions by themselves"),
+    ("phases", "Phases"),
+)
+
+
+def diff_text(diff: Diff, *, columns: int = WIDTH) -> str:
+    """Return a diff as text, no line wider than ``columns``. No newline at the end."""
+    lines = [
+        f"base  {_side(diff.base)}",
+        f"new   {_side(diff.new)}",
+        "",
+        verdict(diff),
+    ]
+    for field, title in _TITLES:
+        changes: Sequence[Change] = getattr(diff, field)
+        shown = [change for change in changes if change.is_significant][:_ROWS]
+        if shown:
+            lines += ["", f"{title:{_NAME_CELLS + _PLACE_CELLS + 4}}      base       new    change  95 % bounds"]
+            lines += _rows(diff, shown)
+    lines += ["", *_basis(diff)]
+    return "\n".join(cut(line, columns).rstrip() for line in lines)
+
+
+def verdict(diff: Diff) -> str:
+    """Return in one sentence what changed most."""
+    if not diff.significant:
+        return f"✓ no change: nothing differs by more than the unrest of the runs and {percent(diff.least)} of a step"
+    largest = max(diff.significant, key=lambda change: (change.kind != "phase", abs(change.difference)))
+    place = (
+        f" ({visible(largest.module_path)}{f':{largest.line}' if largest.line else ''})" if largest.module_path else ""
+    )
+    more = "more" if largest.difference > 0 else "less"
+    cost = f"{visible(largest.name)}{place} takes {_amount(abs(largest.difference), diff.unit)} {more}"
+    step = diff.step_time
+    if step is None or not step.is_significant:
+        return f"▲ {cost}"
+    longer = "longer" if step.difference > 0 else "less long"
+    return f"▲ a step takes {percent(abs(step.relative), 1)} {longer}: {cost}"
+
+
+def _side(side: Side) -> str:
+    step = "" if side.step_s is None else f", {_amount(side.step_s, 's/step')} a step"
+    return f"{visible(side.run)}: {duration(side.compared_s)} of training{step}"
+
+
+def _rows(diff: Diff, changes: Sequence[Change]) -> Iterator[str]:
+    for change in changes:
+        place = change.module_path + (f":{change.line}" if change.line else "")
+        what = f"  {fit(change.name, _NAME_CELLS)}  {fit(place, _PLACE_CELLS, keep_end=True)}"
+        amounts = (
+            f"{_amount(change.base, diff.unit):>10}{_amount(change.new, diff.unit):>10}{_signed(change.relative):>10}"
+        )
+        whole = change.difference / change.relative if change.relative else 1.0
+        yield f"{what}{amounts}  {_signed(change.low / whole)} to {_signed(change.high / whole)}"
+
+
+def _basis(diff: Diff) -> Iterator[str]:
+    """Yield what the numbers mean."""
+    if diff.unit == "s/step":
+        yield "Times are of the main threads, a step; changes are parts of the base's step."
+    else:
+        yield "One of the runs does not tell its steps: shares of the main threads' time are compared."
+    yield f"Bounds hold for all rows at once, from the unrest of {BLOCKS} blocks of each run;"
+    yield f"below {percent(diff.least)} of a step nothing is called a change."
+
+
+def _amount(value: float, unit: str) -> str:
+    if unit == "share":
+        return percent(value, 1)
+    return f"{value * 1e3:.3g} ms" if value < 1 else f"{value:.3g} s"
+
+
+def _signed(share: float) -> str:
+    return f"{'+' if share >= 0 else '-'}{percent(abs(share), 1)}"

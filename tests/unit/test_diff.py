@@ -1,0 +1,148 @@
+"""Two runs compared: known differences are found, and unrest is none."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from synthetic import BACKWARD, DATA_WAIT, MAIN, MAIN_TID, OPTIMIZER, STARTED_NS, describe, main_process, recording
+from synthetic import run_started as started
+
+from profd.cli.main import run_command_line
+from profd.daemon.analyze.blocks import mean_of
+from profd.daemon.analyze.diff import Diff, t_quantile, take_diff
+from profd.daemon.analyze.limits import parse_limit
+from profd.daemon.clock import MILLISECOND_NS
+from profd.daemon.errors import ExitCode, UsageError
+from profd.daemon.render.difftext import diff_text, verdict
+from profd.daemon.store import records
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Frame
+from profd.daemon.store.writer import RunWriter
+
+Lengths = dict[tuple[Frame, ...], float]
+STEP_MS: Lengths = {DATA_WAIT: 60.0, BACKWARD: 100.0, OPTIMIZER: 40.0}
+STEPS = 300
+PLAIN_MS: Lengths = {
+    (Frame("<module>", "/srv/a.py", 9), Frame(name, "/srv/a.py", line)): 100.0 for line, name in enumerate("abc", 1)
+}
+"""Of no phase, so that no cycle of phases tells the steps."""
+
+
+def write_steps(
+    path: Path, seed: int, slower: float = 1.0, lengths_ms: Lengths = STEP_MS, *, counted: bool = True
+) -> Path:
+    """Write a run of steps that are uneven by 10 %, the second part of each ``slower`` times as long."""
+    slow = list(lengths_ms)[1]
+    chance = random.Random(seed)
+    spans: list[tuple[tuple[records.Frame, ...], int]] = []
+    ends_ms: list[int] = []
+    for _ in range(STEPS):
+        for stack, length_ms in lengths_ms.items():
+            spans.append((stack, round(length_ms * (slower if stack == slow else 1.0) * chance.gauss(1.0, 0.1))))
+        ends_ms.append(sum(length for _, length in spans[-3:]) + (ends_ms[-1] if ends_ms else 0))
+    writer = RunWriter(path, started(), describe)
+    thread = (MAIN_TID, "MainThread", True, spans)
+    found: list[records.Record] = [
+        main_process(),
+        recording(MAIN, STARTED_NS, (thread,), duration_ns=ends_ms[-1] * MILLISECOND_NS),
+    ]
+    for step in range(4, STEPS, 5):
+        points = (records.Point("step_count", step + 1.0, MAIN), records.Point("step_count_error", 0.5, MAIN))
+        found += [records.PointsTaken(STARTED_NS + ends_ms[step] * MILLISECOND_NS, points)] if counted else []
+    found.append(records.RunEnded(STARTED_NS + ends_ms[-1] * MILLISECOND_NS, "target-exited", 0))
+    for record in found:
+        assert writer.put(record), writer.failure
+    writer.close()
+    return path
+
+
+def diff_of(base: Path, new: Path) -> Diff:
+    with RunReader(base) as first, RunReader(new) as second:
+        return take_diff(first, second)
+
+
+def test_a_slower_function_is_named_first(tmp_path: Path) -> None:
+    diff = diff_of(write_steps(tmp_path / "a.profd", 1), write_steps(tmp_path / "b.profd", 2, slower=1.2))
+    assert diff.unit == "s/step"
+    first = diff.functions[0]
+    assert (first.name, first.is_significant) == (BACKWARD[-1].function, True)
+    assert first.difference == pytest.approx(0.020, abs=0.003)
+    assert first.low < 0.020 < first.high
+    assert [change.name for change in diff.functions if change.is_significant] == [BACKWARD[-1].function]
+    assert diff.step_time is not None
+    assert diff.step_time.relative == pytest.approx(0.1, abs=0.02)
+    assert BACKWARD[-1].function in verdict(diff) or "loss.backward()" in verdict(diff)
+
+
+def test_runs_of_one_script_do_not_differ(tmp_path: Path) -> None:
+    runs = [write_steps(tmp_path / f"{seed}.profd", seed) for seed in range(40)]
+    changed = [bool(diff_of(one, other).significant) for one, other in zip(runs[::2], runs[1::2], strict=True)]
+    assert sum(changed) <= 1
+
+
+def test_without_steps_shares_are_compared(tmp_path: Path) -> None:
+    one, other = (
+        write_steps(tmp_path / f"{number}.profd", number, slower, PLAIN_MS, counted=False)
+        for number, slower in enumerate((1.0, 1.6))
+    )
+    diff = diff_of(one, other)
+    assert (diff.unit, diff.step_time) == ("share", None)
+    changes = {change.name: change.difference for change in diff.functions if change.is_significant}
+    assert changes == pytest.approx({"a": -0.055, "b": 0.111, "c": -0.055}, abs=0.01)
+
+
+def test_a_change_below_the_least_is_none(tmp_path: Path) -> None:
+    paths = write_steps(tmp_path / "a.profd", 1), write_steps(tmp_path / "b.profd", 2, slower=1.2)
+    with RunReader(paths[0]) as first, RunReader(paths[1]) as second:
+        assert take_diff(first, second, least=0.2).significant == []
+
+
+@pytest.mark.parametrize(
+    ("limit", "code"),
+    [
+        ("step_time>+5%", ExitCode.BEYOND_LIMIT),
+        ("step_time>+15%", ExitCode.OK),
+        ("step_time<-5%", ExitCode.OK),
+        ("phase:backward>+10%", ExitCode.BEYOND_LIMIT),
+        (f"function:{BACKWARD[-1].function}>+10%", ExitCode.BEYOND_LIMIT),
+        ("function:unknown>+10%", ExitCode.OK),
+        ("speed>5", ExitCode.USAGE),
+    ],
+)
+def test_limits_give_ci_an_exit_code(limit: str, code: int, tmp_path: Path) -> None:
+    paths = write_steps(tmp_path / "a.profd", 1), write_steps(tmp_path / "b.profd", 2, slower=1.2)
+    assert run_command_line(["diff", *map(str, paths), "--fail-on", limit]) == code
+
+
+def test_the_json_says_what_the_text_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = write_steps(tmp_path / "a.profd", 1), write_steps(tmp_path / "b.profd", 2, slower=1.2)
+    assert run_command_line(["diff", *map(str, paths), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["unit"] == "s/step"
+    assert told["functions"][0]["name"] == BACKWARD[-1].function
+    assert {"base", "new", "step_time", "phases", "lines", "version"} <= told.keys()
+
+
+def test_no_line_is_wider_than_asked(tmp_path: Path) -> None:
+    diff = diff_of(write_steps(tmp_path / "a.profd", 1), write_steps(tmp_path / "b.profd", 2, slower=1.2))
+    assert max(map(len, diff_text(diff, columns=80).splitlines())) <= 80
+
+
+def test_limit_words() -> None:
+    limit = parse_limit("phase:data wait > +10 %")
+    assert (limit.kind, limit.name, limit.relation, limit.bound) == ("phase", "data wait", ">", 0.1)
+    with pytest.raises(UsageError):
+        parse_limit("step_time+5%")
+
+
+def test_the_quantiles_are_student_s() -> None:
+    assert [t_quantile(p, 11) for p in (0.975, 0.995, 0.9995)] == pytest.approx([2.201, 3.106, 4.437], rel=0.01)
+
+
+def test_neighbors_that_are_alike_widen_the_error() -> None:
+    uneven, drifting = [1.0, 2.0] * 6, [1.0] * 6 + [2.0] * 6
+    assert mean_of(drifting).error > 2 * mean_of(uneven).error
+    assert mean_of(uneven).value == 1.5
