@@ -40,7 +40,7 @@ def train(model, batches, steps):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--backend", default="inductor")
-    parser.add_argument("--steps", type=int, default=160)
+    parser.add_argument("--steps", type=int, default=200)
     options = parser.parse_args()
     torch.manual_seed(0)
     batches = [(torch.randn(size, WIDTH), torch.randint(100, (size,))) for size in (256, 192)]

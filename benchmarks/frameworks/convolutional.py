@@ -74,7 +74,7 @@ def main():
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--accumulate", type=int, default=1)
     parser.add_argument("--bfloat16", action="store_true")
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=4)
     options = parser.parse_args()
     torch.manual_seed(0)
     train = DataLoader(Photos(2560), batch_size=64, shuffle=True, num_workers=options.workers)

@@ -57,7 +57,7 @@ def make_model(name):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("model", choices=["gpt2", "bert"])
-    parser.add_argument("--steps", type=int, default=80)
+    parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--workers", type=int, default=0)
     options = parser.parse_args()
     set_seed(0)

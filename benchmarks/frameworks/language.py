@@ -91,7 +91,7 @@ def train(model, text, steps):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("model", choices=["lstm", "transformer"])
-    parser.add_argument("--steps", type=int, default=120)
+    parser.add_argument("--steps", type=int, default=150)
     options = parser.parse_args()
     torch.manual_seed(0)
     text = torch.randint(VOCABULARY, (100_000,))

@@ -60,7 +60,7 @@ def make_loader(count, workers, shuffle):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--workers", type=int, default=0)
     options = parser.parse_args()
     lightning.seed_everything(0, verbose=False)

@@ -1,65 +1,18 @@
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import synthetic
+from stacktables import TRAIN, Tables, phase_of, stacks_in
 
 from profd.daemon.analyze.phases import PHASES, PhaseIndex, phase_named
 from profd.daemon.analyze.rules import BUILT_IN, Rule, read_rules
 from profd.daemon.errors import UsageError
 from profd.daemon.store.records import Frame
 from profd.daemon.store.rows import FrameRow, StackRow
-
-TRAIN = "train.py"
-_OWN = ("train.py", "a.py", "b.py", "x.py")
-
-
-@dataclasses.dataclass
-class Tables:
-    """What ``PhaseIndex`` reads of a reader, made of frames written as ``function | module path | source``."""
-
-    frames: dict[int, FrameRow] = dataclasses.field(default_factory=dict)
-    stacks: dict[int, StackRow] = dataclasses.field(default_factory=dict)
-
-    def add(self, *frames: str) -> int:
-        stack = 0
-        for text in frames:
-            function, module_path, source = (*map(str.strip, text.split("|")), "", "")[:3]
-            number = len(self.frames) + 1
-            is_library = module_path not in _OWN
-            self.frames[number] = FrameRow(number, function, module_path, module_path, 7, is_library, source or None)
-            self.stacks[number] = StackRow(number, stack, number)
-            stack = number
-        return stack
-
-    def frames_of(self, stack: int) -> tuple[FrameRow, ...]:
-        found: list[FrameRow] = []
-        while stack:
-            found.append(self.frames[self.stacks[stack].frame])
-            stack = self.stacks[stack].parent
-        return tuple(reversed(found))
-
-
-def phase_of(*frames: str, rules: tuple[Rule, ...] | None = None) -> str:
-    tables = Tables()
-    stack = tables.add(*frames)
-    return PhaseIndex(tables, rules).of_stack(stack)  # type: ignore[arg-type]
-
-
-def stacks_in(name: str) -> list[tuple[str, list[str]]]:
-    """Return (phase, frames) of each stack in a file beside this one."""
-    found: list[tuple[str, list[str]]] = []
-    for line in Path(__file__).with_name(name).read_text().splitlines():
-        if line.startswith(" "):
-            found[-1][1].append(line.strip())
-        elif not line.startswith("#"):
-            found.append((line, []))
-    return found
-
 
 ROOT = f"<module> | {TRAIN} | main()"
 CALL = "Module._call_impl | torch/nn/modules/module.py"
