@@ -115,6 +115,11 @@ def sums_of_means(bins: Sequence[Bin[Key]]) -> tuple[float | None, ...]:
     return tuple(sum(weight.mean for weight in each.values()) if each else None for each in bins)
 
 
+def means_of_means(bins: Sequence[Bin[Key]]) -> tuple[float | None, ...]:
+    """Return in each bin the mean of the keys' means, None where there is none."""
+    return tuple(sum(weight.mean for weight in each.values()) / len(each) if each else None for each in bins)
+
+
 def _merged(bins: Sequence[Bin[Key]]) -> Bin[Key]:
     """Return one bin for many."""
     if len(bins) == 1:

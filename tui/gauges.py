@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow, SeriesRow
-from profd.tui.bins import Bin, Ruler, TimeBins, sums_of_means
+from profd.tui.bins import Bin, Ruler, TimeBins, means_of_means, sums_of_means
 from profd.tui.snapshot import Gauge
 from profd.tui.view import Window
 
 PROCESS_SERIES = ("cpu_cores", "rss_bytes", "threads")
 HOST_SERIES = ("host_cpu_share", "profd_cpu_cores")
-STRIPS = (("cpu_cores", "mean"), ("rss_bytes", "peak"), ("host_cpu_share", "mean"))
+GPU_SERIES = "gpu_utilization_share"
+STRIPS = (("cpu_cores", "mean"), ("rss_bytes", "peak"), ("host_cpu_share", "mean"), (GPU_SERIES, "mean"))
 """The gauges of the timeline, and what one number says of each once the run is over."""
 # A value is the mean of the second before it; a longer gap than this is a gap, and is shown as one.
 LONGEST_HOLD_NS = 2 * SECOND_NS
@@ -26,7 +27,9 @@ class Gauges:
         self._reader = reader
         self._newest: dict[int, PointRow] = {}
         self._finished: set[int] = set()
-        self._bins = {name: TimeBins[int](reader.info.started_ns) for name in PROCESS_SERIES + HOST_SERIES}
+        self._bins = {
+            name: TimeBins[int](reader.info.started_ns) for name in (*PROCESS_SERIES, *HOST_SERIES, GPU_SERIES)
+        }
 
     def catch_up(self) -> None:
         """Take in the points that are new."""
@@ -65,21 +68,24 @@ class Gauges:
         return bins.columns(ruler)
 
     def _gauge(self, name: str, kind: str, columns: Sequence[Bin[int]]) -> Gauge:
-        cells = sums_of_means(columns)
+        cells = means_of_means(columns) if name == GPU_SERIES else sums_of_means(columns)
         if self._reader.info.state == "live":
-            return Gauge(name, cells, self._sum_of_newest(name), "now")
+            return Gauge(name, cells, self._newest_of_all(name), "now")
         seen = [cell for cell in cells if cell is not None]
         if not seen:
             return Gauge(name, cells, None, kind)
         return Gauge(name, cells, max(seen) if kind == "peak" else sum(seen) / len(seen), kind)
 
-    def _sum_of_newest(self, name: str) -> float | None:
+    def _newest_of_all(self, name: str) -> float | None:
+        """Return the newest values of a name as one: the sum over processes, the mean over GPUs."""
         values = [
             self._newest[series.id].value
             for series in self._of_name(name)
             if series.id in self._newest and not self._has_ended(series)
         ]
-        return sum(values) if values else None
+        if not values:
+            return None
+        return sum(values) / len(values) if name == GPU_SERIES else sum(values)
 
     def _of_name(self, name: str) -> Iterator[SeriesRow]:
         return (series for series in self._reader.series.values() if series.name == name and series.os_tid is None)

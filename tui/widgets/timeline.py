@@ -1,4 +1,4 @@
-"""The timeline: the phases of the main threads, the CPU and memory of the target, the CPU of the host, and the time."""
+"""The timeline: the phases of the main threads, CPU and memory of the target, CPU of the host, GPUs, and the time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,13 @@ SHORT_NAMES = {
     "startup, import": "import",
     "waiting": "wait",
 }
-GAUGE_LABELS = {"cpu_cores": "CPU", "rss_bytes": "memory", "host_cpu_share": "host CPU"}
+GAUGE_LABELS = {
+    "cpu_cores": "CPU",
+    "rss_bytes": "memory",
+    "host_cpu_share": "host CPU",
+    "gpu_utilization_share": "GPU",
+}
+_SHARES = ("host_cpu_share", "gpu_utilization_share")
 _WIDE = 100
 _SIDE_CELLS, _NARROW_SIDE_CELLS = 44, 15
 
@@ -152,10 +158,13 @@ class Timeline(Lines):
         return runs
 
     def _gauge(self, gauge: Gauge) -> list[Run]:
-        is_share = gauge.name == "host_cpu_share"
         # A little headroom: strips at their full height would run into each other.
-        top = 1.0 if is_share else 1.2 * max((cell for cell in gauge.cells if cell is not None), default=0.0)
+        top = (
+            1.0 if gauge.name in _SHARES else 1.2 * max((cell for cell in gauge.cells if cell is not None), default=0.0)
+        )
         strip = fit(sparkline(gauge.cells[: self._columns], top), self._columns)
+        if gauge.name == "gpu_utilization_share" and all(cell is None for cell in (*gauge.cells, gauge.value)):
+            return [self.run(f" {fit('GPU', LABEL_CELLS - 1)}", "dim"), self.run(fit("no GPU", self._columns), "faint")]
         value = size(gauge.value) if gauge.name == "rss_bytes" else percent(gauge.value)
         runs = [self.run(f" {fit(GAUGE_LABELS[gauge.name], LABEL_CELLS - 1)}", "dim")]
         runs += [self.run(strip, "bar"), self.run(f"  {value}")]
@@ -181,7 +190,7 @@ def plan(screen: Size, lanes: int) -> tuple[Row, ...]:
     rows = [Row("lane", index, part, parts) for index in range(shown) for part in range(parts)]
     if screen.width < _WIDE and lanes == 1:
         rows.append(Row("legend"))
-    rows += [Row("gauge", index) for index in range(3 if is_roomy else 2)]
+    rows += [Row("gauge", index) for index in range(4 if is_roomy else 2)]
     return (*rows, Row("axis"))
 
 
