@@ -76,10 +76,10 @@ def list_gpus(nvml: Nvml, names: GpuNames) -> list[Gpu]:
 
 
 def _gpu(nvml: Nvml, handle: Handle, index: int, names: GpuNames) -> Gpu | None:
-    uuid = _text(nvml.ask(handle, "nvmlDeviceGetUUID")) or f"index {index}"
+    uuid = text_of(nvml.ask(handle, "nvmlDeviceGetUUID")) or f"index {index}"
     if handle.lost is not None:
         return None
-    model = _text(nvml.ask(handle, "nvmlDeviceGetName")) or "GPU"
+    model = text_of(nvml.ask(handle, "nvmlDeviceGetName")) or "GPU"
     minor = nvml.ask(handle, "nvmlDeviceGetMinorNumber")
     return Gpu(handle, name=names.of(uuid, f"gpu{index}"), index=index, uuid=uuid, model=model, minor=minor)
 
@@ -95,20 +95,20 @@ def _instances(nvml: Nvml, gpu: Gpu, names: GpuNames) -> Iterator[Gpu]:
         if pointer is None:
             continue
         handle = Handle(pointer)
-        uuid = _text(nvml.ask(handle, "nvmlDeviceGetUUID")) or f"{gpu.uuid} instance {place}"
+        uuid = text_of(nvml.ask(handle, "nvmlDeviceGetUUID")) or f"{gpu.uuid} instance {place}"
         yield Gpu(
             handle,
             name=names.of(uuid, f"{gpu.name}-mig{place}"),
             index=gpu.index,
             uuid=uuid,
-            model=_text(nvml.ask(handle, "nvmlDeviceGetName")) or gpu.model,
+            model=text_of(nvml.ask(handle, "nvmlDeviceGetName")) or gpu.model,
             minor=gpu.minor,
             parent=gpu,
             instance=nvml.ask(handle, "nvmlDeviceGetGpuInstanceId"),
         )
 
 
-def _text(value: Answer) -> str:
+def text_of(value: Answer) -> str:
     """Return text of NVML, which its module gives as bytes in older versions; empty where there is none."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")

@@ -16,9 +16,12 @@ from collections.abc import Iterator
 from enum import Enum
 
 import msgspec
-import pynvml
 
 from profd.daemon import paths, processes
+from profd.daemon.clock import AnchoredClock
+from profd.daemon.collect.gpus import Gpu, GpuNames, list_gpus, text_of
+from profd.daemon.collect.nvml import Nvml
+from profd.daemon.collect.nvmlabsence import explain
 from profd.daemon.collect.pyspy import find_py_spy
 from profd.daemon.errors import ExitCode, MissingTool, OutputUnwritable, ProfdError
 from profd.daemon.supervise.diagnosis import PYTHON_VERSIONS, RealSystem, System, check_attachable
@@ -63,7 +66,7 @@ def examine(pid: int | None = None, system: System | None = None) -> list[Check]
         check_attaching(system),
         check_runs_folder(),
         check_sockets(),
-        check_gpus(),
+        check_gpus(system),
         check_gdb(),
     ]
     return checks if pid is None else [*checks, check_process(pid, system)]
@@ -151,21 +154,36 @@ def check_sockets() -> Check:
         return _failed("control sockets", error)
 
 
-def check_gpus() -> Check:
-    """Check which GPUs NVML knows; none is no failure."""
+def check_gpus(system: System) -> Check:
+    """Check which GPUs the driver has, and which of its metrics; none is no failure."""
+    nvml = Nvml(AnchoredClock())
     try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        missing = error.value in (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
-        found = "no NVIDIA driver here" if missing else f"NVML fails ({error})"
-        return Check("GPUs", Verdict.NOTE, found, "GPU counters need the NVIDIA driver; all else works without it")
-    try:
-        names = [_gpu_name(index) for index in range(pynvml.nvmlDeviceGetCount())]
-    except pynvml.NVMLError as error:
-        return Check("GPUs", Verdict.NOTE, f"NVML fails ({error})", "see whether `nvidia-smi` works")
+        if not nvml.open():
+            return _without_gpus(nvml, system)
+        gpus = list_gpus(nvml, GpuNames())
+        if nvml.failure is not None:
+            return _without_gpus(nvml, system)
+        return _with_gpus(nvml, [gpu for gpu in gpus if gpu.parent is None])
     finally:
-        pynvml.nvmlShutdown()
-    return Check("GPUs", Verdict.PASSED, f"{len(names)}: {', '.join(names)}" if names else "none, but a driver")
+        nvml.close()
+
+
+def _without_gpus(nvml: Nvml, system: System) -> Check:
+    assert nvml.failure is not None
+    absence = explain(nvml.failure, nvml.failure_text, in_container=system.in_container())
+    return Check("GPUs", Verdict.NOTE, absence.what, absence.remedy)
+
+
+def _with_gpus(nvml: Nvml, gpus: list[Gpu]) -> Check:
+    if not gpus:
+        return Check(
+            "GPUs", Verdict.NOTE, "a driver, but no GPU that may be used", "see whether `nvidia-smi` lists any"
+        )
+    version = nvml.ask_driver("nvmlSystemGetDriverVersion")
+    found = f"{len(gpus)}: {', '.join(gpu.model for gpu in gpus)}; driver {text_of(version) or 'of unknown version'}"
+    support = nvml.ask(gpus[0].handle, "nvmlGpmQueryDeviceSupport")
+    metrics = "with GPM metrics" if support is not None and support.isSupportedDevice else "without GPM metrics"
+    return Check("GPUs", Verdict.PASSED, f"{found}, {metrics}")
 
 
 def check_gdb() -> Check:
@@ -189,12 +207,6 @@ def check_process(pid: int, system: System) -> Check:
 def _failed(name: str, error: ProfdError) -> Check:
     """Return a failed check of an error, which has its remedy and exit code."""
     return Check(name, Verdict.FAILED, error.what, error.remedy, error.exit_code)
-
-
-def _gpu_name(index: int) -> str:
-    """Return the name of a GPU; older versions of NVML's module give bytes."""
-    name = pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(index))
-    return name.decode() if isinstance(name, bytes) else str(name)
 
 
 @contextlib.contextmanager
