@@ -108,3 +108,27 @@ def test_copy_inside_of_the_model_is_a_copy_and_one_of_the_optimizer_is_not() ->
     )
     assert phase_of(CALL, f"GPT2Model.forward | transformers/modeling_gpt2.py | {copy}") == "host-to-device copy"
     assert phase_of(f"_single_tensor_adam | torch/optim/adam.py | {copy}") == "optimizer"
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "Run.log | wandb/sdk/wandb_run.py",
+        "log_metric | mlflow/tracking/fluent.py",
+        "SummaryWriter.add_scalar | torch/utils/tensorboard/writer.py",
+        "WandbCallback.on_log | transformers/integrations/integration_utils.py",
+        "TQDMProgressBar.on_train_batch_end | lightning/pytorch/callbacks/progress/tqdm_progress.py",
+        "LearningRateMonitor.on_train_batch_start | lightning/pytorch/callbacks/lr_monitor.py",
+        "profile.step | torch/profiler/profiler.py",
+        "WandbTracker.log | accelerate/tracking.py",
+    ],
+)
+def test_reports_are_logging_though_they_wait_or_save(frame: str) -> None:
+    assert phase_of(f"train | {TRAIN} | report(step)", frame, "Condition.wait | threading.py") == "logging"
+
+
+def test_metric_is_logging_though_it_is_a_module() -> None:
+    metric = (CALL, "Metric.forward | torchmetrics/metric.py")
+
+    assert phase_of(f"train | {TRAIN} | accuracy(logits, labels)", *metric) == "logging"
+    assert phase_of(f"evaluate | {TRAIN} | accuracy(logits, labels)", *metric) == "evaluation"
