@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,11 +24,19 @@ FORMATS = {
     "speedscope": "each thread in order of time, for speedscope",
     "svg": "a still flame graph",
     "pprof": "gzipped protobuf, for go tool pprof, Pyroscope, Parca",
+    "perfetto": "one timeline of frames, phases, counters and events, for ui.perfetto.dev",
     "csv": "tidy tables, a folder of files",
     "parquet": "the same as Parquet",
 }
+_FILES = {
+    "speedscope": ("profd.daemon.render.speedscope", "speedscope"),
+    "svg": ("profd.daemon.render.svg", "flame_graph_svg"),
+    "pprof": ("profd.daemon.render.pprof", "pprof"),
+    "perfetto": ("profd.daemon.render.perfetto", "perfetto"),
+}
+"""The module and function of each format that is one file; imported when it is asked for."""
 _TABLES = ("csv", "parquet")
-_OF_ALL_THREADS = (*_TABLES, "speedscope", "pprof")
+_OF_ALL_THREADS = (*_TABLES, "speedscope", "pprof", "perfetto")
 """Formats that tell threads apart, and so take all of them unless some are named."""
 
 
@@ -67,22 +76,14 @@ def command(run: str, form: str, output: Path | None, threads: bool, processes: 
 
 def _content(reader: RunReader, selection: Selection, form: str, *, threads: bool, processes: bool) -> bytes:
     """Return what is to be written in a format that is one file."""
-    if form == "speedscope":
-        from profd.daemon.render.speedscope import speedscope
+    if form == "collapsed":
+        from profd.daemon.render.collapsed import collapsed_lines
 
-        return speedscope(reader, selection)
-    if form == "svg":
-        from profd.daemon.render.svg import flame_graph_svg
-
-        return flame_graph_svg(reader, selection)
-    if form == "pprof":
-        from profd.daemon.render.pprof import pprof
-
-        return pprof(reader, selection)
-    from profd.daemon.render.collapsed import collapsed_lines
-
-    lines = collapsed_lines(reader, selection, threads=threads, processes=processes)
-    return "".join(f"{line}\n" for line in lines).encode()
+        lines = collapsed_lines(reader, selection, threads=threads, processes=processes)
+        return "".join(f"{line}\n" for line in lines).encode()
+    module, function = _FILES[form]
+    content: bytes = getattr(importlib.import_module(module), function)(reader, selection)
+    return content
 
 
 def _tables(reader: RunReader, selection: Selection, form: str) -> Mapping[str, bytes]:

@@ -6,7 +6,7 @@ import csv
 import gzip
 import json
 import subprocess
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ExitCode
 from profd.daemon.render.collapsed import collapsed_lines
 from profd.daemon.render.parquetfiles import parquet_files
+from profd.daemon.render.perfetto import perfetto
 from profd.daemon.render.pprof import pprof
 from profd.daemon.render.pprofschema import profile_message
 from profd.daemon.render.speedscope import speedscope
@@ -162,6 +163,49 @@ class TestSvg:
             content = flame_graph_svg(reader, Selection())
         names = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(content).iter()}
         assert names == {"svg", "style", "rect", "text", "g", "title"}
+
+
+class TestPerfetto:
+    @pytest.fixture
+    def trace(self, reader: RunReader) -> list[dict[str, Any]]:
+        return list(json.loads(perfetto(reader, Selection()))["traceEvents"])
+
+    def test_slices_of_a_track_are_nested(self, trace: list[dict[str, Any]]) -> None:
+        tracks: defaultdict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+        for event in trace:
+            if event["ph"] == "X":
+                tracks[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+        assert len(tracks) == THREADS + 3  # of three main threads the phases
+        for spans in tracks.values():
+            ends: list[float] = []
+            for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+                while ends and ends[-1] <= start:
+                    ends.pop()
+                assert not ends or end <= ends[-1]
+                ends.append(end)
+
+    def test_a_frame_goes_on_while_stacks_begin_with_it(self, trace: list[dict[str, Any]]) -> None:
+        roots = [event for event in trace if event["ph"] == "X" and event["name"] == "<module>"]
+        main = [event for event in roots if event["tid"] == MAIN_TID]
+        assert [(event["ts"], event["dur"]) for event in main] == [(0.0, SECONDS * 1e6)]
+
+    def test_phases_have_their_time(self, trace: list[dict[str, Any]]) -> None:
+        spent: Counter[str] = Counter()
+        for event in trace:
+            if event.get("cat") == "phase" and event["pid"] == MAIN.pid:
+                spent[event["name"]] += round(event["dur"])
+        assert {name: us / spent.total() for name, us in spent.items()} == pytest.approx(PHASE_SHARES)
+
+    def test_every_kind_of_track_is_there(self, trace: list[dict[str, Any]]) -> None:
+        counters = {event["name"] for event in trace if event["ph"] == "C"}
+        assert {"cpu_cores", "rss_bytes", "host_cpu_share"} <= counters
+        assert [event["name"].split(":")[0] for event in trace if event["ph"] == "i"] == ["started", "ended"]
+        names = {event["args"]["name"] for event in trace if event["ph"] == "M"}
+        assert {"host", "main", "worker 1", "MainThread", "phases"} <= names
+
+    def test_counters_are_numbers_at_their_time(self, trace: list[dict[str, Any]]) -> None:
+        memory = [event for event in trace if event["name"] == "rss_bytes" and event["pid"] == MAIN.pid]
+        assert [(event["ts"], event["args"]["value"]) for event in memory[:2]] == [(1e6, 900e6), (2e6, 901e6)]
 
 
 class TestTables:
