@@ -137,7 +137,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1], help="torch's threads, some table rows each")
     parser.add_argument("--quick", action="store_true", help="try it in less than a minute; writes nothing down")
     options = parser.parse_args()
-    rounds, block, whole = (2, 100, 150) if options.quick else (options.rounds, options.block, options.whole)
+    rounds, block, whole = (2, 60, 60) if options.quick else (options.rounds, options.block, options.whole)
     head = ["", "slower under profd", "null control", "the cost is", f"upper end below {LIMIT_PERCENT} %"]
     head += ["median step bare", "under profd"]
     lines = [f"| {' | '.join(head)} |", "|---|---|---|---|---|---:|---:|"]

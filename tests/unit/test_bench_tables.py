@@ -13,7 +13,9 @@ from scaling import Minute
 from steps import Took
 from throughput import Round
 
+from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Identity
 
 SAME = (Took(2.0, 1.9), Took(2.0, 1.9))
 
@@ -32,6 +34,13 @@ def test_dear_profiler_is_told_by_the_clock_that_shows_it() -> None:
     assert "| distinguishable" in wall
     assert "| no | 2.0000 ms | 2.2000 ms |" in wall
     assert "+0.00 %" in cpu
+
+
+def test_cost_is_below_the_limit_where_its_whole_interval_is() -> None:
+    unsure = [Round((Took(2.0 + 0.05 * (number % 2), 1.9), SAME[1]), SAME) for number in range(10)]
+    wall, _ = throughput.rows("blocks", unsure, 1000)
+    assert "| +1.24 % [+0.3" in wall
+    assert "| no |" in wall
 
 
 def test_blocks_add_up() -> None:
@@ -53,6 +62,19 @@ def test_size_of_a_live_run_counts_what_only_its_log_holds(tmp_path: Path) -> No
 
 def test_rate_is_that_of_the_main_process_once_settled(tmp_path: Path) -> None:
     assert scaling.mean_rate_hz(synthetic.write_run(tmp_path / "run.profd"), settled_s=10) == synthetic.RATE_HZ
+
+
+def test_churn_misses_who_stays_without_samples(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "run.profd", seconds=2) as run:
+        helper = records.ProcessSeen(
+            Identity(9999, 1), synthetic.MAIN, ("sleep",), "helper", None, None, None, run.started_ns
+        )
+        assert run.writer.put(helper)
+        run.advance(12)
+        with RunReader(run.path) as reader:
+            seen = churn.see(reader, 0.1, 0.05)
+    assert (seen.long_lived, seen.sampled) == (4, 3)
+    assert not seen.is_whole
 
 
 def test_churn_counts_who_stays_and_who_of_them_has_samples(tmp_path: Path) -> None:
