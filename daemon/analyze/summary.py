@@ -19,6 +19,7 @@ from profd.daemon.analyze.gpu import GpuTracks
 from profd.daemon.analyze.gpubusy import utilization_by_stack
 from profd.daemon.analyze.gpuidle import GpuIdle, take_gpu_idle
 from profd.daemon.analyze.gpus import Gpu, take_gpus
+from profd.daemon.analyze.memory import Growth, growth
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import Profile, take_profile, weighted
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
@@ -104,6 +105,7 @@ class Summary(msgspec.Struct, frozen=True):
     processes: tuple[ProcessSummary, ...]
     gpus: tuple[Gpu, ...] = ()
     gpu_idle: GpuIdle | None = None
+    memory: tuple[Growth, ...] = ()
     findings: tuple[Finding, ...] = ()
 
 
@@ -140,6 +142,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         processes=_processes(reader, selection),
         gpus=take_gpus(reader, selection),
         gpu_idle=take_gpu_idle(reader, selection, phases, tracks, busy),
+        memory=growth(reader, selection),
     )
 
 

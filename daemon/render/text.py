@@ -16,6 +16,7 @@ from profd.daemon.analyze.steps import Steps
 from profd.daemon.analyze.summary import ProcessSummary, Summary
 from profd.daemon.analyze.uncertainty import margin
 from profd.daemon.render.cells import cut, fit, width
+from profd.daemon.render.growth import growth_lines
 from profd.daemon.render.units import UNKNOWN, duration, percent, rate, size
 from profd.daemon.render.visible import visible
 
@@ -57,6 +58,7 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
         *_section("Hot functions of the main thread", _function_table(summary.functions, columns)),
         *_gpu_idle(summary, columns),
         *_section("Processes", _process_table(summary.processes, columns)),
+        *_section("Growing memory", growth_lines(summary.memory, {row.pid: _role(row) for row in summary.processes})),
         *_section("Findings", (f"  ▲ {finding.title}" for finding in summary.findings)),
     ]
     return "\n".join(cut(line, columns).rstrip() for line in lines)

@@ -1,0 +1,40 @@
+"""Growing memory in words: who grows, how fast, and what that fills when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from profd.daemon.analyze.headroom import GPU_SERIES, Limit
+from profd.daemon.analyze.memory import Growth
+from profd.daemon.render.units import duration, size
+
+_IN_WORDS = {"host": "the machine", "cgroup": "its control group"}
+
+
+def growth_lines(memory: Iterable[Growth], names: Mapping[int, str]) -> Iterator[str]:
+    """Yield a line for each process that grows, and one for each GPU that it grows on; ``names`` are roles by PID."""
+    growing = [growth for growth in memory if growth.verdict == "growing"]
+    resident = {growth.pid for growth in growing if growth.series == "rss_bytes"}
+    for growth in growing:
+        # What is proportional is resident too: said once.
+        if growth.series != "pss_bytes" or growth.pid not in resident:
+            yield f"  ▲ {names.get(growth.pid, 'process')} {growth.pid} {_pace(growth)}{_end(growth)}"
+
+
+def _pace(growth: Growth) -> str:
+    """Return how fast a process grows, by the second and by the step."""
+    low, high = growth.interval_bytes_per_s or (0.0, 0.0)
+    where = f" on {growth.device}" if growth.series == GPU_SERIES else ""
+    pace = f"grows{where} by {size(growth.slope_bytes_per_s)}/s ± {size((high - low) / 2)}"
+    return pace if growth.bytes_per_step is None else f"{pace}, {size(growth.bytes_per_step)} a step"
+
+
+def _end(growth: Growth) -> str:
+    """Return when that fills what bounds it; nothing where no bound is known."""
+    if growth.limit is None or growth.time_to_limit_s is None:
+        return ""
+    return f": {_name(growth.limit)} is full in {duration(growth.time_to_limit_s)}"
+
+
+def _name(limit: Limit) -> str:
+    return _IN_WORDS.get(limit.kind, limit.name)
