@@ -1,0 +1,157 @@
+"""What reading GPUs costs: 8 GPUs with 16 processes at the default rate, read and written to a run file.
+
+Run on a quiet machine: ``python benchmarks/gpu_cost.py [--seconds 30] [--runs 3]``; writes its section of
+``docs/measurements.md``. NVML is the tests' library, whose own time counts as well. On a machine with GPUs ``--real``
+takes the driver's: all GPUs that there are, with whoever computes on them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from measurements import write_section
+
+from profd.daemon.clock import AnchoredClock
+from profd.daemon.collect.gpu import GpuCollector
+from profd.daemon.collect.gpuusers import RealTraces
+from profd.daemon.store.records import FrameDescription, Identity, PointsTaken, Record, RunStarted
+from profd.daemon.store.writer import RunWriter
+
+TESTS = Path(__file__).parents[1] / "tests"
+GPUS, PROCESSES = 8, 16
+SETTLING_S = 3.0  # loading the driver, and the readings that find out what it lacks
+_PER_PROCESS_BYTES = 5 << 30
+_METRICS = (1, 2, 3, 5, 10, 20, 21, 60, 61)
+
+
+class Cost(NamedTuple):
+    """The cores that reading and writing took, and how many values a second came of it."""
+
+    cores: float
+    points_per_s: float
+
+
+def main() -> None:
+    """Measure some runs and write the section."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=int, default=30)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--real", action="store_true")
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(*measure(arguments.seconds))
+        return
+    costs = [measure_apart(arguments.seconds, real=arguments.real) for _ in range(arguments.runs)]
+    report(costs, arguments.seconds, real=arguments.real)
+
+
+def measure_apart(seconds: int, *, real: bool) -> Cost:
+    """Measure in a process of its own, since a library is found when a process starts."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {} if real else scenario(Path(folder))
+        words = [sys.executable, __file__, "--one", "--seconds", str(seconds)]
+        ended = subprocess.run(words, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
+    cores, points_per_s = ended.stdout.split()
+    return Cost(float(cores), float(points_per_s))
+
+
+def scenario(folder: Path) -> dict[str, str]:
+    """Build the library and write its scenario; returns the variables by which a process gets them."""
+    sys.path.insert(0, str(TESTS))
+    from fakedriver import FakeDriver, build
+
+    driver = FakeDriver(build(folder), folder, time.time_ns())
+    for number in range(GPUS):
+        device = f"gpu{number}"
+        driver.add_gpu(device, memory_used_bytes=40 << 30, memory_total_bytes=80 << 30, power_watts=600)
+        for name, value in (("power_limit_watts", 700), ("temperature_celsius", 60), ("throttle_reasons_mask", 4)):
+            driver.add(name, value, device)
+        for name in ("sm_clock_hz", "memory_clock_hz"):
+            driver.add(name, 1.98e9, device)
+        driver.add("utilization_share", 0.9, device)
+        for metric in _METRICS:
+            driver.add("gpm", 50, device, metric)
+        for pid in range(1000 + number, 1000 + PROCESSES, GPUS):
+            driver.add("process_memory_bytes", _PER_PROCESS_BYTES, device, pid)
+            driver.add("process_sm_share", 0.45, device, pid)
+    environment = driver.environment
+    del environment["FAKE_NVML_CALLS"]
+    return environment
+
+
+def measure(seconds: int) -> Cost:
+    """Read every GPU for ``seconds`` and return what that took of this process."""
+    with tempfile.TemporaryDirectory() as folder:
+        clock = AnchoredClock()
+        writer = RunWriter(Path(folder) / "run.profd", started(clock), lambda frame: FrameDescription("", False, None))
+        points = 0
+
+        def put(record: Record) -> None:
+            nonlocal points
+            points += len(record.points) if isinstance(record, PointsTaken) else 0
+            writer.put(record)
+
+        RealTraces.sees_host_pids = lambda traces: True  # type: ignore[method-assign]  # these processes are made up
+        collector = GpuCollector(clock, put, everything=True)
+        collector.take(Identity(1000 + number, 1) for number in range(PROCESSES))
+        collector.start()
+        nothing = threading.Event()
+        nothing.wait(SETTLING_S)
+        before = time.process_time(), time.monotonic(), points
+        nothing.wait(seconds)
+        cpu_s, wall_s = time.process_time() - before[0], time.monotonic() - before[1]
+        read = points - before[2]
+        collector.close()
+        writer.close()
+    return Cost(cpu_s / wall_s, read / wall_s)
+
+
+def started(clock: AnchoredClock) -> RunStarted:
+    """Return the first record of a run of nothing."""
+    return RunStarted(
+        id="gpu-cost",
+        name="gpu-cost",
+        mode="attached",
+        target=Identity(1000, 1),
+        command=(),
+        cwd="/",
+        host="",
+        user="",
+        started_ns=clock.now_ns(),
+        recorder=Identity(os.getpid(), 0),
+        versions={},
+        options={},
+    )
+
+
+def report(costs: list[Cost], seconds: int, *, real: bool) -> None:
+    """Print the medians and write the section."""
+    cores = statistics.median(cost.cores for cost in costs)
+    points_per_s = statistics.median(cost.points_per_s for cost in costs)
+    what = "the GPUs of this machine" if real else f"{GPUS} GPUs, {PROCESSES} processes, from a scenario"
+    lines = [
+        "| | CPU, share of one core | values a second |",
+        "|---|---|---|",
+        f"| {what} | {cores:.2%} | {points_per_s:.0f} |",
+    ]
+    print("\n".join(lines))
+    write_section(
+        "What reading GPUs costs" + (" on a real driver" if real else ""),
+        f"`benchmarks/gpu_cost.py{' --real' if real else ''}`: {len(costs)} runs of {seconds} s at the default rate, "
+        "read through pynvml and written to a run file; medians of the process's CPU time, the library's among it.",
+        lines,
+    )
+
+
+if __name__ == "__main__":
+    main()
