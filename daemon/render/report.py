@@ -30,6 +30,7 @@ SCRIPTS = (
     "text.js",
     "run.js",
     "selection.js",
+    "doubt.js",
     "counts.js",
     "tree.js",
     "colors.js",

@@ -9,6 +9,8 @@ class Counts {
     this.total = 0;
     this.samples = 0;
     this.squares = 0;
+    this.phase = selection.phase;
+    this.doubt = new Doubt(run);
     for (const thread of selection.threads()) this.addThread(thread, selection);
   }
 
@@ -19,8 +21,13 @@ class Counts {
     const counted = selection.gpuIdle ? thread.idleSamples : thread.samples;
     const weight = this.run.weightOf(thread.process, selection.fromMs, selection.toMs);
     let [time, samples] = [0, 0];
+    let [everyTime, everySample] = [0, 0];
+    const stacks = [];
     for (let at = first; at < end; at += 1) {
       const stack = thread.stacks[at];
+      if (timesMs[at] || counted[at]) stacks.push(stack);
+      everyTime += timesMs[at] * weight;
+      everySample += counted[at];
       if (selection.phase !== null && stackPhase[stack] !== selection.phase) continue;
       this.byStack[stack] += timesMs[at] * weight;
       this.samplesByStack[stack] += counted[at];
@@ -30,11 +37,20 @@ class Counts {
     this.total += time;
     this.samples += samples;
     if (samples) this.squares += time ** 2 / samples;
+    // Threads of a process are read at the same moments: at worst they all err together.
+    const beside = selection.threads().filter((other) => other.process === thread.process).length;
+    if (everySample) this.doubt.addThread(stacks, everyTime / everySample, beside);
   }
 
   /** As many samples as would tell shares as exactly if each stood for the same time. */
   get effectiveSamples() {
     return this.squares ? this.total ** 2 / this.squares : 0;
+  }
+
+  /** Return the standard errors of shares that were counted by key; see `Doubt`, and `standardError` for long runs. */
+  errors(times, squares) {
+    if (!this.doubt.tellsOrder) return times.map((time) => standardError(time / (this.total || 1), this.effectiveSamples));
+    return squares.map((square) => Math.min(Math.sqrt(square + this.doubt.open) / (this.total || 1), 1));
   }
 
   byPhase(byStack = this.byStack) {
@@ -73,7 +89,10 @@ class Counts {
         totalSamples[key] += samples;
       }
     }
-    return { own, total, ownSamples, totalSamples };
+    const isSelected = (stack) => this.phase === null || this.run.stackPhase[stack] === this.phase;
+    const squares = this.doubt.byKey(keyCount, keyOf, isSelected);
+    const [ownErrors, totalErrors] = [this.errors(own, squares.own), this.errors(total, squares.total)];
+    return { own, total, ownSamples, totalSamples, ownErrors, totalErrors };
   }
 
   /** Return the time of stacks that pass through a matching function. */

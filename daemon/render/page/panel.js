@@ -45,7 +45,7 @@ class Panel {
 
   /** Return the lines of a function that were seen, in order, with the share at each. */
   lines(functionId, counts) {
-    const { own, total } = counts.byLine();
+    const { own, total, ownErrors, totalErrors } = counts.byLine();
     const seen = [];
     this.run.frameFunction.forEach((each, frame) => {
       if (each === functionId && total[frame] > 0) seen.push(frame);
@@ -56,23 +56,22 @@ class Panel {
     seen.forEach((frame, at) => {
       const isGap = at > 0 && this.run.frameLine[frame] > this.run.frameLine[seen[at - 1]] + 1;
       if (isGap) body.append(element("tr", { class: "gap" }, element("td", { colspan: 4 }, "⋮")));
-      body.append(this.line(frame, own[frame], total[frame], most, counts));
+      body.append(this.line(frame, [own[frame], ownErrors[frame]], [total[frame], totalErrors[frame]], most, counts));
     });
     const head = element("tr", {}, ...["self", "total", "line"].map((title) => element("th", {}, title)), element("th", { class: "text" }, "source"));
     return element("table", { class: "source" }, element("thead", {}, head), body);
   }
 
-  line(frame, own, total, most, counts) {
+  line(frame, [own, ownError], [total, totalError], most, counts) {
     const whole = counts.total;
-    const isWeak = (part) => isUncertain(part, whole, counts.effectiveSamples);
     const bar = element("i", { class: "bar" });
     bar.style.width = `${(100 * total) / most}%`;
     const source = this.run.frameSource[frame];
     return element(
       "tr",
       {},
-      element("td", { class: isWeak(own) ? "number weak" : "number" }, own ? percent(own, whole) : ""),
-      element("td", { class: isWeak(total) ? "number weak" : "number" }, percent(total, whole)),
+      element("td", { class: isUncertain(own, whole, ownError) ? "number weak" : "number" }, own ? percent(own, whole) : ""),
+      element("td", { class: isUncertain(total, whole, totalError) ? "number weak" : "number" }, percent(total, whole)),
       element("td", { class: "number dim" }, this.run.frameLine[frame] ? String(this.run.frameLine[frame]) : "–"),
       element("td", { class: "code", title: source }, bar, element("span", {}, source ?? "source not stored")),
     );

@@ -7,14 +7,14 @@ function shareColumn(title, field, first) {
     first,
     value: (row) => row[field],
     cell: (row) => percent(row[field], row.whole),
-    hint: (row) => describeShare(row[field] / row.whole, row.samples[field], row.effectiveSamples),
-    isWeak: (row) => isUncertain(row[field], row.whole, row.effectiveSamples),
+    hint: (row) => describeShare(row.samples[field], row.errors[field]),
+    isWeak: (row) => isUncertain(row[field], row.whole, row.errors[field]),
   };
 }
 
 /** Return on what a share rests: its samples, and its 95 % interval. */
-function describeShare(share, samples, effectiveSamples) {
-  return `${counted(samples, "sample")}, ± ${(196 * standardError(share, effectiveSamples)).toFixed(1)} points`;
+function describeShare(samples, error) {
+  return `${counted(samples, "sample")}, ± ${(196 * error).toFixed(1)} points`;
 }
 
 /** Return a name as a button, so that a row can be picked by keyboard too. */
@@ -43,7 +43,7 @@ function codeRow(run, counts, frame, sums, key) {
     total: sums.total[key],
     samples: { own: sums.ownSamples[key], total: sums.totalSamples[key] },
     whole: counts.total,
-    effectiveSamples: counts.effectiveSamples,
+    errors: { own: sums.ownErrors[key], total: sums.totalErrors[key] },
     name: run.functionName[functionId],
     where: file.module + suffix,
     shortWhere: shortPath(file.module) + suffix,

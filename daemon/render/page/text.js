@@ -65,7 +65,7 @@ function decimalsFor(ms) {
   return ms >= 5_000 ? 1 : 2;
 }
 
-/** Return the standard error of a share of time: that of counts, and twice the variance (docs/decisions.md). */
+/** Return the most that the standard error of a share can be where the order of stacks is not known (docs/decisions.md). */
 function standardError(share, samples) {
   if (samples <= 1) return 1;
   const bounded = Math.min(Math.max(share, 0.5 / samples), 1 - 0.5 / samples);
@@ -73,9 +73,9 @@ function standardError(share, samples) {
 }
 
 /** Say whether the 95 % interval of a share is wider than the share itself: then it is a hint, no number. */
-function isUncertain(part, whole, samples) {
+function isUncertain(part, whole, error) {
   if (!whole || !part) return true;
-  return 2 * 1.96 * standardError(part / whole, samples) > part / whole;
+  return 2 * 1.96 * error > part / whole;
 }
 
 /** Return a path that keeps its ends: the outermost package and the file. */
