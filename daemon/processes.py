@@ -73,6 +73,11 @@ def is_running(pid: int, start_ticks: int) -> bool:
     return stat is not None and stat.start_ticks == start_ticks and stat.state not in "ZX"
 
 
+def uptime_s() -> float:
+    """Return the seconds since boot, which is what ``start_ticks`` counts from."""
+    return float((PROC / "uptime").read_text().split()[0])
+
+
 def children(pid: int, *, of_all_threads: bool = True) -> list[int]:
     """Return the PIDs of the living children of a process, those of its main thread alone where that is enough.
 

@@ -46,6 +46,9 @@ class FixedPace:
     def length_s(self) -> float:
         return self.seconds
 
+    def rest_ratio(self) -> float:
+        return 1.0
+
 
 class FakeRecording:
     """Samples from the start and ends when it is stopped, unless its studio says otherwise."""

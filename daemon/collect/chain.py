@@ -44,6 +44,10 @@ class Pace(Protocol):
         """Return seconds that a recording lasts."""
         ...
 
+    def rest_ratio(self) -> float:
+        """Return the seconds in which no one is recorded for each second of a turn."""
+        ...
+
 
 class StackChain:
     """The recordings of one process, from now to its end; ``put`` takes the records."""
@@ -96,8 +100,8 @@ class StackChain:
                     if recording is not None:
                         await self._wait_until_due(recording)
                         await self._finish(recording, Span())
-                        # As long as it was recorded, no one is: who is like others need not be sampled all the time.
-                        await self._pause(recording.length_s)
+                        # Then no one is recorded: who is like others need not be sampled all the time.
+                        await self._pause(recording.length_s * self._pace.rest_ratio())
                 if recording is None:
                     await self._pause(RETRY_LAST_S)
 

@@ -1,16 +1,25 @@
-"""What profd itself costs, and the rate that keeps it within its budget."""
+"""What profd itself costs: CPU time and memory of its own process and of every py-spy that it starts."""
 
 from __future__ import annotations
 
 import os
 import resource
-from collections import deque
+from typing import NamedTuple
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
 
-LOWEST_RATE_HZ = 5
-_SETTLE_READINGS = 12  # a multiple of a recording's length in seconds: starting one is the dearest part of it
+
+class Spending(NamedTuple):
+    """CPU seconds that were spent, and the seconds in which they were."""
+
+    cpu_s: float
+    over_s: float
+
+    @property
+    def cores(self) -> float:
+        """The mean number of cores."""
+        return self.cpu_s / self.over_s if self.over_s else 0.0
 
 
 class CostMeter:
@@ -20,14 +29,19 @@ class CostMeter:
     """
 
     def __init__(self, clock: Clock) -> None:
+        """Begin with what this process has spent since it started."""
         self._clock = clock
-        self._last = (clock.now_ns(), self._cpu_s())
+        self._last_ns = clock.now_ns() - int(_own_age_s() * SECOND_NS)
+        self._last_cpu_s = 0.0
 
-    def cores(self) -> float:
-        """Return the cores taken since the last call."""
+    def take(self) -> Spending:
+        """Return what was spent since the last call, or since this process started."""
         now_ns, cpu_s = self._clock.now_ns(), self._cpu_s()
-        (before_ns, before_s), self._last = self._last, (now_ns, cpu_s)
-        return max(cpu_s - before_s, 0.0) * SECOND_NS / max(now_ns - before_ns, 1)
+        # A living child is counted in ticks, one that has ended exactly: the sum may go back by one of them.
+        cpu_s = max(cpu_s, self._last_cpu_s)
+        spending = Spending(cpu_s - self._last_cpu_s, (now_ns - self._last_ns) / SECOND_NS)
+        self._last_ns, self._last_cpu_s = now_ns, cpu_s
+        return spending
 
     def rss_bytes(self) -> int:
         """Return the resident memory of this process and its living py-spy children."""
@@ -42,38 +56,11 @@ class CostMeter:
         return sum(usage.ru_utime + usage.ru_stime for usage in ended) + ticks / processes.CLOCK_TICKS
 
 
+def _own_age_s() -> float:
+    stat = processes.read_stat(os.getpid())
+    return max(processes.uptime_s() - stat.start_ticks / processes.CLOCK_TICKS, 0.0) if stat else 0.0
+
+
 def _children() -> list[int]:
     """Return this process's children; the main thread starts them all, and psutil would read the whole machine."""
     return processes.children(os.getpid(), of_all_threads=False)
-
-
-class Governor:
-    """Lowers the sampling rate while profd costs more than its budget, and raises it again when there is room.
-
-    Each reading is about a second's cost; the mean of the last twelve decides, and after a change twelve more are
-    waited for, so that one dear second moves nothing.
-    """
-
-    def __init__(self, rate_hz: int, budget_cores: float) -> None:
-        self._highest_hz = rate_hz
-        self._budget_cores = budget_cores
-        self._readings: deque[float] = deque(maxlen=_SETTLE_READINGS)
-        self.rate_hz = rate_hz
-
-    def take(self, cores: float) -> bool:
-        """Take in a second's cost; True where the rate changed."""
-        self._readings.append(cores)
-        if len(self._readings) < _SETTLE_READINGS:
-            return False
-        mean = sum(self._readings) / len(self._readings)
-        wanted = self.rate_hz
-        if mean > self._budget_cores:
-            wanted = max(int(self.rate_hz * self._budget_cores / mean * 0.9), LOWEST_RATE_HZ)
-        elif mean < 0.6 * self._budget_cores:
-            wanted = self.rate_hz * 5 // 4
-        wanted = min(wanted, self._highest_hz)
-        if wanted == self.rate_hz:
-            return False
-        self.rate_hz = wanted
-        self._readings.clear()
-        return True

@@ -56,7 +56,7 @@ def _look_at(pid: int) -> Attachable | None:
         pid=pid,
         python=version,
         uses_torch=_has_torch(pid),
-        age_s=_uptime_s() - stat.start_ticks / processes.CLOCK_TICKS,
+        age_s=processes.uptime_s() - stat.start_ticks / processes.CLOCK_TICKS,
         command=mask_command(words),
     )
 
@@ -81,8 +81,3 @@ def _is_covered(process: Attachable, found: dict[int, Attachable]) -> bool:
     stat = processes.read_stat(process.pid)
     parent = found.get(stat.ppid) if stat else None
     return parent is not None and (parent.uses_torch or not process.uses_torch)
-
-
-def _uptime_s() -> float:
-    """Return the seconds since boot."""
-    return float((processes.PROC / "uptime").read_text().split()[0])

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.collect.cost import CostMeter, Governor
+from profd.daemon.collect.cost import CostMeter
+from profd.daemon.collect.governor import Governor
 from profd.daemon.collect.host import HostCollector
 from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken
 from profd.daemon.store.writer import RunWriter
 
-STARTUP_READINGS = 2  # what starting costs says nothing of what recording costs
 WALL_JUMP_NS = SECOND_NS
 
 
@@ -26,7 +26,8 @@ class Readings:
         self._writer = writer
         self._counters = HostCollector(clock, writer.put)
         self._cost = CostMeter(clock)
-        self._cost_readings = 0
+        self._told_hz = governor.highest_hz
+        self._has_told_excess = False
         self._wall_jump_ns = 0
         self._told_dropped = 0
 
@@ -44,14 +45,20 @@ class Readings:
             self._told_dropped += dropped
 
     def _take_cost(self) -> None:
-        cores = self._cost.cores()
-        own = (Point("profd_cpu_cores", cores), Point("profd_rss_bytes", self._cost.rss_bytes()))
+        spending = self._cost.take()
+        own = (Point("profd_cpu_cores", spending.cores), Point("profd_rss_bytes", self._cost.rss_bytes()))
         self._writer.put(PointsTaken(self._clock.now_ns(), own))
-        before_hz = self._governor.rate_hz
-        self._cost_readings += 1
-        if self._cost_readings > STARTUP_READINGS and self._governor.take(cores):
-            why = "to stay within its budget" if self._governor.rate_hz < before_hz else "as there is room again"
-            self._say("note", f"profd samples at {self._governor.rate_hz} Hz instead of {before_hz} Hz, {why}")
+        self._governor.take(spending)
+        self._tell_rate()
+
+    def _tell_rate(self) -> None:
+        before_hz, self._told_hz = self._told_hz, self._governor.rate_hz
+        if self._told_hz != before_hz:
+            why = "to stay within its budget" if self._told_hz < before_hz else "as there is room again"
+            self._say("note", f"profd samples at {self._told_hz} Hz instead of {before_hz} Hz, {why}")
+        if self._governor.is_beyond_budget and not self._has_told_excess:
+            self._say("note", f"profd costs more than its budget even at {self._told_hz} Hz, which is its lowest rate")
+            self._has_told_excess = True
 
     def _take_wall_clock(self) -> None:
         jump_ns = self._clock.wall_jump_ns()

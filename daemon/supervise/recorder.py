@@ -17,7 +17,7 @@ from pathlib import Path
 
 from profd.daemon import paths
 from profd.daemon.clock import SECOND_NS, AnchoredClock, Clock
-from profd.daemon.collect.cost import Governor
+from profd.daemon.collect.governor import Governor
 from profd.daemon.collect.gpu import GpuCollector
 from profd.daemon.collect.pyspy import find_py_spy
 from profd.daemon.collect.source import SourceTree, source_root
@@ -189,7 +189,8 @@ class Recorder(Commands):
             self._sampling.end(member)
         else:
             self._sampling.begin(member)
-            self._stepping.begin(member)
+            if self.options.steps:
+                self._stepping.begin(member)
 
     def _take_end(self, member: Member, status: int | None) -> None:
         self._python_threads.pop(member.identity, None)
@@ -204,7 +205,10 @@ class Recorder(Commands):
         while True:
             self._gpus.take(self._tree.members)
             self._gpus.check()
+            before_hz = self.governor.rate_hz
             await self._readings.take(self._tree.members, self._python_threads)
+            if self.governor.rate_hz < before_hz:  # what is in flight costs too much to wait for its end
+                self._sampling.hurry()
             await asyncio.sleep(READ_INTERVAL_S)
 
     async def _say_farewell(self, watch: exitstatus.Watch) -> None:

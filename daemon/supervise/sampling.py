@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from profd.daemon.clock import Clock
 from profd.daemon.collect.chain import StackChain
-from profd.daemon.collect.cost import Governor
+from profd.daemon.collect.governor import Governor
 from profd.daemon.store.records import EventHappened, Identity, Record
 from profd.daemon.supervise import roles
 from profd.daemon.supervise.tree import Member
@@ -20,6 +20,8 @@ from profd.daemon.supervise.tree import Member
 LENGTH_S = 4.0
 WATCHED_LENGTH_S = 1.5
 TURN_RATE_DIVISOR = 5
+# However small the budget: who has just started is to be seen, and who is a worker is told from stacks.
+SMALLEST_TURN_SHARE = 0.1
 CLOSING_TIMEOUT_S = 10.0
 CANCELING_TIMEOUT_S = 1.0
 
@@ -95,3 +97,8 @@ class MemberPace:
     def length_s(self) -> float:
         """Return seconds that a recording lasts."""
         return WATCHED_LENGTH_S if self._sampling.is_watched else LENGTH_S
+
+    def rest_ratio(self) -> float:
+        """Return the seconds in which no one is recorded for each second of a turn."""
+        turn_share = max(self._sampling.governor.turn_share, SMALLEST_TURN_SHARE)
+        return (1 - turn_share) / turn_share

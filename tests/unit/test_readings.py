@@ -12,11 +12,12 @@ from synthetic import run_started
 from training_stacks import describe
 
 from profd.daemon import processes
-from profd.daemon.collect.cost import CostMeter, Governor
+from profd.daemon.collect.cost import CostMeter, Spending
+from profd.daemon.collect.governor import LOWEST_RATE_HZ, Governor
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity
 from profd.daemon.store.writer import RunWriter
-from profd.daemon.supervise.readings import STARTUP_READINGS, Readings
+from profd.daemon.supervise.readings import Readings
 
 
 class Desk:
@@ -42,6 +43,10 @@ class Desk:
             return [(event.kind, event.text) for event in reader.events()]
 
 
+def cost(monkeypatch: pytest.MonkeyPatch, cores: float) -> None:
+    monkeypatch.setattr(CostMeter, "take", lambda meter: Spending(cores, 1.0))
+
+
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
     made = Desk(tmp_path / "run.profd")
@@ -49,7 +54,8 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     made.writer.close()
 
 
-async def test_processes_host_and_own_cost_are_written(desk: Desk) -> None:
+async def test_processes_host_and_own_cost_are_written(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    cost(monkeypatch, 0.01)
     await desk.take(2)
     assert desk.events() == []
     with RunReader(desk.path) as reader:
@@ -57,7 +63,8 @@ async def test_processes_host_and_own_cost_are_written(desk: Desk) -> None:
     assert {"cpu_cores", "rss_bytes", "host_memory_used_bytes", "profd_cpu_cores", "profd_rss_bytes"} <= names
 
 
-async def test_a_jump_of_the_wall_clock_is_said_once(desk: Desk) -> None:
+async def test_a_jump_of_the_wall_clock_is_said_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    cost(monkeypatch, 0.01)
     await desk.take()
     desk.clock.jump_ns = -3_600_500_000_000
     await desk.take(2)
@@ -66,18 +73,33 @@ async def test_a_jump_of_the_wall_clock_is_said_once(desk: Desk) -> None:
     assert desk.events() == [("wall-jump", "the wall clock jumped by -3600.500 s")]
 
 
-async def test_cost_over_budget_lowers_the_rate_and_is_said(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CostMeter, "cores", lambda meter: 0.2)
-    await desk.take(STARTUP_READINGS + 11)
+async def test_a_change_of_the_rate_is_said(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    cost(monkeypatch, 0.2)
+    await desk.take(30)
+    lowered_hz = desk.governor.rate_hz
+    assert lowered_hz < 100
+    cost(monkeypatch, 0.01)
+    await desk.take(100)
     assert desk.governor.rate_hz == 100
+    events = desk.events()
+    assert {kind for kind, _ in events} == {"note"}
+    assert events[0][1].endswith(" Hz instead of 100 Hz, to stay within its budget")
+    assert events[-1][1].startswith("profd samples at 100 Hz instead of ")
+    assert events[-1][1].endswith(", as there is room again")
+
+
+async def test_a_low_rate_at_the_start_is_said(desk: Desk) -> None:
+    desk.governor.rate_hz = 20
     await desk.take()
-    assert desk.governor.rate_hz == 45
-    monkeypatch.setattr(CostMeter, "cores", lambda meter: 0.01)
-    await desk.take(12)
-    assert desk.events() == [
-        ("note", "profd samples at 45 Hz instead of 100 Hz, to stay within its budget"),
-        ("note", "profd samples at 56 Hz instead of 45 Hz, as there is room again"),
-    ]
+    assert desk.events() == [("note", "profd samples at 20 Hz instead of 100 Hz, to stay within its budget")]
+
+
+async def test_a_budget_that_cannot_be_kept_is_said_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    cost(monkeypatch, 0.2)
+    await desk.take(100)
+    assert desk.governor.rate_hz == LOWEST_RATE_HZ
+    said = [text for _, text in desk.events() if "more than its budget" in text]
+    assert said == ["profd costs more than its budget even at 5 Hz, which is its lowest rate"]
 
 
 async def test_dropped_records_are_counted_in_the_file(desk: Desk) -> None:

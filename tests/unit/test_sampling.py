@@ -10,7 +10,7 @@ from clocks import StoppedClock
 
 from profd.daemon.clock import Clock
 from profd.daemon.collect.chain import Pace
-from profd.daemon.collect.cost import Governor
+from profd.daemon.collect.governor import Governor
 from profd.daemon.store.records import EventHappened, Identity, Record
 from profd.daemon.supervise import roles, sampling
 from profd.daemon.supervise.sampling import LENGTH_S, WATCHED_LENGTH_S, Sampling
@@ -94,6 +94,16 @@ async def test_rate_is_the_governors_and_a_part_of_it_for_others(studio: Studio)
     assert (main.pace.rate_hz(), worker.pace.rate_hz()) == (100, 20)
     studio.sampling.governor.rate_hz = 3
     assert (main.pace.rate_hz(), worker.pace.rate_hz()) == (3, 1)
+    await studio.sampling.close()
+
+
+async def test_turns_are_half_of_the_time_and_less_as_the_rate_falls(studio: Studio) -> None:
+    worker = await studio.begin(roles.WORKER)
+    assert worker.pace.rest_ratio() == 1
+    studio.sampling.governor.rate_hz = 50
+    assert worker.pace.rest_ratio() == 3
+    studio.sampling.governor.rate_hz = 5
+    assert worker.pace.rest_ratio() == pytest.approx(9)
     await studio.sampling.close()
 
 

@@ -1,0 +1,127 @@
+"""Holds what profd costs to its budget, by the rate that it samples at. Pure: it is told the cost, and says a rate.
+
+Knows nothing of what is sampled, nor of who pays attention to the rate.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from profd.daemon.collect.cost import Spending
+
+LOWEST_RATE_HZ = 5
+MINUTE_S = 60.0
+# Where nothing is known yet: what reading a loop of some depth takes for each sample a second.
+_FIRST_CORES_PER_HZ = 0.0006
+_DOUBT = 3.0
+_READINGS = 12  # a multiple of a recording's length in seconds: starting one is the dearest part of it
+_AIM = 0.85
+_ROOM = 0.7
+_MOST_RISE = 2.0
+_HORIZONS_S = (5.0, 10.0, 20.0, 40.0, MINUTE_S)
+
+
+class Ledger:
+    """What was spent in the last minute, reading by reading."""
+
+    def __init__(self) -> None:
+        self._entries: deque[Spending] = deque()
+        self._held_s = 0.0
+
+    def add(self, spending: Spending) -> None:
+        """Enter a reading, and forget what is older than a minute."""
+        self._entries.append(spending)
+        self._held_s += spending.over_s
+        while self._held_s - self._entries[0].over_s >= MINUTE_S:
+            self._held_s -= self._entries.popleft().over_s
+
+    def spent_s(self, last_s: float) -> float:
+        """Return the CPU seconds of the last ``last_s`` seconds; before the first reading nothing was spent."""
+        spent_s, left_s = 0.0, last_s
+        for entry in reversed(self._entries):
+            if entry.over_s >= left_s:
+                return spent_s + (entry.cpu_s * left_s / entry.over_s if entry.over_s else 0.0)
+            spent_s += entry.cpu_s
+            left_s -= entry.over_s
+        return spent_s
+
+    def allowance(self, budget_cores: float) -> float:
+        """Return the cores that may be taken from now on so that no minute which ends later passes the budget.
+
+        The minute that ends in h seconds holds the last 60 - h, which are spent, and h that are still to be.
+        """
+        whole_s = MINUTE_S * budget_cores
+        return min((whole_s - self.spent_s(MINUTE_S - ahead_s)) / ahead_s for ahead_s in _HORIZONS_S)
+
+
+class Governor:
+    """Lowers the sampling rate while profd costs more than its budget, and raises it again when there is room.
+
+    The control law: every reading (about a second's cost) goes into a ledger of the last minute, start-up too. From it
+    follows the *allowance*: the cores that may be taken from now on so that no minute passes the budget. The
+    *forecast* is the mean of the readings since the rate last changed, twelve at most. When the forecast is above the
+    allowance, the rate is lowered in proportion, to 85 % of it; the fewer the readings, the further above it has to be
+    (almost four times as high for one, 75 % for three), so that a dear second moves nothing, while a target that costs
+    ten times what was thought is met at once. When twelve readings are below 70 % of the allowance, and the last
+    lowering is a minute ago, the rate is raised, to twice at most: cost grows by no more than the rate does, as part of
+    it is fixed. The minute is for workers that come and go with every epoch, which shall not move the rate each time.
+
+    One rate is the only lever: that of the main processes. Those that take turns get a part of it, and a part of the
+    time that shrinks with it (``turn_share``), so that they give way twice as fast. To give up their turns first would
+    gain next to nothing: at a fifth of the rate and half of the time, one of them at a time, all of them together take
+    a tenth of what a main process takes.
+    """
+
+    def __init__(self, rate_hz: int, budget_cores: float) -> None:
+        """Sample at ``rate_hz`` at most; begins with less where a small budget might not bear it."""
+        self.highest_hz = rate_hz
+        self._lowest_hz = min(rate_hz, LOWEST_RATE_HZ)
+        self._budget_cores = budget_cores
+        self._ledger = Ledger()
+        self._readings: deque[float] = deque(maxlen=_READINGS)
+        self._has_begun = False
+        self._since_lowering_s = MINUTE_S
+        self.rate_hz = self._within_bounds(budget_cores / _FIRST_CORES_PER_HZ)
+
+    @property
+    def turn_share(self) -> float:
+        """The share of the time in which one of those that take turns is recorded: half, at the highest rate."""
+        return 0.5 * self.rate_hz / self.highest_hz
+
+    @property
+    def is_beyond_budget(self) -> bool:
+        """Whether profd costs more than its budget at the lowest rate too, so that there is nothing left to lower."""
+        is_lowest = self.rate_hz == self._lowest_hz and len(self._readings) == _READINGS
+        return is_lowest and sum(self._readings) > self._budget_cores * _READINGS
+
+    def take(self, spending: Spending) -> bool:
+        """Take in what was spent since the last call; True where the rate changed."""
+        self._ledger.add(spending)
+        self._since_lowering_s += spending.over_s
+        if not self._has_begun:  # what starting costs has to be paid, but says nothing of what recording costs
+            self._has_begun = True
+            return False
+        self._readings.append(spending.cores)
+        wanted_hz = self._wanted_hz()
+        if wanted_hz == self.rate_hz:
+            return False
+        if wanted_hz < self.rate_hz:
+            self._since_lowering_s = 0.0
+        self.rate_hz = wanted_hz
+        self._readings.clear()
+        return True
+
+    def _wanted_hz(self) -> int:
+        forecast = sum(self._readings) / len(self._readings)
+        allowance = self._ledger.allowance(self._budget_cores)
+        doubt = 1 + _DOUBT * (1 / len(self._readings) - 1 / _READINGS)
+        factor = _AIM * max(allowance, 0.0) / forecast if forecast else _MOST_RISE
+        if forecast > doubt * max(allowance, 0.0):
+            return self._within_bounds(self.rate_hz * factor)
+        is_calm = len(self._readings) == _READINGS and self._since_lowering_s >= MINUTE_S
+        if is_calm and forecast < _ROOM * allowance:
+            return self._within_bounds(self.rate_hz * min(factor, _MOST_RISE))
+        return self.rate_hz
+
+    def _within_bounds(self, rate_hz: float) -> int:
+        return max(min(int(rate_hz), self.highest_hz), self._lowest_hz)

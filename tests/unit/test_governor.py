@@ -1,0 +1,210 @@
+"""The governor, in runs whose cost a formula gives: no minute passes the budget by more than a fifth."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spendthrift import Spendthrift, live
+
+from profd.daemon.collect.cost import Spending
+from profd.daemon.collect.governor import LOWEST_RATE_HZ, Governor, Ledger
+
+BUDGET = 0.10
+MOST_EXCESS = 1.2
+RUNS: dict[str, Callable[[int], Spendthrift]] = {
+    "plain": lambda seed: Spendthrift(seed=seed),
+    "noisy": lambda seed: Spendthrift(noise=0.6, seed=seed),
+    "deep stacks": lambda seed: Spendthrift(cores_per_hz=0.004, seed=seed),
+    "a core at 100 Hz": lambda seed: Spendthrift(cores_per_hz=0.01, seed=seed),
+    "workers arrive": lambda seed: Spendthrift(workers=lambda second: min(max(second - 60, 0) // 2, 16), seed=seed),
+    "workers from the start": lambda seed: Spendthrift(workers=lambda second: 16 * (second >= 5), seed=seed),
+    "workers late": lambda seed: Spendthrift(workers=lambda second: 16 * (second > 150), seed=seed),
+    "workers of epochs": lambda seed: Spendthrift(workers=lambda second: 16 * (second // 40 % 2), seed=seed),
+    "a dear minute": lambda seed: Spendthrift(dearness=lambda second: 3 if 120 <= second < 180 else 1, seed=seed),
+    "a very dear minute": lambda seed: Spendthrift(dearness=lambda second: 10 if 120 <= second < 180 else 1, seed=seed),
+    "dear steps": lambda seed: Spendthrift(search_s=0.05, seed=seed),
+}
+
+
+def linear(per_hz: float, fixed: float = 0.0) -> Callable[[int], float]:
+    return lambda rate_hz: fixed + per_hz * rate_hz
+
+
+def take(governor: Governor, cores: float) -> bool:
+    return governor.take(Spending(cores, 1.0))
+
+
+def begun(rate_hz: int = 100) -> Governor:
+    """Return a governor that has its start behind it."""
+    governor = Governor(rate_hz, BUDGET)
+    take(governor, 0.0)
+    return governor
+
+
+def simulate(governor: Governor, cost_of: Callable[[int], float], seconds: int = 600) -> list[int]:
+    """Let a run cost what its rate makes it cost; returns the rate of each second."""
+    rates = []
+    for _ in range(seconds):
+        take(governor, cost_of(governor.rate_hz))
+        rates.append(governor.rate_hz)
+    return rates
+
+
+def changes(rates: list[int]) -> list[int]:
+    return [rate for rate, _ in itertools.groupby(rates)]
+
+
+def has_to_govern(budget: float, spendthrift: Spendthrift) -> bool:
+    """Say whether there is a choice: where the lowest rate alone is near the budget, there is none."""
+    return live(Governor(LOWEST_RATE_HZ, budget), spendthrift).dearest_minute() <= 0.85 * budget
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("budget", [0.02, 0.03, 0.05, 0.1, 0.2])
+def test_no_minute_passes_the_budget_by_more_than_a_fifth(run: str, budget: float) -> None:
+    for seed in range(3):
+        dearest = live(Governor(100, budget), RUNS[run](seed)).dearest_minute()
+        assert dearest <= budget * MOST_EXCESS or not has_to_govern(budget, RUNS[run](seed))
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_budget_is_used_where_rates_have_to_be_lowered(run: str) -> None:
+    life = live(Governor(1000, BUDGET), RUNS[run](1), 600)
+    last = sum(life.spent_s[-300:]) / 300
+    assert last > 0.4 * BUDGET
+
+
+def cost_with(workers: int) -> float:
+    """Return the cores that a governed run with so many workers settles at."""
+    life = live(Governor(100, BUDGET), Spendthrift(workers=lambda second: workers))
+    return sum(life.spent_s[-120:]) / 120
+
+
+def test_what_sixteen_workers_add_to_eight_is_less_than_two_points() -> None:
+    eight, sixteen = cost_with(8), cost_with(16)
+    assert eight <= BUDGET
+    assert sixteen - eight < 0.02
+
+
+def test_workers_of_epochs_move_the_rate_seldom() -> None:
+    assert live(Governor(100, BUDGET), RUNS["workers of epochs"](1), 600).changes() <= 30
+
+
+def test_a_small_budget_begins_with_a_low_rate() -> None:
+    assert Governor(100, 0.02).rate_hz == 33
+    assert Governor(100, 0.10).rate_hz == 100
+    assert Governor(100, 0.001).rate_hz == LOWEST_RATE_HZ
+    assert Governor(3, 0.001).rate_hz == 3
+
+
+def test_a_cheap_run_keeps_its_rate() -> None:
+    assert set(simulate(Governor(100, BUDGET), linear(0.0005))) == {100}
+
+
+def test_a_dear_run_comes_within_its_budget() -> None:
+    cost_of = linear(0.003, fixed=0.02)
+    rates = simulate(Governor(100, BUDGET), cost_of)
+    assert 0.5 * BUDGET < cost_of(rates[-1]) <= BUDGET
+
+
+@given(
+    rate_hz=st.integers(1, 1000),
+    per_hz=st.floats(0, 0.02),
+    fixed=st.floats(0, 0.2),
+    budget=st.floats(0.005, 1.0),
+)
+def test_the_rate_settles_within_bounds(rate_hz: int, per_hz: float, fixed: float, budget: float) -> None:
+    cost_of = linear(per_hz, fixed)
+    rates = simulate(Governor(rate_hz, budget), cost_of, 1500)
+    assert all(min(LOWEST_RATE_HZ, rate_hz) <= rate <= rate_hz for rate in rates)
+    assert len(set(rates[-300:])) == 1, f"it goes on changing: {changes(rates)}"
+    assert cost_of(rates[-1]) <= budget * 1.0001 or rates[-1] == min(LOWEST_RATE_HZ, rate_hz)
+
+
+def test_the_rate_rises_again_when_there_is_room() -> None:
+    governor = Governor(100, BUDGET)
+    lowest = simulate(governor, linear(0.004))[-1]
+    assert lowest < 30
+    rates = simulate(governor, linear(0.0005))
+    assert rates[-1] == 100
+    assert changes(rates) == sorted(changes(rates))
+
+
+def test_what_costs_many_times_the_budget_is_met_at_once() -> None:
+    governor = begun()
+    assert take(governor, 1.0)
+    assert governor.rate_hz <= 10
+
+
+def test_a_lowered_rate_stays_for_a_minute() -> None:
+    governor = begun()
+    assert take(governor, 1.0)
+    assert [take(governor, 0.0) for _ in range(60)] == [False] * 59 + [True]
+
+
+def test_the_start_is_paid_but_is_no_forecast() -> None:
+    governor = Governor(100, BUDGET)
+    assert not take(governor, 3.0)
+    assert not take(governor, 0.05)
+    assert governor.rate_hz == 100
+    # Of a minute's 6 s, 3 are gone.
+    assert any(take(governor, 0.09) for _ in range(12))
+
+
+def test_one_dear_second_moves_nothing() -> None:
+    governor = begun()
+    for second in range(60):
+        assert not take(governor, 0.5 if second == 30 else 0.05)
+
+
+def test_cost_that_comes_in_lumps_moves_nothing() -> None:
+    governor = begun()
+    assert not any(take(governor, 0.32 if second % 4 == 3 else 0.0) for second in range(600))
+
+
+def test_noise_about_a_settled_cost_moves_little() -> None:
+    noise = random.Random(7)
+    rates = simulate(Governor(100, BUDGET), lambda rate_hz: 0.0008 * rate_hz * noise.uniform(0.7, 1.3), 3600)
+    assert len(changes(rates)) <= 2
+
+
+def test_a_budget_that_cannot_be_kept_is_known() -> None:
+    governor = begun()
+    simulate(governor, linear(0.001, fixed=0.12), 120)
+    assert governor.is_beyond_budget
+    simulate(governor, linear(0.001, fixed=0.01), 120)
+    assert not governor.is_beyond_budget
+
+
+def test_turns_are_half_of_the_time_and_less_as_the_rate_falls() -> None:
+    governor = Governor(100, BUDGET)
+    assert governor.turn_share == 0.5
+    governor.rate_hz = 20
+    assert governor.turn_share == pytest.approx(0.1)
+
+
+def test_a_ledger_holds_a_minute() -> None:
+    ledger = Ledger()
+    assert ledger.spent_s(60) == 0
+    for _ in range(1000):
+        ledger.add(Spending(0.3, 1.5))
+    assert ledger.spent_s(60) == pytest.approx(12)
+    assert ledger.spent_s(1) == pytest.approx(0.2)
+    ledger.add(Spending(1.0, 0.0))
+    assert ledger.spent_s(1.5) == pytest.approx(1.3)
+
+
+def test_what_is_allowed_is_the_least_that_any_minute_to_come_leaves() -> None:
+    ledger = Ledger()
+    ledger.add(Spending(3.0, 1.0))
+    for _ in range(29):
+        ledger.add(Spending(0.0, 1.0))
+    assert ledger.allowance(0.1) == pytest.approx((6 - 3) / 30)
+    for _ in range(30):
+        ledger.add(Spending(0.0, 1.0))
+    assert ledger.allowance(0.1) == pytest.approx(0.1)
