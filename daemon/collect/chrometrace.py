@@ -84,7 +84,7 @@ class _Thread:
         self._stack: list[Frame] = []
         self._changes: list[Change] = []
         self._at_us = -1
-        self._interned: dict[Frame, Frame] = {}
+        self._interned: dict[tuple[str, str, int], Frame] = {}
 
     def take(self, event: _Event) -> None:
         if event.ts != self._at_us:
@@ -93,8 +93,11 @@ class _Thread:
             self._close()
             self._at_us = event.ts
         if event.ph == "B":
-            frame = Frame(event.name, event.args.filename, event.args.line or 0)
-            self._stack.append(self._interned.setdefault(frame, frame))
+            named = (event.name, event.args.filename, event.args.line or 0)
+            frame = self._interned.get(named)
+            if frame is None:
+                frame = self._interned[named] = Frame(*named)
+            self._stack.append(frame)
         elif self._stack:
             self._stack.pop()
         else:

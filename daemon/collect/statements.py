@@ -16,7 +16,7 @@ import msgspec
 
 from profd.daemon.collect.source import SourceTree
 
-FILES_AT_ONCE = 2
+FILES_AT_ONCE = 1
 _FILES_HELD = 64
 # Some twenty milliseconds to parse.
 _FILE_LIMIT_BYTES = 200_000
@@ -88,10 +88,7 @@ class _File:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(source)
-        found = sorted(
-            ((_first_line(node), node) for node in ast.walk(tree) if isinstance(node, ast.stmt)),
-            key=lambda place: place[0],
-        )
+        found = sorted(((_first_line(node), node) for node in _statements(tree)), key=lambda place: place[0])
         self._firsts = [first for first, _ in found]
         self._nodes = [node for _, node in found]
         self.at = functools.cache(self._at)
@@ -103,6 +100,17 @@ class _File:
             return None
         node = self._nodes[index]
         return describe(node) if line <= _last_line(node) else None
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yield the statements of a file, whatever they are nested in; expressions, of which there are many more, aside."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        for child in ast.iter_child_nodes(waiting.pop()):
+            if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
+                waiting.append(child)
+                if isinstance(child, ast.stmt):
+                    yield child
 
 
 def describe(node: ast.stmt) -> Statement:
