@@ -1,6 +1,6 @@
 """How well profd tells the phases of training loops, beside what the programs time themselves.
 
-Run on a quiet machine: ``python benchmarks/phases.py [--cache FOLDER] [--keep FOLDER] [PROGRAM ...]``, about five
+Run on a quiet machine: ``python benchmarks/phases.py [--cache FOLDER] [--keep FOLDER] [PROGRAM ...]``, about seven
 minutes; writes its section of ``docs/measurements.md``. The programs lie in ``benchmarks/frameworks``. Each runs twice
 under ``profd run``: unchanged, and timing its own phases by ``phasetruth.py``.
 """

@@ -120,6 +120,7 @@ def test_copy_inside_of_the_model_is_a_copy_and_one_of_the_optimizer_is_not() ->
         "TQDMProgressBar.on_train_batch_end | lightning/pytorch/callbacks/progress/tqdm_progress.py",
         "LearningRateMonitor.on_train_batch_start | lightning/pytorch/callbacks/lr_monitor.py",
         "profile.step | torch/profiler/profiler.py",
+        "tqdm.__new__ | tqdm/std.py",
         "WandbTracker.log | accelerate/tracking.py",
     ],
 )
