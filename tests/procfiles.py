@@ -24,13 +24,14 @@ class ProcFiles:
         text = self.contents.get(path)
         return None if text is None else text.encode()
 
-    def run(self, identity: Identity = TARGET, **fields: int | str) -> None:
-        """Let a process be there; ``fields`` are those of ``procfile`` in lower case."""
+    def run(self, identity: Identity = TARGET, os_tid: int | None = None, **fields: int | str) -> None:
+        """Let a process, or a thread of it, be there; ``fields`` are those of ``procfile`` in lower case."""
         words = ["S"] + ["0"] * 49
         words[procfile.START] = str(identity.start_ticks)
         for name, value in fields.items():
             words[int(getattr(procfile, name.upper()))] = str(value)
-        self.contents[f"/proc/{identity.pid}/stat"] = f"{identity.pid} (a b) c) {' '.join(words)}\n"
+        below = f"{identity.pid}/task/{os_tid}" if os_tid else f"{identity.pid}"
+        self.contents[f"/proc/{below}/stat"] = f"{identity.pid} (a b) c) {' '.join(words)}\n"
 
 
 class BlockedSource:

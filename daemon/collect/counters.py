@@ -18,7 +18,7 @@ _STATES_READ = 10
 
 
 class QuickCounters:
-    """CPU and resident memory of each process, CPU of its Python threads: what moves from second to second."""
+    """CPU and resident memory of each process, CPU of its main thread: what moves from second to second."""
 
     interval_s = 1.0
 
@@ -37,7 +37,7 @@ class QuickCounters:
             if fields is None:
                 continue
             yield from self._process(identity, fields)
-            yield from self._threads(identity, watched.threads.get(identity, frozenset()))
+            yield from threads_of(self._rates, identity, watched.threads.get(identity, frozenset()) & {identity.pid})
             if tells_states:
                 share = self._uninterruptible[identity] / _STATES_READ
                 yield Point("main_thread_uninterruptible_share", share, identity)
@@ -45,24 +45,15 @@ class QuickCounters:
             self._uninterruptible.clear()
 
     def _process(self, identity: Identity, fields: list[bytes]) -> Iterator[Point]:
-        ticks = int(fields[procfile.USER_TICKS]) + int(fields[procfile.SYSTEM_TICKS])
-        cores = self._rates.per_s(identity, ticks / processes.CLOCK_TICKS)
+        cores = self._rates.per_s(identity, _cpu_ticks(fields) / processes.CLOCK_TICKS)
         if cores is not None:
             yield Point("cpu_cores", cores, identity)
         yield Point("rss_bytes", int(fields[procfile.RSS_PAGES]) * _PAGE_BYTES, identity)
         self._uninterruptible[identity] += fields[procfile.STATE] == b"D"
 
-    def _threads(self, identity: Identity, os_tids: frozenset[int]) -> Iterator[Point]:
-        for os_tid in os_tids:
-            stat = processes.read_stat(identity.pid, os_tid)
-            if stat is not None:
-                cores = self._rates.per_s((identity, os_tid), stat.cpu_ticks / processes.CLOCK_TICKS)
-                if cores is not None:
-                    yield Point("cpu_cores", cores, identity, os_tid)
-
 
 class SlowCounters:
-    """What is worth knowing of a process every few seconds: faults, switches, I/O, threads, files, kinds of memory.
+    """What is worth knowing every few seconds: faults, switches, I/O, files, kinds of memory, CPU of other threads.
 
     Some of these files wait for a process that is just becoming another program, on a file system that may hang.
     """
@@ -81,6 +72,9 @@ class SlowCounters:
             fields = procfile.read_stat(identity)
             if fields is not None:
                 yield from self._stat(identity, fields)
+                yield from threads_of(
+                    self._rates, identity, watched.threads.get(identity, frozenset()) - {identity.pid}
+                )
                 yield from self._io(identity)
                 yield from self._status(identity)
                 yield from _open_files(identity)
@@ -115,6 +109,20 @@ class SlowCounters:
         value = self._rates.per_s((identity, name), total)
         if value is not None:
             yield Point(name, value, identity)
+
+
+def threads_of(rates: Rates, identity: Identity, os_tids: frozenset[int]) -> Iterator[Point]:
+    """Yield the CPU of threads of a process; those that are gone are left out."""
+    for os_tid in os_tids:
+        fields = procfile.read_thread_stat(identity, os_tid)
+        if fields is not None:
+            cores = rates.per_s((identity, os_tid), _cpu_ticks(fields) / processes.CLOCK_TICKS)
+            if cores is not None:
+                yield Point("cpu_cores", cores, identity, os_tid)
+
+
+def _cpu_ticks(fields: list[bytes]) -> int:
+    return int(fields[procfile.USER_TICKS]) + int(fields[procfile.SYSTEM_TICKS])
 
 
 def _open_files(identity: Identity) -> Iterator[Point]:

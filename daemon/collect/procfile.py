@@ -51,11 +51,21 @@ def read_pressure_us(path: str) -> dict[bytes, int]:
 
 def read_stat(identity: Identity) -> list[bytes] | None:
     """Return the fields of ``/proc/PID/stat`` after the name, the state first; None where the process is gone."""
+    fields = _fields(f"/proc/{identity.pid}/stat")
+    return (
+        fields if fields and int(fields[START]) == identity.start_ticks and fields[STATE] not in (b"Z", b"X") else None
+    )
+
+
+def read_thread_stat(identity: Identity, os_tid: int) -> list[bytes] | None:
+    """Return these fields of one thread of a process that is there; None where the thread is gone."""
+    return _fields(f"/proc/{identity.pid}/task/{os_tid}/stat")
+
+
+def _fields(path: str) -> list[bytes] | None:
     # The name stands in parentheses and may hold anything, parentheses and spaces too.
-    fields = (read(f"/proc/{identity.pid}/stat") or b"").rpartition(b")")[2].split()
-    if len(fields) <= START or int(fields[START]) != identity.start_ticks or fields[STATE] in (b"Z", b"X"):
-        return None
-    return fields
+    fields = (read(path) or b"").rpartition(b")")[2].split()
+    return fields if len(fields) > RSS_PAGES else None
 
 
 # Which of the fields of ``read_stat`` is what.

@@ -10,7 +10,6 @@ from procfiles import TARGET, ProcFiles, files_of, read, values
 
 from profd.daemon import processes
 from profd.daemon.collect.counters import QuickCounters, SlowCounters
-from profd.daemon.processes import Stat
 from profd.daemon.store.records import Identity
 
 TICKS = processes.CLOCK_TICKS
@@ -55,29 +54,29 @@ def test_who_is_not_read_in_between_has_no_past(clock: StoppedClock, files: Proc
     assert "cpu_cores" not in values(points)
 
 
-def test_threads_have_rates_of_their_own(
-    clock: StoppedClock, files: ProcFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ticks = {11: 0, 12: 0}
-
-    def read_stat(pid: int, os_tid: int) -> Stat | None:
-        return Stat(pid, "x", "S", 1, 1, ticks[os_tid], 1, 5, 1, 0) if os_tid in ticks else None
-
-    monkeypatch.setattr(processes, "read_stat", read_stat)
-    threads = {TARGET: frozenset({11, 12, 13})}
-    source = QuickCounters(clock)
-    read(source, TARGET, threads=threads)
-    ticks[11] = TICKS // 2
+def test_the_main_thread_is_read_with_the_process_and_the_others_seldom(clock: StoppedClock, files: ProcFiles) -> None:
+    threads = {TARGET: frozenset({TARGET.pid, 11, 12, 13})}
+    sources = (QuickCounters(clock), SlowCounters(clock))
+    for os_tid in (TARGET.pid, 11, 12):
+        files.run(TARGET, os_tid)
+    for source in sources:
+        read(source, TARGET, threads=threads)
+    files.run(TARGET, TARGET.pid, user_ticks=TICKS // 2)
+    files.run(TARGET, 11, system_ticks=TICKS // 4)
     clock.advance(1)
-    found = {point.os_tid: point.value for point in read(source, TARGET, threads=threads) if point.os_tid}
-    assert found == {11: 0.5, 12: 0.0}
+    quick, slow = (
+        {point.os_tid: point.value for point in read(source, TARGET, threads=threads) if point.os_tid}
+        for source in sources
+    )
+    assert quick == {TARGET.pid: 0.5}
+    assert slow == {11: 0.25, 12: 0.0}
 
 
 @pytest.mark.parametrize("fields", [{"start": 1}, {"state": "Z"}, {"state": "X"}])
 def test_another_process_under_the_pid_and_the_dead_have_no_points(
     clock: StoppedClock, files: ProcFiles, fields: dict[str, int | str]
 ) -> None:
-    files.run(TARGET, **fields)
+    files.run(TARGET, None, **fields)
     assert read(QuickCounters(clock), TARGET) == []
     assert read(SlowCounters(clock), TARGET) == []
 
