@@ -144,6 +144,7 @@ def main() -> None:
     lines = ["| | largest | growth | slope an hour | bound |", "|---|---:|---:|---:|---|", *rows]
     print("\n".join(lines))
     if options.quick:
+        print("Too short to judge: in the first minutes memory and file grow.")
         sys.exit("\n".join(broken) or 0)
     broken += breaches
     lines += ["", "All bounds held." if not broken else f"Broken: {'; '.join(broken)}."]
