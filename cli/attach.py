@@ -32,6 +32,7 @@ def command(
     name: str | None,
     output: Path | None,
     subprocesses: bool,
+    steps: bool,
     all_gpus: bool,
     headless: bool,
 ) -> None:
@@ -58,6 +59,7 @@ def command(
         budget_percent=budget_percent,
         duration_s=duration_s,
         subprocesses=subprocesses,
+        steps=steps,
         all_gpus=all_gpus,
     )
     if headless or not is_interactive():

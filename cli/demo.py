@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from profd.cli.options import headless_option
+from profd.cli.options import headless_option, steps_option
 from profd.cli.run import narrate, run_profiled
 from profd.daemon import paths
 from profd.daemon.errors import MissingTool, UsageError
@@ -27,8 +27,9 @@ _NEEDED = ("torch", "torchvision", "tqdm")
 
 @click.command(short_help="Run a bundled training script and profile it.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[NAME] [-- ARGS...]")
+@steps_option
 @headless_option
-def command(words: tuple[str, ...], headless: bool) -> int:
+def command(words: tuple[str, ...], steps: bool, headless: bool) -> int:
     """Run the bundled training script NAME and profile it: cifar_resnet18, the default, or simple_net.
 
     It takes about a minute. ARGS are given to the script behind those that make it so short: `profd demo -- --steps
@@ -45,6 +46,7 @@ def command(words: tuple[str, ...], headless: bool) -> int:
         pid=0,
         start_ticks=0,
         command=(sys.executable, str(target_path(name)), *TARGET_ARGUMENTS[name], *arguments),
+        steps=steps,
     )
     narrate(f"profd: training {name}" + ("" if arguments else ", for about a minute on a laptop"))
     return run_profiled(options, headless=headless, farewell=partial(sum_up_with_report, options.run_file))

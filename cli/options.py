@@ -113,8 +113,10 @@ def recording_options(command: Command) -> Command:
     """Give a command the options of a recording.
 
     They arrive as ``rate_hz: int``, ``budget_percent: float``, ``duration_s: float | None``, ``name: str | None``,
-    ``output: Path | None``, ``subprocesses: bool`` and ``all_gpus: bool``.
+    ``output: Path | None``, ``subprocesses: bool``, ``all_gpus: bool`` and
+    ``steps: bool``.
     """
+    command = steps_option(command)
     for option in reversed(_RECORDING):
         command = option(command)
     return command
@@ -142,6 +144,12 @@ def run_argument(command: Command) -> Command:
 def json_option(command: Command) -> Command:
     """Give a command ``--json``; it arrives as ``as_json: bool``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(command)
+
+
+def steps_option(command: Command) -> Command:
+    """Give a command ``--no-steps``; it arrives as ``steps: bool``."""
+    return click.option("--no-steps", "steps", flag_value=False, default=True, is_flag=True,
+                        help="Do not read the loop counter: count steps by the stacks alone.")(command)  # fmt: skip
 
 
 def headless_option(command: Command) -> Command:

@@ -41,6 +41,7 @@ def command(
     name: str | None,
     output: Path | None,
     subprocesses: bool,
+    steps: bool,
     all_gpus: bool,
     headless: bool,
     quiet: bool,
@@ -63,6 +64,7 @@ def command(
         budget_percent=budget_percent,
         duration_s=duration_s,
         subprocesses=subprocesses,
+        steps=steps,
         all_gpus=all_gpus,
     )
     return run_profiled(options, headless=headless, farewell=None if quiet else partial(sum_up, options.run_file))

@@ -37,6 +37,7 @@ def run_started(options: SessionOptions, control_socket: Path, now_ns: int) -> R
             "rate_hz": options.rate_hz,
             "budget_percent": options.budget_percent,
             "subprocesses": options.subprocesses,
+            "steps": options.steps,
             "all_gpus": options.all_gpus,
             "duration_s": options.duration_s,
         },

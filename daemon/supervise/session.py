@@ -42,6 +42,7 @@ class SessionOptions(msgspec.Struct, frozen=True):
     budget_percent: float = 10.0
     duration_s: float | None = None
     subprocesses: bool = True
+    steps: bool = True
     all_gpus: bool = False
     link_fd: int | None = None
     pty_fd: int | None = None

@@ -49,11 +49,12 @@ def test_recording_options_have_their_defaults() -> None:
         "output": None,
         "subprocesses": True,
         "all_gpus": False,
+        "steps": True,
     }
 
 
 def test_recording_options_arrive_in_their_units() -> None:
-    words = "--rate 50 --budget 2.5 --duration 1.5 --name cifar -o x.profd --no-subprocesses --all-gpus"
+    words = "--rate 50 --budget 2.5 --duration 1.5 --name cifar -o x.profd --no-subprocesses --all-gpus --no-steps"
     assert received(recording_options, *words.split()) == {
         "rate_hz": 50,
         "budget_percent": 2.5,
@@ -62,6 +63,7 @@ def test_recording_options_arrive_in_their_units() -> None:
         "output": Path("x.profd"),
         "subprocesses": False,
         "all_gpus": True,
+        "steps": False,
     }
 
 
