@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from profd.daemon.clock import Clock
 from profd.daemon.collect.chain import StackChain
-from profd.daemon.collect.governor import Governor
+from profd.daemon.collect.governor import LOWEST_RATE_HZ, Governor
 from profd.daemon.store.records import EventHappened, Identity, Record
 from profd.daemon.supervise import roles
 from profd.daemon.supervise.tree import Member
@@ -92,7 +92,9 @@ class MemberPace:
     def rate_hz(self) -> int:
         """Return samples a second; who shares a turn with others gets a part of the main process's rate."""
         rate_hz = self._sampling.governor.rate_hz
-        return rate_hz if self._member.role == roles.MAIN else max(rate_hz // TURN_RATE_DIVISOR, 1)
+        # Not below the lowest rate: a recording is waited for until it has seen something.
+        part_hz = min(max(rate_hz // TURN_RATE_DIVISOR, LOWEST_RATE_HZ), rate_hz)
+        return rate_hz if self._member.role == roles.MAIN else part_hz
 
     def length_s(self) -> float:
         """Return seconds that a recording lasts."""

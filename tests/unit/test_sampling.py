@@ -92,8 +92,10 @@ async def test_main_processes_are_sampled_without_a_gap_and_others_in_one_turn(s
 async def test_rate_is_the_governors_and_a_part_of_it_for_others(studio: Studio) -> None:
     main, worker = await studio.begin(roles.MAIN, 1), await studio.begin(roles.WORKER, 2)
     assert (main.pace.rate_hz(), worker.pace.rate_hz()) == (100, 20)
+    studio.sampling.governor.rate_hz = 20
+    assert (main.pace.rate_hz(), worker.pace.rate_hz()) == (20, 5)
     studio.sampling.governor.rate_hz = 3
-    assert (main.pace.rate_hz(), worker.pace.rate_hz()) == (3, 1)
+    assert (main.pace.rate_hz(), worker.pace.rate_hz()) == (3, 3)
     await studio.sampling.close()
 
 
