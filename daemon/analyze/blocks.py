@@ -9,7 +9,7 @@ import itertools
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -27,7 +27,11 @@ _LOOKED_AT = 64
 """The beginning of the training is looked for in so many parts of the run."""
 
 Item = tuple[str, str, str, int]
-"""What is compared: its kind (phase, function or line), name, module path and line (0 but for lines)."""
+"""What is compared: its kind, name, module path and line (0 but for lines).
+
+Each kind shares out all time: a phase; a line or ``caller → function`` of the user's code with what it calls in
+libraries, the innermost one of a stack; a leaf, whichever function that is.
+"""
 
 
 class Mean(msgspec.Struct, frozen=True):
@@ -38,19 +42,26 @@ class Mean(msgspec.Struct, frozen=True):
 
 
 class Blocks(msgspec.Struct, frozen=True):
-    """By item its share of the main threads' time in each block, and seconds a step in each (empty: not known)."""
+    """By item its share of the main threads' time in each block; seconds a step, in all (None: not known).
+
+    ``paces`` are the seconds a step of each block, empty where steps were counted too seldom for that.
+    """
 
     shares: Mapping[Item, Sequence[float]]
-    step_s: Sequence[float]
+    step_s: Mean | None
+    paces: Sequence[float]
     from_ns: int
     to_ns: int
 
     def mean(self, item: Item, *, by_step: bool) -> Mean:
         """Return the share of an item, or its seconds a step."""
         shares = self.shares.get(item, [0.0] * BLOCKS)
-        if not by_step:
+        if not by_step or self.step_s is None:
             return mean_of(shares)
-        return mean_of([share * step_s for share, step_s in zip(shares, self.step_s, strict=True)])
+        if self.paces:
+            return mean_of([share * pace_s for share, pace_s in zip(shares, self.paces, strict=True)])
+        share, step_s = mean_of(shares), self.step_s
+        return Mean(share.value * step_s.value, math.hypot(share.error * step_s.value, share.value * step_s.error))
 
 
 def take_blocks(reader: RunReader, selection: Selection) -> Blocks:
@@ -66,9 +77,25 @@ def take_blocks(reader: RunReader, selection: Selection) -> Blocks:
     for number, part in enumerate(parts):
         for item, share in _shares(reader, part, phases).items():
             shares[item][number] = share
+    paces = _paces(reader, parts, phases)
+    whole = msgspec.structs.replace(selection, from_ns=from_ns, to_ns=to_ns)
+    return Blocks(shares, mean_of(paces) if paces else _step_s(reader, whole, phases), paces, from_ns, to_ns)
+
+
+def _paces(reader: RunReader, parts: Sequence[Selection], phases: PhaseIndex) -> list[float]:
+    """Return the seconds a step of each block; nothing where one of them does not tell."""
     rates = [take_steps(reader, part, phases).per_s for part in parts]
     known = [1 / rate for rate in rates if rate]
-    return Blocks(shares, known if len(known) == BLOCKS else [], from_ns, to_ns)
+    return known if len(known) == len(parts) else []
+
+
+def _step_s(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Mean | None:
+    """Return the seconds a step of a range as a whole."""
+    steps = take_steps(reader, selection, phases)
+    if not steps.per_s:
+        return None
+    # The error of a rate is the most that it can be off by: about two standard errors.
+    return Mean(1 / steps.per_s, (steps.per_s_error or 0.0) / steps.per_s**2 / 2)
 
 
 def mean_of(values: Sequence[float]) -> Mean:
@@ -84,18 +111,28 @@ def mean_of(values: Sequence[float]) -> Mean:
 
 
 def _shares(reader: RunReader, selection: Selection, phases: PhaseIndex) -> dict[Item, float]:
-    """Return the share of each phase, function (by itself) and line of the user's code (with what it calls)."""
+    """Return the share of each item in the time of a selection."""
     spent_ns: Counter[Item] = Counter()
     whole_ns = 0
     for total in selected_totals(reader, selection, phases):
         whole_ns += total.duration_ns
-        leaf = reader.frames_of(total.stack)[-1]
-        line = phases.user_line(total.stack)
-        spent_ns["phase", phases.of_stack(total.stack), "", 0] += total.duration_ns
-        spent_ns["function", leaf.function, leaf.module_path, 0] += total.duration_ns
-        if line is not None:
-            spent_ns["line", line.source or line.function, line.module_path, line.line] += total.duration_ns
+        for item in _items(reader, total.stack, phases):
+            spent_ns[item] += total.duration_ns
     return {item: time_ns / whole_ns for item, time_ns in spent_ns.items()} if whole_ns else {}
+
+
+def _items(reader: RunReader, stack: int, phases: PhaseIndex) -> Iterator[Item]:
+    """Yield what the time in a stack counts for."""
+    frames = reader.frames_of(stack)
+    yield "phase", phases.of_stack(stack), "", 0
+    yield "leaf", frames[-1].function, frames[-1].module_path, 0
+    own = [frame for frame in frames if not frame.is_library]
+    if own:
+        line = own[-1]
+        callers = [frame.function for frame in own if frame.function not in (line.function, "<module>")]
+        name = f"{callers[-1]} → {line.function}" if callers else line.function
+        yield "function", name, line.module_path, 0
+        yield "line", line.source or line.function, line.module_path, line.line
 
 
 def _training_range(reader: RunReader, selection: Selection, phases: PhaseIndex) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What changed from one run to another: by phase, function and line, with intervals, so that noise is no change.
+"""What changed from one run to another: by function, line and phase, with intervals, so that noise is no change.
 
 Compared are the main threads of the training processes: seconds a step where both runs tell their steps, else shares of
 the time. Two runs of one script differ by more than sampling: each is cut into blocks, and a difference counts where it
@@ -69,11 +69,24 @@ class Diff(msgspec.Struct, frozen=True):
     phases: tuple[Change, ...]
     functions: tuple[Change, ...]
     lines: tuple[Change, ...]
+    leaves: tuple[Change, ...]
 
     @property
     def significant(self) -> list[Change]:
-        """What changed, the largest first: lines of the user's code, functions, phases."""
-        return [change for change in (*self.lines, *self.functions, *self.phases) if change.is_significant]
+        """What changed: functions and lines of the user's code, then leaves, then phases; of each the largest first."""
+        every = (*self.functions, *self.lines, *self.leaves, *self.phases)
+        return [change for change in every if change.is_significant]
+
+    @property
+    def first(self) -> Change | None:
+        """What to name first: of the large changes of the user's code the one that changed most by its own measure.
+
+        A function changes with a line in it, and a line with what it calls: the narrowest of them says where to look.
+        """
+        found = [change for change in self.significant if change.kind in ("function", "line")] or self.significant
+        largest = max((abs(change.difference) for change in found), default=0.0)
+        narrow = [change for change in found if abs(change.difference) >= largest / 2]
+        return max(narrow, key=lambda change: abs(change.difference) / max(change.base, change.new), default=None)
 
 
 def take_diff(
@@ -85,9 +98,9 @@ def take_diff(
 ) -> Diff:
     """Compare two runs, each over its selection."""
     blocks = take_blocks(base, selections[0]), take_blocks(new, selections[1])
-    by_step = all(side.step_s for side in blocks)
+    by_step = all(side.step_s is not None for side in blocks)
     items = _compared(blocks)
-    whole = mean_of(blocks[0].step_s).value if by_step else 1.0
+    whole = blocks[0].step_s.value if by_step and blocks[0].step_s else 1.0
     judge = _Judge(len(items) + 1, whole, least)
     changes = [
         judge.change(item, blocks[0].mean(item, by_step=by_step), blocks[1].mean(item, by_step=by_step))
@@ -100,15 +113,17 @@ def take_diff(
         new=_side(new, blocks[1]),
         unit="s/step" if by_step else "share",
         least=least,
-        step_time=_step_time(judge, blocks) if by_step else None,
+        step_time=_step_time(judge, blocks),
         phases=_of_kind("phase", changes),
         functions=_of_kind("function", changes),
         lines=_of_kind("line", changes),
+        leaves=_of_kind("leaf", changes),
     )
 
 
-def _step_time(judge: _Judge, blocks: tuple[Blocks, Blocks]) -> Change:
-    return judge.change(("step", "step time", "", 0), mean_of(blocks[0].step_s), mean_of(blocks[1].step_s))
+def _step_time(judge: _Judge, blocks: tuple[Blocks, Blocks]) -> Change | None:
+    base, new = (side.step_s for side in blocks)
+    return None if base is None or new is None else judge.change(("step", "step time", "", 0), base, new)
 
 
 def _compared(blocks: tuple[Blocks, Blocks]) -> list[Item]:
@@ -126,7 +141,7 @@ def _of_kind(kind: str, changes: Iterable[Change]) -> tuple[Change, ...]:
 
 
 def _side(reader: RunReader, blocks: Blocks) -> Side:
-    step_s = mean_of(blocks.step_s).value if blocks.step_s else None
+    step_s = None if blocks.step_s is None else blocks.step_s.value
     return Side(reader.info.id, reader.info.name, (blocks.to_ns - blocks.from_ns) / SECOND_NS, step_s)
 
 

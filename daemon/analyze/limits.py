@@ -36,8 +36,8 @@ class Limit(msgspec.Struct, frozen=True):
             if diff.step_time is None:
                 raise UsageError(f"{self.text} cannot be checked: one of the runs does not tell its steps")
             return diff.step_time
-        changes = diff.phases if self.kind == "phase" else diff.functions
-        return next((change for change in changes if change.name == self.name), None)
+        changes = diff.phases if self.kind == "phase" else (*diff.functions, *diff.leaves)
+        return next((change for change in changes if self.name in (change.name, change.name.split(" → ")[-1])), None)
 
 
 def parse_limit(text: str) -> Limit:

@@ -15,8 +15,9 @@ _ROWS = 8
 _NAME_CELLS = 26
 _PLACE_CELLS = 18
 _TITLES = (
-    ("lines", "Lines of your code, with what they call"),
-    ("functions", "Functions by themselves"),
+    ("functions", "Your functions, with the libraries they call"),
+    ("lines", "Lines of your code, with the libraries they call"),
+    ("leaves", "Functions by themselves"),
     ("phases", "Phases"),
 )
 
@@ -41,9 +42,9 @@ def diff_text(diff: Diff, *, columns: int = WIDTH) -> str:
 
 def verdict(diff: Diff) -> str:
     """Return in one sentence what changed most."""
-    if not diff.significant:
+    largest = diff.first
+    if largest is None:
         return f"✓ no change: nothing differs by more than the unrest of the runs and {percent(diff.least)} of a step"
-    largest = max(diff.significant, key=lambda change: (change.kind != "phase", abs(change.difference)))
     place = (
         f" ({visible(largest.module_path)}{f':{largest.line}' if largest.line else ''})" if largest.module_path else ""
     )

@@ -32,7 +32,7 @@ PLAIN_MS: Lengths = {
 
 
 def write_steps(
-    path: Path, seed: int, slower: float = 1.0, lengths_ms: Lengths = STEP_MS, *, counted: bool = True
+    path: Path, seed: int, slower: float = 1.0, lengths_ms: Lengths = STEP_MS, *, counted_every: int = 5
 ) -> Path:
     """Write a run of steps that are uneven by 10 %, the second part of each ``slower`` times as long."""
     slow = list(lengths_ms)[1]
@@ -49,9 +49,9 @@ def write_steps(
         main_process(),
         recording(MAIN, STARTED_NS, (thread,), duration_ns=ends_ms[-1] * MILLISECOND_NS),
     ]
-    for step in range(4, STEPS, 5):
+    for step in range(counted_every - 1, STEPS - 1, counted_every):
         points = (records.Point("step_count", step + 1.0, MAIN), records.Point("step_count_error", 0.5, MAIN))
-        found += [records.PointsTaken(STARTED_NS + ends_ms[step] * MILLISECOND_NS, points)] if counted else []
+        found.append(records.PointsTaken(STARTED_NS + ends_ms[step] * MILLISECOND_NS, points))
     found.append(records.RunEnded(STARTED_NS + ends_ms[-1] * MILLISECOND_NS, "target-exited", 0))
     for record in found:
         assert writer.put(record), writer.failure
@@ -67,14 +67,16 @@ def diff_of(base: Path, new: Path) -> Diff:
 def test_a_slower_function_is_named_first(tmp_path: Path) -> None:
     diff = diff_of(write_steps(tmp_path / "a.profd", 1), write_steps(tmp_path / "b.profd", 2, slower=1.2))
     assert diff.unit == "s/step"
-    first = diff.functions[0]
+    first = diff.leaves[0]
     assert (first.name, first.is_significant) == (BACKWARD[-1].function, True)
     assert first.difference == pytest.approx(0.020, abs=0.003)
     assert first.low < 0.020 < first.high
-    assert [change.name for change in diff.functions if change.is_significant] == [BACKWARD[-1].function]
+    assert [change.name for change in diff.leaves if change.is_significant] == [BACKWARD[-1].function]
+    assert diff.first is not None
+    assert (diff.first.kind, diff.first.name) == ("line", "loss.backward()")
     assert diff.step_time is not None
     assert diff.step_time.relative == pytest.approx(0.1, abs=0.02)
-    assert BACKWARD[-1].function in verdict(diff) or "loss.backward()" in verdict(diff)
+    assert "longer: loss.backward() (train.py:63) takes" in verdict(diff)
 
 
 def test_runs_of_one_script_do_not_differ(tmp_path: Path) -> None:
@@ -85,13 +87,38 @@ def test_runs_of_one_script_do_not_differ(tmp_path: Path) -> None:
 
 def test_without_steps_shares_are_compared(tmp_path: Path) -> None:
     one, other = (
-        write_steps(tmp_path / f"{number}.profd", number, slower, PLAIN_MS, counted=False)
+        write_steps(tmp_path / f"{number}.profd", number, slower, PLAIN_MS, counted_every=STEPS)
         for number, slower in enumerate((1.0, 1.6))
     )
     diff = diff_of(one, other)
     assert (diff.unit, diff.step_time) == ("share", None)
-    changes = {change.name: change.difference for change in diff.functions if change.is_significant}
+    changes = {change.name: change.difference for change in diff.leaves if change.is_significant}
     assert changes == pytest.approx({"a": -0.055, "b": 0.111, "c": -0.055}, abs=0.01)
+
+
+def test_a_function_is_told_apart_by_who_calls_it(tmp_path: Path) -> None:
+    main = Frame("main", "/srv/a.py", 1)
+    stacks = [
+        (main, Frame(name, "/srv/a.py", line), Frame("work", "/srv/a.py", 40)) for line, name in enumerate("abc", 8)
+    ]
+    lengths: Lengths = dict.fromkeys(stacks, 100.0)
+    one, other = (write_steps(tmp_path / f"{n}.profd", n, slower, lengths) for n, slower in enumerate((1.0, 1.2)))
+    first = diff_of(one, other).first
+    assert first is not None
+    assert first.name == "b → work"
+    assert first.difference == pytest.approx(0.020, abs=0.004)
+
+
+def test_seconds_a_step_are_known_where_blocks_are_too_short_for_it(tmp_path: Path) -> None:
+    paths = [
+        write_steps(tmp_path / f"{n}.profd", n, slower, PLAIN_MS, counted_every=120)
+        for n, slower in enumerate((1, 1.6))
+    ]
+    diff = diff_of(*paths)
+    assert diff.unit == "s/step"
+    assert {change.name: change.difference for change in diff.leaves if change.is_significant} == pytest.approx(
+        {"b": 0.060}, abs=0.01
+    )
 
 
 def test_a_change_below_the_least_is_none(tmp_path: Path) -> None:
@@ -122,7 +149,7 @@ def test_the_json_says_what_the_text_says(tmp_path: Path, capsys: pytest.Capture
     assert run_command_line(["diff", *map(str, paths), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["unit"] == "s/step"
-    assert told["functions"][0]["name"] == BACKWARD[-1].function
+    assert told["leaves"][0]["name"] == BACKWARD[-1].function
     assert {"base", "new", "step_time", "phases", "lines", "version"} <= told.keys()
 
 

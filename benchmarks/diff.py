@@ -1,0 +1,84 @@
+"""Whether ``profd diff`` tells a change from noise: pairs of runs of one script, and pairs with one slower function.
+
+Run on a quiet machine: ``python benchmarks/diff.py [--pairs 20] [--planted 5] [--seconds 12]``, about 11 minutes;
+writes its section of ``docs/measurements.md``. In a planted pair the second run's ``augment`` does 20 % more work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from load import command
+from measurements import write_section
+
+from profd.daemon.analyze.diff import Diff, take_diff
+from profd.daemon.store.reader import RunReader
+
+SLOWER = 1.2
+
+
+def record(folder: Path, name: str, seconds: float, factor: float) -> Path:
+    """Record the script once and return the run."""
+    run = folder / f"{name}.profd"
+    words = ["run", "--headless", "--quiet", "-o", str(run), "--", *command("changing", seconds, factor)]
+    subprocess.run([sys.executable, "-m", "profd", *words], check=True, stdout=subprocess.DEVNULL)
+    return run
+
+
+def compare(folder: Path, name: str, seconds: float, factor: float) -> Diff:
+    """Record a pair and compare it."""
+    base, new = record(folder, f"{name}-base", seconds, 1.0), record(folder, f"{name}-new", seconds, factor)
+    with RunReader(base) as first, RunReader(new) as second:
+        return take_diff(first, second)
+
+
+def describe(diff: Diff) -> str:
+    """Return what is named first in a few words."""
+    change = diff.first
+    if change is None:
+        return "nothing"
+    return f"{change.kind} {change.name} {change.relative:+.1%} ({diff.unit})"
+
+
+def main() -> None:
+    """Compare all pairs and write the section."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--planted", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=12)
+    parser.add_argument("--quick", action="store_true", help="one pair of each, written nowhere")
+    options = parser.parse_args()
+    pairs, planted = (1, 1) if options.quick else (options.pairs, options.planted)
+    quiet, found = 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(pairs):
+            diff = compare(Path(folder), f"same-{number}", options.seconds, 1.0)
+            quiet += not diff.significant
+            print(f"same {number + 1}: {describe(diff)}", flush=True)
+        for number in range(planted):
+            diff = compare(Path(folder), f"planted-{number}", options.seconds, SLOWER)
+            found += diff.first is not None and diff.first.difference > 0 and "augment" in diff.first.name
+            print(f"planted {number + 1}: {describe(diff)}", flush=True)
+    if options.quick:
+        return
+    rows = [
+        "| pairs | of | result |",
+        "|---|---:|---|",
+        f"| the same script twice | {pairs} | no change in {quiet} |",
+        f"| one function with 20 % more work | {planted} | named first in {found} |",
+    ]
+    print("\n".join(rows))
+    write_section(
+        "Telling a change from noise",
+        f"`benchmarks/diff.py`: pairs of runs of {options.seconds:g} s under `profd run --headless`, compared by "
+        "`profd diff` with its defaults.",
+        rows,
+    )
+
+
+if __name__ == "__main__":
+    main()
