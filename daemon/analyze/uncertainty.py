@@ -9,7 +9,7 @@ lasts for microseconds or minutes (docs/decisions.md has the figures). One chang
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -36,10 +36,11 @@ class Doubt(Generic[State]):
     ``states`` tells in which of them a thread is while it stands in a stack: in none where the stack is not selected.
     """
 
-    __slots__ = ("_open_ns2", "_own", "_shared", "_states", "_whole")
+    __slots__ = ("_known", "_open_ns2", "_own", "_shared", "_states", "_whole")
 
     def __init__(self, states: Callable[[int], frozenset[State]]) -> None:
         self._states = states
+        self._known: dict[int, frozenset[State]] = {}
         self._own: defaultdict[State, float] = defaultdict(float)
         self._shared: defaultdict[State, float] = defaultdict(float)
         self._whole = 0.0
@@ -69,17 +70,35 @@ class Doubt(Generic[State]):
         return min(math.sqrt(changed + self._open_ns2) / whole_ns, 1.0)
 
     def _count(self, moment: Moment, square: float) -> None:
-        net: defaultdict[State, int] = defaultdict(int)
+        if len(moment) > 1:
+            self._count_together(moment, square)
+            return
+        left, entered = map(self._states_of, moment[0])
+        for state in left ^ entered:
+            self._own[state] += square
+        if bool(left) != bool(entered):
+            self._whole += square
+            for state in left ^ entered:
+                self._shared[state] += square
+
+    def _count_together(self, moment: Moment, square: float) -> None:
+        """Count changes of several threads: by how many more or fewer are in a state after them."""
+        net: Counter[State] = Counter()
         whole = 0
-        for before, after in moment:
-            left, entered = self._states(before), self._states(after)
-            for state in entered - left:
-                net[state] += 1
-            for state in left - entered:
-                net[state] -= 1
+        for change in moment:
+            left, entered = map(self._states_of, change)
+            net.update(entered - left)
+            net.subtract(left - entered)
             whole += bool(entered) - bool(left)
         self._whole += whole**2 * square
         for state, by in net.items():
             self._own[state] += by**2 * square
-            if whole:
-                self._shared[state] += by * whole * square
+            self._shared[state] += by * whole * square
+
+    def _states_of(self, stack: int) -> frozenset[State]:
+        known = self._known.get(stack)
+        if known is None:
+            known = self._states(stack)
+            if known:  # what is not selected now may be so later
+                self._known[stack] = known
+        return known

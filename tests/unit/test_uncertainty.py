@@ -44,6 +44,19 @@ def test_where_the_whole_is_uncertain_too_its_error_is_taken_off() -> None:
     assert doubt.standard_error("a", 0.5, 10) == pytest.approx(math.sqrt(10 * 0.25 + 1) / 10)
 
 
+def test_what_changes_outside_of_the_selection_leaves_nothing_open() -> None:
+    doubt = doubt_of({((UNSELECTED, UNSELECTED + 1),): 5.0, ((A, UNSELECTED), (UNSELECTED, A)): 5.0})
+
+    assert doubt.standard_error("a", 0.5, 10) == pytest.approx(math.sqrt(1) / 10)
+
+
+def test_threads_that_leave_the_selection_at_once_err_together() -> None:
+    doubt = doubt_of({((A, UNSELECTED), (B, UNSELECTED)): 1.0})
+
+    assert doubt.standard_error("a", 0.5, 10) == pytest.approx(math.sqrt((1 - 0.5 * 2) ** 2 + 1) / 10)
+    assert doubt.standard_error("x", 1.0, 10) == pytest.approx(math.sqrt(1) / 10)
+
+
 def test_processes_add_up_by_their_weights() -> None:
     both: Doubt[str] = Doubt(lambda _: frozenset())
     both.update(doubt_of({((A, B),): 8.0}), 1.0)
