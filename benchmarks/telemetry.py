@@ -43,11 +43,10 @@ sys.stdin.read()
 
 
 class Cost(NamedTuple):
-    """The cores that reading and writing took, values a second, and bytes an hour of the run file."""
+    """The cores that reading and writing took, and how many values a second came of it."""
 
     cores: float
     points_per_s: float
-    bytes_per_hour: float
 
 
 class MovedClock:
@@ -120,8 +119,8 @@ async def measure(identities: list[Identity], seconds: int, *, quick: bool) -> C
     clock: Clock = moved if quick else AnchoredClock()
     threads = {identity: frozenset(processes.thread_ids(identity.pid).values()) for identity in identities}
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "a.profd"
-        writer = RunWriter(path, run_of(identities[0], clock), lambda frame: FrameDescription("", False, None))
+        started = run_of(identities[0], clock)
+        writer = RunWriter(Path(folder) / "a.profd", started, lambda frame: FrameDescription("", False, None))
         for identity in identities:
             writer.put(ProcessSeen(identity, None, ("load",), "worker", None, None, None, clock.now_ns()))
         sink = Sink(writer)
@@ -136,7 +135,7 @@ async def measure(identities: list[Identity], seconds: int, *, quick: bool) -> C
         spent_s, points = time.process_time() - before_s, sink.points - before_points
         collector.close()
         writer.close()
-        return Cost(spent_s / seconds, points / seconds, path.stat().st_size / (seconds + SETTLING) * 3600)
+        return Cost(spent_s / seconds, points / seconds)
 
 
 def run_of(target: Identity, clock: Clock) -> RunStarted:
@@ -161,10 +160,10 @@ def report(costs: list[Cost], seconds: int, *, quick: bool) -> int:
     """Print what was measured, write it down unless quick, and return the exit code."""
     cores = statistics.median(cost.cores for cost in costs)
     lines = [
-        "| CPU, share of one core | least and most | values a second | run file an hour |",
-        "|---|---|---|---|",
+        "| CPU, share of one core | least and most | values a second |",
+        "|---|---|---|",
         f"| {cores:.2%} | {min(cost.cores for cost in costs):.2%} to {max(cost.cores for cost in costs):.2%} "
-        f"| {costs[-1].points_per_s:.0f} | {statistics.median(cost.bytes_per_hour for cost in costs) / 1e6:.1f} MB |",
+        f"| {costs[-1].points_per_s:.0f} |",
     ]
     print("\n".join(lines))
     if not quick:

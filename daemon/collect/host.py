@@ -38,14 +38,17 @@ class HostCollector:
         self,
         identities: Iterable[Identity],
         python_threads: Mapping[Identity, frozenset[int]],
+        *,
+        everything: bool = False,
         patience_s: float = PATIENCE_S,
     ) -> None:
         """Read these processes, the target first, these of their threads (OS thread ids), and the machine.
 
-        Returns when everything was read, or after ``patience_s``: what takes longer comes when it comes.
+        Read is what is due, or ``everything``. Returns when that was, or after ``patience_s``: what takes longer comes
+        when it comes.
         """
         watched = Watched(tuple(identities), dict(python_threads))
-        asked = [lane.ask(watched) for lane in self._lanes]
+        asked = [lane.ask(watched, everything=everything) for lane in self._lanes]
         readings = [asyncio.wrap_future(future) for future in asked if future is not None]
         if readings:
             _, late = await asyncio.wait(readings, timeout=patience_s)

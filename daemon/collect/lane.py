@@ -54,14 +54,19 @@ class Lane:
         self._requests: queue.SimpleQueue[tuple[Watched, Future[None]] | None] = queue.SimpleQueue()
         threading.Thread(target=self._run, name=f"profd-{name}", daemon=True).start()
 
-    def ask(self, watched: Watched) -> Future[None] | None:
-        """Have read what is due, and return what is done when it has been; None where nothing is, or it hangs."""
+    def ask(self, watched: Watched, *, everything: bool = False) -> Future[None] | None:
+        """Have read what is due, or everything; what is returned is done when it has been.
+
+        None where nothing is due, or the lane hangs.
+        """
         now_ns = self._clock.now_ns()
         if self._asked is not None and not self._asked[0].done():
             if now_ns - self._asked[1] >= STUCK_NS and not self._told_stuck:
                 self._told_stuck = True
                 self._say("note", f"{self.name} cannot be read: the kernel does not answer")
             return None
+        if everything:
+            self._due_ns.clear()
         if not any(self._is_due(source, now_ns) for source in self._sources):
             return None
         self._told_stuck = False

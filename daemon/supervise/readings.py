@@ -38,6 +38,12 @@ class Readings:
         self._take_wall_clock()
         self.take_losses()
 
+    async def close(self) -> None:
+        """Read what tells how the target ended, though it is gone: control groups say whom the kernel ended."""
+        await self._counters.collect((), {}, everything=True)
+        self._counters.close()
+        self.take_losses()
+
     def take_losses(self) -> None:
         """Say how many records were dropped since this was last said."""
         dropped = self._writer.dropped - self._told_dropped

@@ -221,7 +221,7 @@ class Recorder(Commands):
             code, number = exitstatus.code_and_signal(await self._exit_status(watch))
             self._put(ProcessEnded(self.root, self._ended_ns, code, number))
             self._say("ended", f"the target {exitstatus.in_words(code, number)}")
-        self._readings.take_losses()
+        await self._readings.close()
         self._put(RunEnded(self._ended_ns, self._why, code, number))
 
     async def _exit_status(self, watch: exitstatus.Watch) -> int | None:

@@ -55,6 +55,18 @@ def test_each_source_is_read_at_its_own_pace() -> None:
     lane.close()
 
 
+def test_everything_is_read_before_it_is_due_where_that_is_asked() -> None:
+    clock, put, slow = StoppedClock(), list[Record](), Counting(60)
+    lane = Lane("x", [slow], clock, put.append)
+    ask(lane)
+    assert lane.ask(Watched()) is None
+    done = lane.ask(Watched(), everything=True)
+    assert done is not None
+    done.result(30)
+    assert len(slow.watched) == 2
+    lane.close()
+
+
 def test_nothing_is_asked_of_a_lane_that_hangs_and_it_is_said_once() -> None:
     clock, put, source = StoppedClock(), list[Record](), BlockedSource()
     lane = Lane("memory maps", [source], clock, put.append)

@@ -12,6 +12,8 @@ from synthetic import run_started
 from training_stacks import describe
 
 from profd.daemon import processes
+from profd.daemon.collect import cgroup
+from profd.daemon.collect.cgroup import Group
 from profd.daemon.collect.cost import CostMeter, Spending
 from profd.daemon.collect.governor import LOWEST_RATE_HZ, Governor
 from profd.daemon.store.reader import RunReader
@@ -117,3 +119,13 @@ async def test_a_loss_that_finds_no_room_is_said_later(desk: Desk, monkeypatch: 
         desk.readings.take_losses()
     desk.readings.take_losses()
     assert [text.split(" ")[0] for _, text in desk.events()] == ["5"]
+
+
+async def test_at_the_end_it_is_read_whom_the_kernel_ended(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    kills = [2]
+    monkeypatch.setattr(cgroup, "groups_of", lambda pid, controller, mounted: [Group(2, "/none", "/job")])
+    monkeypatch.setattr(cgroup, "oom_kills_of", lambda group: kills[0])
+    await desk.take()
+    kills[0] = 3
+    await desk.readings.close()
+    assert desk.events() == [("oom", "out of memory: the kernel ended a process of the control group /job")]
