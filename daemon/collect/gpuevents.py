@@ -9,12 +9,14 @@ import ctypes
 import threading
 from collections.abc import Callable
 
-from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.clock import MILLISECOND_NS, Clock
 from profd.daemon.collect.gpus import GpuNames, list_gpus
 from profd.daemon.collect.nvml import Answer, Nvml
 
 _DOUBLE_BIT_ECC, _XID = 0x2, 0x8
-_WAIT_S = 1
+_WAIT_MS = 250  # a wait cannot be called off, and the end of a run should not have to wait for it
+_PAUSE_S = 1.0
+_CLOSING_TIMEOUT_S = 2.0
 # The Xid errors that training runs meet, in the words of NVIDIA's catalog; others are told by their number.
 XIDS = {
     13: "graphics engine exception, mostly a faulty kernel",
@@ -54,7 +56,7 @@ class GpuEvents:
         """Begin to wait."""
         self._thread.start()
 
-    def close(self, timeout_s: float = 2 * _WAIT_S) -> None:
+    def close(self, timeout_s: float = _CLOSING_TIMEOUT_S) -> None:
         """Stop waiting; a thread that the driver does not let go of is left behind."""
         self._ended.set()
         self._thread.join(timeout_s)
@@ -84,11 +86,11 @@ class GpuEvents:
 
     def _wait(self, events: Answer, names: dict[int | None, str]) -> None:
         before_ns = self._clock.now_ns()
-        event = self._nvml.ask_driver("nvmlEventSetWait_v2", events, _WAIT_S * 1000)
+        event = self._nvml.ask_driver("nvmlEventSetWait_v2", events, _WAIT_MS)
         if event is not None:
             self._take(names.get(_address(event.device), "a GPU"), in_words(event.eventType, event.eventData))
-        elif self._clock.now_ns() - before_ns < _WAIT_S * SECOND_NS // 2:
-            self._ended.wait(_WAIT_S)  # an error that comes at once would come again at once
+        elif self._clock.now_ns() - before_ns < _WAIT_MS * MILLISECOND_NS // 2:
+            self._ended.wait(_PAUSE_S)  # an error that comes at once would come again at once
 
 
 def in_words(kind: int, data: int) -> str:

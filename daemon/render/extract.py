@@ -188,7 +188,7 @@ def _gpu_entries(reader: RunReader) -> list[GpuEntry]:
     devices = sorted({row.device for row in reader.series.values() if row.name == UTILIZATION and row.device})
     return [
         GpuEntry(
-            title=f"GPU {visible(device)}",
+            title=f"GPU {visible(device).removeprefix('gpu')}",
             utilization=_series(reader, reader.find_series(UTILIZATION, device=device)),
             memory_bytes=_series(reader, reader.find_series("gpu_memory_used_bytes", device=device)),
         )
