@@ -7,7 +7,18 @@ import random
 from pathlib import Path
 
 import pytest
-from synthetic import BACKWARD, DATA_WAIT, MAIN, MAIN_TID, OPTIMIZER, STARTED_NS, describe, main_process, recording
+from synthetic import (
+    BACKWARD,
+    DATA_WAIT,
+    MAIN,
+    MAIN_TID,
+    OPTIMIZER,
+    STARTED_NS,
+    TRAIN,
+    describe,
+    main_process,
+    recording,
+)
 from synthetic import run_started as started
 
 from profd.cli.main import run_command_line
@@ -97,10 +108,8 @@ def test_without_steps_shares_are_compared(tmp_path: Path) -> None:
 
 
 def test_a_function_is_told_apart_by_who_calls_it(tmp_path: Path) -> None:
-    main = Frame("main", "/srv/a.py", 1)
-    stacks = [
-        (main, Frame(name, "/srv/a.py", line), Frame("work", "/srv/a.py", 40)) for line, name in enumerate("abc", 8)
-    ]
+    main = Frame("main", TRAIN, 1)
+    stacks = [(main, Frame(name, TRAIN, line), Frame("work", TRAIN, 40)) for line, name in enumerate("abc", 8)]
     lengths: Lengths = dict.fromkeys(stacks, 100.0)
     one, other = (write_steps(tmp_path / f"{n}.profd", n, slower, lengths) for n, slower in enumerate((1.0, 1.2)))
     first = diff_of(one, other).first
