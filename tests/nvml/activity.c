@@ -44,7 +44,7 @@ int nvmlDeviceGetSamples(Device *device, uint kind, ull since_us, uint *value_ty
     if (kind != 1 || (!find_track(device->name, "utilization_share", "", 0) &&
                       !find_track(device->name, "utilization_sample_share", "", 0)))
         return leave(NOT_SUPPORTED);
-    uint there = take_samples(device, since_us, found);
+    uint there = take_samples(device, value_of(device->name, "repeats_samples", "") ? 0 : since_us, found);
     *value_type = 1;
     if (!samples) { /* the size of the buffer is asked for */
         *count = BUFFERED;

@@ -78,9 +78,16 @@ def test_two_numbers_for_one_process_are_no_match(traces: FakeTraces) -> None:
 
 
 def test_nothing_is_guessed_where_the_number_is_of_another_process_here(traces: FakeTraces) -> None:
-    traces.compute(40)
-    traces.compute(77)
+    traces.compute(40, 0, 1, 2)
+    traces.compute(77, 1)
     assert users(traces, RANKS[0]).identify({WHOLE[1]: [77]}, WHOLE) == {}
+
+
+def test_nothing_is_guessed_once_numbers_were_ours(traces: FakeTraces) -> None:
+    traces.compute(40, 0, 1, 2)
+    room = users(traces, RANKS[0])
+    assert room.identify({WHOLE[0]: [40]}, WHOLE) == {40: RANKS[0]}
+    assert room.identify({WHOLE[1]: [90_001]}, WHOLE) == {}
 
 
 def test_process_without_cuda_is_no_candidate(traces: FakeTraces) -> None:

@@ -13,7 +13,7 @@ from profd.daemon.collect.gpus import GpuNames, list_gpus
 from profd.daemon.collect.nvml import Nvml
 
 POWER = "nvmlDeviceGetPowerUsage"
-NOT_SUPPORTED, TIMEOUT, DRIVER_NOT_LOADED = 3, 10, 9
+NOT_SUPPORTED, TIMEOUT, DRIVER_NOT_LOADED, GPU_IS_LOST = 3, 10, 9, 15
 
 
 @pytest.fixture
@@ -75,6 +75,11 @@ def test_lost_device_is_left_alone_and_the_driver_stays(nvml: Nvml, driver: Fake
     assert driver.calls() == [f"{POWER} gpu0"]
     assert (one.handle.lost, nvml.failure) == ("GPU is lost", None)
     assert nvml.ask(other.handle, POWER) == 90_000
+
+
+def test_device_that_is_lost_while_it_is_named_is_not_listed(nvml: Nvml, driver: FakeDriver) -> None:
+    driver.add("error", GPU_IS_LOST, "gpu0", "nvmlDeviceGetUUID")
+    assert list_gpus(nvml, GpuNames()) == []
 
 
 def test_driver_that_goes_is_a_failure_and_asked_nothing_more(nvml: Nvml, driver: FakeDriver) -> None:
