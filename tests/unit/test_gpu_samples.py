@@ -32,9 +32,10 @@ def test_every_sample_is_read_once(room: GpuRoom) -> None:
 
 def test_a_driver_that_gives_all_it_has_each_time(room: GpuRoom, driver: FakeDriver) -> None:
     driver.add("repeats_samples", 1, "gpu0")
-    for _ in range(3):
+    for _ in range(4):
         room.read(1)
-    assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx([n / 4 for n in range(1, 13)])
+    assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx([n / 4 for n in range(1, 17)])
+    assert [share for _, share in room.series(UTILIZATION)] == pytest.approx([1] * 8 + [0] * 2 + [1] * 6)
 
 
 def test_a_gpu_is_read_from_the_second_on_in_which_the_run_came_to_it(driver: FakeDriver) -> None:
