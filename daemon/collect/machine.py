@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+import psutil
 
 from profd.daemon.clock import Clock
 from profd.daemon.collect import procfile
@@ -34,9 +37,9 @@ class Machine:
         """Yield two points."""
         self._rates.turn()
         yield from self._shares.busy("host_cpu_share", procfile.read("/proc/stat"), of_cores=False)
-        memory = procfile.read_pairs("/proc/meminfo")
-        if b"MemAvailable" in memory:
-            yield Point("host_memory_used_bytes", (memory[b"MemTotal"] - memory[b"MemAvailable"]) * 1024)
+        memory = _memory()
+        if memory is not None:
+            yield Point("host_memory_used_bytes", memory.total - memory.available)
 
 
 class MachineAtLength:
@@ -54,7 +57,10 @@ class MachineAtLength:
         load = (procfile.read("/proc/loadavg") or b"").split()
         if load:
             yield Point("host_load_1min", float(load[0]))
-        yield from _memory()
+        memory = _memory()
+        if memory is not None:
+            yield Point("host_memory_total_bytes", memory.total)
+        yield from _swap()
         yield from self._shares.of_whole(procfile.read("/proc/stat"))
         yield from self._disks()
         yield from self._network(watched)
@@ -138,13 +144,27 @@ def pressure(rates: Rates, prefix: str, path: str, device: str | None = None) ->
                     yield Point(name, min(share, 1.0), device=device)
 
 
-def _memory() -> Iterator[Point]:
-    memory = procfile.read_pairs("/proc/meminfo")
-    if b"MemTotal" in memory:
-        yield Point("host_memory_total_bytes", memory[b"MemTotal"] * 1024)
-    if memory.get(b"SwapTotal"):
-        yield Point("host_swap_used_bytes", (memory[b"SwapTotal"] - memory[b"SwapFree"]) * 1024)
-        yield Point("host_swap_total_bytes", memory[b"SwapTotal"] * 1024)
+class Memory(Protocol):
+    """What psutil tells of main memory, in bytes."""
+
+    total: int
+    available: int
+
+
+def _memory() -> Memory | None:
+    """Return the machine's memory; psutil knows what is available on kernels, too, that do not say it themselves."""
+    try:
+        found: Memory = psutil.virtual_memory()
+    except (OSError, ValueError, KeyError):
+        return None
+    return found
+
+
+def _swap() -> Iterator[Point]:
+    swap = procfile.read_pairs("/proc/meminfo")
+    if swap.get(b"SwapTotal"):
+        yield Point("host_swap_used_bytes", (swap[b"SwapTotal"] - swap[b"SwapFree"]) * 1024)
+        yield Point("host_swap_total_bytes", swap[b"SwapTotal"] * 1024)
 
 
 def _cpu_lines(text: bytes | None) -> Iterator[tuple[str, list[int]]]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import psutil
 import pytest
 from clocks import StoppedClock
 from procfiles import TARGET, ProcFiles, files_of, read, values
@@ -15,7 +18,8 @@ def clock() -> StoppedClock:
 
 
 @pytest.fixture
-def files(monkeypatch: pytest.MonkeyPatch) -> ProcFiles:
+def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ProcFiles:
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path), raising=False)
     return files_of(monkeypatch)
 
 
@@ -40,13 +44,21 @@ def test_cpu_share_is_that_since_the_last_reading(clock: StoppedClock, files: Pr
     assert values(read(source)) == pytest.approx({"host_cpu_share": 55 / 200})
 
 
-def test_memory_in_use_is_what_is_not_available(clock: StoppedClock, files: ProcFiles) -> None:
-    files.contents["/proc/meminfo"] = "MemTotal:  1000 kB\nMemFree:  100 kB\nMemAvailable:  400 kB\n"
+MEMORY = "MemTotal: 1000 kB\nMemFree: 100 kB\nMemAvailable: 400 kB\nBuffers: 1 kB\nCached: 1 kB\nShmem: 1 kB\n"
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # what psutil misses is nothing that is asked for
+def test_memory_in_use_is_what_is_not_available(clock: StoppedClock, files: ProcFiles, tmp_path: Path) -> None:
+    (tmp_path / "meminfo").write_text(MEMORY)
     assert values(read(Machine(clock))) == {"host_memory_used_bytes": 600 * 1024}
     assert values(read(MachineAtLength(clock))) == {"host_memory_total_bytes": 1000 * 1024}
-    files.contents["/proc/meminfo"] += "SwapTotal: 50 kB\nSwapFree: 20 kB\n"
-    found = values(read(MachineAtLength(clock)))
-    assert (found["host_swap_used_bytes"], found["host_swap_total_bytes"]) == (30 * 1024, 50 * 1024)
+
+
+def test_swap_is_told_where_there_is_some(clock: StoppedClock, files: ProcFiles) -> None:
+    files.contents["/proc/meminfo"] = "SwapTotal: 50 kB\nSwapFree: 20 kB\n"
+    assert values(read(MachineAtLength(clock))) == {"host_swap_used_bytes": 30720, "host_swap_total_bytes": 51200}
+    files.contents["/proc/meminfo"] = "SwapTotal: 0 kB\nSwapFree: 0 kB\n"
+    assert read(MachineAtLength(clock)) == []
 
 
 def test_io_wait_steal_and_cores(clock: StoppedClock, files: ProcFiles) -> None:
