@@ -24,7 +24,9 @@ class GpuRoom:
         self.start_ns = self.clock.at_ns
         self.nvml = Nvml(self.clock)
         assert self.nvml.open()
-        self.gpus = GpuSet(self.nvml, GpuNames(), self.clock, everything=everything)
+        self._names = GpuNames()
+        self._everything = everything
+        self.gpus = GpuSet(self.nvml, self._names, self.clock, since_ns=self.start_ns, everything=everything)
         self.users = GpuUsers(self.clock, traces or FakeTraces())
         self.users.take([MAIN])
         self.devices: list[DeviceSeen] = []
@@ -39,6 +41,14 @@ class GpuRoom:
         taken = [record for record in records if isinstance(record, PointsTaken)]
         self.taken += taken
         return [point for record in taken for point in record.points]
+
+    def reopen(self) -> None:
+        """Let go of the driver and take it up again, as after a loss."""
+        since_ns = self.gpus.read_ns
+        self.gpus.close()
+        self.nvml.close()
+        assert self.nvml.open()
+        self.gpus = GpuSet(self.nvml, self._names, self.clock, since_ns=since_ns, everything=self._everything)
 
     def series(self, name: str) -> list[tuple[float, float]]:
         """Return what was read of a series so far: seconds from the start, value."""

@@ -53,6 +53,7 @@ class GpuCollector:
         self._users = GpuUsers(clock)
         self._gpus: GpuSet | None = None
         self._events: GpuEvents | None = None
+        self._read_ns = clock.now_ns()
         self._retry_ns = 0
         self._told_failure = False
         self._told_lost: set[str] = set()
@@ -114,11 +115,11 @@ class GpuCollector:
         return True
 
     def _open(self) -> bool:
-        self._retry_ns = self.clock.now_ns() + int(self._retry_s * SECOND_NS)
+        self._retry_later()
         if not self._nvml.open():
             self._tell_failure()
             return False
-        self._gpus = GpuSet(self._nvml, self._names, self.clock, everything=self._everything)
+        self._gpus = GpuSet(self._nvml, self._names, self.clock, since_ns=self._read_ns, everything=self._everything)
         self._events = GpuEvents(self._names, self.clock, self._take_event)
         self._events.start()
         if self._told_failure:
@@ -139,7 +140,9 @@ class GpuCollector:
                 self._told_lost.add(name)
                 self._retry_later()
                 self._say(f"{name} does not answer any more: {words}")
-        if self._nvml.failure is not None:
+        if self._nvml.failure is None:
+            self._read_ns = gpus.read_ns
+        else:
             self._let_go()
             self._retry_later()
             self._tell_failure()

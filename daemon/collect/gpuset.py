@@ -20,16 +20,19 @@ _Memory = Mapping[int, int | None]
 
 
 class GpuSet:
-    """All GPUs and MIG instances; ``readers`` are those of the ones that the run uses or has used, by name."""
+    """All GPUs and MIG instances; ``readers`` are those of the ones that the run uses or has used, by name.
 
-    def __init__(self, nvml: Nvml, names: GpuNames, clock: Clock, *, everything: bool) -> None:
-        """List what there is; with ``everything`` all of it is read, whoever uses it."""
+    ``read_ns`` is when they were last read: the driver's buffers hold what came after that.
+    """
+
+    def __init__(self, nvml: Nvml, names: GpuNames, clock: Clock, *, since_ns: int, everything: bool) -> None:
+        """List what there is, last read at ``since_ns``; with ``everything`` all of it is read, whoever uses it."""
         self.gpus = list_gpus(nvml, names)
         self.readers: dict[str, GpuReader] = {}
         self._nvml = nvml
         self._clock = clock
         self._everything = everything
-        self._read_ns = clock.now_ns()
+        self.read_ns = since_ns
 
     def read(self, users: GpuUsers) -> Iterator[DeviceSeen | PointsTaken]:
         """Read once; a device is told before its first points."""
@@ -41,7 +44,7 @@ class GpuSet:
         for gpu, held in memory.items():
             if gpu.name in self.readers and gpu.handle.lost is None:
                 yield from self.readers[gpu.name].read(held or {}, identities)
-        self._read_ns = self._clock.now_ns()
+        self.read_ns = self._clock.now_ns()
 
     def lost(self) -> dict[str, str]:
         """Return the devices that have stopped to answer, with NVML's words for it."""
@@ -67,7 +70,7 @@ class GpuSet:
         """Read a device from now on, and the GPU that it is a part of: power and temperature are that one's."""
         if gpu.parent is not None and gpu.parent.name not in self.readers:
             yield from self._begin(gpu.parent)
-        self.readers[gpu.name] = GpuReader(self._nvml, gpu, self._clock, self._read_ns)
+        self.readers[gpu.name] = GpuReader(self._nvml, gpu, self._clock, self.read_ns)
         memory = self._nvml.ask(gpu.handle, "nvmlDeviceGetMemoryInfo")
         yield DeviceSeen(
             at_ns=self._clock.now_ns(),

@@ -38,6 +38,14 @@ def test_a_driver_that_gives_all_it_has_each_time(room: GpuRoom, driver: FakeDri
     assert [share for _, share in room.series(UTILIZATION)] == pytest.approx([1] * 8 + [0] * 2 + [1] * 6)
 
 
+def test_no_sample_is_lost_where_the_driver_is_opened_anew(room: GpuRoom) -> None:
+    room.read(1)
+    room.clock.advance(2)
+    room.reopen()
+    room.read(1)
+    assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx([n / 4 for n in range(1, 17)])
+
+
 def test_a_gpu_is_read_from_the_second_on_in_which_the_run_came_to_it(driver: FakeDriver) -> None:
     driver.add_gpu(sample_period_s=0.25, utilization_share=1)
     room = GpuRoom(driver)
