@@ -6,6 +6,7 @@ the new ones begun. A sample that repeats the stack before it leaves no trace.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from profd.daemon.store.records import Frame
 
 _THREAD = re.compile(r"thread \((?:0x[0-9a-fA-F]+|(\d{1,9}))\)(?:: (.*))?", re.DOTALL)
 _LATEST_US = 1 << 50  # decades: what is later is no time
+_FRAMES_HELD = 1 << 14
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -41,12 +43,13 @@ class TraceDamaged(Exception):
     """The bytes are no trace of py-spy's; the message says why."""
 
 
-class _Arguments(msgspec.Struct):
+# A recording has thousands of events, which hold nothing that could hold them: the collector need not look at them.
+class _Arguments(msgspec.Struct, gc=False):
     filename: str = ""
     line: int | None = None
 
 
-class _Event(msgspec.Struct):
+class _Event(msgspec.Struct, gc=False):
     ph: str
     tid: int
     ts: Annotated[int, msgspec.Meta(ge=0, le=_LATEST_US)]
@@ -74,6 +77,12 @@ def decode(data: bytes) -> list[ThreadTrace]:
                 thread = threads[event.tid] = _Thread(event.tid)
             thread.take(event)
     return [trace for thread in threads.values() if (trace := thread.trace()) is not None]
+
+
+@functools.lru_cache(_FRAMES_HELD)
+def _frame(function: str, file: str, line: int) -> Frame:
+    """Return the one object for a frame: whoever looks it up later, in whichever recording, compares no text."""
+    return Frame(function, file, line)
 
 
 class _Thread:
