@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.collect.cadence import Cadence
 from profd.daemon.collect.counter import CounterReading, IntegerFrame, Place
 from profd.daemon.collect.odometer import Count
-from profd.daemon.collect.steps import JITTER, StepCounter
+from profd.daemon.collect.steps import StepCounter
 
 TRAIN = Place(1, "train", "train.py")
 ERROR_NS = 30_000_000
-COST_S = 0.015
+COST_S = 0.016
 BOOTED_S = 50_000.0
 
 Integers = Mapping[Place, Mapping[str, int]]
@@ -47,14 +48,18 @@ class Watched:
         self.counter = StepCounter()
         self.program = program
         self.counts: list[Count] = []
-        self.readings = 0
+        self.cadence = Cadence(chance)
+        self.read_s: list[float] = []
         at_s = chance.random()
         while at_s < seconds:
             truly_s = at_s + chance.uniform(-1, 1) * ERROR_NS / SECOND_NS
             integers = program.integers(truly_s)
             self.counts += self.counter.take(reading_at(at_s, integers))
-            self.readings += 1
-            at_s += self.counter.pause_s(COST_S) * chance.uniform(1 - JITTER, 1 + JITTER)
+            self.read_s.append(at_s)
+            self.cadence.spend(int(at_s * SECOND_NS), int(COST_S * SECOND_NS))
+            at_s += self.cadence.pause_s(self.counter.wish())
+        self.counts += self.counter.take(reading_at(seconds, program.integers(seconds)))
+        self.counts += self.counter.rest()
 
     def steps_per_s(self) -> float:
         """Return the rate between the first and the last count."""

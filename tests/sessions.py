@@ -39,7 +39,9 @@ def wait_ready(process: subprocess.Popen[str]) -> None:
     raise AssertionError(f"the program ended with {process.wait()} before it was ready")
 
 
-def begin_session(pid: int, *, duration_s: float | None = None, rate_hz: int = 100) -> RunningSession:
+def begin_session(
+    pid: int, *, duration_s: float | None = None, rate_hz: int = 100, steps: bool = True
+) -> RunningSession:
     """Start recording a process and its children."""
     stat = processes.read_stat(pid)
     assert stat is not None
@@ -55,6 +57,7 @@ def begin_session(pid: int, *, duration_s: float | None = None, rate_hz: int = 1
         rate_hz=rate_hz,
         budget_percent=100.0,
         duration_s=duration_s,
+        steps=steps,
     )
     return start_session(options)
 

@@ -1,13 +1,20 @@
-"""How many steps a run made and how fast, over a selection: by the loop counter that was read, else by its phases."""
+"""How many steps a run made and how fast, over a selection.
+
+By the loop counter that was read, else by the phases of its steps, else by the lines of its loop.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
+import statistics
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from profd.daemon.analyze.cycles import Seen, count_cycles
+from profd.daemon.analyze.cycles import Cycles, Seen, count_cycles
+from profd.daemon.analyze.linecycles import count_lines
+from profd.daemon.analyze.loopend import loop_left_ns
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
@@ -21,15 +28,19 @@ COUNTER_EVENT = "counter"
 ONCE_A_STEP = (("backward",), ("forward", "loss"), ("data wait", "data load in process"))
 
 _LONGEST_READING_S = 0.5
+# The last counts tell how fast the run stepped after the last one of them, and how much that varies.
+_LATE_COUNTS = 7
+_LEAST_SPREAD = 0.02
+_SPREAD_UNKNOWN = 0.1
+_LINES_NS = 600 * SECOND_NS
 _CHUNK_NS = 600 * SECOND_NS
 
 
 class Steps(msgspec.Struct, frozen=True):
     """How fast a run steps, and what tells; None where it is not known.
 
-    ``count`` steps were seen, at ``per_s`` give or take at most ``per_s_error``. ``count_error`` is how many more or
-    fewer there may have been, those after the last reading of the counter among them. ``source`` is the loop counter
-    with its place, or the phases whose cycles were counted.
+    ``count`` steps were made, at ``per_s`` give or take at most ``per_s_error``. ``count_error`` is how many more or
+    fewer there may have been. ``source`` is the loop counter with its place, or what was counted the cycles of.
     """
 
     per_s: float | None = None
@@ -54,10 +65,9 @@ def take_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> S
         if steps is not None:
             return steps
     for process in processes:
-        found = [_by_cycles(reader, process, selection, phases, visited) for visited in ONCE_A_STEP]
-        known = [steps for steps in found if steps is not None]
-        if known:
-            return min(known, key=lambda steps: steps.per_s_error or 0)
+        steps = _by_cycles(reader, process, selection, phases)
+        if steps is not None:
+            return steps
     return UNKNOWN
 
 
@@ -70,23 +80,47 @@ def _by_counter(reader: RunReader, process: ProcessRow, selection: Selection) ->
     first, last = counts[0], counts[-1]
     took_s = (last.at_ns - first.at_ns) / SECOND_NS
     per_s = (last.value - first.value) / took_s
-    before, after = errors.get(first.at_ns, 0.0), errors.get(last.at_ns, 0.0)
-    # An error is that against the first count of all. Of two later ones only what came in between counts, and the
-    # moments of the two readings.
-    error = min(before + after, after - before + per_s * _LONGEST_READING_S)
+    error = _error_between(errors.get(first.at_ns, 0.0), errors.get(last.at_ns, 0.0), per_s)
+    source = _source(reader, process, last.at_ns)
+    later, later_error = _made_after(reader, process, counts, source, selection)
     return Steps(
         per_s=per_s,
-        count=round(last.value - first.value) + _made_before(reader, first, per_s, selection),
-        source=_source(reader, process, last.at_ns),
+        count=round(last.value - first.value + later) + _made_before(reader, first, per_s, selection),
+        source=source,
         per_s_error=(1 + error) / took_s,
-        count_error=math.ceil(1 + error + per_s * _unread_s(reader, last, selection)),
+        count_error=math.ceil(1 + error + later_error),
     )
 
 
-def _unread_s(reader: RunReader, last: PointRow, selection: Selection) -> float:
-    """Return for how long nothing was read at the end."""
+def _error_between(before: float, after: float, per_s: float) -> float:
+    """Return by how many steps two counts may be wrong against each other, each being so against the first of all.
+
+    Where errors add up, only what came in between counts, and the moments of the two readings. Where the later one is
+    known better, nothing is known of the earlier one.
+    """
+    added = after - before + per_s * _LONGEST_READING_S
+    return min(before + after, added) if after >= before else before + after
+
+
+def _made_after(
+    reader: RunReader, process: ProcessRow, counts: Sequence[PointRow], source: str | None, selection: Selection
+) -> tuple[float, float]:
+    """Return the steps from the last count to the end, at the pace of the last counts, and how wrong that may be."""
+    last = counts[-1]
     end_ns = reader.info.end_ns if selection.to_ns is None else min(selection.to_ns, reader.info.end_ns)
-    return max(end_ns - last.at_ns, 0) / SECOND_NS
+    if end_ns <= last.at_ns:
+        return 0.0, 0.0
+    gap_s = (loop_left_ns(reader, process.id, source, last.at_ns, end_ns) - last.at_ns) / SECOND_NS
+    late = counts[-_LATE_COUNTS:]
+    pace = _pace(late[0], late[-1])
+    paces = [_pace(*pair) for pair in itertools.pairwise(late)]
+    spread = max(statistics.pstdev(paces), _LEAST_SPREAD * pace) if len(paces) > 1 else _SPREAD_UNKNOWN * pace
+    return pace * gap_s, spread * gap_s
+
+
+def _pace(before: PointRow, after: PointRow) -> float:
+    """Return the steps a second between two counts."""
+    return (after.value - before.value) * SECOND_NS / (after.at_ns - before.at_ns)
 
 
 def _made_before(reader: RunReader, first: PointRow, per_s: float, selection: Selection) -> int:
@@ -111,24 +145,39 @@ def _points(reader: RunReader, name: str, process: ProcessRow, selection: Select
     return reader.points(series.id, selection.from_ns, selection.to_ns) if series else []
 
 
-def _by_cycles(
-    reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex, visited: tuple[str, ...]
-) -> Steps | None:
-    """Return the steps that the visits of some phases show, taken together."""
+def _by_cycles(reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex) -> Steps | None:
+    """Return the steps that come round in the stacks of the main thread: by the phases of a training, else by lines."""
     thread = next((row for row in reader.threads.values() if row.process == process.id and row.is_main), None)
     if thread is None:
         return None
-    cycles = count_cycles(
-        Seen(row.start_ns, phases.of_stack(row.stack) in visited, row.samples)
-        for row in _intervals(reader, thread.id, selection)
-    )
-    if cycles is None:
+    found = []
+    for visited in ONCE_A_STEP:
+        rows = _intervals(reader, thread.id, selection)
+        cycles = count_cycles(Seen(row.start_ns, phases.of_stack(row.stack) in visited, row.samples) for row in rows)
+        if cycles is not None:
+            found.append(_steps_of(cycles, " and ".join(visited)))
+    if found:
+        return min(found, key=lambda steps: steps.per_s_error or 0)
+    return _by_lines(reader, thread.id, selection)
+
+
+def _by_lines(reader: RunReader, thread: int, selection: Selection) -> Steps | None:
+    """Return the steps by how often a line of the loop came round, over the last part of a long run."""
+    rows = list(_intervals(reader, thread, selection))
+    late = [row for row in rows if row.start_ns >= rows[-1].start_ns - _LINES_NS]
+    found = count_lines(reader, late) if late else None
+    if found is None:
         return None
+    steps = _steps_of(found.cycles, found.line.label)
+    return steps if len(late) == len(rows) else msgspec.structs.replace(steps, count=None, count_error=None)
+
+
+def _steps_of(cycles: Cycles, what: str) -> Steps:
     took_s = cycles.took_ns / SECOND_NS
     return Steps(
         per_s=(cycles.count - 1) / took_s,
         count=round(cycles.count),
-        source=f"cycles of {' and '.join(visited)}",
+        source=f"cycles of {what}",
         per_s_error=(1 + cycles.error) / took_s,
         count_error=math.ceil(cycles.error),
     )

@@ -21,6 +21,7 @@ from profd.daemon.clock import SECOND_NS, Clock
 _TIMEOUT_NS = 5 * SECOND_NS
 _TRIES = 2
 _CHUNK_BYTES = 1 << 20
+IMPORTER = "<frozen importlib._bootstrap>"
 # Not those that do not fit into a signed 64-bit number: no loop counts as far.
 _INTEGER = re.compile(rb'"(-?\d{1,18})"')
 
@@ -45,7 +46,7 @@ class CounterReading(msgspec.Struct, frozen=True):
     """The integers of a main thread, outermost frame first.
 
     They were read at ``at_ns``, give or take ``error_ns``, when the target's own monotonic clock showed
-    ``monotonic_s``. ``cpu_ns`` is what the reading cost.
+    ``monotonic_s``. ``cpu_ns`` is what the reading cost. ``is_importing`` says that a module was being imported.
     """
 
     at_ns: int
@@ -53,6 +54,7 @@ class CounterReading(msgspec.Struct, frozen=True):
     monotonic_s: float
     cpu_ns: int
     frames: tuple[IntegerFrame, ...]
+    is_importing: bool = False
 
 
 class CounterUnread(Exception):
@@ -96,29 +98,33 @@ def read_counter(executable: str, pid: int, clock: Clock) -> CounterReading:
     for _ in range(_TRIES):
         answer = _ask(executable, pid, clock)
         cpu_ns += answer.cpu_ns
-        frames = integers_of_main_thread(answer.said, pid)
-        if frames is not None:
+        stack = main_stack(answer.said, pid)
+        if stack:
             return CounterReading(
                 at_ns=(answer.spoke_ns + answer.spawned_ns) // 2,
                 error_ns=(answer.spoke_ns - answer.spawned_ns) // 2,
                 monotonic_s=time.monotonic(),  # as data: what the target would see if it looked at its own clock
                 cpu_ns=cpu_ns,
-                frames=frames,
+                frames=integers_of(stack),
+                is_importing=any(frame.filename == IMPORTER for frame in stack),
             )
     raise CounterUnread(cpu_ns)
 
 
-def integers_of_main_thread(said: bytes, pid: int) -> tuple[IntegerFrame, ...] | None:
-    """Return the frames of the main thread that hold integers, outermost first; None where there is no such thread."""
+def main_stack(said: bytes, pid: int) -> list[_Frame]:
+    """Return the frames of the main thread, outermost first; empty where there is no such thread."""
     try:
         threads = _decoder.decode(said)
     except (msgspec.DecodeError, msgspec.ValidationError):
-        return None
+        return []
     main = next((thread for thread in threads if _is_main(thread, pid)), threads[0] if len(threads) == 1 else None)
-    if main is None or not main.frames:
-        return None
+    return main.frames[::-1] if main else []
+
+
+def integers_of(stack: list[_Frame]) -> tuple[IntegerFrame, ...]:
+    """Return those frames of a stack, outermost first, that hold integers."""
     found = []
-    for depth, frame in enumerate(reversed(main.frames)):
+    for depth, frame in enumerate(stack):
         integers = _integers(frame.locals or ())
         if integers:
             place = Place(depth, frame.name, frame.short_filename or frame.filename)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.collect.evidence import is_paced, order_bits, pace_bits, pace_per_s
 from profd.daemon.collect.sightings import (
     Sighting,
     Track,
@@ -19,11 +20,10 @@ from profd.daemon.collect.sightings import (
     within_cycles,
 )
 
-# n numbers in a random order grow all the time in one of n! cases: so many bits of evidence are asked for, and some
-# more for each time that the counter starts over for no reason that is seen.
+# Asked for of evidence, and some more for each time that the counter starts over for no reason that is seen.
 EVIDENCE_BITS = 20.0
 RESET_BITS = 5.0
-OUTLIER_BITS = 5.0
+PACE_LENGTHS = (8, 10, 12, 15, 20)
 RUN_LENGTHS = (10, 12, 15, 20, 30, 40)
 LEAST_RISES = 2
 RISES_A_FALL = 1.5
@@ -37,6 +37,7 @@ CLOCK_UNITS = (1, 1_000)  # seconds and milliseconds; whatever is finer grows to
 CLOCK_RATE_FACTOR = 1.5
 CLOCK_MARGIN_S = 10.0  # deadlines lie ahead of the clock
 LEAST_STRIDE = 4
+MOST_TORN_FIRST = 3
 DISTINCT_RISES_FOR_STRIDE = 4
 
 
@@ -70,15 +71,20 @@ class Growth(msgspec.Struct, frozen=True):
         return self.changes / len(self.sightings)
 
 
-def growth_of(variable: Variable, tracks: Tracks, readings: int, monotonic_s: float) -> Growth | None:
-    """Return how a variable grew over as many of its last sightings as tell; None where it is no counter."""
+def growth_of(
+    variable: Variable, tracks: Tracks, readings: int, monotonic_s: float, bits: float = EVIDENCE_BITS
+) -> Growth | None:
+    """Return how a variable grew over as many of its last sightings as tell; None where it is no counter.
+
+    ``bits`` of evidence are asked for: fewer will do for what grows together with a counter.
+    """
     track = tracks[variable]
     if not _rises_mostly(track):
         return None
     if _is_progress_bar(variable):
         last: Track = growing_run(track)
     elif len(track) >= LEAST_PRESENCE * (readings - track[0].reading):
-        last = _run_with_outliers(track) or track[len(track) - _telling_length(variable, track, tracks) :]
+        last = _best_part(variable, track, tracks, bits)
     else:
         last = []
     pairs = [
@@ -99,22 +105,42 @@ def _rises_mostly(track: Track) -> bool:
     return rises >= LEAST_RISES and rises >= RISES_A_FALL * falls
 
 
-def _run_with_outliers(track: Track) -> Track:
+def _best_part(variable: Variable, track: Track, tracks: Tracks, bits: float) -> Track:
+    """Return the last sightings by which a variable shows itself a counter; empty where none do."""
+    run = _run_with_outliers(track, bits)
+    if run:
+        return run
+    length = _telling_length(variable, track, tracks, bits)
+    return track[len(track) - length :] if length else _paced_part(track, bits)
+
+
+def _paced_part(track: Track, bits: float) -> Track:
+    """Return the last sightings between which a variable grew by one rate, as few as are evidence enough."""
+    for length in PACE_LENGTHS:
+        pairs = list(itertools.pairwise(track[-length:]))
+        rate_per_s = pace_per_s(pairs)
+        if pace_bits(rate_per_s, pairs) >= bits:
+            paced = {sighting.reading for pair in pairs if is_paced(rate_per_s, *pair) for sighting in pair}
+            return [sighting for sighting in track[-length:] if sighting.reading in paced]
+    return []
+
+
+def _run_with_outliers(track: Track, bits: float) -> Track:
     """Return the sightings between which a variable grew all the time, without those that were torn.
 
-    As few of the last ones as are evidence enough; each that has to be left out speaks against it. Empty where all of
-    them are not enough.
+    As few of the last ones as are evidence enough; in the more ways some can be left out, the more often chance leaves
+    such a run. Empty where all of them are not enough.
     """
     for length in RUN_LENGTHS:
         run = growing_run(track[-length:])
         values = {sighting.value for sighting in run}
         left_out = min(length, len(track)) - len(run)
-        if math.log2(math.factorial(len(values))) - left_out * OUTLIER_BITS >= EVIDENCE_BITS:
+        if order_bits(len(values), left_out) >= bits:
             return run
     return []
 
 
-def _telling_length(variable: Variable, track: Track, tracks: Tracks) -> int:
+def _telling_length(variable: Variable, track: Track, tracks: Tracks, wanted_bits: float) -> int:
     """Return how many of the last sightings are evidence enough that a variable grows and starts over; 0: all are not.
 
     It grows from one sighting to the next, but where it starts over.
@@ -130,7 +156,7 @@ def _telling_length(variable: Variable, track: Track, tracks: Tracks) -> int:
         elif after.value != before.value:
             bits -= RESET_BITS if goes_on else 0.0
             rises = 0
-        if bits >= EVIDENCE_BITS:
+        if bits >= wanted_bits:
             return length
     return 0
 
@@ -141,7 +167,8 @@ def _measure(variable: Variable, track: Track, last: Track, pairs: Sequence[tupl
     took_ns = sum(after.at_ns - before.at_ns for before, after in pairs)
     rate_per_s = grown * SECOND_NS / took_ns
     # The first one may have been torn as well as any, and has no other one before it to show that.
-    torn = sum(1 for _ in itertools.takewhile(lambda pair: not _agrees(rate_per_s, *pair), itertools.pairwise(last)))
+    torn = sum(1 for _ in itertools.takewhile(lambda pair: not is_paced(rate_per_s, *pair), itertools.pairwise(last)))
+    torn = torn if torn <= MOST_TORN_FIRST else 0
     return Growth(
         variable=variable,
         sightings=tuple(last[torn:]),

@@ -19,6 +19,8 @@ from profd.daemon.collect.sightings import EPOCH, Sighting, Track, Tracks, Varia
 
 SAME_RATE = 0.15
 LEAST_JUDGED = 3
+COMPANION_BITS = 8.0
+BESIDE_SHARE = 0.8
 
 _ASIDE = re.compile(r"(^|[._])(eval|evaluate|evaluation|valid|validate|validation|test|predict)", re.IGNORECASE)
 
@@ -48,8 +50,7 @@ def find_loop(history: Sequence[CounterReading]) -> Loop | None:
     one that grows least: it counts steps, where others add up samples or tokens.
     """
     tracks = tracks_of(history)
-    grown = (growth_of(variable, tracks, len(history), history[-1].monotonic_s) for variable in tracks)
-    candidates = [found for found in grown if found is not None and not _is_outer_loop(found, tracks)]
+    candidates = _counters(history, tracks)
     if not candidates:
         return None
     best = _best(candidates)
@@ -60,6 +61,33 @@ def find_loop(history: Sequence[CounterReading]) -> Loop | None:
         line=min(sighting.line for sighting in best.sightings),
         sightings=best.sightings,
     )
+
+
+def _counters(history: Sequence[CounterReading], tracks: Tracks) -> list[Growth]:
+    """Return what counts, and what grows together with it: a count of samples shows itself sooner than one of steps."""
+    readings, monotonic_s = len(history), history[-1].monotonic_s if history else 0.0
+    grown = (growth_of(variable, tracks, readings, monotonic_s) for variable in tracks)
+    sure = [found for found in grown if found is not None and not _is_outer_loop(found, tracks)]
+    known = {found.variable for found in sure}
+    beside = [
+        found
+        for variable in tracks
+        if sure and variable not in known and any(_grows_beside(tracks[variable], one) for one in sure)
+        if (found := growth_of(variable, tracks, readings, monotonic_s, COMPANION_BITS)) is not None
+    ]
+    return [*sure, *beside]
+
+
+def _grows_beside(track: Track, counter: Growth) -> bool:
+    """Say whether a variable was higher, nearly each time, when a counter was."""
+    values = {sighting.reading: sighting.value for sighting in track}
+    pairs = [pair for pair in itertools.pairwise(counter.sightings) if pair[1].value > pair[0].value]
+    higher = sum(
+        values[after.reading] > values[before.reading]
+        for before, after in pairs
+        if values.keys() >= {before.reading, after.reading}
+    )
+    return higher >= BESIDE_SHARE * len(pairs)
 
 
 def _is_outer_loop(growth: Growth, tracks: Tracks) -> bool:
@@ -91,6 +119,6 @@ def _best(candidates: Sequence[Growth]) -> Growth:
     return min(together, key=_preference)
 
 
-def _preference(growth: Growth) -> tuple[int, int, int]:
-    """Order counters of one loop: those that never start over first, then those that are seen most often."""
-    return growth.resets, -len(growth.sightings), growth.variable.place.depth
+def _preference(growth: Growth) -> tuple[int, int, int, int]:
+    """Order counters of one loop: those first that never start over, grow by one, and are seen most often."""
+    return growth.resets, growth.stride, -len(growth.sightings), growth.variable.place.depth

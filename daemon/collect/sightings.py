@@ -11,10 +11,13 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.collect.counter import CounterReading, Place
 
 EPOCH = re.compile(r"epoch", re.IGNORECASE)
 MOST_CHANGES_OF_OUTER = 0.7
+# A counter that starts over at least once on the way makes less than half of the steps up to where it is seen.
+SHORT_SHARE = 0.6
 # No loop counts as far; but addresses, which is what torn values often are, begin above.
 HIGHEST_COUNT = 10**12
 
@@ -85,40 +88,60 @@ def growing_run(track: Track) -> list[Sighting]:
     return run[::-1]
 
 
-def find_outer(counter: Variable, history: Sequence[CounterReading]) -> Variable | None:
-    """Return the counter of the loop around a counter's own: it goes on by one whenever the counter starts over.
+def find_outer(counter: Variable, history: Sequence[CounterReading], rate_per_s: float) -> Variable | None:
+    """Return the counter of the loop around a counter's own: it goes on when, and only when, the counter starts over.
 
-    None where none is seen, or where the counter has not started over in these readings.
+    A counter that has started over and caught up shows it by having grown by less than it should. None where no such
+    loop is seen, or where the counter has not started over in these readings.
     """
     tracks = tracks_of(history)
-    return outer_of(counter, tracks.get(counter, []), tracks)
+    track = tracks.get(counter, [])
+    return _outer_among(counter, track, tracks, [*falls_of(track), *_shortfalls_of(track, rate_per_s)])
 
 
 def outer_of(counter: Variable, track: Track, tracks: Tracks) -> Variable | None:
-    """Return what ``find_outer`` does, for a part of the counter's sightings."""
-    falls = falls_of(track)
-    if not falls:
-        return None
+    """Return the counter of the loop around, for a part of the counter's sightings and where its rate is not known."""
+    return _outer_among(counter, track, tracks, list(itertools.pairwise(track))) if falls_of(track) else None
+
+
+def _shortfalls_of(track: Track, rate_per_s: float) -> list[tuple[Sighting, Sighting]]:
+    """Return the neighbors between which a variable grew by less than it should have."""
+    return [
+        (before, after)
+        for before, after in itertools.pairwise(track)
+        if 0 <= after.value - before.value < SHORT_SHARE * rate_per_s * (after.at_ns - before.at_ns) / SECOND_NS - 1
+    ]
+
+
+def _outer_among(
+    counter: Variable, track: Track, tracks: Tracks, breaks: Sequence[tuple[Sighting, Sighting]]
+) -> Variable | None:
+    """Return the loop around whose counter goes on only at some breaks, and at every fall."""
     around = [variable for variable in tracks if variable != counter and variable.place.depth <= counter.place.depth]
     goes_on = [
         (changes, not EPOCH.search(variable.name), variable.place.depth, variable)
         for variable in around
-        if (changes := _changes_as_outer(tracks[variable], track, falls)) is not None
+        if (changes := _changes_as_outer(tracks[variable], track, breaks)) is not None
     ]
     return min(goes_on)[-1] if goes_on else None
 
 
-def _changes_as_outer(outer: Track, track: Track, falls: Sequence[tuple[Sighting, Sighting]]) -> int | None:
+def _changes_as_outer(outer: Track, track: Track, breaks: Sequence[tuple[Sighting, Sighting]]) -> int | None:
     """Return how often a variable goes on while a track is followed; None where it cannot be the loop around it."""
     values = {sighting.reading: sighting.value for sighting in outer}
     if any(sighting.reading not in values for sighting in track):
         return None
-    rises = [values[after.reading] - values[before.reading] for before, after in itertools.pairwise(track)]
-    if min(rises, default=-1) < 0 or sum(map(bool, rises)) > MOST_CHANGES_OF_OUTER * len(rises):
+    pairs = list(itertools.pairwise(track))
+    rises = [values[after.reading] - values[before.reading] for before, after in pairs]
+    changes = sum(map(bool, rises))
+    if not changes or min(rises) < 0 or changes > MOST_CHANGES_OF_OUTER * len(rises):
         return None
-    if any(values[after.reading] <= values[before.reading] for before, after in falls):
+    may_rise = {after.reading for _, after in breaks}
+    if any(rise and after.reading not in may_rise for rise, (_, after) in zip(rises, pairs, strict=True)):
         return None
-    return sum(map(bool, rises))
+    if any(values[after.reading] <= values[before.reading] for before, after in falls_of(track)):
+        return None
+    return changes
 
 
 def within_cycles(track: Track, outer: Variable | None, tracks: Tracks) -> list[tuple[Sighting, Sighting]]:

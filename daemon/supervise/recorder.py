@@ -238,6 +238,7 @@ class Recorder(Commands):
     def _put(self, record: Record) -> None:
         """Hand a record to the writer, and learn roles and threads from recordings on their way."""
         if isinstance(record, RecordingTaken):
+            self._stepping.take_recording(record)
             self._python_threads[record.identity] = frozenset(thread.os_tid for thread in record.threads)
             if member := self._tree.take_stacks(record.identity, record.stacks):
                 self._writer.put(self._tree.record_of(member))

@@ -10,10 +10,13 @@ import traceback
 from collections.abc import Callable
 
 from profd.daemon.clock import Clock
+from profd.daemon.collect.counter import IMPORTER
 from profd.daemon.collect.steps import StepReader
-from profd.daemon.store.records import EventHappened, Identity, Record
+from profd.daemon.store.records import EventHappened, Identity, Record, RecordingTaken
 from profd.daemon.supervise import roles
 from profd.daemon.supervise.tree import Member
+
+CLOSING_TIMEOUT_S = 2.0
 
 
 class Stepping:
@@ -24,27 +27,39 @@ class Stepping:
         self._executable = executable
         self._clock = clock
         self._put = put
-        self._tasks: dict[Identity, asyncio.Task[None]] = {}
+        self._readers: dict[Identity, tuple[StepReader, asyncio.Task[None]]] = {}
 
     def begin(self, member: Member) -> None:
         """Follow the steps of a member from now on, where it is one that trains and is not followed already."""
-        if member.role != roles.MAIN or member.identity in self._tasks:
+        if member.role != roles.MAIN or member.identity in self._readers:
             return
         reader = StepReader(self._executable, member.identity, self._clock, self._put)
         task = asyncio.ensure_future(reader.run())
-        self._tasks[member.identity] = task
+        self._readers[member.identity] = (reader, task)
         task.add_done_callback(lambda done: self._forget(member.identity, done))
 
+    def take_recording(self, recording: RecordingTaken) -> None:
+        """Learn from a recording whether its process still imports modules: then there is no loop to look for."""
+        main = next((thread for thread in recording.threads if thread.is_main and thread.intervals), None)
+        if main is not None and recording.identity in self._readers:
+            stack = recording.stacks[main.intervals[-1].stack]
+            is_importing = any(frame.file == IMPORTER for frame in stack)
+            self._readers[recording.identity][0].imports(is_importing)
+
     async def close(self) -> None:
-        """Read no more."""
-        tasks = set(self._tasks.values())
-        for task in tasks:
-            task.cancel()
+        """Take the last reading of each process that lives, and read no more; who takes long is broken off."""
+        for reader, _ in self._readers.values():
+            reader.close()
+        tasks = {task for _, task in self._readers.values()}
         if tasks:
-            await asyncio.wait(tasks)
+            _, late = await asyncio.wait(tasks, timeout=CLOSING_TIMEOUT_S)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
 
     def _forget(self, identity: Identity, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(identity, None)
+        self._readers.pop(identity, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             traceback.print_exception(error)
             self._put(EventHappened(self._clock.now_ns(), "error", f"steps are not followed: {error!r}", identity))

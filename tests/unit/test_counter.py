@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profd.daemon.clock import AnchoredClock
-from profd.daemon.collect.counter import CounterUnread, Place, integers_of_main_thread, read_counter
+from profd.daemon.collect.counter import CounterUnread, Place, integers_of, main_stack, read_counter
 
 PID = 4242
 SECRET = '"hunter2"'
@@ -38,8 +38,7 @@ def said(*threads: dict[str, object]) -> bytes:
 
 def test_integers_of_the_main_thread_are_kept_outermost_first() -> None:
     main = thread(frame("step", variable("layer", "3")), frame("train", variable("i", "15021"), line=58))
-    found = integers_of_main_thread(said(thread(frame("other"), os_tid=1, name="Thread-1"), main), PID)
-    assert found is not None
+    found = integers_of(main_stack(said(thread(frame("other"), os_tid=1, name="Thread-1"), main), PID))
     assert [(shown.place, shown.line, shown.integers) for shown in found] == [
         (Place(0, "train", "train.py"), 58, {"i": 15021}),
         (Place(1, "step", "step.py"), 7, {"layer": 3}),
@@ -51,16 +50,14 @@ def test_integers_of_the_main_thread_are_kept_outermost_first() -> None:
     [SECRET, '"42"', "True", "None", "4.0", "[1, 2]", "{1: 2}", "<Net at 0x7f>", "+bigint", "?", "", None, "1" * 19],
 )
 def test_what_is_no_plain_integer_is_dropped(shown: str | None) -> None:
-    found = integers_of_main_thread(said(thread(frame("train", variable("token", shown), variable("i", "-5")))), PID)
-    assert found is not None
+    found = integers_of(main_stack(said(thread(frame("train", variable("token", shown), variable("i", "-5")))), PID))
     assert [dict(kept.integers) for kept in found] == [{"i": -5}]
 
 
 @given(st.dictionaries(st.text(min_size=1), ANY_REPR))
 def test_nothing_but_integers_leaves_whatever_a_program_holds(variables: dict[str, str | None]) -> None:
     shown = [variable(name, value) for name, value in variables.items()]
-    found = integers_of_main_thread(said(thread(frame("train", *shown))), PID)
-    assert found is not None
+    found = integers_of(main_stack(said(thread(frame("train", *shown))), PID))
     kept = dict(found[0].integers) if found else {}
     integers = {name: value for name, value in variables.items() if value and value.isascii() and _is_plain(value)}
     assert kept == {name: int(value) for name, value in integers.items()}
@@ -75,7 +72,15 @@ def _is_plain(value: str) -> bool:
     "answer", [b"", b"[", b"{}", b"[{}]", b"[]", said(thread()), said(thread(name=None, os_tid=1))]
 )
 def test_an_answer_without_a_whole_main_thread_is_none(answer: bytes) -> None:
-    assert integers_of_main_thread(answer, PID) is None
+    assert main_stack(answer, PID) == []
+
+
+@pytest.mark.parametrize(("file", "is_importing"), [("<frozen importlib._bootstrap>", True), ("train.py", False)])
+def test_an_import_is_noticed(tmp_path: Path, file: str, is_importing: bool) -> None:
+    stack = thread(frame("_find_and_load"), frame("train", variable("i", "3")))
+    (tmp_path / "answer").write_bytes(said(stack).replace(b"/home/ada/_find_and_load.py", file.encode()))
+    reading = read_counter(str(fake_py_spy(tmp_path, f"cat {tmp_path}/answer")), PID, AnchoredClock())
+    assert reading.is_importing == is_importing
 
 
 def test_py_spy_is_asked_once_more_where_it_fails(tmp_path: Path) -> None:

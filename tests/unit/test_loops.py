@@ -37,7 +37,7 @@ def test_a_counter_is_found_and_named_with_its_place() -> None:
 
 
 def test_a_few_readings_are_no_evidence() -> None:
-    assert name_found(history(*({"i": 10 * k} for k in range(9)))) is None
+    assert name_found(history(*({"i": 10 * k} for k in range(6)))) is None
 
 
 def test_no_reading_is_no_loop() -> None:
@@ -108,6 +108,16 @@ def test_steps_are_preferred_to_samples_and_right_answers() -> None:
     assert name_found(history(*shown)) == "step"
 
 
+def test_steps_are_preferred_to_samples_that_show_themselves_sooner() -> None:
+    chance = random.Random(0)
+    shown, step = [], 0
+    for _ in range(8):
+        step += chance.randrange(8, 13)
+        shown.append({"seen": 32 * step, "step": step})
+    assert name_found(history(*({"seen": values["seen"]} for values in shown))) == "seen"
+    assert name_found(history(*shown)) == "step"
+
+
 def test_a_count_over_all_epochs_is_preferred_to_one_that_starts_over() -> None:
     shown = ({"epoch": k // 12, "i": 10 * (k % 12), "global_step": 10 * k} for k in range(24))
     assert name_found(history(*shown)) == "global_step"
@@ -155,12 +165,12 @@ def test_any_steady_loop_is_found_and_its_rate_is_true(per_s: float, start: int,
 def test_epochs_are_added_up_and_the_error_is_honest(
     batches: int, pause_s: float, shows_epoch: bool, seed: int
 ) -> None:
-    program = Nested(20, batches, pause_s, shows_epoch=shows_epoch)
-    watched = Watched(program, 90, seed)
+    program = Nested(20, batches, pause_s if shows_epoch else pause_s / 2, shows_epoch=shows_epoch)
+    watched = Watched(program, 150, seed)
     assert watched.counter.loop is not None
     assert watched.counter.loop.counter.name == "i"
     assert abs(watched.steps_per_s() - watched.true_steps_per_s()) <= watched.error_per_s()
-    assert watched.error_per_s() <= 0.12 * watched.true_steps_per_s()
+    assert watched.error_per_s() <= 0.2 * watched.true_steps_per_s()
 
 
 @settings(deadline=None, max_examples=40)
@@ -168,7 +178,7 @@ def test_epochs_are_added_up_and_the_error_is_honest(
 def test_a_loop_is_followed_through_torn_readings(per_s: float, seed: int) -> None:
     """Every seventh reading shows what another variable holds, or an address, as those of a fast torch loop do."""
     chance = random.Random(seed)
-    watched = Watched(Torn(Plain(per_s), chance), 60, seed)
+    watched = Watched(Torn(Plain(per_s), chance), 120, seed)
     assert watched.counter.loop is not None
     assert watched.counter.loop.counter.name == "i"
     assert abs(watched.steps_per_s() - watched.true_steps_per_s()) <= 0.02 * per_s

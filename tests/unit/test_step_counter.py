@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from loopmodels import COST_S, TRAIN, Nested, Plain, Watched, reading_at
 
 from profd.daemon.clock import SECOND_NS, AnchoredClock
 from profd.daemon.collect import steps
+from profd.daemon.collect.cadence import Cadence, Wish
 from profd.daemon.collect.counter import CounterReading, CounterUnread, Place
 from profd.daemon.collect.odometer import Count
 from profd.daemon.collect.steps import StepCounter, StepReader
@@ -60,7 +62,8 @@ def test_a_loop_that_is_away_for_a_while_is_waited_for() -> None:
     take_all(counter, [reading_at(5 * k, {TRAIN: {"i": 100 * k}}) for k in range(10)])
     aside = [reading_at(50 + k, {Place(1, "evaluate", "train.py"): {"j": k * k % 17}}) for k in range(20)]
     assert take_all(counter, aside) == []
-    assert [count.steps for count in counter.take(reading_at(71, {TRAIN: {"i": 930}}))] == [930]
+    back = [reading_at(71, {TRAIN: {"i": 930}}), reading_at(72, {TRAIN: {"i": 950}})]
+    assert [count.steps for count in take_all(counter, back)] == [930, 950]
 
 
 def test_what_turns_out_to_be_no_counter_is_forgotten() -> None:
@@ -70,27 +73,42 @@ def test_what_turns_out_to_be_no_counter_is_forgotten() -> None:
     assert counter.loop is None
 
 
-def test_readings_are_rare_once_a_loop_is_found() -> None:
-    # A dozen to find it, then one each five seconds.
-    assert Watched(Plain(20), 600).readings < 12 + 600 / 4
+def test_a_loop_that_makes_sense_is_read_again_in_its_own_time() -> None:
+    counter = StepCounter()
+    take_all(counter, [reading_at(k / 2, {TRAIN: {"i": 10 * k}}) for k in range(10)])
+    assert counter.wish() == Wish(5.0, is_urgent=False)
+    counter.take(reading_at(10, {TRAIN: {"i": 3}}))
+    assert counter.wish() == Wish(1.0, is_urgent=True)
 
 
 def test_a_search_in_vain_becomes_rarer_and_rarer() -> None:
-    watched = Watched(Nested(1e6, 7, shows_epoch=False), 3600)
-    assert watched.counts == []
-    assert watched.readings < 420  # 0.2 % of a core
-
-
-def test_dear_readings_are_rare() -> None:
     counter = StepCounter()
-    take_all(counter, [reading_at(2 * k, {TRAIN: {"i": 40 * k}}) for k in range(40)])
-    assert counter.pause_s(COST_S) == pytest.approx(5)
-    assert counter.pause_s(0.2) >= 20
+    pauses_s = []
+    for k in range(60):
+        counter.take(reading_at(k, {TRAIN: {"layer": k % 3}}))
+        pauses_s.append(counter.wish().pause_s)
+    assert pauses_s == sorted(pauses_s)
+    assert pauses_s[0] < 0.5
+    assert pauses_s[-1] == 30
 
 
-def test_short_epochs_are_read_often_enough_to_see_each() -> None:
-    watched = Watched(Nested(20, 200), 60)
-    assert watched.counter.pause_s(COST_S) <= 4.5
+@pytest.mark.parametrize(
+    "program",
+    [
+        Plain(20),
+        Plain(0.5),
+        Nested(20, 200, 0.5),
+        Nested(20, 100, shows_epoch=False),
+        Nested(1e6, 7, shows_epoch=False),
+    ],
+)
+@pytest.mark.parametrize("seed", range(5))
+def test_readings_cost_little(program: Plain | Nested, seed: int) -> None:
+    """At 16 ms of CPU time each: 5 ms a second over the first minute, 2 ms a second afterwards."""
+    watched = Watched(program, 660, seed)
+    first = sum(at_s < 60 for at_s in watched.read_s)
+    assert first * COST_S / 60 <= 0.005
+    assert (len(watched.read_s) - first) * COST_S / 600 <= 0.002 + COST_S / 600
 
 
 class Stub:
@@ -112,7 +130,7 @@ class Stub:
 async def stored(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> list[Record]:
     monkeypatch.setattr(steps, "read_counter", stub.read)
     monkeypatch.setattr("profd.daemon.collect.steps.processes.is_running", stub.is_running)
-    monkeypatch.setattr(steps, "FIRST_S", 0.0)
+    monkeypatch.setattr(Cadence, "pause_s", lambda *_: 0.0)
     records: list[Record] = []
     reader = StepReader("py-spy", PID, AnchoredClock(), records.append)
     await asyncio.wait_for(reader.run(), 30)
@@ -136,6 +154,70 @@ async def test_counts_are_stored_with_their_error_and_the_counter_is_named_once(
     assert [(event.kind, event.text, event.identity) for event in events] == [
         ("counter", "loop counter `i` in train (train.py:21)", PID)
     ]
+
+
+async def test_a_reader_that_is_closed_reads_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    stub = Stub([reading_at(k / 2, {TRAIN: {"i": 10 * k}}) for k in range(13)])
+    monkeypatch.setattr(steps, "read_counter", stub.read)
+    monkeypatch.setattr("profd.daemon.collect.steps.processes.is_running", stub.is_running)
+    records: list[Record] = []
+    reader = StepReader("py-spy", PID, AnchoredClock(), records.append)
+    found = asyncio.Event()
+    monkeypatch.setattr(Cadence, "pause_s", lambda *_: 600.0 if found.is_set() else 0.0)
+    reader_put = reader._put
+
+    def put(record: Record) -> None:
+        reader_put(record)
+        if isinstance(record, EventHappened):
+            found.set()
+
+    monkeypatch.setattr(reader, "_put", put)
+    running = asyncio.ensure_future(reader.run())
+    await asyncio.wait_for(found.wait(), 30)
+    before = len([record for record in records if isinstance(record, PointsTaken)])
+    reader.close()
+    await asyncio.wait_for(running, 30)
+    assert len([record for record in records if isinstance(record, PointsTaken)]) == before + 1
+
+
+async def test_a_reader_that_has_found_nothing_just_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "read_counter", lambda *_: pytest.fail("there is nothing to read"))
+    monkeypatch.setattr("profd.daemon.collect.steps.processes.is_running", lambda *_: True)
+    reader = StepReader("py-spy", PID, AnchoredClock(), lambda _: None)
+    reader.close()
+    await asyncio.wait_for(reader.run(), 30)
+
+
+async def test_nothing_is_read_while_a_young_process_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profd.daemon.collect.steps.processes.uptime_s", lambda: 12.0)  # it started at 10
+    monkeypatch.setattr("profd.daemon.collect.steps.processes.is_running", lambda *_: True)
+    read = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def note(*_: object) -> CounterReading:
+        loop.call_soon_threadsafe(read.set)
+        raise CounterUnread(0)
+
+    monkeypatch.setattr(steps, "read_counter", note)
+    reader = StepReader("py-spy", PID, AnchoredClock(), lambda _: None)
+    running = asyncio.ensure_future(reader.run())
+    reader.imports(True)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not read.is_set()
+    reader.imports(False)
+    await asyncio.wait_for(read.wait(), 30)
+    running.cancel()
+
+
+def test_what_is_read_of_an_import_is_no_part_of_a_search() -> None:
+    counter = StepCounter()
+    importing = [msgspec.structs.replace(reading_at(k, {TRAIN: {"i": 10 * k}}), is_importing=True) for k in range(20)]
+    assert take_all(counter, importing) == []
+    assert counter.loop is None
+    assert counter.wish().pause_s == 30
+    counter.take(reading_at(21, {TRAIN: {"i": 0}}))
+    assert counter.wish().pause_s < 1
 
 
 async def test_counts_that_are_held_back_are_stored_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,20 +74,29 @@ def test_the_rate_is_that_from_the_first_to_the_last_count(tmp_path: Path) -> No
 
 
 def test_steps_before_the_first_count_are_counted_where_the_run_made_them(tmp_path: Path) -> None:
-    assert steps_of(counted_run(tmp_path / "fresh", [(5, 90, 0), (25, 490, 0)])).count == 490
-    assert steps_of(counted_run(tmp_path / "resumed", [(5, 50_090, 0), (25, 50_490, 0)])).count == 400
+    assert steps_of(counted_run(tmp_path / "fresh", [(5, 90, 0), (25, 490, 0), (60, 1190, 0)])).count == 1190
+    assert steps_of(counted_run(tmp_path / "resumed", [(5, 50_090, 0), (25, 50_490, 0), (60, 51_190, 0)])).count == 1100
 
 
-def test_what_may_have_followed_the_last_count_is_said(tmp_path: Path) -> None:
-    # Thirty-five seconds at twenty a second, the whole step, and the moments of the two readings.
-    assert steps_of(counted_run(tmp_path / "r", [(5, 90, 0.5), (25, 490, 0.5)])).count_error == 702
-    run = counted_run(tmp_path / "s", [(5, 90, 0.5), (25, 490, 0.5)])
-    assert steps_of(run, between(0, 26)).count_error == 22
+def test_what_followed_the_last_count_is_counted_at_the_pace_of_the_last_ones(tmp_path: Path) -> None:
+    run = counted_run(tmp_path / "r", [(5, 90, 0.5), (15, 290, 0.5), (25, 490, 0.5)])
+    steps = steps_of(run)
+    # Thirty-five seconds at twenty a second; by a fiftieth of these that may be wrong, or as much as the pace varies.
+    assert steps.count == 490 + 700
+    assert steps.count_error == 2 + 14
+    assert steps_of(run, between(0, 26)).count == 420
+    uneven = steps_of(counted_run(tmp_path / "s", [(5, 90, 0.5), (15, 190, 0.5), (25, 490, 0.5)]))
+    assert uneven.count_error == 2 + 350
+
+
+def test_a_count_that_ends_with_the_run_is_exact(tmp_path: Path) -> None:
+    steps = steps_of(counted_run(tmp_path / "r", [(5, 90, 0.0), (25, 490, 0.0), (60, 1190, 0.0)]))
+    assert (steps.count, steps.count_error) == (1190, 1)
 
 
 def test_a_selection_counts_its_own_steps(tmp_path: Path) -> None:
     run = counted_run(tmp_path / "r", [(5, 0, 0), (10, 100, 0), (15, 150, 0), (20, 200, 0), (25, 600, 0)])
-    steps = steps_of(run, between(9, 21))
+    steps = steps_of(run, between(9, 20))
     assert steps.count == 100
     assert steps.per_s == pytest.approx(10)
 

@@ -99,7 +99,7 @@ def test_json_has_the_fields_that_were_promised(tmp_path: Path) -> None:
         "pid": synthetic.MAIN.pid,
         "exit": {"code": 0, "signal": None},
     }
-    assert written["steps"]["source"] == "cycles of data wait and data load in process"
+    assert written["steps"]["source"] == "cycles of backward"
     assert (written["steps"]["count"], round(written["steps"]["per_s"], 1)) == (40, 2.0)
     assert {"function", "file", "line", "source", "self_share", "total_share"} <= set(written["functions"][0])
     assert {"pid", "role", "rank", "ordinal", "functions"} <= set(written["processes"][0])

@@ -18,8 +18,8 @@ def stepped() -> None:
 
 
 def work(seconds: float) -> None:
-    """Compute for a fifth of the time and wait for the rest: several of these programs share a core."""
+    """Compute for a twentieth of the time and wait for the rest: several of these programs share a core."""
     end = time.monotonic() + seconds
-    while time.monotonic() < end - 0.8 * seconds:
+    while time.monotonic() < end - 0.95 * seconds:
         pass
     time.sleep(max(end - time.monotonic(), 0))

@@ -20,7 +20,7 @@ class Trainer:
         epochs_trained = steps_trained_in_current_epoch = 0
         for epoch in range(epochs_trained, 1_000):
             epoch_iterator = self.get_dataloader(batch_size)
-            steps_in_epoch = 500
+            steps_in_epoch = 150
             for step, inputs in enumerate(epoch_iterator):
                 if steps_trained_in_current_epoch > step:
                     continue
@@ -30,7 +30,7 @@ class Trainer:
                 diary.stepped()
 
     def get_dataloader(self, batch_size: int) -> Iterator[list[float]]:
-        for _ in range(500):
+        for _ in range(150):
             diary.work(0.005)
             yield [0.5] * batch_size
 
