@@ -11,17 +11,19 @@ import traceback
 from collections.abc import Callable
 
 from profd.daemon.clock import Clock
-from profd.daemon.collect.chain import StackChain
+from profd.daemon.collect.chain import OVERLAP_SAMPLES, StackChain
 from profd.daemon.collect.governor import LOWEST_RATE_HZ, Governor
 from profd.daemon.store.records import EventHappened, Identity, Record
 from profd.daemon.supervise import roles
 from profd.daemon.supervise.tree import Member
 
-LENGTH_S = 4.0
-WATCHED_LENGTH_S = 1.5
+# From one hand-over to the next: what is lost by a kill -9, but for what it takes to start, end and write a recording.
+LENGTH_S = 4.5
+WATCHED_LENGTH_S = 1.6
 TURN_RATE_DIVISOR = 5
 # However small the budget: who has just started is to be seen, and who is a worker is told from stacks.
 SMALLEST_TURN_SHARE = 0.1
+SHORTEST_LENGTH_S = 0.5
 CLOSING_TIMEOUT_S = 10.0
 CANCELING_TIMEOUT_S = 1.0
 
@@ -97,8 +99,9 @@ class MemberPace:
         return rate_hz if self._member.role == roles.MAIN else part_hz
 
     def length_s(self) -> float:
-        """Return seconds that a recording lasts."""
-        return WATCHED_LENGTH_S if self._sampling.is_watched else LENGTH_S
+        """Return seconds that a recording lasts before the next one is started, which it then overlaps."""
+        length_s = WATCHED_LENGTH_S if self._sampling.is_watched else LENGTH_S
+        return max(length_s - OVERLAP_SAMPLES / self.rate_hz(), SHORTEST_LENGTH_S)
 
     def rest_ratio(self) -> float:
         """Return the seconds in which no one is recorded for each second of a turn."""

@@ -111,11 +111,21 @@ async def test_turns_are_half_of_the_time_and_less_as_the_rate_falls(studio: Stu
 
 async def test_recordings_are_short_while_someone_watches(studio: Studio) -> None:
     main = await studio.begin(roles.MAIN)
-    assert main.pace.length_s() == LENGTH_S
+    assert main.pace.length_s() == LENGTH_S - 0.03
     studio.sampling.is_watched = True
-    assert main.pace.length_s() == WATCHED_LENGTH_S
+    assert main.pace.length_s() == WATCHED_LENGTH_S - 0.03
     studio.sampling.hurry()
     assert main.hurries == 1
+    await studio.sampling.close()
+
+
+async def test_the_overlap_is_part_of_what_a_recording_may_last(studio: Studio) -> None:
+    main = await studio.begin(roles.MAIN)
+    studio.sampling.governor.rate_hz = 5
+    assert main.pace.length_s() == LENGTH_S - 0.6
+    studio.sampling.governor.rate_hz = 1
+    studio.sampling.is_watched = True
+    assert main.pace.length_s() == 0.5
     await studio.sampling.close()
 
 
