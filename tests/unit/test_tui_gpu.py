@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import synthetic
 from synthetic import STARTED_NS, run_started
 from theater import play
@@ -49,3 +50,14 @@ async def test_timeline_has_the_gpus_as_a_strip(tmp_path: Path) -> None:
         line = next(line for line in theater.text(Timeline).splitlines() if line.startswith(" GPU"))
     assert "▄▄▄" in line
     assert "50 %" in line
+
+
+@pytest.mark.parametrize(("has_gpu", "labels"), [(True, ["CPU", "GPU"]), (False, ["CPU", "memory"])])
+async def test_where_there_is_little_room_a_gpu_is_worth_more_than_memory(
+    tmp_path: Path, has_gpu: bool, labels: list[str]
+) -> None:
+    path = tmp_path / "a.profd"
+    run = write_gpus(path) if has_gpu else synthetic.write_run(path)
+    async with play(run, size=(80, 24)) as theater:
+        words = [line.split()[:1] for line in theater.text(Timeline).splitlines()]
+    assert [word[0] for word in words if word and word[0] in ("CPU", "GPU", "memory", "host")] == labels

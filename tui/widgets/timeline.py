@@ -13,6 +13,7 @@ from profd.daemon.analyze.phases import PHASES
 from profd.daemon.render.units import percent, size
 from profd.daemon.render.visible import visible
 from profd.tui.cells import Run, fit, width
+from profd.tui.gauges import GPU_SERIES
 from profd.tui.snapshot import Gauge, PhaseShare, Snapshot
 from profd.tui.view import Window
 from profd.tui.widgets.drawn import Lines
@@ -39,9 +40,10 @@ GAUGE_LABELS = {
     "cpu_cores": "CPU",
     "rss_bytes": "memory",
     "host_cpu_share": "host CPU",
-    "gpu_utilization_share": "GPU",
+    GPU_SERIES: "GPU",
 }
-_SHARES = ("host_cpu_share", "gpu_utilization_share")
+_SHARES = ("host_cpu_share", GPU_SERIES)
+_FEW, _FEW_WITH_GPU = (0, 1), (0, 3)  # the gauges where there is room for two
 _WIDE = 100
 _SIDE_CELLS, _NARROW_SIDE_CELLS = 44, 15
 
@@ -106,7 +108,9 @@ class Timeline(Lines):
         return self._axis(self.snapshot)
 
     def _lay_out(self) -> None:
-        rows = plan(self.app.size, len(self.snapshot.timeline.lanes) if self.snapshot else 1)
+        lanes = len(self.snapshot.timeline.lanes) if self.snapshot else 1
+        gauges = self.snapshot.timeline.gauges if self.snapshot else ()
+        rows = plan(self.app.size, lanes, has_gpu=any(map(_is_of_gpus, gauges)))
         if rows != self._rows:
             self._rows = rows
             self.refresh(layout=True)
@@ -163,7 +167,7 @@ class Timeline(Lines):
             1.0 if gauge.name in _SHARES else 1.2 * max((cell for cell in gauge.cells if cell is not None), default=0.0)
         )
         strip = fit(sparkline(gauge.cells[: self._columns], top), self._columns)
-        if gauge.name == "gpu_utilization_share" and all(cell is None for cell in (*gauge.cells, gauge.value)):
+        if gauge.name == GPU_SERIES and not _is_of_gpus(gauge):
             return [self.run(f" {fit('GPU', LABEL_CELLS - 1)}", "dim"), self.run(fit("no GPU", self._columns), "faint")]
         value = size(gauge.value) if gauge.name == "rss_bytes" else percent(gauge.value)
         runs = [self.run(f" {fit(GAUGE_LABELS[gauge.name], LABEL_CELLS - 1)}", "dim")]
@@ -178,7 +182,7 @@ class Timeline(Lines):
         return [*runs, self.run("live ▶", "good")] if snapshot.info.state == "live" else runs
 
 
-def plan(screen: Size, lanes: int) -> tuple[Row, ...]:
+def plan(screen: Size, lanes: int, *, has_gpu: bool = False) -> tuple[Row, ...]:
     """Return the lines for a screen of this size: everything where there is room, else the phases first."""
     lanes = max(lanes, 1)
     if screen.height < 20:
@@ -190,8 +194,13 @@ def plan(screen: Size, lanes: int) -> tuple[Row, ...]:
     rows = [Row("lane", index, part, parts) for index in range(shown) for part in range(parts)]
     if screen.width < _WIDE and lanes == 1:
         rows.append(Row("legend"))
-    rows += [Row("gauge", index) for index in range(4 if is_roomy else 2)]
+    rows += [Row("gauge", index) for index in (range(4) if is_roomy else _FEW_WITH_GPU if has_gpu else _FEW)]
     return (*rows, Row("axis"))
+
+
+def _is_of_gpus(gauge: Gauge) -> bool:
+    """Say whether a gauge tells of GPUs: a run without one has it too, with nothing in it."""
+    return gauge.name == GPU_SERIES and any(cell is not None for cell in (*gauge.cells, gauge.value))
 
 
 def _side_cells(width: int) -> int:
