@@ -34,6 +34,7 @@ COMMANDS = {
     "view": CommandPlace("profd.cli.view", "Open the dashboard on a live or finished run."),
     "ls": CommandPlace("profd.cli.ls", "List runs, and the processes that can be attached to."),
     "dump": CommandPlace("profd.cli.dump", "Print the stacks of a whole process tree, now."),
+    "window": CommandPlace("profd.cli.window", "Take a torch.profiler window of a live run."),
     "summary": CommandPlace("profd.cli.summary", "Say where the time of a run went."),
     "report": CommandPlace("profd.cli.report", "Write a self-contained HTML report of a run."),
     "export": CommandPlace("profd.cli.export", "Write the samples of a run for another tool."),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from profd.daemon.supervise.naming import script_name
 from profd.daemon.supervise.script import Script
 from profd.daemon.supervise.session import RunningSession, SessionOptions, start_session
 from profd.daemon.supervise.terminal import is_interactive
+from profd.daemon.windows.arming import armed
 
 # Not `-m profd`: that would let the modules that lie beside the script stand in for Python's own.
 _VIEW = "import sys; sys.path[:1] = filter(None, sys.path[:1]); from profd.cli.main import main; main()"
@@ -32,6 +34,12 @@ _VIEW = "import sys; sys.path[:1] = filter(None, sys.path[:1]); from profd.cli.m
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="CMD...")
 @recording_options
 @headless_option
+@click.option(
+    "--torch-window",
+    "windows",
+    is_flag=True,
+    help="Let torch take windows of operators when `profd window` asks for one.",
+)
 @click.option("--quiet", is_flag=True, help="Do not sum up the run at its end.")
 def command(
     words: tuple[str, ...],
@@ -44,6 +52,7 @@ def command(
     steps: bool,
     all_gpus: bool,
     headless: bool,
+    windows: bool,
     quiet: bool,
 ) -> int:
     """Run the command CMD and profile it and its children.
@@ -67,14 +76,25 @@ def command(
         steps=steps,
         all_gpus=all_gpus,
     )
-    return run_profiled(options, headless=headless, farewell=None if quiet else partial(sum_up, options.run_file))
+    farewell = None if quiet else partial(sum_up, options.run_file)
+    if not windows:
+        return run_profiled(options, headless=headless, farewell=farewell)
+    with armed(os.environ) as arms:
+        options = msgspec.structs.replace(options, window_folder=arms.folder)
+        return run_profiled(options, headless=headless, farewell=farewell, variables=arms.environment)
 
 
-def run_profiled(options: SessionOptions, *, headless: bool, farewell: Callable[[], str] | None) -> int:
+def run_profiled(
+    options: SessionOptions,
+    *,
+    headless: bool,
+    farewell: Callable[[], str] | None,
+    variables: Mapping[str, str] | None = None,
+) -> int:
     """Run ``options.command``, profiled, and return its exit code; the process's PID in ``options`` is yet unknown.
 
     ``farewell`` returns what is said on stderr when all is over; without it only failures are. The dashboard opens on
-    a terminal, unless headless.
+    a terminal, unless headless. ``variables`` are set in the command's environment.
     """
     return launch(
         Plan(
@@ -83,6 +103,7 @@ def run_profiled(options: SessionOptions, *, headless: bool, farewell: Callable[
             farewell=farewell,
             narrate=narrate,
             dashboard=dashboard_command if is_interactive() and not headless else None,
+            variables=variables or {},
         )
     )
 

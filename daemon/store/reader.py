@@ -22,6 +22,7 @@ from profd.daemon.store.rows import (
     EventRow,
     FrameRow,
     IntervalRow,
+    OperatorRow,
     OutputRow,
     PointRow,
     ProcessRow,
@@ -31,6 +32,8 @@ from profd.daemon.store.rows import (
     StackRow,
     StackTotal,
     ThreadRow,
+    WindowRow,
+    WindowStepRow,
 )
 
 _STARTED_FIELDS = ("id", "name", "mode", "cwd", "host", "user", "started_ns", "control_socket")
@@ -202,6 +205,32 @@ class RunReader:
             return []
         rows = self._query("SELECT name, number, model, uuid, memory_bytes FROM device ORDER BY number, name")
         return [DeviceRow(*row) for row in rows]
+
+    def windows(self, asked_ns: int = 0) -> list[WindowRow]:
+        """Return the torch.profiler windows that were asked for at this time or later, in the order of writing.
+
+        None from a file that is older than their table.
+        """
+        if not self._query("SELECT 1 FROM sqlite_master WHERE name = 'window'"):
+            return []
+        columns = ", ".join(WindowRow.__struct_fields__[:-1])
+        sql = f"SELECT {columns}, length(trace) FROM window WHERE asked_ns >= ? ORDER BY id"
+        return [WindowRow(*row) for row in self._query(sql, asked_ns)]
+
+    def window_steps(self, window: int) -> list[WindowStepRow]:
+        """Return the whole steps within a window, in order of time."""
+        sql = "SELECT start_ns, end_ns FROM window_step WHERE window = ? ORDER BY start_ns"
+        return [WindowStepRow(*row) for row in self._query(sql, window)]
+
+    def operators(self, window: int) -> list[OperatorRow]:
+        """Return the operators of a window by input shape, and its kernels."""
+        sql = f"SELECT {_columns(OperatorRow)} FROM operator WHERE window = ? ORDER BY rowid"
+        return [OperatorRow(row[0], row[1], bool(row[2]), *row[3:]) for row in self._query(sql, window)]
+
+    def window_trace(self, window: int) -> bytes | None:
+        """Return the trace of a window, gzipped; None where it was not kept."""
+        rows = self._query("SELECT trace FROM window WHERE id = ?", window)
+        return rows[0][0] if rows else None
 
     def output(self, after_id: int = 0) -> list[OutputRow]:
         """Return the script's output written after the row with this id, in order."""

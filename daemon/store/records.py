@@ -144,6 +144,61 @@ class EventHappened(msgspec.Struct, frozen=True, tag="event"):
     identity: Identity | None = None
 
 
+class WindowStep(NamedTuple):
+    """A whole step of the training within a window."""
+
+    start_ns: int
+    end_ns: int
+
+
+class DeviceTime(NamedTuple):
+    """Time of all devices of a window together: with anything running, with nothing, with two things or more."""
+
+    busy_ns: int
+    idle_ns: int
+    overlap_ns: int
+
+
+class OperatorTotals(msgspec.Struct, frozen=True):
+    """All calls of an operator with inputs of one shape, or of a kernel, in a window; see table ``operator``."""
+
+    name: str
+    device: str
+    is_annotation: bool
+    input_shapes: str
+    calls: int
+    self_cpu_ns: int
+    cpu_total_ns: int
+    self_cuda_ns: int
+    cuda_total_ns: int
+    self_cpu_bytes: int
+    cpu_bytes: int
+    self_cuda_bytes: int
+    cuda_bytes: int
+    flops: int
+
+
+class WindowTaken(msgspec.Struct, frozen=True, tag="window"):
+    """A torch.profiler window of one process, or (``error`` is not empty) why there is none.
+
+    ``asked_ns`` is when it was asked for, the same for all processes asked at once. ``trace`` is gzipped, None where it
+    was not kept; ``trace_bytes`` is its size unpacked.
+    """
+
+    identity: Identity
+    at_ns: int
+    source: str
+    asked_ns: int
+    error: str = ""
+    start_ns: int = 0
+    end_ns: int = 0
+    steps: tuple[WindowStep, ...] = ()
+    device: DeviceTime | None = None
+    operators: tuple[OperatorTotals, ...] = ()
+    trace_bytes: int = 0
+    trace: bytes | None = None
+
+
 class OutputWritten(msgspec.Struct, frozen=True, tag="output"):
     """Bytes that the script wrote to its pseudo-terminal."""
 
@@ -161,7 +216,15 @@ class RunEnded(msgspec.Struct, frozen=True, tag="run-ended"):
 
 
 Record = (
-    ProcessSeen | ProcessEnded | RecordingTaken | PointsTaken | DeviceSeen | EventHappened | OutputWritten | RunEnded
+    ProcessSeen
+    | ProcessEnded
+    | RecordingTaken
+    | PointsTaken
+    | DeviceSeen
+    | EventHappened
+    | WindowTaken
+    | OutputWritten
+    | RunEnded
 )
 
 

@@ -149,13 +149,60 @@ class PointRow(msgspec.Struct, frozen=True):
 
 
 class EventRow(msgspec.Struct, frozen=True):
-    """A mark on the timeline: started, ended, exec, counter, gpu, loss, wall-jump, error, note."""
+    """A mark on the timeline: started, ended, exec, counter, gpu, window, loss, wall-jump, error, note."""
 
     id: int
     at_ns: int
     kind: str
     process: int | None
     text: str
+
+
+class WindowRow(msgspec.Struct, frozen=True):
+    """A torch.profiler window of one process; ``error`` says why there is none, and is empty where there is one.
+
+    The device's times are of all devices together, None where nothing ran on any. ``trace_bytes`` is the
+    trace's size, ``kept_bytes`` that of the gzipped one in the file, None where it was too large to be kept.
+    """
+
+    id: int
+    process: int
+    source: str
+    asked_ns: int
+    error: str
+    start_ns: int
+    end_ns: int
+    device_busy_ns: int | None
+    device_idle_ns: int | None
+    device_overlap_ns: int | None
+    trace_bytes: int
+    kept_bytes: int | None
+
+
+class WindowStepRow(msgspec.Struct, frozen=True):
+    """A whole step within a window."""
+
+    start_ns: int
+    end_ns: int
+
+
+class OperatorRow(msgspec.Struct, frozen=True):
+    """All calls of an operator with inputs of one shape, or of a kernel, in a window; see table ``operator``."""
+
+    name: str
+    device: str
+    is_annotation: bool
+    input_shapes: str
+    calls: int
+    self_cpu_ns: int
+    cpu_total_ns: int
+    self_cuda_ns: int
+    cuda_total_ns: int
+    self_cpu_bytes: int
+    cpu_bytes: int
+    self_cuda_bytes: int
+    cuda_bytes: int
+    flops: int
 
 
 class OutputRow(msgspec.Struct, frozen=True):

@@ -103,10 +103,54 @@ CREATE TABLE point (
 CREATE TABLE event (
     id INTEGER PRIMARY KEY,
     at_ns INTEGER NOT NULL,
-    kind TEXT NOT NULL,               -- started, ended, exec, counter, gpu, loss, wall-jump, error, note
+    kind TEXT NOT NULL,               -- started, ended, exec, counter, gpu, window, loss, wall-jump, error, note
     process INTEGER REFERENCES process,
     text TEXT NOT NULL
 );
+
+-- A torch.profiler window of one process, or why there is none.
+CREATE TABLE window (
+    id INTEGER PRIMARY KEY,
+    process INTEGER NOT NULL REFERENCES process,
+    source TEXT NOT NULL,             -- how it was taken: kineto
+    asked_ns INTEGER NOT NULL,        -- the same for all processes that were asked at once
+    error TEXT NOT NULL,              -- empty: it was taken
+    start_ns INTEGER NOT NULL,
+    end_ns INTEGER NOT NULL,
+    device_busy_ns INTEGER,           -- of all devices together; NULL: nothing ran on any
+    device_idle_ns INTEGER,
+    device_overlap_ns INTEGER,        -- with two things at once
+    trace_bytes INTEGER NOT NULL,     -- the trace's size, unpacked
+    trace BLOB                        -- in Chrome's trace format, gzipped; NULL: too large to be kept
+);
+
+-- A whole step within a window.
+CREATE TABLE window_step (
+    window INTEGER NOT NULL REFERENCES window,
+    start_ns INTEGER NOT NULL,
+    end_ns INTEGER NOT NULL,
+    PRIMARY KEY (window, start_ns)
+) WITHOUT ROWID;
+
+-- All calls of an operator with inputs of one shape, or of a kernel, in a window: sums, as of torch's key_averages().
+CREATE TABLE operator (
+    window INTEGER NOT NULL REFERENCES window,
+    name TEXT NOT NULL,
+    device TEXT NOT NULL,             -- where it ran: cpu, cuda
+    is_annotation INTEGER NOT NULL,   -- a range such as record_function's, no operator
+    input_shapes TEXT NOT NULL,       -- as torch prints them; [] where there are none, or they were not recorded
+    calls INTEGER NOT NULL,
+    self_cpu_ns INTEGER NOT NULL,     -- self: without what it called
+    cpu_total_ns INTEGER NOT NULL,
+    self_cuda_ns INTEGER NOT NULL,
+    cuda_total_ns INTEGER NOT NULL,
+    self_cpu_bytes INTEGER NOT NULL,  -- taken less given back meanwhile
+    cpu_bytes INTEGER NOT NULL,
+    self_cuda_bytes INTEGER NOT NULL,
+    cuda_bytes INTEGER NOT NULL,
+    flops INTEGER NOT NULL            -- 0: no estimate
+);
+CREATE INDEX operator_by_window ON operator (window);
 
 -- What the script wrote, when it ran on a pseudo-terminal of profd's. The oldest goes first when it grows too large.
 CREATE TABLE output (

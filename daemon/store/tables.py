@@ -17,6 +17,7 @@ from profd.daemon.store.records import (
     EventHappened,
     Frame,
     Identity,
+    OperatorTotals,
     OutputWritten,
     Point,
     PointsTaken,
@@ -26,6 +27,7 @@ from profd.daemon.store.records import (
     RecordingTaken,
     RunEnded,
     RunStarted,
+    WindowTaken,
 )
 
 OUTPUT_LIMIT_BYTES = 4 << 20
@@ -166,6 +168,33 @@ class Tables:
         self._connection.execute(
             "INSERT INTO event (at_ns, kind, process, text) VALUES (?,?,?,?)",
             (record.at_ns, record.kind, process, record.text),
+        )
+
+    @_write.register
+    def _(self, record: WindowTaken) -> None:
+        cursor = self._connection.execute(
+            "INSERT INTO window (process, source, asked_ns, error, start_ns, end_ns, device_busy_ns, device_idle_ns,"
+            " device_overlap_ns, trace_bytes, trace) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+            (
+                self._process_id(record.identity, record.at_ns),
+                record.source,
+                record.asked_ns,
+                record.error,
+                record.start_ns,
+                record.end_ns,
+                *(record.device or (None, None, None)),
+                record.trace_bytes,
+                record.trace,
+            ),
+        )
+        window = _new_id(cursor)
+        self._connection.executemany(
+            "INSERT OR IGNORE INTO window_step (window, start_ns, end_ns) VALUES (?,?,?)",
+            [(window, *step) for step in record.steps],
+        )
+        self._connection.executemany(
+            f"INSERT INTO operator VALUES (?{',?' * len(OperatorTotals.__struct_fields__)})",
+            [(window, *msgspec.structs.astuple(operator)) for operator in record.operators],
         )
 
     @_write.register

@@ -11,11 +11,12 @@ import os
 import socket
 import struct
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
 from profd.daemon.errors import SessionFailed
+from profd.daemon.windows.request import WindowRequest
 
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _LINE_LIMIT = 4096
@@ -24,9 +25,14 @@ _CLOSING_TIMEOUT_S = 1.0
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What a client asks: ``hello`` for the status, ``watch`` for fresh data while it stays connected, ``stop``."""
+    """What a client asks.
 
-    command: Literal["hello", "watch", "stop"]
+    ``hello`` for the status, ``watch`` for fresh data while it stays connected, ``stop``, or ``window`` for a
+    torch.profiler window.
+    """
+
+    command: Literal["hello", "watch", "stop", "window"]
+    window: WindowRequest | None = None
 
 
 class SessionStatus(msgspec.Struct, frozen=True):
@@ -40,10 +46,21 @@ class SessionStatus(msgspec.Struct, frozen=True):
     watchers: int
 
 
+class WindowBegun(msgspec.Struct, frozen=True):
+    """A window was asked of these processes; the run file will say what came of it, under this ``asked_ns``."""
+
+    asked_ns: int
+    pids: tuple[int, ...]
+
+
 class Refusal(msgspec.Struct, frozen=True):
-    """Why a request was not carried out."""
+    """Why a request was not carried out, and what to do about it."""
 
     error: str
+    remedy: str = "update profd on both sides"
+
+
+Answer = TypeVar("Answer", SessionStatus, WindowBegun)
 
 
 class Commands(Protocol):
@@ -59,6 +76,10 @@ class Commands(Protocol):
 
     def stop(self) -> None:
         """End the session."""
+        ...
+
+    def begin_window(self, request: WindowRequest) -> WindowBegun:
+        """Begin a torch.profiler window of the training's processes; raises SessionFailed."""
         ...
 
 
@@ -108,17 +129,25 @@ class ControlServer:
             self._forget(writer)
             writer.close()
 
-    def _answer(self, line: bytes, writer: asyncio.StreamWriter) -> SessionStatus | Refusal:
+    def _answer(self, line: bytes, writer: asyncio.StreamWriter) -> SessionStatus | WindowBegun | Refusal:
         try:
             request = msgspec.json.decode(line, type=Request)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return Refusal(f"not a request ({error})")
+        if request.command == "window":
+            return self._begin_window(request.window or WindowRequest())
         if request.command == "watch":
             self._watchers.add(writer)
             self._commands.watchers_changed(len(self._watchers))
         elif request.command == "stop":
             self._commands.stop()
         return self._commands.status()
+
+    def _begin_window(self, request: WindowRequest) -> WindowBegun | Refusal:
+        try:
+            return self._commands.begin_window(request)
+        except SessionFailed as error:
+            return Refusal(error.what, error.remedy)
 
     def _forget(self, writer: asyncio.StreamWriter) -> None:
         self._connections.pop(writer, None)
@@ -145,21 +174,25 @@ class ControlClient:
 
     def hello(self) -> SessionStatus:
         """Return what the session says of itself."""
-        return self._ask(Request("hello"))
+        return self._ask(Request("hello"), SessionStatus)
 
     def watch(self) -> SessionStatus:
         """Ask for fresh data: until this client is closed, recordings are short."""
-        return self._ask(Request("watch"))
+        return self._ask(Request("watch"), SessionStatus)
 
     def stop(self) -> SessionStatus:
         """Ask the session to end; it closes its run file after this returns."""
-        return self._ask(Request("stop"))
+        return self._ask(Request("stop"), SessionStatus)
+
+    def window(self, request: WindowRequest) -> WindowBegun:
+        """Ask for a torch.profiler window; raises SessionFailed where the session cannot take one."""
+        return self._ask(Request("window", request), WindowBegun)
 
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
 
-    def _ask(self, request: Request) -> SessionStatus:
+    def _ask(self, request: Request, kind: type[Answer]) -> Answer:
         try:
             self._socket.sendall(msgspec.json.encode(request) + b"\n")
             line = b""
@@ -170,8 +203,9 @@ class ControlClient:
                 line += part
             answer = msgspec.json.decode(line, type=dict[str, Any])
             if "error" in answer:
-                raise SessionFailed(f"the session refused: {answer['error']}", "update profd on both sides")
-            return msgspec.convert(answer, SessionStatus)
+                refusal = msgspec.convert(answer, Refusal)
+                raise SessionFailed(f"the session refused: {refusal.error}", refusal.remedy)
+            return msgspec.convert(answer, kind)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             raise SessionFailed(
                 f"the session does not answer ({error})", "see `profd ls` for the sessions there are"

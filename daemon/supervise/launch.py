@@ -12,8 +12,8 @@ import queue
 import signal
 import socket
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -56,7 +56,8 @@ class Plan:
 
     ``dashboard`` returns the command of a dashboard on a run file and on the descriptor of the script's terminal;
     without it the script keeps profd's own stdin, stdout and stderr. ``farewell`` returns what is to be said of the
-    finished run; without it only failures are told. ``narrate`` takes lines for a person.
+    finished run; without it only failures are told. ``narrate`` takes lines for a person. ``variables`` are set in the
+    command's environment; by default it is the one of this process.
     """
 
     command: tuple[str, ...]
@@ -64,6 +65,7 @@ class Plan:
     farewell: Callable[[], str] | None
     narrate: Callable[[str], None]
     dashboard: Callable[[Path, int], Sequence[str]] | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ def launch(plan: Plan) -> int:
     """
     with taken() as inherited:
         screen = _open_screen(plan)
-        script = start_script(plan.command, inherited, screen.pseudo_terminal)
+        script = start_script(plan.command, inherited, screen.pseudo_terminal, plan.variables)
         witness = None if screen.pseudo_terminal else _call_witness()
         return Launch(plan, inherited, screen, script, witness).run()
 

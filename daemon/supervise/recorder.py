@@ -33,7 +33,7 @@ from profd.daemon.store.records import (
 )
 from profd.daemon.store.writer import RunWriter
 from profd.daemon.supervise import exitstatus
-from profd.daemon.supervise.control import Commands, ControlServer, SessionStatus
+from profd.daemon.supervise.control import Commands, ControlServer, SessionStatus, WindowBegun
 from profd.daemon.supervise.diagnosis import RealSystem
 from profd.daemon.supervise.inlet import ScriptInlet
 from profd.daemon.supervise.livefile import LiveFile
@@ -45,6 +45,8 @@ from profd.daemon.supervise.secrets import mask_command
 from profd.daemon.supervise.session import Failed, Ready, SessionOptions, decode_options, encode
 from profd.daemon.supervise.stepping import Stepping
 from profd.daemon.supervise.tree import Appeared, Change, Execed, Member, ProcessTree, Vanished
+from profd.daemon.supervise.windowing import Windowing
+from profd.daemon.windows.request import WindowRequest
 
 TREE_INTERVAL_S = 0.25
 READ_INTERVAL_S = 1.0
@@ -93,6 +95,10 @@ class Recorder(Commands):
         """End the session; the target runs on."""
         self._end("stopped")
 
+    def begin_window(self, request: WindowRequest) -> WindowBegun:
+        """Begin a torch.profiler window of the training's processes; raises SessionFailed."""
+        return self._windowing.begin(self._tree.members.values(), request)
+
     # The run
 
     async def run(self, announce: Callable[[Ready], None]) -> None:
@@ -116,8 +122,10 @@ class Recorder(Commands):
             everything=self.options.all_gpus,
             in_container=RealSystem().in_container(),
         )
+        self._windowing = Windowing(self.options.window_folder, self.clock, self._put)
         server = ControlServer(socket_path, self)
         try:
+            self._windowing.start()
             await server.start()
             announce(Ready(live_file.path, socket_path))
             self.has_begun = True
@@ -158,6 +166,7 @@ class Recorder(Commands):
         loop.remove_reader(watch.fileno())
         for task in (*endless, ended):
             task.cancel()
+        await self._windowing.close()
         await self._stepping.close()
         await self._sampling.close()
         await asyncio.to_thread(self._gpus.close)

@@ -10,7 +10,7 @@ import ctypes
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -55,12 +55,18 @@ class Script:
                 os.kill(self.pid, number)
 
 
-def start_script(command: Sequence[str], inherited: InheritedSignals, terminal: PseudoTerminal | None = None) -> Script:
+def start_script(
+    command: Sequence[str],
+    inherited: InheritedSignals,
+    terminal: PseudoTerminal | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Script:
     """Start a command as a child of this process, which has to have one thread; on ``terminal`` where one is given.
 
-    Raises CommandNotFound or CommandNotExecutable, with nothing left behind.
+    ``variables`` are set in its environment beside those of this process. Raises CommandNotFound or
+    CommandNotExecutable, with nothing left behind.
     """
-    environment = _environment()
+    environment = {**_environment(), **(variables or {})}
     libc = ctypes.CDLL(None) if Rights().ptrace_scope() == _RESTRICTED else None
     failure_fd, report_fd = os.pipe()
     pid = os.fork()

@@ -44,6 +44,8 @@ class SessionOptions(msgspec.Struct, frozen=True):
     subprocesses: bool = True
     steps: bool = True
     all_gpus: bool = False
+    window_folder: Path | None = None
+    """Where the script's torch asks for windows; None where it was not armed for that."""
     link_fd: int | None = None
     pty_fd: int | None = None
 

@@ -14,7 +14,7 @@ import msgspec
 
 from profd.daemon.errors import ProfdError
 
-LIMIT_BYTES = 1 << 30
+LIMIT_BYTES = 1 << 29
 _GZIP_MAGIC = b"\x1f\x8b"
 _NOTHING = msgspec.Raw(b"")
 

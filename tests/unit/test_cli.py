@@ -14,7 +14,21 @@ import pytest
 from profd.cli import main
 from profd.daemon.errors import ExitCode, NoSuchProcess
 
-DESIGNED = ["run", "attach", "demo", "view", "ls", "dump", "summary", "report", "export", "diff", "stop", "doctor"]
+DESIGNED = [
+    "run",
+    "attach",
+    "demo",
+    "view",
+    "ls",
+    "dump",
+    "window",
+    "summary",
+    "report",
+    "export",
+    "diff",
+    "stop",
+    "doctor",
+]
 
 
 @dataclass

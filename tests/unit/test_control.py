@@ -16,7 +16,8 @@ import pytest
 
 from profd.daemon.errors import SessionFailed
 from profd.daemon.supervise import control
-from profd.daemon.supervise.control import Commands, ControlClient, ControlServer, SessionStatus
+from profd.daemon.supervise.control import Commands, ControlClient, ControlServer, SessionStatus, WindowBegun
+from profd.daemon.windows.request import WindowRequest
 
 DEADLINE_S = 30.0
 Answer = TypeVar("Answer")
@@ -37,6 +38,11 @@ class FakeSession(Commands):
 
     def stop(self) -> None:
         self.stops += 1
+
+    def begin_window(self, request: WindowRequest) -> WindowBegun:
+        if request.steps > 100:
+            raise SessionFailed("a window cannot be that long", "ask for less")
+        return WindowBegun(asked_ns=request.steps, pids=(4242,))
 
 
 @dataclass
@@ -102,6 +108,14 @@ async def test_stop_is_passed_on_and_answered(served: Served) -> None:
     client = await connect(served)
     assert (await asyncio.to_thread(client.stop)).run_id == "id"
     assert served.session.stops == 1
+    client.close()
+
+
+async def test_window_is_begun_or_refused_with_its_remedy(served: Served) -> None:
+    client = await connect(served)
+    assert await asyncio.to_thread(client.window, WindowRequest(steps=7)) == WindowBegun(asked_ns=7, pids=(4242,))
+    with pytest.raises(SessionFailed, match="a window cannot be that long: ask for less"):
+        await asyncio.to_thread(client.window, WindowRequest(steps=101))
     client.close()
 
 

@@ -1,0 +1,230 @@
+"""`profd window`: take a torch.profiler window of a live run, or show the last one that was taken."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+
+import click
+import msgspec
+
+from profd.cli.options import json_option, run_argument
+from profd.daemon import paths
+from profd.daemon.clock import MICROSECOND_NS
+from profd.daemon.errors import SessionFailed, UsageError
+from profd.daemon.render.operatortable import by_name, operator_table, sort_rows
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import OperatorRow, WindowRow
+from profd.daemon.supervise.control import ControlClient
+from profd.daemon.windows.request import DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS, WindowRequest
+
+_LOOK_INTERVAL_S = 0.1
+_PATIENCE_S = 200.0
+"""Above what the session itself waits for a process and its trace, and for reading that."""
+SORTABLE = {
+    "name": "name",
+    "calls": "calls",
+    "self_cpu": "self_cpu_ns",
+    "cpu_total": "cpu_total_ns",
+    "self_cuda": "self_cuda_ns",
+    "cuda_total": "cuda_total_ns",
+    "self_cpu_mem": "self_cpu_bytes",
+    "cpu_mem": "cpu_bytes",
+    "self_cuda_mem": "self_cuda_bytes",
+    "cuda_mem": "cuda_bytes",
+    "flops": "flops",
+}
+
+
+class Operator(msgspec.Struct, frozen=True):
+    """An operator in the JSON of a window."""
+
+    name: str
+    device: str
+    calls: int
+    self_cpu_us: float
+    cpu_total_us: float
+    self_cuda_us: float
+    cuda_total_us: float
+    self_cpu_bytes: int
+    cpu_bytes: int
+    self_cuda_bytes: int
+    cuda_bytes: int
+    flops: int
+    input_shapes: str
+
+
+class Window(msgspec.Struct, frozen=True):
+    """A window in JSON; ``steps`` counts the whole steps in it, ``operators`` are told apart by input shape."""
+
+    source: str
+    pid: int
+    rank: int | None
+    start_ns: int
+    end_ns: int
+    steps: int
+    device_busy_ns: int | None
+    device_idle_ns: int | None
+    device_overlap_ns: int | None
+    operators: list[Operator]
+
+
+@click.command()
+@run_argument
+@click.option(
+    "--steps",
+    type=click.IntRange(1, MAX_STEPS),
+    default=DEFAULT_STEPS,
+    show_default=True,
+    metavar="N",
+    help="Take N steps of the optimizer.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, MAX_SECONDS, min_open=True),
+    metavar="S",
+    help="Take S seconds instead; much larger than steps.",
+)
+@click.option("--memory", is_flag=True, help="Record what each operator allocates.")
+@click.option("--stacks", is_flag=True, help="Record the calls of Python; makes a window large and slow.")
+@click.option(
+    "--no-shapes", "shapes", flag_value=False, default=True, is_flag=True, help="Do not record the shapes of inputs."
+)
+@click.option("--show", is_flag=True, help="Show the last window that was taken, and take none.")
+@click.option("--by-shape", is_flag=True, help="Tell operators apart by the shapes of their inputs, in the table.")
+@click.option(
+    "--sort",
+    type=click.Choice(list(SORTABLE)),
+    default="self_cpu",
+    show_default=True,
+    metavar="COLUMN",
+    help=f"Sort by {', '.join(SORTABLE)}.",
+)
+@click.option(
+    "--limit", type=click.IntRange(1), default=40, show_default=True, metavar="N", help="Print N rows of the table."
+)
+@json_option
+def command(
+    run: str,
+    steps: int,
+    seconds: float | None,
+    memory: bool,
+    stacks: bool,
+    shapes: bool,
+    show: bool,
+    by_shape: bool,
+    sort: str,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Take a torch.profiler window of the live run RUN, and print the operators in it.
+
+    The run must have been launched with `profd run --torch-window`. Of several ranks each is asked; the table is of
+    each, the JSON of the first.
+    """
+    path = paths.find_run(run)
+    request = WindowRequest(steps=steps, seconds=seconds, shapes=shapes, flops=shapes, memory=memory, stacks=stacks)
+    with RunReader(path) as reader:
+        windows = last_windows(reader) if show else take(reader, request)
+        if as_json:
+            click.echo(msgspec.json.encode(_describe(reader, windows[0], SORTABLE[sort])))
+            return
+        for window in windows:
+            rows = reader.operators(window.id)
+            click.echo(_title(reader, window))
+            click.echo(operator_table(sort_rows(rows if by_shape else by_name(rows), SORTABLE[sort]), limit))
+
+
+def last_windows(reader: RunReader) -> list[WindowRow]:
+    """Return the windows that were asked for together last, of which there are any; raises UsageError."""
+    taken = [window for window in reader.windows() if not window.error]
+    if not taken:
+        raise UsageError("no window was taken of this run", f"take one: profd window {paths.word_for(reader.path)}")
+    return _in_order(reader, [window for window in taken if window.asked_ns == taken[-1].asked_ns])
+
+
+def take(reader: RunReader, request: WindowRequest) -> list[WindowRow]:
+    """Take a window of a live run and return what came of it; raises SessionFailed where nothing did."""
+    if reader.info.state != "live":
+        raise SessionFailed(f"{reader.info.id} is not live", "show the windows it took with --show")
+    with contextlib.closing(ControlClient(Path(reader.info.control_socket))) as client:
+        begun = client.window(request)
+    length = f"{request.seconds:g} s" if request.seconds else f"{request.steps} steps"
+    click.echo(f"profd: taking {length} of {_listed(begun.pids)}", err=True)
+    windows = _wait_for(reader, begun.asked_ns, len(begun.pids))
+    for window in windows:
+        if window.error:
+            click.echo(f"profd: {window.error}", err=True)
+    taken = [window for window in windows if not window.error]
+    if not taken:
+        raise SessionFailed("no window was taken", "see the lines above")
+    return _in_order(reader, taken)
+
+
+def _wait_for(reader: RunReader, asked_ns: int, count: int) -> list[WindowRow]:
+    """Return the windows that were asked for at a time, once all are there."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while len(windows := [window for window in reader.windows(asked_ns) if window.asked_ns == asked_ns]) < count:
+        reader.refresh()
+        if reader.info.state != "live":
+            raise SessionFailed("the run ended before its window was written", "nothing was lost but the window")
+        if time.monotonic() > deadline:
+            raise SessionFailed(f"no window has come within {_PATIENCE_S:.0f} s", "see the events of the run")
+        time.sleep(_LOOK_INTERVAL_S)
+    reader.refresh()
+    return windows
+
+
+def _in_order(reader: RunReader, windows: list[WindowRow]) -> list[WindowRow]:
+    """Return windows by rank, those of no rank last."""
+    return sorted(windows, key=lambda window: (_rank(reader, window) is None, _rank(reader, window), window.id))
+
+
+def _rank(reader: RunReader, window: WindowRow) -> int | None:
+    return reader.processes[window.process].rank
+
+
+def _title(reader: RunReader, window: WindowRow) -> str:
+    process = reader.processes[window.process]
+    who = f"pid {process.pid}" if process.rank is None else f"rank {process.rank}, pid {process.pid}"
+    steps = len(reader.window_steps(window.id))
+    return f"{who}: {(window.end_ns - window.start_ns) / 1e6:.1f} ms, {steps} whole steps, by {window.source}"
+
+
+def _describe(reader: RunReader, window: WindowRow, field: str) -> Window:
+    process = reader.processes[window.process]
+    return Window(
+        source=window.source,
+        pid=process.pid,
+        rank=process.rank,
+        start_ns=window.start_ns,
+        end_ns=window.end_ns,
+        steps=len(reader.window_steps(window.id)),
+        device_busy_ns=window.device_busy_ns,
+        device_idle_ns=window.device_idle_ns,
+        device_overlap_ns=window.device_overlap_ns,
+        operators=[_operator(row) for row in sort_rows(reader.operators(window.id), field)],
+    )
+
+
+def _operator(row: OperatorRow) -> Operator:
+    return Operator(
+        name=row.name,
+        device=row.device,
+        calls=row.calls,
+        self_cpu_us=row.self_cpu_ns / MICROSECOND_NS,
+        cpu_total_us=row.cpu_total_ns / MICROSECOND_NS,
+        self_cuda_us=row.self_cuda_ns / MICROSECOND_NS,
+        cuda_total_us=row.cuda_total_ns / MICROSECOND_NS,
+        self_cpu_bytes=row.self_cpu_bytes,
+        cpu_bytes=row.cpu_bytes,
+        self_cuda_bytes=row.self_cuda_bytes,
+        cuda_bytes=row.cuda_bytes,
+        flops=row.flops,
+        input_shapes=row.input_shapes,
+    )
+
+
+def _listed(pids: tuple[int, ...]) -> str:
+    return f"process {pids[0]}" if len(pids) == 1 else f"{len(pids)} processes"

@@ -1,0 +1,142 @@
+"""The operators of a window as a table, in the columns of torch's ``key_averages().table()``. Knows no file.
+
+Columns of a device, of memory and of shapes are there only where the window has anything to show in them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from profd.daemon.render.visible import visible
+from profd.daemon.store.rows import OperatorRow
+
+HOST = "cpu"
+_NAME_CELLS = 55
+_SHAPES_CELLS = 80
+_KIB = 1024
+
+
+class Sums(NamedTuple):
+    """What shares are shares of: the self times of all rows on the host, and of the work on devices."""
+
+    self_cpu_ns: int
+    self_cuda_ns: int
+
+
+class Column(NamedTuple):
+    """A column: its head, and the cell of a row."""
+
+    head: str
+    cell: Callable[[OperatorRow, Sums], str]
+
+
+def by_name(rows: Iterable[OperatorRow]) -> list[OperatorRow]:
+    """Return the rows without regard to shapes."""
+    groups: defaultdict[tuple[str, str, bool], list[OperatorRow]] = defaultdict(list)
+    for row in rows:
+        groups[row.name, row.device, row.is_annotation].append(row)
+    return [_merge(group) for group in groups.values()]
+
+
+def sort_rows(rows: Iterable[OperatorRow], field: str) -> list[OperatorRow]:
+    """Return the rows by a field of theirs, the largest first; by name from A."""
+    if field == "name":
+        return sorted(rows, key=lambda row: row.name)
+    return sorted(rows, key=lambda row: getattr(row, field), reverse=True)
+
+
+def operator_table(rows: Sequence[OperatorRow], limit: int | None = None) -> str:
+    """Return the rows as a table, in their order, the first ``limit`` of them. No newline at the end."""
+    sums = Sums(
+        sum(row.self_cpu_ns for row in rows),
+        sum(row.self_cuda_ns for row in rows if row.device != HOST and not row.is_annotation),
+    )
+    columns = _columns(rows)
+    cells = [[column.cell(row, sums) for column in columns] for row in rows[:limit]]
+    widths = [max(map(len, texts)) for texts in zip([column.head for column in columns], *cells, strict=True)]
+    lines = ["  ".join(_align(texts, widths)).rstrip() for texts in ([column.head for column in columns], *cells)]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    lines.append(f"Self CPU time total: {_time(sums.self_cpu_ns)}")
+    if sums.self_cuda_ns:
+        lines.append(f"Self CUDA time total: {_time(sums.self_cuda_ns)}")
+    return "\n".join(lines)
+
+
+def _align(texts: Sequence[str], widths: Sequence[int]) -> list[str]:
+    return [
+        text.ljust(width) if not place else text.rjust(width)
+        for place, (text, width) in enumerate(zip(texts, widths, strict=True))
+    ]
+
+
+def _merge(rows: Sequence[OperatorRow]) -> OperatorRow:
+    sums = {field: sum(getattr(row, field) for row in rows) for field in OperatorRow.__struct_fields__[4:]}
+    return msgspec.structs.replace(rows[0], input_shapes="", **sums)
+
+
+def _columns(rows: Sequence[OperatorRow]) -> list[Column]:
+    columns = list(_HOST_COLUMNS)
+    if any(row.self_cuda_ns for row in rows):
+        columns += _DEVICE_COLUMNS
+    if any(row.cpu_bytes or row.self_cpu_bytes for row in rows):
+        columns += _MEMORY_COLUMNS
+    if any(row.cuda_bytes or row.self_cuda_bytes for row in rows):
+        columns += _DEVICE_MEMORY_COLUMNS
+    columns.append(Column("# of Calls", lambda row, _: str(row.calls)))
+    if any(row.input_shapes not in ("", "[]") for row in rows):
+        columns.append(Column("Input Shapes", lambda row, _: visible(row.input_shapes)[:_SHAPES_CELLS]))
+    if any(row.flops for row in rows):
+        columns.append(Column("Total MFLOPs", lambda row, _: f"{row.flops / 1e6:.3f}" if row.flops else "--"))
+    return columns
+
+
+def _time(time_ns: float) -> str:
+    """Return a time as torch's tables write it."""
+    if time_ns >= 1e9:
+        return f"{time_ns / 1e9:.3f}s"
+    return f"{time_ns / 1e6:.3f}ms" if time_ns >= 1e6 else f"{time_ns / 1e3:.3f}us"
+
+
+def _share(time_ns: int, total_ns: int) -> str:
+    return f"{time_ns * 100 / total_ns:.2f}%" if total_ns else "NaN"
+
+
+def _bytes(size: int) -> str:
+    """Return an amount of memory as torch's tables write it."""
+    for power, unit in ((3, "GB"), (2, "MB"), (1, "KB")):
+        if abs(size) >= _KIB**power:
+            return f"{size / _KIB**power:.2f} {unit}"
+    return f"{size} B"
+
+
+def _name(row: OperatorRow) -> str:
+    name = visible(row.name)
+    return name if len(name) < _NAME_CELLS - 3 else f"{name[: _NAME_CELLS - 3]}..."
+
+
+_HOST_COLUMNS = (
+    Column("Name", lambda row, _: _name(row)),
+    Column("Self CPU %", lambda row, sums: _share(row.self_cpu_ns, sums.self_cpu_ns)),
+    Column("Self CPU", lambda row, _: _time(row.self_cpu_ns)),
+    Column("CPU total %", lambda row, sums: _share(row.cpu_total_ns, sums.self_cpu_ns)),
+    Column("CPU total", lambda row, _: _time(row.cpu_total_ns)),
+    Column("CPU time avg", lambda row, _: _time(row.cpu_total_ns / row.calls)),
+)
+_DEVICE_COLUMNS = (
+    Column("Self CUDA", lambda row, _: _time(row.self_cuda_ns)),
+    Column("Self CUDA %", lambda row, sums: _share(row.self_cuda_ns, sums.self_cuda_ns)),
+    Column("CUDA total", lambda row, _: _time(row.cuda_total_ns)),
+    Column("CUDA time avg", lambda row, _: _time(row.cuda_total_ns / row.calls)),
+)
+_MEMORY_COLUMNS = (
+    Column("CPU Mem", lambda row, _: _bytes(row.cpu_bytes)),
+    Column("Self CPU Mem", lambda row, _: _bytes(row.self_cpu_bytes)),
+)
+_DEVICE_MEMORY_COLUMNS = (
+    Column("CUDA Mem", lambda row, _: _bytes(row.cuda_bytes)),
+    Column("Self CUDA Mem", lambda row, _: _bytes(row.self_cuda_bytes)),
+)

@@ -1,0 +1,184 @@
+"""The daemon's side of Kineto's on-demand protocol, by which an unmodified torch process is asked for a trace.
+
+libkineto, the profiler inside torch, speaks it where the environment of its process says so (see ``arming``): it plays
+the part of a client of the daemon "dynolog", over Unix datagram sockets that are files in one folder.
+
+Every datagram is a header and a payload, in the byte order of the machine::
+
+    u64 size      length of the payload
+    char type[32] padded with NULs
+
+The client's messages, and what is answered to the socket that they came from:
+
+``ctxt``, once at the start, by processes with a GPU::
+
+    i32 gpu, i32 pid, i64 job     answered by ``ctxt`` with i32 (how many processes of the job use the GPU)
+
+``req``, every second or so from then on: is there a trace to take? ::
+
+    i32 kinds     bit 0: of hardware events, bit 1: of activities, which is off while a trace is being taken
+    i32 n, i64 job
+    i32 pids[n]   the process itself, then its ancestors
+
+    answered by ``req`` with an empty payload for *no*, or with the text of a configuration for *yes*: lines KEY=VALUE
+
+Nothing is answered that was not asked, nothing says that a trace is finished but the file itself. What is no message of
+the protocol is ignored: whatever comes in here, the run goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from profd.daemon.errors import SessionFailed
+
+DAEMON_NAME = "dynolog"
+"""What a client calls the daemon's socket in the folder."""
+ACTIVITIES = 2
+_HEADER = struct.Struct("=Q32s")
+_CONTEXT = struct.Struct("=iiq")
+_REQUEST = struct.Struct("=iiq")
+_COUNT = struct.Struct("=i")
+_DATAGRAM_BYTES = 4096
+_ANCESTORS = 256
+_AT_ONCE = 64
+"""Datagrams read at one go, so that a flood of them leaves the rest of the session its turn."""
+
+
+class Context(msgspec.Struct, frozen=True):
+    """A client with a GPU says that it is there."""
+
+    pid: int
+    gpu: int
+
+
+class Inquiry(msgspec.Struct, frozen=True):
+    """A client asks whether there is a trace to take; ``pids`` are its own and those of its ancestors."""
+
+    kinds: int
+    pids: tuple[int, ...]
+
+    @property
+    def pid(self) -> int:
+        """The process that asks."""
+        return self.pids[0]
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it could take a trace of activities now."""
+        return bool(self.kinds & ACTIVITIES)
+
+
+def decode(datagram: bytes) -> Context | Inquiry | None:
+    """Return the message in a datagram; None where it is none of the protocol."""
+    if len(datagram) < _HEADER.size:
+        return None
+    size, kind = _HEADER.unpack_from(datagram)
+    payload = datagram[_HEADER.size :]
+    if size != len(payload):
+        return None
+    name = kind.rstrip(b"\0")
+    return _decode_context(payload) if name == b"ctxt" else _decode_inquiry(payload) if name == b"req" else None
+
+
+def encode(kind: str, payload: bytes) -> bytes:
+    """Return a datagram of the protocol."""
+    return _HEADER.pack(len(payload), kind.encode()) + payload
+
+
+def _decode_context(payload: bytes) -> Context | None:
+    if len(payload) != _CONTEXT.size:
+        return None
+    gpu, pid, _ = _CONTEXT.unpack(payload)
+    return Context(pid, gpu)
+
+
+def _decode_inquiry(payload: bytes) -> Inquiry | None:
+    if len(payload) < _REQUEST.size:
+        return None
+    kinds, count, _ = _REQUEST.unpack_from(payload)
+    if not 0 < count <= _ANCESTORS or len(payload) != _REQUEST.size + count * _COUNT.size:
+        return None
+    return Inquiry(kinds, struct.unpack_from(f"={count}i", payload, _REQUEST.size))
+
+
+class KinetoDaemon:
+    """Answers the clients in one folder, and hands a configuration to those that a trace is wanted of."""
+
+    def __init__(self, folder: Path, delivered: Callable[[int], None]) -> None:
+        """``delivered`` is called with the PID of a process once it was given what was asked of it."""
+        self._folder = folder
+        self._delivered = delivered
+        self._socket: socket.socket | None = None
+        self._wanted: dict[int, str] = {}
+        self._heard: set[int] = set()
+
+    @property
+    def clients(self) -> frozenset[int]:
+        """The PIDs of all processes that have ever asked."""
+        return frozenset(self._heard)
+
+    def start(self) -> None:
+        """Bind the socket and answer from now on, in the running event loop; raises SessionFailed."""
+        path = self._folder / DAEMON_NAME
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            path.unlink(missing_ok=True)
+            self._socket.bind(str(path))
+        except OSError as error:
+            self.close()
+            raise SessionFailed(f"{path} cannot be bound ({error})", "set PROFD_HOME to a local folder") from error
+        asyncio.get_running_loop().add_reader(self._socket, self._read)
+
+    def ask(self, pid: int, configuration: str) -> None:
+        """Give a process this configuration the next time that it asks for one and is free to take a trace."""
+        self._wanted[pid] = configuration
+
+    def withdraw(self, pid: int) -> None:
+        """Ask nothing of a process any more, where it has not been given it yet."""
+        self._wanted.pop(pid, None)
+
+    def close(self) -> None:
+        """Answer no more."""
+        if self._socket is not None:
+            with contextlib.suppress(RuntimeError):  # never started in a loop, or after its end
+                asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+
+    def _read(self) -> None:
+        for _ in range(_AT_ONCE):
+            if self._socket is None:
+                return
+            try:
+                datagram, sender = self._socket.recvfrom(_DATAGRAM_BYTES)
+            except OSError:  # nothing left to read
+                return
+            self._take(decode(datagram), sender)
+
+    def _take(self, message: Context | Inquiry | None, sender: str | bytes | None) -> None:
+        if isinstance(message, Context):
+            self._answer(sender, encode("ctxt", _COUNT.pack(1)))
+        elif isinstance(message, Inquiry):
+            self._heard.add(message.pid)
+            configuration = self._wanted.get(message.pid) if message.is_free else None
+            if self._answer(sender, encode("req", (configuration or "").encode())) and configuration:
+                del self._wanted[message.pid]
+                self._delivered(message.pid)
+
+    def _answer(self, client: str | bytes | None, datagram: bytes) -> bool:
+        """Send a datagram to a client in the folder; False where it is gone, or does not listen."""
+        if self._socket is None or not isinstance(client, str) or Path(client).parent != self._folder:
+            return False
+        try:
+            self._socket.sendto(datagram, client)
+        except OSError:
+            return False
+        return True

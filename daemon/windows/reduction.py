@@ -1,0 +1,111 @@
+"""Reduces the file of a trace to what a run file keeps of it.
+
+Runs as a process of its own, ``python -m profd.daemon.windows.reduction FILE``, which writes its answer to stdout: the
+seconds that a large trace takes would hold up the session, and its memory is given back as a whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from profd.daemon.errors import ProfdError
+from profd.daemon.store.records import DeviceTime, OperatorTotals, WindowStep
+from profd.daemon.windows import devicetime, trace
+from profd.daemon.windows.operators import sum_up
+from profd.daemon.windows.spans import Spans, read_spans
+from profd.daemon.windows.steps import find_steps
+from profd.daemon.windows.trace import TraceUnreadable
+
+KEPT_BYTES = 32 << 20
+"""The most that a gzipped trace may take in a run file."""
+_QUICK = 1  # levels of gzip above it save a few percent and take several times as long
+_NICENESS = 10
+_WITH_STEP = "--begins-with-step"
+
+
+class Reduction(msgspec.Struct, frozen=True, tag=True):
+    """What is kept of a trace; ``packed`` is the trace gzipped, None where that is larger than ``KEPT_BYTES``."""
+
+    start_ns: int
+    end_ns: int
+    steps: tuple[WindowStep, ...]
+    device: DeviceTime | None
+    operators: tuple[OperatorTotals, ...]
+    trace_bytes: int
+    packed: bytes | None
+
+
+class Refusal(msgspec.Struct, frozen=True, tag=True):
+    """Why a trace cannot be read."""
+
+    what: str
+    remedy: str
+
+
+def reduce(path: Path, *, begins_with_step: bool) -> Reduction:
+    """Return what is to be kept of the trace in a file; raises TraceUnreadable."""
+    text = trace.read_text(path)
+    spans = read_spans(trace.decode(text))
+    start_ns, end_ns = _range_of(spans)
+    packed = gzip.compress(text, _QUICK)
+    return Reduction(
+        start_ns=start_ns,
+        end_ns=end_ns,
+        steps=find_steps(spans, start_ns if begins_with_step else None),
+        device=devicetime.add_up(spans.device, start_ns, end_ns),
+        operators=tuple(
+            OperatorTotals(*msgspec.structs.astuple(key), *msgspec.structs.astuple(totals))
+            for key, totals in sum_up(spans).items()
+        ),
+        trace_bytes=len(text),
+        packed=packed if len(packed) <= KEPT_BYTES else None,
+    )
+
+
+async def reduce_apart(path: Path, *, begins_with_step: bool) -> Reduction:
+    """Reduce a trace in a process of its own; raises TraceUnreadable, also where that process comes to grief."""
+    words = [sys.executable, "-m", "profd.daemon.windows.reduction", str(path), *[_WITH_STEP] * begins_with_step]
+    process = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+    try:
+        said, _ = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        await process.wait()
+        raise
+    try:
+        answer = msgspec.msgpack.decode(said, type=Reduction | Refusal)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise TraceUnreadable(f"reading the trace {path.name} broke off", "memory may have run out") from None
+    if isinstance(answer, Refusal):
+        raise TraceUnreadable(answer.what, answer.remedy)
+    return answer
+
+
+def _range_of(spans: Spans) -> tuple[int, int]:
+    """Return when a window began and ended: with the first and the last thing in it."""
+    everything = [(span.start_ns, span.end_ns) for span in spans.host]
+    everything += [(work.start_ns, work.end_ns) for work in spans.device]
+    if not everything:
+        raise TraceUnreadable("the trace is empty", "nothing ran in torch while it was taken")
+    return min(start for start, _ in everything), max(end for _, end in everything)
+
+
+def main() -> None:
+    """Reduce the trace that the command line names."""
+    os.nice(_NICENESS)
+    answer: Reduction | Refusal
+    try:
+        answer = reduce(Path(sys.argv[1]), begins_with_step=_WITH_STEP in sys.argv[2:])
+    except ProfdError as error:
+        answer = Refusal(error.what, error.remedy)
+    sys.stdout.buffer.write(msgspec.msgpack.encode(answer))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""The daemon's side of Kineto's protocol, byte by byte, against a client made of a plain socket."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kinetoclient import KinetoClient, context, inquiry, message
+
+from profd.daemon.errors import SessionFailed
+from profd.daemon.windows.kineto import Context, Inquiry, KinetoDaemon, decode
+
+PID = 4711
+ASKED = "ACTIVITIES_ITERATIONS=5\n"
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("k")
+
+
+@contextlib.contextmanager
+def daemon_in(folder: Path, delivered: list[int] | None = None) -> Iterator[KinetoDaemon]:
+    daemon = KinetoDaemon(folder, (delivered if delivered is not None else []).append)
+    daemon.start()
+    try:
+        yield daemon
+    finally:
+        daemon.close()
+
+
+def test_messages_are_read_as_kineto_lays_them_out() -> None:
+    asked = struct.pack("=Q32s", 28, b"req") + struct.pack("=iiq3i", 3, 3, 99, 10, 9, 1)
+    assert decode(asked) == Inquiry(kinds=3, pids=(10, 9, 1))
+    there = struct.pack("=Q32s", 16, b"ctxt") + struct.pack("=iiq", 2, 10, 99)
+    assert decode(there) == Context(pid=10, gpu=2)
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    [
+        b"",
+        b"req",
+        message(b"req", b""),
+        message(b"req", struct.pack("=iiq", 3, 0, 0)),
+        message(b"req", struct.pack("=iiq", 3, 5, 0) + struct.pack("=i", 10)),
+        message(b"req", struct.pack("=iiq", 3, -1, 0)),
+        message(b"req", struct.pack("=iiq", 3, 1 << 30, 0)),
+        message(b"ctxt", b"\0" * 15),
+        message(b"stop", b"\0" * 16),
+        struct.pack("=Q32s", 1 << 63, b"req") + struct.pack("=iiqi", 3, 1, 0, 10),
+        inquiry(10)[:-1],
+        inquiry(10) + b"\0",
+    ],
+)
+def test_what_is_no_message_is_none(datagram: bytes) -> None:
+    assert decode(datagram) is None
+
+
+@given(st.binary(max_size=200) | st.binary(max_size=60).map(lambda payload: message(b"req", payload)))
+def test_no_bytes_raise(datagram: bytes) -> None:
+    decode(datagram)
+
+
+async def test_who_is_asked_nothing_is_told_no(folder: Path) -> None:
+    with daemon_in(folder) as daemon, KinetoClient(folder) as client:
+        client.send(inquiry(PID, 1))
+        assert await client.answer() == message(b"req", b"")
+        assert daemon.clients == {PID}
+
+
+async def test_context_is_answered_with_a_count(folder: Path) -> None:
+    with daemon_in(folder), KinetoClient(folder) as client:
+        client.send(context(PID))
+        assert await client.answer() == message(b"ctxt", struct.pack("=i", 1))
+
+
+async def test_configuration_is_given_once_and_to_whom_it_is_for(folder: Path) -> None:
+    delivered: list[int] = []
+    with daemon_in(folder, delivered) as daemon, KinetoClient(folder) as one, KinetoClient(folder) as other:
+        daemon.ask(PID, ASKED)
+        other.send(inquiry(PID + 1, PID))
+        assert await other.answer() == message(b"req", b"")
+        one.send(inquiry(PID, 1))
+        assert await one.answer() == message(b"req", ASKED.encode())
+        assert delivered == [PID]
+        one.send(inquiry(PID, 1))
+        assert await one.answer() == message(b"req", b"")
+
+
+async def test_process_at_a_trace_is_asked_when_it_is_free_again(folder: Path) -> None:
+    with daemon_in(folder) as daemon, KinetoClient(folder) as client:
+        daemon.ask(PID, ASKED)
+        client.send(inquiry(PID, kinds=1))
+        assert await client.answer() == message(b"req", b"")
+        client.send(inquiry(PID))
+        assert await client.answer() == message(b"req", ASKED.encode())
+
+
+async def test_what_is_withdrawn_is_not_asked(folder: Path) -> None:
+    with daemon_in(folder) as daemon, KinetoClient(folder) as client:
+        daemon.ask(PID, ASKED)
+        daemon.withdraw(PID)
+        client.send(inquiry(PID))
+        assert await client.answer() == message(b"req", b"")
+
+
+async def test_client_that_is_gone_is_asked_again_when_it_is_back(folder: Path) -> None:
+    delivered: list[int] = []
+    with daemon_in(folder, delivered) as daemon:
+        daemon.ask(PID, ASKED)
+        with KinetoClient(folder) as gone:
+            gone.send(inquiry(PID))
+        with KinetoClient(folder) as client:
+            client.send(inquiry(PID + 1))
+            await client.answer()  # so that the one before it was read, too
+            assert delivered == []
+            client.send(inquiry(PID))
+            assert await client.answer() == message(b"req", ASKED.encode())
+
+
+async def test_nonsense_is_passed_over(folder: Path) -> None:
+    with daemon_in(folder) as daemon, KinetoClient(folder) as client:
+        for datagram in (b"", b"\xff" * 4096, inquiry(PID)[:-2], message(b"req", b"\xff" * 16)):
+            client.send(datagram)
+        client.send(inquiry(PID))
+        assert await client.answer() == message(b"req", b"")
+        assert daemon.clients == {PID}
+
+
+async def test_only_sockets_in_the_folder_are_answered(folder: Path, tmp_path: Path) -> None:
+    delivered: list[int] = []
+    with daemon_in(folder, delivered) as daemon, KinetoClient(folder) as client:
+        daemon.ask(PID, ASKED)
+        elsewhere = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        with elsewhere:
+            elsewhere.bind("\0profd-test-%d" % os.getpid())  # noqa: UP031  an abstract name, of bytes
+            elsewhere.sendto(inquiry(PID), str(folder / "dynolog"))
+            client.send(inquiry(PID + 1))
+            await client.answer()
+        assert delivered == []
+
+
+async def test_socket_of_a_daemon_that_died_is_taken_over(folder: Path) -> None:
+    left = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    left.bind(str(folder / "dynolog"))
+    left.close()
+    with daemon_in(folder), KinetoClient(folder) as client:
+        client.send(inquiry(PID))
+        assert await client.answer() == message(b"req", b"")
+
+
+async def test_socket_that_cannot_be_bound_is_said(folder: Path) -> None:
+    with pytest.raises(SessionFailed, match="cannot be bound"):
+        KinetoDaemon(folder / "missing", lambda pid: None).start()
+
+
+async def test_closed_daemon_listens_no_more(folder: Path) -> None:
+    daemon = KinetoDaemon(folder, lambda pid: None)
+    daemon.start()
+    daemon.close()
+    daemon.close()
+    with KinetoClient(folder) as client, pytest.raises(ConnectionRefusedError):
+        client.send(inquiry(PID))
