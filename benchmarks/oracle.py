@@ -47,14 +47,15 @@ HEAD = (
     "pieces",
 )
 METHOD = (
-    "`benchmarks/oracle.py`: each program is recorded {runs} times for {seconds} s at 100 Hz by profd, {jobs} at once, "
-    "and once by `py-spy record --idle` with and without `--nonblocking`. Impossible: of the stacks kept, those with "
+    "`benchmarks/oracle.py`: each program is recorded {runs} times for {seconds} s at 100 Hz by profd, {jobs} at once"
+    "{beside}. Impossible: of the stacks kept, those with "
     "no frames, a root where no thread begins, or a call that the program does not make. Failed: reads that py-spy "
     "gave up. Dropped: stacks that profd recognized as torn. Usable: neither. Bias: the mean error of the share that "
     "is furthest off, in points, with its 95 % interval over the runs. ± 2 points: how many shares of the runs lie so "
     "near the truth. Held: how many of the 95 % intervals shown hold it, of whole runs; pieces: of their single "
     "recordings, of some seconds each."
 )
+BESIDE = ", and once by `py-spy record --idle` with and without `--nonblocking`"
 
 
 class Judged(NamedTuple):
@@ -250,7 +251,9 @@ def main() -> None:
                     print(line, flush=True)
                     lines.append(line)
     if not options.dry_run:
-        write_section(options.title, METHOD.format(**vars(options)), lines[1:])
+        write_section(
+            options.title, METHOD.format(**vars(options), beside="" if options.profd_only else BESIDE), lines[1:]
+        )
 
 
 if __name__ == "__main__":
