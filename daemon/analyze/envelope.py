@@ -27,19 +27,16 @@ class Block(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A robust line through the least values of blocks, with how sure and how straight it is.
+    """A robust line through the least values of blocks, with how sure it is.
 
-    ``slope`` is a second, ``error`` its standard error, with what neighbors have in common taken into account.
-    ``grown`` is by how much the line rises in all. Of that are ``bend``, the change of slope from the first to the last
-    block (-0.5 where a cache has warmed up half), and ``largest_step``, from one block to the next. ``still_share`` is
-    in how many of the blocks nothing changed, 0 to 1.
+    ``slope`` is a second, ``error`` its standard error, with what neighbors have in common taken into account: where
+    the values bend or jump, it is large. ``grown`` is by how much the line rises in all, ``still_share`` from how many
+    of the blocks to the next hardly anything changed, 0 to 1.
     """
 
     slope: float
     error: float
     grown: float
-    bend: float
-    largest_step: float
     still_share: float
 
 
@@ -78,8 +75,6 @@ def fit(blocks: Sequence[Block]) -> Line:
         slope=slope,
         error=_slope_error(times_s, [value - level for value in rest]),
         grown=grown,
-        bend=_bend(values) / grown if grown else math.inf,
-        largest_step=max(steps) / grown if grown else math.inf,
         still_share=sum(abs(step) <= still for step in steps) / len(steps),
     )
 
@@ -108,12 +103,3 @@ def _slope_error(times_s: Sequence[float], rest: Sequence[float]) -> float:
     middle = statistics.fmean(times_s)
     spread = squares / (count - 2) / sum((at_s - middle) ** 2 for at_s in times_s)
     return math.sqrt(spread * (1 + alike) / (1 - alike))
-
-
-def _bend(values: Sequence[float]) -> float:
-    """Return by how much the slope changes over a series, times its length, by the parabola through it."""
-    count = len(values)
-    middle, mean_square = (count - 1) / 2, (count * count - 1) / 12
-    shape = [(index - middle) ** 2 - mean_square for index in range(count)]
-    curvature = sum(a * b for a, b in zip(shape, values, strict=True)) / sum(a * a for a in shape)
-    return 2 * curvature * (count - 1) ** 2

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from profd.daemon.analyze.envelope import Block, Line, cut, fit, thinned
+from profd.daemon.analyze.envelope import Block, cut, fit, thinned
 from profd.daemon.analyze.uncertainty import CONFIDENCE_95
 
 LEAST_SPAN_S = 35.0
@@ -29,10 +29,8 @@ LATE_SHARE = 0.45
 LATE_SPANS_S = tuple(60.0 * 2 ** (half / 2) for half in range(32))
 LATE_SLOWDOWN = 0.5
 # In simulations of what is steady (tests/unit/test_trend.py) these let through less than one in a thousand. A slope
-# has to be so many times its standard error: a random walk looks straight more often than one would think.
+# has to be so many times its standard error: curves that bend and random walks look straighter than one would think.
 LEAST_T = 24.0
-MOST_BEND = 0.35
-LARGEST_STEP = 0.3
 MOST_STILL = 0.4
 NEW_GROUND_SHARE = 0.1
 
@@ -109,7 +107,8 @@ class _Window:
         swing = statistics.median(block.highest - block.lowest for block in self._blocks)
         return (
             self._line.grown >= max(least_growth, swing)
-            and _is_straight(self._line)
+            and self._line.slope >= LEAST_T * self._line.error
+            and self._line.still_share <= MOST_STILL
             and self._is_new_ground()
             and (not self._is_late or self._was_slower_before())
         )
@@ -140,13 +139,3 @@ class _Window:
             return False
         before = cut(self._before_s[begin:], self._before[begin:])
         return len(before) >= LEAST_BLOCKS and fit(before).slope <= LATE_SLOWDOWN * self._line.slope
-
-
-def _is_straight(line: Line) -> bool:
-    """Say whether a line rises surely and evenly."""
-    return (
-        line.slope >= LEAST_T * line.error
-        and abs(line.bend) <= MOST_BEND
-        and line.largest_step <= LARGEST_STEP
-        and line.still_share <= MOST_STILL
-    )

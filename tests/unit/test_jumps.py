@@ -68,7 +68,7 @@ def test_a_jump_is_tied_to_the_stack_and_the_events_of_that_moment(tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("leak", lambda second: 1e9 + 50 * MB * second),
+        ("leak", lambda second: 1e8 + 50 * MB * second),
         ("peak", lambda second: 1e9 + (500 * MB if second == 30 else 0)),
         ("fall", lambda second: 1e9 - (500 * MB if second >= 30 else 0)),
         ("small", lambda second: 1e9 + (20 * MB if second >= 30 else 0)),

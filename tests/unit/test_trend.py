@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from memorycurves import MB, STEADY, curve, still
 
@@ -76,6 +78,23 @@ def test_long_epochs_alarm_nobody_once_one_is_over() -> None:
 def test_a_curve_that_flattens_is_none_at_any_moment_of_its_end() -> None:
     values = curve(STEADY["warming"], "slow", 600)
     assert not any(growing(values[:seconds]) for seconds in range(60, 600, 10))
+
+
+@pytest.mark.parametrize("period_s", [2.99, 3.98, 4.97, 5.98, 6.97, 8.99])
+def test_epochs_that_readings_see_at_a_place_that_drifts_are_no_growth(period_s: float) -> None:
+    values = [1e9 + 500 * MB * (at_s / period_s % 1) for at_s in range(180)]
+    assert not any(growing(values[:seconds]) for seconds in range(60, 180, 5))
+
+
+def test_the_tail_of_a_slow_curve_is_no_growth_that_began_late() -> None:
+    values = [1e9 + 3000 * MB * (1 - math.exp(-at_s / 300)) for at_s in range(2400)]
+    assert not any(growing(values[:seconds]) for seconds in range(500, 2400, 50))
+
+
+@pytest.mark.parametrize("steps", [2, 4, 6, 8])
+def test_a_few_even_steps_are_no_growth(steps: int) -> None:
+    values = [1e9 + 100 * MB * (at_s * steps // 90) for at_s in range(90)]
+    assert not growing(values)
 
 
 def test_less_than_is_asked_for_is_no_growth() -> None:
