@@ -28,6 +28,8 @@ _TOTALS = re.compile(rb"Samples: (\d+) Errors: (\d+)")
 _SPARE_S = 5
 _KILL_AFTER_S = 5.0
 _REAP_AGAIN_S = 0.001
+# With RUST_BACKTRACE in the environment py-spy would unwind its own stack at every read that fails.
+_NO_BACKTRACES = {"RUST_LIB_BACKTRACE": "0"}
 
 
 class RawRecording(msgspec.Struct, frozen=True):
@@ -99,7 +101,7 @@ class Recording:
                 self._pid = os.posix_spawn(
                     executable,
                     arguments,
-                    os.environ,
+                    {**os.environ, **_NO_BACKTRACES},
                     file_actions=[
                         (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
                         (os.POSIX_SPAWN_DUP2, write_end, 1),

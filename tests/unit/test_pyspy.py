@@ -97,6 +97,16 @@ async def test_py_spy_is_asked_not_to_stop_the_target_and_to_end_by_itself(spies
     assert (options["--rate"], options["--duration"], options["--pid"]) == ("100", "7", "4242")
 
 
+async def test_py_spy_takes_no_backtraces_of_itself_and_has_our_environment(
+    spies: PySpies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUST_BACKTRACE", "1")
+    monkeypatch.setenv("PROFD_TOLD", "here")
+    program = 'give((os.environ["RUST_LIB_BACKTRACE"] + os.environ["PROFD_TOLD"]).encode()); samples(); totals()'
+    raw = await spies.record(program).collect()
+    assert raw.data == b"0here"
+
+
 async def test_py_spy_is_out_of_reach_of_the_terminal_and_hears_its_signals(spies: PySpies) -> None:
     program = (
         "ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler and not inherited\n"
