@@ -83,7 +83,8 @@ def assemble(
     for trace, total in zip(traces, _samples_by_thread(traces, raw.samples), strict=True):
         pieces = _pieces(trace, raw.zero_ns, keep)
         shares = apportion(total, [piece.end_ns - piece.start_ns for piece in pieces])
-        kept = [(piece, share) for piece, share in zip(pieces, shares, strict=True) if keep.holds(piece.start_ns)]
+        inside = [(piece, share) for piece, share in zip(pieces, shares, strict=True) if keep.holds(piece.start_ns)]
+        kept = _in_python(inside)
         whole = _whole(kept, evidence)
         samples += sum(share for _, share in kept)
         torn += sum(share for _, share in kept) - sum(share for _, share in whole)
@@ -107,6 +108,18 @@ def assemble(
         stacks=tuple(stacks),
         threads=tuple(timelines),
     )
+
+
+def _in_python(pieces: list[tuple[Piece, int]]) -> list[tuple[Piece, int]]:
+    """Return the pieces of one thread without those in which it stood in no Python code.
+
+    A thread of a C library, such as those of autograd and of compilers, calls into Python now and then and has no
+    frames meanwhile. A thread that has frames for most of the time has always some: there a stack without any is torn.
+    """
+    empty = sum(samples for piece, samples in pieces if not piece.stack)
+    if 2 * empty <= sum(samples for _, samples in pieces):
+        return pieces
+    return [(piece, samples) for piece, samples in pieces if piece.stack]
 
 
 def _whole(pieces: Sequence[tuple[Piece, int]], evidence: Evidence) -> list[tuple[Piece, int]]:

@@ -133,6 +133,22 @@ def test_impossible_stacks_that_last_are_dropped_with_their_time() -> None:
     assert [interval.samples for interval in record.threads[0].intervals] == [50, 40]
 
 
+def test_a_thread_without_frames_is_neither_sampled_nor_torn() -> None:
+    main = Told([(0, stack("a"))], 4_000_000)
+    silent = Told([(0, ())], 4_000_000, "thread (4250): pt_autograd_0", 0x7F11)
+    record = assemble(raw_recording(main, silent, samples=800), TARGET, 100, Span())
+    assert (record.samples, record.torn) == (400, 0)
+    assert [len(thread.intervals) for thread in record.threads] == [1, 0]
+
+
+def test_a_thread_that_calls_python_now_and_then_is_sampled_meanwhile() -> None:
+    hook = (Frame("hook", "/home/ada/train.py", 7),)
+    calling = Told([(0, ()), (3_000_000, hook), (3_500_000, ())], 4_000_000, "thread (4250): pt_autograd_0", 0x7F11)
+    record = assemble(raw_recording(calling, samples=400), TARGET, 100, Span())
+    assert (record.samples, record.torn) == (50, 0)
+    assert [stack for _, _, stack in spans_of(record)] == [hook]
+
+
 def test_a_torn_read_at_first_is_dropped_with_its_time() -> None:
     raw = raw_recording(Told([(0, TORN), (30_000, stack("b"))], 1_000_000))
     record = assemble(raw, TARGET, 100, Span())
