@@ -15,6 +15,10 @@ _CHUNK_BYTES = 1 << 16
 _PAIR = re.compile(rb"^(\w+):?[ \t]+(\d+)", re.MULTILINE)
 _PRESSURE = re.compile(rb"^(some|full) .*total=(\d+)", re.MULTILINE)
 
+# Which of the fields of ``read_stat`` is what.
+STATE, MINOR_FAULTS, MAJOR_FAULTS, USER_TICKS, SYSTEM_TICKS = 0, 7, 9, 11, 12
+THREADS, START, RSS_PAGES, BLOCK_DELAY_TICKS = 17, 19, 21, 39
+
 
 def read(path: str) -> bytes | None:
     """Return what stands in a file; None where it cannot be read."""
@@ -23,9 +27,8 @@ def read(path: str) -> bytes | None:
     except OSError:
         return None
     try:
-        found = [os.read(descriptor, _CHUNK_BYTES)]
-        while len(found[-1]) == _CHUNK_BYTES:
-            found.append(os.read(descriptor, _CHUNK_BYTES))
+        # A read may give less than is left: of lists the kernel hands out a page at a time.
+        found = list(iter(lambda: os.read(descriptor, _CHUNK_BYTES), b""))
     except OSError:
         return None
     finally:
@@ -66,8 +69,3 @@ def _fields(path: str) -> list[bytes] | None:
     # The name stands in parentheses and may hold anything, parentheses and spaces too.
     fields = (read(path) or b"").rpartition(b")")[2].split()
     return fields if len(fields) > RSS_PAGES else None
-
-
-# Which of the fields of ``read_stat`` is what.
-STATE, MINOR_FAULTS, MAJOR_FAULTS, USER_TICKS, SYSTEM_TICKS = 0, 7, 9, 11, 12
-THREADS, START, RSS_PAGES, BLOCK_DELAY_TICKS = 17, 19, 21, 39
