@@ -34,6 +34,7 @@ bench: .venv/dev-installed ## measure cost on a quiet machine, about 45 minutes;
 	$(BIN)/python benchmarks/throughput.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/many_threads.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/churn.py $(BENCH_ARGS)
+	$(BIN)/python benchmarks/telemetry.py $(BENCH_ARGS)
 
 soak: .venv/dev-installed ## profile a training for an hour and see whether profd stays as it is; MINUTES=N for another time
 	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES)
