@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from synthetic import BACKWARD, DATA_WAIT, MAIN, STARTED_NS, describe, recording, run_started
@@ -27,7 +27,7 @@ def busy(_: int) -> float:
     return 0.8
 
 
-def write_gpu_run(path: Path, devices: dict[str, Utilization], holders: dict[Identity, tuple[str, ...]]) -> Path:
+def write_gpu_run(path: Path, devices: Mapping[str, Utilization], holders: Mapping[Identity, tuple[str, ...]]) -> Path:
     """Write a run whose processes wait a second and compute a second, with GPUs and who has memory on them."""
     writer = RunWriter(path, run_started(), describe)
     found: list[records.Record] = []

@@ -18,7 +18,7 @@ from profd.cli.main import run_command_line
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.errors import ExitCode, OutputUnwritable
-from profd.daemon.render.extract import Extract
+from profd.daemon.render.entries import Extract
 from profd.daemon.render.report import render_report, unpack, write_report
 from profd.daemon.render.slots import TIME_UNIT_NS
 from profd.daemon.store.reader import RunReader
