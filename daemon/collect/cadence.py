@@ -1,7 +1,7 @@
 """When a counter is read next: as soon as is wished for, as far as the cost of readings allows. Pure.
 
 Readings have a capital of CPU time to begin with, for the search, and a share of the time that goes by. So they cost no
-more than 5 ms a second over the first minute, and 2 ms a second from then on, whatever one of them takes.
+more than 5 ms a second over the first minute, and 2 ms a second from then on, whatever one of them usually takes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ EARNED_SHARE = 0.002
 ROUTINE_SHARE = 0.0015
 RESERVE_S = 0.06
 COSTS_KEPT = 5
+# A reading that is torn may once cost ten times the usual: that is not held against the next ones for minutes.
+MOST_DEBT_S = 0.05
 # Readings at equal distances would see a loop that is in step with them at one and the same place.
 JITTER = 0.4
 
@@ -48,12 +50,12 @@ class Cadence:
     def spend(self, at_ns: int, cpu_ns: int) -> None:
         """Account for a reading that ended at a time."""
         self._earn(at_ns)
-        self._balance_s -= cpu_ns / SECOND_NS
+        self._balance_s = max(self._balance_s - cpu_ns / SECOND_NS, -MOST_DEBT_S)
         self._costs.append(cpu_ns / SECOND_NS)
 
     def pause_s(self, wish: Wish) -> float:
         """Return how long to wait, from the last reading on, before the next one."""
-        cost_s = statistics.fmean(self._costs) if self._costs else 0.0
+        cost_s = statistics.median(self._costs) if self._costs else 0.0
         affordable_s = (cost_s - self._balance_s) / EARNED_SHARE
         if not wish.is_urgent:
             saving_s = min((cost_s + RESERVE_S - self._balance_s) / EARNED_SHARE, cost_s / ROUTINE_SHARE)

@@ -6,6 +6,7 @@ closer these are, the closer the bounds; where the counter stands still at the h
 
 from __future__ import annotations
 
+import statistics
 from collections import deque
 from typing import NamedTuple
 
@@ -79,8 +80,6 @@ class CycleLength:
         wanted, margin = self._at_most()
         steps = max(round(wanted), self.least)
         most = steps + margin
-        if self._highest in self._stops:
-            steps = self.least
         return steps, max(steps - self.least, most - steps, 1.0)
 
     def is_within(self, share: float) -> bool:
@@ -102,8 +101,14 @@ class CycleLength:
         return 1 + int(2 * self._gait.expected(before, after) / max(self.least, 1))
 
     def _at_most(self) -> tuple[float, float]:
-        """Return the closest upper bound of the length, and by how many steps it may be too low or too high."""
-        return min((self._bound(end) for end in self._ends), key=sum)
+        """Return the closest upper bound of the length, and by how many steps it may be too low or too high.
+
+        It is the mean of all that are no higher than it may be: the lowest alone is that of the fastest cycle.
+        """
+        bounds = [self._bound(end) for end in self._ends]
+        closest = min(bounds, key=sum)
+        alike = [wanted for wanted, _ in bounds if wanted <= sum(closest)]
+        return statistics.fmean(alike), closest[1]
 
     def _bound(self, end: _End) -> tuple[float, float]:
         """Return what the rate allows from one cycle to the next, by the rate before the end and after it."""

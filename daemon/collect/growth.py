@@ -95,7 +95,9 @@ def growth_of(
     if sum(after.value > before.value for before, after in pairs) < LEAST_RISES:
         return None
     found = _measure(variable, track, last, pairs)
-    return found if _is_steady(found.rate_per_s, pairs) and not _is_clock(found, monotonic_s) else None
+    # What grows together with a counter need not show once more that it grows steadily.
+    is_steady = bits < EVIDENCE_BITS or _is_steady(found.rate_per_s, pairs)
+    return found if is_steady and not _is_clock(found, monotonic_s) else None
 
 
 def _rises_mostly(track: Track) -> bool:

@@ -7,6 +7,7 @@ whole cycle (an epoch) have to be known (``cyclelength``). Counts are held back 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS
@@ -86,10 +87,11 @@ class Odometer:
         self._pass_over(self._last.position, steps)
         return [count for step in steps for count in self._go(step)]
 
-    def learn_outer(self, value: int) -> None:
-        """Learn what the counter around showed when the loop's own was seen last: it was not known to be one."""
-        if self._last is not None and self._last.position.outer is None:
-            self._last = self._last._replace(position=self._last.position._replace(outer=value))
+    def learn_outer(self, values: Mapping[int, int]) -> None:
+        """Learn what the counter around showed at earlier times: it was not known to be one."""
+        self._doubted = [_with_outer(position, values) for position in self._doubted]
+        if self._last is not None:
+            self._last = self._last._replace(position=_with_outer(self._last.position, values))
 
     def rest(self) -> list[Count]:
         """Return the counts that are held back, such as they are."""
@@ -238,3 +240,7 @@ class Odometer:
         error = self._told_steps - counted + cycles * error_steps
         error += self._gait.rate_per_s * reached.position.error_ns / SECOND_NS
         return Count(reached.position.at_ns, self._told_steps, round(error, 2))
+
+
+def _with_outer(position: Position, values: Mapping[int, int]) -> Position:
+    return position if position.outer is not None else position._replace(outer=values.get(position.at_ns))

@@ -145,10 +145,9 @@ class StepCounter:
         """Look for the loop around, which shows when the counter starts over for the first time."""
         assert self.loop is not None
         self._outer = find_outer(self.loop.counter, self._history, self.loop.rate_per_s)
-        earlier = (past for past in reversed(self._history) if past.at_ns < reading.at_ns)
-        last = next((past for past in earlier if sight(self.loop.counter, past)), None)
-        if self._outer is not None and last is not None and (seen := sight(self._outer, last)) is not None:
-            self._odometer.learn_outer(seen.value)
+        if self._outer is not None:
+            seen = ((past.at_ns, sight(self._outer, past)) for past in self._history)
+            self._odometer.learn_outer({at_ns: found.value for at_ns, found in seen if found is not None})
 
     def _added(self, counts: list[Count]) -> list[Count]:
         """Return counts of the loop of now on top of those of the loops before it."""

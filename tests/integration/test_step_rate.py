@@ -25,8 +25,11 @@ LOOPS = {
     "range_loop": "loop counter `_step` in train (range_loop.py:",
     "tqdm_loop": "loop counter `n` in tqdm.__iter__ (tqdm/std.py:",
     "nested_loops": "loop counter `_i` in train (nested_loops.py:",
+    "accumulating_loop": "loop counter `_update_step` in Trainer._run_epoch (accumulating_loop.py:",
     "trainer_loop": "loop counter `step` in Trainer._inner_training_loop (trainer_loop.py:",
 }
+# Nothing tells its epochs: how long they are may take longer to learn than the test lasts.
+UNTOLD = {"lightning_loop": "loop counter `batch_idx` in TrainingEpochLoop.advance (lightning_loop.py:"}
 WITHOUT = ("no_loop", "retries")
 AT_MODULE_LEVEL = "module_loop"
 UNREAD = "range_loop"  # recorded once more, with its counter left alone
@@ -70,11 +73,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Run]]:
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
         patch.setenv("PROFD_HOME", str(tmp_path_factory.mktemp("h")))
         sessions = {}
-        for name in (*LOOPS, *WITHOUT, AT_MODULE_LEVEL):
+        for name in (*LOOPS, *UNTOLD, *WITHOUT, AT_MODULE_LEVEL):
             program = stack.enter_context(running(PROGRAMS / "steploops" / f"{name}.py", diaries / name))
-            sessions[name] = begin_session(program.pid, duration_s=SECONDS)
+            # Fourteen recordings share two cores: only one of them is about samples.
+            rate_hz = 100 if name == AT_MODULE_LEVEL else 10
+            sessions[name] = begin_session(program.pid, duration_s=SECONDS, rate_hz=rate_hz)
             if name == UNREAD:
-                sessions["unread"] = begin_session(program.pid, duration_s=SECONDS, steps=False)
+                sessions["unread"] = begin_session(program.pid, duration_s=SECONDS, rate_hz=10, steps=False)
         for session in sessions.values():
             assert session.wait_closed(SECONDS + 60)
         readers = {name: stack.enter_context(RunReader(session.run_file)) for name, session in sessions.items()}
@@ -107,7 +112,7 @@ def test_the_error_of_the_rate_holds_the_truth_and_says_something(runs: dict[str
 
 
 @pytest.mark.requires("tqdm")
-@pytest.mark.parametrize("name", sorted(set(LOOPS) - {"tqdm_loop"}))  # which is not on the stack all the time
+@pytest.mark.parametrize("name", sorted(set(LOOPS) - {"tqdm_loop"}))  # not always on the stack
 def test_the_last_count_is_that_of_the_end(runs: dict[str, Run], name: str) -> None:
     run = runs[name]
     assert abs(run.counts()[-1].at_ns - run.reader.info.end_ns) < SECOND_NS
@@ -117,14 +122,28 @@ def test_the_last_count_is_that_of_the_end(runs: dict[str, Run], name: str) -> N
 
 
 @pytest.mark.requires("tqdm")
+@pytest.mark.parametrize("name", UNTOLD)
+def test_the_error_holds_the_truth_where_nothing_tells_the_epochs(runs: dict[str, Run], name: str) -> None:
+    steps = runs[name].steps()
+    assert steps.per_s is not None
+    assert steps.per_s_error is not None
+    assert abs(steps.per_s - runs[name].true_rate_per_s()) <= steps.per_s_error
+
+
+@pytest.mark.requires("tqdm")
 def test_steps_at_module_level_are_counted_by_lines(runs: dict[str, Run]) -> None:
     run = runs[AT_MODULE_LEVEL]
     steps, info = run.steps(), run.reader.info
     assert run.counts() == []
     assert steps.source is not None
+    assert steps.per_s is not None
     assert steps.source.startswith("cycles of <module> (")
     # Twenty epochs and more, with an evaluation after each.
-    assert steps.per_s == pytest.approx(run.made_per_s(info.started_ns + SECOND_NS, info.end_ns - SECOND_NS), rel=0.02)
+    assert steps.per_s_error is not None
+    true_per_s = run.made_per_s(info.started_ns + SECOND_NS, info.end_ns - SECOND_NS)
+    # On a machine that is short of CPU the steps are uneven, and the error is larger, and said to be.
+    assert abs(steps.per_s - true_per_s) <= max(0.02 * true_per_s, steps.per_s_error)
+    assert steps.per_s_error < 0.1 * true_per_s
 
 
 @pytest.mark.requires("tqdm")
@@ -136,7 +155,7 @@ def test_a_counter_that_is_not_to_be_read_is_not(runs: dict[str, Run]) -> None:
 
 
 @pytest.mark.requires("tqdm")
-@pytest.mark.parametrize(("name", "source"), LOOPS.items())
+@pytest.mark.parametrize(("name", "source"), (LOOPS | UNTOLD).items())
 def test_the_counter_is_named(runs: dict[str, Run], name: str, source: str) -> None:
     found = runs[name].steps().source
     assert found is not None

@@ -58,6 +58,12 @@ def test_what_is_not_spent_is_not_saved_for_ever() -> None:
     assert cadence.pause_s(URGENT) > 0.5
 
 
+def test_one_dear_reading_is_not_held_against_the_next_ones_for_minutes() -> None:
+    cadence = after(5)
+    cadence.spend(0, 2 * SECOND_NS)
+    assert 20 < cadence.pause_s(URGENT) < 40
+
+
 def test_pauses_vary_so_that_no_loop_is_in_step_with_them() -> None:
     cadence = Cadence(random.Random(1))
     pauses_s = [cadence.pause_s(ROUTINE) for _ in range(50)]
