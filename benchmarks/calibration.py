@@ -20,7 +20,8 @@ from typing import NamedTuple
 from measurements import write_section
 
 from profd.daemon.analyze.changes import Changes
-from profd.daemon.analyze.uncertainty import Doubt, margin
+from profd.daemon.analyze.confidence import margin
+from profd.daemon.analyze.uncertainty import Doubt
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.collect.assembly import apportion
 from profd.daemon.store.rows import IntervalRow

@@ -17,8 +17,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
 
 if TYPE_CHECKING:
-    from profd.daemon.analyze.conditions import Condition
-    from profd.daemon.analyze.selection import Selection
+    from profd.daemon.analyze.selection import Condition, Selection
     from profd.daemon.store.reader import RunReader
     from profd.daemon.store.rows import RunInfo
 
@@ -50,8 +49,8 @@ _SELECTION = (
     click.option("--phase", metavar="NAME", help="Take the samples of this phase: forward, \"data wait\", …"),
     click.option("--gpu-idle", is_flag=False, flag_value=5.0, type=click.FloatRange(0, 100), metavar="[=PERCENT]",
                  help="Take the time for which the GPU was utilized below PERCENT [default: 5]."),
-    click.option("--when", multiple=True, type=click.Choice(["cpu-saturated", "throttled"]),
-                 help="Take the time for which all cores were busy, or CPU or GPU were held back by a limit."),
+    click.option("--when", multiple=True, type=click.Choice(["cpu-saturated", "throttled", "memory-growing"]),
+                 help="Take the time for which all cores were busy, CPU or GPU held back by a limit, or memory grew."),
 )  # fmt: skip
 
 
@@ -95,7 +94,7 @@ class SelectionWords(NamedTuple):
 
     def _conditions(self) -> tuple[Condition, ...]:
         """Return the conditions that are asked for."""
-        from profd.daemon.analyze.conditions import Condition
+        from profd.daemon.analyze.selection import Condition
 
         idle = () if self.gpu_idle is None else (Condition("gpu-idle", self.gpu_idle / 100),)
         return (*idle, *map(Condition, self.when))

@@ -8,23 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 
-import msgspec
-
 from profd.daemon.analyze.cover import Cover
-from profd.daemon.analyze.gpu import IDLE_BELOW, GpuTracks
+from profd.daemon.analyze.gpu import GpuTracks
+from profd.daemon.analyze.memory import growth
+from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.analyze.tracks import Track, track_of
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.store.reader import RunReader
 
 SATURATED_ABOVE = 0.95
-
-
-class Condition(msgspec.Struct, frozen=True):
-    """Something that holds or not at a time; ``limit`` is its threshold, 0 to 1, where it has one."""
-
-    name: str
-    limit: float = IDLE_BELOW
 
 
 def gpu_idle(reader: RunReader, process: int, limit: float) -> Cover:
@@ -46,10 +39,20 @@ def throttled(reader: RunReader, process: int, _: float) -> Cover:
     return reduce(united, (track.where(lambda value: value > 0) for track in tracks))
 
 
+def memory_growing(reader: RunReader, process: int, _: float) -> Cover:
+    """Return when the memory of a process grew, on the host or a GPU, from where its growth can be told on."""
+    cover = Cover()
+    own = [one for one in growth(reader, Selection(processes=frozenset({process}))) if one.verdict == "growing"]
+    for since_ns in sorted(one.since_ns for one in own if one.since_ns is not None):
+        cover.add(since_ns, reader.info.end_ns)
+    return cover
+
+
 CONDITIONS: Mapping[str, Callable[[RunReader, int, float], Cover]] = {
     "gpu-idle": gpu_idle,
     "cpu-saturated": cpu_saturated,
     "throttled": throttled,
+    "memory-growing": memory_growing,
 }
 
 
@@ -87,6 +90,14 @@ _WHY_UNKNOWN = {
     "gpu-idle": "it has no readings of a GPU's utilization; `profd doctor` says whether GPUs can be read here",
     "cpu-saturated": "it has no readings of the host's CPU",
     "throttled": "it has no readings of a limit on CPU time or of a GPU's clocks",
+    "memory-growing": "it has no readings of memory",
+}
+
+
+_DECIDING = {
+    "cpu-saturated": ("host_cpu_share",),
+    "throttled": ("cgroup_cpu_throttled_share", "gpu_throttled_share"),
+    "memory-growing": ("rss_bytes",),
 }
 
 
@@ -94,8 +105,7 @@ def _deciding_track(reader: RunReader, name: str) -> Track:
     """Return the track with the longest period among those that a condition rests on."""
     if name == "gpu-idle":
         return Track([], GpuTracks(reader).period_ns)
-    wanted = ("host_cpu_share",) if name == "cpu-saturated" else ("cgroup_cpu_throttled_share", "gpu_throttled_share")
-    tracks = [track_of(reader.points(series.id)) for series in reader.series.values() if series.name in wanted]
+    tracks = [track_of(reader.points(series.id)) for series in reader.series.values() if series.name in _DECIDING[name]]
     return max(tracks, key=lambda track: track.period_ns or 0, default=Track([], None))
 
 

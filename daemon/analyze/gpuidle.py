@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from profd.daemon.analyze.conditions import Condition
 from profd.daemon.analyze.gpu import IDLE_BELOW, GpuTracks
 from profd.daemon.analyze.gpubusy import Busy
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import take_profile
-from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.analyze.shares import PhaseLine, phase_shares, user_lines
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from profd.daemon.analyze.conditions import Condition
+from profd.daemon.analyze.gpu import IDLE_BELOW
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, ThreadRow
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """Something that holds or not at a time; ``limit`` is its threshold, 0 to 1, where it has one."""
+
+    name: str
+    limit: float = IDLE_BELOW
 
 
 class Selection(msgspec.Struct, frozen=True):

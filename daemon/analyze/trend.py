@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from profd.daemon.analyze.confidence import CONFIDENCE_95
 from profd.daemon.analyze.envelope import Block, cut, fit, thinned
-from profd.daemon.analyze.uncertainty import CONFIDENCE_95
 
 LEAST_SPAN_S = 35.0
 LEAST_POINTS = 18

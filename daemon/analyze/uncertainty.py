@@ -17,18 +17,6 @@ from profd.daemon.analyze.changes import ChangesSeen, Moment
 
 State = TypeVar("State")
 
-CONFIDENCE_95 = 1.96
-
-
-def margin(error: float) -> float:
-    """Return half the width of the 95 % interval of a share with this standard error."""
-    return CONFIDENCE_95 * error
-
-
-def is_hint(share: float, error: float) -> bool:
-    """Say whether the 95 % interval of a share is wider than the share itself: then it says next to nothing."""
-    return 2 * margin(error) > share
-
 
 class Doubt(Generic[State]):
     """How exactly the times of many states are known, among them states that hold at the same time.

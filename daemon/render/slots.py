@@ -13,10 +13,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from profd.daemon.analyze.conditions import Condition, covers_of
+from profd.daemon.analyze.conditions import covers_of
 from profd.daemon.analyze.cover import Cover
 from profd.daemon.analyze.gpu import GpuTracks
 from profd.daemon.analyze.pieces import samples_inside
+from profd.daemon.analyze.selection import Condition
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow

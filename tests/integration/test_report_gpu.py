@@ -11,8 +11,7 @@ from browser import ReportPage, launched_chromium
 from gpurun import SECONDS, waits, write_gpu_run
 from synthetic import write_run
 
-from profd.daemon.analyze.conditions import Condition
-from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.collapsed import collapsed_lines
 from profd.daemon.render.report import write_report

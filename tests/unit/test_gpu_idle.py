@@ -9,12 +9,11 @@ from gpurun import OTHER_RANK, SECONDS, busy, waits, write_gpu_run
 from synthetic import BACKWARD, DATA_WAIT, MAIN
 
 from profd.cli.main import run_command_line
-from profd.daemon.analyze.conditions import Condition
 from profd.daemon.analyze.functions import hot_functions
 from profd.daemon.analyze.gpu import GpuTracks
 from profd.daemon.analyze.gpubusy import utilization_by_stack
 from profd.daemon.analyze.profile import take_profile
-from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.analyze.selection import MAIN_THREADS, Condition, Selection
 from profd.daemon.analyze.summary import summarize
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ExitCode

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from profd.daemon.analyze.changes import ChangesSeen
-from profd.daemon.analyze.uncertainty import CONFIDENCE_95, Doubt, is_hint
+from profd.daemon.analyze.confidence import CONFIDENCE_95, is_hint
+from profd.daemon.analyze.uncertainty import Doubt
 
 A, B, C = 1, 2, 3
 UNSELECTED = 9

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from profd.daemon.analyze.confidence import is_hint
 from profd.daemon.analyze.functions import FunctionRow
-from profd.daemon.analyze.uncertainty import is_hint
 from profd.daemon.render.units import percent
 from profd.daemon.render.visible import visible
 from profd.tui.cells import Run, cut_name, cut_path
