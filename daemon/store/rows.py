@@ -149,7 +149,7 @@ class PointRow(msgspec.Struct, frozen=True):
 
 
 class EventRow(msgspec.Struct, frozen=True):
-    """A mark on the timeline: started, ended, exec, counter, gpu, window, loss, wall-jump, error, note."""
+    """A mark on the timeline: started, ended, exec, oom, counter, gpu, window, loss, wall-jump, error, note."""
 
     id: int
     at_ns: int

@@ -103,7 +103,7 @@ CREATE TABLE point (
 CREATE TABLE event (
     id INTEGER PRIMARY KEY,
     at_ns INTEGER NOT NULL,
-    kind TEXT NOT NULL,               -- started, ended, exec, counter, gpu, window, loss, wall-jump, error, note
+    kind TEXT NOT NULL,               -- started, ended, exec, oom, counter, gpu, window, loss, wall-jump, error, note
     process INTEGER REFERENCES process,
     text TEXT NOT NULL
 );
