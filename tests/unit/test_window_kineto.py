@@ -135,14 +135,17 @@ async def test_nonsense_is_passed_over(folder: Path) -> None:
         assert daemon.clients == {PID}
 
 
-async def test_only_sockets_in_the_folder_are_answered(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["{elsewhere}/client", "\0profd-test-{pid}"], ids=["folder", "abstract"])
+async def test_only_sockets_in_the_folder_are_answered(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, where: str
+) -> None:
     delivered: list[int] = []
+    address = where.format(elsewhere=tmp_path_factory.mktemp("e"), pid=os.getpid())
     with daemon_in(folder, delivered) as daemon, KinetoClient(folder) as client:
         daemon.ask(PID, ASKED)
-        elsewhere = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        with elsewhere:
-            elsewhere.bind("\0profd-test-%d" % os.getpid())  # noqa: UP031  an abstract name, of bytes
-            elsewhere.sendto(inquiry(PID), str(folder / "dynolog"))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+            stranger.bind(address)
+            stranger.sendto(inquiry(PID), str(folder / "dynolog"))
             client.send(inquiry(PID + 1))
             await client.answer()
         assert delivered == []

@@ -55,6 +55,18 @@ def test_call_of_the_driver_for_no_operator_is_taken_from_none() -> None:
     assert totals["cudaDeviceSynchronize@cpu"].self_cpu_ns == 5_000
 
 
+def test_kernels_of_a_namesake_that_was_folded_count_for_its_caller() -> None:
+    script = TraceScript().op("a", 0, 10, linked=1).op("a", 1, 8, linked=2)
+    totals = script.op("k", 20, 3, cat="kernel", tid=7, linked=2).totals()
+    assert (totals["a@cpu"].calls, totals["a@cpu"].self_cuda_ns, totals["a@cpu"].cuda_total_ns) == (1, 3_000, 3_000)
+
+
+def test_memory_at_the_very_ends_of_a_call_is_the_calls() -> None:
+    totals = TraceScript().op("a", 1, 4).memory(1, 5).memory(5, 3).totals()
+    assert totals["a@cpu"].cpu_bytes == 8
+    assert "[memory]@cpu" not in totals
+
+
 def test_memory_counts_for_whatever_ran_meanwhile() -> None:
     script = TraceScript().op("outer", 0, 10).op("inner", 1, 5).op("elsewhere", 1, 3, tid=2)
     totals = script.memory(2, 100).memory(8, -30).memory(3, 7, device=1).memory(50, 9).totals()
@@ -87,3 +99,4 @@ def test_what_another_torch_writes_in_odd_places_costs_the_shapes_only() -> None
 def test_times_are_exact_to_the_nanosecond_for_a_quarter_of_a_year() -> None:
     assert time_ns(7_889_238_000_000.123) == 7_889_238_000_000_123
     assert time_ns(4_374_504_095_947.955) == 4_374_504_095_947_955
+    assert time_ns(4_450_360_144_389.971) == 4_450_360_144_389_971
