@@ -96,7 +96,9 @@ class Profd:
         deadline_s = time.monotonic() + _BEGIN_TIMEOUT_S
         while time.monotonic() < deadline_s and self.process.poll() is None:
             with contextlib.suppress(RunUnreadable), RunReader(self.run_file) as reader:
-                return reader.info.recorder_pid, Path(reader.info.control_socket)
+                # The file is there a moment before the socket is.
+                if (control_socket := Path(reader.info.control_socket)).exists():
+                    return reader.info.recorder_pid, control_socket
             time.sleep(0.02)
         self.process.kill()
         sys.exit(f"profd does not record:\n{self._words()}")
