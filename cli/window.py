@@ -152,28 +152,36 @@ def take(reader: RunReader, request: WindowRequest) -> list[WindowRow]:
         begun = client.window(request)
     length = f"{request.seconds:g} s" if request.seconds else f"{request.steps} steps"
     click.echo(f"profd: taking {length} of {_listed(begun.pids)}", err=True)
-    windows = _wait_for(reader, begun.asked_ns, len(begun.pids))
-    for window in windows:
-        if window.error:
-            click.echo(f"profd: {window.error}", err=True)
-    taken = [window for window in windows if not window.error]
+    taken = [window for window in _wait_for(reader, begun.asked_ns, len(begun.pids)) if not window.error]
     if not taken:
         raise SessionFailed("no window was taken", "see the lines above")
     return _in_order(reader, taken)
 
 
 def _wait_for(reader: RunReader, asked_ns: int, count: int) -> list[WindowRow]:
-    """Return the windows that were asked for at a time, once all are there."""
+    """Return the windows that were asked for at a time, once all are there; says meanwhile what happens to them."""
     deadline = time.monotonic() + _PATIENCE_S
+    told = 0
     while len(windows := [window for window in reader.windows(asked_ns) if window.asked_ns == asked_ns]) < count:
+        told = _tell_events(reader, asked_ns, told)
         reader.refresh()
         if reader.info.state != "live":
             raise SessionFailed("the run ended before its window was written", "nothing was lost but the window")
         if time.monotonic() > deadline:
             raise SessionFailed(f"no window has come within {_PATIENCE_S:.0f} s", "see the events of the run")
         time.sleep(_LOOK_INTERVAL_S)
+    _tell_events(reader, asked_ns, told)
     reader.refresh()
     return windows
+
+
+def _tell_events(reader: RunReader, asked_ns: int, told: int) -> int:
+    """Say what the run says of windows since the event ``told``; returns the newest event."""
+    for event in reader.events(told):
+        told = event.id
+        if event.kind == "window" and event.at_ns >= asked_ns:
+            click.echo(f"profd: {event.text}", err=True)
+    return told
 
 
 def _in_order(reader: RunReader, windows: list[WindowRow]) -> list[WindowRow]:

@@ -32,4 +32,5 @@ def _updates(spans: Spans) -> list[int]:
     for span in spans.host:
         if span.name.startswith(_OPTIMIZER):
             updates[span.name].append(span.end_ns)
-    return sorted(max(updates.values(), key=len, default=[]))
+    busiest: list[int] = max(updates.values(), key=len, default=[])
+    return sorted(busiest)

@@ -24,6 +24,7 @@ ANSWER_TIMEOUT_S = 20.0
 """Kineto asks once a second, and not while a thread of it is held up by the training."""
 TRACE_TIMEOUT_S = 120.0
 _LOOK_INTERVAL_S = 0.1
+_LARGE_BYTES = 16 << 20
 
 
 class WindowFailed(ProfdError):
@@ -80,6 +81,7 @@ class WindowTaker:
         try:
             self._daemon.ask(identity.pid, request.configuration(self._folder / f"trace{asked_ns}.json"))
             await self._wait_for(trace, identity, request)
+            self._say_size(identity, trace)
             # A window of steps begins when the optimizer is done; one of seconds begins anywhere.
             reduction = await reduce_apart(trace, begins_with_step=request.seconds is None)
         except ProfdError as error:
@@ -124,13 +126,22 @@ class WindowTaker:
         with contextlib.suppress(KeyError):
             self._given[pid].set()
 
+    def _say_size(self, identity: Identity, trace: Path) -> None:
+        """Say that a large trace is being read: it takes seconds."""
+        size = trace.stat().st_size
+        if size >= _LARGE_BYTES:
+            text = f"reading the trace of process {identity.pid}: {size >> 20} MiB"
+            self._put(EventHappened(self._clock.now_ns(), "window", text, identity))
+
     def _say_failure(self, identity: Identity, asked_ns: int, why: str) -> None:
         now_ns = self._clock.now_ns()
-        self._put(WindowTaken(identity, now_ns, SOURCE, asked_ns, error=why))
         self._put(EventHappened(now_ns, "window", f"no window of process {identity.pid}: {why}", identity))
+        self._put(WindowTaken(identity, now_ns, SOURCE, asked_ns, error=why))
 
     def _store(self, identity: Identity, asked_ns: int, reduction: Reduction) -> None:
         now_ns = self._clock.now_ns()
+        # Before the window: who waits for that has then seen the event.
+        self._put(EventHappened(now_ns, "window", _summary(identity, reduction), identity))
         self._put(
             WindowTaken(
                 identity,
@@ -146,7 +157,6 @@ class WindowTaker:
                 trace=reduction.packed,
             )
         )
-        self._put(EventHappened(now_ns, "window", _summary(identity, reduction), identity))
 
 
 def _summary(identity: Identity, reduction: Reduction) -> str:

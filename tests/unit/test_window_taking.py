@@ -69,7 +69,7 @@ class Run:
     async def outcome(self) -> WindowTaken:
         """Return the window's record once it is there, with its event behind it."""
         await self.until(lambda: len(self.records) >= 2)
-        window, event = self.records
+        event, window = self.records
         assert isinstance(window, WindowTaken)
         assert isinstance(event, EventHappened)
         assert (event.kind, event.identity, window.identity) == ("window", self.identity, self.identity)
