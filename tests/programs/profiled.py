@@ -48,7 +48,7 @@ MODELS = {"resnet18": resnet18, "mlp": mlp, "transformer": transformer}
 
 def train(model: nn.Module, inputs: torch.Tensor, optimizer: torch.optim.Optimizer) -> None:
     with record_function("forward"), record_function("forward"):  # torch counts a range within itself once
-        loss = nn.functional.cross_entropy(model(inputs), torch.arange(len(inputs)) % 10)
+        loss = nn.functional.cross_entropy(model(inputs), torch.arange(len(inputs), device=inputs.device) % 10)
     optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
