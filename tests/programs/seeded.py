@@ -39,7 +39,7 @@ def main(steps: int) -> None:
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-        said.append(f"{float(loss).hex()} {time.perf_counter() - begun:.6f}")
+        said.append(f"{float(loss.detach()).hex()} {time.perf_counter() - begun:.6f}")
         if len(said) == 3:
             print("ready", flush=True)
     print("\n".join(said))
