@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[1]
 LIMIT = 0.08
 PROGRAMS: dict[str, tuple[str, ...]] = {
     "ResNet-18, 0.3 s a step": ("target/cifar_resnet18.py", "--workers", "0", "--epochs", "100"),
-    "small torch loop, 3 ms a step": ("benchmarks/loads/steploop.py", "100000000", "2"),
+    "convolutions, 10 ms a step": ("tests/programs/torchloop.py",),
     "MLP, 0.7 ms a step": ("target/simple_net.py", "--steps", "100000000"),
     "plain Python": ("benchmarks/known/flat.py",),
 }
