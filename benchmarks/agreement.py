@@ -20,8 +20,8 @@ from typing import NamedTuple
 from measurements import write_section
 
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.collect.pyspy import find_py_spy
-from profd.daemon.render.collapsed import collapsed_lines
+from profd.daemon.collect.stacks.pyspy import find_py_spy
+from profd.daemon.render.exports.collapsed import collapsed_lines
 from profd.daemon.store.reader import RunReader
 
 ROOT = Path(__file__).parents[1]

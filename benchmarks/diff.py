@@ -15,7 +15,7 @@ from pathlib import Path
 from load import command
 from measurements import write_section
 
-from profd.daemon.analyze.diff import Diff, take_diff
+from profd.daemon.analyze.compare.diff import Diff, take_diff
 from profd.daemon.store.reader import RunReader
 
 SLOWER = 1.2

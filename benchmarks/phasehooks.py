@@ -16,7 +16,7 @@ from torch.optim import lr_scheduler, optimizer
 from torch.utils.data import dataloader
 
 if TYPE_CHECKING:
-    from phasetruth import PhaseClock
+    from phaseclock import PhaseClock
 
 OWN_FUNCTIONS = {"evaluate": "evaluation", "get_batch": "data load in process"}
 """Functions of the programs themselves."""

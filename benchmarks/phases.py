@@ -26,7 +26,7 @@ from environment import Environment, make_environment
 from measurements import write_section
 
 from profd.daemon.analyze.phases import OTHER, PHASES
-from profd.daemon.analyze.steps import Steps
+from profd.daemon.analyze.steps.steps import Steps
 from profd.daemon.analyze.summary import summarize
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader

@@ -8,107 +8,12 @@ wraps functions that it calls. Knows nothing of profd.
 from __future__ import annotations
 
 import atexit
-import functools
 import importlib.util
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-# Of the phases that are on at one time the first counts. The last two are what is left before and in training.
-ORDER = (
-    "data wait",
-    "data load in process",
-    "compile",
-    "checkpoint",
-    "evaluation",
-    "synchronize",
-    "logging",
-    "backward",
-    "host-to-device copy",
-    "loss",
-    "forward",
-    "optimizer",
-    "startup, import",
-    "other",
-)
-_STARTUP, _OTHER = len(ORDER) - 2, len(ORDER) - 1
-_FIRST_OF_TRAINING = {"data wait", "data load in process", "forward", "evaluation"}
-
-
-class PhaseClock:
-    """Knows which phases are on, and notes each change of the one that counts."""
-
-    def __init__(self, started_ns: int, now_ns: Callable[[], int] = time.time_ns) -> None:
-        self._on = [0] * len(ORDER)
-        self._on[_STARTUP] = self._on[_OTHER] = 1
-        self._current = _STARTUP
-        self._changes = [(started_ns, _STARTUP)]
-        self._now_ns = now_ns
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Be in a phase for a while; the first one that training has ends the startup."""
-        if name in _FIRST_OF_TRAINING:
-            self._on[_STARTUP] = 0
-        # The list of now, as ``apart`` puts another in its place.
-        on, number = self._on, ORDER.index(name)
-        on[number] += 1
-        self._note()
-        try:
-            yield
-        finally:
-            on[number] -= 1
-            self._note()
-
-    @contextmanager
-    def apart(self) -> Iterator[None]:
-        """Forget for a while which phases are on."""
-        kept, self._on = self._on, [0] * len(ORDER)
-        self._on[_OTHER] = 1
-        self._note()
-        try:
-            yield
-        finally:
-            self._on = kept
-            self._note()
-
-    def wrap(self, owner: object, name: str, within: str | Callable[..., AbstractContextManager[None]]) -> None:
-        """Put a function of ``owner`` into a phase, or into what ``within`` makes of the function's arguments."""
-        inner = getattr(owner, name)
-
-        @functools.wraps(inner)
-        def timed(*words: object, **options: object) -> object:
-            with self.phase(within) if isinstance(within, str) else within(*words):
-                return inner(*words, **options)
-
-        setattr(owner, name, timed)
-
-    def pair(self, phase: str) -> tuple[Callable[..., None], Callable[..., None]]:
-        """Return two hooks: one to be called when a phase begins, one for when it ends."""
-        running: list[AbstractContextManager[None]] = []
-
-        def begin(*_: object) -> None:
-            running.append(self.phase(phase))
-            running[-1].__enter__()
-
-        def end(*_: object) -> None:
-            running.pop().__exit__(None, None, None)
-
-        return begin, end
-
-    def _note(self) -> None:
-        current = next(number for number, count in enumerate(self._on) if count)
-        if current != self._current:
-            self._current = current
-            self._changes.append((self._now_ns(), current))
-
-    def diary(self) -> str:
-        """Return all changes until now, a line each; the last line is the end."""
-        ended = (*self._changes, (self._now_ns(), self._current))
-        return "".join(f"{at_ns} {ORDER[number]}\n" for at_ns, number in ended)
+from phaseclock import PhaseClock
 
 
 def keep_diary(clock: PhaseClock, diary: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Protocol
 from meters import Mark, Memory, cpu_with_children_s, memory_of, own_cpu_s
 
 from profd.daemon import processes
-from profd.daemon.collect.pyspy import find_py_spy
+from profd.daemon.collect.stacks.pyspy import find_py_spy
 from profd.daemon.errors import ProfdError, RunUnreadable
 from profd.daemon.store.reader import RunReader
 from profd.daemon.supervise.control import ControlClient

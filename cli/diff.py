@@ -7,8 +7,8 @@ import msgspec
 
 from profd.cli.options import SelectionWords, json_option, selection_options
 from profd.daemon import paths
-from profd.daemon.analyze.diff import LEAST, Diff, take_diff
-from profd.daemon.analyze.limits import parse_limit
+from profd.daemon.analyze.compare.diff import LEAST, Diff, take_diff
+from profd.daemon.analyze.compare.limits import parse_limit
 from profd.daemon.errors import ExitCode
 from profd.daemon.render.difftext import diff_text
 from profd.daemon.store.reader import RunReader

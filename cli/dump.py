@@ -11,7 +11,7 @@ import msgspec
 from profd.cli.options import json_option
 from profd.cli.stop import read_info
 from profd.daemon import paths, processes
-from profd.daemon.collect.dump import DumpedFrame, DumpedThread, DumpFailed, take_dump
+from profd.daemon.collect.stacks.dump import DumpedFrame, DumpedThread, DumpFailed, take_dump
 from profd.daemon.errors import NoSuchProcess
 from profd.daemon.supervise.diagnosis import check_attachable
 from profd.daemon.supervise.rights import Rights

@@ -29,10 +29,10 @@ FORMATS = {
     "parquet": "the same as Parquet",
 }
 _FILES = {
-    "speedscope": ("profd.daemon.render.speedscope", "speedscope"),
-    "svg": ("profd.daemon.render.svg", "flame_graph_svg"),
-    "pprof": ("profd.daemon.render.pprof", "pprof"),
-    "perfetto": ("profd.daemon.render.perfetto", "perfetto"),
+    "speedscope": ("profd.daemon.render.exports.speedscope", "speedscope"),
+    "svg": ("profd.daemon.render.exports.svg", "flame_graph_svg"),
+    "pprof": ("profd.daemon.render.exports.pprof", "pprof"),
+    "perfetto": ("profd.daemon.render.exports.perfetto", "perfetto"),
 }
 """The module and function of each format that is one file; imported when it is asked for."""
 _TABLES = ("csv", "parquet")
@@ -77,7 +77,7 @@ def command(run: str, form: str, output: Path | None, threads: bool, processes: 
 def _content(reader: RunReader, selection: Selection, form: str, *, threads: bool, processes: bool) -> bytes:
     """Return what is to be written in a format that is one file."""
     if form == "collapsed":
-        from profd.daemon.render.collapsed import collapsed_lines
+        from profd.daemon.render.exports.collapsed import collapsed_lines
 
         lines = collapsed_lines(reader, selection, threads=threads, processes=processes)
         return "".join(f"{line}\n" for line in lines).encode()
@@ -89,10 +89,10 @@ def _content(reader: RunReader, selection: Selection, form: str, *, threads: boo
 def _tables(reader: RunReader, selection: Selection, form: str) -> Mapping[str, bytes]:
     """Return the files of a format that is a folder of tables, by name."""
     if form == "parquet":
-        from profd.daemon.render.parquetfiles import parquet_files
+        from profd.daemon.render.exports.parquetfiles import parquet_files
 
         return parquet_files(reader, selection)
-    from profd.daemon.render.csvfiles import csv_files
+    from profd.daemon.render.exports.csvfiles import csv_files
 
     return csv_files(reader, selection)
 

@@ -6,10 +6,10 @@ from clocks import StoppedClock
 from fakedriver import FakeDriver
 from gputraces import FakeTraces
 
-from profd.daemon.collect.gpus import GpuNames
-from profd.daemon.collect.gpuset import GpuSet
-from profd.daemon.collect.gpuusers import GpuUsers
-from profd.daemon.collect.nvml import Nvml
+from profd.daemon.collect.gpu.devices import GpuNames
+from profd.daemon.collect.gpu.gpuset import GpuSet
+from profd.daemon.collect.gpu.nvml import Nvml
+from profd.daemon.collect.gpu.users import GpuUsers
 from profd.daemon.store.records import DeviceSeen, Identity, Point, PointsTaken
 
 MAIN = Identity(4242, 1000)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.collect.cadence import Cadence
-from profd.daemon.collect.counter import CounterReading, IntegerFrame, Place
-from profd.daemon.collect.odometer import Count
-from profd.daemon.collect.steps import StepCounter
+from profd.daemon.collect.steps.cadence import Cadence
+from profd.daemon.collect.steps.counter import CounterReading, IntegerFrame, Place
+from profd.daemon.collect.steps.odometer import Count
+from profd.daemon.collect.steps.reader import StepCounter
 
 TRAIN = Place(1, "train", "train.py")
 ERROR_NS = 30_000_000

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from profd.daemon.collect import procfile
-from profd.daemon.collect.lane import Source, Watched
+from profd.daemon.collect.host import procfile
+from profd.daemon.collect.host.lane import Source, Watched
 from profd.daemon.store.records import EventHappened, Identity, Point
 
 TARGET = Identity(2**22 + 77, 5000)  # above every real PID

@@ -12,9 +12,9 @@ from traces import Told, raw_recording, stack
 
 from profd.daemon import processes
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
-from profd.daemon.collect import chain as chain_module
-from profd.daemon.collect.chain import StackChain
-from profd.daemon.collect.pyspy import RawRecording, RecordingFailed
+from profd.daemon.collect.stacks import chain as chain_module
+from profd.daemon.collect.stacks.chain import StackChain
+from profd.daemon.collect.stacks.pyspy import RawRecording, RecordingFailed
 from profd.daemon.store.records import EventHappened, Identity, Record, RecordingTaken
 
 LONG_S = 3600.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 
-from profd.daemon.analyze.steps import COUNT_SERIES
+from profd.daemon.analyze.steps.steps import COUNT_SERIES
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow

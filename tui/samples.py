@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 
-from profd.daemon.analyze.changes import Changes, changes_of, take_changes
+from profd.daemon.analyze.certainty.changes import Changes, changes_of, take_changes
 from profd.daemon.analyze.functions import FunctionRow, FunctionTimes, hot_functions
 from profd.daemon.analyze.lives import Lives
 from profd.daemon.analyze.profile import process_weights, weighted

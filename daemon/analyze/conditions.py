@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 
 from profd.daemon.analyze.cover import Cover
-from profd.daemon.analyze.gpu import GpuTracks
-from profd.daemon.analyze.memory import growth
+from profd.daemon.analyze.gpu.usage import GpuTracks
+from profd.daemon.analyze.memory.growth import growth
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.analyze.tracks import Track, track_of
 from profd.daemon.clock import MILLISECOND_NS

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from profd.daemon.analyze.changes import ChangesSeen
-from profd.daemon.analyze.gpubusy import Busy
+from profd.daemon.analyze.certainty.changes import ChangesSeen
+from profd.daemon.analyze.certainty.uncertainty import Doubt
+from profd.daemon.analyze.gpu.busy import Busy
 from profd.daemon.analyze.profile import Profile
-from profd.daemon.analyze.uncertainty import Doubt
 from profd.daemon.store.reader import RunReader
 
 FunctionKey = tuple[str, str]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from profd.daemon.analyze.changes import ChangesSeen, take_changes, together
+from profd.daemon.analyze.certainty.changes import ChangesSeen, take_changes, together
 from profd.daemon.analyze.lives import Lives, take_lives
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from profd.daemon.analyze.gpu import IDLE_BELOW
+from profd.daemon.analyze.gpu.usage import IDLE_BELOW
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, ThreadRow
 

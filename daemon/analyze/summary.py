@@ -12,21 +12,21 @@ from collections.abc import Mapping
 
 import msgspec
 
-from profd.daemon.analyze.changes import take_changes
+from profd.daemon.analyze.certainty.changes import take_changes
+from profd.daemon.analyze.certainty.uncertainty import Doubt
 from profd.daemon.analyze.coverage import mean_of_series, take_coverage
 from profd.daemon.analyze.functions import FunctionRow, hot_functions
-from profd.daemon.analyze.gpu import GpuTracks
-from profd.daemon.analyze.gpubusy import utilization_by_stack
-from profd.daemon.analyze.gpuidle import GpuIdle, take_gpu_idle
-from profd.daemon.analyze.gpus import Gpu, take_gpus
-from profd.daemon.analyze.memory import Growth, growth
+from profd.daemon.analyze.gpu.busy import utilization_by_stack
+from profd.daemon.analyze.gpu.idle import GpuIdle, take_gpu_idle
+from profd.daemon.analyze.gpu.inventory import Gpu, take_gpus
+from profd.daemon.analyze.gpu.usage import GpuTracks
+from profd.daemon.analyze.memory.growth import Growth, growth
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import Profile, take_profile, weighted
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.shares import PhaseLine, phase_lines, phase_shares
-from profd.daemon.analyze.steps import Steps, take_steps
+from profd.daemon.analyze.steps.steps import Steps, take_steps
 from profd.daemon.analyze.totals import selected_totals
-from profd.daemon.analyze.uncertainty import Doubt
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, RunInfo, StackTotal

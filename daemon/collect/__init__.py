@@ -1,5 +1,4 @@
-"""Reading a process from outside: stacks through py-spy, counters through psutil and /proc, and what all that costs.
+"""Reading a process from outside: its stacks, its steps, its GPUs and its host, each in a room of its own.
 
-pyspy (one recording) -> chrometrace (decoded) -> tearing (checked) -> assembly (a record of the run) <- chain
-counter (one reading of integers) -> sightings -> growth -> loops (the counter) -> odometer (its steps) <- steps
+What all that costs, and the governor that bounds it, stand beside the rooms. Nothing here knows of runs or sessions.
 """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from profd.daemon.analyze.blocks import BLOCKS
-from profd.daemon.analyze.diff import Change, Diff, Side
+from profd.daemon.analyze.compare.blocks import BLOCKS
+from profd.daemon.analyze.compare.diff import Change, Diff, Side
 from profd.daemon.render.cells import cut, fit
 from profd.daemon.render.units import duration, percent
 from profd.daemon.render.visible import visible

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from profd.daemon.analyze.cover import Cover
-from profd.daemon.analyze.gpu import IDLE_BELOW, UTILIZATION
+from profd.daemon.analyze.gpu.usage import IDLE_BELOW, UTILIZATION
 from profd.daemon.analyze.lives import Lives, take_lives
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.clock import MILLISECOND_NS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from profd.daemon.analyze.headroom import GPU_SERIES, Limit
-from profd.daemon.analyze.memory import Growth
+from profd.daemon.analyze.memory.growth import Growth
+from profd.daemon.analyze.memory.headroom import GPU_SERIES, Limit
 from profd.daemon.render.units import duration, size
 
 _IN_WORDS = {"host": "the machine", "cgroup": "its control group"}

@@ -15,7 +15,7 @@ import msgspec
 
 from profd.daemon.analyze.conditions import covers_of
 from profd.daemon.analyze.cover import Cover
-from profd.daemon.analyze.gpu import GpuTracks
+from profd.daemon.analyze.gpu.usage import GpuTracks
 from profd.daemon.analyze.pieces import samples_inside
 from profd.daemon.analyze.selection import Condition
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS

@@ -9,11 +9,11 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 
-from profd.daemon.analyze.confidence import margin
+from profd.daemon.analyze.certainty.confidence import margin
 from profd.daemon.analyze.functions import FunctionRow
 from profd.daemon.analyze.phases import phase_named
 from profd.daemon.analyze.shares import PhaseLine
-from profd.daemon.analyze.steps import Steps
+from profd.daemon.analyze.steps.steps import Steps
 from profd.daemon.analyze.summary import ProcessSummary, Summary
 from profd.daemon.render.cells import cut, fit, width
 from profd.daemon.render.growth import growth_lines

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from profd.daemon.collect.dump import DumpFailed, take_dump
+from profd.daemon.collect.stacks.dump import DumpFailed, take_dump
 from profd.daemon.errors import (
     MissingCapability,
     NoSuchProcess,

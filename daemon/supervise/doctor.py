@@ -19,10 +19,10 @@ import msgspec
 
 from profd.daemon import paths, processes
 from profd.daemon.clock import AnchoredClock
-from profd.daemon.collect.gpus import Gpu, GpuNames, list_gpus, text_of
-from profd.daemon.collect.nvml import Nvml
-from profd.daemon.collect.nvmlabsence import explain
-from profd.daemon.collect.pyspy import find_py_spy
+from profd.daemon.collect.gpu.absence import explain
+from profd.daemon.collect.gpu.devices import Gpu, GpuNames, list_gpus, text_of
+from profd.daemon.collect.gpu.nvml import Nvml
+from profd.daemon.collect.stacks.pyspy import find_py_spy
 from profd.daemon.errors import ExitCode, MissingTool, OutputUnwritable, ProfdError
 from profd.daemon.supervise.diagnosis import PYTHON_VERSIONS, RealSystem, System, check_attachable
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.collect.cost import CostMeter
 from profd.daemon.collect.governor import Governor
-from profd.daemon.collect.host import HostCollector
+from profd.daemon.collect.host.collector import HostCollector
 from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken
 from profd.daemon.store.writer import RunWriter
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from profd.daemon import paths
 from profd.daemon.clock import SECOND_NS, AnchoredClock, Clock
 from profd.daemon.collect.governor import Governor
-from profd.daemon.collect.gpu import GpuCollector
-from profd.daemon.collect.pyspy import find_py_spy
-from profd.daemon.collect.source import SourceTree, source_root
+from profd.daemon.collect.gpu.collector import GpuCollector
+from profd.daemon.collect.stacks.pyspy import find_py_spy
+from profd.daemon.collect.stacks.source import SourceTree, source_root
 from profd.daemon.errors import NoSuchProcess, OutputUnwritable, ProfdError, SessionFailed
 from profd.daemon.store.records import (
     EventHappened,

@@ -11,8 +11,8 @@ import traceback
 from collections.abc import Callable
 
 from profd.daemon.clock import Clock
-from profd.daemon.collect.chain import OVERLAP_SAMPLES, StackChain
 from profd.daemon.collect.governor import LOWEST_RATE_HZ, Governor
+from profd.daemon.collect.stacks.chain import OVERLAP_SAMPLES, StackChain
 from profd.daemon.store.records import EventHappened, Identity, Record
 from profd.daemon.supervise import roles
 from profd.daemon.supervise.tree import Member

@@ -10,8 +10,8 @@ import traceback
 from collections.abc import Callable
 
 from profd.daemon.clock import Clock
-from profd.daemon.collect.counter import IMPORTER
-from profd.daemon.collect.steps import StepReader
+from profd.daemon.collect.steps.counter import IMPORTER
+from profd.daemon.collect.steps.reader import StepReader
 from profd.daemon.store.records import EventHappened, Identity, Record, RecordingTaken
 from profd.daemon.supervise import roles
 from profd.daemon.supervise.tree import Member

@@ -15,12 +15,12 @@ from fakedriver import FakeDriver
 from launching import PROFD, run
 from sessions import PROGRAMS
 
-from profd.daemon.analyze.gpuidle import while_gpu_idle
+from profd.daemon.analyze.gpu.idle import while_gpu_idle
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.collect.gpuusers import RealTraces
+from profd.daemon.collect.gpu.users import RealTraces
 from profd.daemon.store.reader import RunReader
 
 GIB = 1 << 30

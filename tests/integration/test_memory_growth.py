@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sessions import record, running
 
-from profd.daemon.analyze.memory import growth
+from profd.daemon.analyze.memory.growth import growth
 from profd.daemon.analyze.summary import summarize
 
 SECONDS = 58

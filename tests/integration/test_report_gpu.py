@@ -13,7 +13,7 @@ from synthetic import write_run
 
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.render.collapsed import collapsed_lines
+from profd.daemon.render.exports.collapsed import collapsed_lines
 from profd.daemon.render.report import write_report
 from profd.daemon.store.reader import RunReader
 

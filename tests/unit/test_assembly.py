@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from traces import MAIN_TID, ZERO_NS, Stack, Told, raw_recording, stack
 
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS
-from profd.daemon.collect.assembly import Span, Threads, apportion, assemble
+from profd.daemon.collect.stacks.assembly import Span, Threads, apportion, assemble
 from profd.daemon.store.records import Frame, Identity, RecordingTaken
 
 TARGET = Identity(MAIN_TID, 1000)

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.collect.cadence import CAPITAL_S, EARNED_SHARE, JITTER, Cadence, Wish
+from profd.daemon.collect.steps.cadence import CAPITAL_S, EARNED_SHARE, JITTER, Cadence, Wish
 
 COST_S = 0.02
 URGENT, ROUTINE = Wish(0.5, is_urgent=True), Wish(5.0, is_urgent=False)

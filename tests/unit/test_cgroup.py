@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from procfiles import ProcFiles, files_of
 
-from profd.daemon.collect import cgroup
-from profd.daemon.collect.cgroup import CpuState, Group, Hierarchy, MemoryState
+from profd.daemon.collect.host import cgroup
+from profd.daemon.collect.host.cgroup import CpuState, Group, Hierarchy, MemoryState
 
 VERSION_2 = Hierarchy(2, frozenset({"rw"}), "/", "/sys/fs/cgroup")
 MEMORY_1 = Hierarchy(1, frozenset({"rw", "memory"}), "/", "/sys/fs/cgroup/memory")

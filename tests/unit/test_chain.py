@@ -9,12 +9,12 @@ import pytest
 from studio import DEADLINE_S, Stage, hang, kill, sample, stage
 
 from profd.daemon import processes
-from profd.daemon.collect import assembly
-from profd.daemon.collect import chain as chain_module
-from profd.daemon.collect.assembly import Span, Threads
-from profd.daemon.collect.chain import StackChain
-from profd.daemon.collect.pyspy import RawRecording
-from profd.daemon.collect.tearing import Evidence
+from profd.daemon.collect.stacks import assembly
+from profd.daemon.collect.stacks import chain as chain_module
+from profd.daemon.collect.stacks.assembly import Span, Threads
+from profd.daemon.collect.stacks.chain import StackChain
+from profd.daemon.collect.stacks.pyspy import RawRecording
+from profd.daemon.collect.stacks.tearing import Evidence
 from profd.daemon.store.records import Identity, RecordingTaken
 
 __all__ = ["stage"]  # a fixture: pytest finds it by its name here

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from studio import DEADLINE_S, LONG_S, FakeRecording, Stage, fail, hang, sample, stage, this_process
 
-from profd.daemon.collect import chain as chain_module
-from profd.daemon.collect.chain import REPORT_AFTER_FAILURES, StackChain
-from profd.daemon.collect.pyspy import RecordingFailed
+from profd.daemon.collect.stacks import chain as chain_module
+from profd.daemon.collect.stacks.chain import REPORT_AFTER_FAILURES, StackChain
+from profd.daemon.collect.stacks.pyspy import RecordingFailed
 from profd.daemon.store.records import Record
 
 __all__ = ["stage"]  # a fixture: pytest finds it by its name here

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from studio import LONG_S, Stage, fail, kill, sample, stage
 
-from profd.daemon.collect import chain as chain_module
+from profd.daemon.collect.stacks import chain as chain_module
 
 __all__ = ["stage"]  # a fixture: pytest finds it by its name here
 

@@ -8,7 +8,7 @@ import pytest
 import synthetic
 import turns
 
-from profd.daemon.analyze.changes import Changes, ChangesSeen, take_changes, together
+from profd.daemon.analyze.certainty.changes import Changes, ChangesSeen, take_changes, together
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
@@ -102,8 +102,8 @@ def test_changes_are_those_of_the_selection(tmp_path: Path) -> None:
 def test_of_a_long_run_a_part_counts_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=60)) as reader:
         whole = take_changes(reader, MAIN_THREADS)[1]
-        monkeypatch.setattr("profd.daemon.analyze.changes._LOOKED_AT_NS", 30 * SECOND_NS)
-        monkeypatch.setattr("profd.daemon.analyze.changes._SLICES", 6)
+        monkeypatch.setattr("profd.daemon.analyze.certainty.changes._LOOKED_AT_NS", 30 * SECOND_NS)
+        monkeypatch.setattr("profd.daemon.analyze.certainty.changes._SLICES", 6)
         part = take_changes(reader, MAIN_THREADS)[1]
 
     assert sum(part.squares.values()) == pytest.approx(sum(whole.squares.values()), rel=0.1)

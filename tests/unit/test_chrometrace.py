@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from traces import MAIN_TID, Told, stack, write_trace
 
-from profd.daemon.collect.chrometrace import TraceDamaged, decode
+from profd.daemon.collect.stacks.chrometrace import TraceDamaged, decode
 
 A_TO_C = (stack("a"), stack("a", "b"), stack("c"))
 stacks = st.lists(st.sampled_from(["a", "b", "c"]), max_size=5).map(lambda functions: stack(*functions))

@@ -7,7 +7,7 @@ import pytest
 import synthetic
 
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.render.collapsed import collapsed_lines
+from profd.daemon.render.exports.collapsed import collapsed_lines
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame, ProcessSeen
 from profd.daemon.store.writer import RunWriter

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profd.daemon.clock import AnchoredClock
-from profd.daemon.collect.counter import CounterUnread, Place, integers_of, main_stack, read_counter
+from profd.daemon.collect.steps.counter import CounterUnread, Place, integers_of, main_stack, read_counter
 
 PID = 4242
 SECRET = '"hunter2"'

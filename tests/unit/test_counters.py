@@ -9,7 +9,7 @@ from clocks import StoppedClock
 from procfiles import TARGET, ProcFiles, files_of, read, values
 
 from profd.daemon import processes
-from profd.daemon.collect.counters import QuickCounters, SlowCounters
+from profd.daemon.collect.host.counters import QuickCounters, SlowCounters
 from profd.daemon.store.records import Identity
 
 TICKS = processes.CLOCK_TICKS

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profd.daemon.analyze.cycles import Seen, count_cycles, expected_visits
+from profd.daemon.analyze.steps.cycles import Seen, count_cycles, expected_visits
 from profd.daemon.clock import SECOND_NS
 
 RATE_HZ = 100
@@ -58,13 +58,16 @@ def test_intervals_of_one_visit_are_one_visit() -> None:
     assert counted.count == pytest.approx(30, abs=0.1)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.floats(0.03, 0.5), st.floats(0.015, 0.2), st.integers(0, 10_000))
-def test_visits_that_samples_miss_are_added(outside_s: float, inside_s: float, seed: int) -> None:
-    cycles = 400
-    counted = count_cycles(sampled(cycles, outside_s, inside_s, 0.2, seed))
-    assert counted is not None
-    assert abs(counted.count - cycles) <= counted.error
+def test_visits_that_samples_miss_are_added() -> None:
+    """The error is a bound that chance passes now and then: in one of twenty cases at most, and never by far."""
+    cycles, off = 400, []
+    for outside_s, inside_s in ((0.03, 0.1), (0.1, 0.05), (0.22, 0.02), (0.5, 0.015), (0.3, 0.2)):
+        for seed in range(60):
+            counted = count_cycles(sampled(cycles, outside_s, inside_s, 0.2, seed))
+            assert counted is not None
+            off.append(abs(counted.count - cycles) / counted.error)
+    assert sum(one > 1 for one in off) <= len(off) / 20
+    assert max(off) < 3
 
 
 @settings(max_examples=30, deadline=None)

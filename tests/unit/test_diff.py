@@ -22,9 +22,9 @@ from synthetic import (
 from synthetic import run_started as started
 
 from profd.cli.main import run_command_line
-from profd.daemon.analyze.blocks import mean_of
-from profd.daemon.analyze.diff import Diff, t_quantile, take_diff
-from profd.daemon.analyze.limits import parse_limit
+from profd.daemon.analyze.compare.blocks import mean_of
+from profd.daemon.analyze.compare.diff import Diff, t_quantile, take_diff
+from profd.daemon.analyze.compare.limits import parse_limit
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.errors import ExitCode, UsageError
 from profd.daemon.render.difftext import diff_text, verdict

@@ -7,7 +7,7 @@ import pytest
 from fakedriver import FakeDriver
 from test_diagnosis import FakeSystem
 
-from profd.daemon.collect.nvmlabsence import RealSurroundings
+from profd.daemon.collect.gpu.absence import RealSurroundings
 from profd.daemon.supervise.doctor import Check, Verdict, check_gpus
 
 

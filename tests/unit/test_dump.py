@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from profd.daemon.collect import dump
-from profd.daemon.collect.dump import DumpFailed, take_dump
+from profd.daemon.collect.stacks import dump
+from profd.daemon.collect.stacks.dump import DumpFailed, take_dump
 
 WAITING = "def wait():\n    print('ready', flush=True)\n    input()\nwait()"
 THREADS = (

@@ -36,13 +36,13 @@ from profd.cli.main import run_command_line
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ExitCode
-from profd.daemon.render.collapsed import collapsed_lines
-from profd.daemon.render.parquetfiles import parquet_files
-from profd.daemon.render.perfetto import perfetto
-from profd.daemon.render.pprof import pprof
-from profd.daemon.render.pprofschema import profile_message
-from profd.daemon.render.speedscope import speedscope
-from profd.daemon.render.svg import flame_graph_svg
+from profd.daemon.render.exports.collapsed import collapsed_lines
+from profd.daemon.render.exports.parquetfiles import parquet_files
+from profd.daemon.render.exports.perfetto import perfetto
+from profd.daemon.render.exports.pprof import pprof
+from profd.daemon.render.exports.pprofschema import profile_message
+from profd.daemon.render.exports.speedscope import speedscope
+from profd.daemon.render.exports.svg import flame_graph_svg
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 from profd.daemon.store.writer import RunWriter

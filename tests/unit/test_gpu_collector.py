@@ -14,8 +14,8 @@ from clocks import StoppedClock
 from fakedriver import PATIENCE_S, FakeDriver
 
 from profd.daemon.clock import AnchoredClock, Clock
-from profd.daemon.collect import gpuusers
-from profd.daemon.collect.gpu import GpuCollector
+from profd.daemon.collect.gpu import users as gpuusers
+from profd.daemon.collect.gpu.collector import GpuCollector
 from profd.daemon.store.records import DeviceSeen, EventHappened, Identity, PointsTaken, Record
 
 MAIN = Identity(os.getpid(), 1)
@@ -122,8 +122,8 @@ def test_machine_without_nvidia_is_silent(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(pynvml, "nvmlLib", None)
     monkeypatch.setattr(pynvml, "CDLL", missing)
-    monkeypatch.setattr("profd.daemon.collect.nvmlabsence.RealSurroundings.has_driver", lambda around: False)
-    monkeypatch.setattr("profd.daemon.collect.nvmlabsence.RealSurroundings.has_gpu", lambda around: False)
+    monkeypatch.setattr("profd.daemon.collect.gpu.absence.RealSurroundings.has_driver", lambda around: False)
+    monkeypatch.setattr("profd.daemon.collect.gpu.absence.RealSurroundings.has_gpu", lambda around: False)
     desk = Desk(AnchoredClock())
     desk.collector.start()
     desk.collector.join(PATIENCE_S)

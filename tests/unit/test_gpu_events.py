@@ -9,8 +9,8 @@ import pytest
 from clocks import StoppedClock
 from fakedriver import PATIENCE_S, FakeDriver
 
-from profd.daemon.collect.gpuevents import GpuEvents, in_words
-from profd.daemon.collect.gpus import GpuNames
+from profd.daemon.collect.gpu.devices import GpuNames
+from profd.daemon.collect.gpu.events import GpuEvents, in_words
 
 Told = queue.Queue[tuple[str, str]]
 

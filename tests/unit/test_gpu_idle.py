@@ -10,14 +10,14 @@ from synthetic import BACKWARD, DATA_WAIT, MAIN
 
 from profd.cli.main import run_command_line
 from profd.daemon.analyze.functions import hot_functions
-from profd.daemon.analyze.gpu import GpuTracks
-from profd.daemon.analyze.gpubusy import utilization_by_stack
+from profd.daemon.analyze.gpu.busy import utilization_by_stack
+from profd.daemon.analyze.gpu.usage import GpuTracks
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Condition, Selection
 from profd.daemon.analyze.summary import summarize
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ExitCode
-from profd.daemon.render.collapsed import collapsed_lines
+from profd.daemon.render.exports.collapsed import collapsed_lines
 from profd.daemon.render.text import summary_text
 from profd.daemon.store.reader import RunReader
 

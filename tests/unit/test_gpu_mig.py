@@ -6,7 +6,7 @@ import pytest
 from fakedriver import FakeDriver
 from gpuroom import MAIN, GpuRoom, values
 
-from profd.daemon.collect.gpus import GpuNames, list_gpus
+from profd.daemon.collect.gpu.devices import GpuNames, list_gpus
 from profd.daemon.store.records import Point
 
 GIB = 1 << 30

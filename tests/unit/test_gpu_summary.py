@@ -8,7 +8,7 @@ import pytest
 from synthetic import STARTED_NS, run_started
 from training_stacks import describe
 
-from profd.daemon.analyze.gpus import Gpu
+from profd.daemon.analyze.gpu.inventory import Gpu
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.summary import summarize
 from profd.daemon.clock import SECOND_NS

@@ -9,8 +9,8 @@ from clocks import StoppedClock
 from gputraces import FakeTraces
 from test_visible_devices import PARTS, WHOLE
 
-from profd.daemon.collect.gpus import Gpu
-from profd.daemon.collect.gpuusers import GpuUsers, RealTraces
+from profd.daemon.collect.gpu.devices import Gpu
+from profd.daemon.collect.gpu.users import GpuUsers, RealTraces
 from profd.daemon.store.records import Identity
 
 RANKS = [Identity(40, 1), Identity(41, 1), Identity(42, 1)]

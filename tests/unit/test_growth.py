@@ -8,10 +8,10 @@ import random
 import pytest
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.collect.counter import Place
-from profd.daemon.collect.evidence import is_paced, order_bits, pace_bits, pace_per_s
-from profd.daemon.collect.growth import Growth, growth_of
-from profd.daemon.collect.sightings import Sighting, Variable
+from profd.daemon.collect.steps.counter import Place
+from profd.daemon.collect.steps.evidence import is_paced, order_bits, pace_bits, pace_per_s
+from profd.daemon.collect.steps.growth import Growth, growth_of
+from profd.daemon.collect.steps.sightings import Sighting, Variable
 
 COUNTER = Variable(Place(1, "train", "train.py"), "i")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import synthetic
 
-from profd.daemon.analyze.headroom import Limit
-from profd.daemon.analyze.memory import Growth
+from profd.daemon.analyze.memory.growth import Growth
+from profd.daemon.analyze.memory.headroom import Limit
 from profd.daemon.analyze.summary import summarize
 from profd.daemon.render.growth import growth_lines
 from profd.daemon.render.text import summary_text

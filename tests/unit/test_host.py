@@ -10,8 +10,8 @@ from clocks import StoppedClock
 from procfiles import BlockedSource
 
 from profd.daemon import processes
-from profd.daemon.collect import host
-from profd.daemon.collect.host import HostCollector
+from profd.daemon.collect.host import collector as host
+from profd.daemon.collect.host.collector import HostCollector
 from profd.daemon.store.records import Identity, PointsTaken, Record
 
 OF_PROCESS = {

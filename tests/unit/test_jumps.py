@@ -10,7 +10,7 @@ import synthetic
 from memorycurves import MB
 from synthetic import BACKWARD, LOSS, MAIN, MAIN_TID, STARTED_NS
 
-from profd.daemon.analyze.jumps import MOST_JUMPS, Jump, jumps
+from profd.daemon.analyze.memory.jumps import MOST_JUMPS, Jump, jumps
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS

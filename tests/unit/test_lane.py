@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from clocks import StoppedClock
 from procfiles import TARGET, BlockedSource
 
-from profd.daemon.collect.lane import Lane, Watched
+from profd.daemon.collect.host.lane import Lane, Watched
 from profd.daemon.store.records import EventHappened, Point, PointsTaken, Record
 
 

@@ -6,8 +6,8 @@ import pytest
 from clocks import StoppedClock
 from procfiles import TARGET, ProcFiles, files_of, values
 
-from profd.daemon.collect.lane import Watched
-from profd.daemon.collect.limits import Limits
+from profd.daemon.collect.host.lane import Watched
+from profd.daemon.collect.host.limits import Limits
 from profd.daemon.store.records import EventHappened, Identity, Point
 
 WORKER = Identity(TARGET.pid + 1, 1)

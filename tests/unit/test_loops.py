@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loopmodels import BOOTED_S, TRAIN, Nested, Plain, Torn, Watched, reading_at
 
-from profd.daemon.collect.counter import CounterReading, Place
-from profd.daemon.collect.loops import find_loop
+from profd.daemon.collect.steps.counter import CounterReading, Place
+from profd.daemon.collect.steps.loops import find_loop
 
 TQDM = Place(2, "tqdm.__iter__", "tqdm/std.py")
 FORWARD = Place(2, "forward", "train.py")

@@ -9,7 +9,7 @@ import pytest
 from clocks import StoppedClock
 from procfiles import TARGET, ProcFiles, files_of, read, values
 
-from profd.daemon.collect.machine import Cores, Machine, MachineAtLength
+from profd.daemon.collect.host.machine import Cores, Machine, MachineAtLength
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from clocks import StoppedClock
 from procfiles import TARGET, ProcFiles, files_of, read, values
 
 from profd.daemon.clock import MILLISECOND_NS
-from profd.daemon.collect.lane import Watched
-from profd.daemon.collect.maps import MemoryMaps
+from profd.daemon.collect.host.lane import Watched
+from profd.daemon.collect.host.maps import MemoryMaps
 from profd.daemon.store.records import Identity
 
 OTHERS = tuple(Identity(100 + n, 1) for n in range(4))

@@ -10,7 +10,7 @@ import synthetic
 from memorycurves import MB, STEADY, curve
 from synthetic import MAIN, STARTED_NS, worker
 
-from profd.daemon.analyze.memory import Growth, growth
+from profd.daemon.analyze.memory.growth import Growth, growth
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import records

@@ -8,9 +8,9 @@ import pytest
 from clocks import StoppedClock
 from fakedriver import FakeDriver
 
-from profd.daemon.collect import nvml as module
-from profd.daemon.collect.gpus import GpuNames, list_gpus
-from profd.daemon.collect.nvml import Nvml
+from profd.daemon.collect.gpu import nvml as module
+from profd.daemon.collect.gpu.devices import GpuNames, list_gpus
+from profd.daemon.collect.gpu.nvml import Nvml
 
 POWER = "nvmlDeviceGetPowerUsage"
 NOT_SUPPORTED, TIMEOUT, DRIVER_NOT_LOADED, GPU_IS_LOST = 3, 10, 9, 15

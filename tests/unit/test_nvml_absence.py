@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from profd.daemon.collect import nvml
-from profd.daemon.collect.nvmlabsence import Absence, explain
+from profd.daemon.collect.gpu import nvml
+from profd.daemon.collect.gpu.absence import Absence, explain
 
 
 class Around:

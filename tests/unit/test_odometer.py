@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.collect.odometer import Count, Odometer
-from profd.daemon.collect.sightings import Sighting
+from profd.daemon.collect.steps.odometer import Count, Odometer
+from profd.daemon.collect.steps.sightings import Sighting
 
 
 def counts_of(

@@ -5,10 +5,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from phaseclock import PhaseClock
 from phases import Judged, Shares, last_line, read_diary, shares_table, steps_table
-from phasetruth import PhaseClock
 
-from profd.daemon.analyze.steps import Steps
+from profd.daemon.analyze.steps.steps import Steps
 from profd.daemon.clock import SECOND_NS
 
 

@@ -14,8 +14,8 @@ import pytest
 from traces import Told, stack, write_trace
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, AnchoredClock
-from profd.daemon.collect import pyspy
-from profd.daemon.collect.pyspy import Recording, RecordingFailed, find_py_spy, last_timestamp_us
+from profd.daemon.collect.stacks import pyspy
+from profd.daemon.collect.stacks.pyspy import Recording, RecordingFailed, find_py_spy, last_timestamp_us
 from profd.daemon.errors import MissingTool
 
 TRACE = write_trace(Told([(100, stack("a"))], 250_000))

@@ -12,10 +12,10 @@ from synthetic import run_started
 from training_stacks import describe
 
 from profd.daemon import processes
-from profd.daemon.collect import cgroup
-from profd.daemon.collect.cgroup import Group
 from profd.daemon.collect.cost import CostMeter, Spending
 from profd.daemon.collect.governor import LOWEST_RATE_HZ, Governor
+from profd.daemon.collect.host import cgroup
+from profd.daemon.collect.host.cgroup import Group
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity
 from profd.daemon.store.writer import RunWriter

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.collect.gait import Gait, Position
-from profd.daemon.collect.restarts import BREAKS_KEPT, Restarts
+from profd.daemon.collect.steps.gait import Gait, Position
+from profd.daemon.collect.steps.restarts import BREAKS_KEPT, Restarts
 
 RATE_PER_S = 20.0
 

@@ -9,8 +9,8 @@ import pytest
 from clocks import StoppedClock
 
 from profd.daemon.clock import Clock
-from profd.daemon.collect.chain import Pace
 from profd.daemon.collect.governor import Governor
+from profd.daemon.collect.stacks.chain import Pace
 from profd.daemon.store.records import EventHappened, Identity, Record
 from profd.daemon.supervise import roles, sampling
 from profd.daemon.supervise.sampling import LENGTH_S, WATCHED_LENGTH_S, Sampling

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from profd.daemon.collect import source
-from profd.daemon.collect.source import SourceTree, is_library, source_root
+from profd.daemon.collect.stacks import source
+from profd.daemon.collect.stacks.source import SourceTree, is_library, source_root
 from profd.daemon.store.records import Frame
 
 

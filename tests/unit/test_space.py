@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from procfiles import TARGET, files_of, read, values
 
-from profd.daemon.collect.space import Space
+from profd.daemon.collect.host.space import Space
 
 MOUNTS = "/dev/vda / ext4 rw 0 0\ntmpfs /dev/shm tmpfs rw 0 0\n{} /data\\040sets {} rw 0 0\n"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profd.daemon.collect.statements import FILES_AT_ONCE, Statement, Statements
+from profd.daemon.collect.stacks.statements import FILES_AT_ONCE, Statement, Statements
 
 
 def statement(folder: Path, source: str, line: int) -> Statement | None:

@@ -10,11 +10,11 @@ import pytest
 from loopmodels import COST_S, TRAIN, Nested, Plain, Watched, reading_at
 
 from profd.daemon.clock import SECOND_NS, AnchoredClock
-from profd.daemon.collect import steps
-from profd.daemon.collect.cadence import Cadence, Wish
-from profd.daemon.collect.counter import CounterReading, CounterUnread, Place
-from profd.daemon.collect.odometer import Count
-from profd.daemon.collect.steps import StepCounter, StepReader
+from profd.daemon.collect.steps import reader as step_reader
+from profd.daemon.collect.steps.cadence import Cadence, Wish
+from profd.daemon.collect.steps.counter import CounterReading, CounterUnread, Place
+from profd.daemon.collect.steps.odometer import Count
+from profd.daemon.collect.steps.reader import StepCounter, StepReader
 from profd.daemon.store.records import EventHappened, Identity, PointsTaken, Record
 
 FINE_TUNE = Place(1, "fine_tune", "train.py")
@@ -128,8 +128,8 @@ class Stub:
 
 
 async def stored(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> list[Record]:
-    monkeypatch.setattr(steps, "read_counter", stub.read)
-    monkeypatch.setattr("profd.daemon.collect.steps.processes.is_running", stub.is_running)
+    monkeypatch.setattr(step_reader, "read_counter", stub.read)
+    monkeypatch.setattr("profd.daemon.collect.steps.reader.processes.is_running", stub.is_running)
     monkeypatch.setattr(Cadence, "pause_s", lambda *_: 0.0)
     records: list[Record] = []
     reader = StepReader("py-spy", PID, AnchoredClock(), records.append)
@@ -158,8 +158,8 @@ async def test_counts_are_stored_with_their_error_and_the_counter_is_named_once(
 
 async def test_a_reader_that_is_closed_reads_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     stub = Stub([reading_at(k / 2, {TRAIN: {"i": 10 * k}}) for k in range(13)])
-    monkeypatch.setattr(steps, "read_counter", stub.read)
-    monkeypatch.setattr("profd.daemon.collect.steps.processes.is_running", stub.is_running)
+    monkeypatch.setattr(step_reader, "read_counter", stub.read)
+    monkeypatch.setattr("profd.daemon.collect.steps.reader.processes.is_running", stub.is_running)
     records: list[Record] = []
     reader = StepReader("py-spy", PID, AnchoredClock(), records.append)
     found = asyncio.Event()
@@ -181,16 +181,16 @@ async def test_a_reader_that_is_closed_reads_once_more(monkeypatch: pytest.Monke
 
 
 async def test_a_reader_that_has_found_nothing_just_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "read_counter", lambda *_: pytest.fail("there is nothing to read"))
-    monkeypatch.setattr("profd.daemon.collect.steps.processes.is_running", lambda *_: True)
+    monkeypatch.setattr(step_reader, "read_counter", lambda *_: pytest.fail("there is nothing to read"))
+    monkeypatch.setattr("profd.daemon.collect.steps.reader.processes.is_running", lambda *_: True)
     reader = StepReader("py-spy", PID, AnchoredClock(), lambda _: None)
     reader.close()
     await asyncio.wait_for(reader.run(), 30)
 
 
 async def test_nothing_is_read_while_a_young_process_imports(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profd.daemon.collect.steps.processes.uptime_s", lambda: 12.0)  # it started at 10
-    monkeypatch.setattr("profd.daemon.collect.steps.processes.is_running", lambda *_: True)
+    monkeypatch.setattr("profd.daemon.collect.steps.reader.processes.uptime_s", lambda: 12.0)  # it started at 10
+    monkeypatch.setattr("profd.daemon.collect.steps.reader.processes.is_running", lambda *_: True)
     read = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -198,7 +198,7 @@ async def test_nothing_is_read_while_a_young_process_imports(monkeypatch: pytest
         loop.call_soon_threadsafe(read.set)
         raise CounterUnread(0)
 
-    monkeypatch.setattr(steps, "read_counter", note)
+    monkeypatch.setattr(step_reader, "read_counter", note)
     reader = StepReader("py-spy", PID, AnchoredClock(), lambda _: None)
     running = asyncio.ensure_future(reader.run())
     reader.imports(True)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from synthetic import MAIN, MAIN_TID, STARTED_NS, describe, main_process, recording, run_started
 
-from profd.daemon.analyze.linecycles import LineCycles, count_lines
-from profd.daemon.analyze.loopend import loop_left_ns
+from profd.daemon.analyze.steps.linecycles import LineCycles, count_lines
+from profd.daemon.analyze.steps.loopend import loop_left_ns
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame

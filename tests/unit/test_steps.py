@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from synthetic import DATA_WAIT, MAIN, MAIN_TID, STARTED_NS, describe, main_process, recording, run_started, write_run
 
-from profd.daemon.analyze import steps as analyzing
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.analyze.steps import Steps, take_steps
+from profd.daemon.analyze.steps import steps as analyzing
+from profd.daemon.analyze.steps.steps import Steps, take_steps
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.collect import steps as collecting
+from profd.daemon.collect.steps import reader as collecting
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.writer import RunWriter

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profd.daemon.collect.statements import Statements
-from profd.daemon.collect.tearing import Calls, Evidence, NoSource, Stack, is_plausible, mend, valid_roots
+from profd.daemon.collect.stacks.statements import Statements
+from profd.daemon.collect.stacks.tearing import Calls, Evidence, NoSource, Stack, is_plausible, mend, valid_roots
 from profd.daemon.store.records import Frame
 
 PROGRAM = """\

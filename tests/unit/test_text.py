@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import synthetic
 
-from profd.daemon.analyze.steps import Steps
+from profd.daemon.analyze.steps.steps import Steps
 from profd.daemon.analyze.summary import Exit, Finding, Summary, summarize
 from profd.daemon.render.cells import cut, fit, width
 from profd.daemon.render.text import closing_lines, script, summary_text

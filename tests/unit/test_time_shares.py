@@ -16,7 +16,7 @@ from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.summary import summarize
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.render.collapsed import collapsed_lines
+from profd.daemon.render.exports.collapsed import collapsed_lines
 from profd.daemon.store.reader import RunReader
 from profd.tui.snapshot import Snapshot
 from profd.tui.survey import Survey

@@ -7,7 +7,7 @@ import math
 import pytest
 from memorycurves import MB, STEADY, curve, still
 
-from profd.daemon.analyze.trend import LEAST_SPAN_S, trend
+from profd.daemon.analyze.memory.trend import LEAST_SPAN_S, trend
 
 LEAST = 4 * MB
 SERIES = 600

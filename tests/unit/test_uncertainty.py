@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from profd.daemon.analyze.changes import ChangesSeen
-from profd.daemon.analyze.confidence import CONFIDENCE_95, is_hint
-from profd.daemon.analyze.uncertainty import Doubt
+from profd.daemon.analyze.certainty.changes import ChangesSeen
+from profd.daemon.analyze.certainty.confidence import CONFIDENCE_95, is_hint
+from profd.daemon.analyze.certainty.uncertainty import Doubt
 
 A, B, C = 1, 2, 3
 UNSELECTED = 9

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from profd.daemon.collect.gpus import Gpu
-from profd.daemon.collect.nvml import Handle
-from profd.daemon.collect.visibledevices import visible_gpus
+from profd.daemon.collect.gpu.devices import Gpu
+from profd.daemon.collect.gpu.nvml import Handle
+from profd.daemon.collect.gpu.visibledevices import visible_gpus
 
 
 def gpu(index: int, uuid: str, model: str = "H100", parent: Gpu | None = None, instance: int | None = None) -> Gpu:

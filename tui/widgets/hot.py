@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from profd.daemon.analyze.confidence import is_hint
+from profd.daemon.analyze.certainty.confidence import is_hint
 from profd.daemon.analyze.functions import FunctionRow
 from profd.daemon.render.units import percent
 from profd.daemon.render.visible import visible

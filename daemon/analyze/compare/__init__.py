@@ -1,0 +1,1 @@
+"""Two runs beside each other: what changed, and what is only noise."""

@@ -1,0 +1,152 @@
+"""What a run did in each of some blocks of equal length, so that its own unrest tells how exact a mean is.
+
+The error of sampling is not all that separates two stretches of a run: machines are uneven. Means of blocks hold both.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.steps.steps import take_steps
+from profd.daemon.analyze.totals import selected_totals
+from profd.daemon.store.reader import RunReader
+
+BLOCKS = 12
+TRAINING = frozenset(
+    {"data wait", "data load in process", "forward", "loss", "backward", "optimizer", "host-to-device copy"}
+)
+_LOOKED_AT = 64
+"""The beginning of the training is looked for in so many parts of the run."""
+
+Item = tuple[str, str, str, int]
+"""What is compared: its kind, name, module path and line (0 but for lines).
+
+Each kind shares out all time: a phase; a line or ``caller → function`` of the user's code with what it calls in
+libraries, the innermost one of a stack; a leaf, whichever function that is.
+"""
+
+
+class Mean(msgspec.Struct, frozen=True):
+    """A mean over blocks with its standard error."""
+
+    value: float
+    error: float
+
+
+class Blocks(msgspec.Struct, frozen=True):
+    """By item its share of the main threads' time in each block; seconds a step, in all (None: not known).
+
+    ``paces`` are the seconds a step of each block, empty where steps were counted too seldom for that.
+    """
+
+    shares: Mapping[Item, Sequence[float]]
+    step_s: Mean | None
+    paces: Sequence[float]
+    from_ns: int
+    to_ns: int
+
+    def mean(self, item: Item, *, by_step: bool) -> Mean:
+        """Return the share of an item, or its seconds a step."""
+        shares = self.shares.get(item, [0.0] * BLOCKS)
+        if not by_step or self.step_s is None:
+            return mean_of(shares)
+        if self.paces:
+            return mean_of([share * pace_s for share, pace_s in zip(shares, self.paces, strict=True)])
+        share, step_s = mean_of(shares), self.step_s
+        return Mean(share.value * step_s.value, math.hypot(share.error * step_s.value, share.value * step_s.error))
+
+
+def take_blocks(reader: RunReader, selection: Selection) -> Blocks:
+    """Return the blocks of a selection's range of time, from where the training begins."""
+    phases = PhaseIndex(reader)
+    from_ns, to_ns = _training_range(reader, selection, phases)
+    edges = [from_ns + (to_ns - from_ns) * number // BLOCKS for number in range(BLOCKS + 1)]
+    parts = [
+        msgspec.structs.replace(selection, from_ns=start_ns, to_ns=end_ns)
+        for start_ns, end_ns in itertools.pairwise(edges)
+    ]
+    shares: defaultdict[Item, list[float]] = defaultdict(lambda: [0.0] * BLOCKS)
+    for number, part in enumerate(parts):
+        for item, share in _shares(reader, part, phases).items():
+            shares[item][number] = share
+    paces = _paces(reader, parts, phases)
+    whole = msgspec.structs.replace(selection, from_ns=from_ns, to_ns=to_ns)
+    return Blocks(shares, mean_of(paces) if paces else _step_s(reader, whole, phases), paces, from_ns, to_ns)
+
+
+def _paces(reader: RunReader, parts: Sequence[Selection], phases: PhaseIndex) -> list[float]:
+    """Return the seconds a step of each block; nothing where one of them does not tell."""
+    rates = [take_steps(reader, part, phases).per_s for part in parts]
+    known = [1 / rate for rate in rates if rate]
+    return known if len(known) == len(parts) else []
+
+
+def _step_s(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Mean | None:
+    """Return the seconds a step of a range as a whole."""
+    steps = take_steps(reader, selection, phases)
+    if not steps.per_s:
+        return None
+    # The error of a rate is the most that it can be off by: about two standard errors.
+    return Mean(1 / steps.per_s, (steps.per_s_error or 0.0) / steps.per_s**2 / 2)
+
+
+def mean_of(values: Sequence[float]) -> Mean:
+    """Return the mean of block values with its standard error, widened where neighbors are alike."""
+    mean = statistics.fmean(values)
+    spread = statistics.stdev(values, mean)
+    if not spread:
+        return Mean(mean, 0.0)
+    centered = [value - mean for value in values]
+    alike = sum(one * other for one, other in itertools.pairwise(centered)) / sum(x * x for x in centered)
+    bounded = min(max(alike, 0.0), 0.8)
+    return Mean(mean, spread / math.sqrt(len(values)) * math.sqrt((1 + bounded) / (1 - bounded)))
+
+
+def _shares(reader: RunReader, selection: Selection, phases: PhaseIndex) -> dict[Item, float]:
+    """Return the share of each item in the time of a selection."""
+    spent_ns: Counter[Item] = Counter()
+    whole_ns = 0
+    for total in selected_totals(reader, selection, phases):
+        whole_ns += total.duration_ns
+        for item in _items(reader, total.stack, phases):
+            spent_ns[item] += total.duration_ns
+    return {item: time_ns / whole_ns for item, time_ns in spent_ns.items()} if whole_ns else {}
+
+
+def _items(reader: RunReader, stack: int, phases: PhaseIndex) -> Iterator[Item]:
+    """Yield what the time in a stack counts for."""
+    frames = reader.frames_of(stack)
+    yield "phase", phases.of_stack(stack), "", 0
+    yield "leaf", frames[-1].function, frames[-1].module_path, 0
+    own = [frame for frame in frames if not frame.is_library]
+    if own:
+        line = own[-1]
+        callers = [frame.function for frame in own if frame.function not in (line.function, "<module>")]
+        name = f"{callers[-1]} → {line.function}" if callers else line.function
+        yield "function", name, line.module_path, 0
+        yield "line", line.source or line.function, line.module_path, line.line
+
+
+def _training_range(reader: RunReader, selection: Selection, phases: PhaseIndex) -> tuple[int, int]:
+    """Return the range of time that is compared: without the start-up, where the program has one that can be told."""
+    info = reader.info
+    from_ns = info.started_ns if selection.from_ns is None else max(selection.from_ns, info.started_ns)
+    to_ns = info.end_ns if selection.to_ns is None else min(selection.to_ns, info.end_ns)
+    to_ns = max(to_ns, from_ns)
+    if selection.from_ns is not None:
+        return from_ns, to_ns
+    for number in range(_LOOKED_AT // 2):
+        start_ns = from_ns + (to_ns - from_ns) * number // _LOOKED_AT
+        end_ns = from_ns + (to_ns - from_ns) * (number + 1) // _LOOKED_AT
+        part = msgspec.structs.replace(selection, from_ns=start_ns, to_ns=end_ns)
+        if any(phases.of_stack(total.stack) in TRAINING for total in selected_totals(reader, part, phases)):
+            return end_ns, to_ns
+    return from_ns, to_ns

@@ -1,0 +1,176 @@
+"""What changed from one run to another: by function, line and phase, with intervals, so that noise is no change.
+
+Compared are the main threads of the training processes: seconds a step where both runs tell their steps, else shares of
+the time. Two runs of one script differ by more than sampling: each is cut into blocks, and a difference counts where it
+is larger than the unrest of the blocks explains, all items taken together, and larger than ``least``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from statistics import NormalDist
+
+import msgspec
+
+from profd.daemon.analyze.compare.blocks import BLOCKS, Blocks, Item, Mean, mean_of, take_blocks
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.reader import RunReader
+
+VERSION = 1
+LEAST = 0.02
+"""A change that is smaller than this part of a step is none: two runs of one script are seldom more alike."""
+_COMPARED_SHARE = 0.005
+_CONFIDENCE = 0.95
+
+
+class Change(msgspec.Struct, frozen=True):
+    """An item in both runs, in the unit of the diff; ``low`` and ``high`` bound the difference, all items at once.
+
+    ``relative`` is the difference as a part of a whole step (of all time) of the base. ``is_significant``: the bounds
+    leave out zero, and it is not smaller than ``least``.
+    """
+
+    kind: str
+    name: str
+    module_path: str
+    line: int
+    base: float
+    new: float
+    difference: float
+    low: float
+    high: float
+    relative: float
+    is_significant: bool
+
+
+class Side(msgspec.Struct, frozen=True):
+    """One of the two runs: how long the part that is compared lasts, and seconds a step in it."""
+
+    run: str
+    name: str
+    compared_s: float
+    step_s: float | None
+
+
+class Diff(msgspec.Struct, frozen=True):
+    """A comparison; ``unit`` is ``s/step`` or ``share``. Changes stand in the order of their size.
+
+    ``step_time`` is None where a run does not tell its steps.
+    """
+
+    version: int
+    base: Side
+    new: Side
+    unit: str
+    least: float
+    step_time: Change | None
+    phases: tuple[Change, ...]
+    functions: tuple[Change, ...]
+    lines: tuple[Change, ...]
+    leaves: tuple[Change, ...]
+
+    @property
+    def significant(self) -> list[Change]:
+        """What changed: functions and lines of the user's code, then leaves, then phases; of each the largest first."""
+        every = (*self.functions, *self.lines, *self.leaves, *self.phases)
+        return [change for change in every if change.is_significant]
+
+    @property
+    def first(self) -> Change | None:
+        """What to name first: of the large changes of the user's code the one that changed most by its own measure.
+
+        A function changes with a line in it, and a line with what it calls: the narrowest of them says where to look.
+        """
+        found = [change for change in self.significant if change.kind in ("function", "line")] or self.significant
+        largest = max((abs(change.difference) for change in found), default=0.0)
+        narrow = [change for change in found if abs(change.difference) >= largest / 2]
+        return max(narrow, key=lambda change: abs(change.difference) / max(change.base, change.new), default=None)
+
+
+def take_diff(
+    base: RunReader,
+    new: RunReader,
+    selections: tuple[Selection, Selection] = (MAIN_THREADS, MAIN_THREADS),
+    *,
+    least: float = LEAST,
+) -> Diff:
+    """Compare two runs, each over its selection."""
+    blocks = take_blocks(base, selections[0]), take_blocks(new, selections[1])
+    by_step = all(side.step_s is not None for side in blocks)
+    items = _compared(blocks)
+    whole = blocks[0].step_s.value if by_step and blocks[0].step_s else 1.0
+    judge = _Judge(len(items) + 1, whole, least)
+    changes = [
+        judge.change(item, blocks[0].mean(item, by_step=by_step), blocks[1].mean(item, by_step=by_step))
+        for item in items
+    ]
+    changes.sort(key=lambda change: (not change.is_significant, -abs(change.difference)))
+    return Diff(
+        version=VERSION,
+        base=_side(base, blocks[0]),
+        new=_side(new, blocks[1]),
+        unit="s/step" if by_step else "share",
+        least=least,
+        step_time=_step_time(judge, blocks),
+        phases=_of_kind("phase", changes),
+        functions=_of_kind("function", changes),
+        lines=_of_kind("line", changes),
+        leaves=_of_kind("leaf", changes),
+    )
+
+
+def _step_time(judge: _Judge, blocks: tuple[Blocks, Blocks]) -> Change | None:
+    base, new = (side.step_s for side in blocks)
+    return None if base is None or new is None else judge.change(("step", "step time", "", 0), base, new)
+
+
+def _compared(blocks: tuple[Blocks, Blocks]) -> list[Item]:
+    """Return the items that have a share worth comparing in either run."""
+    items = blocks[0].shares.keys() | blocks[1].shares.keys()
+    return sorted(
+        item
+        for item in items
+        if any(mean_of(side.shares[item]).value >= _COMPARED_SHARE for side in blocks if item in side.shares)
+    )
+
+
+def _of_kind(kind: str, changes: Iterable[Change]) -> tuple[Change, ...]:
+    return tuple(change for change in changes if change.kind == kind)
+
+
+def _side(reader: RunReader, blocks: Blocks) -> Side:
+    step_s = None if blocks.step_s is None else blocks.step_s.value
+    return Side(reader.info.id, reader.info.name, (blocks.to_ns - blocks.from_ns) / SECOND_NS, step_s)
+
+
+class _Judge:
+    """Tells changes from noise, for so many items at once."""
+
+    def __init__(self, items: int, whole: float, least: float) -> None:
+        # Bonferroni: that one of all items is called changed by chance happens in 5 % of comparisons at most.
+        self._critical = t_quantile(1 - (1 - _CONFIDENCE) / 2 / max(items, 1), BLOCKS - 1)
+        self._whole = whole
+        self._least = least
+
+    def change(self, item: Item, base: Mean, new: Mean) -> Change:
+        difference = new.value - base.value
+        margin = self._critical * math.hypot(base.error, new.error)
+        relative = difference / self._whole if self._whole else 0.0
+        is_significant = abs(difference) > margin and abs(relative) >= self._least
+        return Change(
+            *item, base.value, new.value, difference, difference - margin, difference + margin, relative, is_significant
+        )
+
+
+def t_quantile(probability: float, freedom: int) -> float:
+    """Return a quantile of Student's t distribution (Abramowitz and Stegun 26.7.5; within 1 % from 10 degrees on)."""
+    z = NormalDist().inv_cdf(probability)
+    terms = (
+        z,
+        (z**3 + z) / 4 / freedom,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96 / freedom**2,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384 / freedom**3,
+    )
+    return sum(terms)

@@ -1,0 +1,1 @@
+"""GPUs beside the stacks: how busy, for whom, and what ran while they were idle."""

@@ -1,0 +1,1 @@
+"""Memory: what grows, what jumped, and how long there is room."""

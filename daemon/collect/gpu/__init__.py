@@ -1,0 +1,1 @@
+"""GPUs through NVML: what they do, and for whom."""

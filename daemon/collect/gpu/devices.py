@@ -1,0 +1,115 @@
+"""The GPUs of a machine and the MIG instances that they are cut into: who there is, and by which name.
+
+A name stays with its device for the whole run, also where NVML counts anew because another device is gone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+from profd.daemon.collect.gpu.nvml import Answer, Handle, Nvml
+
+_MIG_ENABLED = 1
+
+
+class Gpu:
+    """A GPU, or a MIG instance of one.
+
+    ``name`` is that of its series (``gpu0``, ``gpu0-mig1``), ``index`` NVML's number of the GPU, ``minor`` that of
+    ``/dev/nvidia<minor>``. Of an instance ``parent`` is the GPU, and ``instance`` the id of its GPU instance.
+    """
+
+    __slots__ = ("handle", "index", "instance", "is_mig_parent", "minor", "model", "name", "parent", "uuid")
+
+    def __init__(
+        self,
+        handle: Handle,
+        *,
+        name: str,
+        index: int,
+        uuid: str,
+        model: str,
+        minor: int | None = None,
+        parent: Gpu | None = None,
+        instance: int | None = None,
+    ) -> None:
+        self.handle = handle
+        self.name = name
+        self.index = index
+        self.uuid = uuid
+        self.model = model
+        self.minor = minor
+        self.parent = parent
+        self.instance = instance
+        self.is_mig_parent = False
+
+
+class GpuNames:
+    """Names by UUID, for the length of a run; of any thread."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def of(self, uuid: str, wanted: str) -> str:
+        """Return the name of the device with this UUID: at first the wanted one, or one like it if that is taken."""
+        with self._lock:
+            if uuid not in self._names:
+                taken = set(self._names.values())
+                others = (f"{wanted}-{number}" for number in range(2, len(taken) + 3))
+                self._names[uuid] = next(name for name in (wanted, *others) if name not in taken)
+            return self._names[uuid]
+
+
+def list_gpus(nvml: Nvml, names: GpuNames) -> list[Gpu]:
+    """Return the GPUs that answer, each followed by its MIG instances."""
+    found: list[Gpu] = []
+    for index in range(nvml.ask_driver("nvmlDeviceGetCount") or 0):
+        pointer = nvml.ask_driver("nvmlDeviceGetHandleByIndex", index)
+        if pointer is None:  # fallen off the bus, or not ours to use
+            continue
+        gpu = _gpu(nvml, Handle(pointer), index, names)
+        if gpu is not None:
+            found += [gpu, *_instances(nvml, gpu, names)]
+    return found
+
+
+def _gpu(nvml: Nvml, handle: Handle, index: int, names: GpuNames) -> Gpu | None:
+    uuid = text_of(nvml.ask(handle, "nvmlDeviceGetUUID")) or f"index {index}"
+    if handle.lost is not None:
+        return None
+    model = text_of(nvml.ask(handle, "nvmlDeviceGetName")) or "GPU"
+    minor = nvml.ask(handle, "nvmlDeviceGetMinorNumber")
+    return Gpu(handle, name=names.of(uuid, f"gpu{index}"), index=index, uuid=uuid, model=model, minor=minor)
+
+
+def _instances(nvml: Nvml, gpu: Gpu, names: GpuNames) -> Iterator[Gpu]:
+    mode = nvml.ask(gpu.handle, "nvmlDeviceGetMigMode")
+    if mode is None or mode[0] != _MIG_ENABLED:
+        return
+    gpu.is_mig_parent = True
+    for place in range(nvml.ask(gpu.handle, "nvmlDeviceGetMaxMigDeviceCount") or 0):
+        # Not `ask` with the place as what is meant: an empty place is no lack, an instance may be made there later.
+        pointer = nvml.ask(gpu.handle, "nvmlDeviceGetMigDeviceHandleByIndex", then=(place,))
+        if pointer is None:
+            continue
+        handle = Handle(pointer)
+        uuid = text_of(nvml.ask(handle, "nvmlDeviceGetUUID")) or f"{gpu.uuid} instance {place}"
+        yield Gpu(
+            handle,
+            name=names.of(uuid, f"{gpu.name}-mig{place}"),
+            index=gpu.index,
+            uuid=uuid,
+            model=text_of(nvml.ask(handle, "nvmlDeviceGetName")) or gpu.model,
+            minor=gpu.minor,
+            parent=gpu,
+            instance=nvml.ask(handle, "nvmlDeviceGetGpuInstanceId"),
+        )
+
+
+def text_of(value: Answer) -> str:
+    """Return text of NVML, which its module gives as bytes in older versions; empty where there is none."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return str(value) if value is not None else ""

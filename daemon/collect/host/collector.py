@@ -1,0 +1,61 @@
+"""Counters of the processes of a run and of its machine, each kind in a lane of its own.
+
+What a process or a machine lacks, or does not let us read, is a missing point, never an error; what hangs delays no
+other lane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+from profd.daemon.clock import Clock
+from profd.daemon.collect.host.counters import QuickCounters, SlowCounters
+from profd.daemon.collect.host.lane import Lane, Watched
+from profd.daemon.collect.host.limits import Limits
+from profd.daemon.collect.host.machine import Cores, Machine, MachineAtLength
+from profd.daemon.collect.host.maps import MemoryMaps
+from profd.daemon.collect.host.space import Space
+from profd.daemon.store.records import Identity, Record
+
+PATIENCE_S = 0.5
+
+
+class HostCollector:
+    """Has everything read that is due; ``put`` takes the records, in the threads that read."""
+
+    def __init__(self, clock: Clock, put: Callable[[Record], object]) -> None:
+        self._lanes = (
+            Lane("counters of processes", (QuickCounters(clock),), clock, put),
+            Lane("open files and I/O of processes", (SlowCounters(clock),), clock, put),
+            Lane("memory maps", (MemoryMaps(clock),), clock, put),
+            Lane("counters of the machine", (Machine(clock), MachineAtLength(clock), Cores(clock)), clock, put),
+            Lane("control groups", (Limits(clock),), clock, put),
+            Lane("room on file systems", (Space(),), clock, put),
+        )
+
+    async def collect(
+        self,
+        identities: Iterable[Identity],
+        python_threads: Mapping[Identity, frozenset[int]],
+        *,
+        everything: bool = False,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """Read these processes, the target first, these of their threads (OS thread ids), and the machine.
+
+        Read is what is due, or ``everything``. Returns when that was, or after ``patience_s``: what takes longer comes
+        when it comes.
+        """
+        watched = Watched(tuple(identities), dict(python_threads))
+        asked = [lane.ask(watched, everything=everything) for lane in self._lanes]
+        readings = [asyncio.wrap_future(future) for future in asked if future is not None]
+        if readings:
+            _, late = await asyncio.wait(readings, timeout=patience_s)
+            for reading in late:
+                reading.cancel()
+
+    def close(self) -> None:
+        """Read no more. Threads that hang are left behind: they end with the process."""
+        for lane in self._lanes:
+            lane.close()

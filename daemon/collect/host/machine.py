@@ -1,0 +1,181 @@
+"""Counters of the machine that a run is on: CPU and memory each second, all else less often."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+import psutil
+
+from profd.daemon.clock import Clock
+from profd.daemon.collect.host import procfile
+from profd.daemon.collect.host.lane import Watched
+from profd.daemon.collect.host.rates import Rates
+from profd.daemon.store.records import Point
+
+_CPU_LINE = re.compile(rb"^(cpu\d*) +([\d ]+)$", re.MULTILINE)
+_DISK_LINE = re.compile(rb"^ *\d+ +\d+ (\S+) ([\d ]+)$", re.MULTILINE)
+_NETWORK_LINE = re.compile(rb"^ *(\S+): *([\d ]+)$", re.MULTILINE)
+# Partitions, and what is stacked on other devices or in memory: their traffic is that of the disks below.
+_NO_DISK = re.compile(r"(loop|ram|zram|dm-|md|sr|fd)\d+$|(sd|vd|xvd|hd)[a-z]+\d+$|(nvme\d+n\d+|mmcblk\d+)p\d+$")
+_SECTOR_BYTES = 512
+_MOST_DEVICES = 8
+_USER, _NICE, _SYSTEM, _IDLE, _IO_WAIT, _INTERRUPT, _SOFT_INTERRUPT, _STEAL = range(8)
+
+
+class Machine:
+    """How busy the CPUs are, and how full the memory is."""
+
+    interval_s = 1.0
+
+    def __init__(self, clock: Clock) -> None:
+        self._rates = Rates(clock)
+        self._shares = CpuShares(self._rates)
+
+    def read(self, watched: Watched) -> Iterator[Point]:
+        """Yield two points."""
+        self._rates.turn()
+        yield from self._shares.busy("host_cpu_share", procfile.read("/proc/stat"), of_cores=False)
+        memory = _memory()
+        if memory is not None:
+            yield Point("host_memory_used_bytes", memory.total - memory.available)
+
+
+class MachineAtLength:
+    """What changes slowly, or matters as a mean: load, swap, traffic, stalls."""
+
+    interval_s = 5.0
+
+    def __init__(self, clock: Clock) -> None:
+        self._rates = Rates(clock)
+        self._shares = CpuShares(self._rates)
+
+    def read(self, watched: Watched) -> Iterator[Point]:
+        """Yield the points of everything that this kernel tells of."""
+        self._rates.turn()
+        load = (procfile.read("/proc/loadavg") or b"").split()
+        if load:
+            yield Point("host_load_1min", float(load[0]))
+        memory = _memory()
+        if memory is not None:
+            yield Point("host_memory_total_bytes", memory.total)
+        yield from _swap()
+        yield from self._shares.of_whole(procfile.read("/proc/stat"))
+        yield from self._disks()
+        yield from self._network(watched)
+        yield from pressure(self._rates, "host", "/proc/pressure/{}")
+
+    def _disks(self) -> Iterator[Point]:
+        for name, numbers in _busiest(procfile.read("/proc/diskstats"), _DISK_LINE, (2, 6)):
+            if _NO_DISK.fullmatch(name) or len(numbers) < 10:
+                continue
+            yield from self._rate("disk_read_bytes_per_s", name, numbers[2] * _SECTOR_BYTES)
+            yield from self._rate("disk_write_bytes_per_s", name, numbers[6] * _SECTOR_BYTES)
+            yield from self._rate("disk_busy_share", name, numbers[9] / 1000)
+
+    def _network(self, watched: Watched) -> Iterator[Point]:
+        # A container has a network of its own: the target's counts, not profd's.
+        of = watched.identities[0].pid if watched.identities else "self"
+        for name, numbers in _busiest(procfile.read(f"/proc/{of}/net/dev"), _NETWORK_LINE, (0, 8)):
+            if name != "lo":
+                yield from self._rate("network_received_bytes_per_s", name, numbers[0])
+                yield from self._rate("network_sent_bytes_per_s", name, numbers[8])
+
+    def _rate(self, name: str, device: str, total: float) -> Iterator[Point]:
+        value = self._rates.per_s((name, device), total)
+        if value is not None:
+            yield Point(name, value, device=device)
+
+
+class Cores:
+    """How busy each core is, seldom: machines have hundreds, and each point is written."""
+
+    interval_s = 10.0
+
+    def __init__(self, clock: Clock) -> None:
+        self._rates = Rates(clock)
+        self._shares = CpuShares(self._rates)
+
+    def read(self, watched: Watched) -> Iterator[Point]:
+        """Yield a point a core."""
+        self._rates.turn()
+        yield from self._shares.busy("host_core_cpu_share", procfile.read("/proc/stat"), of_cores=True)
+
+
+class CpuShares:
+    """Turns the lines of /proc/stat into shares of the time between two readings."""
+
+    def __init__(self, rates: Rates) -> None:
+        self._rates = rates
+
+    def busy(self, name: str, text: bytes | None, *, of_cores: bool) -> Iterator[Point]:
+        """Yield for which share of the time the machine, or each of its cores, was neither idle nor waiting for I/O."""
+        for label, ticks in _cpu_lines(text):
+            if (label == "cpu") != of_cores:
+                idle = ticks[_IDLE] + ticks[_IO_WAIT]
+                share = self._share(label, sum(ticks) - idle, sum(ticks))
+                if share is not None:
+                    yield Point(name, share, device=label if of_cores else None)
+
+    def of_whole(self, text: bytes | None) -> Iterator[Point]:
+        """Yield which share of the machine's CPU time waited for I/O, and which the hypervisor gave to others."""
+        for label, ticks in _cpu_lines(text):
+            for name, index in (("host_io_wait_share", _IO_WAIT), ("host_steal_share", _STEAL)):
+                share = self._share(name, ticks[index], sum(ticks)) if label == "cpu" else None
+                if share is not None:
+                    yield Point(name, share)
+
+    def _share(self, key: str, part: int, whole: int) -> float | None:
+        part_grown, whole_grown = self._rates.grown((key, "part"), part), self._rates.grown((key, "whole"), whole)
+        return min(part_grown / whole_grown, 1.0) if part_grown is not None and whole_grown else None
+
+
+def pressure(rates: Rates, prefix: str, path: str, device: str | None = None) -> Iterator[Point]:
+    """Yield for which share of the time tasks stood still for want of CPU, memory and I/O: some of them, and all."""
+    for resource in ("cpu", "memory", "io"):
+        for kind, total_us in procfile.read_pressure_us(path.format(resource)).items():
+            full = "_full" if kind == b"full" else ""
+            # All tasks of a machine never wait for a CPU at once: that line is there, and 0.
+            if not (resource == "cpu" and full):
+                name = f"{prefix}_{resource}{full}_pressure_share"
+                share = rates.per_s((name, device), total_us / 1e6)
+                if share is not None:
+                    yield Point(name, min(share, 1.0), device=device)
+
+
+class Memory(Protocol):
+    """What psutil tells of main memory, in bytes."""
+
+    total: int
+    available: int
+
+
+def _memory() -> Memory | None:
+    """Return the machine's memory; psutil knows what is available on kernels, too, that do not say it themselves."""
+    try:
+        found: Memory = psutil.virtual_memory()
+    except (OSError, ValueError, KeyError):
+        return None
+    return found
+
+
+def _swap() -> Iterator[Point]:
+    swap = procfile.read_pairs("/proc/meminfo")
+    if swap.get(b"SwapTotal"):
+        yield Point("host_swap_used_bytes", (swap[b"SwapTotal"] - swap[b"SwapFree"]) * 1024)
+        yield Point("host_swap_total_bytes", swap[b"SwapTotal"] * 1024)
+
+
+def _cpu_lines(text: bytes | None) -> Iterator[tuple[str, list[int]]]:
+    """Yield the label and the ticks of each line, guests left out: they are in user time already."""
+    for label, numbers in _CPU_LINE.findall(text or b""):
+        yield label.decode(), [int(number) for number in numbers.split()[: _STEAL + 1]]
+
+
+def _busiest(text: bytes | None, line: re.Pattern[bytes], columns: tuple[int, int]) -> Iterable[tuple[str, list[int]]]:
+    """Return name and numbers of the devices that moved most so far: a node with containers has hundreds."""
+    found = [(name.decode(), [int(word) for word in numbers.split()]) for name, numbers in line.findall(text or b"")]
+    moved = [(name, numbers) for name, numbers in found if sum(numbers[column] for column in columns)]
+    moved.sort(key=lambda device: -sum(device[1][column] for column in columns))
+    return moved[:_MOST_DEVICES]

@@ -1,0 +1,64 @@
+"""Proportional and unique memory of processes, whose reading the kernel pays for page by page.
+
+While it walks the pages of a process it holds a lock that the process needs to map memory, and for tens of gigabytes
+it takes long. So readings are paid for out of a small budget, and a process is the rarer read the dearer it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
+from profd.daemon.collect.host import procfile
+from profd.daemon.collect.host.lane import Watched
+from profd.daemon.store.records import Identity, Point
+
+LEAST_INTERVAL_S = 10.0
+# Of one core, over all processes.
+BUDGET_SHARE = 0.0015
+CAPITAL_NS = 20 * MILLISECOND_NS
+_MISSING: dict[bytes, int] = {}
+
+
+class MemoryMaps:
+    """Reads the processes of a run in turns."""
+
+    interval_s = 1.0
+
+    def __init__(self, clock: Clock, cpu_ns: Callable[[], int] = time.thread_time_ns) -> None:
+        """Account for readings by ``cpu_ns``, the CPU time of the thread that reads."""
+        self._clock = clock
+        self._cpu_ns = cpu_ns
+        self._due_ns: dict[Identity, int] = {}
+        self._balance_ns = CAPITAL_NS
+        self._earned_to_ns = clock.now_ns()
+
+    def read(self, watched: Watched) -> Iterator[Point]:
+        """Yield the points of those that are due, as far as the budget goes."""
+        self._due_ns = {identity: self._due_ns.get(identity, 0) for identity in watched.identities}
+        for identity in sorted(watched.identities, key=lambda identity: self._due_ns[identity]):
+            now_ns = self._clock.now_ns()
+            self._earn(now_ns)
+            if self._balance_ns <= 0 or now_ns < self._due_ns[identity]:
+                return
+            self._due_ns[identity] = now_ns + int(LEAST_INTERVAL_S * SECOND_NS)
+            yield from self._process(identity)
+
+    def _earn(self, now_ns: int) -> None:
+        earned_ns = int((now_ns - self._earned_to_ns) * BUDGET_SHARE)
+        self._balance_ns = min(self._balance_ns + earned_ns, CAPITAL_NS)
+        self._earned_to_ns = now_ns
+
+    def _process(self, identity: Identity) -> Iterator[Point]:
+        before_ns = self._cpu_ns()
+        kilobytes = procfile.read_pairs(f"/proc/{identity.pid}/smaps_rollup") if _lives(identity) else _MISSING
+        self._balance_ns -= self._cpu_ns() - before_ns
+        if b"Pss" in kilobytes:
+            yield Point("pss_bytes", kilobytes[b"Pss"] * 1024, identity)
+            unique = kilobytes.get(b"Private_Clean", 0) + kilobytes.get(b"Private_Dirty", 0)
+            yield Point("uss_bytes", (unique + kilobytes.get(b"Private_Hugetlb", 0)) * 1024, identity)
+
+
+def _lives(identity: Identity) -> bool:
+    return procfile.read_stat(identity) is not None

@@ -1,0 +1,1 @@
+"""Stacks of one process from outside: py-spy recordings, chained, decoded, checked."""

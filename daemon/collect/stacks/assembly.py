@@ -1,0 +1,205 @@
+"""Makes a record of the run out of a py-spy recording: clock applied, cut, samples apportioned, torn stacks dropped.
+
+Pure: the same recording gives the same record. How samples are apportioned: py-spy says how many stacks it read in
+all, and the trace shows when each stack was first seen. Every sample stands for the time up to the next one, so a
+thread's samples are given to its intervals by their length: the share of time is the one estimate that is unbiased
+whatever the program's own rhythm (measured in docs/decisions.md).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
+from profd.daemon.collect.stacks import chrometrace, tearing
+from profd.daemon.collect.stacks.chrometrace import ThreadTrace
+from profd.daemon.collect.stacks.pyspy import RawRecording
+from profd.daemon.collect.stacks.tearing import Evidence, NoSource
+from profd.daemon.store.records import Frame, Identity, Interval, RecordingTaken, ThreadTimeline
+
+Stack = tuple[Frame, ...]
+# One read is given as many samples as its interval is long; hardly ever more than these.
+_TORN_SAMPLES = 5
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A half-open range of the run's clock, [from_ns, to_ns); None is open."""
+
+    from_ns: int | None = None
+    to_ns: int | None = None
+
+    def holds(self, at_ns: int) -> bool:
+        """Say whether a time lies in the span."""
+        return (self.from_ns is None or at_ns >= self.from_ns) and (self.to_ns is None or at_ns < self.to_ns)
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A part of one interval of one thread, by the run's clock."""
+
+    start_ns: int
+    end_ns: int
+    stack: Stack
+
+
+class Threads(msgspec.Struct, frozen=True):
+    """The threads of a process when a recording was about to end, as the kernel knew them.
+
+    ``ids`` is the id that each has for the process itself → its id here. ``is_current`` is False where the process
+    was gone by then, so that nobody can tell which of its threads had ended before it.
+    """
+
+    ids: Mapping[int, int] = {}
+    is_current: bool = False
+
+    def have_lost(self, trace: ThreadTrace) -> bool:
+        """Say whether a thread had ended before the recording did."""
+        return self.is_current and trace.os_tid is not None and trace.os_tid not in self.ids
+
+    def id_of(self, trace: ThreadTrace) -> int:
+        """Return the thread's id here; where the interpreter does not tell, what it calls the thread itself."""
+        return trace.ident if trace.os_tid is None else self.ids.get(trace.os_tid, trace.os_tid)
+
+
+def assemble(
+    raw: RawRecording,
+    identity: Identity,
+    rate_hz: int,
+    keep: Span,
+    threads: Threads | None = None,
+    evidence: Evidence | None = None,
+) -> RecordingTaken:
+    """Return the record of a recording, cut to ``keep``; raises TraceDamaged.
+
+    ``evidence`` is what earlier recordings of the process told of its calls, and learns from this one.
+    """
+    threads, evidence = threads or Threads(), evidence or Evidence(NoSource())
+    traces = [_ended(trace, rate_hz) if threads.have_lost(trace) else trace for trace in chrometrace.decode(raw.data)]
+    timelines: list[ThreadTimeline] = []
+    stacks: dict[Stack, int] = {}
+    samples = torn = 0
+    for trace, total in zip(traces, _samples_by_thread(traces, raw.samples), strict=True):
+        pieces = _pieces(trace, raw.zero_ns, keep)
+        shares = apportion(total, [piece.end_ns - piece.start_ns for piece in pieces])
+        inside = [(piece, share) for piece, share in zip(pieces, shares, strict=True) if keep.holds(piece.start_ns)]
+        kept = _in_python(inside)
+        whole = _whole(kept, evidence)
+        samples += sum(share for _, share in kept)
+        torn += sum(share for _, share in kept) - sum(share for _, share in whole)
+        intervals = tuple(
+            Interval(piece.start_ns, piece.end_ns - piece.start_ns, stacks.setdefault(piece.stack, len(stacks)), share)
+            for piece, share in whole
+        )
+        is_main = _is_main(trace, threads.id_of(trace), identity, len(traces))
+        timelines.append(ThreadTimeline(threads.id_of(trace), trace.name, is_main, intervals))
+    start_ns, end_ns = _bounds(traces, raw.zero_ns, keep)
+    return RecordingTaken(
+        identity=identity,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        rate_hz=rate_hz,
+        samples=samples,
+        torn=torn,
+        errors=raw.errors,
+        clock_error_ns=raw.clock_error_ns,
+        cpu_ns=raw.cpu_ns,
+        stacks=tuple(stacks),
+        threads=tuple(timelines),
+    )
+
+
+def _in_python(pieces: list[tuple[Piece, int]]) -> list[tuple[Piece, int]]:
+    """Return the pieces of one thread without those in which it stood in no Python code.
+
+    A thread of a C library, such as those of autograd and of compilers, calls into Python now and then and has no
+    frames meanwhile. A thread that has frames for most of the time has always some: there a stack without any is torn.
+    """
+    empty = sum(samples for piece, samples in pieces if not piece.stack)
+    if 2 * empty <= sum(samples for _, samples in pieces):
+        return pieces
+    return [(piece, samples) for piece, samples in pieces if piece.stack]
+
+
+def _whole(pieces: Sequence[tuple[Piece, int]], evidence: Evidence) -> list[tuple[Piece, int]]:
+    """Return the pieces of one thread, with their samples, without impossible stacks.
+
+    A torn read is no sample, as one that failed is none: what was seen before it lasts until the next sample. Where
+    there were many samples in a row it is something else, and nobody knows what the thread did meanwhile.
+    """
+    roots = tearing.valid_roots((piece.stack, samples) for piece, samples in pieces)
+    mended = tearing.mend([piece.stack for piece, _ in pieces], roots, evidence)
+    found: list[tuple[Piece, int]] = []
+    for (piece, samples), stack in zip(pieces, mended, strict=True):
+        if stack is not None:
+            found.append((Piece(piece.start_ns, piece.end_ns, stack), samples))
+        elif found and found[-1][0].end_ns == piece.start_ns and samples <= _TORN_SAMPLES:
+            before, earlier = found[-1]
+            held = Piece(before.start_ns, piece.end_ns, before.stack)
+            found[-1] = (held, max(earlier + samples - 1, 0))
+    return found
+
+
+def apportion(total: int, lengths: Sequence[int]) -> list[int]:
+    """Split ``total`` samples over intervals by their length.
+
+    The shares are rounded so that they add up and none of them is favored by its place: the running sum is rounded,
+    not each share. The result adds up to ``total``, to 0 where all lengths are 0.
+    """
+    whole = sum(lengths)
+    shares, before, reached = [], 0, 0
+    for length in lengths:
+        reached += length
+        upto = (2 * total * reached + whole) // (2 * whole) if whole else 0
+        shares.append(upto - before)
+        before = upto
+    return shares
+
+
+def _is_main(trace: ThreadTrace, os_tid: int, identity: Identity, threads: int) -> bool:
+    """Say whether a thread is the main one; by its name where the interpreter does not tell the thread's id."""
+    if trace.os_tid is None:
+        return trace.name == "MainThread" or threads == 1
+    return os_tid == identity.pid
+
+
+def _ended(trace: ThreadTrace, rate_hz: int) -> ThreadTrace:
+    """Return the trace of a thread that is gone without what py-spy draws its last stack out to.
+
+    The last sample stands for the mean distance to the next one. Of the samples of all threads, too, it has only
+    those of its life.
+    """
+    *changes, seen, end = trace.changes
+    latest_us = seen.at_us + SECOND_NS // MICROSECOND_NS // rate_hz
+    end = msgspec.structs.replace(end, at_us=min(end.at_us, latest_us))
+    return msgspec.structs.replace(trace, changes=(*changes, seen, end))
+
+
+def _samples_by_thread(traces: Sequence[ThreadTrace], samples: int) -> list[int]:
+    """Split the total over the threads by how long each was there: every sample reads every thread."""
+    lengths = [trace.changes[-1].at_us - trace.changes[0].at_us for trace in traces]
+    whole = sum(lengths)
+    return [round(samples * length / whole) if whole else samples // len(traces) for length in lengths]
+
+
+def _pieces(trace: ThreadTrace, zero_ns: int, keep: Span) -> list[Piece]:
+    """Return the intervals between the changes of a thread, in two where they span an end of ``keep``."""
+    times = [zero_ns + change.at_us * MICROSECOND_NS for change in trace.changes]
+    pieces = []
+    for change, start_ns, end_ns in zip(trace.changes, times, times[1:], strict=False):
+        inner = [cut for cut in (keep.from_ns, keep.to_ns) if cut is not None and start_ns < cut < end_ns]
+        edges = [start_ns, *inner, end_ns]
+        for first, last in itertools.pairwise(edges):
+            pieces.append(Piece(first, last, change.frames))
+    return pieces
+
+
+def _bounds(traces: Sequence[ThreadTrace], zero_ns: int, keep: Span) -> tuple[int, int]:
+    """Return from when to when there are samples."""
+    first = min((trace.changes[0].at_us for trace in traces), default=0)
+    last = max((trace.changes[-1].at_us for trace in traces), default=0)
+    start_ns, end_ns = zero_ns + first * MICROSECOND_NS, zero_ns + last * MICROSECOND_NS
+    start_ns = max(start_ns, keep.from_ns) if keep.from_ns is not None else start_ns
+    end_ns = min(end_ns, keep.to_ns) if keep.to_ns is not None else end_ns
+    return start_ns, max(start_ns, end_ns)

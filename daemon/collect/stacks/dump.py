@@ -1,0 +1,66 @@
+"""One look at the Python stacks of one process, by `py-spy dump`: now, without stopping it.
+
+Knows nothing of runs. A look that fails because the process moved under it is repeated; what remains is its reason.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import msgspec
+
+from profd.daemon.collect.stacks.pyspy import find_py_spy
+
+_TRIES = 5
+_TIMEOUT_S = 10.0
+_CAUSE = re.compile(r"^Caused by:\n\s*(?:\d+: )?(?P<cause>.+)$", re.MULTILINE)
+
+
+class DumpedFrame(msgspec.Struct, frozen=True):
+    """A function at a line; ``line`` is 0 where it is not known."""
+
+    name: str
+    filename: str
+    line: int
+
+
+class DumpedThread(msgspec.Struct, frozen=True):
+    """A thread and its stack, the innermost frame first.
+
+    ``os_thread_id`` and ``thread_name`` are None where the interpreter does not tell; ``active`` says that it was on
+    the CPU, as far as py-spy knows.
+    """
+
+    thread_id: int
+    os_thread_id: int | None
+    thread_name: str | None
+    active: bool
+    owns_gil: bool
+    frames: tuple[DumpedFrame, ...]
+
+
+class DumpFailed(Exception):
+    """py-spy could not read the process; the message is its own reason, one line."""
+
+
+def take_dump(pid: int) -> tuple[DumpedThread, ...]:
+    """Return the threads of a process with their stacks; raises DumpFailed, and MissingTool without py-spy."""
+    command = [find_py_spy(), "dump", "--nonblocking", "--json", "--pid", str(pid)]
+    reason = ""
+    for _ in range(_TRIES):
+        try:
+            done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise DumpFailed(f"py-spy did not answer within {_TIMEOUT_S:.0f} s") from None
+        if done.returncode == 0:
+            return tuple(msgspec.json.decode(done.stdout, type=list[DumpedThread]))
+        reason = _reason(done.stderr.decode(errors="replace"))
+    raise DumpFailed(reason)
+
+
+def _reason(said: str) -> str:
+    """Return why py-spy failed, on one line, without its backtrace."""
+    first = next((line for line in said.splitlines() if line.strip()), "py-spy ended without a word")
+    cause = _CAUSE.search(said)
+    return " ".join(first.removeprefix("Error: ").split()) + (f" ({cause['cause']})" if cause else "")

@@ -1,0 +1,157 @@
+"""What the statement at a line of a source file may call. Reads and parses files, as few of them as it is asked for.
+
+Knows nothing of stacks. A file that cannot be read or parsed, or that is very large, tells nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import warnings
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from profd.daemon.collect.stacks.source import SourceTree
+
+FILES_AT_ONCE = 1
+_FILES_HELD = 64
+# Some twenty milliseconds to parse.
+_FILE_LIMIT_BYTES = 200_000
+
+# What these are made of enters no function: names that are read, bound and returned. Everything else may: a call, an
+# operator, an attribute, a loop, a truth value (`__bool__`), an import, a decorator, an await.
+_HARMLESS = (
+    *(ast.Expr, ast.Return, ast.Assign, ast.AnnAssign, ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal),
+    *(ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.arguments, ast.arg, ast.Lambda),
+    *(ast.Name, ast.Constant, ast.Tuple, ast.List, ast.Load, ast.Store),
+)
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """A statement, of a compound one its head: what it names, and whether it may enter a function at all.
+
+    ``calls_unnamed`` where it calls what an expression gave, as decorators do, whatever that is called.
+    """
+
+    names: frozenset[str]
+    may_call: bool
+    calls_unnamed: bool
+
+
+class Statements:
+    """The statements of the source files that a target sees."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        """Look below ``root``, as ``SourceTree`` does."""
+        self._root = root
+        self._files: dict[str, _File | None] = {}
+        self._left = FILES_AT_ONCE
+        self.line = SourceTree(root).line
+        """``line(file, line)``: the text of a line, None where it cannot be read."""
+
+    def allow_more(self) -> None:
+        """Let another few files be parsed: whoever asks is not to be held up by many at once."""
+        self._left = FILES_AT_ONCE
+
+    def at(self, file: str, line: int) -> Statement | None:
+        """Return the statement at a line; None where nothing is known of it, or too many files were parsed already."""
+        if file not in self._files:
+            if not self._left:
+                return None
+            if len(self._files) >= _FILES_HELD:
+                del self._files[next(iter(self._files))]
+            self._left -= 1
+            self._files[file] = self._read(file)
+        parsed = self._files[file]
+        return parsed.at(line) if parsed else None
+
+    def _read(self, file: str) -> _File | None:
+        path = Path(file)
+        if not path.is_absolute():
+            return None
+        path = self._root / path.relative_to(path.anchor)
+        try:
+            if not path.is_file() or path.stat().st_size > _FILE_LIMIT_BYTES:
+                return None
+            return _File(path.read_bytes())
+        except (OSError, SyntaxError, ValueError, RecursionError):  # another Python's syntax, or no Python
+            return None
+
+
+class _File:
+    """The statements of one file by their first lines."""
+
+    def __init__(self, source: bytes) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+        found = sorted(((_first_line(node), node) for node in _statements(tree)), key=lambda place: place[0])
+        self._firsts = [first for first, _ in found]
+        self._nodes = [node for _, node in found]
+        self.at = functools.cache(self._at)
+        """``at(line)``: the statement that holds a line, None where none does or several begin on it."""
+
+    def _at(self, line: int) -> Statement | None:
+        index = bisect_right(self._firsts, line) - 1
+        if index < 0 or (index and self._firsts[index - 1] == self._firsts[index]):
+            return None
+        node = self._nodes[index]
+        return describe(node) if line <= _last_line(node) else None
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yield the statements of a file, whatever they are nested in; expressions, of which there are many more, aside."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        for child in ast.iter_child_nodes(waiting.pop()):
+            if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
+                waiting.append(child)
+                if isinstance(child, ast.stmt):
+                    yield child
+
+
+def describe(node: ast.stmt) -> Statement:
+    """Return what a statement names and may call, leaving out the statements inside it."""
+    parts = list(_own_parts(node))
+    is_decorated = bool(getattr(node, "decorator_list", ()))
+    return Statement(
+        names=frozenset(name for part in parts for name in _names(part)),
+        may_call=is_decorated or not all(isinstance(part, _HARMLESS) for part in parts),
+        calls_unnamed=is_decorated or any(_is_call_of_expression(part) for part in parts),
+    )
+
+
+def _is_call_of_expression(part: ast.AST) -> bool:
+    return isinstance(part, ast.Call) and not isinstance(part.func, (ast.Name, ast.Attribute))
+
+
+def _own_parts(node: ast.stmt) -> Iterator[ast.AST]:
+    waiting: list[ast.AST] = [node]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        waiting += [
+            child
+            for child in ast.iter_child_nodes(part)
+            if not isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case))
+        ]
+
+
+def _names(part: ast.AST) -> Iterator[str]:
+    for name in (getattr(part, "id", None), getattr(part, "attr", None), getattr(part, "name", None)):
+        if isinstance(name, str):
+            yield name
+
+
+def _first_line(node: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def _last_line(node: ast.stmt) -> int:
+    """Return the last line of a statement; of a compound one, that of its head."""
+    body: list[ast.stmt] = getattr(node, "body", [])
+    return body[0].lineno - 1 if body else node.end_lineno or node.lineno

@@ -1,0 +1,1 @@
+"""Steps of a loop from outside: which integer counts them, and how many there were."""

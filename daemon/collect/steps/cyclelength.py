@@ -1,0 +1,121 @@
+"""How many steps a cycle of a loop (an epoch) has, and how long it lasts, by what is seen of its counter. Pure.
+
+At least as many as the counter has reached, at most as many as the loop's rate allows from one cycle to the next. The
+closer these are, the closer the bounds; where the counter stands still at the highest value seen, that is the last one.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from typing import NamedTuple
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.collect.steps.gait import Gait, Position
+
+HIGHEST_START = 0  # nearly every cycle begins at 0, though it may never have been seen there
+STOPS_TO_BELIEVE = 2
+ENDS_KEPT = 12
+
+
+class _End(NamedTuple):
+    """Some cycles ended between two positions."""
+
+    before: Position
+    after: Position
+    cycles: int
+
+
+class CycleLength:
+    """The bounds of a cycle's length, closer with every cycle that is seen."""
+
+    def __init__(self, gait: Gait) -> None:
+        """Judge by how the loop moves."""
+        self._gait = gait
+        self._lowest: int | None = None
+        self._highest = 0
+        self._stops: dict[int, int] = {}
+        self._ends: deque[_End] = deque(maxlen=ENDS_KEPT)
+
+    @property
+    def has_ended(self) -> bool:
+        """Say whether an end of a cycle was ever seen."""
+        return bool(self._ends)
+
+    @property
+    def least(self) -> int:
+        """How many steps a cycle has at least."""
+        return 0 if self._lowest is None else self._highest - min(self._lowest, HIGHEST_START) + 1
+
+    @property
+    def period_s(self) -> float:
+        """How long a cycle lasts, what comes between two of them included; 0 where none was seen to end."""
+        cycles = sum(end.cycles for end in self._ends)
+        return sum(self._gait.behind_s(end.before, end.after) for end in self._ends) / cycles if cycles else 0.0
+
+    def see(self, value: int) -> None:
+        """Learn that the counter has reached a value."""
+        self._lowest = value if self._lowest is None else min(self._lowest, value)
+        self._highest = max(self._highest, value)
+
+    def see_stop(self, value: int) -> None:
+        """Learn that the counter stood still at a value for longer than a step takes."""
+        self._stops = {stop: times for stop, times in self._stops.items() if stop >= value}
+        if value >= self._highest:
+            self._stops[value] = self._stops.get(value, 0) + 1
+
+    def see_end(self, before: Position, after: Position, cycles: int) -> None:
+        """Learn from the positions around some ends; a pause between them makes the bound too high."""
+        self._ends.append(_End(before, after, cycles))
+
+    def forget_ends(self) -> None:
+        """Forget all ends: they are judged anew."""
+        self._ends.clear()
+
+    def estimate(self) -> tuple[int, float]:
+        """Return how many steps a cycle has, and by how many that may be wrong."""
+        least_error = 1.0 if (self._lowest or 0) > HIGHEST_START else 0.0
+        if not self._ends or self._stops.get(self._highest, 0) >= STOPS_TO_BELIEVE:
+            return self.least, least_error
+        wanted, margin = self._at_most()
+        steps = max(round(wanted), self.least)
+        most = steps + margin
+        return steps, max(steps - self.least, most - steps, 1.0)
+
+    def is_within(self, share: float) -> bool:
+        """Say whether the length is known as exactly as this share of it, or to a step."""
+        steps, error_steps = self.estimate()
+        return error_steps <= max(1.0, share * steps)
+
+    def halfway(self) -> float:
+        """Return the value of the counter by which a sighting would tell most: half-way between the bounds."""
+        wanted = max(self._at_most()[0] if self._ends else 0.0, self.least)
+        return (self._highest + 1 + min(self._lowest or HIGHEST_START, HIGHEST_START) + wanted) / 2
+
+    def steps_over_end(self, before: Position, after: Position) -> int:
+        """Return how many steps at least lie between two positions with an end between them."""
+        return self._highest + 1 - before.value + after.value
+
+    def most_ends(self, before: Position, after: Position) -> int:
+        """Return how often a cycle can have ended between two positions, generously."""
+        return 1 + int(2 * self._gait.expected(before, after) / max(self.least, 1))
+
+    def _at_most(self) -> tuple[float, float]:
+        """Return the closest upper bound of the length, and by how many steps it may be too low or too high.
+
+        It is the mean of all that are no higher than it may be: the lowest alone is that of the fastest cycle.
+        """
+        bounds = [self._bound(end) for end in self._ends]
+        closest = min(bounds, key=sum)
+        alike = [wanted for wanted, _ in bounds if wanted <= sum(closest)]
+        return statistics.fmean(alike), closest[1]
+
+    def _bound(self, end: _End) -> tuple[float, float]:
+        """Return what the rate allows from one cycle to the next, by the rate before the end and after it."""
+        before, after, cycles = end
+        rate_per_s = self._gait.rate_around(before.at_ns, after.at_ns)
+        took_s = (after.at_ns - before.at_ns) / SECOND_NS
+        made = before.value - after.value + rate_per_s * took_s
+        margin = 1 + self._gait.margin_share * rate_per_s * took_s
+        margin += rate_per_s * (after.error_ns + before.error_ns) / SECOND_NS
+        return made / cycles, margin / cycles

@@ -1,0 +1,215 @@
+"""Tells by its values whether an integer grows as the counter of a loop does. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.collect.steps.evidence import is_paced, order_bits, pace_bits, pace_per_s
+from profd.daemon.collect.steps.sightings import (
+    Sighting,
+    Track,
+    Tracks,
+    Variable,
+    growing_run,
+    outer_of,
+    within_cycles,
+)
+
+# Asked for of evidence, and some more for each time that the counter starts over for no reason that is seen.
+EVIDENCE_BITS = 20.0
+RESET_BITS = 5.0
+PACE_LENGTHS = (8, 10, 12, 15, 20)
+RUN_LENGTHS = (10, 12, 15, 20, 30, 40)
+LEAST_RISES = 2
+RISES_A_FALL = 1.5
+LEAST_PRESENCE = 0.5
+STEADY_FACTOR = 2.0
+STEADY_SHARE = 0.75
+MOST_STILLS_A_RISE = 4
+HIGHEST_RATE_PER_S = 1e5
+LONGEST_COUNT_S = 365 * 86_400
+CLOCK_UNITS = (1, 1_000)  # seconds and milliseconds; whatever is finer grows too fast
+CLOCK_RATE_FACTOR = 1.5
+CLOCK_MARGIN_S = 10.0  # deadlines lie ahead of the clock
+LEAST_STRIDE = 4
+MOST_TORN_FIRST = 3
+DISTINCT_RISES_FOR_STRIDE = 4
+
+
+class Growth(msgspec.Struct, frozen=True):
+    """How a variable grew over the last of its sightings; ``rises`` and ``resets`` are those of all of them.
+
+    A stride is what it grows by a step: what all its rises are multiples of, where they differ enough to tell.
+    """
+
+    variable: Variable
+    sightings: tuple[Sighting, ...]
+    rises: tuple[int, ...]
+    resets: int
+    changes: int
+    rate_per_s: float
+
+    @property
+    def stride(self) -> int:
+        """By how much it grows a step."""
+        divisor = math.gcd(*self.rises)
+        return divisor if divisor >= LEAST_STRIDE and len(set(self.rises)) >= DISTINCT_RISES_FOR_STRIDE else 1
+
+    @property
+    def steps_per_s(self) -> float:
+        """How many times a second it grows."""
+        return self.rate_per_s / self.stride
+
+    @property
+    def change_share(self) -> float:
+        """In how many of the readings it had changed, 0 to 1."""
+        return self.changes / len(self.sightings)
+
+
+def growth_of(
+    variable: Variable, tracks: Tracks, readings: int, monotonic_s: float, bits: float = EVIDENCE_BITS
+) -> Growth | None:
+    """Return how a variable grew over as many of its last sightings as tell; None where it is no counter.
+
+    ``bits`` of evidence are asked for: fewer will do for what grows together with a counter.
+    """
+    track = tracks[variable]
+    if not _rises_mostly(track):
+        return None
+    if _is_progress_bar(variable):
+        last: Track = growing_run(track)
+    elif len(track) >= LEAST_PRESENCE * (readings - track[0].reading):
+        last = _best_part(variable, track, tracks, bits)
+    else:
+        last = []
+    pairs = [
+        (before, after)
+        for before, after in within_cycles(last, outer_of(variable, last, tracks), tracks)
+        if after.value >= before.value
+    ]
+    if sum(after.value > before.value for before, after in pairs) < LEAST_RISES:
+        return None
+    found = _measure(variable, track, last, pairs)
+    # What grows together with a counter need not show once more that it grows steadily.
+    is_steady = bits < EVIDENCE_BITS or _is_steady(found.rate_per_s, pairs)
+    return found if is_steady and not _is_clock(found, monotonic_s) else None
+
+
+def _rises_mostly(track: Track) -> bool:
+    """Say whether a variable rises more often than it falls: a cheap look that most variables do not pass."""
+    changes = [after.value - before.value for before, after in itertools.pairwise(track)]
+    rises, falls = sum(change > 0 for change in changes), sum(change < 0 for change in changes)
+    return rises >= LEAST_RISES and rises >= RISES_A_FALL * falls
+
+
+def _best_part(variable: Variable, track: Track, tracks: Tracks, bits: float) -> Track:
+    """Return the last sightings by which a variable shows itself a counter; empty where none do."""
+    run = _run_with_outliers(track, bits)
+    if run:
+        return run
+    length = _telling_length(variable, track, tracks, bits)
+    return track[len(track) - length :] if length else _paced_part(track, bits)
+
+
+def _paced_part(track: Track, bits: float) -> Track:
+    """Return the last sightings between which a variable grew by one rate, as few as are evidence enough."""
+    for length in PACE_LENGTHS:
+        pairs = list(itertools.pairwise(track[-length:]))
+        rate_per_s = pace_per_s(pairs)
+        if pace_bits(rate_per_s, pairs) >= bits:
+            paced = {sighting.reading for pair in pairs if is_paced(rate_per_s, *pair) for sighting in pair}
+            return [sighting for sighting in track[-length:] if sighting.reading in paced]
+    return []
+
+
+def _run_with_outliers(track: Track, bits: float) -> Track:
+    """Return the sightings between which a variable grew all the time, without those that were torn.
+
+    As few of the last ones as are evidence enough; in the more ways some can be left out, the more often chance leaves
+    such a run. Empty where all of them are not enough.
+    """
+    for length in RUN_LENGTHS:
+        run = growing_run(track[-length:])
+        values = {sighting.value for sighting in run}
+        left_out = min(length, len(track)) - len(run)
+        if order_bits(len(values), left_out) >= bits:
+            return run
+    return []
+
+
+def _telling_length(variable: Variable, track: Track, tracks: Tracks, wanted_bits: float) -> int:
+    """Return how many of the last sightings are evidence enough that a variable grows and starts over; 0: all are not.
+
+    It grows from one sighting to the next, but where it starts over.
+    """
+    outer = outer_of(variable, track, tracks)
+    values = {sighting.reading: sighting.value for sighting in tracks[outer]} if outer else {}
+    bits, rises = 0.0, 0
+    for length, (before, after) in enumerate(reversed(list(itertools.pairwise(track))), start=2):
+        goes_on = values.get(before.reading) == values.get(after.reading)
+        if after.value > before.value and goes_on:
+            rises += 1
+            bits += math.log2(rises + 1)
+        elif after.value != before.value:
+            bits -= RESET_BITS if goes_on else 0.0
+            rises = 0
+        if bits >= wanted_bits:
+            return length
+    return 0
+
+
+def _measure(variable: Variable, track: Track, last: Track, pairs: Sequence[tuple[Sighting, Sighting]]) -> Growth:
+    changes = [after.value - before.value for before, after in itertools.pairwise(track)]
+    grown = sum(after.value - before.value for before, after in pairs)
+    took_ns = sum(after.at_ns - before.at_ns for before, after in pairs)
+    rate_per_s = grown * SECOND_NS / took_ns
+    # The first one may have been torn as well as any, and has no other one before it to show that.
+    torn = sum(1 for _ in itertools.takewhile(lambda pair: not is_paced(rate_per_s, *pair), itertools.pairwise(last)))
+    torn = torn if torn <= MOST_TORN_FIRST else 0
+    return Growth(
+        variable=variable,
+        sightings=tuple(last[torn:]),
+        rises=tuple(change for change in changes if change > 0),
+        resets=sum(change < 0 for change in changes),
+        changes=sum(before.value != after.value for before, after in itertools.pairwise(last)),
+        rate_per_s=rate_per_s,
+    )
+
+
+def _is_steady(rate_per_s: float, pairs: Sequence[tuple[Sighting, Sighting]]) -> bool:
+    """Say whether a variable grows by about as much in equal times: by its mean rate, give or take a factor."""
+    stills = sum(after.value == before.value for before, after in pairs)
+    if stills > MOST_STILLS_A_RISE * (len(pairs) - stills):
+        return False
+    return sum(_agrees(rate_per_s, *pair) for pair in pairs) >= STEADY_SHARE * len(pairs)
+
+
+def _agrees(rate_per_s: float, before: Sighting, after: Sighting) -> bool:
+    """Say whether a rate can be that between two sightings: a count is whole, and times are known to a margin."""
+    took_s, margin_s = (after.at_ns - before.at_ns) / SECOND_NS, (after.error_ns + before.error_ns) / SECOND_NS
+    grown = after.value - before.value
+    least, most = (grown - 1) / (took_s + margin_s), (grown + 1) / max(took_s - margin_s, 1e-9)
+    return least / STEADY_FACTOR <= rate_per_s <= most * STEADY_FACTOR
+
+
+def _is_clock(growth: Growth, monotonic_s: float) -> bool:
+    """Say whether a variable holds a time: it grows too fast, or for too long, or as the clock of the machine does."""
+    rate_per_s, value = growth.rate_per_s, growth.sightings[-1].value
+    if rate_per_s > HIGHEST_RATE_PER_S or abs(value) > rate_per_s * LONGEST_COUNT_S:
+        return True
+    return any(
+        1 / CLOCK_RATE_FACTOR < rate_per_s / unit < CLOCK_RATE_FACTOR
+        and abs(value / unit - monotonic_s) < CLOCK_MARGIN_S
+        for unit in CLOCK_UNITS
+    )
+
+
+def _is_progress_bar(variable: Variable) -> bool:
+    """Say whether tqdm counts by it, in a frame that is on the stack only while the loop waits for its next item."""
+    place = variable.place
+    return variable.name == "n" and place.function.endswith("__iter__") and place.file.endswith("tqdm/std.py")

@@ -1,0 +1,124 @@
+"""Finds the loop counter of a program in readings of the integers on its main thread's stack. Pure.
+
+A counter is an integer that a frame which stays on the stack holds, and that grows as time goes by: by about as much in
+equal times, again and again. It may start over where another integer goes on, as the batches of an epoch do. Whatever
+changes without such an order (an inner loop that is much faster than the readings, a retry count) is none.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from profd.daemon.collect.steps.counter import CounterReading
+from profd.daemon.collect.steps.growth import LEAST_PRESENCE, Growth, growth_of
+from profd.daemon.collect.steps.sightings import EPOCH, Sighting, Track, Tracks, Variable, tracks_of
+
+SAME_RATE = 0.15
+LEAST_JUDGED = 3
+COMPANION_BITS = 8.0
+BESIDE_SHARE = 0.8
+
+_ASIDE = re.compile(r"(^|[._])(eval|evaluate|evaluation|valid|validate|validation|test|predict)", re.IGNORECASE)
+
+
+class Loop(msgspec.Struct, frozen=True):
+    """A loop counter: it grows by ``stride`` a step, ``rate_per_s`` steps a second.
+
+    ``line`` is the first one of the loop's body that was seen. ``sightings`` are those that it was found by.
+    """
+
+    counter: Variable
+    stride: int
+    rate_per_s: float
+    line: int
+    sightings: tuple[Sighting, ...]
+
+    def __str__(self) -> str:
+        """Return how the loop is called in words."""
+        place = self.counter.place
+        return f"loop counter `{self.counter.name}` in {place.function} ({place.file}:{self.line})"
+
+
+def find_loop(history: Sequence[CounterReading]) -> Loop | None:
+    """Return the loop that steps through a training, by readings in order of time; None where none is seen.
+
+    Of several counters it is the innermost whose growth the readings can follow, and of those that grow together the
+    one that grows least: it counts steps, where others add up samples or tokens.
+    """
+    tracks = tracks_of(history)
+    candidates = _counters(history, tracks)
+    if not candidates:
+        return None
+    best = _best(candidates)
+    return Loop(
+        counter=best.variable,
+        stride=best.stride,
+        rate_per_s=best.steps_per_s,
+        line=min(sighting.line for sighting in best.sightings),
+        sightings=best.sightings,
+    )
+
+
+def _counters(history: Sequence[CounterReading], tracks: Tracks) -> list[Growth]:
+    """Return what counts, and what grows together with it: a count of samples shows itself sooner than one of steps."""
+    readings, monotonic_s = len(history), history[-1].monotonic_s if history else 0.0
+    grown = (growth_of(variable, tracks, readings, monotonic_s) for variable in tracks)
+    sure = [found for found in grown if found is not None and not _is_outer_loop(found, tracks)]
+    known = {found.variable for found in sure}
+    beside = [
+        found
+        for variable in tracks
+        if sure and variable not in known and any(_grows_beside(tracks[variable], one) for one in sure)
+        if (found := growth_of(variable, tracks, readings, monotonic_s, COMPANION_BITS)) is not None
+    ]
+    return [*sure, *beside]
+
+
+def _grows_beside(track: Track, counter: Growth) -> bool:
+    """Say whether a variable was higher, nearly each time, when a counter was."""
+    values = {sighting.reading: sighting.value for sighting in track}
+    pairs = [pair for pair in itertools.pairwise(counter.sightings) if pair[1].value > pair[0].value]
+    higher = sum(
+        values[after.reading] > values[before.reading]
+        for before, after in pairs
+        if values.keys() >= {before.reading, after.reading}
+    )
+    return higher >= BESIDE_SHARE * len(pairs)
+
+
+def _is_outer_loop(growth: Growth, tracks: Tracks) -> bool:
+    """Say whether a variable counts epochs, with a loop inside that the readings cannot follow (yet)."""
+    if not EPOCH.search(growth.variable.name):
+        return False
+    inner = [variable for variable in tracks if variable.place.depth >= growth.variable.place.depth]
+    epochs = tracks[growth.variable]
+    return any(_moves_inside(tracks[variable], epochs) for variable in inner if variable != growth.variable)
+
+
+def _moves_inside(track: Track, epochs: Track) -> bool:
+    """Say whether a variable changes while an epoch lasts; where no epoch was seen twice, whether it changes."""
+    epoch_of = {sighting.reading: sighting.value for sighting in epochs}
+    pairs = [pair for pair in itertools.pairwise(track) if epoch_of.keys() >= {pair[0].reading, pair[1].reading}]
+    inside = [pair for pair in pairs if epoch_of[pair[0].reading] == epoch_of[pair[1].reading]]
+    judged = inside if len(inside) >= LEAST_JUDGED else pairs
+    changes = sum(before.value != after.value for before, after in judged)
+    return len(pairs) >= LEAST_PRESENCE * len(epoch_of) and changes >= 0.5 * len(judged)
+
+
+def _best(candidates: Sequence[Growth]) -> Growth:
+    """Return the counter of steps among several counters."""
+    in_training = [found for found in candidates if not _ASIDE.search(found.variable.place.function)] or candidates
+    most = max(found.change_share for found in in_training)
+    innermost = [found for found in in_training if found.change_share >= 0.75 * most]
+    least = min(found.steps_per_s for found in innermost)
+    together = [found for found in innermost if found.steps_per_s <= least * (1 + SAME_RATE)]
+    return min(together, key=_preference)
+
+
+def _preference(growth: Growth) -> tuple[int, int, int, int]:
+    """Order counters of one loop: those first that never start over, grow by one, and are seen most often."""
+    return growth.resets, growth.stride, -len(growth.sightings), growth.variable.place.depth
