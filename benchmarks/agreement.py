@@ -8,6 +8,7 @@ py-spys is the noise that no recorder can go below.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -30,7 +31,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "ResNet-18, 0.3 s a step": ("target/cifar_resnet18.py", "--workers", "0", "--epochs", "100"),
     "convolutions, 10 ms a step": ("tests/programs/torchloop.py",),
     "MLP, 0.7 ms a step": ("target/simple_net.py", "--steps", "100000000"),
-    "plain Python": ("benchmarks/known/flat.py",),
+    "plain Python": ("tests/programs/known_phases.py", os.devnull),
 }
 SETTLING_S = 12.0
 
