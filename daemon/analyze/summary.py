@@ -21,6 +21,7 @@ from profd.daemon.analyze.gpu.idle import GpuIdle, take_gpu_idle
 from profd.daemon.analyze.gpu.inventory import Gpu, take_gpus
 from profd.daemon.analyze.gpu.usage import GpuTracks
 from profd.daemon.analyze.memory.growth import Growth, growth
+from profd.daemon.analyze.memory.jumps import Jump, jumps
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import Profile, take_profile, weighted
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
@@ -106,6 +107,7 @@ class Summary(msgspec.Struct, frozen=True):
     gpus: tuple[Gpu, ...] = ()
     gpu_idle: GpuIdle | None = None
     memory: tuple[Growth, ...] = ()
+    memory_jumps: tuple[Jump, ...] = ()
     findings: tuple[Finding, ...] = ()
 
 
@@ -143,6 +145,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         gpus=take_gpus(reader, selection),
         gpu_idle=take_gpu_idle(reader, selection, phases, tracks, busy),
         memory=growth(reader, selection),
+        memory_jumps=jumps(reader, phases, selection),
     )
 
 

@@ -16,7 +16,8 @@ from profd.daemon.analyze.shares import PhaseLine
 from profd.daemon.analyze.steps.steps import Steps
 from profd.daemon.analyze.summary import ProcessSummary, Summary
 from profd.daemon.render.cells import cut, fit, width
-from profd.daemon.render.growth import growth_lines
+from profd.daemon.render.gpulines import gpu_lines, idle_lines
+from profd.daemon.render.growth import growth_lines, jump_lines
 from profd.daemon.render.units import UNKNOWN, duration, percent, rate, size
 from profd.daemon.render.visible import visible
 
@@ -26,7 +27,6 @@ _CLOSING_SHARE = 0.05
 _EXACT_SHARE = 0.02
 _FUNCTIONS = 10
 _PROCESSES = 12
-_IDLE_LINES = 5
 _BAR_CELLS = 12
 _FUNCTION_CELLS = 24
 _PLACE_CELLS = 22
@@ -49,6 +49,7 @@ def closing_lines(summary: Summary, *, run: str | None = None, report: str | Non
 
 def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
     """Return a summary as a screenful of text, no line of it wider than ``columns``. No newline at the end."""
+    roles = {row.pid: _role(row) for row in summary.processes}
     lines = [
         _title(summary),
         f"pid {summary.target.pid} · {summary.run}",
@@ -56,9 +57,11 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
         _evidence(summary),
         *_section("Phases of the main thread", _phase_table(summary, columns)),
         *_section("Hot functions of the main thread", _function_table(summary.functions, columns)),
-        *_gpu_idle(summary, columns),
+        *_section("GPUs", gpu_lines(summary.gpus)),
+        *idle_lines(summary.gpu_idle, columns),
         *_section("Processes", _process_table(summary.processes, columns)),
-        *_section("Growing memory", growth_lines(summary.memory, {row.pid: _role(row) for row in summary.processes})),
+        *_section("Growing memory", growth_lines(summary.memory, roles)),
+        *_section("Memory that jumped", jump_lines(summary.memory_jumps, roles)),
         *_section("Findings", (f"  ▲ {finding.title}" for finding in summary.findings)),
     ]
     return "\n".join(cut(line, columns).rstrip() for line in lines)
@@ -158,27 +161,15 @@ def _function_table(functions: Sequence[FunctionRow], columns: int) -> Iterator[
     shown = functions[:_FUNCTIONS]
     name_cells = _widest((row.function for row in shown), _FUNCTION_CELLS)
     place_cells = _widest(map(_place, shown), _PLACE_CELLS)
+    with_gpu = any(row.gpu_utilization is not None for row in shown)
+    gpu_title = "   GPU" if with_gpu else ""
     if shown:
-        yield f"     self           total  {fit('function', name_cells)}  {fit('where', place_cells)}  line"
+        yield f"     self          total{gpu_title}  {fit('function', name_cells)}  {fit('where', place_cells)}  line"
     for row in shown:
         shares = f"{percent(row.self_share, 1):>7} {_margin(row.self_error)} {percent(row.total_share, 1):>7}"
+        shares += f"{percent(row.gpu_utilization):>6}" if with_gpu else ""
         where = f"{fit(row.function, name_cells)}  {fit(_place(row), place_cells, keep_end=True)}"
         yield cut(f"  {shares}  {where}  {row.source or ''}", columns)
-
-
-def _gpu_idle(summary: Summary, columns: int) -> Iterator[str]:
-    """Yield what the user's code did while the GPU was idle, with what that rests on."""
-    idle = summary.gpu_idle
-    if idle is None:
-        return
-    rests_on = f"below {percent(idle.below)}, read every {idle.period_s * 1000:.0f} ms; {idle.samples:,} samples"
-    title = f"GPU idle {percent(idle.share)} of the time ({rests_on})"
-    place_cells = _widest(map(_place, idle.lines), _PLACE_CELLS)
-    name_cells = _widest(line.phase for line in idle.lines)
-    yield from ("", title)
-    for line in idle.lines[:_IDLE_LINES]:
-        where = f"{fit(line.phase, name_cells)}  {fit(_place(line), place_cells, keep_end=True)}"
-        yield cut(f"  {percent(line.share):>5}  {where}  {line.source or ''}", columns)
 
 
 def _process_table(processes: Sequence[ProcessSummary], columns: int) -> Iterator[str]:

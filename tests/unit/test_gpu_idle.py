@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from gpurun import OTHER_RANK, SECONDS, busy, waits, write_gpu_run
 from synthetic import BACKWARD, DATA_WAIT, MAIN
@@ -11,6 +12,7 @@ from synthetic import BACKWARD, DATA_WAIT, MAIN
 from profd.cli.main import run_command_line
 from profd.daemon.analyze.functions import hot_functions
 from profd.daemon.analyze.gpu.busy import utilization_by_stack
+from profd.daemon.analyze.gpu.inventory import Gpu
 from profd.daemon.analyze.gpu.usage import GpuTracks
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Condition, Selection
@@ -18,6 +20,7 @@ from profd.daemon.analyze.summary import summarize
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ExitCode
 from profd.daemon.render.exports.collapsed import collapsed_lines
+from profd.daemon.render.gpulines import gpu_lines
 from profd.daemon.render.text import summary_text
 from profd.daemon.store.reader import RunReader
 
@@ -90,6 +93,25 @@ def test_the_export_adds_up_to_the_summary(one_gpu: Path) -> None:
         lines = list(collapsed_lines(reader, selection))
         assert sum(int(line.rpartition(" ")[2]) for line in lines) == summarize(reader, selection).samples == 2000
     assert all(DATA_WAIT[-1].function in line for line in lines)
+
+
+def test_the_text_says_how_busy_the_gpu_was_during_each_function(one_gpu: Path) -> None:
+    with RunReader(one_gpu) as reader:
+        lines = summary_text(summarize(reader)).splitlines()
+    title = next(line for line in lines if line.lstrip().startswith("self"))
+    end = title.index("GPU") + len("GPU")
+    for stack, busy_then in ((BACKWARD, " 90 %"), (DATA_WAIT, "  0 %")):
+        row = next(line for line in lines if stack[-1].function in line)
+        assert row[:end].endswith(busy_then)
+
+
+def test_the_text_names_the_gpus() -> None:
+    gpu = Gpu(0, "NVIDIA H100", "gpu0", "GPU-1", 80_000_000_000, 0.45, 12_100_000_000, 212.4)
+    bare = msgspec.structs.replace(gpu, memory_bytes=None, memory_used_bytes=None, power_watts=None, utilization=None)
+    assert list(gpu_lines([gpu, bare])) == [
+        "  gpu0  NVIDIA H100: utilized 45 %, memory 12 GB of 80 GB, 212 W",
+        "  gpu0  NVIDIA H100: utilized -",
+    ]
 
 
 def test_the_text_states_share_resolution_and_samples(one_gpu: Path) -> None:

@@ -9,10 +9,12 @@ import synthetic
 
 from profd.daemon.analyze.memory.growth import Growth
 from profd.daemon.analyze.memory.headroom import Limit
+from profd.daemon.analyze.memory.jumps import Jump
 from profd.daemon.analyze.summary import summarize
-from profd.daemon.render.growth import growth_lines
+from profd.daemon.render.growth import growth_lines, jump_lines
 from profd.daemon.render.text import summary_text
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import FrameRow
 
 HOST = Limit("host", "ada-desktop", 16_000_000_000, 6_000_000_000)
 LEAK = Growth(
@@ -65,3 +67,12 @@ def test_a_summary_has_the_memory_of_each_process_and_says_who_grows(tmp_path: P
     assert "▲ main 4242 grows by 1.0 MB/s" in text
     calm = msgspec.structs.replace(summary, memory=())
     assert "Growing memory" not in summary_text(calm)
+
+
+def test_a_jump_names_the_line_that_ran_meanwhile() -> None:
+    line = FrameRow(1, "load", "/srv/train.py", "train.py", 12, False, "cache = read(path)")
+    jump = Jump(1, 4242, "rss_bytes", None, 0, 90_000_000_000, 1.5e9, 3, line, ())
+    on_gpu = msgspec.structs.replace(jump, device="gpu0", line=None, pid=7)
+    of_host, of_gpu = jump_lines([jump, on_gpu], NAMES)
+    assert of_host.endswith("  main 4242 rose by 1.5 GB at train.py:12  cache = read(path)")
+    assert of_gpu.endswith("  process 7 rose on gpu0 by 1.5 GB")
