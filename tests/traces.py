@@ -36,9 +36,9 @@ def write_trace(*threads: Told) -> bytes:
     return msgspec.json.encode(sorted(events, key=lambda event: event["ts"]))
 
 
-def raw_recording(*threads: Told, samples: int = 100, zero_ns: int = ZERO_NS) -> RawRecording:
+def raw_recording(*threads: Told, samples: int = 100, zero_ns: int = ZERO_NS, cpu_ns: int = 0) -> RawRecording:
     """Return a recording of these threads."""
-    return RawRecording(write_trace(*threads), zero_ns, 2_000_000, samples, 1, 30_000_000)
+    return RawRecording(write_trace(*threads), zero_ns, 2_000_000, samples, 1, cpu_ns)
 
 
 def _events(thread: Told) -> list[dict[str, object]]:

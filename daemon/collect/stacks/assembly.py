@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
-from profd.daemon.collect.stacks import chrometrace, tearing
+from profd.daemon.collect.stacks import chrometrace, readmoments, tearing
 from profd.daemon.collect.stacks.chrometrace import ThreadTrace
 from profd.daemon.collect.stacks.pyspy import RawRecording
 from profd.daemon.collect.stacks.tearing import Evidence, NoSource
@@ -76,7 +76,11 @@ def assemble(
     ``evidence`` is what earlier recordings of the process told of its calls, and learns from this one.
     """
     threads, evidence = threads or Threads(), evidence or Evidence(NoSource())
-    traces = [_ended(trace, rate_hz) if threads.have_lost(trace) else trace for trace in chrometrace.decode(raw.data)]
+    noted = chrometrace.decode(raw.data)
+    traces = [
+        _ended(trace, rate_hz) if threads.have_lost(trace) else trace
+        for trace in readmoments.as_read(noted, raw.samples, raw.cpu_ns)
+    ]
     timelines: list[ThreadTimeline] = []
     stacks: dict[Stack, int] = {}
     samples = torn = 0
