@@ -10,7 +10,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench soak pictures format install clean
+.PHONY: help demo test check bench truth soak pictures format install clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,14 @@ bench: .venv/dev-installed ## measure cost on a quiet machine, about 45 minutes;
 	$(BIN)/python benchmarks/many_threads.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/churn.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/telemetry.py $(BENCH_ARGS)
+	$(BIN)/python benchmarks/gpu_cost.py $(BENCH_ARGS)
+
+truth: .venv/dev-installed ## measure on a quiet machine how true shares, intervals and phases are, about 55 minutes; writes docs/measurements.md
+	$(BIN)/python benchmarks/agreement.py
+	$(BIN)/python benchmarks/calibration.py --cases 200
+	$(BIN)/python benchmarks/phases.py
+	$(BIN)/python benchmarks/oracle.py --runs 10 --jobs 2 flat generators coroutines threads
+	$(BIN)/python benchmarks/oracle.py --runs 2 --jobs 2 --title "Truth: slow phases, deep stacks" slow recursion modules
 
 soak: .venv/dev-installed ## profile a training for an hour and see whether profd stays as it is; MINUTES=N for another time
 	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES)
