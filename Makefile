@@ -35,7 +35,7 @@ bench: .venv/dev-installed ## measure cost on a quiet machine, about 45 minutes;
 	$(BIN)/python benchmarks/many_threads.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/churn.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/telemetry.py $(BENCH_ARGS)
-	$(BIN)/python benchmarks/gpu_cost.py $(BENCH_ARGS)
+	$(BIN)/python benchmarks/gpu_cost.py
 
 truth: .venv/dev-installed ## measure on a quiet machine how true shares, intervals and phases are, about 55 minutes; writes docs/measurements.md
 	$(BIN)/python benchmarks/agreement.py
