@@ -100,7 +100,9 @@ def test_window_of_seconds_is_that_long_and_lies_on_the_clock_of_the_run(armed: 
     with RunReader(paths.find_run("latest")) as reader:
         (row,) = reader.windows()
         assert row.asked_ns < taken.start_ns < taken.end_ns < reader.info.end_ns
-        assert [event.kind for event in reader.events()].count("window") == 1
+        said = [event.text for event in reader.events() if event.kind == "window"]
+        # Before it, that a large trace is being read, where the machine is fast.
+        assert sum(f"{taken.steps} whole steps" in text for text in said) == 1, said
 
 
 def test_run_without_the_option_has_kinetos_variables_nowhere_and_takes_none() -> None:
