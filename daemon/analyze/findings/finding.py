@@ -1,0 +1,69 @@
+"""A finding as it is shown everywhere: dashboard, summary, report, JSON. Knows neither rules nor screens."""
+
+from __future__ import annotations
+
+import msgspec
+
+from profd.daemon.analyze.selection import Selection
+
+INFO, WARNING, CRITICAL = "info", "warning", "critical"
+SEVERITIES = (INFO, WARNING, CRITICAL)
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """A number that a finding rests on: ``unit`` is share (0 to 1), cores, bytes, bytes/s, times, … or empty.
+
+    ``low`` and ``high`` are its 95 % interval and ``samples`` what it was counted from, None where it was not sampled.
+    """
+
+    name: str
+    value: float
+    unit: str = "share"
+    low: float | None = None
+    high: float | None = None
+    samples: int | None = None
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line of the user's code: ``file`` as frames have it, ``module_path`` short, ``frame`` the id of its row."""
+
+    file: str
+    module_path: str
+    line: int
+    source: str | None
+    function: str
+    frame: int
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """What proves a finding: numbers, the range of time, the user's line, and the samples to look at.
+
+    ``selection`` selects the stacks: the shares in ``measures`` are those that summary and export give for it, and
+    ``selection.phase`` the phase in question. ``series`` names the series that were read.
+    """
+
+    measures: tuple[Measure, ...]
+    from_ns: int
+    to_ns: int
+    selection: Selection
+    line: Line | None = None
+    series: tuple[str, ...] = ()
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something to change.
+
+    ``title`` is one sentence with its number, after which nothing needs to be read; ``label`` is its kind in a word or
+    two (``input-bound``). ``gain_bound`` is by how many times steps can get faster at most, None where the fix makes
+    none faster or nothing tells. ``page`` is the anchor in docs/findings.md.
+    """
+
+    rule: str
+    severity: str
+    label: str
+    title: str
+    cause: str
+    remedy: str
+    gain_bound: float | None
+    evidence: Evidence
+    page: str
