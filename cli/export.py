@@ -36,6 +36,7 @@ _FILES = {
 }
 """The module and function of each format that is one file; imported when it is asked for."""
 _TABLES = ("csv", "parquet")
+_STDOUT = Path("-")
 _OF_ALL_THREADS = (*_TABLES, "speedscope", "pprof", "perfetto")
 """Formats that tell threads apart, and so take all of them unless some are named."""
 
@@ -52,9 +53,9 @@ _OF_ALL_THREADS = (*_TABLES, "speedscope", "pprof", "perfetto")
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, readable=False),
+    type=click.Path(path_type=Path, readable=False, allow_dash=True),
     metavar="FILE",
-    help="Write to FILE, not to stdout; for csv and parquet the folder that the files go to.",
+    help="Write to FILE, not to stdout (which `-` names, too); for csv and parquet the folder that the files go to.",
 )
 @click.option("--threads", is_flag=True, help="Of collapsed: take all threads, and put each stack under its thread.")
 @click.option("--processes", is_flag=True, help="Of collapsed: the same by process.")
@@ -98,7 +99,7 @@ def _tables(reader: RunReader, selection: Selection, form: str) -> Mapping[str, 
 
 
 def _write(content: bytes, output: Path | None) -> None:
-    if output is not None:
+    if output is not None and output != _STDOUT:
         write_whole(output, content)
         return
     if content.startswith(b"\x1f\x8b") and sys.stdout.isatty():
@@ -108,7 +109,7 @@ def _write(content: bytes, output: Path | None) -> None:
 
 
 def _write_tables(files: Mapping[str, bytes], folder: Path | None) -> None:
-    if folder is None:
+    if folder is None or folder == _STDOUT:
         raise UsageError("the format is several files", "name a folder for them with -o FOLDER")
     try:
         folder.mkdir(parents=True, exist_ok=True)

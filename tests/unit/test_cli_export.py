@@ -26,7 +26,14 @@ def samples(text: str) -> int:
 
 @pytest.mark.parametrize(
     ("options", "threads"),
-    [([], 1), (["--threads"], 4), (["--processes"], 4), (["--process", str(worker(1).pid)], 1), (["--from", "2"], 0.5)],
+    [
+        ([], 1),
+        (["--threads"], 4),
+        (["--processes"], 4),
+        (["--process", str(worker(1).pid)], 1),
+        (["--from", "2"], 0.5),
+        (["-o", "-"], 1),
+    ],
 )
 def test_stacks_go_to_stdout(run: str, options: list[str], threads: float, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["export", run, "--format", "collapsed", *options]) == 0
