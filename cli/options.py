@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.analyze.moment import parse_time as parse_time
 from profd.daemon.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from profd.daemon.store.rows import RunInfo
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-_CLOCK_FORMATS = ("%H:%M:%S", "%H:%M:%S.%f", "%H:%M")
 
 _RECORDING = (
     click.option("--rate", "rate_hz", type=click.IntRange(1, 1000), default=100, show_default=True, metavar="HZ",
@@ -154,34 +152,6 @@ def steps_option(command: Command) -> Command:
 def headless_option(command: Command) -> Command:
     """Give a command ``--headless``; it arrives as ``headless: bool``."""
     return click.option("--headless", is_flag=True, help="Do not open the dashboard.")(command)
-
-
-def parse_time(word: str, info: RunInfo) -> int:
-    """Return the moment that a word means in a run, in nanoseconds of its clock.
-
-    A number is seconds from the start. ``HH:MM:SS`` is local time: its first occurrence after the start of the run, or
-    before it where the run did not last until then. Raises UsageError for anything else.
-    """
-    try:
-        return info.started_ns + int(float(word) * SECOND_NS)
-    except (ValueError, OverflowError):
-        return _clock_time(word, info)
-
-
-def _clock_time(word: str, info: RunInfo) -> int:
-    """Return the moment of a time of day within a run."""
-    started = datetime.fromtimestamp(info.started_ns / SECOND_NS)
-    for layout in _CLOCK_FORMATS:
-        try:
-            time = datetime.strptime(word, layout).time()
-        except ValueError:
-            continue
-        moment = datetime.combine(started.date(), time)
-        tomorrow = moment + timedelta(days=1)
-        if moment < started and tomorrow.timestamp() * SECOND_NS <= info.end_ns:
-            moment = tomorrow
-        return int(moment.timestamp() * SECOND_NS)
-    raise UsageError(f"{word} is no time", "give seconds from the start of the run, or HH:MM:SS")
 
 
 def _rows_of_pid(reader: RunReader, pid: int) -> list[int]:
