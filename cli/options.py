@@ -47,8 +47,9 @@ _SELECTION = (
     click.option("--phase", metavar="NAME", help="Take the samples of this phase: forward, \"data wait\", …"),
     click.option("--gpu-idle", is_flag=False, flag_value=5.0, type=click.FloatRange(0, 100), metavar="[=PERCENT]",
                  help="Take the time for which the GPU was utilized below PERCENT [default: 5]."),
-    click.option("--when", multiple=True, type=click.Choice(["cpu-saturated", "throttled", "memory-growing"]),
-                 help="Take the time for which all cores were busy, CPU or GPU held back by a limit, or memory grew."),
+    click.option("--when", multiple=True, type=click.Choice(["on-cpu", "cpu-saturated", "throttled", "memory-growing"]),
+                 help="Take the time for which the thread ran more than it waited, all cores were busy, CPU or GPU were "
+                      "held back by a limit, or memory grew."),
 )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """When something held that a selection can ask for: a GPU idle, the CPU saturated, a limit reached, memory growing.
 
-Each condition is a name and one function from a run and a process to a cover of time. Nothing here knows of stacks.
+Each condition is a name and one function from a run and a process, or a thread, to a cover of time. Nothing here knows
+of stacks.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from profd.daemon.errors import UsageError
 from profd.daemon.store.reader import RunReader
 
 SATURATED_ABOVE = 0.95
+ON_CPU_ABOVE = 0.5
+"""A thread is on the CPU where it used at least this part of a core: it ran more than it waited."""
+THREAD_CPU = "cpu_cores"
 
 
 def gpu_idle(reader: RunReader, process: int, limit: float) -> Cover:
@@ -48,26 +52,42 @@ def memory_growing(reader: RunReader, process: int, _: float) -> Cover:
     return cover
 
 
+def on_cpu(reader: RunReader, thread: int, _: float) -> Cover:
+    """Return when a thread ran more than it waited."""
+    row = reader.threads[thread]
+    for series in reader.series.values():
+        if (series.name, series.process, series.os_tid) == (THREAD_CPU, row.process, row.os_tid):
+            return track_of(reader.points(series.id)).where(lambda value: value >= ON_CPU_ABOVE)
+    return Cover()
+
+
 CONDITIONS: Mapping[str, Callable[[RunReader, int, float], Cover]] = {
     "gpu-idle": gpu_idle,
     "cpu-saturated": cpu_saturated,
     "throttled": throttled,
     "memory-growing": memory_growing,
 }
+OF_THREADS: Mapping[str, Callable[[RunReader, int, float], Cover]] = {"on-cpu": on_cpu}
+"""Conditions that threads of one process meet at different times."""
 
 
 def covers_of(reader: RunReader, conditions: tuple[Condition, ...], threads: Iterable[int]) -> dict[int, Cover]:
-    """Return by thread when all of some conditions held for its process; nothing where there are no conditions."""
+    """Return by thread when all of some conditions held for it or its process; nothing where there are none."""
     if not conditions:
         return {}
+    of_process = [one for one in conditions if one.name in CONDITIONS]
+    of_thread = [one for one in conditions if one.name in OF_THREADS]
     processes = {thread: reader.threads[thread].process for thread in threads}
-    covers = {process: _cover_of(reader, process, conditions) for process in set(processes.values())}
-    return {thread: covers[process] for thread, process in processes.items()}
-
-
-def _cover_of(reader: RunReader, process: int, conditions: tuple[Condition, ...]) -> Cover:
-    """Return when all of some conditions held for a process."""
-    return reduce(common, (CONDITIONS[one.name](reader, process, one.limit) for one in conditions))
+    held = {
+        process: [CONDITIONS[one.name](reader, process, one.limit) for one in of_process]
+        for process in set(processes.values())
+    }
+    return {
+        thread: reduce(
+            common, [*held[process], *(OF_THREADS[one.name](reader, thread, one.limit) for one in of_thread)]
+        )
+        for thread, process in processes.items()
+    }
 
 
 def check(reader: RunReader, conditions: tuple[Condition, ...], from_ns: int | None, to_ns: int | None) -> None:
@@ -88,6 +108,7 @@ def check(reader: RunReader, conditions: tuple[Condition, ...], from_ns: int | N
 
 _WHY_UNKNOWN = {
     "gpu-idle": "it has no readings of a GPU's utilization; `profd doctor` says whether GPUs can be read here",
+    "on-cpu": "it has no readings of the CPU time of threads",
     "cpu-saturated": "it has no readings of the host's CPU",
     "throttled": "it has no readings of a limit on CPU time or of a GPU's clocks",
     "memory-growing": "it has no readings of memory",
@@ -95,6 +116,7 @@ _WHY_UNKNOWN = {
 
 
 _DECIDING = {
+    "on-cpu": (THREAD_CPU,),
     "cpu-saturated": ("host_cpu_share",),
     "throttled": ("cgroup_cpu_throttled_share", "gpu_throttled_share"),
     "memory-growing": ("rss_bytes",),
@@ -105,7 +127,12 @@ def _deciding_track(reader: RunReader, name: str) -> Track:
     """Return the track with the longest period among those that a condition rests on."""
     if name == "gpu-idle":
         return Track([], GpuTracks(reader).period_ns)
-    tracks = [track_of(reader.points(series.id)) for series in reader.series.values() if series.name in _DECIDING[name]]
+    of_thread = name in OF_THREADS
+    tracks = [
+        track_of(reader.points(series.id))
+        for series in reader.series.values()
+        if series.name in _DECIDING[name] and (series.os_tid is not None) == of_thread
+    ]
     return max(tracks, key=lambda track: track.period_ns or 0, default=Track([], None))
 
 
