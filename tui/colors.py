@@ -49,13 +49,15 @@ _MANY_COLORS = frozenset({"truecolor", "256"})
 class PhaseLook(msgspec.Struct, frozen=True):
     """How a phase looks: its letter, and the style of a cell filled with it.
 
-    ``quiet`` is the style where the letter stands many times beside and below itself, and shall not be louder than it.
+    ``quiet`` is the style where the letter stands many times beside and below itself, and shall not be louder than it,
+    ``label`` that of words that are to be read on it.
     ``color`` is ``#rrggbb``, None where only its letter tells a phase from the others: with few colors or none.
     """
 
     letter: str
     cell: Style
     quiet: Style
+    label: Style
     color: str | None
 
 
@@ -64,13 +66,14 @@ def phase_look(name: str, color_system: str | None, *, is_monochrome: bool) -> P
     """Return how a phase looks on a terminal; without color its letter is all there is."""
     phase = phase_named(name)
     if is_monochrome or color_system is None:
-        return PhaseLook(phase.letter, Style(), Style(), None)
+        return PhaseLook(phase.letter, Style(), Style(), Style(), None)
     color = Color.parse(phase.color)
     ink = _BLACK if color.brightness > 0.45 else _WHITE
     if color_system not in _MANY_COLORS:
         style = _on(color, ink)
-        return PhaseLook(phase.letter, style, style, None)
-    return PhaseLook(phase.letter, _on(color, color.blend(ink, 0.6)), _on(color, color.blend(ink, 0.14)), phase.color)
+        return PhaseLook(phase.letter, style, style, style, None)
+    loud, quiet = _on(color, color.blend(ink, 0.6)), _on(color, color.blend(ink, 0.14))
+    return PhaseLook(phase.letter, loud, quiet, _on(color, color.blend(ink, 0.92)), phase.color)
 
 
 def _on(background: Color, ink: Color) -> Style:

@@ -1,0 +1,78 @@
+"""Other forms of a call tree: with library frames folded, or turned over, from the leaves to their callers.
+
+Both are made lazily, below what is looked at, and of whatever tree they are given: one folded may be turned over.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+from profd.tui.flametree import Node
+
+
+def folded(root: Node) -> Node:
+    """Return the tree with every run of library frames as one node, named by the package of its first."""
+    top = Node(root.key, root.frame, lambda: _folded_below([root], inside_library=False))
+    top.own_ns = root.own_ns
+    top.count(root.total_ns, root.samples, root.phases_ns)
+    return top
+
+
+def _folded_below(sources: Iterable[Node], *, inside_library: bool) -> list[Node]:
+    groups: defaultdict[Hashable, list[Node]] = defaultdict(list)
+    for source in sources:
+        for child in source.children:
+            if not (inside_library and child.is_library):
+                groups[("library", child.package) if child.is_library else child.key].append(child)
+    return [_fold(key, heads) for key, heads in groups.items()]
+
+
+def _fold(key: Hashable, heads: Sequence[Node]) -> Node:
+    run = list(_library_run(heads)) if heads[0].is_library else list(heads)
+    heaviest = max(heads, key=lambda node: node.total_ns)
+    node = Node(key, heaviest.frame, lambda: _folded_below(run, inside_library=heads[0].is_library))
+    node.hidden = len({inner.key for inner in run}) if heads[0].is_library else 0
+    node.own_ns = sum(inner.own_ns for inner in run)
+    for head in heads:
+        node.count(head.total_ns, head.samples, head.phases_ns)
+    return node
+
+
+def _library_run(heads: Sequence[Node]) -> Iterator[Node]:
+    """Yield library frames and those that they call, as far as it is all library."""
+    waiting = list(heads)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += [child for child in node.children if child.is_library]
+
+
+def inverted(root: Node) -> Node:
+    """Return the tree from the leaves: below each function its callers, by the time that it spent itself."""
+    leaves = [(node, node) for node in root.walk() if node.own_ns and node.frame is not None]
+    top = Node(root.key, root.frame, lambda: _callers(leaves))
+    top.count(root.total_ns, root.samples, root.phases_ns)
+    return top
+
+
+def _callers(endings: Iterable[tuple[Node, Node]]) -> list[Node]:
+    """Return the nodes for pairs of a leaf and one of its callers; the time is the leaf's own."""
+    groups: defaultdict[Hashable, list[tuple[Node, Node]]] = defaultdict(list)
+    for leaf, caller in endings:
+        groups[caller.key].append((leaf, caller))
+    return [_caller(key, group) for key, group in groups.items()]
+
+
+def _caller(key: Hashable, group: Sequence[tuple[Node, Node]]) -> Node:
+    further = [
+        (leaf, caller.above) for leaf, caller in group if caller.above is not None and caller.above.frame is not None
+    ]
+    node = Node(key, group[0][1].frame, lambda: _callers(further))
+    node.hidden = group[0][1].hidden
+    for leaf, caller in group:
+        share = leaf.own_ns / (leaf.total_ns or 1.0)
+        node.count(leaf.own_ns, 0, {phase: time_ns * share for phase, time_ns in leaf.phases_ns.items()})
+        if leaf is caller:
+            node.own_ns += leaf.own_ns
+    return node

@@ -1,0 +1,164 @@
+"""The call tree of a profile as the flame view draws it: with the phases of its nodes, and their places among siblings.
+
+Knows neither cells nor colors, nor the forms that a tree can be looked at in (see ``flameforms``).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+
+from profd.daemon.analyze.calltree import CallNode, call_tree
+from profd.daemon.analyze.profile import Profile
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import FrameRow
+
+MIXED = ""
+"""The phase of a node of which no phase has half."""
+
+
+class Node:
+    """A frame with the time spent in it and below; ``key`` tells it from its siblings, ``frame`` is None at the root.
+
+    ``above`` is the node that it hangs below. ``hidden`` is the number of library frames that were folded into it, 0
+    where it is a single one. ``expand`` makes what is below, when somebody looks at it: so that a tree of any size
+    costs what is seen of it.
+    """
+
+    __slots__ = (
+        "_children",
+        "_expand",
+        "above",
+        "frame",
+        "hidden",
+        "key",
+        "own_ns",
+        "phases_ns",
+        "samples",
+        "total_ns",
+    )
+
+    def __init__(self, key: Hashable, frame: FrameRow | None, expand: Callable[[], list[Node]] | None = None) -> None:
+        self.key = key
+        self.frame = frame
+        self.above: Node | None = None
+        self.hidden = 0
+        self.own_ns = self.total_ns = 0.0
+        self.samples = 0
+        self.phases_ns: defaultdict[str, float] = defaultdict(float)
+        self._expand = expand
+        self._children: list[Node] | None = None if expand else []
+
+    @property
+    def children(self) -> Sequence[Node]:
+        """The nodes below, in an order that does not depend on how much time they have."""
+        return self._grown()
+
+    @property
+    def is_library(self) -> bool:
+        """Whether it is no code of the user's."""
+        return self.frame is not None and self.frame.is_library
+
+    @property
+    def package(self) -> str:
+        """The first part of the path of its module: ``torch``, ``train.py``."""
+        return self.frame.module_path.partition("/")[0] if self.frame else ""
+
+    @property
+    def phase(self) -> str:
+        """The phase that at least half of its time belongs to, MIXED where there is none."""
+        if not self.phases_ns:
+            return MIXED
+        phase = max(self.phases_ns, key=lambda name: self.phases_ns[name])
+        return phase if 2 * self.phases_ns[phase] >= self.total_ns else MIXED
+
+    @property
+    def title(self) -> str:
+        """What is written on it."""
+        if self.frame is None:
+            return "all"
+        return f"{self.package} · {self.hidden} frames" if self.hidden > 1 else self.frame.function
+
+    @property
+    def place(self) -> str:
+        """The file and line of its frame; of several that were folded, of the one with the most time."""
+        return f"{self.frame.module_path}:{self.frame.line}" if self.frame else ""
+
+    def add_child(self, child: Node) -> None:
+        """Put a node below this one, which has no lazy ones."""
+        child.above = self
+        self._grown().append(child)
+
+    def count(self, time_ns: float, samples: int, phases_ns: Mapping[str, float]) -> None:
+        """Count time in it or below."""
+        self.total_ns += time_ns
+        self.samples += samples
+        for phase, of_phase_ns in phases_ns.items():
+            self.phases_ns[phase] += of_phase_ns
+
+    def child(self, key: Hashable) -> Node | None:
+        """Return the node below with a key."""
+        return next((child for child in self.children if child.key == key), None)
+
+    def walk(self) -> Iterator[Node]:
+        """Yield this node and all below, callers first; no recursion, since stacks may be very deep."""
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting += node.children
+
+    def _grown(self) -> list[Node]:
+        if self._children is None:
+            self._children = []
+            for child in sorted(self._expand() if self._expand else [], key=_place_of):
+                self.add_child(child)
+        return self._children
+
+    def sort(self) -> None:
+        """Put the nodes below in their order."""
+        self._grown().sort(key=_place_of)
+
+
+def _place_of(node: Node) -> tuple[int, int]:
+    """Return where a node stands among its siblings: what was seen first comes first, whatever its time."""
+    return (node.frame.id if node.frame else 0, node.hidden)
+
+
+def grow(reader: RunReader, profile: Profile, phase_of: Callable[[int], str]) -> Node:
+    """Return the tree of a profile; ``phase_of`` tells the phase of a stack."""
+    tree = call_tree(reader, profile)
+    root = Node(0, None)
+    root.total_ns, root.own_ns, root.samples = tree.total_ns, tree.own_ns, tree.samples
+    known: dict[int, tuple[CallNode, Node]] = {0: (tree, root)}
+    for stack, time_ns in profile.time_ns.items():
+        _branch(reader, known, stack).phases_ns[phase_of(stack)] += time_ns
+    _sum_phases(reader, known)
+    for _, node in known.values():
+        node.sort()
+    return root
+
+
+def _branch(reader: RunReader, known: dict[int, tuple[CallNode, Node]], stack: int) -> Node:
+    """Return the node of a stack, made with all above it that is not known yet."""
+    climbed = []
+    while stack not in known:
+        climbed.append(stack)
+        stack = reader.stacks[stack].parent
+    for inner in reversed(climbed):
+        (call, above), row = known[stack], reader.stacks[inner]
+        called, node = call.children[row.frame], Node(row.frame, reader.frames[row.frame])
+        node.total_ns, node.own_ns, node.samples = called.total_ns, called.own_ns, called.samples
+        above.add_child(node)
+        known[inner] = (called, node)
+        stack = inner
+    return known[stack][1]
+
+
+def _sum_phases(reader: RunReader, known: Mapping[int, tuple[CallNode, Node]]) -> None:
+    """Add the phases of every node to those above it; ``known`` has callers before what they call."""
+    for stack in reversed(list(known)):
+        if stack:
+            above = known[reader.stacks[stack].parent][1]
+            for phase, time_ns in known[stack][1].phases_ns.items():
+                above.phases_ns[phase] += time_ns

@@ -1,0 +1,219 @@
+"""The flame view: an icicle of the stacks, the root on top, to be walked through, zoomed, searched and turned over."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.style import Style
+from textual import events
+from textual.actions import SkipAction
+from textual.binding import Binding, BindingType
+
+from profd.daemon.render.units import percent
+from profd.daemon.render.visible import visible
+from profd.tui.cells import Run, cut_name, cut_path, fit
+from profd.tui.cells import width as cells_of
+from profd.tui.colors import PhaseLook
+from profd.tui.flamesearch import FlameSearch
+from profd.tui.flametree import MIXED, Node
+from profd.tui.flamewalk import FlameWalk
+from profd.tui.icicle import Block, Row
+from profd.tui.widgets.drawn import Lines
+from profd.tui.widgets.table import CursorMoved
+
+_DETAIL_LINES = 2
+_PLACE_CELLS = 16
+_OTHER = "other"
+# Packages have no colors of their own: those of phases are told apart well, and a line below says what they mean.
+_MODULE_COLORS = ("forward", "backward", "optimizer", "evaluation", "collective", "loss", "logging", "checkpoint")
+_KEYS = " arrows move · ⏎ zooms · ⌫ back · i inverts · f folds libraries · c colors · / searches"
+
+
+class FlameView(Lines):
+    """The icicle, and below it what is to be said of the frame under the cursor."""
+
+    can_focus = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "climb(-1)", "to the caller", show=False),
+        Binding("down,j", "climb(1)", "to what it calls", show=False),
+        Binding("left,h", "walk(-1)", "to the left", show=False),
+        Binding("right", "walk(1)", "to the right", show=False),
+        Binding("enter", "zoom", "zoom", show=False),
+        Binding("backspace", "back", "zoom back", show=False),
+        Binding("i", "turn", "invert", show=False),
+        Binding("f", "fold", "fold libraries", show=False),
+        Binding("c", "recolor", "colors", show=False),
+        Binding("escape", "release", "let the cursor go", show=False),
+    ]
+    is_by_module = False
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self.walk = FlameWalk()
+        self.search = FlameSearch("")
+        self._found_share = 0.0
+
+    @property
+    def has_cursor(self) -> bool:
+        """Whether the cursor is in the picture."""
+        return self.walk.has_cursor
+
+    def show(self, tree: Node) -> None:
+        """Draw another tree; zoom and cursor stay where they are, as far as it has their frames."""
+        self.walk.take(tree)
+        self._search_anew()
+
+    def filter(self, needle: str) -> None:
+        """Mark the frames that have a text in them."""
+        self.search = FlameSearch(needle)
+        self._search_anew()
+
+    def action_climb(self, rows: int) -> None:
+        """Go to the caller, or to the longest of what is called."""
+        self.walk.climb(rows)
+        self._moved()
+
+    def action_walk(self, blocks: int) -> None:
+        """Go along the row."""
+        if not self.has_cursor:
+            raise SkipAction  # time is moved through then
+        self.walk.walk(blocks)
+        self._moved()
+
+    def action_zoom(self) -> None:
+        """Give the frame under the cursor the whole width."""
+        self.walk.zoom()
+        self._moved()
+
+    def action_back(self) -> None:
+        """Go back to what was shown before the last zoom."""
+        self.walk.back()
+        self._moved()
+
+    def action_turn(self) -> None:
+        """Show callers below what they call, or as before."""
+        self.walk.turn()
+        self._moved()
+
+    def action_fold(self) -> None:
+        """Show runs of library frames as one, or each of them."""
+        self.walk.fold()
+        self._moved()
+
+    def action_recolor(self) -> None:
+        """Color by module, or by phase."""
+        self.is_by_module = not self.is_by_module
+        self.refresh()
+
+    def action_release(self) -> None:
+        """Take the cursor out of the picture."""
+        if not self.has_cursor:
+            raise SkipAction  # escape is the screen's then
+        self.walk.release()
+        self._moved()
+
+    def on_resize(self) -> None:
+        """Lay out for the new size."""
+        self.walk.fit(self.size.width, self._picture_lines)
+        self.refresh()
+
+    def on_click(self, event: events.Click) -> None:
+        """Put the cursor where the mouse is; a click on the frame under the cursor zooms."""
+        row = self.walk.row(int(event.y) + self.walk.first_row) if event.y < self._picture_lines else []
+        block = next((block for block in row if block.left <= event.x < block.right), None)
+        if block is None:
+            return
+        if block is self.walk.current:
+            self.walk.zoom()
+        else:
+            self.walk.go_to(block)
+        self._moved()
+
+    def draw(self, y: int, width: int) -> Sequence[Run]:
+        """Return a row of the icicle, or a line of what is said below it."""
+        if not self.walk.rows:
+            text = "  No samples here yet." if self.walk.tree is not None else "  Adding up the stacks…"
+            return [self.run(text if y == 1 else "", "dim")]
+        if y >= self._picture_lines:
+            return self._detail(y - self._picture_lines)
+        return self._drawn_row(self.walk.row(y + self.walk.first_row))
+
+    @property
+    def _picture_lines(self) -> int:
+        """The lines of the icicle; where room is short it gets all."""
+        return self.size.height - _DETAIL_LINES if self.size.height > 2 * _DETAIL_LINES else self.size.height
+
+    def _moved(self) -> None:
+        self.refresh()
+        self.post_message(CursorMoved())
+
+    def _search_anew(self) -> None:
+        self._found_share = self.search.share(self.walk.tree) if self.search.text and self.walk.tree else 0.0
+        self.refresh()
+
+    def _drawn_row(self, row: Row) -> list[Run]:
+        runs, at, current = [], 0, self.walk.current
+        for block in row:
+            if block.left > at:
+                runs.append(self.run(" " * (block.left - at)))
+            runs.append(Run(self._label(block), self._style(block, is_current=block is current)))
+            at = block.right
+        return runs
+
+    def _label(self, block: Block) -> str:
+        """Return the text of a block: its edge, a letter where its color says nothing, its name and place."""
+        edge = "▏" if block.left else ""
+        letter = self._letter(block.node)
+        room = block.width - len(edge) - len(letter)
+        if room < 1:
+            return fit(letter.strip() or edge, block.width)
+        text = cut_name(visible(block.node.title), room)
+        left = room - cells_of(text) - 2
+        place = f"  {cut_path(visible(block.node.place), left)}" if left >= _PLACE_CELLS else ""
+        return fit(f"{edge}{letter}{text}{place}", block.width)
+
+    def _letter(self, node: Node) -> str:
+        look = self._look(node)
+        return "" if look.color or self.is_by_module else f"{look.letter} "
+
+    def _style(self, block: Block, *, is_current: bool) -> Style:
+        look = self._look(block.node)
+        if is_current:
+            return self.ink("bright") + Style(reverse=True)
+        is_found = self.search.finds(block.node)
+        marks = Style(bold=is_found, underline=is_found, dim=not is_found) if self.search.text else Style()
+        return look.label + marks
+
+    def _look(self, node: Node) -> PhaseLook:
+        if not self.is_by_module:
+            return self.phase_look(node.phase if node.phase != MIXED else _OTHER)
+        if node.frame is None:
+            return self.phase_look(_OTHER)
+        # A color that depends on the name alone: the same in every run, whichever packages come and go.
+        return self.phase_look(_MODULE_COLORS[zlib.crc32(node.package.encode()) % len(_MODULE_COLORS)])
+
+    def _detail(self, line: int) -> list[Run]:
+        if line:
+            return self._found() if self.search.text else [self.run(_KEYS, "faint")]
+        current = self.walk.current
+        return self._about(current.node) if current else self._legend()
+
+    def _about(self, node: Node) -> list[Run]:
+        """Return what is known of a frame."""
+        whole_ns = (self.walk.tree.total_ns if self.walk.tree else 0.0) or 1.0
+        shares = f"   self {percent(node.own_ns / whole_ns, 1)}   total {percent(node.total_ns / whole_ns, 1)}"
+        runs = [self.run(f" {visible(node.title)}", "bright"), self.run(f"  {visible(node.place)}", "accent")]
+        source = node.frame.source if node.frame is not None else None
+        return [*runs, self.run(shares), self.run(f"   {visible(source)}" if source else "", "dim")]
+
+    def _legend(self) -> list[Run]:
+        words = ["colors by module" if self.is_by_module else "colors by phase"]
+        words += ["leaves on top, their callers below"] if self.walk.is_inverted else []
+        words += ["library frames folded"] if self.walk.is_folded else []
+        return [self.run(f" {' · '.join(words)}", "dim")]
+
+    def _found(self) -> list[Run]:
+        said = f" of the time has “{visible(self.search.text)}” in its stack"
+        return [self.run(f" {percent(self._found_share, 1)}", "bright"), self.run(said)]
