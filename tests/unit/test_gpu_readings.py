@@ -62,10 +62,19 @@ def test_what_is_lacking_is_asked_for_once(driver: FakeDriver) -> None:
     ]
 
 
-def test_slow_gauges_come_every_ten_seconds(room: GpuRoom) -> None:
+@pytest.mark.parametrize(
+    ("name", "times_s"),
+    [
+        ("gpu_power_watts", list(range(1, 12))),
+        ("gpu_process_memory_bytes", [1, 3, 5, 7, 9, 11]),
+        ("gpu_temperature_celsius", [1, 6, 11]),
+        ("gpu_power_limit_watts", [1, 11]),
+    ],
+)
+def test_what_changes_slowly_is_read_less_often(room: GpuRoom, name: str, times_s: list[int]) -> None:
     for _ in range(11):
         room.read(1)
-    assert [at_s for at_s, _ in room.series("gpu_power_limit_watts")] == [1, 11]
+    assert [at_s for at_s, _ in room.series(name)] == times_s
 
 
 @pytest.mark.parametrize(

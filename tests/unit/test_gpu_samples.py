@@ -52,7 +52,7 @@ def test_a_gpu_is_read_from_the_second_on_in_which_the_run_came_to_it(driver: Fa
     room.read(9)
     room.taken.clear()
     driver.add("process_memory_bytes", 1, "gpu0", MAIN.pid, at_s=9.5)
-    room.read(1)
+    room.read_fully(1)
     assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx([9.25, 9.5, 9.75, 10])
 
 

@@ -132,7 +132,8 @@ class GpuCollector:
 
     def _read(self, gpus: GpuSet) -> None:
         self._users.take(self._identities)
-        for record in gpus.read(self._users):
+        # At once: the writer is woken by the first, and would else commit what little it finds, again and again.
+        for record in list(gpus.read(self._users)):
             self._hand_over(record)
         self._used |= gpus.readers.keys()
         for name, words in gpus.lost().items():

@@ -32,16 +32,22 @@ def quick_gauges(nvml: Nvml, gpu: Gpu) -> Iterator[Point]:
     if gpu.parent is not None:  # an instance has memory of its own; all the rest is its GPU's
         return
     yield from _scaled(gpu, "gpu_power_watts", nvml.ask(gpu.handle, "nvmlDeviceGetPowerUsage"), 1e-3)
-    temperature = nvml.ask(gpu.handle, "nvmlDeviceGetTemperature", _TEMPERATURE_OF_GPU)
-    yield from _scaled(gpu, "gpu_temperature_celsius", temperature)
     sm_clock = nvml.ask(gpu.handle, "nvmlDeviceGetClockInfo", _SM_CLOCK)
     yield from _scaled(gpu, "gpu_sm_clock_hz", sm_clock, _HERTZ_PER_MHZ)
-    memory_clock = nvml.ask(gpu.handle, "nvmlDeviceGetClockInfo", _MEMORY_CLOCK)
-    yield from _scaled(gpu, "gpu_memory_clock_hz", memory_clock, _HERTZ_PER_MHZ)
     reasons = _throttle_reasons(nvml, gpu)
     if reasons is not None:
         yield _point(gpu, "gpu_throttle_reasons_mask", reasons & THROTTLE_MASK)
         yield _point(gpu, "gpu_throttled_share", 1.0 if reasons & THROTTLE_MASK else 0.0)
+
+
+def calm_gauges(nvml: Nvml, gpu: Gpu) -> Iterator[Point]:
+    """Yield what takes seconds to change."""
+    if gpu.parent is not None:
+        return
+    temperature = nvml.ask(gpu.handle, "nvmlDeviceGetTemperature", _TEMPERATURE_OF_GPU)
+    yield from _scaled(gpu, "gpu_temperature_celsius", temperature)
+    memory_clock = nvml.ask(gpu.handle, "nvmlDeviceGetClockInfo", _MEMORY_CLOCK)
+    yield from _scaled(gpu, "gpu_memory_clock_hz", memory_clock, _HERTZ_PER_MHZ)
 
 
 def slow_gauges(nvml: Nvml, gpu: Gpu) -> Iterator[Point]:

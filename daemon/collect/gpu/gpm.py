@@ -66,6 +66,11 @@ class Gpm:
         if len(self._snapshots) < 2:
             return False
         self._request = nvml.module.c_nvmlGpmMetricsGet_t()
+        self._request.version, self._request.numMetrics = _VERSION, len(METRICS)
+        # Looked up once: each way into a structure of NVML's module is a detour through Python.
+        self._metrics = self._request.metrics
+        for place, number in enumerate(METRICS):
+            self._metrics[place].metricId = number
         return True
 
     def _fill(self, nvml: Nvml, gpu: Gpu) -> bool:
@@ -78,14 +83,9 @@ class Gpm:
         return taken is not None
 
     def _compare(self, nvml: Nvml, gpu: Gpu) -> Iterator[Point]:
-        request = self._request
-        request.version, request.numMetrics = _VERSION, len(METRICS)
-        request.sample1, request.sample2 = self._snapshots
-        for place, number in enumerate(METRICS):
-            request.metrics[place].metricId = number
-        if nvml.ask_driver("nvmlGpmMetricsGet", request) is None:
+        self._request.sample1, self._request.sample2 = self._snapshots
+        if nvml.ask_driver("nvmlGpmMetricsGet", self._request) is None:
             return
-        for place, (name, factor) in enumerate(METRICS.values()):
-            metric = request.metrics[place]
-            if metric.nvmlReturn == 0 and math.isfinite(metric.value):
-                yield Point(name, metric.value * factor, device=gpu.name)
+        for metric, (name, factor) in zip(self._metrics, METRICS.values(), strict=False):
+            if metric.nvmlReturn == 0 and math.isfinite(value := metric.value):
+                yield Point(name, value * factor, device=gpu.name)

@@ -18,6 +18,9 @@ from profd.daemon.store.records import DeviceSeen, Identity, PointsTaken
 
 _Memory = Mapping[int, int | None]
 
+# In readings: who computes where, with how much, is told by two lists a GPU, each of which the driver puts together.
+_PROCESSES_EVERY = 2
+
 
 class GpuSet:
     """All GPUs and MIG instances; ``readers`` are those of the ones that the run uses or has used, by name.
@@ -32,18 +35,23 @@ class GpuSet:
         self._nvml = nvml
         self._clock = clock
         self._everything = everything
+        self._readings = 0
+        self._looked_ns = since_ns
         self.read_ns = since_ns
 
     def read(self, users: GpuUsers) -> Iterator[DeviceSeen | PointsTaken]:
         """Read once; a device is told before its first points."""
-        memory = {gpu: self._memory_of(gpu) for gpu in self.gpus}
-        identities = users.identify({gpu: held or {} for gpu, held in memory.items()}, self.gpus)
-        for gpu, held in memory.items():
-            if gpu.name not in self.readers and self._is_used(gpu, held, identities, users):
-                yield from self._begin(gpu)
-        for gpu, held in memory.items():
+        memory: dict[Gpu, _Memory | None] = {}
+        identities: Mapping[int, Identity] = {}
+        if self._readings % _PROCESSES_EVERY == 0:
+            memory = {gpu: self._memory_of(gpu) for gpu in self.gpus}
+            identities = users.identify({gpu: held or {} for gpu, held in memory.items()}, self.gpus)
+            yield from self._begin_used(memory, identities, users)
+            self._looked_ns = self._clock.now_ns()
+        for gpu in self.gpus:
             if gpu.name in self.readers and gpu.handle.lost is None:
-                yield from self.readers[gpu.name].read(held or {}, identities)
+                yield from self.readers[gpu.name].read(memory.get(gpu), identities)
+        self._readings += 1
         self.read_ns = self._clock.now_ns()
 
     def lost(self) -> dict[str, str]:
@@ -54,6 +62,13 @@ class GpuSet:
         """Give back what the driver lent."""
         for reader in self.readers.values():
             reader.close()
+
+    def _begin_used(
+        self, memory: Mapping[Gpu, _Memory | None], identities: Mapping[int, Identity], users: GpuUsers
+    ) -> Iterator[DeviceSeen]:
+        for gpu, held in memory.items():
+            if gpu.name not in self.readers and self._is_used(gpu, held, identities, users):
+                yield from self._begin(gpu)
 
     def _memory_of(self, gpu: Gpu) -> _Memory | None:
         """Return the processes of a device; those of a GPU that is cut up are told by its instances."""
@@ -70,7 +85,7 @@ class GpuSet:
         """Read a device from now on, and the GPU that it is a part of: power and temperature are that one's."""
         if gpu.parent is not None and gpu.parent.name not in self.readers:
             yield from self._begin(gpu.parent)
-        self.readers[gpu.name] = GpuReader(self._nvml, gpu, self._clock, self.read_ns)
+        self.readers[gpu.name] = GpuReader(self._nvml, gpu, self._clock, self._looked_ns)
         memory = self._nvml.ask(gpu.handle, "nvmlDeviceGetMemoryInfo")
         yield DeviceSeen(
             at_ns=self._clock.now_ns(),

@@ -131,17 +131,20 @@ class Nvml:
             return None
 
     def _call(self, function: str, arguments: tuple[Answer, ...]) -> Answer:
-        missing = self.module.NVMLError(self.module.NVML_ERROR_FUNCTION_NOT_FOUND)
         call = getattr(self.module, function, None)
         if call is None:  # the module is older than the question
-            raise missing
+            raise self._missing()
         self.calling = Call(function, self._clock.now_ns())
         try:
             return call(*arguments)
         except self._mismatch:  # the driver is
-            raise missing from None
+            raise self._missing() from None
         finally:
             self.calling = None
+
+    def _missing(self) -> Exception:
+        error: Exception = self.module.NVMLError(self.module.NVML_ERROR_FUNCTION_NOT_FOUND)
+        return error
 
     def _take_error(self, error: Answer) -> None:
         """Notice where an error means that there is no driver any more; any other may be gone next time."""

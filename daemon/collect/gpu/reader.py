@@ -14,6 +14,9 @@ from profd.daemon.collect.gpu.samples import UtilizationSamples
 from profd.daemon.collect.gpu.traffic import Traffic
 from profd.daemon.store.records import Identity, Point, PointsTaken
 
+# In readings. Throughput is a mean since it was last read, so that nothing of it is lost.
+_THROUGHPUT_EVERY = 2
+_CALM_EVERY = 5
 _SLOW_EVERY = 10
 
 
@@ -31,14 +34,25 @@ class GpuReader:
         self._traffic = Traffic(clock)
         self._readings = 0
 
-    def read(self, memory: Mapping[int, int | None], identities: Mapping[int, Identity]) -> Iterator[PointsTaken]:
-        """Yield what is new; ``memory`` is that of all processes on it by host PID, ``identities`` are the run's."""
+    def read(
+        self, memory: Mapping[int, int | None] | None, identities: Mapping[int, Identity]
+    ) -> Iterator[PointsTaken]:
+        """Yield what is new; ``memory`` is that of all processes on it by host PID, ``identities`` are the run's.
+
+        None where the processes were not asked for this time.
+        """
         yield from self._utilization()
         at_ns = self._clock.now_ns()
-        points = [*gpugauges.quick_gauges(self._nvml, self.gpu), *self._throughput()]
+        points = list(gpugauges.quick_gauges(self._nvml, self.gpu))
+        # An instance has its utilization from there.
+        if self._readings % _THROUGHPUT_EVERY == 0 or self.gpu.parent is not None:
+            points += self._throughput()
+        if self._readings % _CALM_EVERY == 0:
+            points += gpugauges.calm_gauges(self._nvml, self.gpu)
         if self._readings % _SLOW_EVERY == 0:
             points += gpugauges.slow_gauges(self._nvml, self.gpu)
-        points += self._processes(memory, identities)
+        if memory is not None:
+            points += self._processes(memory, identities)
         self._readings += 1
         if points:
             yield PointsTaken(at_ns, tuple(points))
