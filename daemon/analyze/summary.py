@@ -15,6 +15,8 @@ import msgspec
 from profd.daemon.analyze.certainty.changes import take_changes
 from profd.daemon.analyze.certainty.uncertainty import Doubt
 from profd.daemon.analyze.coverage import mean_of_series, take_coverage
+from profd.daemon.analyze.findings.catalog import find
+from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.functions import FunctionRow, hot_functions
 from profd.daemon.analyze.gpu.busy import utilization_by_stack
 from profd.daemon.analyze.gpu.idle import GpuIdle, take_gpu_idle
@@ -68,15 +70,6 @@ class ProcessSummary(msgspec.Struct, frozen=True):
     cpu_cores: float | None
     rss_bytes: int | None
     functions: tuple[FunctionRow, ...]
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """Something to change; ``gain_bound`` is by how many times throughput can rise at most, None where unknown."""
-
-    rule: str
-    severity: str
-    title: str
-    gain_bound: float | None
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -146,6 +139,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         gpu_idle=take_gpu_idle(reader, selection, phases, tracks, busy),
         memory=growth(reader, selection),
         memory_jumps=jumps(reader, phases, selection),
+        findings=find(reader, selection, phases),
     )
 
 

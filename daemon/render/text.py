@@ -16,6 +16,7 @@ from profd.daemon.analyze.shares import PhaseLine
 from profd.daemon.analyze.steps.steps import Steps
 from profd.daemon.analyze.summary import ProcessSummary, Summary
 from profd.daemon.render.cells import cut, fit, width
+from profd.daemon.render.findinglines import finding_lines, verdict_lines
 from profd.daemon.render.gpulines import gpu_lines, idle_lines
 from profd.daemon.render.growth import growth_lines, jump_lines
 from profd.daemon.render.units import UNKNOWN, duration, percent, rate, size
@@ -41,7 +42,7 @@ def closing_lines(summary: Summary, *, run: str | None = None, report: str | Non
     """
     lines = [f"profd  {_title(summary)}"]
     lines += _phases_in_closing(summary)
-    lines += [f"▲ {finding.title}" for finding in summary.findings[:1]]
+    lines += verdict_lines(summary.findings, summary.phases, columns)
     # Never cut: these two are there to be copied.
     facts = [f"{_evidence(summary)} · {summary.run}", f"report: {report or f'profd report {run or summary.run}'}"]
     return "\n".join([*(cut(line, columns) for line in lines), *map(visible, facts)])
@@ -55,6 +56,7 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
         f"pid {summary.target.pid} · {summary.run}",
         *_stepping(summary.steps),
         _evidence(summary),
+        *_section(None, finding_lines(summary.findings, summary.phases, columns)),
         *_section("Phases of the main thread", _phase_table(summary, columns)),
         *_section("Hot functions of the main thread", _function_table(summary.functions, columns)),
         *_section("GPUs", gpu_lines(summary.gpus)),
@@ -62,7 +64,6 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
         *_section("Processes", _process_table(summary.processes, columns)),
         *_section("Growing memory", growth_lines(summary.memory, roles)),
         *_section("Memory that jumped", jump_lines(summary.memory_jumps, roles)),
-        *_section("Findings", (f"  ▲ {finding.title}" for finding in summary.findings)),
     ]
     return "\n".join(cut(line, columns).rstrip() for line in lines)
 
@@ -139,11 +140,11 @@ def _phases_in_closing(summary: Summary) -> list[str]:
     ]
 
 
-def _section(title: str, rows: Iterable[str]) -> Iterator[str]:
-    """Yield a title and its rows, with an empty line ahead; nothing where there are no rows."""
+def _section(title: str | None, rows: Iterable[str]) -> Iterator[str]:
+    """Yield a title, if any, and its rows, with an empty line ahead; nothing where there are no rows."""
     found = list(rows)
     if found:
-        yield from ("", title, *found)
+        yield from ("", *([title] if title else []), *found)
 
 
 def _phase_table(summary: Summary, columns: int) -> Iterator[str]:

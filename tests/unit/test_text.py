@@ -7,7 +7,7 @@ import pytest
 import synthetic
 
 from profd.daemon.analyze.steps.steps import Steps
-from profd.daemon.analyze.summary import Exit, Finding, Summary, summarize
+from profd.daemon.analyze.summary import Exit, Summary, summarize
 from profd.daemon.render.cells import cut, fit, width
 from profd.daemon.render.text import closing_lines, script, summary_text
 from profd.daemon.render.units import duration, percent, size
@@ -34,13 +34,15 @@ def test_closing_lines_say_where_the_time_went(summary: Summary) -> None:
         "   20 %  backward    train.py:63   loss.backward()",
         "   10 %  optimizer   train.py:64   optimizer.step()",
         "    6 %  loss        train.py:62   loss = criterion(logits, labels)",
+        "▲ input-bound: the main thread waits for data for 39 % of its time",
+        "  (train.py:58); both workers are 100 % busy: 2 more bring at most 1.7\N{MULTIPLICATION SIGN}",
         "2,000 samples over 100.0 % of the run · 0.5 % torn · profd cost 4.1 % of a core · 20261120-120000-cifar-3fa9",
         "report: profd report 20261120-120000-cifar-3fa9",
     ]
 
 
 def test_closing_lines_take_in_steps_and_the_first_finding(summary: Summary) -> None:
-    finding = Finding("input-bound", "high", "input-bound: both workers are 97 % busy", 2.4)
+    finding = msgspec.structs.replace(summary.findings[0], title="input-bound: both workers are 97 % busy")
     lines = closing_lines(
         msgspec.structs.replace(summary, steps=Steps(20.1, 2480, "loop"), findings=(finding, finding)), run="out.profd"
     ).splitlines()
@@ -88,7 +90,15 @@ def test_ending_is_told(summary: Summary) -> None:
 
 def test_run_without_samples_is_told_too(summary: Summary) -> None:
     empty = msgspec.structs.replace(
-        summary, samples=0, phases={}, phase_lines=(), functions=(), processes=(), coverage=None, torn_share=None
+        summary,
+        samples=0,
+        phases={},
+        phase_lines=(),
+        functions=(),
+        processes=(),
+        coverage=None,
+        torn_share=None,
+        findings=(),
     )
 
     assert closing_lines(empty).splitlines()[1] == "no samples were taken · 20261120-120000-cifar-3fa9"

@@ -53,9 +53,9 @@ class Evidence(msgspec.Struct, frozen=True):
 class Finding(msgspec.Struct, frozen=True):
     """Something to change.
 
-    ``title`` is one sentence with its number, after which nothing needs to be read; ``label`` is its kind in a word or
-    two (``input-bound``). ``gain_bound`` is by how many times steps can get faster at most, None where the fix makes
-    none faster or nothing tells. ``page`` is the anchor in docs/findings.md.
+    ``title`` is one sentence with its number, after which nothing needs to be read; it begins with ``label``, its kind
+    in a word or two (``input-bound: …``). ``gain_bound`` is by how many times steps can get faster at most, None where
+    the fix makes none faster or nothing tells. ``page`` is the anchor in docs/findings.md.
     """
 
     rule: str
@@ -67,3 +67,8 @@ class Finding(msgspec.Struct, frozen=True):
     gain_bound: float | None
     evidence: Evidence
     page: str
+
+    @property
+    def sentence(self) -> str:
+        """The title without its label."""
+        return self.title.removeprefix(f"{self.label}: ")

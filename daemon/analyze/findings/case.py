@@ -1,0 +1,170 @@
+"""What the rules look at: the training of a run over a range of time, read once for all of them.
+
+Startup and what follows the last step are left out, so that shares are those of the step. Judges nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection
+from functools import cached_property
+
+import msgspec
+
+from profd.daemon.analyze.certainty.confidence import margin
+from profd.daemon.analyze.certainty.uncertainty import Doubt
+from profd.daemon.analyze.coverage import mean_of_series
+from profd.daemon.analyze.findings.finding import Evidence, Line, Measure
+from profd.daemon.analyze.findings.training import training_range
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.profile import Profile, take_profile
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import FrameRow, ProcessRow
+
+MAIN_THREAD = "MainThread"
+WAITING = ("data wait", "synchronize", "collective", "waiting", "host-to-device copy")
+"""Phases in which the main thread itself has no work to do."""
+
+_MOST = 0.99
+
+
+class Share(msgspec.Struct, frozen=True):
+    """A share of time with its 95 % interval, and the samples that it rests on."""
+
+    value: float
+    low: float
+    high: float
+    samples: int
+
+    @property
+    def gain(self) -> float:
+        """By how many times all goes faster, at most, without what has this share."""
+        return 1 / (1 - min(self.high, _MOST))
+
+    def measure(self, name: str) -> Measure:
+        """Return it as evidence."""
+        return Measure(name, self.value, "share", self.low, self.high, self.samples)
+
+
+class Case:
+    """A run, or a part of it, under examination.
+
+    ``selection`` keeps the main threads of training processes in the time from their first step to their last;
+    ``whole`` is what was asked for.
+    """
+
+    def __init__(self, reader: RunReader, whole: Selection = MAIN_THREADS, phases: PhaseIndex | None = None) -> None:
+        self.reader = reader
+        self.whole = whole
+        self.phases = phases or PhaseIndex(reader)
+        found = training_range(reader, whole, self.phases)
+        self.is_training = found is not None
+        self.from_ns, self.to_ns = found or _bounds(reader, whole)
+        self.selection = msgspec.structs.replace(
+            MAIN_THREADS, from_ns=self.from_ns, to_ns=self.to_ns, processes=whole.processes, rank=whole.rank
+        )
+
+    @cached_property
+    def profile(self) -> Profile:
+        """What the main threads did."""
+        return take_profile(self.reader, self.selection, self.phases)
+
+    @cached_property
+    def workers(self) -> tuple[ProcessRow, ...]:
+        """The workers of the training processes that lived meanwhile."""
+        return tuple(
+            row
+            for row in self.reader.processes.values()
+            if row.role == "worker" and row.seen_ns < self.to_ns and (row.ended_ns or self.to_ns) > self.from_ns
+            if self._is_of_training(row.parent)
+        )
+
+    @property
+    def trainers(self) -> tuple[ProcessRow, ...]:
+        """The training processes."""
+        return tuple(
+            row for row in self.reader.processes.values() if row.role == "main" and self.selection.takes_process(row)
+        )
+
+    def share(self, *phases: str) -> Share:
+        """Return the share that some phases have of the main threads' time."""
+        return self.share_of(self.profile, lambda stack: self.phases.of_stack(stack) in phases)
+
+    def share_of(self, profile: Profile, holds: Callable[[int], bool]) -> Share:
+        """Return the share of those stacks of a profile for which something holds."""
+        inside = {stack for stack in profile.time_ns if holds(stack)}
+        whole_ns = profile.total_ns
+        if not whole_ns:
+            return Share(0.0, 0.0, 0.0, 0)
+        states = {stack: frozenset({stack in inside}) for stack in profile.time_ns}
+        doubt: Doubt[bool] = Doubt(lambda stack: states.get(stack, frozenset()))
+        doubt.add(profile.changes)
+        share = sum(profile.time_ns[stack] for stack in inside) / whole_ns
+        around = margin(doubt.standard_error(True, share, whole_ns)) if inside else 0.0
+        samples = sum(profile.samples[stack] for stack in inside)
+        return Share(share, max(share - around, 0.0), min(share + around, 1.0), samples)
+
+    def profile_on(self, selection: Selection) -> Profile:
+        """Return what another selection did."""
+        return take_profile(self.reader, selection, self.phases)
+
+    def profile_of(self, processes: Collection[ProcessRow]) -> tuple[Selection, Profile]:
+        """Return what the main threads of other processes did meanwhile, with what selects them."""
+        selection = Selection(
+            from_ns=self.from_ns,
+            to_ns=self.to_ns,
+            processes=frozenset(row.id for row in processes),
+            thread=MAIN_THREAD,
+        )
+        return selection, self.profile_on(selection)
+
+    def line(self, *phases: str) -> Line | None:
+        """Return the line of the user's code at which most time of some phases went by."""
+        return self.line_where(lambda stack: self.phases.of_stack(stack) in phases)
+
+    def line_where(self, holds: Callable[[int], bool]) -> Line | None:
+        """Return the line of the user's code at which most time of some stacks went by."""
+        spent_ns: defaultdict[int, float] = defaultdict(float)
+        frames: dict[int, FrameRow] = {}
+        for stack, time_ns in self.profile.time_ns.items():
+            frame = self.phases.user_line(stack) if holds(stack) else None
+            if frame is not None:
+                spent_ns[frame.id] += time_ns
+                frames[frame.id] = frame
+        return line_of(frames[max(spent_ns, key=spent_ns.__getitem__)]) if spent_ns else None
+
+    def evidence(
+        self, *measures: Measure, phase: str | None = None, line: Line | None = None, series: tuple[str, ...] = ()
+    ) -> Evidence:
+        """Return evidence whose stacks are those of the main threads, in one phase where that is given."""
+        selection = msgspec.structs.replace(self.selection, phase=phase)
+        return Evidence(measures, self.from_ns, self.to_ns, selection, line, series)
+
+    def mean(self, name: str, process: int | None = None, device: str | None = None) -> float | None:
+        """Return the mean of a series of a process, a device or the host; None where nothing was read."""
+        if device is None:
+            return mean_of_series(self.reader, name, process, self.selection)
+        values = self.values(name, process, device)
+        return math.fsum(values) / len(values) if values else None
+
+    def values(self, name: str, process: int | None = None, device: str | None = None) -> list[float]:
+        """Return the values of a series, in order of time."""
+        series = self.reader.find_series(name, process, device)
+        return [point.value for point in self.reader.points(series.id, self.from_ns, self.to_ns)] if series else []
+
+    def _is_of_training(self, process: int | None) -> bool:
+        row = self.reader.processes.get(process or 0)
+        return row is not None and row.role == "main" and self.selection.takes_process(row)
+
+
+def line_of(frame: FrameRow) -> Line:
+    """Return the line that a frame stands at."""
+    return Line(frame.file, frame.module_path, frame.line, frame.source, frame.function, frame.id)
+
+
+def _bounds(reader: RunReader, whole: Selection) -> tuple[int, int]:
+    from_ns = reader.info.started_ns if whole.from_ns is None else whole.from_ns
+    to_ns = reader.info.end_ns if whole.to_ns is None else whole.to_ns
+    return from_ns, max(from_ns, to_ns)

@@ -1,0 +1,31 @@
+"""All the rules, and what they find in a run: the gravest first, then what can bring most."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from profd.daemon.analyze.findings import idle_workers, load_in_process, saturated_workers
+from profd.daemon.analyze.findings.case import Case
+from profd.daemon.analyze.findings.finding import SEVERITIES, Finding
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.store.reader import RunReader
+
+
+class Rule(Protocol):
+    """One cause that slows trainings."""
+
+    def __call__(self, case: Case) -> Finding | None:
+        """Return the finding where the cause is surely there, None else."""
+
+
+RULES: tuple[Rule, ...] = (load_in_process.find, saturated_workers.find, idle_workers.find)
+
+
+def find(
+    reader: RunReader, selection: Selection = MAIN_THREADS, phases: PhaseIndex | None = None
+) -> tuple[Finding, ...]:
+    """Return what slows a run in a selection's range of time, over its processes, ranked."""
+    case = Case(reader, selection, phases)
+    found = [finding for rule in RULES if (finding := rule(case)) is not None]
+    return tuple(sorted(found, key=lambda one: (-SEVERITIES.index(one.severity), -(one.gain_bound or 1.0))))

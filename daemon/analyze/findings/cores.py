@@ -1,0 +1,54 @@
+"""How many cores a run may use, and how much faster they allow it to get at most."""
+
+from __future__ import annotations
+
+import re
+
+from profd.daemon.analyze.findings.case import WAITING, Case
+
+_CORE = re.compile(r"cpu\d+")
+
+
+def usable_cores(case: Case) -> float | None:
+    """Return how many cores the machine has, or the tightest control group allows; None where neither was read."""
+    cores = len({row.device for row in case.reader.series.values() if _CORE.fullmatch(row.device or "")})
+    limits = [
+        point.value
+        for row in case.reader.series.values()
+        if row.name == "cgroup_cpu_limit_cores"
+        if (point := case.reader.last_point(row.id)) is not None
+    ]
+    found = [*limits, *([float(cores)] if cores else [])]
+    return min(found, default=None)
+
+
+def ceiling(case: Case) -> float | None:
+    """Return by how many times the training can get faster until the work that it does now fills all cores.
+
+    Counted is what surely is work: the CPU time of the main threads outside of waits, and that of the workers. None
+    where it was not read.
+    """
+    cores = usable_cores(case)
+    used = [case.mean("cpu_cores", row.id) for row in case.workers]
+    busy = 1 - case.share(*WAITING).high
+    mains = [min(on_cpu, busy) for row in case.trainers if (on_cpu := main_thread_cores(case, row.id)) is not None]
+    work = sum(mains) + _living_at_once(case) * _mean([one for one in used if one is not None])
+    return max(cores / work, 1.0) if cores is not None and mains and work else None
+
+
+def main_thread_cores(case: Case, process: int) -> float | None:
+    """Return the CPU time a second of the main thread of a process; None where it was not read."""
+    tids = {row.os_tid for row in case.reader.threads.values() if row.process == process and row.is_main}
+    for row in case.reader.series.values():
+        if row.name == "cpu_cores" and row.process == process and row.os_tid in tids:
+            values = [point.value for point in case.reader.points(row.id, case.from_ns, case.to_ns)]
+            return _mean(values) if values else None
+    return None
+
+
+def _living_at_once(case: Case) -> int:
+    return len({(row.parent, row.ordinal) for row in case.workers})
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

@@ -1,0 +1,80 @@
+"""The workers of the DataLoaders: how many there are at once, how busy they are, and where."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import msgspec
+
+from profd.daemon.analyze.findings.case import Case, Share, line_of
+from profd.daemon.analyze.findings.finding import Line
+from profd.daemon.analyze.profile import Profile
+from profd.daemon.analyze.selection import Selection
+
+SATURATED = 0.8
+"""A worker that is busy for more than this has no reserve: its next order is there before it has met the last one."""
+
+_NOT_LOADING = frozenset({"waiting", "startup, import"})
+_LOOP = "_worker_loop"
+
+
+class Loaders(msgspec.Struct, frozen=True):
+    """Workers together: ``at_once`` of them lived at the same time, ``started`` were started in all.
+
+    ``busy`` is the share of their time with an order, ``cores`` the CPU time a second of one of them, None where it was
+    not read. ``line`` is the line of the dataset that they mostly stood at; ``selection`` selects what they did.
+    """
+
+    at_once: int
+    started: int
+    busy: Share
+    samples: int
+    cores: float | None
+    line: Line | None
+    selection: Selection
+
+
+def take_loaders(case: Case) -> Loaders | None:
+    """Return the workers of the training; None where there are none, or nothing was seen of them."""
+    if not case.workers:
+        return None
+    selection, profile = case.profile_of(case.workers)
+    if not profile.samples:
+        return None
+    cores = [used for row in case.workers if (used := case.mean("cpu_cores", row.id)) is not None]
+    return Loaders(
+        at_once=len({(row.parent, row.ordinal) for row in case.workers}),
+        started=len(case.workers),
+        busy=case.share_of(profile, lambda stack: case.phases.of_stack(stack) not in _NOT_LOADING),
+        samples=profile.total_samples,
+        cores=sum(cores) / len(cores) if cores else None,
+        line=_line(case, profile),
+        selection=selection,
+    )
+
+
+def _line(case: Case, profile: Profile) -> Line | None:
+    """Return the line of the user's below the loop of a worker where most of the time went by.
+
+    What lies above the loop is the parent's, copied with the rest when the worker was forked.
+    """
+    spent_ns: defaultdict[int, float] = defaultdict(float)
+    for stack, time_ns in profile.time_ns.items():
+        frame = _own_frame(case, stack)
+        if frame:
+            spent_ns[frame] += time_ns
+    return line_of(case.reader.frames[max(spent_ns, key=spent_ns.__getitem__)]) if spent_ns else None
+
+
+def _own_frame(case: Case, stack: int) -> int:
+    """Return the id of the innermost frame of the user's in a worker's loop; 0 where there is none."""
+    found = 0
+    while stack:
+        row = case.reader.stacks[stack]
+        frame = case.reader.frames[row.frame]
+        if frame.function == _LOOP:
+            return found
+        if not found and not frame.is_library:
+            found = frame.id
+        stack = row.parent
+    return 0

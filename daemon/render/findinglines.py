@@ -1,0 +1,50 @@
+"""Findings in a few lines of text: the verdict, and each finding with what to do about it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+
+from profd.daemon.analyze.findings.finding import INFO, Finding
+from profd.daemon.render.units import percent
+from profd.daemon.render.visible import visible
+
+ALARM, WORTH_KNOWING, HEALTHY = "▲", "·", "✓"
+
+# What a training is there for; the rest is its price.
+_WORK = ("forward", "loss", "backward", "optimizer")
+_MOSTLY = 0.8
+
+
+def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
+    """Return the strongest finding above info, else that the run is healthy; empty where neither can be said.
+
+    ``phases`` are the shares of the main thread's time.
+    """
+    for finding in findings:
+        if finding.severity != INFO:
+            return f"{ALARM} {visible(finding.title)}"
+    work = sum(phases.get(name, 0.0) for name in _WORK) / ((1 - phases.get("startup, import", 0.0)) or 1.0)
+    if work < _MOSTLY:
+        return ""
+    return f"{HEALTHY} healthy: {percent(work)} of the training's time is forward, backward and optimizer"
+
+
+def verdict_lines(findings: Sequence[Finding], phases: Mapping[str, float], columns: int) -> list[str]:
+    """Return the verdict, wrapped to a width in cells."""
+    return list(_wrapped(verdict(findings, phases), "", columns))
+
+
+def finding_lines(findings: Sequence[Finding], phases: Mapping[str, float], columns: int) -> Iterator[str]:
+    """Yield each finding and what to do about it, below the verdict where that is none of them; wrapped."""
+    if not findings or findings[0].severity == INFO:
+        yield from verdict_lines(findings, phases, columns)
+    for finding in findings:
+        mark = WORTH_KNOWING if finding.severity == INFO else ALARM
+        yield from _wrapped(f"{mark} {visible(finding.title)}", "", columns)
+        yield from _wrapped(visible(finding.remedy), "  ", columns)
+
+
+def _wrapped(text: str, lead: str, columns: int) -> Iterator[str]:
+    following = lead if lead else "  "
+    yield from textwrap.wrap(text, columns, initial_indent=lead, subsequent_indent=following, break_on_hyphens=False)

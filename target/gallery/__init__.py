@@ -1,0 +1,1 @@
+"""Trainings with one known bottleneck each, and with ``--fixed`` without it."""
