@@ -94,6 +94,16 @@ class Governor:
         is_lowest = self.rate_hz == self._lowest_hz and len(self._readings) == _READINGS
         return is_lowest and sum(self._readings) > self._budget_cores * _READINGS
 
+    def aim(self, rate_hz: int) -> None:
+        """Sample at ``rate_hz`` at most from now on, and at once as near to it as the budget allows."""
+        room_hz = float(rate_hz)
+        if self._readings and any(self._readings):
+            cores_per_hz = sum(self._readings) / len(self._readings) / self.rate_hz
+            room_hz = _AIM * self._ledger.allowance(self._budget_cores) / cores_per_hz
+        self.highest_hz, self._lowest_hz = rate_hz, min(rate_hz, LOWEST_RATE_HZ)
+        self.rate_hz = self._within_bounds(min(room_hz, rate_hz))
+        self._readings.clear()
+
     def take(self, spending: Spending) -> bool:
         """Take in what was spent since the last call; True where the rate changed."""
         self._ledger.add(spending)

@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -22,17 +22,22 @@ _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _LINE_LIMIT = 4096
 _TIMEOUT_S = 10.0
 _CLOSING_TIMEOUT_S = 1.0
+LONGEST_NOTE = 500
+"""Characters of a note; a request has to fit into one line."""
+HIGHEST_RATE_HZ = 1000
 
 
 class Request(msgspec.Struct, frozen=True):
     """What a client asks.
 
-    ``hello`` for the status, ``watch`` for fresh data while it stays connected, ``stop``, or ``window`` for a
-    torch.profiler window.
+    ``hello`` for the status, ``watch`` for fresh data while it stays connected, ``stop``, ``window`` for a
+    torch.profiler window, ``mark`` to mark this moment with a note, or ``rate`` to sample at ``rate_hz`` at most.
     """
 
-    command: Literal["hello", "watch", "stop", "window"]
+    command: Literal["hello", "watch", "stop", "window", "mark", "rate"]
     window: WindowRequest | None = None
+    note: Annotated[str, msgspec.Meta(max_length=LONGEST_NOTE)] = ""
+    rate_hz: Annotated[int, msgspec.Meta(ge=1, le=HIGHEST_RATE_HZ)] | None = None
 
 
 class SessionStatus(msgspec.Struct, frozen=True):
@@ -76,6 +81,14 @@ class Commands(Protocol):
 
     def stop(self) -> None:
         """End the session."""
+        ...
+
+    def mark(self, note: str) -> None:
+        """Write into the run that somebody marked this moment."""
+        ...
+
+    def aim_at_rate(self, rate_hz: int) -> None:
+        """Sample at ``rate_hz`` at most from now on; less where the budget has no room for it."""
         ...
 
     def begin_window(self, request: WindowRequest) -> WindowBegun:
@@ -141,6 +154,10 @@ class ControlServer:
             self._commands.watchers_changed(len(self._watchers))
         elif request.command == "stop":
             self._commands.stop()
+        elif request.command == "mark":
+            self._commands.mark(request.note)
+        elif request.command == "rate" and request.rate_hz is not None:
+            self._commands.aim_at_rate(request.rate_hz)
         return self._commands.status()
 
     def _begin_window(self, request: WindowRequest) -> WindowBegun | Refusal:
@@ -187,6 +204,14 @@ class ControlClient:
     def window(self, request: WindowRequest) -> WindowBegun:
         """Ask for a torch.profiler window; raises SessionFailed where the session cannot take one."""
         return self._ask(Request("window", request), WindowBegun)
+
+    def mark(self, note: str) -> SessionStatus:
+        """Mark this moment in the run, with a note of at most LONGEST_NOTE characters."""
+        return self._ask(Request("mark", note=note[:LONGEST_NOTE]), SessionStatus)
+
+    def aim_at_rate(self, rate_hz: int) -> SessionStatus:
+        """Ask for another rate, of at most HIGHEST_RATE_HZ; the status says what the budget allowed of it."""
+        return self._ask(Request("rate", rate_hz=rate_hz), SessionStatus)
 
     def close(self) -> None:
         """Close the connection."""

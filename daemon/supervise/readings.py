@@ -44,6 +44,13 @@ class Readings:
         self._counters.close()
         self.take_losses()
 
+    def aim_at_rate(self, rate_hz: int) -> None:
+        """Change the highest rate, which somebody asked for, and say what came of it."""
+        before_hz = self._governor.rate_hz
+        self._governor.aim(rate_hz)
+        self._told_hz = self._governor.rate_hz
+        self._say("note", f"profd samples at {self._told_hz} Hz instead of {before_hz} Hz, as it was asked to")
+
     def take_losses(self) -> None:
         """Say how many records were dropped since this was last said."""
         dropped = self._writer.dropped - self._told_dropped

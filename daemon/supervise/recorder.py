@@ -95,6 +95,15 @@ class Recorder(Commands):
         """End the session; the target runs on."""
         self._end("stopped")
 
+    def mark(self, note: str) -> None:
+        """Write into the run that somebody marked this moment."""
+        self._say("mark", note)
+
+    def aim_at_rate(self, rate_hz: int) -> None:
+        """Sample at ``rate_hz`` at most from now on; what is in flight at another rate is not waited for."""
+        self._readings.aim_at_rate(rate_hz)
+        self._sampling.hurry()
+
     def begin_window(self, request: WindowRequest) -> WindowBegun:
         """Begin a torch.profiler window of the training's processes; raises SessionFailed."""
         return self._windowing.begin(self._tree.members.values(), request)

@@ -29,15 +29,23 @@ class FakeSession(Commands):
 
     watchers: list[int] = field(default_factory=list)
     stops: int = 0
+    marks: list[str] = field(default_factory=list)
+    rate_hz: int = 100
 
     def status(self) -> SessionStatus:
-        return SessionStatus("id", "/runs/id.profd", 1, 4242, 100, self.watchers[-1] if self.watchers else 0)
+        return SessionStatus("id", "/runs/id.profd", 1, 4242, self.rate_hz, self.watchers[-1] if self.watchers else 0)
 
     def watchers_changed(self, watchers: int) -> None:
         self.watchers.append(watchers)
 
     def stop(self) -> None:
         self.stops += 1
+
+    def mark(self, note: str) -> None:
+        self.marks.append(note)
+
+    def aim_at_rate(self, rate_hz: int) -> None:
+        self.rate_hz = min(rate_hz, 200)
 
     def begin_window(self, request: WindowRequest) -> WindowBegun:
         if request.steps > 100:
@@ -108,6 +116,24 @@ async def test_stop_is_passed_on_and_answered(served: Served) -> None:
     client = await connect(served)
     assert (await asyncio.to_thread(client.stop)).run_id == "id"
     assert served.session.stops == 1
+    client.close()
+
+
+async def test_a_moment_is_marked_with_a_note_that_fits_into_a_line(served: Served) -> None:
+    client = await connect(served)
+    assert (await asyncio.to_thread(client.mark, "began to diverge: \N{EURO SIGN}\n")).run_id == "id"
+    await asyncio.to_thread(client.mark, "\N{EURO SIGN}" * 3000)
+    assert served.session.marks == ["began to diverge: \N{EURO SIGN}\n", "\N{EURO SIGN}" * control.LONGEST_NOTE]
+    client.close()
+
+
+async def test_a_rate_is_passed_on_and_the_answer_says_what_came_of_it(served: Served) -> None:
+    client = await connect(served)
+    assert (await asyncio.to_thread(client.aim_at_rate, 50)).rate_hz == 50
+    assert (await asyncio.to_thread(client.aim_at_rate, 1000)).rate_hz == 200
+    for rate_hz in (0, 1001):
+        with pytest.raises(SessionFailed, match="not a request"):
+            await asyncio.to_thread(client.aim_at_rate, rate_hz)
     client.close()
 
 

@@ -208,3 +208,26 @@ def test_what_is_allowed_is_the_least_that_any_minute_to_come_leaves() -> None:
     for _ in range(30):
         ledger.add(Spending(0.0, 1.0))
     assert ledger.allowance(0.1) == pytest.approx(0.1)
+
+
+def test_a_rate_that_is_asked_for_is_taken_at_once_where_the_budget_has_room() -> None:
+    governor = begun(100)
+    for _ in range(12):
+        take(governor, 0.02)
+    governor.aim(50)
+    assert (governor.rate_hz, governor.highest_hz) == (50, 50)
+    for _ in range(12):
+        take(governor, 0.01)
+    governor.aim(200)
+    assert governor.rate_hz == 200
+    governor.aim(2)
+    assert governor.rate_hz == 2
+
+
+def test_a_rate_beyond_the_budget_is_taken_as_far_as_there_is_room() -> None:
+    governor = begun(100)
+    for _ in range(12):
+        take(governor, 0.05)
+    governor.aim(1000)
+    assert 150 < governor.rate_hz < 250
+    assert max(simulate(governor, linear(0.0005))) <= 250
