@@ -14,7 +14,7 @@ from profd.daemon.collect.gpu.devices import GpuNames, list_gpus
 from profd.daemon.collect.gpu.nvml import Answer, Nvml
 
 _DOUBLE_BIT_ECC, _XID = 0x2, 0x8
-_WAIT_MS = 250  # a wait cannot be called off, and the end of a run should not have to wait for it
+_WAIT_MS = 400  # a wait cannot be called off, and the end of a run should not have to wait for it
 _PAUSE_S = 1.0
 _CLOSING_TIMEOUT_S = 2.0
 # The Xid errors that training runs meet, in the words of NVIDIA's catalog; others are told by their number.

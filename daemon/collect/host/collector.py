@@ -7,7 +7,10 @@ other lane.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 
 from profd.daemon.clock import Clock
 from profd.daemon.collect.host.counters import QuickCounters, SlowCounters
@@ -49,13 +52,35 @@ class HostCollector:
         """
         watched = Watched(tuple(identities), dict(python_threads))
         asked = [lane.ask(watched, everything=everything) for lane in self._lanes]
-        readings = [asyncio.wrap_future(future) for future in asked if future is not None]
+        readings = [future for future in asked if future is not None]
         if readings:
-            _, late = await asyncio.wait(readings, timeout=patience_s)
-            for reading in late:
-                reading.cancel()
+            await _all_done(readings, patience_s)
 
     def close(self) -> None:
         """Read no more. Threads that hang are left behind: they end with the process."""
         for lane in self._lanes:
             lane.close()
+
+
+async def _all_done(readings: Sequence[Future[None]], patience_s: float) -> None:
+    """Wait until all readings are done, or until patience ends.
+
+    The event loop is woken once, by the last of them: to be woken by each costs more than most readings do.
+    """
+    loop = asyncio.get_running_loop()
+    all_done: asyncio.Future[None] = loop.create_future()
+    numbers = itertools.count(1)  # taken by several threads at a time, each number once
+
+    def note(_: Future[None]) -> None:
+        if next(numbers) == len(readings):
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(_set_done, all_done)
+
+    for reading in readings:
+        reading.add_done_callback(note)
+    await asyncio.wait([all_done], timeout=patience_s)
+
+
+def _set_done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -16,7 +16,7 @@ from profd.daemon.store.records import Identity, Point
 
 LEAST_INTERVAL_S = 10.0
 # Of one core, over all processes.
-BUDGET_SHARE = 0.0015
+BUDGET_SHARE = 0.0005
 CAPITAL_NS = 20 * MILLISECOND_NS
 _MISSING: dict[bytes, int] = {}
 

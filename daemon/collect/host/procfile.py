@@ -27,13 +27,15 @@ def read(path: str) -> bytes | None:
     except OSError:
         return None
     try:
+        found = os.read(descriptor, _CHUNK_BYTES)
         # A read may give less than is left: of lists the kernel hands out a page at a time.
-        found = list(iter(lambda: os.read(descriptor, _CHUNK_BYTES), b""))
+        while more := os.read(descriptor, _CHUNK_BYTES):
+            found += more
     except OSError:
         return None
     finally:
         os.close(descriptor)
-    return b"".join(found)
+    return found
 
 
 def read_number(path: str) -> int | None:
