@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from profd.cli.options import json_option, run_argument
+from profd.cli.runofpid import pid_of, run_of
 from profd.daemon import paths
 from profd.daemon.clock import MICROSECOND_NS
 from profd.daemon.errors import SessionFailed, UsageError
@@ -91,6 +92,11 @@ class Window(msgspec.Struct, frozen=True):
 @click.option(
     "--no-shapes", "shapes", flag_value=False, default=True, is_flag=True, help="Do not record the shapes of inputs."
 )
+@click.option(
+    "--inject",
+    is_flag=True,
+    help="Where the process was not armed, start the profiler inside of it: with gdb, from Python 3.14 on without.",
+)
 @click.option("--show", is_flag=True, help="Show the last window that was taken, and take none.")
 @click.option("--by-shape", is_flag=True, help="Tell operators apart by the shapes of their inputs, in the table.")
 @click.option(
@@ -112,6 +118,7 @@ def command(
     memory: bool,
     stacks: bool,
     shapes: bool,
+    inject: bool,
     show: bool,
     by_shape: bool,
     sort: str,
@@ -120,12 +127,20 @@ def command(
 ) -> None:
     """Take a torch.profiler window of the live run RUN, and print the operators in it.
 
-    The run must have been launched with `profd run --torch-window`. Of several ranks each is asked; the table is of
-    each, the JSON of the first.
+    The run must have been launched with `profd run --torch-window`, unless --inject is given. Of several ranks each is
+    asked; the table is of each, the JSON of the first. RUN may also be the PID of a process: it is recorded for as long
+    as the window takes, where no run does so already.
     """
-    path = paths.find_run(run)
-    request = WindowRequest(steps=steps, seconds=seconds, shapes=shapes, flops=shapes, memory=memory, stacks=stacks)
-    with RunReader(path) as reader:
+    request = WindowRequest(
+        steps=steps, seconds=seconds, shapes=shapes, flops=shapes, memory=memory, stacks=stacks, inject=inject
+    )
+    with contextlib.ExitStack() as stack:
+        if (pid := pid_of(run)) is not None and not show:
+            path = stack.enter_context(run_of(pid, inject=inject))
+            request = msgspec.structs.replace(request, pid=pid)
+        else:
+            path = paths.find_run(run)
+        reader = stack.enter_context(RunReader(path))
         windows = last_windows(reader) if show else take(reader, request)
         if as_json:
             click.echo(msgspec.json.encode(_describe(reader, windows[0], SORTABLE[sort])))
@@ -151,7 +166,8 @@ def take(reader: RunReader, request: WindowRequest) -> list[WindowRow]:
     with contextlib.closing(ControlClient(Path(reader.info.control_socket))) as client:
         begun = client.window(request)
     length = f"{request.seconds:g} s" if request.seconds else f"{request.steps} steps"
-    click.echo(f"profd: taking {length} of {_listed(begun.pids)}", err=True)
+    how = ", the profiler is started inside of it" if begun.injected else ""
+    click.echo(f"profd: taking {length} of {_listed(begun.pids)}{how}", err=True)
     taken = [window for window in _wait_for(reader, begun.asked_ns, len(begun.pids)) if not window.error]
     if not taken:
         raise SessionFailed("no window was taken", "see the lines above")

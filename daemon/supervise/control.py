@@ -52,10 +52,14 @@ class SessionStatus(msgspec.Struct, frozen=True):
 
 
 class WindowBegun(msgspec.Struct, frozen=True):
-    """A window was asked of these processes; the run file will say what came of it, under this ``asked_ns``."""
+    """A window was asked of these processes; the run file will say what came of it, under this ``asked_ns``.
+
+    ``injected`` where the profiler is started inside of processes that were not armed for it.
+    """
 
     asked_ns: int
     pids: tuple[int, ...]
+    injected: bool = False
 
 
 class Refusal(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Chooses of whom a torch.profiler window is taken. Knows roles and who listens, and nothing of how it is taken."""
+"""Chooses of whom a torch.profiler window is taken, and which way. Knows roles and who listens, not how it is done."""
 
 from __future__ import annotations
 
@@ -11,34 +11,59 @@ from profd.daemon.store.records import Record
 from profd.daemon.supervise.control import WindowBegun
 from profd.daemon.supervise.roles import MAIN
 from profd.daemon.supervise.tree import Member
+from profd.daemon.windows import remote
+from profd.daemon.windows.injection import Injection
+from profd.daemon.windows.ondemand import OnDemand
 from profd.daemon.windows.request import WindowRequest
-from profd.daemon.windows.taking import WindowTaker
+from profd.daemon.windows.taking import Way, WindowTaker
+
+_REMEDY = (
+    "launch it with `profd run --torch-window -- CMD`, or add --inject, which has gdb (from Python 3.14 on Python "
+    "itself) start the profiler inside of the process that runs"
+)
 
 
 class Windowing:
-    """The windows of a session; of none where the script was not armed for them."""
+    """The windows of a session."""
 
     def __init__(self, folder: Path | None, clock: Clock, put: Callable[[Record], None]) -> None:
         """``folder`` is where the script's torch asks for windows, None where it does not."""
-        self._taker = WindowTaker(folder, clock, put) if folder else None
+        self._on_demand = OnDemand(folder, clock) if folder else None
+        self._taker = WindowTaker(clock, put)
+        self._clock = clock
 
     def start(self) -> None:
         """Listen to the script from now on; raises SessionFailed."""
-        if self._taker is not None:
-            self._taker.start()
+        if self._on_demand is not None:
+            self._on_demand.start()
 
     def begin(self, members: Collection[Member], request: WindowRequest) -> WindowBegun:
-        """Ask every training process for a window; raises SessionFailed where none can be asked."""
-        if self._taker is None:
-            raise SessionFailed("this run takes no windows", "launch it with `profd run --torch-window -- CMD`")
-        training = [member.identity for member in members if member.role == MAIN and member.python is not None]
+        """Ask every training process for a window, or the one that is named; raises SessionFailed where none can be."""
+        if self._on_demand is None and not request.inject:
+            raise SessionFailed("this run takes no windows", _REMEDY)
+        asked = {member.identity: self._way_to(member) for member in self._chosen(members, request.pid)}
+        asked_ns = self._taker.begin(asked, request)
+        return WindowBegun(asked_ns, tuple(identity.pid for identity in asked), injected=self._on_demand is None)
+
+    def _chosen(self, members: Collection[Member], pid: int | None) -> Collection[Member]:
+        training = [member for member in members if member.role == MAIN and member.python is not None]
+        if pid is not None:
+            training = [member for member in training if member.identity.pid == pid]
         # One that has not asked yet may be importing torch still: it is given its time.
-        asked = [identity for identity in training if identity.pid in self._taker.pids] or training
-        if not asked:
-            raise SessionFailed("no process of this run trains", "wait until one does")
-        return WindowBegun(self._taker.begin(asked, request), tuple(identity.pid for identity in asked))
+        listening = self._on_demand.pids if self._on_demand else frozenset()
+        chosen = [member for member in training if member.identity.pid in listening] or training
+        if not chosen:
+            who = "no process of this run trains" if pid is None else f"process {pid} of this run does not train"
+            raise SessionFailed(who, "wait until one does")
+        return chosen
+
+    def _way_to(self, member: Member) -> Way:
+        if self._on_demand is not None:
+            return self._on_demand
+        return Injection(remote.helper_for(member.python or ""), self._clock)
 
     async def close(self) -> None:
         """Give up the windows that are being taken."""
-        if self._taker is not None:
-            await self._taker.close()
+        await self._taker.close()
+        if self._on_demand is not None:
+            self._on_demand.close()

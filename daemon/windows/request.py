@@ -16,6 +16,8 @@ class WindowRequest(msgspec.Struct, frozen=True):
     """A window of ``steps`` optimizer steps, or of ``seconds`` where that is given.
 
     Shapes cost little; memory costs more; stacks make every call of Python an event. FLOPs are read off the shapes.
+    ``inject`` allows to start the profiler inside of a process that was not armed for windows; ``pid`` is the one
+    process that is asked, None for all that train.
     """
 
     steps: Annotated[int, msgspec.Meta(ge=1, le=MAX_STEPS)] = DEFAULT_STEPS
@@ -24,6 +26,8 @@ class WindowRequest(msgspec.Struct, frozen=True):
     memory: bool = False
     stacks: bool = False
     flops: bool = True
+    inject: bool = False
+    pid: int | None = None
 
     def configuration(self, trace: Path) -> str:
         """Return the text that asks Kineto for this window; it puts ``_<pid>`` before the suffix of ``trace``."""

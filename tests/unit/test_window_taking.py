@@ -19,7 +19,8 @@ from kinetotraces import TraceScript
 from profd.daemon import processes
 from profd.daemon.errors import SessionFailed
 from profd.daemon.store.records import EventHappened, Identity, Record, WindowTaken
-from profd.daemon.windows import taking
+from profd.daemon.windows import ondemand
+from profd.daemon.windows.ondemand import OnDemand
 from profd.daemon.windows.request import WindowRequest
 from profd.daemon.windows.taking import WindowTaker
 
@@ -40,8 +41,13 @@ class Run:
         stat = processes.read_stat(self.process.pid)
         assert stat is not None
         self.identity = Identity(stat.pid, stat.start_ticks)
-        self.taker = WindowTaker(self.folder, self.clock, self.records.append)
-        self.taker.start()
+        self.way = OnDemand(self.folder, self.clock)
+        self.way.start()
+        self.taker = WindowTaker(self.clock, self.records.append)
+
+    def begin(self, request: WindowRequest | None = None) -> int:
+        """Begin a window of the process."""
+        return self.taker.begin({self.identity: self.way}, request or WindowRequest())
 
     async def give_configuration(self) -> Path:
         """Ask for a configuration as torch does until there is one; returns where it wants the trace."""
@@ -83,6 +89,7 @@ async def run(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run]:
     run = Run(tmp_path_factory.mktemp("w"), process)
     yield run
     await run.taker.close()
+    run.way.close()
     process.kill()
     process.wait()
 
@@ -93,7 +100,7 @@ def steps_of_two() -> bytes:
 
 
 async def test_window_is_reduced_and_kept_with_its_trace(run: Run) -> None:
-    asked_ns = run.taker.begin([run.identity], WindowRequest())
+    asked_ns = run.begin()
     trace = await run.give_configuration()
     trace.write_bytes(steps_of_two())
     window = await run.outcome()
@@ -111,28 +118,28 @@ async def test_window_is_reduced_and_kept_with_its_trace(run: Run) -> None:
 
 
 async def test_window_of_seconds_begins_in_the_middle_of_a_step(run: Run) -> None:
-    run.taker.begin([run.identity], WindowRequest(seconds=0.5))
+    run.begin(WindowRequest(seconds=0.5))
     (await run.give_configuration()).write_bytes(steps_of_two())
     assert [tuple(step) for step in (await run.outcome()).steps] == [(10_000, 25_000)]
 
 
 async def test_process_that_ends_in_the_middle_is_said(run: Run) -> None:
-    run.taker.begin([run.identity], WindowRequest())
+    run.begin()
     await run.give_configuration()
     run.process.kill()
     assert (await run.outcome()).error == f"process {run.identity.pid} ended before its trace was written"
 
 
 async def test_process_that_never_asks_is_given_up(run: Run) -> None:
-    run.taker.begin([run.identity], WindowRequest())
-    await run.until(lambda: run.goes_by(taking.ANSWER_TIMEOUT_S))
+    run.begin()
+    await run.until(lambda: run.goes_by(ondemand.ANSWER_TIMEOUT_S))
     assert "did not ask for work within 20 s" in (await run.outcome()).error
 
 
 async def test_trace_that_never_comes_is_given_up(run: Run) -> None:
-    run.taker.begin([run.identity], WindowRequest())
+    run.begin()
     await run.give_configuration()
-    await run.until(lambda: run.goes_by(taking.TRACE_TIMEOUT_S))
+    await run.until(lambda: run.goes_by(ondemand.TRACE_TIMEOUT_S))
     error = (await run.outcome()).error
     assert "no trace" in error
     assert "--seconds" in error
@@ -140,29 +147,29 @@ async def test_trace_that_never_comes_is_given_up(run: Run) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{", steps_of_two()[:-30]])
 async def test_damaged_trace_is_said_and_the_next_window_works(run: Run, data: bytes) -> None:
-    run.taker.begin([run.identity], WindowRequest())
+    run.begin()
     (await run.give_configuration()).write_bytes(data)
     assert "the trace is damaged" in (await run.outcome()).error
     run.records.clear()
     run.clock.advance(1)
-    run.taker.begin([run.identity], WindowRequest())
+    run.begin()
     (await run.give_configuration()).write_bytes(steps_of_two())
     assert (await run.outcome()).error == ""
 
 
 async def test_empty_trace_is_said(run: Run) -> None:
-    run.taker.begin([run.identity], WindowRequest())
+    run.begin()
     (await run.give_configuration()).write_bytes(TraceScript().text())
     assert "the trace is empty" in (await run.outcome()).error
 
 
 async def test_one_window_at_a_time(run: Run) -> None:
-    run.taker.begin([run.identity], WindowRequest())
+    run.begin()
     with pytest.raises(SessionFailed, match="at a window already"):
-        run.taker.begin([run.identity], WindowRequest())
+        run.begin()
 
 
 async def test_end_of_the_session_gives_windows_up_without_a_word(run: Run) -> None:
-    run.taker.begin([run.identity], WindowRequest())
+    run.begin()
     await run.taker.close()
     assert run.records == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from profd.daemon.store.records import Identity, Record
 from profd.daemon.supervise.tree import Member
 from profd.daemon.supervise.windowing import Windowing
 from profd.daemon.windows.request import WindowRequest
+from profd.daemon.windows.taking import Way, WindowTaker
 
 
 def member(pid: int, role: str, python: str | None = "3.11.7") -> Member:
@@ -66,4 +67,29 @@ async def test_run_that_was_not_armed_takes_none_and_says_how() -> None:
     unarmed.start()
     with pytest.raises(SessionFailed, match="launch it with `profd run --torch-window"):
         unarmed.begin(RANKS, WindowRequest())
+    with pytest.raises(SessionFailed, match="or add --inject"):
+        unarmed.begin(RANKS, WindowRequest())
     await unarmed.close()
+
+
+async def test_run_that_was_not_armed_is_injected_on_demand_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    ways: dict[Identity, Way] = {}
+
+    def begin(self: WindowTaker, asked: Mapping[Identity, Way], request: WindowRequest) -> int:
+        ways.update(asked)
+        return 7
+
+    monkeypatch.setattr(WindowTaker, "begin", begin)
+    begun = Windowing(None, StoppedClock(), lambda _: None).begin([*OTHERS, *RANKS], WindowRequest(inject=True))
+    assert (begun.asked_ns, begun.pids, begun.injected) == (7, (11, 12), True)
+    assert {way.source for way in ways.values()} == {"gdb"}
+
+
+async def test_armed_run_is_never_injected(windowing: Windowing) -> None:
+    assert not windowing.begin(RANKS, WindowRequest(inject=True)).injected
+
+
+async def test_one_process_may_be_named(windowing: Windowing) -> None:
+    assert windowing.begin([*OTHERS, *RANKS], WindowRequest(pid=12)).pids == (12,)
+    with pytest.raises(SessionFailed, match="process 13 of this run does not train"):
+        windowing.begin([*OTHERS, *RANKS], WindowRequest(pid=13))

@@ -1,0 +1,203 @@
+"""Has gdb make a running interpreter execute a text at its next safe point, where no remote execution is built in.
+
+While gdb holds the process, two functions are called in it and nothing else: ``mmap`` for a page that the text is
+written to, and ``Py_AddPendingCall`` to queue ``PyRun_SimpleString(page)``. Neither takes memory from the heap or needs
+the GIL; gdb saves all registers around them, the vector registers too, which is why the calls are left to gdb.
+Addresses are found before, so that no symbols are read while the process stands still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from profd.daemon import processes
+from profd.daemon.errors import MissingTool
+from profd.daemon.windows import symbols
+from profd.daemon.windows.failure import WindowFailed
+
+SOURCE = "gdb"
+TIMEOUT_S = 15.0
+_GRACE_S = 3.0
+_PAGE_BYTES = 4096
+_MAP, _QUEUE, _RUN = "mmap", "Py_AddPendingCall", "PyRun_SimpleString"
+_READ_WRITE = 3
+_PRIVATE_ANONYMOUS_AT = 0x100022  # MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE
+_SETTINGS = (
+    "set auto-load off",
+    "set debuginfod enabled off",
+    "set auto-solib-add off",
+    "set libthread-db-search-path /nonexistent",
+    "set confirm off",
+    "set pagination off",
+    # A call that is interrupted leaves no trace in the registers of the process.
+    "set unwindonsignal on",
+)
+_PASSING = "SIGALRM SIGCHLD SIGCONT SIGHUP SIGIO SIGPIPE SIGPROF SIGTERM SIGURG SIGUSR1 SIGUSR2 SIGVTALRM SIGWINCH"
+"""Signals that reach the process as ever while gdb holds it, and stop nothing."""
+_REMEDY = "restart the command with `profd run --torch-window -- CMD`, which needs no gdb"
+
+
+class Text(NamedTuple):
+    """A text and the memory that it is to lie in: whole pages, which end with at least one NUL."""
+
+    content: bytes
+    page: int
+    page_bytes: int
+
+
+class Calls(NamedTuple):
+    """Where the functions lie that are called in a process."""
+
+    map: int
+    queue: int
+    run: int
+
+
+def require() -> str:
+    """Return the path of gdb; raises MissingTool."""
+    path = shutil.which("gdb")
+    if path is None:
+        raise MissingTool(
+            "gdb, which starts the profiler in a process that runs, is not installed", f"install gdb, or {_REMEDY}"
+        )
+    return path
+
+
+def find_calls(pid: int) -> Calls:
+    """Return where a process has the functions that are to be called; raises WindowFailed."""
+    try:
+        found = symbols.find(pid, (_MAP, _QUEUE, _RUN))
+    except OSError as error:
+        raise WindowFailed(f"the map of process {pid} cannot be read ({error.strerror})", _REMEDY) from error
+    if missing := [name for name in (_MAP, _QUEUE, _RUN) if name not in found]:
+        raise WindowFailed(f"process {pid} has no {missing[0]} that can be found", _REMEDY)
+    return Calls(found[_MAP], found[_QUEUE], found[_RUN])
+
+
+def lay_out(pid: int, write: Callable[[int, int], str]) -> Text:
+    """Return a text with its place in a process; ``write`` is given address and length of that, and keeps to it.
+
+    Raises WindowFailed.
+    """
+    try:
+        page = symbols.free_page(pid)
+    except OSError as error:
+        raise WindowFailed(f"the map of process {pid} cannot be read ({error.strerror})", _REMEDY) from error
+    # The numbers are part of the text, so its length is taken with the widest that they can be.
+    page_bytes = (len(write((1 << 64) - 1, (1 << 32) - 1).encode()) // _PAGE_BYTES + 1) * _PAGE_BYTES
+    return Text(write(page, page_bytes).encode(), page, page_bytes)
+
+
+async def execute(pid: int, text: Text, calls: Calls, timeout_s: float = TIMEOUT_S) -> None:
+    """Have a process execute a text at its next safe point; it runs on, whatever becomes of gdb.
+
+    Raises MissingTool where there is no gdb, WindowFailed where it could not.
+    """
+    program = require()
+    _check_untraced(pid)
+    running = asyncio.ensure_future(_run(program, pid, text, calls, timeout_s))
+    try:
+        said = await asyncio.shield(running)
+    except asyncio.CancelledError:  # the process is not left in gdb's hands
+        await asyncio.gather(running, return_exceptions=True)
+        raise
+    _check(pid, said, text.page)
+
+
+def commands(pid: int, file: Path, text: Text, calls: Calls) -> str:
+    """Return what gdb is to do with a process while it holds it."""
+    return f"""\
+attach {pid}
+set $page = ((long (*)(long, long, int, int, int, long)) {calls.map:#x})\
+({text.page:#x}, {text.page_bytes}, {_READ_WRITE}, {_PRIVATE_ANONYMOUS_AT:#x}, -1, 0)
+printf "profd page %lx\\n", $page
+if $page == {text.page:#x}
+restore {file} binary {text.page:#x}
+set $queued = ((int (*)(long, long)) {calls.queue:#x})({calls.run:#x}, {text.page:#x})
+printf "profd queued %d\\n", $queued
+end
+detach
+"""
+
+
+async def _run(program: str, pid: int, text: Text, calls: Calls, timeout_s: float) -> str:
+    """Return what gdb said."""
+    with TemporaryDirectory(prefix="profd-gdb-") as folder:
+        page, script = Path(folder) / "page", Path(folder) / "script"
+        page.write_bytes(text.content + b"\0")
+        script.write_text(commands(pid, page, text, calls))
+        settings = [word for setting in _SETTINGS for word in ("-iex", setting)]
+        opening = ["-ex", f"handle {_PASSING} nostop noprint pass", "-ex", f"file /proc/{pid}/exe"]
+        process = await asyncio.create_subprocess_exec(
+            program, "-nx", "-batch", *settings, *opening, "-x", str(script),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "LC_ALL": "C"},
+        )  # fmt: skip
+        reading = asyncio.ensure_future(process.communicate())
+        try:
+            said, _ = await asyncio.wait_for(asyncio.shield(reading), timeout_s)
+        except asyncio.TimeoutError:
+            await _end(process, reading, pid)
+            raise WindowFailed(f"gdb was not done with process {pid} within {timeout_s:.0f} s", _REMEDY) from None
+    return said.decode(errors="replace")
+
+
+async def _end(process: asyncio.subprocess.Process, reading: asyncio.Future[tuple[bytes, bytes]], pid: int) -> None:
+    """End gdb, the gentlest way first, and see to it that the process runs on.
+
+    Interrupted, gdb takes back the call that it waits for; terminated, it lets go of the process. Killed, it is the
+    kernel that lets go, which is safe at any time but in the middle of a call: the last resort.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(number)
+        done, _ = await asyncio.wait({reading}, timeout=_GRACE_S)
+        if done:
+            break
+    stat = processes.read_stat(pid)
+    if stat is not None and stat.state == "T":
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def _check_untraced(pid: int) -> None:
+    """Raise WindowFailed where a process is stopped, or in the hands of another debugger."""
+    try:
+        status = (processes.PROC / str(pid) / "status").read_text(errors="replace")
+    except OSError as error:
+        raise WindowFailed(f"process {pid} cannot be looked at ({error.strerror})") from error
+    tracer = re.search(r"^TracerPid:\s*(\d+)", status, re.MULTILINE)
+    if tracer and tracer[1] != "0":
+        raise WindowFailed(f"process {pid} is being debugged by process {tracer[1]}", "wait for it to let go")
+    if re.search(r"^State:\s*[Tt]", status, re.MULTILINE):
+        raise WindowFailed(f"process {pid} is stopped", f"let it run on: kill -CONT {pid}")
+
+
+def _check(pid: int, said: str, page: int) -> None:
+    """Raise WindowFailed where gdb did not do what it was asked for, by what it said."""
+    if "profd queued 0" in said:
+        return
+    if "profd queued" in said:
+        raise WindowFailed(f"the queue of calls of process {pid} is full", "try again")
+    if re.search(r"^ptrace: Operation not permitted", said, re.MULTILINE):
+        raise WindowFailed(
+            f"the system does not let gdb attach to process {pid}",
+            "become root, in a container give it --cap-add SYS_PTRACE, set /proc/sys/kernel/yama/ptrace_scope to 0 if "
+            f"it is above, or {_REMEDY}",
+        )
+    if "profd page" in said:
+        raise WindowFailed(f"process {pid} was given no memory at {page:#x}", "try again")
+    lines = [line for line in said.splitlines() if line.strip() and not line.startswith(("warning:", "["))]
+    raise WindowFailed(f"gdb could not do it ({lines[-1][:200] if lines else 'it said nothing'})", _REMEDY)

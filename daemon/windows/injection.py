@@ -1,0 +1,178 @@
+"""Has a running process that was not armed take a window of itself: the text of ``intarget`` is executed in it.
+
+Owns the folder where profd and the process meet, the text, and the waiting. How the text gets there is ``gdb``'s and
+``remote``'s to know. Nothing of this happens unless the user asked for it by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from profd.daemon import processes
+from profd.daemon.clock import Clock
+from profd.daemon.errors import OutputUnwritable
+from profd.daemon.store.records import Identity
+from profd.daemon.windows import gdb, intarget, remote
+from profd.daemon.windows.failure import WindowFailed
+from profd.daemon.windows.intarget import Order
+from profd.daemon.windows.patience import Patience
+from profd.daemon.windows.request import WindowRequest
+
+SAFE_POINT_TIMEOUT_S = 30.0
+"""A main thread that waits in C code, for a GPU say, comes to no safe point meanwhile."""
+STEPS_TIMEOUT_S = 120.0
+_WRITING_S = 60.0
+_SCRIPT = "window.py"
+_SOURCE = Path(intarget.__file__).read_text()
+_BOOTSTRAP = """\
+try:
+    __import__("threading").Thread(
+        name="profd-window",
+        target=__import__("builtins").exec,
+        args=(SOURCE, {"__name__": "profd_window"}),
+        daemon=True,
+    ).start()
+except Exception:
+    pass
+except BaseException:
+    __import__("ctypes").pythonapi.PyThreadState_SetAsyncExc(
+        __import__("ctypes").c_ulong(__import__("threading").get_ident()),
+        __import__("ctypes").py_object(__import__("sys").exc_info()[0]),
+    )
+"""
+"""Runs in the namespace of the script itself, so it gives no name to anything."""
+
+
+class Meeting(NamedTuple):
+    """A private folder that profd and the process can both reach: as it is called here, and there."""
+
+    here: Path
+    there: Path
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What the process says of its window."""
+
+    error: str
+
+
+class Injection:
+    """The way to windows of processes that were not armed for them."""
+
+    def __init__(self, helper: str | None, clock: Clock) -> None:
+        """Use ``helper``, an interpreter that has ``sys.remote_exec`` for the process, or gdb where there is none."""
+        self._helper = helper
+        self._patience = Patience(clock)
+
+    @property
+    def source(self) -> str:
+        """How the text gets into the process."""
+        return remote.SOURCE if self._helper else gdb.SOURCE
+
+    @contextlib.asynccontextmanager
+    async def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AsyncIterator[Path]:
+        """Have a process take a window of itself, and give its trace; raises ProfdError."""
+        with meeting(identity.pid) as place:
+            await self._execute(identity.pid, order_of(request, place), place)
+            await self._wait_for(identity, request, place.here)
+            yield _plain_file(place.here / intarget.TRACE)
+
+    async def _execute(self, pid: int, order: Order, place: Meeting) -> None:
+        if self._helper is not None:
+            (place.here / _SCRIPT).write_text(text_of(order))
+            await remote.execute(self._helper, pid, place.there / _SCRIPT)
+            return
+        gdb.require()
+        calls = gdb.find_calls(pid)
+        text = gdb.lay_out(pid, lambda page, size: text_of(order._replace(page=page, page_bytes=size)))
+        await gdb.execute(pid, text, calls)
+
+    async def _wait_for(self, identity: Identity, request: WindowRequest, folder: Path) -> None:
+        """Wait until the process has reported; raises WindowFailed where that is a failure."""
+        pid, report = identity.pid, folder / intarget.REPORT
+        begun = folder / intarget.BEGUN
+        if not await self._patience.until(begun.exists, identity, SAFE_POINT_TIMEOUT_S):
+            raise WindowFailed(
+                f"process {pid} came to no safe point within {SAFE_POINT_TIMEOUT_S:.0f} s",
+                "its main thread is in a call of C that lasts; try again later",
+            )
+        length_s = STEPS_TIMEOUT_S if request.seconds is None else request.seconds
+        if not await self._patience.until(report.exists, identity, length_s + _WRITING_S):
+            raise WindowFailed(f"process {pid} has not written its window within {length_s + _WRITING_S:.0f} s")
+        if error := _read(report).error:
+            raise WindowFailed(f"process {pid} took none ({error})")
+
+
+@contextlib.contextmanager
+def meeting(pid: int) -> Iterator[Meeting]:
+    """Make a folder where a process can leave its window, and remove it in the end; raises ProfdError.
+
+    It lies in what the process calls /tmp, which is not ours where that runs in a container, and belongs to its user.
+    """
+    proc = processes.PROC / str(pid)
+    try:
+        owner = proc.stat()
+        is_ours = (proc / "ns/mnt").readlink() == (processes.PROC / "self/ns/mnt").readlink()
+    except OSError as error:
+        raise WindowFailed(f"process {pid} cannot be looked at ({error.strerror})") from error
+    try:
+        here = Path(tempfile.mkdtemp(prefix="profd-window-", dir="/tmp" if is_ours else proc / "root/tmp"))
+    except OSError as error:
+        raise OutputUnwritable(f"no folder can be made in /tmp ({error.strerror})", "make room there") from error
+    try:
+        if owner.st_uid != os.geteuid():
+            os.chown(here, owner.st_uid, owner.st_gid)
+        yield Meeting(here, Path("/tmp") / here.name)
+    finally:
+        shutil.rmtree(here, ignore_errors=True)
+
+
+def order_of(request: WindowRequest, place: Meeting) -> Order:
+    """Return what a process is told of the window that is wanted."""
+    return Order(
+        folder=str(place.there),
+        steps=request.steps,
+        seconds=request.seconds,
+        shapes=request.shapes,
+        memory=request.memory,
+        stacks=request.stacks,
+        flops=request.flops,
+        patience_s=STEPS_TIMEOUT_S,
+    )
+
+
+def text_of(order: Order) -> str:
+    """Return the Python that has a process take a window, whichever names the process gives to other things.
+
+    All that the thread it interrupts does is to start another; an exception that a signal raises meanwhile is raised
+    there again.
+    """
+    source = f"{_SOURCE}\n\ntake({order!r})\n"
+    return _BOOTSTRAP.replace("SOURCE", repr(source))
+
+
+def _read(report: Path) -> Report:
+    try:
+        return msgspec.json.decode(_plain_file(report).read_bytes(), type=Report)
+    except (OSError, msgspec.DecodeError) as error:
+        raise WindowFailed(f"what the process reported cannot be read ({error})") from error
+
+
+def _plain_file(path: Path) -> Path:
+    """Return a path that is a file and no link: what is read with our rights is what the process wrote with its own."""
+    try:
+        is_plain = stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        is_plain = False
+    if not is_plain:
+        raise WindowFailed(f"the process left no {path.name}")
+    return path

@@ -1,0 +1,78 @@
+"""Has Kineto write the trace of a process that was armed for it at launch: see ``kineto`` and ``arming``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from profd.daemon.clock import Clock
+from profd.daemon.store.records import Identity
+from profd.daemon.windows.failure import WindowFailed
+from profd.daemon.windows.kineto import KinetoDaemon
+from profd.daemon.windows.patience import Patience
+from profd.daemon.windows.request import WindowRequest
+
+ANSWER_TIMEOUT_S = 20.0
+"""Kineto asks once a second, and not while a thread of it is held up by the training."""
+TRACE_TIMEOUT_S = 120.0
+
+
+class OnDemand:
+    """The way to windows through Kineto's own protocol."""
+
+    source = "kineto"
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        """``folder`` is that of ``arming``."""
+        self._folder = folder
+        self._patience = Patience(clock)
+        self._daemon = KinetoDaemon(folder, self._take_delivery)
+        self._given: dict[int, asyncio.Event] = {}
+
+    def start(self) -> None:
+        """Listen to the run's processes from now on; raises SessionFailed."""
+        self._daemon.start()
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._daemon.close()
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """The processes that have asked whether a window is wanted of them."""
+        return self._daemon.clients
+
+    @contextlib.asynccontextmanager
+    async def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AsyncIterator[Path]:
+        """Ask a process for a window and wait for its trace, which is gone in the end; raises WindowFailed."""
+        path = self._folder / f"trace{asked_ns}_{identity.pid}.json"
+        self._given[identity.pid] = asyncio.Event()
+        try:
+            self._daemon.ask(identity.pid, request.configuration(self._folder / f"trace{asked_ns}.json"))
+            await self._wait_for(path, identity, request)
+            yield path
+        finally:
+            self._daemon.withdraw(identity.pid)
+            self._given.pop(identity.pid, None)
+            path.unlink(missing_ok=True)
+
+    async def _wait_for(self, trace: Path, identity: Identity, request: WindowRequest) -> None:
+        """Wait until the trace is there, whole: Kineto writes it under another name first."""
+        pid = identity.pid
+        if not await self._patience.until(self._given[pid].is_set, identity, ANSWER_TIMEOUT_S):
+            raise WindowFailed(
+                f"process {pid} did not ask for work within {ANSWER_TIMEOUT_S:.0f} s",
+                "it may have ended its use of torch, or be taking a trace of its own",
+            )
+        patience_s = TRACE_TIMEOUT_S + (request.seconds or 0.0)
+        if not await self._patience.until(trace.exists, identity, patience_s):
+            remedy = (
+                "give --seconds, if its optimizer is not torch's or steps take minutes" if not request.seconds else ""
+            )
+            raise WindowFailed(f"no trace of process {pid} has arrived within {patience_s:.0f} s", remedy)
+
+    def _take_delivery(self, pid: int) -> None:
+        with contextlib.suppress(KeyError):
+            self._given[pid].set()

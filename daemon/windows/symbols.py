@@ -1,0 +1,112 @@
+"""Finds where functions lie in the memory of a running process, from its map and the files that are mapped.
+
+Reads files only, and none of the process's memory, so that it need not stand still meanwhile. Knows ELF of 64 bits.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import struct
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from profd.daemon.processes import PROC
+
+_INTERPRETER = re.compile(r"(libpython\d|python(\d|$)|lib(c|pthread)[.-]|ld-musl)")
+"""Names of files in which the functions of Python and of the C library are."""
+_HEADER = struct.Struct("<16s2HI3QI6H")
+_SEGMENT = struct.Struct("<2I6Q")
+_SECTION = struct.Struct("<2I4Q2I2Q")
+_SYMBOL = struct.Struct("<I2BH2Q")
+_ELF64_LITTLE = b"\x7fELF\x02\x01"
+_LOADED, _DYNAMIC_SYMBOLS = 1, 11
+_PAGE_BYTES = 4096
+
+
+class Mapping(NamedTuple):
+    """A line of ``/proc/PID/maps``; ``path`` is empty for memory of no file."""
+
+    start: int
+    end: int
+    offset: int
+    path: str
+
+
+def mappings(pid: int) -> list[Mapping]:
+    """Return the map of a process in order of addresses; raises OSError where it may not be read."""
+    return [_mapping(line) for line in (PROC / str(pid) / "maps").read_text(errors="replace").splitlines()]
+
+
+def find(pid: int, names: Collection[str]) -> dict[str, int]:
+    """Return the addresses of those of the functions that the process has; raises OSError."""
+    found: dict[str, int] = {}
+    executable = str((PROC / str(pid) / "exe").readlink())
+    for mapping in mappings(pid):
+        if mapping.offset or not mapping.path.startswith("/"):
+            continue
+        if mapping.path == executable:
+            found = {**found, **_in_file(PROC / str(pid) / "exe", mapping.start, names)}
+        elif _INTERPRETER.match(Path(mapping.path).name):
+            found = {**_in_file(PROC / str(pid) / "root" / mapping.path[1:], mapping.start, names), **found}
+    return found
+
+
+def free_page(pid: int) -> int:
+    """Return an address in the middle of the widest range where nothing is mapped; raises OSError."""
+    taken = [mapping for mapping in mappings(pid) if mapping.path != "[vsyscall]"]
+    gaps = [(after.start - before.end, before.end) for before, after in itertools.pairwise(taken)]
+    width, start = max(gaps)
+    return (start + width // 2) // _PAGE_BYTES * _PAGE_BYTES
+
+
+def exported(image: bytes, names: Collection[str]) -> dict[str, int]:
+    """Return where in an ELF file's memory the functions that it exports lie, counted from where the file starts."""
+    if not image.startswith(_ELF64_LITTLE):
+        return {}
+    try:
+        base = _first_address(image)
+        return {name: value - base for name, value in _symbols(image) if name in names}
+    except (struct.error, ValueError, IndexError):  # cut off, or no ELF after all
+        return {}
+
+
+def _mapping(line: str) -> Mapping:
+    words = line.split(None, 5)
+    start, _, end = words[0].partition("-")
+    return Mapping(int(start, 16), int(end, 16), int(words[2], 16), words[5] if len(words) > 5 else "")
+
+
+def _in_file(path: Path, start: int, names: Collection[str]) -> dict[str, int]:
+    try:
+        image = path.read_bytes()
+    except OSError:  # replaced since it was mapped: another file may have the functions
+        return {}
+    return {name: start + offset for name, offset in exported(image, names).items()}
+
+
+def _first_address(image: bytes) -> int:
+    """Return the address that the file's first byte is linked to be at: 0 for what may lie anywhere."""
+    header = _HEADER.unpack_from(image)
+    segments_at, segment_bytes, count = header[5], header[9], header[10]
+    for number in range(count):
+        kind, _, offset, address, *_ = _SEGMENT.unpack_from(image, segments_at + number * segment_bytes)
+        if kind == _LOADED:
+            return int(address - offset)
+    raise ValueError("nothing of it is loaded")
+
+
+def _symbols(image: bytes) -> Iterator[tuple[str, int]]:
+    """Yield the names and addresses of what a file exports."""
+    header = _HEADER.unpack_from(image)
+    sections_at, section_bytes, count = header[6], header[11], header[12]
+    sections = [_SECTION.unpack_from(image, sections_at + number * section_bytes) for number in range(count)]
+    for _, kind, _, _, offset, length, link, *_ in sections:
+        if kind != _DYNAMIC_SYMBOLS:
+            continue
+        names_at = sections[link][4]
+        for name, _, _, section, address, _ in _SYMBOL.iter_unpack(image[offset : offset + length]):
+            if section:
+                start = names_at + name
+                yield image[start : image.index(b"\0", start)].decode(errors="replace"), address
