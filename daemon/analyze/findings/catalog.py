@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from profd.daemon.analyze.findings import idle_workers, load_in_process, saturated_workers
+from profd.daemon.analyze.findings import (
+    checkpoints,
+    evaluations,
+    hot_function,
+    idle_workers,
+    load_in_process,
+    logging_stalls,
+    saturated_workers,
+    synchronization,
+)
 from profd.daemon.analyze.findings.case import Case
 from profd.daemon.analyze.findings.finding import SEVERITIES, Finding
 from profd.daemon.analyze.phases import PhaseIndex
@@ -19,7 +28,16 @@ class Rule(Protocol):
         """Return the finding where the cause is surely there, None else."""
 
 
-RULES: tuple[Rule, ...] = (load_in_process.find, saturated_workers.find, idle_workers.find)
+RULES: tuple[Rule, ...] = (
+    load_in_process.find,
+    saturated_workers.find,
+    idle_workers.find,
+    synchronization.find,
+    checkpoints.find,
+    logging_stalls.find,
+    evaluations.find,
+    hot_function.find,
+)
 
 
 def find(

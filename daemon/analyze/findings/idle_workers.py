@@ -49,7 +49,7 @@ _BURSTS = _Way(
 def find(case: Case) -> Finding | None:
     """Return the finding where the wait is sure and the workers surely have time."""
     share = case.share(PHASE)
-    severity = severity_of(share, case.profile.total_samples)
+    severity = severity_of(share.low, case.profile.total_samples)
     loaders = take_loaders(case) if severity else None
     if severity is None or loaders is None or loaders.busy.high >= SATURATED:
         return None

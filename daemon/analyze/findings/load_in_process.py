@@ -14,7 +14,7 @@ PHASE = "data load in process"
 def find(case: Case) -> Finding | None:
     """Return the finding where loading in the main thread surely takes a part of the steps."""
     share = case.share(PHASE)
-    severity = severity_of(share, case.profile.total_samples)
+    severity = severity_of(share.low, case.profile.total_samples)
     if severity is None:
         return None
     line = case.line(PHASE)

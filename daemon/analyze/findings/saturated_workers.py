@@ -20,7 +20,7 @@ _MOSTLY_WAITING = 0.25
 def find(case: Case) -> Finding | None:
     """Return the finding where the wait is sure and the workers are busy all the time."""
     share = case.share(PHASE)
-    severity = severity_of(share, case.profile.total_samples)
+    severity = severity_of(share.low, case.profile.total_samples)
     loaders = take_loaders(case) if severity else None
     if severity is None or loaders is None or loaders.busy.value < SATURATED:
         return None

@@ -1,0 +1,22 @@
+"""The GPUs of the training processes, as rules ask for them."""
+
+from __future__ import annotations
+
+from profd.daemon.analyze.findings.case import Case
+from profd.daemon.analyze.gpu.usage import MEMORY_OF_PROCESS, GpuTracks
+
+
+def uses_gpu(case: Case) -> bool:
+    """Say whether a training process was seen to hold memory of a GPU."""
+    trainers = {row.id for row in case.trainers}
+    return any(row.name == MEMORY_OF_PROCESS and row.process in trainers for row in case.reader.series.values())
+
+
+def utilization(case: Case) -> float | None:
+    """Return the mean utilization of the GPUs that the training uses, 0 to 1; None where none is known."""
+    if not uses_gpu(case):
+        return None
+    tracks = GpuTracks(case.reader)
+    means = [tracks.of_process(row.id).mean(case.from_ns, case.to_ns) for row in case.trainers]
+    known = [mean for mean, known_ns in means if known_ns]
+    return sum(known) / len(known) if known else None

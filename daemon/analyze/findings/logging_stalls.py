@@ -1,0 +1,14 @@
+"""Rule: reporting the training takes a part of it."""
+
+from __future__ import annotations
+
+from profd.daemon.analyze.findings.phaseloss import PhaseLoss
+
+find = PhaseLoss(
+    rule="logging-stalls",
+    label="logging",
+    phase="logging",
+    title="reporting takes {share} of the time{at}: reporting seldom brings at most {gain}",
+    cause="Progress bars, log lines or metrics are written in the main thread, between the steps.",
+    remedy="Report every hundredth step only{at}.",
+)

@@ -1,0 +1,45 @@
+"""Train, and save model and optimizer every other step; ``--fixed`` saves every thousand."""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+
+
+def main():
+    args = parse_args()
+    torch.set_num_threads(1)
+    model = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    train(model, optimizer, args)
+
+
+def train(model, optimizer, args):
+    criterion = nn.CrossEntropyLoss()
+    started, steps = time.perf_counter(), 0
+    every = 1000 if args.fixed else 2
+    with tempfile.TemporaryDirectory() as folder:
+        while (elapsed := time.perf_counter() - started) < args.seconds:
+            inputs, labels = torch.rand(256, 256), torch.randint(10, (256,))
+            loss = criterion(model(inputs), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            steps += 1
+            if steps % every == 0:
+                torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, Path(folder) / "last.pt")
+    print(f"{steps} steps at {steps / elapsed:.2f}/s")
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fixed", action="store_true", help="train without the bottleneck")
+    parser.add_argument("--seconds", type=float, default=60, help="how long to train (default: 60)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
