@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from profd.cli.options import SelectionWords, run_argument, selection_options
 from profd.daemon import paths
-from profd.daemon.errors import OutputUnwritable, UsageError
+from profd.daemon.errors import UsageError
+from profd.daemon.render.exports.formats import FORMATS, OF_ALL_THREADS, TABLES, file_content, tables, write_tables
 from profd.daemon.render.outfile import write_whole
 from profd.daemon.store.reader import RunReader
 
-if TYPE_CHECKING:
-    from profd.daemon.analyze.selection import Selection
-
-FORMATS = {
-    "collapsed": "a stack and its samples a line, as flame graph tools read it",
-    "speedscope": "each thread in order of time, for speedscope",
-    "svg": "a still flame graph",
-    "pprof": "gzipped protobuf, for go tool pprof, Pyroscope, Parca",
-    "perfetto": "one timeline of frames, phases, counters and events, for ui.perfetto.dev",
-    "csv": "tidy tables, a folder of files",
-    "parquet": "the same as Parquet",
-}
-_FILES = {
-    "speedscope": ("profd.daemon.render.exports.speedscope", "speedscope"),
-    "svg": ("profd.daemon.render.exports.svg", "flame_graph_svg"),
-    "pprof": ("profd.daemon.render.exports.pprof", "pprof"),
-    "perfetto": ("profd.daemon.render.exports.perfetto", "perfetto"),
-}
-"""The module and function of each format that is one file; imported when it is asked for."""
-_TABLES = ("csv", "parquet")
 _STDOUT = Path("-")
-_OF_ALL_THREADS = (*_TABLES, "speedscope", "pprof", "perfetto")
-"""Formats that tell threads apart, and so take all of them unless some are named."""
 
 
 @click.command()
@@ -68,34 +45,11 @@ def command(run: str, form: str, output: Path | None, threads: bool, processes: 
     if (threads or processes) and form != "collapsed":
         raise UsageError("--threads and --processes are of the format collapsed", f"leave them out: {form} has both")
     with RunReader(paths.find_run(run)) as reader, reader.one_moment():
-        selection = words.build(reader, main_threads=not (threads or processes or form in _OF_ALL_THREADS))
-        if form in _TABLES:
-            _write_tables(_tables(reader, selection, form), output)
+        selection = words.build(reader, main_threads=not (threads or processes or form in OF_ALL_THREADS))
+        if form in TABLES:
+            _write_tables(tables(reader, selection, form), output)
         else:
-            _write(_content(reader, selection, form, threads=threads, processes=processes), output)
-
-
-def _content(reader: RunReader, selection: Selection, form: str, *, threads: bool, processes: bool) -> bytes:
-    """Return what is to be written in a format that is one file."""
-    if form == "collapsed":
-        from profd.daemon.render.exports.collapsed import collapsed_lines
-
-        lines = collapsed_lines(reader, selection, threads=threads, processes=processes)
-        return "".join(f"{line}\n" for line in lines).encode()
-    module, function = _FILES[form]
-    content: bytes = getattr(importlib.import_module(module), function)(reader, selection)
-    return content
-
-
-def _tables(reader: RunReader, selection: Selection, form: str) -> Mapping[str, bytes]:
-    """Return the files of a format that is a folder of tables, by name."""
-    if form == "parquet":
-        from profd.daemon.render.exports.parquetfiles import parquet_files
-
-        return parquet_files(reader, selection)
-    from profd.daemon.render.exports.csvfiles import csv_files
-
-    return csv_files(reader, selection)
+            _write(file_content(reader, selection, form, threads=threads, processes=processes), output)
 
 
 def _write(content: bytes, output: Path | None) -> None:
@@ -111,12 +65,5 @@ def _write(content: bytes, output: Path | None) -> None:
 def _write_tables(files: Mapping[str, bytes], folder: Path | None) -> None:
     if folder is None or folder == _STDOUT:
         raise UsageError("the format is several files", "name a folder for them with -o FOLDER")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputUnwritable(
-            f"cannot make the folder {folder} ({error.strerror})", "choose another place with -o FOLDER"
-        ) from error
-    for name, content in files.items():
-        write_whole(folder / name, content)
-        click.echo(folder / name)
+    for path in write_tables(files, folder):
+        click.echo(path)

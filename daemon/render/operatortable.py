@@ -51,11 +51,7 @@ def sort_rows(rows: Iterable[OperatorRow], field: str) -> list[OperatorRow]:
 
 def operator_table(rows: Sequence[OperatorRow], limit: int | None = None) -> str:
     """Return the rows as a table, in their order, the first ``limit`` of them. No newline at the end."""
-    sums = Sums(
-        sum(row.self_cpu_ns for row in rows),
-        sum(row.self_cuda_ns for row in rows if row.device != HOST and not row.is_annotation),
-    )
-    columns = _columns(rows)
+    sums, columns = sums_of(rows), columns_of(rows)
     cells = [[column.cell(row, sums) for column in columns] for row in rows[:limit]]
     widths = [max(map(len, texts)) for texts in zip([column.head for column in columns], *cells, strict=True)]
     lines = ["  ".join(_align(texts, widths)).rstrip() for texts in ([column.head for column in columns], *cells)]
@@ -78,7 +74,17 @@ def _merge(rows: Sequence[OperatorRow]) -> OperatorRow:
     return msgspec.structs.replace(rows[0], input_shapes="", **sums)
 
 
-def _columns(rows: Sequence[OperatorRow]) -> list[Column]:
+def sums_of(rows: Iterable[OperatorRow]) -> Sums:
+    """Return what the shares in a table of these rows are shares of."""
+    host_ns = device_ns = 0
+    for row in rows:
+        host_ns += row.self_cpu_ns
+        device_ns += row.self_cuda_ns if row.device != HOST and not row.is_annotation else 0
+    return Sums(host_ns, device_ns)
+
+
+def columns_of(rows: Sequence[OperatorRow]) -> list[Column]:
+    """Return the columns in which these rows have anything to show, the name first."""
     columns = list(_HOST_COLUMNS)
     if any(row.self_cuda_ns for row in rows):
         columns += _DEVICE_COLUMNS
