@@ -106,6 +106,11 @@ def check(reader: RunReader, conditions: tuple[Condition, ...], from_ns: int | N
             )
 
 
+def can_tell(reader: RunReader, name: str) -> bool:
+    """Say whether a run has the readings that a condition rests on."""
+    return _deciding_track(reader, name).period_ns is not None
+
+
 _WHY_UNKNOWN = {
     "gpu-idle": "it has no readings of a GPU's utilization; `profd doctor` says whether GPUs can be read here",
     "on-cpu": "it has no readings of the CPU time of threads",

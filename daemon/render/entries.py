@@ -75,11 +75,23 @@ class CoverColumns(msgspec.Struct, frozen=True):
     covered_ms: list[int]
 
 
+class MemoryEntry(msgspec.Struct, frozen=True):
+    """A kind of memory of a process over time; ``growth`` is what is known of how it goes on, in words."""
+
+    title: str
+    bytes: Series
+    growth: str
+
+
 class ProcessEntry(msgspec.Struct, frozen=True):
-    """A process; ``parent`` indexes the processes, times are ms from the run's start."""
+    """A process; ``parent`` indexes the processes, times are ms from the run's start.
+
+    ``steps_per_s`` is empty where no loop counter was read.
+    """
 
     title: str
     role: str
+    rank: int | None
     pid: int
     parent: int | None
     command: str
@@ -90,6 +102,8 @@ class ProcessEntry(msgspec.Struct, frozen=True):
     cover: CoverColumns
     cpu_cores: Series
     rss_bytes: Series
+    steps_per_s: Series
+    memory: list[MemoryEntry]
 
 
 class GpuEntry(msgspec.Struct, frozen=True):
@@ -109,11 +123,43 @@ class EventEntry(msgspec.Struct, frozen=True):
     text: str
 
 
+class OperatorColumns(msgspec.Struct, frozen=True):
+    """Operators of a window as columns, by input shape; what they mean stands in ``rows.OperatorRow``."""
+
+    name: list[str]
+    device: list[str]
+    is_annotation: list[bool]
+    input_shapes: list[str]
+    calls: list[int]
+    self_cpu_ns: list[int]
+    cpu_total_ns: list[int]
+    self_cuda_ns: list[int]
+    cuda_total_ns: list[int]
+    self_cpu_bytes: list[int]
+    cpu_bytes: list[int]
+    self_cuda_bytes: list[int]
+    cuda_bytes: list[int]
+    flops: list[int]
+
+
+class WindowEntry(msgspec.Struct, frozen=True):
+    """A torch.profiler window, in ms from the run's start; ``left_out`` operators are not carried."""
+
+    process: int
+    source: str
+    start_ms: int
+    end_ms: int
+    steps: int
+    device: str
+    operators: OperatorColumns
+    left_out: int
+
+
 class Extract(msgspec.Struct, frozen=True):
     """The content of a page. Slot 0 starts at ``started_ms`` (of the epoch), slots are ``slot_ms`` long.
 
     ``known_to_ms`` is when the newest recording ends, from the run's start. A GPU is idle where it is utilized below
-    ``gpu_idle_below``.
+    ``gpu_idle_below``. ``parts`` names the conditions of ``ThreadEntry.slots.parts``.
     """
 
     started_ms: int
@@ -129,4 +175,6 @@ class Extract(msgspec.Struct, frozen=True):
     processes: list[ProcessEntry]
     gpus: list[GpuEntry]
     gpu_idle_below: float
+    parts: list[tuple[str, ...]]
+    windows: list[WindowEntry]
     events: list[EventEntry]

@@ -10,37 +10,26 @@ from collections.abc import Iterable
 
 import msgspec
 
-from profd.daemon.analyze.cover import Cover
-from profd.daemon.analyze.gpu.usage import IDLE_BELOW, UTILIZATION
-from profd.daemon.analyze.lives import Lives, take_lives
+from profd.daemon.analyze.gpu.usage import IDLE_BELOW
+from profd.daemon.analyze.lives import take_lives
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.render.entries import (
-    CoverColumns,
     EventEntry,
     Extract,
     FileEntry,
     FrameColumns,
     FunctionColumns,
-    GpuEntry,
     PhaseEntry,
-    ProcessEntry,
-    Series,
     StackColumns,
     ThreadEntry,
 )
+from profd.daemon.render.meters import gpu_entries, process_entries
 from profd.daemon.render.slots import ThreadSlots, take_slots
-from profd.daemon.render.threads import process_title
 from profd.daemon.render.visible import visible
+from profd.daemon.render.windowentries import window_entries
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import EventRow, FrameRow, PointRow, SeriesRow, StackRow, ThreadRow
-
-POINT_LIMIT = 1_200
-"""Points kept of one series: about as many as a wide screen has columns."""
-CHARTED_PROCESSES = 64
-"""Series are kept of the first so many processes: a job that starts thousands would fill the page with them."""
-_DIGITS = {"cpu_cores": 3, "rss_bytes": -4, UTILIZATION: 3, "gpu_memory_used_bytes": -5}
-"""Decimal places that are worth their bytes."""
+from profd.daemon.store.rows import EventRow, FrameRow, StackRow, ThreadRow
 
 
 def take_extract(reader: RunReader, phases: PhaseIndex | None = None) -> Extract:
@@ -61,9 +50,11 @@ def take_extract(reader: RunReader, phases: PhaseIndex | None = None) -> Extract
         frames=frames.columns,
         stacks=_stack_columns(stacks, frames, phases or PhaseIndex(reader)),
         threads=_thread_entries(reader, slots.threads, stacks, processes),
-        processes=_process_entries(reader, processes, lives),
-        gpus=_gpu_entries(reader),
+        processes=process_entries(reader, processes, lives),
+        gpus=gpu_entries(reader),
         gpu_idle_below=IDLE_BELOW,
+        parts=slots.parts,
+        windows=window_entries(reader, processes),
         events=[_event_entry(row, processes, info.started_ns) for row in reader.events()],
     )
 
@@ -145,75 +136,6 @@ def _thread_order(reader: RunReader, thread: ThreadRow) -> tuple[bool, int, int,
     """Order the training processes first, by rank, and the main thread of each before its others."""
     process = reader.processes[thread.process]
     return (process.role != "main", process.rank or 0, process.id, not thread.is_main, thread.id)
-
-
-def _process_entries(reader: RunReader, index: dict[int, int], lives: Lives) -> list[ProcessEntry]:
-    started_ns = reader.info.started_ns
-    charted = set(list(index)[:CHARTED_PROCESSES])
-    return [
-        ProcessEntry(
-            title=process_title(row),
-            role=row.role,
-            pid=row.pid,
-            parent=index.get(row.parent) if row.parent is not None else None,
-            command=visible(" ".join(row.command)),
-            seen_ms=(row.seen_ns - started_ns) // MILLISECOND_NS,
-            ended_ms=None if row.ended_ns is None else (row.ended_ns - started_ns) // MILLISECOND_NS,
-            exit_code=row.exit_code,
-            exit_signal=row.exit_signal,
-            cover=_cover(lives.cover(row.id), started_ns),
-            cpu_cores=_series_of_process(reader, "cpu_cores", row.id, charted),
-            rss_bytes=_series_of_process(reader, "rss_bytes", row.id, charted),
-        )
-        for row in reader.processes.values()
-    ]
-
-
-def _cover(cover: Cover, started_ns: int) -> CoverColumns:
-    edges = cover.edges()
-    together = -(-len(edges) // POINT_LIMIT)
-    if together > 1:
-        edges = [*edges[:-1:together], edges[-1]]
-    times_ms = [(at_ns - started_ns) // MILLISECOND_NS for at_ns, _ in edges]
-    covered_ms = [covered_ns // MILLISECOND_NS for _, covered_ns in edges]
-    return CoverColumns(_distances(times_ms), _distances(covered_ms))
-
-
-def _distances(values: list[int]) -> list[int]:
-    """Return the distance of each value to the one before, of the first to 0."""
-    return [value - before for value, before in zip(values, [0, *values], strict=False)]
-
-
-def _gpu_entries(reader: RunReader) -> list[GpuEntry]:
-    devices = sorted({row.device for row in reader.series.values() if row.name == UTILIZATION and row.device})
-    return [
-        GpuEntry(
-            title=f"GPU {visible(device).removeprefix('gpu')}",
-            utilization=_series(reader, reader.find_series(UTILIZATION, device=device)),
-            memory_bytes=_series(reader, reader.find_series("gpu_memory_used_bytes", device=device)),
-        )
-        for device in devices
-    ]
-
-
-def _series_of_process(reader: RunReader, name: str, process: int, charted: set[int]) -> Series:
-    return _series(reader, reader.find_series(name, process) if process in charted else None)
-
-
-def _series(reader: RunReader, found: SeriesRow | None) -> Series:
-    points = _thin(reader.points(found.id)) if found else []
-    times_ms = [(point.at_ns - reader.info.started_ns) // MILLISECOND_NS for point in points]
-    digits = _DIGITS[found.name] if found else 0
-    return Series(steps_ms=_distances(times_ms), values=[round(point.value, digits) for point in points])
-
-
-def _thin(points: list[PointRow]) -> list[PointRow]:
-    """Return at most ``POINT_LIMIT`` points, each the mean of as many neighbors, at the time of the last of them."""
-    together = -(-len(points) // POINT_LIMIT)
-    if together <= 1:
-        return points
-    groups = [points[at : at + together] for at in range(0, len(points), together)]
-    return [PointRow(group[-1].at_ns, sum(point.value for point in group) / len(group)) for group in groups]
 
 
 def _event_entry(row: EventRow, processes: dict[int, int], started_ns: int) -> EventEntry:

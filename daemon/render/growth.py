@@ -24,6 +24,15 @@ def growth_lines(memory: Iterable[Growth], names: Mapping[int, str]) -> Iterator
             yield f"  ▲ {names.get(growth.pid, 'process')} {growth.pid} {_pace(growth)}{_end(growth)}"
 
 
+def growth_words(growth: Growth) -> str:
+    """Return how the memory of a process goes on, in words; empty where nobody knows."""
+    if growth.verdict == "growing":
+        return f"{_pace(growth)}{_end(growth)}"
+    return {"steady": "steady", "cached": "grows by pages of files, which the kernel takes back"}.get(
+        growth.verdict, ""
+    )
+
+
 def jump_lines(jumps: Iterable[Jump], names: Mapping[int, str]) -> Iterator[str]:
     """Yield a line for each jump: whose memory, by how much, and the line of the user's code that ran meanwhile."""
     for jump in jumps:

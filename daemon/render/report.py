@@ -44,6 +44,8 @@ SCRIPTS = (
     "panel.js",
     "table.js",
     "tables.js",
+    "memory.js",
+    "operators.js",
     "legend.js",
     "tabs.js",
     "page.js",
@@ -52,7 +54,9 @@ SCRIPTS = (
 VIEWS = (
     ("functions", "Hot functions"),
     ("lines", "Hot lines"),
+    ("operators", "Operators"),
     ("processes", "Processes"),
+    ("memory", "Memory"),
     ("events", "Events"),
     ("about", "About this run"),
 )

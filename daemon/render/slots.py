@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import msgspec
 
-from profd.daemon.analyze.conditions import covers_of
+from profd.daemon.analyze.conditions import can_tell, covers_of
 from profd.daemon.analyze.cover import Cover
-from profd.daemon.analyze.gpu.usage import GpuTracks
 from profd.daemon.analyze.pieces import samples_inside
 from profd.daemon.analyze.selection import Condition
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
@@ -28,7 +27,20 @@ ENTRY_LIMIT = 400_000
 """About 1.5 MB once compressed."""
 TIME_UNIT_NS = 100 * MICROSECOND_NS
 """A hundredth of the usual distance of two samples; finer digits would only be longer."""
+ASKED_FOR = ("gpu-idle", "on-cpu")
+"""The conditions that the page has a button for."""
 _READ_AT_ONCE_NS = 300 * SECOND_NS
+
+
+Part = tuple[str, ...]
+"""Conditions that hold together; see ``conditions``."""
+
+
+class PartColumns(msgspec.Struct, frozen=True):
+    """Of each entry the part for which some conditions held; see ``ThreadSlots``."""
+
+    samples: list[int]
+    times_100us: list[int]
 
 
 class ThreadSlots(msgspec.Struct, frozen=True):
@@ -36,7 +48,7 @@ class ThreadSlots(msgspec.Struct, frozen=True):
 
     ``times_100us[i]`` is for how long, in units of 100 µs. ``steps[i]`` is the distance of its slot to that of entry
     ``i - 1`` (of the first one: to slot 0), ``spans[i]`` how many slots it lasted. Stacks are ids of the run file.
-    ``idle_samples`` and ``idle_times_100us`` are the part for which the GPU was idle; empty where no GPU was read.
+    ``parts`` are those of ``Slots.parts``.
     """
 
     steps: list[int]
@@ -44,62 +56,73 @@ class ThreadSlots(msgspec.Struct, frozen=True):
     stacks: list[int]
     samples: list[int]
     times_100us: list[int]
-    idle_samples: list[int]
-    idle_times_100us: list[int]
+    parts: list[PartColumns]
 
 
 class Slots(msgspec.Struct, frozen=True):
-    """The samples of a run; slot 0 starts at ``RunInfo.started_ns``."""
+    """The samples of a run; slot 0 starts at ``RunInfo.started_ns``.
+
+    ``parts`` are the conditions that can be asked for: each that the run can tell, and all of them together.
+    """
 
     width_ms: int
+    parts: list[Part]
     threads: dict[int, ThreadSlots]
 
 
 def take_slots(reader: RunReader, entry_limit: int = ENTRY_LIMIT) -> Slots:
     """Lay all samples of a run into the narrowest slots that need no more than ``entry_limit`` entries."""
-    idle = _gpu_idle(reader)
-    laid = _Laid(reader.info.started_ns, entry_limit)
+    parts = _parts(reader)
+    covers = [covers_of(reader, tuple(map(Condition, part)), reader.threads) for part in parts]
+    laid = _Laid(reader.info.started_ns, entry_limit, len(parts))
     edges = [None, *range(reader.info.started_ns, reader.info.end_ns, _READ_AT_ONCE_NS), None]
     for from_ns, to_ns in itertools.pairwise(edges):
         for interval in reader.intervals(from_ns, to_ns):
-            laid.add(interval, _inside(interval, idle))
-    columns = {thread: _columns(entries, with_idle=bool(idle)) for thread, entries in laid.threads.items()}
-    return Slots(laid.width_ms, columns)
+            laid.add(interval, [_inside(interval, cover[interval.thread]) for cover in covers])
+    columns = {thread: _columns(entries, len(parts)) for thread, entries in laid.threads.items()}
+    return Slots(laid.width_ms, parts, columns)
 
 
-def _gpu_idle(reader: RunReader) -> Mapping[int, Cover]:
-    """Return by thread when the GPUs of its process were idle; nothing where no GPU was read."""
-    return covers_of(reader, (Condition("gpu-idle"),), reader.threads) if GpuTracks(reader).devices else {}
+def _parts(reader: RunReader) -> list[Part]:
+    """Return the conditions that a run can tell, alone and together."""
+    found = [(name,) for name in ASKED_FOR if can_tell(reader, name)]
+    return [*found, tuple(name for (name,) in found)] if len(found) > 1 else list(found)
 
 
-def _inside(interval: IntervalRow, idle: Mapping[int, Cover]) -> int:
-    """Return how much of an interval lies in idle time, in ns."""
-    if interval.thread not in idle:
-        return 0
-    return idle[interval.thread].between(interval.start_ns, interval.start_ns + interval.duration_ns)
+def _inside(interval: IntervalRow, cover: Cover) -> int:
+    """Return how much of an interval is covered, in ns."""
+    return cover.between(interval.start_ns, interval.start_ns + interval.duration_ns)
 
 
 class _Entry:
-    """What is known of one stack in one slot: samples, time, and the last slot that an interval of it reaches into."""
+    """What is known of one stack in one slot: samples, time, and the last slot that an interval of it reaches into.
 
-    __slots__ = ("idle_ns", "idle_samples", "last", "samples", "time_ns")
+    ``part_samples`` and ``parts_ns`` are those of the parts, in their order.
+    """
 
-    def __init__(self) -> None:
-        self.samples = self.time_ns = self.idle_samples = self.idle_ns = self.last = 0
+    __slots__ = ("last", "part_samples", "parts_ns", "samples", "time_ns")
 
-    def add(self, interval: IntervalRow, idle_ns: int, last: int) -> None:
+    def __init__(self, parts: int) -> None:
+        self.samples = self.time_ns = self.last = 0
+        self.part_samples = [0] * parts
+        self.parts_ns = [0] * parts
+
+    def add(self, interval: IntervalRow, parts_ns: Sequence[int], last: int) -> None:
         self.samples += interval.samples
         self.time_ns += interval.duration_ns
-        self.idle_samples += samples_inside(interval, idle_ns) if idle_ns else 0
-        self.idle_ns += idle_ns
         self.last = max(self.last, last)
+        for part, inside_ns in enumerate(parts_ns):
+            if inside_ns:
+                self.part_samples[part] += samples_inside(interval, inside_ns)
+                self.parts_ns[part] += inside_ns
 
     def merge(self, other: _Entry, last: int) -> None:
         self.samples += other.samples
         self.time_ns += other.time_ns
-        self.idle_samples += other.idle_samples
-        self.idle_ns += other.idle_ns
         self.last = max(self.last, last)
+        for part, inside_ns in enumerate(other.parts_ns):
+            self.part_samples[part] += other.part_samples[part]
+            self.parts_ns[part] += inside_ns
 
 
 _Entries = dict[tuple[int, int], _Entry]
@@ -108,25 +131,26 @@ _Entries = dict[tuple[int, int], _Entry]
 class _Laid:
     """Entries while they are collected: thread → (slot, stack) → entry, in order of time."""
 
-    def __init__(self, origin_ns: int, entry_limit: int) -> None:
+    def __init__(self, origin_ns: int, entry_limit: int, parts: int) -> None:
         self.width_ms = WIDTHS_MS[0]
         self.threads: defaultdict[int, _Entries] = defaultdict(dict)
         self._origin_ns = origin_ns
         self._entry_limit = entry_limit
+        self._parts = parts
         self._entries = 0
 
-    def add(self, interval: IntervalRow, idle_ns: int) -> None:
+    def add(self, interval: IntervalRow, parts_ns: Sequence[int]) -> None:
         width_ns = self.width_ms * MILLISECOND_NS
         since_ns = interval.start_ns - self._origin_ns
         slot, last = since_ns // width_ns, max(since_ns + interval.duration_ns - 1, since_ns) // width_ns
         entry = self._entry(self.threads[interval.thread], (slot, interval.stack))
-        entry.add(interval, idle_ns, last)
+        entry.add(interval, parts_ns, last)
         if self._entries > self._entry_limit and self.width_ms < WIDTHS_MS[-1]:
             self._widen()
 
     def _entry(self, entries: _Entries, key: tuple[int, int]) -> _Entry:
         if key not in entries:
-            entries[key] = _Entry()
+            entries[key] = _Entry(self._parts)
             self._entries += 1
         return entries[key]
 
@@ -140,8 +164,8 @@ class _Laid:
             self.threads[thread] = merged
 
 
-def _columns(entries: _Entries, *, with_idle: bool) -> ThreadSlots:
-    columns = ThreadSlots([], [], [], [], [], [], [])
+def _columns(entries: _Entries, parts: int) -> ThreadSlots:
+    columns = ThreadSlots([], [], [], [], [], [PartColumns([], []) for _ in range(parts)])
     before = 0
     for (slot, stack), entry in entries.items():
         columns.steps.append(slot - before)
@@ -149,9 +173,9 @@ def _columns(entries: _Entries, *, with_idle: bool) -> ThreadSlots:
         columns.stacks.append(stack)
         columns.samples.append(entry.samples)
         columns.times_100us.append(_in_units(entry.time_ns))
-        if with_idle:
-            columns.idle_samples.append(entry.idle_samples)
-            columns.idle_times_100us.append(_in_units(entry.idle_ns))
+        for part, column in enumerate(columns.parts):
+            column.samples.append(entry.part_samples[part])
+            column.times_100us.append(_in_units(entry.parts_ns[part]))
         before = slot
     return columns
 

@@ -10,6 +10,7 @@ from profd.daemon.analyze.shares import PhaseLine
 from profd.daemon.analyze.summary import Exit, Summary, summarize
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render import units
+from profd.daemon.render.cards import Card, Fact, take_card
 from profd.daemon.render.text import script
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
@@ -37,14 +38,6 @@ _NEXT_PHASES = 3
 _WORTH_NAMING = 0.01
 
 
-class Fact(msgspec.Struct, frozen=True):
-    """Something that is known of a run, with what helps to read it."""
-
-    name: str
-    value: str
-    hint: str = ""
-
-
 class Verdict(msgspec.Struct, frozen=True):
     """A sentence with one number and one line of the user's code, ``source`` at ``place``, both empty if unknown."""
 
@@ -61,6 +54,7 @@ class Words(msgspec.Struct, frozen=True):
     subtitle: list[str]
     command: str
     verdict: Verdict
+    cards: list[Card]
     facts: list[Fact]
     about: list[Fact]
 
@@ -74,6 +68,7 @@ def take_words(reader: RunReader, slot_ms: int) -> Words:
         subtitle=[visible(info.host), _moment(info.started_ns), _length(info), ending(info, summary)],
         command=command,
         verdict=take_verdict(summary),
+        cards=[take_card(reader, finding) for finding in summary.findings],
         facts=_facts(summary),
         about=[*_circumstances(info, summary, command), *_limits(slot_ms)],
     )

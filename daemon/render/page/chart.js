@@ -52,7 +52,7 @@ class Chart {
     context.fillText(this.reading === "mean" ? mean : most, x, middle - 7);
     context.font = `11px ${colors.font}`;
     context.fillStyle = colors.dim;
-    context.fillText(this.reading === "mean" ? `mean, at most ${most}` : "at most", x, middle + 8);
+    context.fillText(this.reading === "mean" ? `mean, most ${most}` : "the most", x, middle + 8);
   }
 }
 
@@ -64,13 +64,13 @@ function sumOverTime(run, series) {
   return grid;
 }
 
-/** Add a series to a grid; each value stands for the time before it, up to the one before. */
+/** Add a series to a grid; each value stands for the time before it, up to the one before; a mean for all of it, a reading no longer than usual. */
 function addToGrid(grid, series, durationMs) {
   const scale = grid.length / durationMs;
   const holdMs = Math.max(HOLD_MS, 2 * meanStep(series.atMs));
   let cell = 0;
   series.atMs.forEach((ms, at) => {
-    const sinceMs = Math.max(at ? series.atMs[at - 1] : 0, ms - holdMs);
+    const sinceMs = at && series.isMean ? series.atMs[at - 1] : Math.max(at ? series.atMs[at - 1] : 0, ms - holdMs);
     const end = Math.min(Math.round(ms * scale), grid.length);
     for (cell = Math.max(cell, Math.round(sinceMs * scale)); cell < end; cell += 1) {
       grid[cell] = (Number.isNaN(grid[cell]) ? 0 : grid[cell]) + series.values[at];

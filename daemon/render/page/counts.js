@@ -17,8 +17,7 @@ class Counts {
   addThread(thread, selection) {
     const { stackPhase } = this.run;
     const [first, end] = selection.entriesOf(thread);
-    const timesMs = selection.gpuIdle ? thread.idleTimesMs : thread.timesMs;
-    const counted = selection.gpuIdle ? thread.idleSamples : thread.samples;
+    const { timesMs, samples: counted } = selection.partOf(thread);
     const weight = this.run.weightOf(thread.process, selection.fromMs, selection.toMs);
     let [time, samples] = [0, 0];
     let [everyTime, everySample] = [0, 0];

@@ -8,6 +8,8 @@ class Legend {
     this.onphase = onphase;
     // The order is that of the whole run, so that nothing jumps while a range is dragged.
     this.usual = new Counts(run, new Selection(run)).byPhase();
+    const every = Object.assign(new Selection(run), { process: "all", thread: "all" });
+    this.everSeen = new Set([...new Counts(run, every).byPhase()].flatMap((time, phase) => (time > 0 ? [phase] : [])));
     this.order = [...run.phases.keys()].sort((a, b) => this.usual[b] - this.usual[a] || a - b);
   }
 

@@ -25,13 +25,15 @@ class Page {
       this.graph.selectFunction(row.functionId);
       byId("panel").scrollIntoView({ block: "nearest" });
     };
-    const pickProcess = (row) => this.change(() => Object.assign(this.selection, { process: row.index, thread: "all" }));
+    const pickProcess = (row) => this.change(() => Object.assign(this.selection, { process: String(row.index), rank: "all", thread: "all" }));
     const pickEvent = (row) => this.change(() => this.selection.setRange(row.at_ms - EVENT_MARGIN_MS, row.at_ms + EVENT_MARGIN_MS));
     const { run } = this;
     this.tables = {
       functions: [new Table(byId("view-functions"), "Hot functions", codeColumns(), pickFunction), () => functionRows(run, this.counts)],
       lines: [new Table(byId("view-lines"), "Hot lines", codeColumns(), pickFunction), () => lineRows(run, this.counts)],
       processes: [new Table(byId("view-processes"), "Processes", processColumns(), pickProcess), () => processRows(run, this.selection)],
+      operators: [new Operators(byId("view-operators"), run, (from, to) => this.change(() => this.selection.setRange(from, to))), () => this.selection],
+      memory: [new Table(byId("view-memory"), "Memory", memoryColumns(), pickProcess), () => memoryRows(run, this.selection)],
       events: [new Table(byId("view-events"), "Events", eventColumns(run), pickEvent), () => eventRows(run, this.selection)],
     };
   }
@@ -39,11 +41,18 @@ class Page {
   makeFilters() {
     const { run } = this;
     const processes = run.processes.map((_, index) => [String(index), run.processTitle(index)]);
-    fillSelect(byId("process"), [["training", "training processes"], ["all", "all processes"], ...processes]);
+    const roles = [...new Set(run.processes.map((process) => process.role))].filter((role) => role !== "main");
+    fillSelect(byId("process"), [["training", "training processes"], ...roles.map((role) => [role, `${role}s`]), ["all", "all processes"], ...processes]);
+    const ranks = [...new Set(run.processes.map((process) => process.rank))].filter((rank) => rank !== null).sort((a, b) => a - b);
+    fillSelect(byId("rank"), [["all", "all ranks"], ...ranks.map((rank) => [String(rank), `rank ${rank}`])]);
+    byId("rank").hidden = !ranks.length;
     const names = [...new Set(run.threads.map((thread) => thread.name))].sort();
-    fillSelect(byId("thread"), [["main", "main threads"], ["all", "all threads"], ...names.map((name) => [`=${name}`, name])]);
+    fillSelect(byId("thread"), [["main", "main threads"], ["other", "other threads"], ["all", "all threads"], ...names.map((name) => [`=${name}`, name])]);
+    const phases = this.legend.order.filter((phase) => this.legend.everSeen.has(phase));
+    fillSelect(byId("phase"), [["", "all phases"], ...phases.map((phase) => [String(phase), `${run.phases[phase].letter} ${run.phases[phase].name}`])]);
     this.onInput("process", (value) => this.selection.setProcess(value));
-    for (const name of ["thread", "by", "coloring"]) {
+    this.onInput("phase", (value) => Object.assign(this.selection, { phase: value === "" ? null : Number(value) }));
+    for (const name of ["rank", "thread", "by", "coloring"]) {
       this.onInput(name, (value) => {
         this.selection[name] = value;
       });
@@ -52,8 +61,10 @@ class Page {
       this.selection.query = value;
     });
     this.onPress("inverted", "inverted");
-    this.onPress("gpu-idle", "gpuIdle");
-    byId("gpu-idle").hidden = !run.gpus.length;
+    for (const [name, id] of Object.entries(CONDITIONS)) {
+      this.onPress(id, name);
+      byId(id).hidden = !run.canTell(id);
+    }
     byId("reset").addEventListener("click", () => this.change(() => this.selection.setRange(NaN, NaN)));
   }
 
@@ -163,10 +174,12 @@ class Page {
 
   showFilters() {
     const { selection } = this;
-    for (const name of ["process", "thread", "by", "coloring"]) byId(name).value = String(selection[name]);
+    for (const name of ["rank", "thread", "by", "coloring"]) byId(name).value = selection[name];
+    showOption(byId("process"), selection.process, selection.describeProcess());
+    showOption(byId("phase"), String(selection.phase ?? ""), selection.phase === null ? "" : this.run.phases[selection.phase].name);
     if (byId("query").value !== selection.query) byId("query").value = selection.query;
     byId("inverted").setAttribute("aria-pressed", String(selection.inverted));
-    byId("gpu-idle").setAttribute("aria-pressed", String(selection.gpuIdle));
+    for (const [name, id] of Object.entries(CONDITIONS)) byId(id).setAttribute("aria-pressed", String(selection[name]));
     byId("reset").hidden = selection.isWholeRun;
     byId("basis").textContent = `${selection.describe()} · ${counted(this.counts.samples, "sample")}`;
     byId("basis").title = `${this.run.wallClock(selection.fromMs)} – ${this.run.wallClock(selection.toMs)} by the clock`;
@@ -176,6 +189,12 @@ class Page {
     const shown = this.tables[view];
     if (shown) shown[0].show(shown[1]());
   }
+}
+
+/** Choose an option; one that an address names but the list does not have is added. */
+function showOption(select, value, text) {
+  if (![...select.options].some((option) => option.value === value)) select.append(element("option", { value }, text));
+  select.value = value;
 }
 
 function fillSelect(select, options) {

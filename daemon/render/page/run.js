@@ -21,6 +21,8 @@ class Run {
       ...entry,
       cpu: decodeSeries(entry.cpu_cores),
       rss: decodeSeries(entry.rss_bytes),
+      steps: { ...decodeSeries(entry.steps_per_s), isMean: true },
+      memory: entry.memory.map((kind) => ({ ...kind, ...decodeSeries(kind.bytes) })),
       cover: { atMs: runningSums(entry.cover.steps_ms), coveredMs: runningSums(entry.cover.covered_ms) },
     }));
     this.threads = extract.threads.map((entry) => ({ ...entry, ...decodeSlots(entry.slots) }));
@@ -30,6 +32,8 @@ class Run {
       gpuMemory: decodeSeries(entry.memory_bytes),
     }));
     this.gpuIdleBelow = extract.gpu_idle_below;
+    this.parts = extract.parts.map((names) => names.join(" "));
+    this.windows = extract.windows;
     this.events = extract.events;
   }
 
@@ -38,6 +42,11 @@ class Run {
     const deflated = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
     const stream = new Blob([deflated]).stream().pipeThrough(new DecompressionStream("deflate"));
     return new Run(await new Response(stream).json());
+  }
+
+  /** Say whether the run has the readings that a condition rests on. */
+  canTell(condition) {
+    return this.parts.includes(condition);
   }
 
   get stackCount() {
@@ -89,10 +98,15 @@ function decodeSlots(columns) {
     slots: Int32Array.from(runningSums(columns.steps)),
     spans: Int32Array.from(columns.spans),
     stacks: Int32Array.from(columns.stacks),
+    ...decodePart(columns),
+    parts: columns.parts.map(decodePart),
+  };
+}
+
+function decodePart(columns) {
+  return {
     samples: Int32Array.from(columns.samples),
     timesMs: Float64Array.from(columns.times_100us, (time) => time / 10),
-    idleSamples: Int32Array.from(columns.idle_samples),
-    idleTimesMs: Float64Array.from(columns.idle_times_100us, (time) => time / 10),
   };
 }
 

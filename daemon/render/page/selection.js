@@ -3,16 +3,19 @@
 const DEFAULTS = {
   from: null, // slots; null: the whole run
   to: null,
-  process: "training", // training, all, or the index of a process
-  thread: "main", // main, all, or = and the name of a thread
+  process: "training", // training, all, a role, or indices of processes: 3 or 3,4
+  rank: "all", // all, or a rank
+  thread: "main", // main, other, all, or = and the name of a thread
   phase: null, // index of a phase
   gpuIdle: false, // only the time for which the GPU was idle
+  onCpu: false, // only the time for which the thread ran more than it waited
   query: "",
   by: "line", // line, function
   inverted: false,
   coloring: "phase", // phase, module
   tab: "functions",
 };
+const CONDITIONS = { gpuIdle: "gpu-idle", onCpu: "on-cpu" };
 const CHOICES = { by: ["line", "function"], coloring: ["phase", "module"] };
 
 class Selection {
@@ -43,18 +46,27 @@ class Selection {
   }
 
   takesProcess(index) {
+    const { role, rank } = this.run.processes[index];
+    if (this.rank !== "all" && String(rank) !== this.rank) return false;
     if (this.process === "all") return true;
-    if (this.process === "training") return this.run.processes[index].role === "main";
-    return this.process === index;
+    if (this.process === "training") return role === "main";
+    return this.process === role || this.process.split(",").includes(String(index));
   }
 
   takesThread(thread) {
     if (!this.takesProcess(thread.process)) return false;
-    return this.thread === "all" || (this.thread === "main" ? thread.main : `=${thread.name}` === this.thread);
+    if (this.thread === "all") return true;
+    return this.thread === "main" || this.thread === "other" ? thread.main === (this.thread === "main") : `=${thread.name}` === this.thread;
   }
 
   threads() {
     return this.run.threads.filter((thread) => this.takesThread(thread));
+  }
+
+  /** Return the columns of a thread that hold what is asked for: all of it, or the part for which conditions held. */
+  partOf(thread) {
+    const asked = Object.keys(CONDITIONS).filter((name) => this[name]).map((name) => CONDITIONS[name]);
+    return asked.length ? thread.parts[this.run.parts.indexOf(asked.join(" "))] : thread;
   }
 
   /** Return what of a thread lies in the range, as [first, after the last] entry. */
@@ -68,6 +80,8 @@ class Selection {
     const isDefault = this.process === DEFAULTS.process && this.thread === DEFAULTS.thread;
     const words = isDefault ? ["main threads"] : [this.describeProcess(), this.describeThread()];
     if (this.phase !== null) words.push(this.run.phases[this.phase].name);
+    if (this.rank !== "all") words.push(`rank ${this.rank}`);
+    if (this.onCpu) words.push("on CPU");
     if (this.gpuIdle) words.push(`GPU idle (below ${percent(this.run.gpuIdleBelow, 1)})`);
     words.push(this.isWholeRun ? "whole run" : this.describeRange());
     return words.join(" · ");
@@ -75,11 +89,14 @@ class Selection {
 
   describeProcess() {
     if (this.process === "training") return "training processes";
-    return this.process === "all" ? "all processes" : this.run.processTitle(this.process);
+    if (this.process === "all") return "all processes";
+    const indices = this.process.split(",");
+    if (!(indices[0] in this.run.processes)) return `${this.process}s`;
+    return indices.length > 1 ? `${indices.length} processes` : this.run.processTitle(Number(this.process));
   }
 
   describeThread() {
-    if (this.thread === "main") return "main threads";
+    if (this.thread === "main" || this.thread === "other") return `${this.thread} threads`;
     return this.thread === "all" ? "all threads" : `thread ${this.thread.slice(1)}`;
   }
 
@@ -92,12 +109,14 @@ class Selection {
   toHash() {
     const words = new URLSearchParams();
     if (!this.isWholeRun) words.set("t", `${this.fromMs / 1000}-${(this.to * this.run.slotMs) / 1000}`);
-    for (const name of ["process", "thread", "query", "by", "coloring", "tab"]) {
+    for (const name of ["process", "rank", "thread", "query", "by", "coloring", "tab"]) {
       if (this[name] !== DEFAULTS[name]) words.set(name, this[name]);
     }
     if (this.phase !== null) words.set("phase", this.run.phases[this.phase].name);
     if (this.inverted) words.set("inverted", "1");
-    if (this.gpuIdle) words.set("gpu-idle", "1");
+    for (const [name, word] of Object.entries(CONDITIONS)) {
+      if (this[name]) words.set(word, "1");
+    }
     return words.toString();
   }
 
@@ -109,7 +128,9 @@ class Selection {
     if (range) this.setRange(Number(range[1]) * 1000, Number(range[2]) * 1000);
     this.setProcess(words.get("process") ?? DEFAULTS.process);
     const thread = words.get("thread");
-    if (thread === "all" || this.run.threads.some((each) => `=${each.name}` === thread)) this.thread = thread;
+    const rank = words.get("rank");
+    if (this.run.processes.some((each) => String(each.rank) === rank)) this.rank = rank;
+    if (["all", "other"].includes(thread) || this.run.threads.some((each) => `=${each.name}` === thread)) this.thread = thread;
     for (const [name, allowed] of Object.entries(CHOICES)) {
       if (allowed.includes(words.get(name))) this[name] = words.get(name);
     }
@@ -117,13 +138,13 @@ class Selection {
     this.phase = phase < 0 ? null : phase;
     this.query = words.get("query") ?? "";
     this.inverted = words.get("inverted") === "1";
-    this.gpuIdle = words.get("gpu-idle") === "1" && this.run.gpus.length > 0;
+    for (const [name, word] of Object.entries(CONDITIONS)) this[name] = words.get(word) === "1" && this.run.canTell(word);
     this.tab = words.get("tab") ?? DEFAULTS.tab;
   }
 
   setProcess(word) {
-    const index = Number(word);
-    if (word === "training" || word === "all") this.process = word;
-    else if (word !== "" && index in this.run.processes) this.process = index;
+    const isKnown = word.split(",").every((index) => /^\d+$/.test(index) && Number(index) in this.run.processes);
+    const isRole = this.run.processes.some((process) => process.role === word);
+    if (["training", "all"].includes(word) || isRole || isKnown) this.process = word;
   }
 }

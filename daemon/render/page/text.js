@@ -43,6 +43,11 @@ function bytes(count) {
   return `${count.toFixed(count < 10 && unit > 0 ? 1 : 0)} ${units[unit]}`;
 }
 
+/** Return a number with three figures. */
+function significant(value) {
+  return value >= 100 ? grouped(value) : value.toPrecision(3);
+}
+
 function cores(value) {
   return `${value.toFixed(value < 10 ? 2 : 1)}`;
 }

@@ -63,6 +63,7 @@ class Timeline {
     this.bands.forEach((thread, at) => this.drawBand(context, thread, at * (BAND + GAP), colors));
     this.charts.forEach((chart, at) => this.drawChart(context, chart, this.chartsTop + at * (CHART_HEIGHT + GAP), colors));
     this.drawAxis(context, colors);
+    this.drawWindows(context, colors);
     this.drawEvents(context, colors);
     this.drawRange(context, colors);
   }
@@ -168,6 +169,15 @@ class Timeline {
     }
   }
 
+  /** Draw a bar under the charts where a torch window was taken. */
+  drawWindows(context, colors) {
+    context.fillStyle = colors.accent;
+    for (const window of this.run.windows) {
+      const from = this.toX(window.start_ms);
+      context.fillRect(from, this.plotHeight - GAP, Math.max(this.toX(window.end_ms) - from, 3), 4);
+    }
+  }
+
   xOfEvent(event) {
     return this.toX(Math.max(0, Math.min(event.at_ms, this.run.durationMs)));
   }
@@ -214,9 +224,16 @@ function chartsOf(run) {
   const all = (name) => run.processes.map((process) => process[name]);
   return [
     ...gpus.filter((chart) => chart.isKnown),
+    ...stepCharts(run),
     new Chart(run, all("cpu"), "CPU, cores", "all processes", cores, "mean"),
     new Chart(run, all("rss"), "memory, RSS", "all processes", bytes, "most"),
   ];
+}
+
+/** Return the chart of the pace; ranks step together, so the first one that tells says it for all. */
+function stepCharts(run) {
+  const telling = run.processes.find((process) => process.steps.values.length);
+  return telling ? [new Chart(run, [telling.steps], "steps", telling.title, (pace) => `${significant(pace)}/s`, "mean")] : [];
 }
 
 /** Return where each phase of a column lies in its band, from 0 at the bottom to 1: [phase, from, to]. */
