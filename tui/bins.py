@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from profd.daemon.clock import MILLISECOND_NS
+from profd.daemon.store.columns import Grid
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -24,13 +25,39 @@ class Ruler(msgspec.Struct, frozen=True):
     """The columns of a strip: column ``i`` of ``count`` covers ``column_ns`` from ``from_ns + i * column_ns``."""
 
     from_ns: int
-    column_ns: float
+    column_ns: int
     count: int
+
+    @property
+    def to_ns(self) -> int:
+        """The end of the last column."""
+        return self.from_ns + self.count * self.column_ns
+
+    @property
+    def grid(self) -> Grid:
+        """The columns without an end; that the first one begins before all times keeps every number above 0."""
+        return Grid(self.from_ns % self.column_ns, self.column_ns)
+
+    @property
+    def first(self) -> int:
+        """The number of the first column on the grid."""
+        return self.from_ns // self.column_ns
+
+    def column_of(self, at_ns: int) -> int:
+        """Return in which column a time lies: below 0 or from ``count`` on where in none of them."""
+        return (at_ns - self.from_ns) // self.column_ns
+
+    def column_at(self, at_ns: int) -> tuple[int, int]:
+        """Return when the column begins and ends in which a time lies."""
+        start_ns = self.from_ns + self.column_of(at_ns) * self.column_ns
+        return start_ns, start_ns + self.column_ns
 
     @classmethod
     def filling(cls, from_ns: int, to_ns: int, columns: int) -> Ruler:
         """Return the ruler that spreads [from_ns, to_ns) over all columns."""
-        return cls(from_ns, max(to_ns - from_ns, 1) / columns, columns)
+        length_ns = max(to_ns - from_ns, 1)
+        column_ns = -(-length_ns // columns)
+        return cls(from_ns, column_ns, -(-length_ns // column_ns))
 
     @classmethod
     def growing(cls, from_ns: int, to_ns: int, columns: int) -> Ruler:

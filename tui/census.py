@@ -11,9 +11,10 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
 from profd.tui.gauges import Gauges
-from profd.tui.samples import Samples
+from profd.tui.samples import Part, Samples
 from profd.tui.snapshot import ProcessState
 from profd.tui.tallies import Places, UserLines
+from profd.tui.view import Range
 
 # Long enough for a worker that is sampled in rotation to have been looked at.
 NOW_NS = 10 * SECOND_NS
@@ -31,60 +32,68 @@ class Place(msgspec.Struct, frozen=True):
 class Census:
     """The processes of one run."""
 
-    def __init__(self, reader: RunReader, gauges: Gauges, places: Places) -> None:
+    def __init__(self, reader: RunReader, gauges: Gauges, samples: Samples, places: Places) -> None:
         self._reader = reader
         self._gauges = gauges
+        self._samples = samples
         self._places = places
         self._user_lines = UserLines(reader)
 
-    def take(self, samples: Samples) -> tuple[tuple[ProcessState, ...], int]:
-        """Return the processes in the order of their tree, and how many that ended long ago were left out."""
-        shown = self._shown()
-        now = self._stacks_now(samples)
-        states = [self._state(row, depth, samples, now) for depth, row in _tree(shown)]
+    def take(self, about: Range | None) -> tuple[tuple[ProcessState, ...], int]:
+        """Return the processes in the order of their tree, and how many were left out.
+
+        They are as in a range, which leaves out those that did not live then; without one as they are now, which
+        leaves out those that ended long ago.
+        """
+        shown = self._living(about) if about else self._recent()
+        lately = Range(self._reader.info.end_ns - NOW_NS, self._reader.info.end_ns)
+        threads = [thread.id for thread in self._reader.threads.values() if thread.is_main]
+        part = self._samples.take(about or lately, threads)
+        states = [self._state(row, depth, part, about) for depth, row in _tree(shown)]
         return tuple(states), len(self._reader.processes) - len(shown)
 
-    def _shown(self) -> list[ProcessRow]:
-        """Return the processes worth showing: all once the run is over, else those that run and the last that ended."""
+    def _living(self, about: Range) -> list[ProcessRow]:
+        return [
+            row
+            for row in self._reader.processes.values()
+            if row.seen_ns < about.to_ns and (row.ended_ns is None or row.ended_ns >= about.from_ns)
+        ]
+
+    def _recent(self) -> list[ProcessRow]:
+        """Return the processes that run, and the last that ended."""
         rows = list(self._reader.processes.values())
         ended = sorted((row for row in rows if row.ended_ns is not None), key=lambda row: row.ended_ns or 0)
         old = {row.id for row in ended[:-ENDED_SHOWN] if row.role != "main"}
         return [row for row in rows if row.id not in old]
 
-    def _state(self, row: ProcessRow, depth: int, samples: Samples, now: dict[int, Counter[int]]) -> ProcessState:
-        place = self._place(row, samples, now)
-        is_running = row.ended_ns is None
+    def _state(self, row: ProcessRow, depth: int, part: Part, about: Range | None) -> ProcessState:
+        place = self._place(row, part)
         return ProcessState(
             row=row,
             depth=depth,
-            cpu_cores=self._gauges.newest("cpu_cores", row.id) if is_running else None,
-            rss_bytes=self._gauges.newest("rss_bytes", row.id) if is_running else None,
-            threads=self._gauges.newest("threads", row.id) if is_running else None,
+            cpu_cores=self._value("cpu_cores", row, about),
+            rss_bytes=self._value("rss_bytes", row, about),
+            threads=self._value("threads", row, about),
             phase=place.phase if place and row.role == "main" else None,
             function=place.frame.function if place else "",
             where=f"{place.frame.module_path}:{place.frame.line}" if place else "",
         )
 
-    def _stacks_now(self, samples: Samples) -> dict[int, Counter[int]]:
-        """Return by thread for how long each stack was seen lately, in ns; nothing once the run is over."""
-        seen: defaultdict[int, Counter[int]] = defaultdict(Counter)
-        if self._reader.info.state == "live":
-            for row in samples.recent(NOW_NS):
-                seen[row.thread][row.stack] += row.duration_ns
-        return seen
+    def _value(self, name: str, row: ProcessRow, about: Range | None) -> float | None:
+        if about is not None:
+            return self._gauges.of_process(name, row.id, about)
+        return self._gauges.newest(name, row.id) if row.ended_ns is None else None
 
-    def _place(self, row: ProcessRow, samples: Samples, now: dict[int, Counter[int]]) -> Place | None:
-        """Return where the main thread of a process is: lately while it runs, else over its whole life."""
-        threads = [thread.id for thread in self._reader.threads.values() if thread.process == row.id and thread.is_main]
-        lately = self._reader.info.state == "live" and row.ended_ns is None
-        stacks: Counter[int] = Counter()
-        for thread in threads:
-            stacks.update(now.get(thread, Counter()) if lately else samples.time_of_thread(thread))
+    def _place(self, row: ProcessRow, part: Part) -> Place | None:
+        """Return where the main thread of a process mostly was."""
         places: Counter[tuple[str, int]] = Counter()
-        for stack, time_ns in stacks.items():
-            phase, _ = self._places.of_stack(stack)
-            frame = self._user_lines.of_stack(stack) or self._reader.stacks[stack].frame
-            places[phase, frame] += time_ns
+        for thread in self._reader.threads.values():
+            if thread.process != row.id or not thread.is_main:
+                continue
+            for stack, time_ns in part.of_thread(thread.id).time_ns.items():
+                phase, _ = self._places.of_stack(stack)
+                frame = self._user_lines.of_stack(stack) or self._reader.stacks[stack].frame
+                places[phase, frame] += time_ns
         if not places:
             return None
         phase, frame = places.most_common(1)[0][0]

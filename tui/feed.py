@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from textual.message import Message
 
 from profd.daemon.errors import ProfdError
+from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.supervise.control import ControlClient
+from profd.tui.exhibits import Exhibits
 from profd.tui.picture import Picture
 from profd.tui.playback import Playback
 from profd.tui.snapshot import Snapshot
@@ -57,12 +60,22 @@ Post = Callable[[Message], object]
 class Feed:
     """Follows one run file. ``run`` is the thread's; everything else may be called from any thread."""
 
-    def __init__(self, path: Path, post: Post, connect: Connect = ControlClient) -> None:
+    def __init__(
+        self,
+        path: Path,
+        post: Post,
+        connect: Connect = ControlClient,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._path = path
         self._post = post
         self._connect = connect
+        self._now_s = now_s
         self._view = View()
+        self._shown: View | None = None
+        self._shown_at_s = 0.0
         self._output_view = OutputView()
+        self._tab = ""
         self._is_paused = False
         self._is_stopped = False
         self._wake = threading.Event()
@@ -75,6 +88,11 @@ class Feed:
     def look_at_output(self, view: OutputView) -> None:
         """Show the script's output in other room from now on, and soon."""
         self._output_view = view
+        self._wake.set()
+
+    def open(self, tab: str) -> None:
+        """Answer what an open tab shows of its own from now on, and soon."""
+        self._tab = tab
         self._wake.set()
 
     def pause(self, *, is_paused: bool) -> None:
@@ -90,24 +108,33 @@ class Feed:
     def run(self) -> None:
         """Follow the run until stopped; a failure is posted, not raised."""
         try:
-            with RunReader(self._path) as reader, contextlib.closing(Watch(self._connect)) as watch:
-                self._follow(reader, watch)
+            with (
+                RunReader(self._path) as reader,
+                contextlib.closing(ColumnReader(self._path)) as columns,
+                contextlib.closing(Watch(self._connect)) as watch,
+            ):
+                self._follow(reader, columns, watch)
         except ProfdError as error:
             self._post(FeedFailed(error))
 
-    def _follow(self, reader: RunReader, watch: Watch) -> None:
-        follower, playback = Follower(reader), Playback(reader)
+    def _follow(self, reader: RunReader, columns: ColumnReader, watch: Watch) -> None:
+        follower, playback = Follower(reader, columns), Playback(reader)
         while not self._is_stopped:
             self._wake.clear()
             watch.keep(reader.info)
             is_behind = follower.look()
-            if not self._is_paused:
+            if not self._is_paused and (not is_behind or self._is_due()):
                 self._post_what_is_new(follower, playback)
             if not is_behind:
                 self._wake.wait(TYPING_S if self._output_view.is_typing else REFRESH_S)
 
+    def _is_due(self) -> bool:
+        """Say whether to show what was read of a run that is not read to its end: at once where it was asked for."""
+        return self._view != self._shown or self._now_s() - self._shown_at_s >= REFRESH_S
+
     def _post_what_is_new(self, follower: Follower, playback: Playback) -> None:
-        snapshot = follower.snapshot(self._view)
+        self._shown, self._shown_at_s = self._view, self._now_s()
+        snapshot = follower.snapshot(self._shown)
         if snapshot is not None:
             self._post(SnapshotTaken(snapshot))
         picture = playback.play(self._output_view)

@@ -1,90 +1,157 @@
-"""The main threads on the timeline: their phases over time, and the shares of the phases."""
+"""The main threads on the timeline: their phases by column, each column read once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Sequence
 
-from profd.daemon.analyze.lives import Lives
 from profd.daemon.analyze.phases import PHASES
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.columns import ColumnReader, ColumnTime, Grid
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import IntervalRow, ThreadRow
-from profd.tui.bins import Bin, Ruler, TimeBins
-from profd.tui.snapshot import Lane, PhaseShare
-from profd.tui.tallies import PhaseTally, Places
+from profd.daemon.store.rows import RecordingRow, ThreadRow
+from profd.tui.bins import Ruler
+from profd.tui.blocks import Block, Blocks, take_in
+from profd.tui.snapshot import PhaseShare
+from profd.tui.tallies import Places
+from profd.tui.view import Range
 
+# With 100 intervals a second and thread, and four threads, about two tenths of a second of SQL.
+EXACT_NS = 1920 * SECOND_NS
+GRIDS = 4
+_SLICES = 4
+_SLICE_NS = 2 * SECOND_NS
 
-class MainThread:
-    """The phases of one main thread, in bins and tallied."""
-
-    def __init__(self, bins: TimeBins[str], tally: PhaseTally) -> None:
-        self.bins = bins
-        self.tally = tally
+Phases = dict[str, int]
+Column = dict[int, Phases]
+"""By thread: the nanoseconds of each phase."""
 
 
 class Lanes:
-    """The main threads of a run, or of a part of it."""
+    """The phases of the main threads of a run by columns, of the grids that were drawn last."""
 
-    def __init__(
-        self,
-        reader: RunReader,
-        places: Places,
-        lives: Lives,
-        ruler: Ruler | None = None,
-    ) -> None:
-        """Begin without samples; with ``ruler`` for its time alone, and to be drawn with it."""
+    def __init__(self, reader: RunReader, columns: ColumnReader, blocks: Blocks, places: Places) -> None:
         self._reader = reader
+        self._columns = columns
+        self._blocks = blocks
         self._places = places
-        self._lives = lives
-        self._ruler = ruler
-        self._threads: dict[int, MainThread] = {}
+        self._known: OrderedDict[Grid, dict[int, Column]] = OrderedDict()
 
-    def add(self, rows: Sequence[IntervalRow]) -> None:
-        """Take in intervals; those of other threads are passed over."""
-        ids = {thread.id for thread in self._reader.main_threads()}
-        for row in rows:
-            if row.thread not in ids:
-                continue
-            thread = self._threads.get(row.thread)
-            if thread is None:
-                thread = self._threads[row.thread] = self._new_thread()
-            thread.bins.add(self._places.of_stack(row.stack)[0], row.start_ns, row.start_ns + row.duration_ns)
-            thread.tally.add(row.stack, row.duration_ns)
+    def add(self, recordings: Iterable[RecordingRow]) -> None:
+        """Forget the columns in which something was recorded since."""
+        for recording in recordings:
+            for (origin_ns, column_ns), known in self._known.items():
+                first, last = ((at_ns - origin_ns) // column_ns for at_ns in (recording.start_ns, recording.end_ns))
+                for column in range(first, last + 1):
+                    known.pop(column, None)
 
-    def draw(self, ruler: Ruler) -> tuple[Lane, ...]:
-        """Return the threads that have samples, by rank."""
-        threads = [thread for thread in self._reader.main_threads() if thread.id in self._threads]
-        threads.sort(key=lambda thread: (self._rank(thread) is None, self._rank(thread) or 0, thread.id))
-        return tuple(self._lane(thread, ruler, is_alone=len(threads) == 1) for thread in threads)
+    def ids(self) -> list[int]:
+        """Return the ids of the main threads."""
+        return [thread.id for thread in self._reader.main_threads()]
 
-    def tally(self) -> PhaseTally:
-        """Return the phases of all main threads together."""
-        every = PhaseTally(self._places)
-        from_ns = self._ruler.from_ns if self._ruler else None
-        for thread in self._reader.main_threads():
-            if thread.id in self._threads:
-                every.update(self._threads[thread.id].tally, self._lives.weight(thread.process, from_ns))
-        return every
+    def cells(self, ruler: Ruler) -> dict[int, tuple[tuple[PhaseShare, ...], ...]]:
+        """Return by main thread the mixture of its phases in each column; nothing of threads that were not seen."""
+        columns = self._of_blocks(ruler) if ruler.column_ns >= self._blocks.width_ns * 2 else self._of_grid(ruler)
+        seen = {thread for column in columns for thread in column}
+        return {thread: tuple(_mixture(column.get(thread, {})) for column in columns) for thread in seen}
 
-    def _lane(self, thread: ThreadRow, ruler: Ruler, *, is_alone: bool) -> Lane:
-        line = self._threads[thread.id]
-        rank = self._rank(thread)
+    def threads(self, seen: Iterable[int]) -> list[ThreadRow]:
+        """Return main threads by rank."""
+        seen = set(seen)
+        threads = [thread for thread in self._reader.main_threads() if thread.id in seen]
+        return sorted(threads, key=lambda thread: (self.rank(thread) is None, self.rank(thread) or 0, thread.id))
+
+    def label(self, thread: ThreadRow, *, is_alone: bool) -> str:
+        """Return what a main thread is called: by its rank, else by its PID where there are several."""
+        rank = self.rank(thread)
         pid = self._reader.processes[thread.process].pid
-        label = f"rank {rank}" if rank is not None else "main" if is_alone else str(pid)
-        return Lane(label, tuple(map(_mixture, line.bins.columns(ruler))), line.tally.shares())
+        return f"rank {rank}" if rank is not None else "main" if is_alone else str(pid)
 
-    def _rank(self, thread: ThreadRow) -> int | None:
+    def rank(self, thread: ThreadRow) -> int | None:
+        """Return the rank of a thread's process."""
         return self._reader.processes[thread.process].rank
 
-    def _new_thread(self) -> MainThread:
-        if self._ruler is not None:
-            bins = TimeBins[str](self._ruler.from_ns, int(self._ruler.column_ns))
+    def _of_blocks(self, ruler: Ruler) -> Sequence[Column]:
+        """Return the columns as blocks tell them, whose bounds need not be those of columns."""
+        threads = self.ids()
+        columns: list[Column] = [defaultdict(lambda: defaultdict(int)) for _ in range(ruler.count)]
+        for place, block in self._blocks.within(Range(ruler.from_ns, ruler.to_ns)):
+            phases = self._phases(block, threads)
+            for column in range(max(ruler.column_of(place.from_ns), 0), ruler.count):
+                start_ns, end_ns = ruler.column_at(ruler.from_ns + column * ruler.column_ns)
+                if start_ns >= place.to_ns:
+                    break
+                part = (min(end_ns, place.to_ns) - max(start_ns, place.from_ns)) / place.length_ns
+                for thread, phase, time_ns in phases:
+                    columns[column][thread][phase] += round(time_ns * part)
+        return columns
+
+    def _phases(self, block: Block, threads: Iterable[int]) -> list[tuple[int, str, int]]:
+        found: defaultdict[tuple[int, str], int] = defaultdict(int)
+        for thread in block.threads.keys() & set(threads):
+            for stack, time_ns in block.threads[thread].time_ns.items():
+                found[thread, self._places.of_stack(stack)[0]] += time_ns
+        return [(thread, phase, time_ns) for (thread, phase), time_ns in found.items()]
+
+    def _of_grid(self, ruler: Ruler) -> Sequence[Column]:
+        """Return the columns as the intervals tell them, those that are not known yet being read."""
+        known = self._known.setdefault(ruler.grid, {})
+        self._known.move_to_end(ruler.grid)
+        while len(self._known) > GRIDS:
+            self._known.popitem(last=False)
+        asked = range(ruler.first, ruler.first + ruler.count)
+        missing = [column for column in asked if column not in known]
+        if len(missing) * ruler.column_ns <= EXACT_NS:
+            for first, last in _stretches(missing):
+                self._put(known, first, last, self._columns.stack_times(ruler.grid, first, last, self.ids()))
         else:
-            bins = TimeBins[str](self._reader.info.started_ns)
-        return MainThread(bins, PhaseTally(self._places))
+            for column in missing:
+                known[column] = self._sampled(*ruler.column_at(ruler.grid.origin_ns + column * ruler.column_ns))
+        return [known[column] for column in asked]
+
+    def _put(self, known: dict[int, Column], first: int, last: int, times: Sequence[ColumnTime]) -> None:
+        take_in(self._reader, times)
+        for column in range(first, last):
+            known[column] = {}
+        for column, thread, stack, time_ns in times:
+            phases = known[column].setdefault(thread, {})
+            phase = self._places.of_stack(stack)[0]
+            phases[phase] = phases.get(phase, 0) + time_ns
+
+    def _sampled(self, from_ns: int, to_ns: int) -> Column:
+        """Return a column as some parts of it tell, where there are too many columns to read all of them."""
+        column: dict[int, Column] = {}
+        every_ns = (to_ns - from_ns) // _SLICES
+        for start_ns in range(from_ns + every_ns // 2, to_ns, every_ns):
+            part: dict[int, Column] = {}
+            grid = Grid(start_ns % _SLICE_NS, _SLICE_NS)
+            first = start_ns // _SLICE_NS
+            self._put(part, first, first + 1, self._columns.stack_times(grid, first, first + 1, self.ids()))
+            column[start_ns] = part[first]
+        return _together(column.values())
 
 
-def _mixture(seen: Bin[str]) -> tuple[PhaseShare, ...]:
-    whole_ns = sum(weight.length_ns for weight in seen.values())
-    return tuple(
-        PhaseShare(phase.name, seen[phase.name].length_ns / whole_ns) for phase in PHASES if phase.name in seen
-    )
+def _together(columns: Iterable[Column]) -> Column:
+    whole: Column = {}
+    for column in columns:
+        for thread, phases in column.items():
+            sums = whole.setdefault(thread, {})
+            for phase, time_ns in phases.items():
+                sums[phase] = sums.get(phase, 0) + time_ns
+    return whole
+
+
+def _stretches(columns: Sequence[int]) -> list[tuple[int, int]]:
+    """Return columns in order as stretches [first, last) without a gap."""
+    found: list[tuple[int, int]] = []
+    for column in columns:
+        if found and found[-1][1] == column:
+            found[-1] = (found[-1][0], column + 1)
+        else:
+            found.append((column, column + 1))
+    return found
+
+
+def _mixture(phases: Phases) -> tuple[PhaseShare, ...]:
+    whole_ns = sum(phases.values())
+    return tuple(PhaseShare(phase.name, phases[phase.name] / whole_ns) for phase in PHASES if phases.get(phase.name))

@@ -1,123 +1,107 @@
-"""The samples of a run by thread and stack, and the hot functions of whatever part of them is looked at."""
+"""The samples of whatever part of a run is looked at, and its hot functions."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
-from profd.daemon.analyze.certainty.changes import Changes, changes_of, take_changes
-from profd.daemon.analyze.functions import FunctionRow, FunctionTimes, hot_functions
+import msgspec
+
+from profd.daemon.analyze.certainty.changes import Changes, ChangesSeen
+from profd.daemon.analyze.functions import FunctionRow, hot_functions
 from profd.daemon.analyze.lives import Lives
-from profd.daemon.analyze.profile import process_weights, weighted
+from profd.daemon.analyze.profile import Profile, process_weights, weighted
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import IntervalRow, StackTotal
-from profd.tui.view import RECENT_NS, Scope, ScopeKind, View, Window
+from profd.daemon.store.rows import StackTotal
+from profd.tui.blocks import Block, Blocks, Seen, take_in
+from profd.tui.view import Range, Scope, ScopeKind
+
+# Changes are read interval by interval: of so much of a range, evenly spread. They tell how exact its shares are.
+LOOKED_AT_NS = 60 * SECOND_NS
+_SLICES = 30
+# Of a range that grows, changes are looked at anew when it has grown by so much.
+_GROWTH = 1.1
 
 
-class Seen:
-    """What was seen of a thread: its samples, and the time that they stand for, by stack."""
+class Part(msgspec.Struct, frozen=True):
+    """What was seen in a range by the threads of a scope; ``is_whole`` is False where it is an estimate."""
 
-    __slots__ = ("samples", "time_ns")
+    range: Range
+    block: Block
+    is_whole: bool
 
-    def __init__(self) -> None:
-        self.samples: Counter[int] = Counter()
-        self.time_ns: Counter[int] = Counter()
+    @property
+    def samples(self) -> int:
+        """How many samples it rests on."""
+        return sum(seen.samples.total() for seen in self.block.threads.values())
 
-    def add(self, row: IntervalRow) -> None:
-        """Count an interval."""
-        self.samples[row.stack] += row.samples
-        self.time_ns[row.stack] += row.duration_ns
+    def totals(self) -> Iterator[StackTotal]:
+        """Yield what was seen by thread and stack."""
+        for thread, seen in self.block.threads.items():
+            for stack, samples in seen.samples.items():
+                yield StackTotal(thread, stack, samples, seen.time_ns[stack])
+
+    def of_thread(self, thread: int) -> Seen:
+        """Return what was seen of a thread."""
+        return self.block.threads.get(thread) or Seen()
 
 
 class Samples:
-    """All samples counted, those of the last half minute one by one too."""
+    """The samples of one run."""
 
-    def __init__(self, reader: RunReader, lives: Lives) -> None:
+    def __init__(self, reader: RunReader, blocks: Blocks, lives: Lives) -> None:
         self._reader = reader
+        self._blocks = blocks
         self._lives = lives
-        self._seen: defaultdict[int, Seen] = defaultdict(Seen)
-        self._recent: deque[IntervalRow] = deque()
-        self._threads: frozenset[int] = frozenset()
-        self._functions: dict[int, FunctionTimes] = {}
-        self._changes: dict[int, Changes] = {}
-        self._read_to_ns: dict[int, int] = {}
+        self._changes: dict[int, ChangesSeen] = {}
+        self._changes_of: tuple[Range, frozenset[int]] = (Range(0, 0), frozenset())
 
-    def add(self, rows: Sequence[IntervalRow]) -> None:
-        """Count intervals, and let go of those that are recent no more."""
-        for row in rows:
-            self._seen[row.thread].add(row)
-            self._read_to_ns[row.thread] = row.start_ns
-            if row.thread in self._threads:
-                self._functions_of(row.thread).add(row.stack, row.samples, row.duration_ns)
-        self._add_changes(row for row in rows if row.thread in self._threads)
-        self._recent.extend(rows)
-        # In the order of reading, which is nearly that of time: whoever looks at the recent checks the time again.
-        while self._recent and self._recent[0].start_ns < self._reader.info.end_ns - RECENT_NS:
-            self._recent.popleft()
+    def take(self, asked: Range, threads: Collection[int] | None = None) -> Part:
+        """Return what was seen in a range of some threads, or of all."""
+        return Part(asked, *self._blocks.sum(asked, threads))
 
-    def recent(self, length_ns: int = RECENT_NS) -> list[IntervalRow]:
-        """Return the intervals that started in the last ``length_ns``."""
-        from_ns = self._reader.info.end_ns - length_ns
-        return [row for row in self._recent if row.start_ns >= from_ns]
+    def hot_functions(self, scope: Scope, asked: Range) -> tuple[list[FunctionRow], Part]:
+        """Return the functions of a scope in a range, the hottest first, and what they rest on."""
+        profile, part = self.profile(scope, asked)
+        return hot_functions(self._reader, profile), part
 
-    def time_of_thread(self, thread: int) -> Counter[int]:
-        """Return stack → nanoseconds of a thread over the whole run."""
-        return self._seen[thread].time_ns if thread in self._seen else Counter()
+    def profile(self, scope: Scope, asked: Range) -> tuple[Profile, Part]:
+        """Return for how long each stack of a scope ran in a range, and what that rests on."""
+        threads = selection(scope).threads(self._reader)
+        part = self.take(asked, threads)
+        changes = self._changes_in(asked, threads)
+        return weighted(self._reader, part.totals(), changes, self.weights(asked)), part
 
-    def hot_functions(self, view: View) -> tuple[list[FunctionRow], int]:
-        """Return the functions of a view, the hottest first, and the samples that they rest on."""
-        threads = selection(view.scope).threads(self._reader)
-        if view.window is Window.RECENT:
-            return self._recent_functions(threads)
-        if threads != self._threads:
-            self._count_functions_anew(threads)
-        return self._whole_functions()
+    def weights(self, asked: Range) -> Mapping[int, float]:
+        """Return by process what time a second of its recordings in a range stands for."""
+        info = self._reader.info
+        from_ns = None if asked.from_ns <= info.started_ns else asked.from_ns
+        to_ns = None if asked.to_ns >= info.end_ns else asked.to_ns
+        return process_weights(self._reader, self._lives, from_ns, to_ns)
 
-    def _whole_functions(self) -> tuple[list[FunctionRow], int]:
-        """Return the functions of the whole run, weighed anew: what a recording stands for changes in time."""
-        times = FunctionTimes(self._reader)
-        for process, of_process in self._functions.items():
-            times.update(of_process, self._lives.weight(process))
-        samples = sum(self._seen[thread].samples.total() for thread in self._threads & self._seen.keys())
-        return times.rows(), samples
+    def _changes_in(self, asked: Range, threads: frozenset[int]) -> dict[int, ChangesSeen]:
+        """Return the changes in a range by process, looked at anew where it is another one than last time."""
+        before, of_threads = self._changes_of
+        is_same = before.from_ns == asked.from_ns and of_threads == threads and before.length_ns > LOOKED_AT_NS
+        grown = asked.length_ns / max(before.length_ns, 1)
+        if is_same and 1 <= grown <= _GROWTH:
+            return {process: _times(seen, grown) for process, seen in self._changes.items()}
+        self._changes, self._changes_of = self._look_at_changes(asked, threads), (asked, threads)
+        return self._changes
 
-    def _recent_functions(self, threads: frozenset[int]) -> tuple[list[FunctionRow], int]:
-        end_ns = self._reader.info.end_ns
-        rows = [row for row in self.recent() if row.thread in threads]
-        totals = [StackTotal(row.thread, row.stack, row.samples, row.duration_ns) for row in rows]
-        weights = process_weights(self._reader, self._lives, end_ns - RECENT_NS, None)
-        profile = weighted(self._reader, totals, changes_of(rows, self._reader), weights)
-        return hot_functions(self._reader, profile), profile.total_samples
-
-    def _count_functions_anew(self, threads: frozenset[int]) -> None:
-        self._threads, self._functions = threads, {}
-        for thread in threads & self._seen.keys():
-            seen, functions = self._seen[thread], self._functions_of(thread)
-            for stack, samples in seen.samples.items():
-                functions.add(stack, samples, seen.time_ns[stack])
-        self._changes = {}
-        self._count_changes_anew(threads)
-
-    def _count_changes_anew(self, threads: frozenset[int]) -> None:
-        known = [self._read_to_ns[thread] for thread in threads & self._read_to_ns.keys()]
-        read = Selection(to_ns=max(known, default=0) + 1)
-        for process, seen in take_changes(self._reader, read, threads).items():
-            self._functions[process].add_changes(seen)
-
-    def _add_changes(self, rows: Iterable[IntervalRow]) -> None:
-        """Count the changes of threads whose stacks were counted."""
-        for row in rows:
-            process = self._reader.threads[row.thread].process
-            self._changes.setdefault(process, Changes()).add(row)
-        for process, changes in self._changes.items():
-            self._functions[process].add_changes(changes.take())
-
-    def _functions_of(self, thread: int) -> FunctionTimes:
-        process = self._reader.threads[thread].process
-        if process not in self._functions:
-            self._functions[process] = FunctionTimes(self._reader)
-        return self._functions[process]
+    def _look_at_changes(self, asked: Range, threads: frozenset[int]) -> dict[int, ChangesSeen]:
+        found: dict[int, Changes] = {}
+        slices = list(_slices(asked))
+        for one in slices:
+            rows = list(self._reader.intervals(one.from_ns, one.to_ns, threads))
+            take_in(self._reader, [StackTotal(row.thread, row.stack, row.samples, row.duration_ns) for row in rows])
+            for row in rows:
+                found.setdefault(self._reader.threads[row.thread].process, Changes()).add(row)
+            for changes in found.values():
+                changes.forget_place()
+        times = asked.length_ns / sum(one.length_ns for one in slices)
+        return {process: changes.take(max(times, 1.0)) for process, changes in found.items()}
 
 
 def selection(scope: Scope) -> Selection:
@@ -125,3 +109,17 @@ def selection(scope: Scope) -> Selection:
     if scope.kind is ScopeKind.PROCESS and scope.process is not None:
         return Selection(processes=frozenset({scope.process}))
     return MAIN_THREADS if scope.kind is ScopeKind.MAIN else Selection()
+
+
+def _slices(asked: Range) -> Iterator[Range]:
+    """Yield the parts of a range to look at: all of it, or some that are evenly spread."""
+    if asked.length_ns <= LOOKED_AT_NS:
+        yield asked
+        return
+    for number in range(_SLICES):
+        from_ns = asked.from_ns + asked.length_ns * number // _SLICES
+        yield Range(from_ns, from_ns + LOOKED_AT_NS // _SLICES)
+
+
+def _times(seen: ChangesSeen, times: float) -> ChangesSeen:
+    return ChangesSeen({moment: square * times for moment, square in seen.squares.items()}, seen.open_ns2 * times)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.functions import FunctionRow
 from profd.daemon.store.rows import EventRow, ProcessRow, RunInfo
 from profd.tui.bins import Ruler
-from profd.tui.view import View
+from profd.tui.marks import Mark
+from profd.tui.view import Range, View
 
 
 class Steps(msgspec.Struct, frozen=True):
@@ -68,22 +70,27 @@ class Lane(msgspec.Struct, frozen=True):
 class Gauge(msgspec.Struct, frozen=True):
     """A number on the timeline: its mean in each column, and one value for all.
 
-    ``value`` is the newest (``kind`` now) while the run is live, later the mean or the peak of the columns.
+    ``value`` is the newest (``kind`` now) of a live run, else the mean or the peak of the columns in question.
+    ``limit`` is what it can be at most, ``slope_per_s`` how it goes on: None where that is not known.
     """
 
     name: str
     cells: tuple[float | None, ...]
     value: float | None
     kind: str
+    limit: float | None = None
+    slope_per_s: float | None = None
+    is_growing: bool = False
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """The strips, each with a cell for every column of ``ruler``."""
+    """The strips, each with a cell for every column of ``ruler``, and what happened. ``run`` is all that there is."""
 
     ruler: Ruler
-    to_ns: int
+    run: Range
     lanes: tuple[Lane, ...]
     gauges: tuple[Gauge, ...]
+    marks: tuple[Mark, ...] = ()
 
 
 class ProcessState(msgspec.Struct, frozen=True):
@@ -103,7 +110,9 @@ class Snapshot(msgspec.Struct, frozen=True):
     """A run at one moment.
 
     ``read_share`` is how much of the file has been read, 1 once all of it has. ``samples`` are those that the rows of
-    ``functions`` are shares of, seen in [from_ns, to_ns). ``left_out`` counts the processes that ended long ago.
+    ``functions`` are shares of, seen in [from_ns, to_ns); with ``is_estimate`` in parts of that, evenly spread, the
+    rest being read still. ``left_out`` counts the processes that ended long ago. ``findings`` are those of the last
+    part of a live run, else of all of it.
     """
 
     info: RunInfo
@@ -120,3 +129,5 @@ class Snapshot(msgspec.Struct, frozen=True):
     processes: tuple[ProcessState, ...]
     left_out: int
     events: tuple[EventRow, ...]
+    is_estimate: bool = False
+    findings: tuple[Finding, ...] = ()

@@ -5,108 +5,188 @@ Belongs to the feed's thread, as its reader does. Knows nothing of screens: it a
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from profd.daemon.analyze.lives import Lives
 from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.profile import Profile, weighted
+from profd.daemon.analyze.profile import Profile
+from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import EventRow, RecordingRow
 from profd.tui.bins import Ruler
+from profd.tui.blocks import Blocks
 from profd.tui.census import Census
 from profd.tui.coverage import Coverage
+from profd.tui.diagnosis import Diagnosis
 from profd.tui.gauges import Gauges
 from profd.tui.lanes import Lanes
+from profd.tui.marks import marks_of
 from profd.tui.pace import Pace
-from profd.tui.samples import Samples
-from profd.tui.snapshot import Snapshot, Timeline, Vitals
-from profd.tui.tallies import Places
-from profd.tui.view import RECENT_NS, ScopeKind, View, Window
+from profd.tui.samples import Part, Samples, selection
+from profd.tui.slope import with_slope
+from profd.tui.snapshot import Gauge, Lane, PhaseShare, Snapshot, Timeline, Vitals
+from profd.tui.tallies import PhaseTally, Places
+from profd.tui.view import Range, ScopeKind, View
 
-BATCH_RECORDINGS = 128
+BATCH_RECORDINGS = 4096
 
 
 class Survey:
     """What was read of one run so far."""
 
-    def __init__(self, reader: RunReader) -> None:
+    def __init__(self, reader: RunReader, columns: ColumnReader) -> None:
         self._reader = reader
-        self._places = Places(PhaseIndex(reader))
+        self._columns = columns
+        phases = PhaseIndex(reader)
+        self._places = Places(phases)
+        self._diagnosis = Diagnosis(reader, phases)
         self._lives = Lives(reader)
-        self._samples = Samples(reader, self._lives)
-        self._lanes = Lanes(reader, self._places, self._lives)
-        self._gauges = Gauges(reader)
-        self._pace = Pace(reader)
+        self._blocks = Blocks(reader, columns)
+        self._samples = Samples(reader, self._blocks, self._lives)
+        self._lanes = Lanes(reader, columns, self._blocks, self._places)
+        self._gauges = Gauges(reader, columns)
+        self._pace = Pace(reader, columns)
         self._coverage = Coverage(reader)
-        self._census = Census(reader, self._gauges, self._places)
+        self._census = Census(reader, self._gauges, self._samples, self._places)
         self._events: list[EventRow] = []
         self._last_recording = 0
+        # What was recorded up to here is read when it is asked for.
+        self._opened_at = columns.newest_recording()
         self._has_more = False
 
     def catch_up(self) -> bool:
-        """Take in a batch of what was written since; False when that was all there is."""
+        """Take in what was written since, then a part of what was there before; False when that was all there is."""
         recordings = self._reader.recordings_after(self._last_recording, BATCH_RECORDINGS)
         # After the recordings, so that every stack and thread that their intervals name is known.
         self._reader.refresh()
-        self._read_intervals(recordings)
         self._coverage.add(recordings)
         self._lives.add(recordings)
+        self._take_in([row for row in recordings if row.id > self._opened_at])
         self._gauges.catch_up()
         self._pace.catch_up()
         self._events += self._reader.events(self._events[-1].id if self._events else 0)
         if recordings:
             self._last_recording = recordings[-1].id
-        self._has_more = len(recordings) == BATCH_RECORDINGS
+        if len(recordings) < BATCH_RECORDINGS:
+            self._read_backlog()
+        backlogs = (self._gauges.has_backlog, self._blocks.has_backlog)
+        self._has_more = len(recordings) == BATCH_RECORDINGS or any(backlogs)
         return self._has_more
+
+    def profile(self, view: View) -> Profile:
+        """Return for how long each stack ran in what the view is about."""
+        return self._samples.profile(view.scope, self._about(view))[0]
+
+    def phase_of(self, stack: int) -> str:
+        """Return the phase of a stack."""
+        return self._places.of_stack(stack)[0]
+
+    def diagnose(self) -> bool:
+        """Look for what slows the run, where it is time to; True where other things were found than before."""
+        return self._diagnosis.renew()
 
     def snapshot(self, view: View) -> Snapshot:
         """Return the run as it is now, in this view."""
         info = self._reader.info
-        ruler = self._ruler(view)
-        lanes = self._lanes if view.window is Window.WHOLE else self._recent_lanes(ruler)
-        functions, samples = self._samples.hot_functions(view)
-        processes, left_out = self._census.take(self._samples)
-        drawn = lanes.draw(ruler)
+        ruler, about = self._shown(view)[0], self._about(view)
+        chosen = about if view.chosen else None
+        functions, rests_on = self._samples.hot_functions(view.scope, about)
+        mains = rests_on if view.scope.kind is ScopeKind.MAIN else self._samples.take(about, self._lanes.ids())
+        lanes = self._draw_lanes(ruler, mains)
+        is_now = info.state == "live" and chosen is None and view.end_ns is None
+        processes, left_out = self._census.take(None if is_now else about)
         return Snapshot(
             info=info,
             view=view,
             read_share=self._read_share(),
             vitals=self._vitals(),
-            verdict=lanes.tally().verdict(self._reader, len(drawn)),
-            timeline=Timeline(ruler, info.end_ns, drawn, self._gauges.strips(view.window, ruler)),
+            verdict=self._tally(mains).verdict(self._reader, len(lanes)),
+            timeline=Timeline(
+                ruler=ruler,
+                run=Range(info.started_ns, info.end_ns),
+                lanes=lanes,
+                gauges=self._draw_gauges(ruler, chosen),
+                marks=marks_of(self._events, self._reader.windows()),
+            ),
             functions=tuple(functions),
             scope_name=self._scope_name(view),
-            samples=samples,
-            from_ns=info.started_ns if view.window is Window.WHOLE else max(info.started_ns, info.end_ns - RECENT_NS),
-            to_ns=info.end_ns,
+            samples=rests_on.samples,
+            from_ns=about.from_ns,
+            to_ns=about.to_ns,
             processes=processes,
             left_out=left_out,
             events=tuple(self._events),
+            is_estimate=not rests_on.is_whole,
+            findings=self._diagnosis.findings,
         )
 
-    def _read_intervals(self, recordings: list[RecordingRow]) -> None:
-        """Read the intervals of recordings, those of one process at once: between its recordings it has none."""
-        by_process: defaultdict[int, list[RecordingRow]] = defaultdict(list)
-        for recording in recordings:
-            by_process[recording.process].append(recording)
-        for process, rows in by_process.items():
-            threads = [thread.id for thread in self._reader.threads.values() if thread.process == process]
-            from_ns, to_ns = min(row.start_ns for row in rows), max(row.end_ns for row in rows)
-            intervals = list(self._reader.intervals(from_ns, to_ns, threads))
-            self._samples.add(intervals)
-            self._lanes.add(intervals)
+    def profile(self, view: View) -> Profile:
+        """Return the time by stack that the hot functions of a view are counted from; its changes are left out."""
+        about = view.chosen or self._shown(view)[1]
+        part = self._samples.take(about, selection(view.scope).threads(self._reader))
+        return weighted(self._reader, part.totals(), {}, self._samples.weights(about))
 
-    def _ruler(self, view: View) -> Ruler:
+    def phase_of(self, stack: int) -> str:
+        """Return the name of the phase of a stack."""
+        return self._places.of_stack(stack)[0]
+
+    def _take_in(self, recordings: list[RecordingRow]) -> None:
+        self._blocks.add(recordings)
+        self._lanes.add(recordings)
+
+    def _read_backlog(self) -> None:
+        """Read a part of what was there when the run was opened."""
+        if self._gauges.has_backlog:
+            self._gauges.read_backlog()
+        else:
+            self._blocks.read_backlog()
+
+    def _shown(self, view: View) -> tuple[Ruler, Range]:
+        """Return the columns of the timeline, and the time that it shows."""
         info = self._reader.info
-        if view.window is Window.RECENT:
-            return Ruler.moving(RECENT_NS, info.end_ns, view.columns)
+        run = Range(info.started_ns, max(info.end_ns, info.started_ns + 1))
+        if view.span_ns is not None:
+            end_ns = info.end_ns if view.end_ns is None else view.end_ns
+            shown = Range(max(end_ns - view.span_ns, run.from_ns), end_ns)
+            return Ruler.moving(view.span_ns, end_ns, view.columns), shown
         if info.state == "live":
-            return Ruler.growing(info.started_ns, info.end_ns, view.columns)
-        return Ruler.filling(info.started_ns, info.end_ns, view.columns)
+            return Ruler.growing(run.from_ns, run.to_ns, view.columns), run
+        return Ruler.filling(run.from_ns, run.to_ns, view.columns), run
 
-    def _recent_lanes(self, ruler: Ruler) -> Lanes:
-        lanes = Lanes(self._reader, self._places, self._lives, ruler)
-        lanes.add(self._samples.recent())
-        return lanes
+    def _about(self, view: View) -> Range:
+        """Return the time that everything below the timeline is about."""
+        info = self._reader.info
+        return view.chosen.within(Range(info.started_ns, info.end_ns)) if view.chosen else self._shown(view)[1]
+
+    def _draw_lanes(self, ruler: Ruler, part: Part) -> tuple[Lane, ...]:
+        cells = self._lanes.cells(ruler)
+        threads = self._lanes.threads(cells.keys() | part.block.threads.keys())
+        empty: tuple[tuple[PhaseShare, ...], ...] = ((),) * ruler.count
+        return tuple(
+            Lane(
+                self._lanes.label(thread, is_alone=len(threads) == 1),
+                cells.get(thread.id, empty),
+                self._tally_of(part, thread.id).shares(),
+            )
+            for thread in threads
+        )
+
+    def _draw_gauges(self, ruler: Ruler, chosen: Range | None) -> tuple[Gauge, ...]:
+        strips = self._gauges.strips(ruler, chosen)
+        return (*(with_slope(strip, ruler) for strip in strips), self._pace.strip(ruler, chosen))
+
+    def _tally(self, part: Part) -> PhaseTally:
+        """Return the phases of all main threads together."""
+        weights = self._samples.weights(part.range)
+        every = PhaseTally(self._places)
+        for thread in part.block.threads:
+            every.update(self._tally_of(part, thread), weights[self._reader.threads[thread].process])
+        return every
+
+    def _tally_of(self, part: Part, thread: int) -> PhaseTally:
+        tally = PhaseTally(self._places)
+        for stack, time_ns in part.of_thread(thread).time_ns.items():
+            tally.add(stack, time_ns)
+        return tally
 
     def _vitals(self) -> Vitals:
         workers = [row for row in self._reader.processes.values() if row.role == "worker"]
@@ -121,10 +201,11 @@ class Survey:
         )
 
     def _read_share(self) -> float:
-        info = self._reader.info
         if not self._has_more:
             return 1.0
-        return min(max(self._coverage.read_to_ns() - info.started_ns, 0) / max(info.end_ns - info.started_ns, 1), 0.99)
+        info = self._reader.info
+        listed = max(self._coverage.read_to_ns() - info.started_ns, 0) / max(info.end_ns - info.started_ns, 1)
+        return min((listed + self._gauges.read_share + self._blocks.read_share) / 3, 0.99)
 
     def _scope_name(self, view: View) -> str:
         process = self._reader.processes.get(view.scope.process or 0)
@@ -137,9 +218,9 @@ class Survey:
 class Follower:
     """The survey of a run, looked at again and again: does as little as can be while nothing is written."""
 
-    def __init__(self, reader: RunReader) -> None:
+    def __init__(self, reader: RunReader, columns: ColumnReader) -> None:
         self._reader = reader
-        self._survey = Survey(reader)
+        self.survey = Survey(reader, columns)
         self._shown: tuple[View, str] | None = None
         self._has_more = True
         self._is_stale = True
@@ -147,11 +228,14 @@ class Follower:
     def look(self) -> bool:
         """Take in what is new; True where there is more to be read at once."""
         if self._reader.changed() or self._has_more:
-            self._has_more = self._survey.catch_up()
+            self._has_more = self.survey.catch_up()
             self._is_stale = True
         elif self._reader.info.state == "live":
             # A recorder that was killed writes nothing any more: its absence has to be looked for.
             self._reader.refresh()
+        # Not before something is shown.
+        if not self._has_more and self._shown is not None and self.survey.diagnose():
+            self._is_stale = True
         return self._has_more
 
     def snapshot(self, view: View) -> Snapshot | None:
@@ -160,4 +244,4 @@ class Follower:
         if not self._is_stale and asked == self._shown:
             return None
         self._is_stale, self._shown = False, asked
-        return self._survey.snapshot(view)
+        return self.survey.snapshot(view)

@@ -6,16 +6,7 @@ from enum import Enum
 
 import msgspec
 
-from profd.daemon.clock import SECOND_NS
-
-RECENT_NS = 30 * SECOND_NS
-
-
-class Window(Enum):
-    """The time that tables and shares cover."""
-
-    WHOLE = "whole run"
-    RECENT = "last 30 s"
+from profd.daemon.render.units import duration
 
 
 class ScopeKind(Enum):
@@ -33,15 +24,50 @@ class Scope(msgspec.Struct, frozen=True):
     process: int | None = None
 
 
+class Range(msgspec.Struct, frozen=True):
+    """The time [from_ns, to_ns) of the run's clock."""
+
+    from_ns: int
+    to_ns: int
+
+    @property
+    def length_ns(self) -> int:
+        """How long it is."""
+        return self.to_ns - self.from_ns
+
+    def within(self, other: Range) -> Range:
+        """Return what lies in another range, at least a nanosecond of it."""
+        from_ns = min(max(self.from_ns, other.from_ns), other.to_ns - 1)
+        return Range(from_ns, max(min(self.to_ns, other.to_ns), from_ns + 1))
+
+
 class View(msgspec.Struct, frozen=True):
     """A choice of samples, and the room there is to show them in.
 
-    ``columns`` is the width of the timeline's strips in cells.
+    The timeline shows ``span_ns`` up to ``end_ns``: None is the whole run, and the end of it, which a live run moves.
+    What is below it is about ``chosen``, which may end after the run does, and where that is None about all that the
+    timeline shows. ``columns`` is the width of the timeline's strips in cells.
     """
 
     scope: Scope = Scope()
-    window: Window = Window.WHOLE
+    span_ns: int | None = None
+    end_ns: int | None = None
+    chosen: Range | None = None
     columns: int = 60
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether nothing of the run is left out."""
+        return self.span_ns is None and self.chosen is None
+
+    @property
+    def name(self) -> str:
+        """What the tables are about, in two or three words."""
+        if self.chosen is not None:
+            return "chosen"
+        if self.span_ns is None:
+            return "whole run"
+        return f"last {span_name(self.span_ns)}" if self.end_ns is None else span_name(self.span_ns)
 
 
 class OutputView(msgspec.Struct, frozen=True):
@@ -54,3 +80,9 @@ class OutputView(msgspec.Struct, frozen=True):
     lines: int = 24
     is_shown: bool = False
     is_typing: bool = False
+
+
+def span_name(length_ns: int) -> str:
+    """Return a length of time without what is zero in it: ``30 s``, ``2 min``, ``1 h``."""
+    text = duration(length_ns / 1e9)
+    return text.replace(".0 s", " s").removesuffix(" 00 s").removesuffix(" 00 min").removesuffix(" 00 h")

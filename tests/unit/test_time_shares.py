@@ -17,10 +17,11 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.summary import summarize
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.exports.collapsed import collapsed_lines
+from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.tui.snapshot import Snapshot
 from profd.tui.survey import Survey
-from profd.tui.view import Scope, ScopeKind, View, Window
+from profd.tui.view import Scope, ScopeKind, View
 
 SHARES = {stack[-1].function: share for stack, share in turns.SHARES.items()}
 MAIN_SHARES = {stack[-1].function: share for stack, share in turns.MAIN_SHARES.items()}
@@ -39,7 +40,7 @@ def selves(rows: list[FunctionRow] | tuple[FunctionRow, ...]) -> dict[str, float
 
 
 def snapshot_of(reader: RunReader, view: View) -> Snapshot:
-    survey = Survey(reader)
+    survey = Survey(reader, ColumnReader(reader.path))
     while survey.catch_up():
         pass
     return survey.snapshot(view)
@@ -97,7 +98,7 @@ def test_the_dashboard_says_what_the_summary_says(reader: RunReader, scope: Scop
 
 
 def test_the_recent_window_has_shares_of_time_too(reader: RunReader) -> None:
-    view = View(scope=Scope(ScopeKind.ALL), window=Window.RECENT)
+    view = View(scope=Scope(ScopeKind.ALL), span_ns=30 * SECOND_NS)
 
     assert selves(snapshot_of(reader, view).functions) == pytest.approx(SHARES)
 

@@ -11,12 +11,12 @@ from theater import play
 from training_stacks import describe
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken
 from profd.daemon.store.writer import RunWriter
 from profd.tui.bins import Ruler
 from profd.tui.gauges import Gauges
-from profd.tui.view import Window
 from profd.tui.widgets.timeline import Timeline
 
 
@@ -38,10 +38,10 @@ async def test_dashboard_says_that_there_is_no_gpu(tmp_path: Path) -> None:
 
 def test_gpus_are_averaged(tmp_path: Path) -> None:
     with RunReader(write_gpus(tmp_path / "a.profd")) as reader:
-        gauges = Gauges(reader)
+        gauges = Gauges(reader, ColumnReader(reader.path))
         gauges.catch_up()
         ruler = Ruler.filling(STARTED_NS, STARTED_NS + 4 * SECOND_NS, 4)
-        found = {gauge.name: gauge for gauge in gauges.strips(Window.WHOLE, ruler)}["gpu_utilization_share"]
+        found = {gauge.name: gauge for gauge in gauges.strips(ruler, None)}["gpu_utilization_share"]
     assert (found.cells, found.value, found.kind) == ((0.5,) * 4, 0.5, "mean")
 
 
@@ -52,7 +52,7 @@ async def test_timeline_has_the_gpus_as_a_strip(tmp_path: Path) -> None:
     assert "50 %" in line
 
 
-@pytest.mark.parametrize(("has_gpu", "labels"), [(True, ["CPU", "GPU"]), (False, ["CPU", "memory"])])
+@pytest.mark.parametrize(("has_gpu", "labels"), [(True, ["GPU", "CPU"]), (False, ["CPU", "RSS"])])
 async def test_where_there_is_little_room_a_gpu_is_worth_more_than_memory(
     tmp_path: Path, has_gpu: bool, labels: list[str]
 ) -> None:
@@ -60,4 +60,4 @@ async def test_where_there_is_little_room_a_gpu_is_worth_more_than_memory(
     run = write_gpus(path) if has_gpu else synthetic.write_run(path)
     async with play(run, size=(80, 24)) as theater:
         words = [line.split()[:1] for line in theater.text(Timeline).splitlines()]
-    assert [word[0] for word in words if word and word[0] in ("CPU", "GPU", "memory", "host")] == labels
+    assert [word[0] for word in words if word and word[0] in ("CPU", "GPU", "RSS", "host")] == labels

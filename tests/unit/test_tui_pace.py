@@ -9,6 +9,7 @@ import synthetic
 from theater import play
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken, RunEnded
 from profd.daemon.store.writer import RunWriter
@@ -30,7 +31,7 @@ def counted(path: Path, *counts: int) -> Path:
 
 
 def pace_of(reader: RunReader) -> Pace:
-    pace = Pace(reader)
+    pace = Pace(reader, ColumnReader(reader.path))
     pace.catch_up()
     return pace
 

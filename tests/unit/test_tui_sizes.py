@@ -40,7 +40,7 @@ WIDGETS: tuple[type[Widget], ...] = (
 @pytest.mark.parametrize("live", [True, False])
 async def test_every_tab_fits_every_size(tmp_path: Path, size: tuple[int, int], live: bool) -> None:
     async with play(synthetic.write_run(tmp_path / "a.profd", live=live), size=size) as theater:
-        for key in ("down", "s", "t", "l", "2", "3", "4", "question_mark", "escape", "1"):
+        for key in ("down", "s", "t", "z", "2", "3", "4", "question_mark", "escape", "1"):
             await theater.press(key)
             assert_lines_fit(theater)
         assert "train.py" in theater.text(Header)

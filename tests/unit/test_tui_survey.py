@@ -6,24 +6,26 @@ import msgspec
 import pytest
 import synthetic
 
+import profd.tui.survey as survey_module
 from profd.daemon.analyze.coverage import take_coverage
 from profd.daemon.analyze.functions import hot_functions
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.tui.snapshot import Snapshot
 from profd.tui.survey import Follower, Survey
-from profd.tui.view import Scope, ScopeKind, View, Window
+from profd.tui.view import Scope, ScopeKind, View
 
-RECENT = View(window=Window.RECENT)
+RECENT = View(span_ns=30 * SECOND_NS)
 VALUES = {"cpu_cores": 0.6 + 2 * 0.97, "rss_bytes": 904e6 + 600e6, "host_cpu_share": 0.64}
 ALL = View(scope=Scope(ScopeKind.ALL))
 
 
 def survey_of(reader: RunReader) -> Survey:
-    survey = Survey(reader)
+    survey = Survey(reader, ColumnReader(reader.path))
     while survey.catch_up():
         pass
     return survey
@@ -56,7 +58,7 @@ def test_a_snapshot_has_the_functions_that_the_analysis_has(ended: Path) -> None
 
 def test_what_grew_bit_by_bit_is_what_is_read_at_once(tmp_path: Path) -> None:
     with synthetic.live_run(tmp_path / "a.profd", seconds=1) as run, RunReader(run.path) as reader:
-        growing = Survey(reader)
+        growing = Survey(reader, ColumnReader(reader.path))
         for _ in range(4):
             while growing.catch_up():
                 pass
@@ -163,9 +165,12 @@ def test_processes_are_a_tree_with_what_each_is_doing(tmp_path: Path) -> None:
 
 def test_nothing_new_is_no_snapshot(tmp_path: Path) -> None:
     with synthetic.live_run(tmp_path / "a.profd") as run, RunReader(run.path) as reader:
-        follower = Follower(reader)
+        follower = Follower(reader, ColumnReader(reader.path))
         while follower.look():
             pass
+        assert follower.snapshot(View()) is not None
+        # What was found comes after what was seen, and is new.
+        follower.look()
         assert follower.snapshot(View()) is not None
 
         follower.look()
@@ -177,9 +182,12 @@ def test_nothing_new_is_no_snapshot(tmp_path: Path) -> None:
         assert follower.snapshot(ALL) is not None
 
 
-def test_a_run_of_any_length_is_read_in_batches_that_say_how_far_they_are(tmp_path: Path) -> None:
+def test_a_run_of_any_length_is_read_in_batches_that_say_how_far_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(survey_module, "BATCH_RECORDINGS", 128)
     with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=100)) as reader:
-        survey = Survey(reader)
+        survey = Survey(reader, ColumnReader(reader.path))
         shares = []
         while survey.catch_up():
             shares.append(survey.snapshot(View()).read_share)
@@ -187,5 +195,5 @@ def test_a_run_of_any_length_is_read_in_batches_that_say_how_far_they_are(tmp_pa
 
     assert shares == sorted(shares)
     assert all(0 < share < 1 for share in shares)
-    assert len(shares) == 2
+    assert len(shares) >= 2
     assert (whole.read_share, whole.samples) == (1, 10_000)

@@ -10,14 +10,14 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
 
 from profd.tui.feed import Feed, OutputDrawn, SnapshotTaken
 from profd.tui.reporting import ReportFailed, ReportWritten, write_report_of
+from profd.tui.screens.scrubbing import Scrubbing
 from profd.tui.snapshot import Snapshot
 from profd.tui.terminal import Terminal
-from profd.tui.view import OutputView, Scope, ScopeKind, View, Window
+from profd.tui.view import OutputView, Scope, ScopeKind, View
 from profd.tui.widgets.events import EventTable
 from profd.tui.widgets.header import Header, ending
 from profd.tui.widgets.hot import HotTable
@@ -25,7 +25,7 @@ from profd.tui.widgets.keys import KeyLine
 from profd.tui.widgets.output import OutputPane, TypingChanged
 from profd.tui.widgets.table import CursorMoved
 from profd.tui.widgets.tabs import TABS, TabChosen, TabLine
-from profd.tui.widgets.timeline import StripsResized, Timeline
+from profd.tui.widgets.timeline import Scrubbed, StripsResized, Timeline
 from profd.tui.widgets.tree import ProcessChosen, ProcessTable
 from profd.tui.widgets.verdict import VerdictLine
 
@@ -42,7 +42,7 @@ class Panes(ContentSwitcher):
         self.post_message(PanesResized())
 
 
-class Dashboard(Screen[None]):
+class Dashboard(Scrubbing):
     """The screen."""
 
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (9, "-low"), (14, "-short"), (34, "-tall")]
@@ -51,7 +51,6 @@ class Dashboard(Screen[None]):
         Binding("slash", "filter", "filter", show=False),
         Binding("s", "sort", "sort"),
         Binding("t", "scope", "threads"),
-        Binding("l", "window", "last 30 s"),
         Binding("p", "pause", "pause"),
         Binding("r", "report", "report"),
         Binding("enter", "type", "type to the script", show=False),
@@ -118,6 +117,12 @@ class Dashboard(Screen[None]):
     @on(StripsResized)
     def _resize_strips(self, message: StripsResized) -> None:
         self._look(msgspec.structs.replace(self._view, columns=message.columns))
+
+    @on(Scrubbed)
+    def _look_at_time(self, message: Scrubbed) -> None:
+        scrub = message.scrub
+        view = msgspec.structs.replace(self._view, span_ns=scrub.span_ns, end_ns=scrub.end_ns, chosen=scrub.chosen)
+        self._look(view)
 
     @on(PanesResized)
     def _resize_output(self) -> None:
@@ -189,7 +194,9 @@ class Dashboard(Screen[None]):
             self.set_focus(line)
 
     def action_close_filter(self) -> None:
-        """Show all rows again, and give keys back to them."""
+        """Show all rows again, and give keys back to them; without a filter go back to what is live."""
+        if not self.query_one(Input).has_class("-open"):
+            self.action_live()
         self._clear_filter()
         if self._table is not None:
             self.set_focus(self._table)
@@ -207,11 +214,6 @@ class Dashboard(Screen[None]):
         if kind is ScopeKind.PROCESS and process is None:
             kind = ScopeKind.MAIN
         self._look(msgspec.structs.replace(self._view, scope=Scope(kind, process)))
-
-    def action_window(self) -> None:
-        """Look at the last half minute, or at the whole run again."""
-        window = Window.WHOLE if self._view.window is Window.RECENT else Window.RECENT
-        self._look(msgspec.structs.replace(self._view, window=window))
 
     def action_pause(self) -> None:
         """Hold the view, or go on."""

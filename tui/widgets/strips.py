@@ -6,7 +6,7 @@ Plain functions from numbers to characters; the widget gives them their place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from rich.style import Style
 
@@ -85,3 +85,11 @@ def axis(ruler: Ruler, columns: int) -> str:
             text = f"{text:<{column}}{label}"
         at_ns += step_ns
     return text
+
+
+def squeezed(cells: Sequence[float | None], count: int) -> list[float | None]:
+    """Return the means of cells in ``count`` columns, or in as many as there are cells."""
+    count = min(count, len(cells))
+    bounds = [len(cells) * number // count for number in range(count + 1)] if count else []
+    parts = [[cell for cell in cells[a:b] if cell is not None] for a, b in pairwise(bounds)]
+    return [sum(part) / len(part) if part else None for part in parts]

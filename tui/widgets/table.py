@@ -51,8 +51,8 @@ class Table(ScrollView, Drawn, Generic[Item]):
         Binding("down,j", "move(1)", "down", show=False),
         Binding("pageup", "move_page(-1)", "page up", show=False),
         Binding("pagedown", "move_page(1)", "page down", show=False),
-        Binding("home,g", "move(-1000000)", "first", show=False),
-        Binding("end,G", "move(1000000)", "last", show=False),
+        Binding("home", "move(-1000000)", "first", show=False),
+        Binding("end", "move(1000000)", "last", show=False),
         Binding("escape", "release", "let the rows move", show=False),
     ]
     empty_text = ""
@@ -68,6 +68,10 @@ class Table(ScrollView, Drawn, Generic[Item]):
     def columns(self) -> Sequence[Column]:
         """Return the columns."""
         raise NotImplementedError
+
+    def heading(self, column: Column) -> str:
+        """Return what stands over a column."""
+        return column.title
 
     def key(self, item: Item) -> Hashable:
         """Return what an item is known by while its numbers change."""
@@ -139,7 +143,7 @@ class Table(ScrollView, Drawn, Generic[Item]):
         """Return a line: the titles at the top, however far the rows are scrolled."""
         width, columns = self.size.width, self._shown()
         if y < _TITLE_LINES:
-            titles = [[self.run(column.title, "faint")] for column, _ in columns]
+            titles = [[self.run(self.heading(column), "faint")] for column, _ in columns]
             return self._strip(titles, is_current=False)
         index = y - _TITLE_LINES + self.scroll_offset.y
         if index < len(self._rows):

@@ -10,7 +10,6 @@ from textual.message import Message
 from profd.tui.cells import Run, width
 from profd.tui.quantities import clock, plural
 from profd.tui.snapshot import Snapshot
-from profd.tui.view import Window
 from profd.tui.widgets.drawn import Lines
 
 TABS = (("hot", "Hot"), ("processes", "Processes"), ("events", "Events"), ("output", "Output"))
@@ -92,16 +91,16 @@ class TabLine(Lines):
         return [[self.run(plural(len(self.snapshot.events), "event"), "dim")]] if self.tab == "events" else []
 
     def _samples(self, snapshot: Snapshot) -> list[list[Run]]:
-        window = snapshot.view.window
+        name = self.run(snapshot.view.name, "dim" if snapshot.view.is_everything else "accent")
         scope = self.run(snapshot.scope_name, "dim")
-        ink = "dim" if window is Window.WHOLE else "accent"
-        samples = [self.run(" · ", "faint"), self.run(plural(snapshot.samples, "sample"))]
+        about = " read of it so far" if snapshot.is_estimate else ""
+        samples = [self.run(" · ", "faint"), self.run(f"{plural(snapshot.samples, 'sample')}{about}")]
         dot = self.run(" · ", "faint")
         times = f" {clock(snapshot.from_ns)}–{clock(snapshot.to_ns)}"  # noqa: RUF001
         return [
-            [scope, dot, self.run(window.value, ink), self.run(times, "faint"), *samples],
-            [scope, dot, self.run(window.value, ink), *samples],
-            [self.run(window.value, ink), *samples],
+            [scope, dot, name, self.run(times, "faint"), *samples],
+            [scope, dot, name, *samples],
+            [name, *samples],
             samples[1:],
         ]
 

@@ -1,49 +1,31 @@
-"""The timeline: the phases of the main threads, CPU and memory of the target, CPU of the host, GPUs, and the time."""
+"""The timeline: phases of the main threads, GPUs, CPU, memory, steps, marks and the time, with a cursor over all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from rich.style import Style
 from textual import events
 from textual.geometry import Size
 from textual.message import Message
 
 from profd.daemon.analyze.phases import PHASES
-from profd.daemon.render.units import percent, size
 from profd.daemon.render.visible import visible
-from profd.tui.cells import Run, fit, width
-from profd.tui.gauges import GPU_SERIES
+from profd.tui.bins import Ruler
+from profd.tui.cells import Run, fit
+from profd.tui.gauges import GPU_MEMORY_SERIES, GPU_SERIES
+from profd.tui.pace import STEPS
+from profd.tui.scrub import Scrub
 from profd.tui.snapshot import Gauge, PhaseShare, Snapshot
-from profd.tui.view import Window
+from profd.tui.view import Range
+from profd.tui.widgets.axis import columns_of, mark_cells, mark_side, time_side
 from profd.tui.widgets.drawn import Lines
+from profd.tui.widgets.gaugeline import LABELS, side_of, top_of
+from profd.tui.widgets.legend import short_legend, tall_legend
 from profd.tui.widgets.strips import axis, slice_run, slices, sparkline
 
 LABEL_CELLS = 10
-SHORT_NAMES = {
-    "data wait": "data",
-    "data load in process": "load",
-    "host-to-device copy": "h2d",
-    "forward": "fwd",
-    "backward": "bwd",
-    "optimizer": "opt",
-    "synchronize": "sync",
-    "collective": "coll",
-    "checkpoint": "save",
-    "evaluation": "eval",
-    "logging": "log",
-    "compile": "jit",
-    "startup, import": "import",
-    "waiting": "wait",
-}
-GAUGE_LABELS = {
-    "cpu_cores": "CPU",
-    "rss_bytes": "memory",
-    "host_cpu_share": "host CPU",
-    GPU_SERIES: "GPU",
-}
-_SHARES = ("host_cpu_share", GPU_SERIES)
-_FEW, _FEW_WITH_GPU = (0, 1), (0, 3)  # the gauges where there is room for two
 _WIDE = 100
 _SIDE_CELLS, _NARROW_SIDE_CELLS = 44, 15
 
@@ -56,27 +38,52 @@ class StripsResized(Message):
         self.columns = columns
 
 
+class Scrubbed(Message):
+    """Another time is looked at."""
+
+    def __init__(self, scrub: Scrub) -> None:
+        super().__init__()
+        self.scrub = scrub
+
+
 class Row(NamedTuple):
-    """What a line shows: ``part`` of ``parts`` of the strip of this number."""
+    """What a line shows: ``part`` of ``parts`` of the lane of this number, or the gauge of this name."""
 
     kind: str
     strip: int = 0
     part: int = 0
     parts: int = 1
+    gauge: str = ""
+
+
+Move = Callable[[Scrub, Ruler, Range], Scrub]
 
 
 class Timeline(Lines):
     """The strips one below the other, on one axis."""
 
     snapshot: Snapshot | None = None
+    scrub: Scrub = Scrub()
     _rows: tuple[Row, ...] = (Row("axis"),)
     _columns: int = 0
+    _drag_from_ns: int | None = None
 
     def show(self, snapshot: Snapshot) -> None:
         """Draw a snapshot."""
         self.snapshot = snapshot
         self._lay_out()
         self.refresh()
+
+    def move(self, to: Move) -> None:
+        """Look at another time, as a function of where the person is now says."""
+        if self.snapshot is None:
+            return
+        timeline = self.snapshot.timeline
+        scrub = to(self.scrub, timeline.ruler, timeline.run)
+        if scrub != self.scrub:
+            self.scrub = scrub
+            self.refresh()
+            self.post_message(Scrubbed(scrub))
 
     def on_resize(self, event: events.Resize) -> None:
         """Tell how many columns there are now."""
@@ -85,6 +92,27 @@ class Timeline(Lines):
             self._columns = columns
             self.post_message(StripsResized(columns))
         self._lay_out()
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Put the cursor where the mouse is; let go of it where the line says that the view is not live."""
+        at_ns = self._time_at(event.x)
+        if at_ns is not None:
+            self._drag_from_ns = at_ns
+            self.capture_mouse()
+            self.move(lambda scrub, ruler, run: scrub.released_range().at(at_ns, ruler, run))
+        elif event.y == len(self._rows) - 1:
+            self.move(lambda scrub, ruler, run: scrub.released())
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Choose the time from where the mouse was pressed to where it is."""
+        start_ns, at_ns = self._drag_from_ns, self._time_at(event.x, nearest=True)
+        if start_ns is not None and at_ns is not None:
+            self.move(lambda scrub, ruler, run: scrub.dragged(start_ns, at_ns, ruler, run))
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """End a drag."""
+        self._drag_from_ns = None
+        self.release_mouse()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Return the number of lines."""
@@ -96,93 +124,103 @@ class Timeline(Lines):
             return []
         row = self._rows[y]
         if row.kind == "lane":
-            return self._lane(row, width)
+            return self._lane(self.snapshot, row, width)
         if row.kind == "legend":
             lanes = self.snapshot.timeline.lanes
-            return [
-                self.run(" " * LABEL_CELLS),
-                *self._short_legend(lanes[0].shares if lanes else (), width - LABEL_CELLS),
-            ]
+            shares = lanes[0].shares if lanes else ()
+            return [self.run(" " * LABEL_CELLS), *short_legend(self, shares, width - LABEL_CELLS)]
         if row.kind == "gauge":
-            return self._gauge(self.snapshot.timeline.gauges[row.strip])
-        return self._axis(self.snapshot)
+            return self._gauge(self.snapshot, row.gauge, width)
+        return self._marks(self.snapshot) if row.kind == "marks" else self._axis(self.snapshot, width)
 
     def _lay_out(self) -> None:
         lanes = len(self.snapshot.timeline.lanes) if self.snapshot else 1
         gauges = self.snapshot.timeline.gauges if self.snapshot else ()
-        rows = plan(self.app.size, lanes, has_gpu=any(map(_is_of_gpus, gauges)))
+        known = {gauge.name for gauge in gauges if _is_known(gauge)}
+        rows = plan(self.app.size, lanes, has_gpu=GPU_SERIES in known, has_steps=STEPS in known)
         if rows != self._rows:
             self._rows = rows
             self.refresh(layout=True)
 
-    def _lane(self, row: Row, width: int) -> list[Run]:
-        lanes = self.snapshot.timeline.lanes if self.snapshot else ()
+    def _lane(self, snapshot: Snapshot, row: Row, width: int) -> list[Run]:
+        lanes = snapshot.timeline.lanes
         if row.strip >= len(lanes):
             return []
         lane = lanes[row.strip]
-        looks = {phase.name: self.phase_look(phase.name) for phase in PHASES}
-        empty = self.ink("plain")
-        cells = [
-            slice_run(slices(mixture, row.parts)[row.part], looks, empty) for mixture in lane.cells[: self._columns]
-        ]
-        cells += [Run(" " * (self._columns - len(cells)), empty)]
+        cells = self._lane_cells(snapshot, lane.cells[: self._columns], row)
         label = visible(lane.label) if row.part == 0 else ""
         runs = [self.run(f" {fit(label, LABEL_CELLS - 2)} ", "dim"), *cells, self.run("  ")]
-        if _side_cells(width) == _SIDE_CELLS:
-            side = self._legend(lane.shares, row) if row.parts > 1 else self._short_legend(lane.shares, _SIDE_CELLS)
-        else:
-            side = self._short_legend(lane.shares[:1], _NARROW_SIDE_CELLS)
-        return runs + side
+        if _side_cells(width) != _SIDE_CELLS:
+            return runs + short_legend(self, lane.shares[:1], _NARROW_SIDE_CELLS)
+        if row.parts > 1:
+            return runs + tall_legend(self, lane.shares, row.part, row.parts)
+        return runs + short_legend(self, lane.shares, _SIDE_CELLS)
 
-    def _legend(self, shares: Sequence[PhaseShare], row: Row) -> list[Run]:
-        """Return a line of the legend beside a tall lane: it is read down the first column, then the second."""
-        runs: list[Run] = []
-        for share in shares[row.part :: row.parts][:2]:
-            look = self.phase_look(share.phase)
-            name = share.phase if len(share.phase) <= 12 else SHORT_NAMES.get(share.phase, share.phase)
-            runs += [Run(look.letter, look.cell), self.run(f" {fit(name, 12)}", "dim")]
-            runs += [self.run(f"{percent(share.share):>5}"), self.run("   ")]
+    def _lane_cells(self, snapshot: Snapshot, mixtures: Sequence[Sequence[PhaseShare]], row: Row) -> list[Run]:
+        looks = {phase.name: self.phase_look(phase.name) for phase in PHASES}
+        empty, cursor = self.ink("plain"), self._cursor_columns(snapshot)
+        cells = []
+        for column, mixture in enumerate(mixtures):
+            parts = slices(mixture, row.parts)[row.part]
+            if column in cursor:
+                letter = looks[max(parts, key=lambda part: part[1])[0]].letter if parts else " "
+                cells.append(Run(letter, empty + Style(reverse=True, bold=True)))
+            else:
+                cells.append(slice_run(parts, looks, empty))
+        return [*cells, Run(" " * (self._columns - len(cells)), empty)]
+
+    def _gauge(self, snapshot: Snapshot, name: str, width: int) -> list[Run]:
+        gauges = {gauge.name: gauge for gauge in snapshot.timeline.gauges}
+        gauge = gauges.get(name)
+        if gauge is None:
+            return []
+        label = self.run(f" {fit(LABELS[name], LABEL_CELLS - 1)}", "dim")
+        if name == GPU_SERIES and not _is_known(gauge):
+            return [label, self.run(fit("no GPU", self._columns), "faint")]
+        strip = fit(sparkline(gauge.cells[: self._columns], top_of(gauge)), self._columns)
+        own = {row.gauge for row in self._rows}
+        beside = {other: value for other, value in gauges.items() if other not in own}
+        is_wide = _side_cells(width) == _SIDE_CELLS
+        side = side_of(self, gauge, beside if is_wide else {}, _SIDE_CELLS)
+        return [label, *self._highlighted(snapshot, strip), self.run("  "), *side]
+
+    def _highlighted(self, snapshot: Snapshot, strip: str) -> list[Run]:
+        """Return a strip with its cursor, and what is chosen of it brighter than the rest."""
+        chosen = self.scrub.chosen
+        inside = columns_of(chosen, snapshot, self._columns) if chosen and self.scrub.has_range else range(0)
+        cursor = self._cursor_columns(snapshot)
+        runs = []
+        for column, cell in enumerate(strip):
+            style = self.ink("accent" if column in inside else "bar")
+            runs.append(Run(cell, style + Style(reverse=True) if column in cursor else style))
         return runs
 
-    def _short_legend(self, shares: Sequence[PhaseShare], cells: int) -> list[Run]:
-        """Return as many phases as fit beside each other, the largest first."""
-        runs: list[Run] = []
-        for share in shares:
-            look = self.phase_look(share.phase)
-            item = [
-                Run(look.letter, look.cell),
-                self.run(f" {SHORT_NAMES.get(share.phase, share.phase)} ", "dim"),
-                self.run(percent(share.share).removesuffix(" %")),
-                self.run("  "),
-            ]
-            cells -= sum(width(run.text) for run in item)
-            if cells < 0:
-                break
-            runs += item
-        return runs
+    def _marks(self, snapshot: Snapshot) -> list[Run]:
+        cells = mark_cells(self, snapshot, self.scrub, self._columns)
+        return [self.run(" " * LABEL_CELLS), *cells, self.run("  "), *mark_side(self, snapshot, self.scrub)]
 
-    def _gauge(self, gauge: Gauge) -> list[Run]:
-        # A little headroom: strips at their full height would run into each other.
-        top = (
-            1.0 if gauge.name in _SHARES else 1.2 * max((cell for cell in gauge.cells if cell is not None), default=0.0)
-        )
-        strip = fit(sparkline(gauge.cells[: self._columns], top), self._columns)
-        if gauge.name == GPU_SERIES and not _is_of_gpus(gauge):
-            return [self.run(f" {fit('GPU', LABEL_CELLS - 1)}", "dim"), self.run(fit("no GPU", self._columns), "faint")]
-        value = size(gauge.value) if gauge.name == "rss_bytes" else percent(gauge.value)
-        runs = [self.run(f" {fit(GAUGE_LABELS[gauge.name], LABEL_CELLS - 1)}", "dim")]
-        runs += [self.run(strip, "bar"), self.run(f"  {value}")]
-        return runs if gauge.kind == "now" or gauge.value is None else [*runs, self.run(f"  {gauge.kind}", "dim")]
-
-    def _axis(self, snapshot: Snapshot) -> list[Run]:
+    def _axis(self, snapshot: Snapshot, cells: int) -> list[Run]:
         times = fit(axis(snapshot.timeline.ruler, self._columns), self._columns)
         runs = [self.run(" " * LABEL_CELLS), self.run(times, "faint"), self.run("  ")]
-        if snapshot.view.window is Window.RECENT:
-            return [*runs, self.run(snapshot.view.window.value, "accent")]
-        return [*runs, self.run("live ▶", "good")] if snapshot.info.state == "live" else runs
+        is_narrow = _side_cells(cells) != _SIDE_CELLS
+        return [*runs, *time_side(self, snapshot, self.scrub, is_narrow=is_narrow)]
+
+    def _cursor_columns(self, snapshot: Snapshot) -> range:
+        cursor = self.scrub.cursor
+        return columns_of(cursor, snapshot, self._columns) if cursor else range(0)
+
+    def _time_at(self, x: int, *, nearest: bool = False) -> int | None:
+        """Return the time of the column at a cell; None where there is none, unless the nearest one will do."""
+        if self.snapshot is None:
+            return None
+        ruler = self.snapshot.timeline.ruler
+        column = x - LABEL_CELLS
+        if nearest:
+            column = min(max(column, 0), ruler.count - 1)
+        return ruler.from_ns + column * ruler.column_ns if 0 <= column < ruler.count else None
 
 
-def plan(screen: Size, lanes: int, *, has_gpu: bool = False) -> tuple[Row, ...]:
+def plan(screen: Size, lanes: int, *, has_gpu: bool = False, has_steps: bool = True) -> tuple[Row, ...]:
     """Return the lines for a screen of this size: everything where there is room, else the phases first."""
     lanes = max(lanes, 1)
     if screen.height < 20:
@@ -194,13 +232,25 @@ def plan(screen: Size, lanes: int, *, has_gpu: bool = False) -> tuple[Row, ...]:
     rows = [Row("lane", index, part, parts) for index in range(shown) for part in range(parts)]
     if screen.width < _WIDE and lanes == 1:
         rows.append(Row("legend"))
-    rows += [Row("gauge", index) for index in (range(4) if is_roomy else _FEW_WITH_GPU if has_gpu else _FEW)]
-    return (*rows, Row("axis"))
+    rows += [Row("gauge", gauge=name) for name in _gauges(screen, has_gpu=has_gpu, has_steps=has_steps)]
+    return (*rows, Row("marks"), Row("axis"))
 
 
-def _is_of_gpus(gauge: Gauge) -> bool:
-    """Say whether a gauge tells of GPUs: a run without one has it too, with nothing in it."""
-    return gauge.name == GPU_SERIES and any(cell is not None for cell in (*gauge.cells, gauge.value))
+def _gauges(screen: Size, *, has_gpu: bool, has_steps: bool) -> Sequence[str]:
+    """Return the gauges that get a line, from the top down; those beside others have none."""
+    if screen.height < 30:
+        return (GPU_SERIES, "cpu_cores") if has_gpu else ("cpu_cores", "rss_bytes")
+    steps = (STEPS,) if has_steps else ()
+    if screen.height < 50 and screen.width >= _WIDE:
+        return (GPU_SERIES, "cpu_cores", *steps)
+    gpus = (GPU_SERIES, GPU_MEMORY_SERIES) if has_gpu else (GPU_SERIES,)
+    host = ("host_cpu_share",) if screen.height >= 50 else ()
+    return (*gpus, "cpu_cores", "rss_bytes", *host, *steps)
+
+
+def _is_known(gauge: Gauge) -> bool:
+    """Say whether anything is known of a gauge: a run without a GPU has its gauges, too."""
+    return gauge.value is not None or any(cell is not None for cell in gauge.cells)
 
 
 def _side_cells(width: int) -> int:

@@ -1,0 +1,231 @@
+"""What was seen of every thread, by stack, in blocks of time: the sum over any range, however long the run.
+
+A block is read once, by SQL; what is recorded later is added to it. A range with more unread blocks than can be read
+while somebody waits is answered from a second of each of some of them, evenly spread, until all were read.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.columns import ColumnReader, ColumnTime
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import RecordingRow, StackTotal
+from profd.tui.view import Range
+
+SHORTEST_NS = 4 * SECOND_NS
+MOST_BLOCKS = 1024
+# What is read at once for whoever waits: about as much as a tenth of a second allows with 200 intervals a second.
+AT_ONCE_NS = 600 * SECOND_NS
+SLICES = 120
+SLICE_NS = SECOND_NS
+_GROUP = 16
+
+
+class Seen:
+    """What was seen of a thread: its samples, and the time that they stand for, by stack."""
+
+    __slots__ = ("samples", "time_ns")
+
+    def __init__(self) -> None:
+        self.samples: Counter[int] = Counter()
+        self.time_ns: Counter[int] = Counter()
+
+    def add(self, total: StackTotal) -> None:
+        """Count what was seen in one stack."""
+        self.samples[total.stack] += total.samples
+        self.time_ns[total.stack] += total.duration_ns
+
+    def update(self, other: Seen, times: int = 1) -> None:
+        """Count what another one counted; its time stands for ``times`` as much."""
+        self.samples.update(other.samples)
+        if times == 1:
+            self.time_ns.update(other.time_ns)
+            return
+        for stack, time_ns in other.time_ns.items():
+            self.time_ns[stack] += time_ns * times
+
+
+class Block:
+    """What was seen of each thread in a stretch of time, with the recordings up to ``recording``."""
+
+    __slots__ = ("recording", "threads")
+
+    def __init__(self, recording: int = 0) -> None:
+        self.recording = recording
+        self.threads: dict[int, Seen] = {}
+
+    def add(self, totals: Iterable[StackTotal]) -> None:
+        """Count what was seen."""
+        for total in totals:
+            self.threads.setdefault(total.thread, Seen()).add(total)
+
+    def update(self, other: Block, threads: Collection[int] | None = None, times: int = 1) -> None:
+        """Count what another one has of some threads, or of all."""
+        for thread, seen in other.threads.items():
+            if threads is None or thread in threads:
+                self.threads.setdefault(thread, Seen()).update(seen, times)
+
+
+class Blocks:
+    """The blocks of one run."""
+
+    def __init__(self, reader: RunReader, columns: ColumnReader) -> None:
+        self._reader = reader
+        self._columns = columns
+        self._origin_ns = reader.info.started_ns
+        self.width_ns = SHORTEST_NS
+        self._whole: dict[int, Block] = {}
+        self._slices: dict[int, Block] = {}
+        self._groups: dict[int, Block] = {}
+        self._widen()
+
+    def add(self, recordings: Iterable[RecordingRow]) -> None:
+        """Take in recordings that were written since the last call: blocks that were read without them get them now."""
+        self._widen()
+        for recording in recordings:
+            threads = [row.id for row in self._reader.threads.values() if row.process == recording.process]
+            for index in range(self._index(recording.start_ns), self._index(recording.end_ns - 1) + 1):
+                self._groups.pop(index // _GROUP, None)
+                block = self._whole.get(index)
+                if block is not None and block.recording < recording.id:
+                    start_ns, end_ns = self._bounds(index)
+                    from_ns, to_ns = max(start_ns, recording.start_ns), min(end_ns, recording.end_ns)
+                    block.add(totals_of(self._reader, from_ns, to_ns, threads))
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether there are blocks that were not read."""
+        return len(self._whole) < self._count()
+
+    def read_backlog(self) -> None:
+        """Read some blocks that nobody has waited for yet, the newest first."""
+        unread = (index for index in reversed(range(self._count())) if index not in self._whole)
+        for index in list(itertools.islice(unread, max(AT_ONCE_NS // 4 // self.width_ns, 1))):
+            self._read(index)
+
+    @property
+    def read_share(self) -> float:
+        """How many of the blocks were read, 0 to 1."""
+        return min(len(self._whole) / self._count(), 1.0)
+
+    def sum(self, asked: Range, threads: Collection[int] | None = None) -> tuple[Block, bool]:
+        """Return what was seen of threads in a range, and whether that is all of it or an estimate."""
+        found = Block()
+        first, last = -(-(asked.from_ns - self._origin_ns) // self.width_ns), self._index(asked.to_ns)
+        if asked.to_ns >= self._reader.info.end_ns:
+            last = self._count()
+        first = max(first, 0)
+        if first >= last:
+            found.add(totals_of(self._reader, asked.from_ns, asked.to_ns, threads))
+            return found, True
+        for from_ns, to_ns in ((asked.from_ns, self._bounds(first)[0]), (self._bounds(last)[0], asked.to_ns)):
+            if from_ns < to_ns:
+                found.add(totals_of(self._reader, from_ns, to_ns, threads))
+        is_whole = self._prepare(first, last)
+        self._add_up(found, first, last, threads)
+        return found, is_whole
+
+    def within(self, asked: Range) -> Iterator[tuple[Range, Block]]:
+        """Yield the blocks in a range that were read, if only in part, each with the time that it is of."""
+        first, last = max(self._index(asked.from_ns), 0), min(self._index(asked.to_ns - 1) + 1, self._count())
+        self._prepare(first, last)
+        for index in range(first, last):
+            block = self._whole.get(index) or self._slices.get(index)
+            if block is not None:
+                yield Range(*self._bounds(index)), block
+
+    def _prepare(self, first: int, last: int) -> bool:
+        """Read blocks, or a part of some of them where that would take too long; True where all are there."""
+        unread = [index for index in range(first, last) if index not in self._whole]
+        if len(unread) * self.width_ns <= AT_ONCE_NS:
+            for index in unread:
+                self._read(index)
+            return True
+        if sum(index in self._slices for index in unread) * 2 < min(SLICES, len(unread)):
+            for number in range(SLICES):
+                self._read_slice(unread[number * len(unread) // SLICES])
+        return False
+
+    def _add_up(self, found: Block, first: int, last: int, threads: Collection[int] | None) -> None:
+        """Add blocks to what was found; those that were read in part stand for those that were not, too."""
+        unread, slices, index = 0, [], first
+        while index < last:
+            if index % _GROUP == 0 and index + _GROUP <= last and (group := self._group(index // _GROUP)) is not None:
+                found.update(group, threads)
+                index += _GROUP
+                continue
+            if index in self._whole:
+                found.update(self._whole[index], threads)
+            else:
+                unread += 1
+                slices += [self._slices[index]] if index in self._slices else []
+            index += 1
+        if slices:
+            times = unread * self.width_ns // (len(slices) * SLICE_NS)
+            for one in slices:
+                found.update(one, threads, times)
+
+    def _group(self, number: int) -> Block | None:
+        """Return neighboring blocks as one; None where not all were read."""
+        if number not in self._groups:
+            blocks = [self._whole.get(index) for index in range(number * _GROUP, (number + 1) * _GROUP)]
+            if not all(blocks):
+                return None
+            group = self._groups[number] = Block()
+            for block in blocks:
+                group.update(block or Block())
+        return self._groups[number]
+
+    def _read(self, index: int) -> None:
+        """Read a block as of one moment: what is written while it is read would else be counted now and later."""
+        recording = -1
+        totals: list[StackTotal] = []
+        while recording != (newest := self._columns.newest_recording()):
+            recording, totals = newest, totals_of(self._reader, *self._bounds(index))
+        block = self._whole[index] = Block(recording)
+        block.add(totals)
+
+    def _read_slice(self, index: int) -> None:
+        if index not in self._slices:
+            middle_ns = sum(self._bounds(index)) // 2
+            block = self._slices[index] = Block()
+            block.add(totals_of(self._reader, middle_ns, middle_ns + SLICE_NS))
+
+    def _widen(self) -> None:
+        """Make two blocks one, as often as needed, where there are more of them than can be added up quickly."""
+        while self._count() > MOST_BLOCKS:
+            self.width_ns *= 2
+            pairs, self._whole = self._whole, {}
+            self._slices, self._groups = {}, {}
+            for index in {index // 2 for index in pairs}:
+                if 2 * index in pairs and 2 * index + 1 in pairs:
+                    self._whole[index] = pairs[2 * index]
+                    self._whole[index].update(pairs[2 * index + 1])
+                    self._whole[index].recording = max(pairs[2 * index].recording, pairs[2 * index + 1].recording)
+
+    def _count(self) -> int:
+        return max(self._index(self._reader.info.end_ns - 1) + 1, 1)
+
+    def _index(self, at_ns: int) -> int:
+        return (at_ns - self._origin_ns) // self.width_ns
+
+    def _bounds(self, index: int) -> tuple[int, int]:
+        start_ns = self._origin_ns + index * self.width_ns
+        return start_ns, start_ns + self.width_ns
+
+
+def totals_of(reader: RunReader, from_ns: int, to_ns: int, threads: Collection[int] | None = None) -> list[StackTotal]:
+    """Return what was seen by thread and stack, all of which the reader knows afterwards."""
+    totals = reader.stack_totals(from_ns, to_ns, threads)
+    take_in(reader, totals)
+    return totals
+
+
+def take_in(reader: RunReader, rows: Iterable[StackTotal | ColumnTime]) -> None:
+    """See to it that the reader knows the threads and stacks of rows, which may be younger than its last look."""
+    if any(row.stack not in reader.stacks or row.thread not in reader.threads for row in rows):
+        reader.refresh()

@@ -1,0 +1,122 @@
+"""Where the person is in time: the cursor, the range, and how much of the run the timeline shows.
+
+Plain values: every move gives another ``Scrub``. Knows nothing of keys, mice and widgets.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from profd.daemon.clock import SECOND_NS
+from profd.tui.bins import Ruler
+from profd.tui.view import Range
+
+_MINUTE_NS = 60 * SECOND_NS
+SPANS_NS = (30 * SECOND_NS, *(minutes * _MINUTE_NS for minutes in (2, 10, 30, 120, 480)))
+"""How much time the timeline can show beside all of it."""
+EVER_NS = 1 << 62
+
+
+class Scrub(msgspec.Struct, frozen=True):
+    """A place in the time of a run.
+
+    The cursor is a column of the timeline as it was when it went there. A range has one end that was set, or both; the
+    other one is then that of the run. Of ``span_ns`` and ``end_ns`` see ``View``.
+    """
+
+    cursor: Range | None = None
+    from_ns: int | None = None
+    to_ns: int | None = None
+    span_ns: int | None = None
+    end_ns: int | None = None
+
+    @property
+    def has_range(self) -> bool:
+        """Whether an end of a range was set."""
+        return self.from_ns is not None or self.to_ns is not None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether nothing keeps what is shown from going on with the run."""
+        return self.cursor is None and not self.has_range and self.end_ns is None
+
+    @property
+    def chosen(self) -> Range | None:
+        """The time that the tables are about: the range, else the column of the cursor; None without."""
+        if not self.has_range:
+            return self.cursor
+        return Range(0 if self.from_ns is None else self.from_ns, EVER_NS if self.to_ns is None else self.to_ns)
+
+    def moved(self, columns: int, ruler: Ruler, run: Range) -> Scrub:
+        """Move the cursor; the first move takes it to the newest column."""
+        if self.cursor is None:
+            return self.at(min(ruler.to_ns, run.to_ns) - 1, ruler, run)
+        return self.at(self.cursor.from_ns + round(columns * ruler.column_ns), ruler, run)
+
+    def at(self, at_ns: int, ruler: Ruler, run: Range) -> Scrub:
+        """Move the cursor to the column of a time; the timeline comes along where it does not show it."""
+        at_ns = min(max(at_ns, run.from_ns), max(run.to_ns - 1, run.from_ns))
+        start_ns, end_ns = ruler.column_at(at_ns)
+        cursor = Range(start_ns, end_ns)
+        return replace(self, cursor=cursor, end_ns=self._end_showing(cursor, ruler, run))
+
+    def begun(self) -> Scrub:
+        """Let the range begin at the cursor; an end that lies before it is given up."""
+        if self.cursor is None:
+            return self
+        from_ns = self.cursor.from_ns
+        return replace(self, from_ns=from_ns, to_ns=self.to_ns if self.to_ns and self.to_ns > from_ns else None)
+
+    def finished(self) -> Scrub:
+        """Let the range end with the column of the cursor; a beginning that lies after it is given up."""
+        if self.cursor is None:
+            return self
+        to_ns = self.cursor.to_ns
+        return replace(self, to_ns=to_ns, from_ns=self.from_ns if self.from_ns and self.from_ns < to_ns else None)
+
+    def dragged(self, one_ns: int, other_ns: int, ruler: Ruler, run: Range) -> Scrub:
+        """Choose all columns between two times, in whichever order; the cursor goes to the second."""
+        first, last = sorted((one_ns, other_ns))
+        moved = self.at(other_ns, ruler, run)
+        return replace(moved, from_ns=ruler.column_at(first)[0], to_ns=ruler.column_at(last)[1])
+
+    def zoomed(self, steps: int, ruler: Ruler, run: Range) -> Scrub:
+        """Show less time (``steps`` above 0) or more, around the cursor, the range, or the end of the run."""
+        spans = [span_ns for span_ns in SPANS_NS if span_ns < run.length_ns]
+        level = len(spans) if self.span_ns not in spans else spans.index(self.span_ns)
+        level = min(max(level - steps, 0), len(spans))
+        span_ns = spans[level] if level < len(spans) else None
+        if span_ns is None:
+            return replace(self, span_ns=None, end_ns=None)
+        return replace(self, span_ns=span_ns, end_ns=self._end_around(span_ns, run))
+
+    def released(self) -> Scrub:
+        """Give up cursor and range, and go on with the run; how much is shown stays."""
+        return Scrub(span_ns=self.span_ns)
+
+    def released_range(self) -> Scrub:
+        """Give up the range."""
+        return replace(self, from_ns=None, to_ns=None)
+
+    def _end_showing(self, cursor: Range, ruler: Ruler, run: Range) -> int | None:
+        """Return where the timeline has to end for the cursor to be on it; where it stands, if that will do."""
+        if self.span_ns is None:
+            return None
+        if ruler.from_ns <= cursor.from_ns and cursor.to_ns <= ruler.to_ns + 1:
+            # What stands still can be read: the timeline does not go on below the cursor.
+            return min(ruler.to_ns, run.to_ns) if self.end_ns is None else self.end_ns
+        ahead = self.span_ns // 4
+        end_ns = cursor.from_ns + 3 * ahead if cursor.from_ns < ruler.from_ns else cursor.to_ns + ahead
+        return _within(end_ns, self.span_ns, run)
+
+    def _end_around(self, span_ns: int, run: Range) -> int | None:
+        """Return where a timeline of this length ends that has what is chosen in its middle."""
+        if self.chosen is None:
+            return None
+        chosen = self.chosen.within(run)
+        return _within((chosen.from_ns + chosen.to_ns + span_ns) // 2, span_ns, run)
+
+
+def _within(end_ns: int, span_ns: int, run: Range) -> int:
+    return min(max(end_ns, run.from_ns + span_ns), run.to_ns)

@@ -1,0 +1,79 @@
+"""What stands right of a strip of numbers: what it comes to, and a second number that belongs to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from profd.daemon.render.units import UNKNOWN, percent, rate, size
+from profd.tui.cells import Run, width
+from profd.tui.gauges import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
+from profd.tui.pace import STEPS
+from profd.tui.snapshot import Gauge
+from profd.tui.widgets.drawn import Lines
+from profd.tui.widgets.strips import sparkline, squeezed
+
+LABELS = {
+    "cpu_cores": "CPU",
+    "rss_bytes": "RSS",
+    "host_cpu_share": "host CPU",
+    GPU_SERIES: "GPU",
+    GPU_MEMORY_SERIES: "GPU mem",
+    STEPS: "steps",
+}
+SHARES = ("host_cpu_share", GPU_SERIES)
+BESIDE = {"cpu_cores": "rss_bytes", GPU_SERIES: GPU_MEMORY_SERIES}
+"""Which gauge stands beside which where there is room for it, but not for a line of its own."""
+_BESIDE_LABELS = {"rss_bytes": "RSS", GPU_MEMORY_SERIES: "mem"}
+_VALUE_CELLS = 8
+_MOST_BESIDE = 11
+# A little headroom: strips at their full height would run into each other.
+_HEADROOM = 1.2
+
+
+def top_of(gauge: Gauge) -> float:
+    """Return the value at which a strip is full."""
+    if gauge.name in SHARES:
+        return 1.0
+    return gauge.limit or _HEADROOM * max((cell for cell in gauge.cells if cell is not None), default=0.0)
+
+
+def amount(gauge: Gauge) -> str:
+    """Return the value of a gauge with its unit, and with what it can be at most where that is known."""
+    if gauge.value is None:
+        return UNKNOWN
+    if gauge.name == STEPS:
+        return rate(gauge.value)
+    if gauge.name == GPU_POWER_SERIES:
+        return f"{gauge.value:.0f} W"
+    if not gauge.name.endswith("_bytes"):
+        return percent(gauge.value)
+    return f"{size(gauge.value)} of {size(gauge.limit)}" if gauge.limit else size(gauge.value)
+
+
+def side_of(widget: Lines, gauge: Gauge, beside: Mapping[str, Gauge], cells: int) -> list[Run]:
+    """Return what stands right of a strip, in ``cells`` cells; ``beside`` are the gauges without a line."""
+    runs = [widget.run(f"{amount(gauge):<{_VALUE_CELLS}}"), *_kind(widget, gauge), *_slope(widget, gauge)]
+    other = beside.get(BESIDE.get(gauge.name, ""))
+    if other is None or other.value is None:
+        return runs
+    tail = [widget.run(f" {amount(other)}"), *_kind(widget, other), *_slope(widget, other)]
+    power = beside.get(GPU_POWER_SERIES)
+    if gauge.name == GPU_SERIES and power is not None and power.value is not None:
+        tail.append(widget.run(f"  {amount(power)}", "dim"))
+    lead = widget.run(f"  {_BESIDE_LABELS[other.name]} ", "dim")
+    room = min(cells - sum(width(run.text) for run in (*runs, lead, *tail)), _MOST_BESIDE)
+    strip = sparkline(squeezed(other.cells, room), top_of(other)) if room >= 3 else ""
+    return [*runs, lead, widget.run(strip, "bar"), *tail]
+
+
+def _kind(widget: Lines, gauge: Gauge) -> list[Run]:
+    return [] if gauge.kind == "now" or gauge.value is None else [widget.run(f" {gauge.kind}", "dim")]
+
+
+def _slope(widget: Lines, gauge: Gauge) -> list[Run]:
+    """Return by how much memory grows a minute; of what does not grow, that it is steady."""
+    if gauge.slope_per_s is None:
+        return []
+    if not gauge.is_growing:
+        return [widget.run("  steady", "dim")]
+    return [widget.run(f"  +{size(60 * gauge.slope_per_s)}/min", "warn")]
