@@ -13,7 +13,8 @@ ALARM, WORTH_KNOWING, HEALTHY = "▲", "·", "✓"
 
 # What a training is there for; the rest is its price.
 _WORK = ("forward", "loss", "backward", "optimizer")
-_MOSTLY = 0.8
+HEALTHY_SHARE = 0.8
+"""From so much of its time on, spent on what it is there for, a training without findings is healthy."""
 
 
 def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
@@ -24,10 +25,15 @@ def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
     for finding in findings:
         if finding.severity != INFO:
             return f"{ALARM} {visible(finding.title)}"
-    work = sum(phases.get(name, 0.0) for name in _WORK) / ((1 - phases.get("startup, import", 0.0)) or 1.0)
-    if work < _MOSTLY:
+    work = worked_share(phases)
+    if work < HEALTHY_SHARE:
         return ""
     return f"{HEALTHY} healthy: {percent(work)} of the training's time is forward, backward and optimizer"
+
+
+def worked_share(phases: Mapping[str, float]) -> float:
+    """Return the share of forward, loss, backward and optimizer in the time of a training, its startup aside."""
+    return sum(phases.get(name, 0.0) for name in _WORK) / ((1 - phases.get("startup, import", 0.0)) or 1.0)
 
 
 def verdict_lines(findings: Sequence[Finding], phases: Mapping[str, float], columns: int) -> list[str]:

@@ -40,7 +40,7 @@ def test_loading_between_steps_is_found_with_its_line_share_and_bound(tmp_path: 
     assert found.gain_bound == pytest.approx(1 / (1 - measure.high))
     assert found.evidence.line is not None
     assert (found.evidence.line.module_path, found.evidence.line.line) == ("train.py", 58)
-    assert found.title.startswith("input-bound: the main thread loads data itself for 40 %")
+    assert found.title.startswith("input-bound: the main thread loads data 40 % of the time (train.py:58)")
     assert found.evidence.selection.phase == "data load in process"
 
 
@@ -118,7 +118,7 @@ def test_a_wait_beside_idle_workers_is_not_for_want_of_workers(tmp_path: Path) -
     found = diagnose(path, idle_workers.find)
 
     assert found is not None
-    assert "only 20 % busy" in found.title
+    assert "its workers are 20 % busy" in found.title
     assert "prefetch_factor" in found.remedy
     assert diagnose(path, saturated_workers.find) is None
 

@@ -59,8 +59,8 @@ def find(case: Case) -> Finding | None:
         rule="input-bound-idle",
         severity=severity,
         label="input-bound",
-        title=f"input-bound: the main thread waits for data for {percent(share.value)} of its time{at(line)} though "
-        f"its workers are only {percent(loaders.busy.value)} busy: no wait brings at most {times(share.gain)}",
+        title=f"input-bound: the main thread waits {percent(share.value)} for its data{at(line)}, its workers are "
+        f"{percent(loaders.busy.value)} busy: no wait brings at most {times(share.gain)}",
         cause=way.cause,
         remedy=way.remedy.format(at=at(line)),
         gain_bound=share.gain,

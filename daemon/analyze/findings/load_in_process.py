@@ -24,8 +24,8 @@ def find(case: Case) -> Finding | None:
         rule="input-bound-in-process",
         severity=severity,
         label="input-bound",
-        title=f"input-bound: the main thread loads data itself for {percent(share.value)} of its time{at(line)}: "
-        f"loading ahead in {workers} brings at most {times(bound)}",
+        title=f"input-bound: the main thread loads data {percent(share.value)} of the time{at(line)}: "
+        f"loading in {workers} brings at most {times(bound)}",
         cause="A DataLoader with num_workers=0 prepares each batch between two steps, in the thread that trains: "
         "neither CPU nor GPU work on the model meanwhile.",
         remedy=f"Give the DataLoader{at(line)} num_workers={workers.split()[0]} (and persistent_workers=True), "

@@ -27,7 +27,7 @@ def find(case: Case) -> Finding | None:
     limit = ceiling(case)
     has_cores = limit is None or limit >= _NO_CORES
     bound = min(share.gain, limit) if limit is not None and has_cores else share.gain
-    waits = f"the main thread waits for data for {percent(share.value)} of its time{at(case.line(PHASE))}"
+    waits = f"the main thread waits {percent(share.value)} for its data{at(case.line(PHASE))}"
     busy = f"{_who(loaders)} {percent(loaders.busy.value)} busy"
     return Finding(
         rule="input-bound-saturated",
