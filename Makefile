@@ -10,7 +10,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench truth soak pictures format install clean
+.PHONY: help demo test check bench truth gallery soak pictures format install clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ truth: .venv/dev-installed ## measure on a quiet machine how true shares, interv
 	$(BIN)/python benchmarks/phases.py
 	$(BIN)/python benchmarks/oracle.py --runs 10 --jobs 2 flat generators coroutines threads
 	$(BIN)/python benchmarks/oracle.py --runs 2 --jobs 2 --title "Truth: slow phases, deep stacks" slow recursion modules
+
+gallery: .venv/dev-installed ## measure on a quiet machine whether findings are right, about 2 hours; writes docs/measurements.md; BENCH_ARGS="--runs 1" is shorter
+	$(BIN)/python benchmarks/gallery.py $(BENCH_ARGS)
 
 soak: .venv/dev-installed ## profile a training for an hour and see whether profd stays as it is; MINUTES=N for another time
 	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES)

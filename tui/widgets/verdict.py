@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from profd.daemon.analyze.findings.finding import CRITICAL, INFO, Finding
+from profd.daemon.render.findinglines import HEALTHY_SHARE, worked_share
 from profd.daemon.render.units import percent
 from profd.daemon.render.visible import visible
 from profd.tui.cells import Run
@@ -46,6 +48,12 @@ class VerdictLine(Lines):
         """Return the sentence."""
         if self.snapshot is None:
             return []
+        strongest = next((one for one in self.snapshot.findings if one.severity != INFO), None)
+        if strongest is not None:
+            return self._finding(strongest)
+        work = work_share(self.snapshot)
+        if work is not None and work >= HEALTHY_SHARE:
+            return self._healthy(work)
         verdict = self.snapshot.verdict
         if verdict is None:
             return [self.run(" "), self._without_samples(self.snapshot)]
@@ -63,6 +71,20 @@ class VerdictLine(Lines):
             runs += [self.run(f"   {visible(verdict.source)}", "dim")]
         return runs
 
+    def _finding(self, finding: Finding) -> Sequence[Run]:
+        """Return the sentence of a finding."""
+        ink = "bad" if finding.severity == CRITICAL else "warn"
+        return [
+            self.run(f" ▲ {visible(finding.label).upper()}  ", ink),
+            self.run(visible(finding.sentence), "bright"),
+            self.run("   5 why", "dim"),
+        ]
+
+    def _healthy(self, work: float) -> Sequence[Run]:
+        """Return that nothing is wrong."""
+        of_time = "of the training's time is forward, backward and optimizer"
+        return [self.run(" ✓ healthy: ", "good"), self.run(percent(work), "bright"), self.run(f" {of_time}")]
+
     def _without_samples(self, snapshot: Snapshot) -> Run:
         """Return why there is nothing to say."""
         errors = [event for event in snapshot.events if event.kind == "error"]
@@ -73,6 +95,13 @@ class VerdictLine(Lines):
         if snapshot.info.state == "live":
             return self.run("Waiting for the first samples of a main thread…", "dim")
         return self.run("No samples of a main thread were taken.", "dim")
+
+
+def work_share(snapshot: Snapshot) -> float | None:
+    """Return the share of forward, loss, backward and optimizer in the main threads' time, startup aside."""
+    shares = [{one.phase: one.share for one in lane.shares} for lane in snapshot.timeline.lanes if lane.shares]
+    known = [worked_share(lane) for lane in shares]
+    return sum(known) / len(known) if known else None
 
 
 def sentence(verdict: Verdict) -> tuple[str, str, str]:

@@ -1,0 +1,147 @@
+"""Whether profd finds the cause that is planted in each script of ``target/gallery``, and none in its healthy twin.
+
+Run on a quiet machine: ``python benchmarks/gallery.py [--runs 5] [--seconds 60] [SCRIPT ...]``, about 3 minutes a
+script and run; writes its section of ``docs/measurements.md``. Each run is one of the script and one of its twin, so
+that the gain of the fix can be held against the bound that was stated before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from measurements import write_section
+
+GALLERY = Path(__file__).parents[1] / "target" / "gallery"
+PLANTED = {
+    "load_in_process": "input-bound-in-process",
+    "slow_store": "input-bound-saturated",
+    "worker_restarts": "input-bound-idle",
+    "values_each_step": "synchronization",
+    "checkpoint_often": "checkpoint-stalls",
+    "log_each_step": "logging-stalls",
+    "evaluate_often": "evaluation-share",
+    "python_loop": "hot-function",
+    "too_many_threads": "oversubscription",
+    "keep_graphs": "memory-growth",
+}
+NOTHING = "nothing"
+_PACE = re.compile(r"steps at ([\d.]+)/s")
+
+
+class Outcome(NamedTuple):
+    """One run: the rule that came first, above info or not at all, its bound, and the steps a second."""
+
+    first: str
+    bound: float | None
+    per_s: float
+
+
+class Pair(NamedTuple):
+    """A script and its twin, run one after the other."""
+
+    planted: Outcome
+    fixed: Outcome
+
+    @property
+    def gain(self) -> float:
+        """By how many times the fix made the steps faster."""
+        return self.fixed.per_s / self.planted.per_s
+
+
+def run(script: str, seconds: float, *, fixed: bool) -> Outcome:
+    """Profile a script and ask what was found."""
+    with tempfile.TemporaryDirectory() as home:
+        environment = {**os.environ, "PROFD_HOME": home}
+        profd = [sys.executable, "-m", "profd"]
+        words = [sys.executable, str(GALLERY / f"{script}.py"), "--seconds", str(seconds), *(["--fixed"] * fixed)]
+        ran = subprocess.run(
+            [*profd, "run", "--headless", "--quiet", "--", *words],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True,
+        )  # fmt: skip
+        told = subprocess.run(
+            [*profd, "summary", "latest", "--json"], env=environment, stdout=subprocess.PIPE, text=True, check=True
+        )
+    pace = _PACE.search(ran.stdout)
+    assert pace is not None, ran.stdout
+    return outcome(json.loads(told.stdout)["findings"], float(pace[1]))
+
+
+def outcome(findings: Sequence[dict[str, object]], per_s: float) -> Outcome:
+    """Return what a user would be told first."""
+    above = [one for one in findings if one["severity"] != "info"]
+    if not above:
+        return Outcome(NOTHING, None, per_s)
+    bound = above[0]["gain_bound"]
+    return Outcome(str(above[0]["rule"]), bound if isinstance(bound, float) else None, per_s)
+
+
+def row(script: str, pairs: Sequence[Pair]) -> str:
+    """Return the row of a script: how often it was right, and the gain beside its bound."""
+    right = sum(pair.planted.first == PLANTED[script] for pair in pairs)
+    quiet = sum(pair.fixed.first == NOTHING for pair in pairs)
+    bounds = [(pair.gain, pair.planted.bound) for pair in pairs if pair.planted.bound is not None]
+    within = sum(gain <= bound for gain, bound in bounds)
+    gain = statistics.median(pair.gain for pair in pairs)
+    bound = f"{statistics.median(bound for _, bound in bounds):.2f}" if bounds else "none"
+    held = f"{within} of {len(bounds)}" if bounds else ""
+    cells = [f"{right} of {len(pairs)}", f"{quiet} of {len(pairs)}", f"{gain:.2f}", bound, held]
+    return f"| `{script}` | {PLANTED[script]} | {' | '.join(cells)} |"
+
+
+def confusion(found: dict[str, Sequence[Pair]]) -> list[str]:
+    """Return the matrix: a row for each planted cause, and one for all twins, a column for what came first."""
+    counted = {PLANTED[script]: Counter(pair.planted.first for pair in pairs) for script, pairs in found.items()}
+    counted["(healthy twins)"] = Counter(pair.fixed.first for pairs in found.values() for pair in pairs)
+    columns = [rule for rule in (*PLANTED.values(), NOTHING) if any(counts[rule] for counts in counted.values())]
+    columns += sorted({rule for counts in counted.values() for rule in counts} - set(columns))
+    lines = [f"| planted | {' | '.join(columns)} |", f"|---|{'---:|' * len(columns)}"]
+    for planted, counts in counted.items():
+        lines.append(f"| {planted} | {' | '.join(str(counts[rule] or '') for rule in columns)} |")
+    return lines
+
+
+def main() -> None:
+    """Run the scripts, print the tables and write them down."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--dry-run", action="store_true", help="print only")
+    parser.add_argument("scripts", nargs="*", default=list(PLANTED), help=f"of {', '.join(PLANTED)}")
+    options = parser.parse_args()
+    found: dict[str, Sequence[Pair]] = {}
+    head = "| script | planted | found first | twin healthy | gain of the fix | bound | gain within bound |"
+    lines = [head, "|---|---|---:|---:|---:|---:|---:|"]
+    for script in options.scripts:
+        pairs = [
+            Pair(run(script, options.seconds, fixed=False), run(script, options.seconds, fixed=True))
+            for _ in range(options.runs)
+        ]
+        found[script] = pairs
+        lines.append(row(script, pairs))
+        print(lines[-1], flush=True)
+    matrix = confusion(found)
+    print("\n".join(["", *matrix]))
+    if not options.dry_run:
+        write_section(
+            "Diagnosis",
+            f"`benchmarks/gallery.py`: {options.runs} runs of {options.seconds:.0f} s of each script of "
+            "`target/gallery` "
+            "and of its twin without the bottleneck. Found first: the planted cause is the first finding. Twin "
+            "healthy: no finding above info. Gain and bound are medians, as times the steps a second.",
+            [*lines, "", "What was found first, by what was planted:", "", *matrix],
+        )
+
+
+if __name__ == "__main__":
+    main()

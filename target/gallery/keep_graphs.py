@@ -1,0 +1,41 @@
+"""Train, and keep every loss with its graph to report their mean; ``--fixed`` keeps numbers."""
+
+import argparse
+import time
+
+import torch
+from torch import nn
+
+
+def main():
+    args = parse_args()
+    torch.set_num_threads(1)
+    model = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    train(model, optimizer, args)
+
+
+def train(model, optimizer, args):
+    criterion = nn.CrossEntropyLoss()
+    losses = []
+    started, steps = time.perf_counter(), 0
+    while (elapsed := time.perf_counter() - started) < args.seconds:
+        inputs, labels = torch.rand(256, 256), torch.randint(10, (256,))
+        loss = criterion(model(inputs), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        steps += 1
+        losses.append(loss.item() if args.fixed else loss + inputs.mean())
+    print(f"{steps} steps at {steps / elapsed:.2f}/s, mean loss {float(sum(losses)) / steps:.3f}")
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fixed", action="store_true", help="train without the bottleneck")
+    parser.add_argument("--seconds", type=float, default=60, help="how long to train (default: 60)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from gallery import GALLERY, NOTHING, PLANTED, Outcome, Pair, confusion, outcome, row
+
+from profd.daemon.analyze.findings.finding import INFO, WARNING
+
+LOADING = Outcome("input-bound-in-process", 2.0, 10.0)
+
+
+def test_every_script_has_a_planted_cause() -> None:
+    assert sorted(PLANTED) == sorted(file.stem for file in GALLERY.glob("[!_]*.py"))
+
+
+def test_what_is_only_worth_knowing_is_no_diagnosis() -> None:
+    info = {"rule": "a", "severity": INFO, "gain_bound": 1.1}
+    warned = {"rule": "b", "severity": WARNING, "gain_bound": 1.2}
+
+    assert outcome([info], 3.0) == Outcome(NOTHING, None, 3.0)
+    assert outcome([info, warned], 3.0) == Outcome("b", 1.2, 3.0)
+
+
+def test_the_gain_is_held_against_the_bound() -> None:
+    within, beyond = Outcome(NOTHING, None, 18.0), Outcome(NOTHING, None, 21.0)
+
+    assert row("load_in_process", [Pair(LOADING, within)]).endswith("| 1 of 1 | 1 of 1 | 1.80 | 2.00 | 1 of 1 |")
+    assert row("load_in_process", [Pair(LOADING, beyond)]).endswith("| 2.10 | 2.00 | 0 of 1 |")
+
+
+def test_the_matrix_counts_what_was_mistaken_for_what() -> None:
+    wrong, healthy = Outcome("hot-function", 1.5, 10.0), Outcome(NOTHING, None, 18.0)
+    lines = confusion({"load_in_process": [Pair(LOADING, healthy), Pair(wrong, healthy)]})
+
+    assert lines[0] == "| planted | input-bound-in-process | hot-function | nothing |"
+    assert lines[2] == "| input-bound-in-process | 1 | 1 |  |"
+    assert lines[3] == "| (healthy twins) |  |  | 2 |"
