@@ -63,6 +63,7 @@ class Window:
 
     def __init__(self, order: Order, torch: ModuleType) -> None:
         self._order = order
+        self._torch = torch
         self._pid = os.getpid()
         self._thread = threading.current_thread()
         self._over = threading.Event()
@@ -121,6 +122,10 @@ class Window:
             self._over.set()
 
     def _start(self) -> None:
+        # Kineto would cancel the one that is on, without a word to its owner.
+        profilers = self._torch.autograd.profiler
+        if getattr(profilers, "_is_profiler_enabled", False) or self._torch.autograd._profiler_enabled():
+            raise WindowRefused("a profiler of its own is on")
         self._profiler.__enter__()
         self._is_running = True
 

@@ -1,0 +1,132 @@
+"""gdb and a process that runs: the text is executed in it, and whatever becomes of gdb the process runs on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from launching import until
+from sessions import wait_ready
+
+from profd.daemon import processes
+from profd.daemon.windows import gdb, symbols
+from profd.daemon.windows.failure import WindowFailed
+from profd.daemon.windows.gdb import Text
+
+pytestmark = pytest.mark.skipif(shutil.which("gdb") is None, reason="needs gdb")
+
+COUNTING = """
+import sys, threading
+count = 0
+def answer():
+    for _ in sys.stdin:
+        print(count, sorted(globals()), flush=True)
+threading.Thread(target=answer, daemon=True).start()
+print("ready", flush=True)
+while True:
+    count += 1
+"""
+
+
+class Target:
+    """A process that counts, and says on demand how far it is and which globals it has."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.pid = process.pid
+
+    def ask(self) -> tuple[int, str]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        count, _, names = self._process.stdout.readline().partition(" ")
+        return int(count), names
+
+    def tracer(self) -> int:
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("TracerPid"))
+
+    def runs_on(self) -> bool:
+        """Say whether nobody holds it, and it counts."""
+        stat = processes.read_stat(self.pid)
+        assert stat is not None
+        return stat.state in "RS" and self.tracer() == 0 and self.ask()[0] < self.ask()[0]
+
+    def text(self, code: str) -> Text:
+        return gdb.lay_out(self.pid, lambda page, size: code)
+
+
+@pytest.fixture
+def target() -> Iterator[Target]:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", COUNTING], stdin=pipe, stdout=pipe, text=True) as process:
+        wait_ready(process)
+        yield Target(process)
+        process.kill()
+
+
+async def test_text_is_executed_at_the_next_safe_point_and_the_process_goes_on(target: Target, tmp_path: Path) -> None:
+    names = target.ask()[1]
+    text = target.text(f"open({str(tmp_path / 'proof')!r}, 'w').close()  # {'long ' * 2000}")
+    await gdb.execute(target.pid, text, gdb.find_calls(target.pid))
+    until((tmp_path / "proof").exists, "the text was executed")
+    until(target.runs_on, "the process runs on")
+    assert target.ask()[1] == names
+
+
+async def test_call_that_hangs_is_taken_back_and_the_process_goes_on(target: Target) -> None:
+    hanging = gdb.find_calls(target.pid)._replace(queue=symbols.find(target.pid, ("pause",))["pause"])
+    with pytest.raises(WindowFailed, match="was not done with process"):
+        await gdb.execute(target.pid, target.text("pass"), hanging, timeout_s=1.5)
+    until(target.runs_on, "the process runs on")
+
+
+@contextlib.asynccontextmanager
+async def held(target: Target, folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[asyncio.Task[None]]:
+    """Have gdb hold the process until it is killed."""
+    known = gdb.commands
+
+    def holding(pid: int, file: Path, text: Text, calls: gdb.Calls) -> str:
+        attach, _, rest = known(pid, file, text, calls).partition("\n")
+        wait = f"shell exec >/dev/null 2>&1; touch {folder}/held; exec sleep 300"
+        return f"{attach}\n{wait}\n{rest}"
+
+    monkeypatch.setattr(gdb, "commands", holding)
+    calls = gdb.find_calls(target.pid)
+    task = asyncio.create_task(gdb.execute(target.pid, target.text("pass"), calls))
+    while not (folder / "held").exists():
+        await asyncio.sleep(0.01)
+    yield task
+
+
+async def test_gdb_that_is_killed_leaves_the_process_running(
+    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with held(target, tmp_path, monkeypatch) as task:
+        stat = processes.read_stat(target.pid)
+        assert stat is not None
+        assert stat.state == "t"
+        with pytest.raises(WindowFailed, match="is being debugged by process"):
+            await gdb.execute(target.pid, target.text("pass"), gdb.find_calls(target.pid))
+        os.killpg(target.tracer(), signal.SIGKILL)
+        with pytest.raises(WindowFailed, match="gdb could not do it"):
+            await task
+    until(target.runs_on, "the process runs on")
+
+
+async def test_process_that_is_stopped_is_left_so(target: Target) -> None:
+    os.kill(target.pid, signal.SIGSTOP)
+    until(lambda: "T" in str(processes.read_stat(target.pid)), "the process stands")
+    with pytest.raises(WindowFailed, match="is stopped: let it run on: kill -CONT"):
+        await gdb.execute(target.pid, target.text("pass"), gdb.find_calls(target.pid))
+    os.kill(target.pid, signal.SIGCONT)
+    until(target.runs_on, "the process runs on")
