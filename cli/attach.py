@@ -34,6 +34,8 @@ def command(
     subprocesses: bool,
     steps: bool,
     all_gpus: bool,
+    hang_after_s: float,
+    on_hang: str | None,
     headless: bool,
 ) -> None:
     """Profile the running process PID and its children, those that come later included.
@@ -61,6 +63,8 @@ def command(
         subprocesses=subprocesses,
         steps=steps,
         all_gpus=all_gpus,
+        hang_after_s=hang_after_s or None,
+        on_hang=on_hang,
     )
     if headless or not is_interactive():
         _record(options)
@@ -83,7 +87,8 @@ def _record(options: SessionOptions) -> None:
 
 def _show(options: SessionOptions) -> None:
     """Record with the dashboard open; leaving it ends the recording, or lets it go on."""
-    from profd.tui.app import Leaving, run_dashboard
+    from profd.tui.app import run_dashboard
+    from profd.tui.leaving import Leaving
 
     with StopSignals() as signals:
         session = start_session(options)

@@ -34,6 +34,9 @@ _RECORDING = (
                  help="Write the run to FILE rather than to the folder of runs."),
     click.option("--no-subprocesses", "subprocesses", flag_value=False, default=True, is_flag=True,
                  help="Profile the process alone, none of its children."),
+    click.option("--hang-after", "hang_after_s", type=click.FloatRange(0), default=30.0, show_default=True,
+                 metavar="S", help="Say what everyone waits for after S seconds without progress; 0: never."),
+    click.option("--on-hang", metavar="CMD", help="A shell command to run then; PROFD_HANG tells it what hangs."),
     click.option("--all-gpus", is_flag=True, help="Read every GPU of the machine, not only those that the run uses."),
 )  # fmt: skip
 
@@ -48,8 +51,8 @@ _SELECTION = (
     click.option("--gpu-idle", is_flag=False, flag_value=5.0, type=click.FloatRange(0, 100), metavar="[=PERCENT]",
                  help="Take the time for which the GPU was utilized below PERCENT [default: 5]."),
     click.option("--when", multiple=True, type=click.Choice(["on-cpu", "cpu-saturated", "throttled", "memory-growing"]),
-                 help="Take the time for which the thread ran more than it waited, all cores were busy, CPU or GPU were "
-                      "held back by a limit, or memory grew."),
+                 help="Take the time for which the thread ran more than it waited, all cores were busy, CPU or GPU "
+                      "were held back by a limit, or memory grew."),
 )  # fmt: skip
 
 
@@ -111,8 +114,8 @@ def recording_options(command: Command) -> Command:
     """Give a command the options of a recording.
 
     They arrive as ``rate_hz: int``, ``budget_percent: float``, ``duration_s: float | None``, ``name: str | None``,
-    ``output: Path | None``, ``subprocesses: bool``, ``all_gpus: bool`` and
-    ``steps: bool``.
+    ``output: Path | None``, ``subprocesses: bool``, ``all_gpus: bool``, ``steps: bool``, ``hang_after_s: float`` and
+    ``on_hang: str | None``.
     """
     command = steps_option(command)
     for option in reversed(_RECORDING):

@@ -51,6 +51,8 @@ def command(
     subprocesses: bool,
     steps: bool,
     all_gpus: bool,
+    hang_after_s: float,
+    on_hang: str | None,
     headless: bool,
     windows: bool,
     quiet: bool,
@@ -75,6 +77,8 @@ def command(
         subprocesses=subprocesses,
         steps=steps,
         all_gpus=all_gpus,
+        hang_after_s=hang_after_s or None,
+        on_hang=on_hang,
     )
     farewell = None if quiet else partial(sum_up, options.run_file)
     if not windows:

@@ -40,7 +40,13 @@ def wait_ready(process: subprocess.Popen[str]) -> None:
 
 
 def begin_session(
-    pid: int, *, duration_s: float | None = None, rate_hz: int = 100, steps: bool = True
+    pid: int,
+    *,
+    duration_s: float | None = None,
+    rate_hz: int = 100,
+    steps: bool = True,
+    hang_after_s: float | None = None,
+    on_hang: str | None = None,
 ) -> RunningSession:
     """Start recording a process and its children."""
     stat = processes.read_stat(pid)
@@ -58,6 +64,8 @@ def begin_session(
         budget_percent=100.0,
         duration_s=duration_s,
         steps=steps,
+        hang_after_s=hang_after_s,
+        on_hang=on_hang,
     )
     return start_session(options)
 

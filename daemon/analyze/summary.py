@@ -6,7 +6,6 @@ meaning. Nothing here knows how it is shown.
 
 from __future__ import annotations
 
-import signal
 from collections import defaultdict
 from collections.abc import Mapping
 
@@ -22,9 +21,11 @@ from profd.daemon.analyze.gpu.busy import utilization_by_stack
 from profd.daemon.analyze.gpu.idle import GpuIdle, take_gpu_idle
 from profd.daemon.analyze.gpu.inventory import Gpu, take_gpus
 from profd.daemon.analyze.gpu.usage import GpuTracks
+from profd.daemon.analyze.hangs import Hang, take_hangs
 from profd.daemon.analyze.memory.growth import Growth, growth
 from profd.daemon.analyze.memory.jumps import Jump, jumps
 from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.postmortem import PostMortem, signal_name, take_post_mortem
 from profd.daemon.analyze.profile import Profile, take_profile, weighted
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.shares import PhaseLine, phase_lines, phase_shares
@@ -101,6 +102,8 @@ class Summary(msgspec.Struct, frozen=True):
     gpu_idle: GpuIdle | None = None
     memory: tuple[Growth, ...] = ()
     memory_jumps: tuple[Jump, ...] = ()
+    hangs: tuple[Hang, ...] = ()
+    post_mortem: PostMortem | None = None
     findings: tuple[Finding, ...] = ()
 
 
@@ -139,6 +142,8 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         gpu_idle=take_gpu_idle(reader, selection, phases, tracks, busy),
         memory=growth(reader, selection),
         memory_jumps=jumps(reader, phases, selection),
+        hangs=take_hangs(reader, selection),
+        post_mortem=take_post_mortem(reader),
         findings=find(reader, selection, phases),
     )
 
@@ -204,11 +209,4 @@ def _duration_s(info: RunInfo, selection: Selection) -> float:
 
 
 def _exit(code: int | None, number: int | None) -> Exit:
-    return Exit(code, None if number is None else _signal_name(number))
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal between the first and the last has a number only
-        return f"signal {number}"
+    return Exit(code, None if number is None else signal_name(number))

@@ -19,6 +19,8 @@ from profd.daemon.render.cells import cut, fit, width
 from profd.daemon.render.findinglines import finding_lines, verdict_lines
 from profd.daemon.render.gpulines import gpu_lines, idle_lines
 from profd.daemon.render.growth import growth_lines, jump_lines
+from profd.daemon.render.hanglines import hang_lines
+from profd.daemon.render.postmortemlines import post_mortem_lines
 from profd.daemon.render.units import UNKNOWN, duration, percent, rate, size
 from profd.daemon.render.visible import visible
 
@@ -56,6 +58,8 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
         f"pid {summary.target.pid} · {summary.run}",
         *_stepping(summary.steps),
         _evidence(summary),
+        *_section("How it ended", post_mortem_lines(summary.post_mortem, columns)),
+        *_section("Hangs", hang_lines(summary.hangs, columns)),
         *_section(None, finding_lines(summary.findings, summary.phases, columns)),
         *_section("Phases of the main thread", _phase_table(summary, columns)),
         *_section("Hot functions of the main thread", _function_table(summary.functions, columns)),

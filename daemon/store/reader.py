@@ -17,10 +17,12 @@ import msgspec
 from profd.daemon import processes
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import database
+from profd.daemon.store.records import HangReport
 from profd.daemon.store.rows import (
     DeviceRow,
     EventRow,
     FrameRow,
+    HangRow,
     IntervalRow,
     OperatorRow,
     OutputRow,
@@ -231,6 +233,15 @@ class RunReader:
         """Return the trace of a window, gzipped; None where it was not kept."""
         rows = self._query("SELECT trace FROM window WHERE id = ?", window)
         return rows[0][0] if rows else None
+
+    def hangs(self) -> list[HangRow]:
+        """Return the hangs of the run in order of time; none from a file that is older than their table."""
+        if not self._query("SELECT 1 FROM sqlite_master WHERE name = 'hang'"):
+            return []
+        rows = self._query("SELECT id, at_ns, since_ns, ended_ns, cause, text, report FROM hang ORDER BY id")
+        with database.reading(self.path):
+            reports = [msgspec.json.decode(str(row[-1]), type=HangReport) for row in rows]
+        return [HangRow(*row[:-1], report) for row, report in zip(rows, reports, strict=True)]  # type: ignore[call-arg]
 
     def output(self, after_id: int = 0) -> list[OutputRow]:
         """Return the script's output written after the row with this id, in order."""

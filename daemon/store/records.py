@@ -199,6 +199,53 @@ class WindowTaken(msgspec.Struct, frozen=True, tag="window"):
     trace: bytes | None = None
 
 
+class Stand(msgspec.Struct, frozen=True):
+    """A thread that stands still in a hang: ``who`` names its process in words, ``wait`` says what it waits for."""
+
+    who: str
+    pid: int
+    role: str
+    rank: int | None
+    thread: str
+    is_main: bool
+    wait: str
+
+
+class HangGroup(msgspec.Struct, frozen=True):
+    """All threads of a hang that stand in one stack; ``frames`` are from the root to the leaf."""
+
+    frames: tuple[Frame, ...]
+    stands: tuple[Stand, ...]
+
+
+class HangReport(msgspec.Struct, frozen=True):
+    """A hang, as it was when it was told.
+
+    ``cause`` is its group of causes, see docs/hangs.md. ``groups`` are main threads first, then by size. ``facts`` are
+    lines on what else is known: who ended shortly before, the last step, the GPUs.
+    """
+
+    cause: str
+    groups: tuple[HangGroup, ...]
+    facts: tuple[str, ...] = ()
+
+
+class HangFound(msgspec.Struct, frozen=True, tag="hang"):
+    """The run has made no progress since ``since_ns``; ``text`` says why in a sentence."""
+
+    at_ns: int
+    since_ns: int
+    text: str
+    report: HangReport
+
+
+class HangEnded(msgspec.Struct, frozen=True, tag="hang-ended"):
+    """The run goes on after the hang that was found at ``hang_ns``."""
+
+    at_ns: int
+    hang_ns: int
+
+
 class OutputWritten(msgspec.Struct, frozen=True, tag="output"):
     """Bytes that the script wrote to its pseudo-terminal."""
 
@@ -223,6 +270,8 @@ Record = (
     | DeviceSeen
     | EventHappened
     | WindowTaken
+    | HangFound
+    | HangEnded
     | OutputWritten
     | RunEnded
 )

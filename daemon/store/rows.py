@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from profd.daemon.store.records import HangReport
+
 
 class RunInfo(msgspec.Struct, frozen=True):
     """A run as a whole.
@@ -149,7 +151,7 @@ class PointRow(msgspec.Struct, frozen=True):
 
 
 class EventRow(msgspec.Struct, frozen=True):
-    """A mark on the timeline: started, ended, exec, oom, counter, gpu, window, loss, wall-jump, error, note."""
+    """A mark on the timeline: started, ended, exec, oom, counter, gpu, window, hang, loss, wall-jump, error, note."""
 
     id: int
     at_ns: int
@@ -203,6 +205,18 @@ class OperatorRow(msgspec.Struct, frozen=True):
     self_cuda_bytes: int
     cuda_bytes: int
     flops: int
+
+
+class HangRow(msgspec.Struct, frozen=True):
+    """A time without progress: from ``since_ns`` on, told at ``at_ns``; ``ended_ns`` is None where it did not end."""
+
+    id: int
+    at_ns: int
+    since_ns: int
+    ended_ns: int | None
+    cause: str
+    text: str
+    report: HangReport
 
 
 class OutputRow(msgspec.Struct, frozen=True):

@@ -103,7 +103,7 @@ CREATE TABLE point (
 CREATE TABLE event (
     id INTEGER PRIMARY KEY,
     at_ns INTEGER NOT NULL,
-    kind TEXT NOT NULL,               -- started, ended, exec, oom, counter, gpu, window, loss, wall-jump, error, note
+    kind TEXT NOT NULL,               -- started, ended, exec, oom, counter, gpu, window, hang, loss, wall-jump, error, note
     process INTEGER REFERENCES process,
     text TEXT NOT NULL
 );
@@ -151,6 +151,17 @@ CREATE TABLE operator (
     flops INTEGER NOT NULL            -- 0: no estimate
 );
 CREATE INDEX operator_by_window ON operator (window);
+
+-- The run made no progress from since_ns on, and that was told at at_ns.
+CREATE TABLE hang (
+    id INTEGER PRIMARY KEY,
+    at_ns INTEGER NOT NULL,
+    since_ns INTEGER NOT NULL,
+    ended_ns INTEGER,                 -- when it went on; NULL: it did not
+    cause TEXT NOT NULL,              -- queue, lock, collective ...: docs/hangs.md lists them
+    text TEXT NOT NULL,               -- a sentence
+    report TEXT NOT NULL              -- JSON: who stood where and waited for what, see records.HangReport
+);
 
 -- What the script wrote, when it ran on a pseudo-terminal of profd's. The oldest goes first when it grows too large.
 CREATE TABLE output (

@@ -16,6 +16,8 @@ from profd.daemon.store.records import (
     DeviceSeen,
     EventHappened,
     Frame,
+    HangEnded,
+    HangFound,
     Identity,
     OperatorTotals,
     OutputWritten,
@@ -198,6 +200,17 @@ class Tables:
         )
 
     @_write.register
+    def _(self, record: HangFound) -> None:
+        self._connection.execute(
+            "INSERT INTO hang (at_ns, since_ns, cause, text, report) VALUES (?,?,?,?,?)",
+            (record.at_ns, record.since_ns, record.report.cause, record.text, _as_json(record.report)),
+        )
+
+    @_write.register
+    def _(self, record: HangEnded) -> None:
+        self._connection.execute("UPDATE hang SET ended_ns = ? WHERE at_ns = ?", (record.at_ns, record.hang_ns))
+
+    @_write.register
     def _(self, record: OutputWritten) -> None:
         self._connection.execute("INSERT INTO output (at_ns, data) VALUES (?,?)", (record.at_ns, record.data))
         self._output_bytes += len(record.data)
@@ -271,6 +284,10 @@ def _new_id(cursor: sqlite3.Cursor) -> int:
     if cursor.lastrowid is None:
         raise sqlite3.DatabaseError("an insert gave no id")
     return cursor.lastrowid
+
+
+def _as_json(value: msgspec.Struct) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _time_of(record: Record) -> int:

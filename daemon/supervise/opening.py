@@ -40,6 +40,7 @@ def run_started(options: SessionOptions, control_socket: Path, now_ns: int) -> R
             "steps": options.steps,
             "all_gpus": options.all_gpus,
             "duration_s": options.duration_s,
+            "hang_after_s": options.hang_after_s,
         },
         control_socket=str(control_socket),
     )

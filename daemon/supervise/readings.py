@@ -5,13 +5,13 @@ Knows nothing of how a run begins or ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.collect.cost import CostMeter
 from profd.daemon.collect.governor import Governor
 from profd.daemon.collect.host.collector import HostCollector
-from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken
+from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
 from profd.daemon.store.writer import RunWriter
 
 WALL_JUMP_NS = SECOND_NS
@@ -20,11 +20,18 @@ WALL_JUMP_NS = SECOND_NS
 class Readings:
     """Reads, and hands what was read to the writer and to the governor of the sampling rate."""
 
-    def __init__(self, clock: Clock, governor: Governor, writer: RunWriter) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        governor: Governor,
+        writer: RunWriter,
+        put: Callable[[Record], object] | None = None,
+    ) -> None:
+        """Hand counters to ``put``, which the threads that read them call; to the writer where it is not given."""
         self._clock = clock
         self._governor = governor
         self._writer = writer
-        self._counters = HostCollector(clock, writer.put)
+        self._counters = HostCollector(clock, put or writer.put)
         self._cost = CostMeter(clock)
         self._told_hz = governor.highest_hz
         self._has_told_excess = False

@@ -35,6 +35,7 @@ from profd.daemon.store.writer import RunWriter
 from profd.daemon.supervise import exitstatus
 from profd.daemon.supervise.control import Commands, ControlServer, SessionStatus, WindowBegun
 from profd.daemon.supervise.diagnosis import RealSystem
+from profd.daemon.supervise.hang.watch import hang_watch
 from profd.daemon.supervise.inlet import ScriptInlet
 from profd.daemon.supervise.livefile import LiveFile
 from profd.daemon.supervise.naming import script_folder
@@ -63,6 +64,7 @@ class Recorder(Commands):
         self.watchers = 0
         self.governor = Governor(options.rate_hz, options.budget_percent / 100)
         self.root = Identity(options.pid, options.start_ticks)
+        self._hangs = hang_watch(options, clock, lambda: self._tree.members.values(), self._put)
         self._tree = ProcessTree(self.root, mask_command, clock, subprocesses=options.subprocesses)
         self._python_threads: dict[Identity, frozenset[int]] = {}
         self.has_begun = False
@@ -124,10 +126,10 @@ class Recorder(Commands):
         started = run_started(self.options, socket_path, self.clock.now_ns())
         sources = SourceTree(source_root(self.root.pid), script_folder(self.options.command, started.cwd))
         self._writer = RunWriter(live_file.path, started, sources.describe)
-        self._readings = Readings(self.clock, self.governor, self._writer)
+        self._readings = Readings(self.clock, self.governor, self._writer, self._put_watched)
         self._gpus = GpuCollector(
             self.clock,
-            self._writer.put,
+            self._put_watched,
             everything=self.options.all_gpus,
             in_container=RealSystem().in_container(),
         )
@@ -167,6 +169,8 @@ class Recorder(Commands):
             loop.call_later(self.options.duration_s, self._end, "duration")
         inlet = ScriptInlet(self.options.link_fd, self.options.pty_fd, self._take_output, self._take_status)
         endless = {asyncio.ensure_future(self._follow_tree()), asyncio.ensure_future(self._read())}
+        if self._hangs is not None:
+            endless.add(asyncio.ensure_future(self._hangs.run()))
         ended = asyncio.ensure_future(self._ended.wait())
         await asyncio.wait({*endless, ended}, return_when=asyncio.FIRST_COMPLETED)
         broken = [task for task in endless if task.done()]  # only an error ends it
@@ -260,6 +264,12 @@ class Recorder(Commands):
             self._python_threads[record.identity] = frozenset(thread.os_tid for thread in record.threads)
             if member := self._tree.take_stacks(record.identity, record.stacks):
                 self._writer.put(self._tree.record_of(member))
+        self._put_watched(record)
+
+    def _put_watched(self, record: Record) -> None:
+        """Hand a record to the writer, and let the watch for hangs see it; called in the threads that read, too."""
+        if self._hangs is not None:
+            self._hangs.take(record)
         self._writer.put(record)
 
     def _say(self, kind: str, text: str, member: Member | None = None) -> None:

@@ -44,6 +44,10 @@ class SessionOptions(msgspec.Struct, frozen=True):
     subprocesses: bool = True
     steps: bool = True
     all_gpus: bool = False
+    hang_after_s: float | None = 30.0
+    """After how long without progress the run is said to hang; None: never."""
+    on_hang: str | None = None
+    """A shell command to run then."""
     window_folder: Path | None = None
     """Where the script's torch asks for windows; None where it was not armed for that."""
     link_fd: int | None = None

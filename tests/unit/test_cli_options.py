@@ -48,6 +48,8 @@ def test_recording_options_have_their_defaults() -> None:
         "name": None,
         "output": None,
         "subprocesses": True,
+        "hang_after_s": 30.0,
+        "on_hang": None,
         "all_gpus": False,
         "steps": True,
     }
@@ -55,6 +57,7 @@ def test_recording_options_have_their_defaults() -> None:
 
 def test_recording_options_arrive_in_their_units() -> None:
     words = "--rate 50 --budget 2.5 --duration 1.5 --name cifar -o x.profd --no-subprocesses --all-gpus --no-steps"
+    words += " --hang-after 5 --on-hang date"
     assert received(recording_options, *words.split()) == {
         "rate_hz": 50,
         "budget_percent": 2.5,
@@ -62,6 +65,8 @@ def test_recording_options_arrive_in_their_units() -> None:
         "name": "cifar",
         "output": Path("x.profd"),
         "subprocesses": False,
+        "hang_after_s": 5.0,
+        "on_hang": "date",
         "all_gpus": True,
         "steps": False,
     }

@@ -39,6 +39,7 @@ def test_says_who_is_recorded_by_whom_and_how() -> None:
         "budget_percent": 10.0,
         "subprocesses": True,
         "all_gpus": False,
+        "hang_after_s": 30.0,
         "steps": True,
         "duration_s": 2.5,
     }

@@ -44,11 +44,11 @@ class DumpFailed(Exception):
     """py-spy could not read the process; the message is its own reason, one line."""
 
 
-def take_dump(pid: int) -> tuple[DumpedThread, ...]:
+def take_dump(pid: int, *, tries: int = _TRIES) -> tuple[DumpedThread, ...]:
     """Return the threads of a process with their stacks; raises DumpFailed, and MissingTool without py-spy."""
     command = [find_py_spy(), "dump", "--nonblocking", "--json", "--pid", str(pid)]
     reason = ""
-    for _ in range(_TRIES):
+    for _ in range(tries):
         try:
             done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_TIMEOUT_S)
         except subprocess.TimeoutExpired:

@@ -1,0 +1,133 @@
+"""How the target of a run died: by what, where it stood last, how much memory it had, and what it said last.
+
+Made from what is in the file anyway, so it is there, too, where profd was killed together with its target. Of a run
+that ended with 0, or that lives, there is none.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import PurePath
+
+import msgspec
+
+from profd.daemon import processes
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import FrameRow, PointRow, ProcessRow, ThreadRow
+
+_LAST_NS = 60 * SECOND_NS
+_SHORTLY_NS = 15 * SECOND_NS
+_CURVE_POINTS = 60
+_OUTPUT_BYTES = 64 << 10
+_OUTPUT_LINES = 20
+_ERROR_LINE = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b")
+
+
+class LastPlace(msgspec.Struct, frozen=True):
+    """Where a training process was seen last, ``before_end_s`` ahead of the end; ``frames`` from root to leaf."""
+
+    pid: int
+    rank: int | None
+    frames: tuple[str, ...]
+    place: str
+    source: str | None
+    before_end_s: float
+
+
+class PostMortem(msgspec.Struct, frozen=True):
+    """How a target died.
+
+    ``rss_bytes`` is the memory of the main process at the end of its last minute, ``memory`` the curve of that minute:
+    seconds before the end, bytes. ``output`` are the last lines that the target wrote, where they were kept;
+    ``error`` the last of them that names an exception.
+    """
+
+    code: int | None
+    signal: str | None
+    out_of_memory: str | None
+    last: tuple[LastPlace, ...]
+    rss_bytes: int | None
+    memory: tuple[tuple[float, int], ...]
+    others: tuple[int, ...]
+    """PIDs of other processes that a signal or an error ended shortly before."""
+    output: tuple[str, ...]
+    error: str | None
+
+
+def take_post_mortem(reader: RunReader) -> PostMortem | None:
+    """Return how the target of a run died; None where it lives, ended with 0, or outlived the recording."""
+    info = reader.info
+    died_unseen = info.state == "interrupted" and not processes.is_running(info.pid, info.start_ticks)
+    if not died_unseen and info.exit_signal is None and not info.exit_code:
+        return None
+    memory = _memory(reader)
+    output = _output(reader)
+    return PostMortem(
+        code=info.exit_code,
+        signal=None if info.exit_signal is None else signal_name(info.exit_signal),
+        out_of_memory=_out_of_memory(reader),
+        last=tuple(place for thread in reader.main_threads() if (place := _last_place(reader, thread)) is not None),
+        rss_bytes=memory[-1][1] if memory else None,
+        memory=memory,
+        others=tuple(row.pid for row in reader.processes.values() if _died_with_it(reader, row)),
+        output=output,
+        error=next((line for line in reversed(output) if _ERROR_LINE.match(line)), None),
+    )
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal; a real-time signal between the first and the last has a number only."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _last_place(reader: RunReader, thread: ThreadRow) -> LastPlace | None:
+    last = None
+    for interval in reader.intervals(reader.info.end_ns - _LAST_NS, None, [thread.id]):
+        last = interval
+    if last is None:
+        return None
+    frames = reader.frames_of(last.stack)
+    own = next((frame for frame in reversed(frames) if not frame.is_library), frames[-1])
+    process = reader.processes[thread.process]
+    before_ns = max(reader.info.end_ns - last.start_ns - last.duration_ns, 0)
+    labels = tuple(frame.label for frame in frames)
+    return LastPlace(process.pid, process.rank, labels, _place(own), own.source, before_ns / SECOND_NS)
+
+
+def _place(frame: FrameRow) -> str:
+    return f"{frame.function} ({PurePath(frame.file).name}:{frame.line})"
+
+
+def _out_of_memory(reader: RunReader) -> str | None:
+    """Return what was said of processes that the kernel ended for want of memory, shortly before the end."""
+    since_ns = reader.info.end_ns - _SHORTLY_NS
+    said = [event.text for event in reader.events() if event.kind == "oom" and event.at_ns >= since_ns]
+    return said[-1] if said else None
+
+
+def _memory(reader: RunReader) -> tuple[tuple[float, int], ...]:
+    """Return the memory of the first training process over its last minute."""
+    main = next((row for row in reader.processes.values() if row.role == "main"), None)
+    series = reader.find_series("rss_bytes", main.id) if main else None
+    end_ns = reader.info.end_ns
+    points: list[PointRow] = reader.points(series.id, end_ns - _LAST_NS) if series else []
+    return tuple(((end_ns - point.at_ns) / SECOND_NS, int(point.value)) for point in points[-_CURVE_POINTS:])
+
+
+def _died_with_it(reader: RunReader, row: ProcessRow) -> bool:
+    """Say whether another process of the tree was ended by a signal or an error, shortly before the target."""
+    if row.pid == reader.info.pid or row.ended_ns is None or not (row.exit_signal or row.exit_code):
+        return False
+    return row.ended_ns >= reader.info.end_ns - _SHORTLY_NS
+
+
+def _output(reader: RunReader) -> tuple[str, ...]:
+    """Return the last lines that the target wrote; of a line that was written over, what stood there last."""
+    data = b"".join(row.data for row in reader.output())[-_OUTPUT_BYTES:]
+    lines = (line.rstrip("\r").rpartition("\r")[2] for line in data.decode(errors="replace").split("\n"))
+    return tuple([line for line in lines if line.strip()][-_OUTPUT_LINES:])

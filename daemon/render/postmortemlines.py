@@ -1,0 +1,52 @@
+"""How a target died, in one sentence, and as the lines below it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from profd.daemon.analyze.postmortem import LastPlace, PostMortem
+from profd.daemon.render.units import size
+from profd.daemon.render.visible import visible
+
+_OUTPUT_LINES = 8
+
+
+def post_mortem_sentence(post_mortem: PostMortem) -> str:
+    """Return the sentence: what ended the target, where it stood last, with how much memory, and its last error."""
+    facts = [_ending(post_mortem)]
+    if post_mortem.last:
+        facts.append(f"last seen {_last(post_mortem.last[0])}")
+    if post_mortem.rss_bytes is not None:
+        facts.append(f"with {size(post_mortem.rss_bytes)} resident")
+    text = ", ".join(facts)
+    return visible(f"{text}; {post_mortem.error}" if post_mortem.error else text)
+
+
+def post_mortem_lines(post_mortem: PostMortem | None, columns: int) -> Iterator[str]:
+    """Yield the sentence, who else died, and the last lines of output; nothing where the target did not die."""
+    if post_mortem is None:
+        return
+    yield from textwrap.wrap(post_mortem_sentence(post_mortem), columns, initial_indent="  ", subsequent_indent="  ")
+    if post_mortem.others:
+        yield f"  ended shortly before: {', '.join(f'pid {pid}' for pid in post_mortem.others)}"
+    for place in post_mortem.last[1:]:
+        yield visible(f"  last seen {_last(place)}")
+    for line in post_mortem.output[-_OUTPUT_LINES:]:
+        yield visible(f"  │ {line}")
+
+
+def _ending(post_mortem: PostMortem) -> str:
+    if post_mortem.out_of_memory is not None:
+        return post_mortem.out_of_memory
+    if post_mortem.signal is not None:
+        return f"the target was ended by {post_mortem.signal}"
+    if post_mortem.code is not None:
+        return f"the target ended with {post_mortem.code}"
+    return "profd was ended before its target, or with it"
+
+
+def _last(place: LastPlace) -> str:
+    who = f"rank {place.rank} " if place.rank is not None else ""
+    code = f": {place.source}" if place.source else ""
+    return f"{who}in {place.place}{code}"

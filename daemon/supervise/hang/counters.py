@@ -1,0 +1,54 @@
+"""What processes have read, written and waited for since they began: two looks at it show whether anything goes on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+# Heartbeats of loggers and thread pools, and queues that ask every few seconds whether their workers live.
+_BYTES_PER_S = 64 << 10
+_SWITCHES_PER_S = 5.0
+_SPARE_SWITCHES = 3
+_IO_FIELDS = ("rchar", "wchar", "read_bytes")
+_SWITCHES = re.compile(rb"^voluntary_ctxt_switches:\s*(\d+)", re.MULTILINE)
+
+
+class Counters(NamedTuple):
+    """Of all processes together: bytes read and written; of the main threads asked about: how often they waited."""
+
+    io_bytes: int
+    switches: int
+
+    def moved_since(self, before: Counters, seconds: float, *, steps_are_known: bool) -> bool:
+        """Say whether something went on between two looks.
+
+        A loop that polls in short sleeps is not told from one that works by its waits, but by its steps.
+        """
+        if self.io_bytes - before.io_bytes > _BYTES_PER_S * seconds:
+            return True
+        allowed = _SWITCHES_PER_S * seconds + _SPARE_SWITCHES
+        return not steps_are_known and self.switches - before.switches > allowed
+
+
+def read_counters(pids: Iterable[int], main_pids: Iterable[int]) -> Counters:
+    """Read the counters of processes; what is gone, or not ours to read, counts nothing."""
+    return Counters(sum(map(_io_bytes, pids)), sum(map(_switches, main_pids)))
+
+
+def _io_bytes(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+        return sum(int(value) for name, value in (line.split(": ") for line in lines) if name in _IO_FIELDS)
+    except (OSError, ValueError):
+        return 0
+
+
+def _switches(pid: int) -> int:
+    """Return how often the main thread of a process gave up its CPU to wait."""
+    try:
+        found = _SWITCHES.search(Path(f"/proc/{pid}/task/{pid}/status").read_bytes())
+    except OSError:
+        return 0
+    return int(found[1]) if found else 0

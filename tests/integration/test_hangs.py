@@ -1,0 +1,108 @@
+"""Planted hangs are told within the time asked for, each with the right group of causes; work that is slow is none."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from sessions import PROGRAMS, begin_session, wait_ready
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import HangRow
+from profd.daemon.supervise.control import ControlClient
+from profd.daemon.supervise.session import RunningSession
+
+AFTER_S = 4.0
+DEADLINE_S = 45.0
+HANGS = PROGRAMS / "hangs"
+
+
+@contextlib.contextmanager
+def hanging(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    """Run a program of its own group until it says that it hangs from now on; all of the group is killed at the end."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        wait_ready(process)
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def wait_for(find: Callable[[], list[HangRow]]) -> HangRow:
+    deadline = time.monotonic() + DEADLINE_S
+    while not (found := find()):
+        assert time.monotonic() < deadline, f"no hang was told within {DEADLINE_S:.0f} s"
+        select.select([], [], [], 0.1)
+    return found[0]
+
+
+def told(session: RunningSession) -> list[HangRow]:
+    with RunReader(session.run_file) as reader:
+        return reader.hangs()
+
+
+def hang_of(program: str) -> HangRow:
+    """Run a program that hangs, and return what is told of it."""
+    return hang_of_command([sys.executable, str(HANGS / program)])
+
+
+def hang_of_command(command: Sequence[str]) -> HangRow:
+    with hanging(command) as target:
+        session = begin_session(target.pid, hang_after_s=AFTER_S)
+        hang = wait_for(lambda: told(session))
+        assert target.poll() is None
+        ControlClient(session.control_socket).stop()
+        assert session.wait_closed(DEADLINE_S)
+    return hang
+
+
+def waits(hang: HangRow) -> str:
+    return " | ".join(f"{stand.who}: {stand.wait}" for group in hang.report.groups for stand in group.stands)
+
+
+def test_queue_that_nobody_fills() -> None:
+    hang = hang_of("queue_wait.py")
+    assert hang.cause == "queue", hang.text
+    assert "the main process" in hang.text
+    assert "reads a pipe" in waits(hang)
+    assert {stand.role for group in hang.report.groups for stand in group.stands} >= {"main"}
+    assert (hang.at_ns - hang.since_ns) / SECOND_NS < 3 * AFTER_S
+
+
+def test_lock_that_another_thread_holds() -> None:
+    hang = hang_of("lock_wait.py")
+    assert hang.cause == "lock", hang.text
+    stands = [stand for group in hang.report.groups for stand in group.stands]
+    assert len(stands) == 2
+    assert all("a lock" in stand.wait for stand in stands)
+
+
+def test_worker_that_was_killed() -> None:
+    hang = hang_of("dead_worker.py")
+    assert hang.cause == "dead worker", hang.text
+    assert any("ended" in fact for fact in hang.report.facts)
+
+
+def test_collective_that_one_rank_does_not_join(tmp_path: Path) -> None:
+    rank = f"{sys.executable} {HANGS / 'collective.py'} {tmp_path / 'store'}"
+    hang = hang_of_command(["sh", "-c", f"RANK=0 {rank} & RANK=1 {rank} & wait"])
+    assert hang.cause == "collective", hang.text
+    assert "1 of 2 processes" in hang.text
+    assert "rank 1 stands in Event.wait (collective.py:" in hang.text
+
+
+@pytest.mark.parametrize("program", ["blocked_read.py"])
+def test_pipe_that_nobody_writes(program: str) -> None:
+    hang = hang_of(program)
+    assert hang.cause == "blocked read", hang.text
+    assert "reads a pipe; it alone holds the writing end" in waits(hang)
