@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
@@ -12,6 +15,9 @@ from profd.daemon.analyze.compare.limits import parse_limit
 from profd.daemon.errors import ExitCode
 from profd.daemon.render.difftext import diff_text
 from profd.daemon.store.reader import RunReader
+
+if TYPE_CHECKING:
+    from profd.daemon.analyze.selection import Selection
 
 
 @click.command()
@@ -32,16 +38,31 @@ from profd.daemon.store.reader import RunReader
     metavar="PERCENT",
     help="Call nothing a change that is smaller than PERCENT of a step.",
 )
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, readable=False),
+    metavar="FILE",
+    help="Write an HTML report to FILE too, with a flame graph of the differences.",
+)
 @selection_options
 @json_option
-def command(base: str, new: str, limits: tuple[str, ...], least: float, words: SelectionWords, as_json: bool) -> int:
+def command(
+    base: str,
+    new: str,
+    limits: tuple[str, ...],
+    least: float,
+    output: Path | None,
+    words: SelectionWords,
+    as_json: bool,
+) -> int:
     """Say what changed from the run BASE to the run NEW: step time, lines, functions, phases.
 
     The main threads of the training processes are compared, without the start-up; a step at a time where both runs tell
-    their steps, else by shares. A selection applies to both runs.
+    their steps, else by shares. A selection applies to both runs. The text goes to stdout; -o FILE writes a report.
     """
     wanted = [parse_limit(text) for text in limits]
-    diff = _diff(base, new, words, least / 100)
+    diff = _diff(base, new, words, least / 100, output)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(diff), indent=2))
     else:
@@ -52,7 +73,20 @@ def command(base: str, new: str, limits: tuple[str, ...], least: float, words: S
     return ExitCode.BEYOND_LIMIT if broken else ExitCode.OK
 
 
-def _diff(base: str, new: str, words: SelectionWords, least: float) -> Diff:
+def _diff(base: str, new: str, words: SelectionWords, least: float, output: Path | None) -> Diff:
     readers = RunReader(paths.find_run(base)), RunReader(paths.find_run(new))
     with readers[0] as first, readers[1] as second, first.one_moment(), second.one_moment():
-        return take_diff(first, second, (words.build(first), words.build(second)), least=least)
+        selections = words.build(first), words.build(second)
+        diff = take_diff(first, second, selections, least=least)
+        if output is not None:
+            _write(output, readers, selections, diff)
+        return diff
+
+
+def _write(
+    output: Path, readers: tuple[RunReader, RunReader], selections: tuple[Selection, Selection], diff: Diff
+) -> None:
+    from profd.daemon.render.diffreport import write_diff_report
+
+    write_diff_report(output, readers, selections, diff)
+    click.echo(f"profd: wrote {output}", err=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import msgspec
 
 from profd.daemon.analyze.shares import PhaseLine
@@ -11,6 +9,7 @@ from profd.daemon.analyze.summary import Exit, Summary, summarize
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render import units
 from profd.daemon.render.cards import Card, Fact, take_card
+from profd.daemon.render.moments import moment
 from profd.daemon.render.text import script
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
@@ -65,7 +64,7 @@ def take_words(reader: RunReader, slot_ms: int) -> Words:
     command = visible(" ".join(info.command))
     return Words(
         title=visible(script(info.command)),
-        subtitle=[visible(info.host), _moment(info.started_ns), _length(info), ending(info, summary)],
+        subtitle=[visible(info.host), moment(info.started_ns), _length(info), ending(info, summary)],
         command=command,
         verdict=take_verdict(summary),
         cards=[take_card(reader, finding) for finding in summary.findings],
@@ -113,10 +112,6 @@ def _length(info: RunInfo) -> str:
     return units.duration(max(info.end_ns - info.started_ns, 0) / SECOND_NS)
 
 
-def _moment(at_ns: int) -> str:
-    return datetime.fromtimestamp(at_ns / SECOND_NS).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
-
-
 def _place(line: PhaseLine) -> str:
     return visible(f"{line.module_path}:{line.line}")
 
@@ -144,7 +139,7 @@ def _circumstances(info: RunInfo, summary: Summary, command: str) -> list[Fact]:
         Fact("command", command),
         Fact("folder", visible(info.cwd)),
         Fact("process", f"{info.pid} of {visible(info.user)} on {visible(info.host)}", how),
-        Fact("started", _moment(info.started_ns)),
+        Fact("started", moment(info.started_ns)),
         Fact("lasted", _length(info), ending(info, summary)),
         Fact("versions", visible(versions)),
         Fact("options", visible(options)),

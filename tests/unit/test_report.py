@@ -19,7 +19,8 @@ from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.errors import ExitCode, OutputUnwritable
 from profd.daemon.render.entries import Extract
-from profd.daemon.render.report import render_report, unpack, write_report
+from profd.daemon.render.htmlpage import unpack
+from profd.daemon.render.report import render_report, write_report
 from profd.daemon.render.slots import TIME_UNIT_NS
 from profd.daemon.store.reader import RunReader
 
@@ -34,7 +35,7 @@ def embedded(page: str) -> Extract:
     """Return what a page carries."""
     found = re.search(r'id="run">([^<]*)<', page)
     assert found
-    return unpack(found[1])
+    return unpack(found[1], Extract)
 
 
 def test_page_carries_every_sample_of_its_run(reader: RunReader) -> None:

@@ -201,25 +201,4 @@ function fillSelect(select, options) {
   select.replaceChildren(...options.map(([value, text]) => element("option", { value }, text)));
 }
 
-/** Return a search as a pattern, case ignored; null where it is no regular expression (yet). */
-function compile(query) {
-  try {
-    return new RegExp(query, "i");
-  } catch {
-    return null;
-  }
-}
-
-async function openPage() {
-  try {
-    if (!("DecompressionStream" in window)) throw new Error("this browser is too old: it needs DecompressionStream (2023)");
-    window.profd = new Page(await Run.decode(byId("run").textContent));
-    document.body.classList.add("ready");
-  } catch (error) {
-    byId("failure").textContent = `The charts cannot be shown: ${error.message}`;
-    byId("failure").hidden = false;
-    throw error;
-  }
-}
-
-openPage();
+openPacked((extract) => new Page(new Run(extract)));

@@ -37,13 +37,6 @@ class Run {
     this.events = extract.events;
   }
 
-  /** Decode what stands in the page: base64 of deflated JSON, so that no byte of a run is ever markup. */
-  static async decode(packed) {
-    const deflated = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
-    const stream = new Blob([deflated]).stream().pipeThrough(new DecompressionStream("deflate"));
-    return new Run(await new Response(stream).json());
-  }
-
   /** Say whether the run has the readings that a condition rests on. */
   canTell(condition) {
     return this.parts.includes(condition);

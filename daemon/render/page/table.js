@@ -73,3 +73,8 @@ function compare(a, b) {
   const [first, second] = [a.toLowerCase(), b.toLowerCase()];
   return first < second ? -1 : Number(first > second);
 }
+
+/** Return a name as a button, so that a row can be picked by keyboard too. */
+function pickButton(text) {
+  return element("button", { class: "pick", type: "button" }, text);
+}

@@ -17,11 +17,6 @@ function describeShare(samples, error) {
   return `${counted(samples, "sample")}, ± ${(196 * error).toFixed(1)} points`;
 }
 
-/** Return a name as a button, so that a row can be picked by keyboard too. */
-function pickButton(text) {
-  return element("button", { class: "pick", type: "button" }, text);
-}
-
 function codeColumns() {
   return [
     shareColumn("self", "own", "descending"),

@@ -88,3 +88,12 @@ function shortPath(path) {
   const parts = path.split("/");
   return parts.length > 3 ? `${parts[0]}/…/${parts[parts.length - 1]}` : path;
 }
+
+/** Return a search as a pattern, case ignored; null where it is no regular expression (yet). */
+function compile(query) {
+  try {
+    return new RegExp(query, "i");
+  } catch {
+    return null;
+  }
+}

@@ -222,12 +222,13 @@ function chartsOf(run) {
     new Chart(run, [gpu.gpuMemory], gpu.title, "memory", bytes, "most"),
   ]);
   const all = (name) => run.processes.map((process) => process[name]);
-  return [
-    ...gpus.filter((chart) => chart.isKnown),
+  const charts = [
+    ...gpus,
     ...stepCharts(run),
     new Chart(run, all("cpu"), "CPU, cores", "all processes", cores, "mean"),
     new Chart(run, all("rss"), "memory, RSS", "all processes", bytes, "most"),
   ];
+  return charts.filter((chart) => chart.isKnown);
 }
 
 /** Return the chart of the pace; ranks step together, so the first one that tells says it for all. */

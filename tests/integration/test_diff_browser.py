@@ -1,0 +1,119 @@
+"""The comparison of two runs in a real browser: differential colors, widths, search, tables, keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import hostile
+import pytest
+from browser import ReportPage, launched_chromium
+from stepruns import write_steps
+
+from profd.daemon.analyze.compare.diff import take_diff
+from profd.daemon.analyze.selection import MAIN_THREADS
+from profd.daemon.render.diffreport import write_diff_report
+from profd.daemon.store.reader import RunReader
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.requires("playwright")
+COLORS = "{ paper: [255, 255, 255], mixed: [200, 200, 200], accent: '#ff0000' }"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with launched_chromium() as launched:
+        yield launched
+
+
+def opened(chromium: Browser, base: Path, new: Path) -> ReportPage:
+    file = new.with_suffix(".html")
+    with RunReader(base) as first, RunReader(new) as second:
+        write_diff_report(file, (first, second), (MAIN_THREADS, MAIN_THREADS), take_diff(first, second))
+    report = ReportPage(chromium.new_page(viewport={"width": 1400, "height": 1000}), file)
+    report.open()
+    return report
+
+
+@pytest.fixture
+def report(chromium: Browser, tmp_path: Path) -> Iterator[ReportPage]:
+    slower = write_steps(tmp_path / "b.profd", 2, slower=1.2)
+    found = opened(chromium, write_steps(tmp_path / "a.profd", 1), slower)
+    yield found
+    found.page.close()
+    assert found.complaints == []
+
+
+def fills(report: ReportPage) -> dict[str, list[int]]:
+    boxes = (
+        f"profd.graph.boxes.all.slice(1).map((box) => [profd.graph.label(box.node), profd.graph.fillOf(box, {COLORS})])"
+    )
+    return {str(label): list(fill) for label, fill in report.shown(boxes)}
+
+
+def test_what_takes_more_is_orange_and_has_a_plus(report: ReportPage) -> None:
+    red, _, blue = fills(report)["_engine_run_backward"]
+    assert red > blue + 60
+    same = fills(report)["Condition.wait"]
+    assert max(same) - min(same) == 0
+    node = "profd.graph.boxes.all.find((box) => profd.graph.label(box.node) === '_engine_run_backward').node"
+    assert report.shown(f"profd.graph.letterOf({node})") == "+"
+
+
+def test_what_takes_less_is_blue_and_has_a_minus(chromium: Browser, tmp_path: Path) -> None:
+    slower = write_steps(tmp_path / "b.profd", 2, slower=1.2)
+    found = opened(chromium, slower, write_steps(tmp_path / "a.profd", 1))
+    red, _, blue = fills(found)["_engine_run_backward"]
+    assert blue > red + 60
+    assert found.shown("profd.graph.letterOf(1)") == "−"  # noqa: RUF001  the page's own sign
+    found.page.close()
+
+
+def test_widths_are_those_of_the_run_that_is_chosen(report: ReportPage) -> None:
+    assert report.labels()[0] == "all · 220 ms"
+    report.page.select_option("#side", "base")
+    assert report.labels()[0] == "all · 200 ms"
+
+
+def test_a_row_leads_to_its_frame_and_keys_back(report: ReportPage) -> None:
+    report.page.click("[role=tab][data-view=leaves]")
+    assert report.rows("leaves")[0][5:] == ["_engine_run_backward", "torch/autograd/graph.py", "yes"]
+    report.page.click("#view-leaves button:has-text('_engine_run_backward')")
+    assert report.zoomed() == "_engine_run_backward"
+    assert "of a step" in report.page.inner_text("#panel")
+    report.page.focus("#flame")
+    report.page.keyboard.press("Escape")
+    assert report.zoomed().startswith("all")
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
+        report.page.keyboard.press(key)
+    assert "base" in report.shown("document.getElementById('spoken').textContent")
+
+
+def test_search_marks_its_frames(report: ReportPage) -> None:
+    report.page.keyboard.press("/")
+    report.page.keyboard.type("^backward$")
+    assert report.matched() == ["backward"]
+
+
+def test_both_runs_stand_beside_each_other(report: ReportPage) -> None:
+    report.page.click("[role=tab][data-view=runs]")
+    assert "59.2 s" in report.page.inner_text("#view-runs")
+    assert "python train.py --epochs 2" in report.page.inner_text("#view-runs")
+
+
+def test_hostile_names_are_shown_and_never_run(chromium: Browser, tmp_path: Path) -> None:
+    run = hostile.write_run(tmp_path / "a.profd")
+    found = opened(chromium, run, run)
+    assert any(hostile.MARKUP in label for label in found.labels())
+    found.page.mouse.click(*found.place_of("__proto__"))
+    for view in ("functions", "lines", "leaves", "phases", "runs"):
+        found.page.click(f"[role=tab][data-view={view}]")
+        assert found.shown("window.hurt === undefined")
+        assert found.shown("document.images.length") == 0
+        assert found.shown("document.scripts.length") == 2
+        assert not set(found.page.inner_text("body")) & set("\u202e\u2066\x1b\x00")
+    assert found.complaints == []
+    found.page.close()
