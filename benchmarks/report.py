@@ -1,0 +1,148 @@
+"""Measure the report: its size, how long it takes to write, and how fast it is in headless Chromium.
+
+    python benchmarks/report.py            # a run of 10 minutes and one of 24 hours with 4 ranks; about 10 minutes
+    python benchmarks/report.py --quick    # the short one alone, and nothing is written to docs/measurements.md
+
+Bounds: 2 MB in 5 s for 10 minutes, 8 MB in 10 s for 24 hours with 4 ranks; first picture within 1 s, and from a
+movement of the brush to the new picture 150 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from longrun import write_long_run
+from measurements import write_section
+from playwright.sync_api import Browser, sync_playwright
+
+METHOD = (
+    "`benchmarks/report.py`: runs made by `benchmarks/longrun.py` through the writer of real sessions, about 60 samples "
+    "a second of each rank, as dense as ResNet-18's, and all readings. Written by `profd report` in "
+    "a process of its own, interpreter and imports counted. Browser: headless Chromium, 1400 × 1000, a fresh page each "  # noqa: RUF001
+    "time; first picture from the beginning of navigation until flame graph and timeline are drawn; brush from the "
+    "movement of the pointer until both are drawn anew, over {moves} movements across the run."
+)
+OPENINGS = 5
+MOVES = 40
+_FIRST_PICTURE = """async () => {
+  const frame = () => new Promise(requestAnimationFrame);
+  while (!(window.profd && profd.graph.boxes)) await frame();
+  return performance.now();
+}"""
+_BRUSH = """async (moves) => {
+  const frame = () => new Promise(requestAnimationFrame);
+  const node = document.getElementById("timeline");
+  const place = node.getBoundingClientRect();
+  const at = (share) => place.left + 130 + share * (place.width - 280);
+  const send = (kind, x) => node.dispatchEvent(
+    new PointerEvent(kind, { clientX: x, clientY: place.top + 20, button: 0, pointerId: 1, bubbles: true }));
+  node.setPointerCapture = () => {};
+  const drawn = [0, 0];
+  [profd.graph.canvas, profd.timeline.canvas].forEach((canvas, which) => {
+    const draw = canvas.draw;
+    canvas.draw = () => { draw(); drawn[which] += 1; };
+  });
+  const found = [];
+  send("pointerdown", at(0.05));
+  for (let move = 1; move <= moves; move += 1) {
+    const before = [...drawn];
+    const from = performance.now();
+    send("pointermove", at(0.05 + 0.9 * move / moves));
+    while (drawn.some((count, which) => count === before[which])) await frame();
+    found.push(performance.now() - from);
+  }
+  send("pointerup", at(0.95));
+  return found;
+}"""
+
+
+class Case(NamedTuple):
+    """A run to report, and the bounds that its report has to hold."""
+
+    title: str
+    hours: float
+    ranks: int
+    most_mb: float
+    most_s: float
+
+
+class Measured(NamedTuple):
+    """What was measured of a report: size, seconds to write, and milliseconds in the browser."""
+
+    mb: float
+    written_s: float
+    first_picture_ms: list[float]
+    brush_ms: list[float]
+
+
+CASES = (Case("10 min, 1 rank", 1 / 6, 1, 2.0, 5.0), Case("24 h, 4 ranks", 24.0, 4, 8.0, 10.0))
+_FIRST_PICTURE_MS, _BRUSH_MS = 1000.0, 150.0
+
+
+def measure(case: Case, folder: Path, browser: Browser) -> Measured:
+    """Make a run, report it, and look at the report."""
+    run = write_long_run(folder / "run.profd", seconds=round(case.hours * 3600), ranks=case.ranks)
+    report = folder / "report.html"
+    started_s = time.monotonic()
+    subprocess.run([sys.executable, "-m", "profd", "report", str(run), "-o", str(report)], check=True, stdout=-3)
+    written_s = time.monotonic() - started_s
+    pictures, brushes = [], []
+    for _ in range(OPENINGS):
+        page = browser.new_page(viewport={"width": 1400, "height": 1000})
+        page.goto(report.as_uri())
+        pictures.append(float(page.evaluate(_FIRST_PICTURE)))
+        brushes += [float(took_ms) for took_ms in page.evaluate(_BRUSH, MOVES)]
+        page.close()
+    run.unlink()
+    return Measured(report.stat().st_size / 1e6, written_s, pictures, brushes)
+
+
+def row(case: Case, found: Measured) -> str:
+    """Return a row of the table."""
+    brush = sorted(found.brush_ms)
+    late_ms = brush[int(0.95 * len(brush))]
+    return (
+        f"| {case.title} | {found.mb:.2f} MB (at most {case.most_mb:g}) "
+        f"| {found.written_s:.1f} s (at most {case.most_s:g}) | {statistics.median(found.first_picture_ms):.0f} ms, slowest {max(found.first_picture_ms):.0f} "
+        f"(at most {_FIRST_PICTURE_MS:.0f}) | {statistics.median(brush):.0f} ms, 95 % within {late_ms:.0f}, "
+        f"slowest {brush[-1]:.0f} (at most {_BRUSH_MS:.0f}) | {'yes' if _holds(case, found) else 'no'} |"
+    )
+
+
+def _holds(case: Case, found: Measured) -> bool:
+    """Say whether a report keeps all of its bounds, the slowest opening and movement included."""
+    return (
+        found.mb <= case.most_mb
+        and found.written_s <= case.most_s
+        and max(found.first_picture_ms) <= _FIRST_PICTURE_MS
+        and max(found.brush_ms) <= _BRUSH_MS
+    )
+
+
+def main() -> None:
+    """Measure, print, and write the section down."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="the short run alone, nothing written down")
+    quick = parser.parse_args().quick
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    lines = ["| run | report | written in | first picture | brush to picture | all hold |", "|---|---|---|---|---|---|"]
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        for case in CASES[:1] if quick else CASES:
+            lines.append(row(case, measure(case, Path(folder), browser)))
+            print(lines[-1], flush=True)
+        browser.close()
+    if not quick:
+        write_section("The report: size and speed", METHOD.format(moves=OPENINGS * MOVES), lines)
+
+
+if __name__ == "__main__":
+    main()
