@@ -33,7 +33,7 @@ PLANTED = {
     "evaluate_often": "evaluation-share",
     "python_loop": "hot-function",
     "too_many_threads": "oversubscription",
-    "keep_graphs": "memory-growth",
+    "keep_batches": "memory-growth",
 }
 NOTHING = "nothing"
 _PACE = re.compile(r"steps at ([\d.]+)/s")

@@ -11,6 +11,8 @@ from profd.daemon.analyze.findings import (
     idle_workers,
     load_in_process,
     logging_stalls,
+    memory_growth,
+    oversubscription,
     saturated_workers,
     synchronization,
 )
@@ -37,6 +39,8 @@ RULES: tuple[Rule, ...] = (
     logging_stalls.find,
     evaluations.find,
     hot_function.find,
+    oversubscription.find,
+    memory_growth.find,
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from profd.daemon.analyze.findings.case import WAITING, Case
+from profd.daemon.analyze.findings.loaders import living_at_once
 
 _CORE = re.compile(r"cpu\d+")
 
@@ -32,7 +33,7 @@ def ceiling(case: Case) -> float | None:
     used = [case.mean("cpu_cores", row.id) for row in case.workers]
     busy = 1 - case.share(*WAITING).high
     mains = [min(on_cpu, busy) for row in case.trainers if (on_cpu := main_thread_cores(case, row.id)) is not None]
-    work = sum(mains) + _living_at_once(case) * _mean([one for one in used if one is not None])
+    work = sum(mains) + living_at_once(case) * _mean([one for one in used if one is not None])
     return max(cores / work, 1.0) if cores is not None and mains and work else None
 
 
@@ -44,10 +45,6 @@ def main_thread_cores(case: Case, process: int) -> float | None:
             values = [point.value for point in case.reader.points(row.id, case.from_ns, case.to_ns)]
             return _mean(values) if values else None
     return None
-
-
-def _living_at_once(case: Case) -> int:
-    return len({(row.parent, row.ordinal) for row in case.workers})
 
 
 def _mean(values: list[float]) -> float:

@@ -34,6 +34,11 @@ class Loaders(msgspec.Struct, frozen=True):
     selection: Selection
 
 
+def living_at_once(case: Case) -> int:
+    """Return how many workers there are at a time: those that replace others take their numbers."""
+    return len({(row.parent, row.ordinal) for row in case.workers})
+
+
 def take_loaders(case: Case) -> Loaders | None:
     """Return the workers of the training; None where there are none, or nothing was seen of them."""
     if not case.workers:
@@ -43,7 +48,7 @@ def take_loaders(case: Case) -> Loaders | None:
         return None
     cores = [used for row in case.workers if (used := case.mean("cpu_cores", row.id)) is not None]
     return Loaders(
-        at_once=len({(row.parent, row.ordinal) for row in case.workers}),
+        at_once=living_at_once(case),
         started=len(case.workers),
         busy=case.share_of(profile, lambda stack: case.phases.of_stack(stack) not in _NOT_LOADING),
         samples=profile.total_samples,

@@ -23,3 +23,19 @@ def times(gain: float) -> str:
 def many(count: int, noun: str) -> str:
     """Return a count with its noun."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def duration(seconds: float) -> str:
+    """Return about how long something takes."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.0f} h"
+
+
+def size(count: float) -> str:
+    """Return a number of bytes."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(count) < 999.5:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"

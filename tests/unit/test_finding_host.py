@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cases import HEALTHY, Series, cores, diagnose, write_case
+from synthetic import MAIN
+
+from profd.daemon.analyze.findings import memory_growth, oversubscription
+from profd.daemon.analyze.findings.finding import CRITICAL, WARNING
+
+GIB = 2**30
+
+
+def host(name: str, *values: float) -> Series:
+    return Series(name, *values, identity=None)
+
+
+def crowd(*, pressure: float, used: float, threads: float = 32) -> list[Series]:
+    """Return the series of two full cores."""
+    return [
+        *cores(2),
+        host("host_cpu_share", 0.95),
+        host("host_cpu_pressure_share", pressure),
+        Series("cpu_cores", used),
+        Series("threads", threads),
+    ]
+
+
+def test_more_threads_than_cores_are_found_where_they_wait_for_them(tmp_path: Path) -> None:
+    path = write_case(tmp_path / "a.profd", HEALTHY, series=crowd(pressure=0.6, used=1.8))
+    found = diagnose(path, oversubscription.find)
+
+    assert found is not None
+    assert found.severity == WARNING
+    assert "32 threads of the training share 2 cores: for 60 % of the time" in found.title
+
+
+@pytest.mark.parametrize(
+    "series",
+    [crowd(pressure=0.2, used=1.8), crowd(pressure=0.6, used=0.5), crowd(pressure=0.6, used=1.8, threads=4)],
+    ids=["no thread waits", "others fill the machine", "few threads"],
+)
+def test_a_full_machine_is_not_oversubscribed(tmp_path: Path, series: list[Series]) -> None:
+    assert diagnose(write_case(tmp_path / "a.profd", HEALTHY, series=series), oversubscription.find) is None
+
+
+def memory(slope: float) -> list[Series]:
+    """Return the series of a process that grows by so many bytes a second, on a machine with 16 GiB."""
+    return [
+        Series("rss_bytes", *(GIB + slope * second for second in range(60)), identity=MAIN),
+        host("host_memory_total_bytes", 16 * GIB),
+        host("host_memory_used_bytes", 4 * GIB),
+    ]
+
+
+def test_growing_memory_is_grave_where_it_is_full_soon(tmp_path: Path) -> None:
+    soon = diagnose(write_case(tmp_path / "a.profd", HEALTHY, series=memory(20e6), seconds=60), memory_growth.find)
+    late = diagnose(write_case(tmp_path / "b.profd", HEALTHY, series=memory(2e6), seconds=60), memory_growth.find)
+
+    assert soon is not None
+    assert late is not None
+    assert (soon.severity, late.severity) == (CRITICAL, WARNING)
+    assert soon.title == "memory grows: main 4242 takes 20 MB more a second: full in 11 min"
+    measure = soon.evidence.measures[0]
+    assert measure.low is not None
+    assert measure.high is not None
+    assert measure.low <= 20e6 <= measure.high
+
+
+def test_memory_that_stands_still_is_no_finding(tmp_path: Path) -> None:
+    path = write_case(tmp_path / "a.profd", HEALTHY, series=memory(0.0), seconds=60)
+
+    assert diagnose(path, memory_growth.find) is None
