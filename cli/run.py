@@ -21,9 +21,12 @@ from profd.daemon.supervise.script import Script
 from profd.daemon.supervise.session import RunningSession, SessionOptions, start_session
 from profd.daemon.supervise.terminal import is_interactive
 from profd.daemon.windows.arming import armed
+from profd.daemon.windows.schedule import parse_schedule
 
 # Not `-m profd`: that would let the modules that lie beside the script stand in for Python's own.
 _VIEW = "import sys; sys.path[:1] = filter(None, sys.path[:1]); from profd.cli.main import main; main()"
+
+_ON_DEMAND = "on-demand"
 
 
 @click.command(
@@ -37,8 +40,10 @@ _VIEW = "import sys; sys.path[:1] = filter(None, sys.path[:1]); from profd.cli.m
 @click.option(
     "--torch-window",
     "windows",
-    is_flag=True,
-    help="Let torch take windows of operators when `profd window` asks for one.",
+    is_flag=False,
+    flag_value=_ON_DEMAND,
+    metavar="[=every=10m,steps=5]",
+    help="Let torch take windows of operators when `profd window` asks for one, or by themselves.",
 )
 @click.option("--quiet", is_flag=True, help="Do not sum up the run at its end.")
 def command(
@@ -54,7 +59,7 @@ def command(
     hang_after_s: float,
     on_hang: str | None,
     headless: bool,
-    windows: bool,
+    windows: str | None,
     quiet: bool,
 ) -> int:
     """Run the command CMD and profile it and its children.
@@ -81,10 +86,11 @@ def command(
         on_hang=on_hang,
     )
     farewell = None if quiet else partial(sum_up, options.run_file)
-    if not windows:
+    if windows is None:
         return run_profiled(options, headless=headless, farewell=farewell)
     with armed(os.environ) as arms:
-        options = msgspec.structs.replace(options, window_folder=arms.folder)
+        schedule = None if windows == _ON_DEMAND else parse_schedule(windows)
+        options = msgspec.structs.replace(options, window_folder=arms.folder, window_schedule=schedule)
         return run_profiled(options, headless=headless, farewell=farewell, variables=arms.environment)
 
 

@@ -171,6 +171,9 @@ class Recorder(Commands):
         endless = {asyncio.ensure_future(self._follow_tree()), asyncio.ensure_future(self._read())}
         if self._hangs is not None:
             endless.add(asyncio.ensure_future(self._hangs.run()))
+        if self.options.window_schedule is not None:
+            keeping = self._windowing.keep(self.options.window_schedule, self._tree.members.values)
+            endless.add(asyncio.ensure_future(keeping))
         ended = asyncio.ensure_future(self._ended.wait())
         await asyncio.wait({*endless, ended}, return_when=asyncio.FIRST_COMPLETED)
         broken = [task for task in endless if task.done()]  # only an error ends it

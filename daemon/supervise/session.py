@@ -19,6 +19,7 @@ import msgspec
 
 from profd.daemon import errors, paths
 from profd.daemon.errors import ProfdError, SessionFailed
+from profd.daemon.windows.schedule import Schedule
 
 _READY_TIMEOUT_S = 30.0
 _FAREWELL_TIMEOUT_S = 2.0
@@ -50,6 +51,8 @@ class SessionOptions(msgspec.Struct, frozen=True):
     """A shell command to run then."""
     window_folder: Path | None = None
     """Where the script's torch asks for windows; None where it was not armed for that."""
+    window_schedule: Schedule | None = None
+    """When windows are taken without being asked for."""
     link_fd: int | None = None
     pty_fd: int | None = None
 

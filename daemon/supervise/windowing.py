@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 from profd.daemon.clock import Clock
 from profd.daemon.errors import SessionFailed
-from profd.daemon.store.records import Record
+from profd.daemon.store.records import EventHappened, Record
 from profd.daemon.supervise.control import WindowBegun
 from profd.daemon.supervise.roles import MAIN
 from profd.daemon.supervise.tree import Member
@@ -15,6 +16,7 @@ from profd.daemon.windows import remote
 from profd.daemon.windows.injection import Injection
 from profd.daemon.windows.ondemand import OnDemand
 from profd.daemon.windows.request import WindowRequest
+from profd.daemon.windows.schedule import Schedule
 from profd.daemon.windows.taking import Way, WindowTaker
 
 _REMEDY = (
@@ -26,11 +28,19 @@ _REMEDY = (
 class Windowing:
     """The windows of a session."""
 
-    def __init__(self, folder: Path | None, clock: Clock, put: Callable[[Record], None]) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        clock: Clock,
+        put: Callable[[Record], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         """``folder`` is where the script's torch asks for windows, None where it does not."""
         self._on_demand = OnDemand(folder, clock) if folder else None
         self._taker = WindowTaker(clock, put)
         self._clock = clock
+        self._put = put
+        self._sleep = sleep
 
     def start(self) -> None:
         """Listen to the script from now on; raises SessionFailed."""
@@ -44,6 +54,15 @@ class Windowing:
         asked = {member.identity: self._way_to(member) for member in self._chosen(members, request.pid)}
         asked_ns = self._taker.begin(asked, request)
         return WindowBegun(asked_ns, tuple(identity.pid for identity in asked), injected=self._on_demand is None)
+
+    async def keep(self, schedule: Schedule, members: Callable[[], Collection[Member]]) -> None:
+        """Take windows by a schedule for as long as this is let run; one that cannot be taken is an event."""
+        while True:
+            await self._sleep(schedule.every_s)
+            try:
+                self.begin(members(), schedule.request)
+            except SessionFailed as error:
+                self._put(EventHappened(self._clock.now_ns(), "window", f"no window by schedule: {error}"))
 
     def _chosen(self, members: Collection[Member], pid: int | None) -> Collection[Member]:
         training = [member for member in members if member.role == MAIN and member.python is not None]

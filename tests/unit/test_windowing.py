@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ from clocks import StoppedClock
 from kinetoclient import KinetoClient, inquiry
 
 from profd.daemon.errors import SessionFailed
-from profd.daemon.store.records import Identity, Record
+from profd.daemon.store.records import EventHappened, Identity, Record
+from profd.daemon.supervise.control import WindowBegun
 from profd.daemon.supervise.tree import Member
 from profd.daemon.supervise.windowing import Windowing
 from profd.daemon.windows.request import WindowRequest
+from profd.daemon.windows.schedule import Schedule
 from profd.daemon.windows.taking import Way, WindowTaker
 
 
@@ -87,6 +90,33 @@ async def test_run_that_was_not_armed_is_injected_on_demand_and_says_so(monkeypa
 
 async def test_armed_run_is_never_injected(windowing: Windowing) -> None:
     assert not windowing.begin(RANKS, WindowRequest(inject=True)).injected
+
+
+async def test_windows_are_taken_by_a_schedule_and_those_that_cannot_be_are_said() -> None:
+    begun: list[WindowRequest] = []
+    records: list[Record] = []
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) > 3:
+            raise asyncio.CancelledError
+
+    class Busy(Windowing):
+        def begin(self, members: Collection[Member], request: WindowRequest) -> WindowBegun:
+            begun.append(request)
+            if len(begun) == 2:
+                raise SessionFailed("process 11 is at a window already")
+            return WindowBegun(1, tuple(member.identity.pid for member in members))
+
+    windowing = Busy(None, StoppedClock(), records.append, sleep)
+    with pytest.raises(asyncio.CancelledError):
+        await windowing.keep(Schedule(60.0, WindowRequest(steps=7)), lambda: RANKS)
+    assert slept == [60.0] * 4
+    assert begun == [WindowRequest(steps=7)] * 3
+    (event,) = records
+    assert isinstance(event, EventHappened)
+    assert event.text == "no window by schedule: process 11 is at a window already"
 
 
 async def test_one_process_may_be_named(windowing: Windowing) -> None:
