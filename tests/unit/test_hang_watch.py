@@ -110,6 +110,14 @@ async def test_reading_or_writing_is_no_hang() -> None:
     assert stage.looks
 
 
+async def test_cpu_time_between_the_looks_is_no_hang() -> None:
+    stage = Stage()
+    for second in range(200):
+        stage.counters = Counters(0, 50, second * 0.5)
+        await stage.pass_s(1)
+    assert stage.found() == []
+
+
 async def test_waking_up_again_and_again_is_no_hang_unless_steps_stand_still() -> None:
     stage = Stage()
     for _ in range(100):

@@ -136,7 +136,8 @@ def _missed(deaths: Sequence[Death], groups: set[str]) -> Death | None:
 def _stuck_worker(look: Look) -> Standing | None:
     """Return a worker that does not wait for work, and so is what the others wait for."""
     for row in look.standing:
-        if row.is_main and row.member.role == roles.WORKER and not _is_idle_worker(row.stack):
+        is_worker = row.member.role == roles.WORKER or roles.is_worker([row.stack])
+        if row.is_main and is_worker and not _is_idle_worker(row.stack):
             return row
     return None
 

@@ -1,25 +1,31 @@
-"""A DataLoader's worker holds the lock that the other one wants, and is killed: nobody notices."""
+"""A worker of a pool is killed with a task in hand, once a line was given: the pool waits for its result for ever."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
-import time
+import sys
+import threading
+
+context = multiprocessing.get_context("fork")
+may_die = context.Event()
 
 
 def load(index: int) -> int:
     """Give a sample; the third one is the end of who loads it."""
     if index == 3:
         print("ready", flush=True)
-        time.sleep(1.0)  # who watches is to know the worker before it is gone
+        may_die.wait()
         os.kill(os.getpid(), signal.SIGKILL)
     return index
 
 
-def main() -> None:
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        print(sum(pool.map(load, range(8), chunksize=1)))
+def let_die() -> None:
+    sys.stdin.readline()
+    may_die.set()
 
 
-main()
+with context.Pool(2) as pool:
+    threading.Thread(target=let_die, daemon=True).start()
+    print(sum(pool.map(load, range(8), chunksize=1)))
