@@ -24,9 +24,9 @@ from measurements import write_section
 from playwright.sync_api import Browser, sync_playwright
 
 METHOD = (
-    "`benchmarks/report.py`: runs made by `benchmarks/longrun.py` through the writer of real sessions, about 60 samples "
-    "a second of each rank, as dense as ResNet-18's, and all readings. Written by `profd report` in "
-    "a process of its own, interpreter and imports counted. Browser: headless Chromium, 1400 × 1000, a fresh page each "  # noqa: RUF001
+    "`benchmarks/report.py`: runs made by `benchmarks/longrun.py` through the writer of real sessions, about 60 "
+    "samples a second of each rank, as dense as those of ResNet-18, and all readings. Written by `profd report` in a process "
+    "of its own, interpreter and imports counted. Browser: headless Chromium, 1400 by 1000 pixels, a fresh page each "
     "time; first picture from the beginning of navigation until flame graph and timeline are drawn; brush from the "
     "movement of the pointer until both are drawn anew, over {moves} movements across the run."
 )
@@ -109,12 +109,17 @@ def row(case: Case, found: Measured) -> str:
     """Return a row of the table."""
     brush = sorted(found.brush_ms)
     late_ms = brush[int(0.95 * len(brush))]
-    return (
-        f"| {case.title} | {found.mb:.2f} MB (at most {case.most_mb:g}) "
-        f"| {found.written_s:.1f} s (at most {case.most_s:g}) | {statistics.median(found.first_picture_ms):.0f} ms, slowest {max(found.first_picture_ms):.0f} "
-        f"(at most {_FIRST_PICTURE_MS:.0f}) | {statistics.median(brush):.0f} ms, 95 % within {late_ms:.0f}, "
-        f"slowest {brush[-1]:.0f} (at most {_BRUSH_MS:.0f}) | {'yes' if _holds(case, found) else 'no'} |"
+    first = found.first_picture_ms
+    cells = (
+        case.title,
+        f"{found.mb:.2f} MB (at most {case.most_mb:g})",
+        f"{found.written_s:.1f} s (at most {case.most_s:g})",
+        f"{statistics.median(first):.0f} ms, slowest {max(first):.0f} (at most {_FIRST_PICTURE_MS:.0f})",
+        f"{statistics.median(brush):.0f} ms, 95 % within {late_ms:.0f}, slowest {brush[-1]:.0f} "
+        f"(at most {_BRUSH_MS:.0f})",
+        "yes" if _holds(case, found) else "no",
     )
+    return f"| {' | '.join(cells)} |"
 
 
 def _holds(case: Case, found: Measured) -> bool:

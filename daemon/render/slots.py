@@ -14,10 +14,10 @@ from collections.abc import Sequence
 import msgspec
 
 from profd.daemon.analyze.conditions import can_tell, covers_of
-from profd.daemon.analyze.cover import Cover
 from profd.daemon.analyze.pieces import samples_inside
 from profd.daemon.analyze.selection import Condition
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
+from profd.daemon.render.walks import Walk
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
 
@@ -74,11 +74,13 @@ def take_slots(reader: RunReader, entry_limit: int = ENTRY_LIMIT) -> Slots:
     """Lay all samples of a run into the narrowest slots that need no more than ``entry_limit`` entries."""
     parts = _parts(reader)
     covers = [covers_of(reader, tuple(map(Condition, part)), reader.threads) for part in parts]
+    walks = {thread: [Walk(cover[thread]) for cover in covers] for thread in reader.threads}
     laid = _Laid(reader.info.started_ns, entry_limit, len(parts))
     edges = [None, *range(reader.info.started_ns, reader.info.end_ns, _READ_AT_ONCE_NS), None]
     for from_ns, to_ns in itertools.pairwise(edges):
         for interval in reader.intervals(from_ns, to_ns):
-            laid.add(interval, [_inside(interval, cover[interval.thread]) for cover in covers])
+            end_ns = interval.start_ns + interval.duration_ns
+            laid.add(interval, [walk.between(interval.start_ns, end_ns) for walk in walks[interval.thread]])
     columns = {thread: _columns(entries, len(parts)) for thread, entries in laid.threads.items()}
     return Slots(laid.width_ms, parts, columns)
 
@@ -87,11 +89,6 @@ def _parts(reader: RunReader) -> list[Part]:
     """Return the conditions that a run can tell, alone and together."""
     found = [(name,) for name in ASKED_FOR if can_tell(reader, name)]
     return [*found, tuple(name for (name,) in found)] if len(found) > 1 else list(found)
-
-
-def _inside(interval: IntervalRow, cover: Cover) -> int:
-    """Return how much of an interval is covered, in ns."""
-    return cover.between(interval.start_ns, interval.start_ns + interval.duration_ns)
 
 
 class _Entry:
@@ -110,10 +107,12 @@ class _Entry:
     def add(self, interval: IntervalRow, parts_ns: Sequence[int], last: int) -> None:
         self.samples += interval.samples
         self.time_ns += interval.duration_ns
-        self.last = max(self.last, last)
+        if last > self.last:  # not max: this is done for every interval of a run
+            self.last = last
         for part, inside_ns in enumerate(parts_ns):
             if inside_ns:
-                self.part_samples[part] += samples_inside(interval, inside_ns)
+                whole = inside_ns == interval.duration_ns
+                self.part_samples[part] += interval.samples if whole else samples_inside(interval, inside_ns)
                 self.parts_ns[part] += inside_ns
 
     def merge(self, other: _Entry, last: int) -> None:
