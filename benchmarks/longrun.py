@@ -22,6 +22,7 @@ from profd.daemon.store.writer import RunWriter
 
 STARTED_NS = 1_795_176_000 * SECOND_NS
 RECORDING_S = 10
+_RECORDER = Identity(4200, 900)
 SAMPLE_NS = 17 * MILLISECOND_NS
 GPU_READINGS_PER_S = 6
 _COMMAND = ("python", "train.py", "--epochs", "90")
@@ -56,7 +57,11 @@ _BACKWARD = _step(63, Frame("_engine_run_backward", "/lib/torch/autograd/graph.p
 _OPTIMIZER = [_step(64, Frame("_single_tensor_adam", _ADAM, 400 + line)) for line in range(60)]
 _LOSS = _step(65)
 _PIN = (Frame("_pin_memory_loop", "/lib/torch/utils/data/_utils/pin_memory.py", 30),)
-STACKS = (_WAIT, _BACKWARD, _LOSS, _PIN, *_FORWARD, *_OPTIMIZER)
+_LOADS = [
+    (Frame("_worker_loop", "/lib/torch/utils/data/_utils/worker.py", 309), Frame("augment", "/srv/data.py", 10 + line))
+    for line in range(12)
+]
+STACKS = (_WAIT, _BACKWARD, _LOSS, _PIN, *_FORWARD, *_OPTIMIZER, *_LOADS)
 _NUMBER = {stack: number for number, stack in enumerate(STACKS)}
 _SOURCES = {58: "for images, labels in loader:", 61: "logits = model(images)", 63: "loss.backward()",
             64: "optimizer.step()", 65: "running_loss += loss.item()", 90: "train_epoch(model, loader)"}  # fmt: skip
@@ -69,11 +74,11 @@ def describe(frame: Frame) -> FrameDescription:
     return FrameDescription(frame.file.removeprefix("/lib/").removeprefix("/srv/"), is_library, source)
 
 
-def write_long_run(path: Path, *, seconds: int, ranks: int, seed: int = 1) -> Path:
-    """Write a run of so many seconds, and return its path."""
-    writer = RunWriter(path, _run_started(), describe)
+def write_long_run(path: Path, *, seconds: int, ranks: int, workers: int = 0, seed: int = 1) -> Path:
+    """Write a run of so many seconds with ``workers`` of each rank, and return its path."""
+    writer = RunWriter(path, run_started(), describe)
     full = threading.Event()
-    for record in _records(seconds, ranks, random.Random(seed)):
+    for record in _records(seconds, ranks, workers, random.Random(seed)):
         while not writer.put(record):
             if writer.failure:
                 raise SystemExit(writer.failure)
@@ -82,48 +87,84 @@ def write_long_run(path: Path, *, seconds: int, ranks: int, seed: int = 1) -> Pa
     return path
 
 
-def _run_started() -> records.RunStarted:
+def run_started(started_ns: int = STARTED_NS, recorder: Identity = _RECORDER) -> records.RunStarted:
+    """Return the first record of a run."""
     return records.RunStarted(
-        id="20261120-120000-long-3fa9", name="long", mode="launched", target=_identity(0), command=_COMMAND,
-        cwd="/srv", host="node-1", user="ada", started_ns=STARTED_NS, recorder=Identity(4200, 900),
+        id="20261120-120000-long-3fa9", name="long", mode="launched", target=identity(0), command=_COMMAND,
+        cwd="/srv", host="node-1", user="ada", started_ns=started_ns, recorder=recorder,
         versions={"profd": "0.1.0", "python": "3.11.7"}, options={"rate_hz": 100, "budget_percent": 10.0},
     )  # fmt: skip
 
 
-def _identity(rank: int) -> Identity:
+def identity(rank: int) -> Identity:
+    """Return the main process of a rank."""
     return Identity(5000 + rank, 1000)
 
 
-def _records(seconds: int, ranks: int, chance: random.Random) -> Iterator[records.Record]:
+def _records(seconds: int, ranks: int, workers: int, chance: random.Random) -> Iterator[records.Record]:
     for rank in range(ranks):
-        yield records.ProcessSeen(_identity(rank), None, _COMMAND, "main", rank, None, "3.11.7", STARTED_NS)
-        yield records.EventHappened(STARTED_NS, "started", f"rank {rank}", _identity(rank))
+        yield records.ProcessSeen(identity(rank), None, _COMMAND, "main", rank, None, "3.11.7", STARTED_NS)
+        yield records.EventHappened(STARTED_NS, "started", f"rank {rank}", identity(rank))
+        for number in range(workers):
+            own = _worker(rank, number)
+            yield records.ProcessSeen(own, identity(rank), _COMMAND, "worker", rank, number + 1, "3.11.7", STARTED_NS)
     steps = 0.0
     for second in range(0, seconds, RECORDING_S):
         for rank in range(ranks):
-            yield _recording(rank, STARTED_NS + second * SECOND_NS, chance)
+            yield recording(rank, STARTED_NS + second * SECOND_NS, chance)
+            if workers:
+                turn = second // RECORDING_S % workers
+                yield _turn(_worker(rank, turn), STARTED_NS + second * SECOND_NS, chance)
         for later in range(RECORDING_S):
             steps += 4
-            yield from _readings(second + later, ranks, steps, chance)
+            yield from _readings(second + later, ranks, workers, steps, chance)
     end_ns = STARTED_NS + seconds * SECOND_NS
     for rank in range(ranks):
-        yield records.ProcessEnded(_identity(rank), end_ns, exit_code=0)
+        for number in range(workers):
+            yield records.ProcessEnded(_worker(rank, number), end_ns, exit_code=0)
+        yield records.ProcessEnded(identity(rank), end_ns, exit_code=0)
     yield records.RunEnded(end_ns, "target-exited", exit_code=0)
 
 
-def _recording(rank: int, start_ns: int, chance: random.Random) -> records.RecordingTaken:
-    identity, end_ns = _identity(rank), start_ns + RECORDING_S * SECOND_NS
+def recording(
+    rank: int, start_ns: int, chance: random.Random, duration_ns: int = RECORDING_S * SECOND_NS
+) -> records.RecordingTaken:
+    """Return a recording of a rank's main process."""
+    own, end_ns = identity(rank), start_ns + duration_ns
     main = tuple(_intervals(start_ns, end_ns, chance))
     samples = sum(interval.samples for interval in main)
     pin = (Interval(start_ns, end_ns - start_ns, _NUMBER[_PIN], samples),)
     return records.RecordingTaken(
-        identity=identity, start_ns=start_ns, end_ns=end_ns, rate_hz=60, samples=2 * samples + 4, torn=4, errors=0,
+        identity=own, start_ns=start_ns, end_ns=end_ns, rate_hz=60, samples=2 * samples + 4, torn=4, errors=0,
         clock_error_ns=2 * MILLISECOND_NS, cpu_ns=300 * MILLISECOND_NS, stacks=STACKS,
         threads=(
-            records.ThreadTimeline(identity.pid, "MainThread", True, main),
-            records.ThreadTimeline(identity.pid + 100, "Thread-1 (_pin_memory_loop)", False, pin),
+            records.ThreadTimeline(own.pid, "MainThread", True, main),
+            records.ThreadTimeline(own.pid + 100, "Thread-1 (_pin_memory_loop)", False, pin),
         ),
     )  # fmt: skip
+
+
+def _worker(rank: int, number: int) -> Identity:
+    return Identity(6000 + 100 * rank + number, 1100)
+
+
+def _turn(identity: Identity, start_ns: int, chance: random.Random) -> records.RecordingTaken:
+    """Return what is seen of a worker in its turn: 20 samples a second, each two in one stack."""
+    length_ns = SECOND_NS // 10
+    loaded = tuple(
+        Interval(start_ns + number * length_ns, length_ns, _NUMBER[chance.choice(_LOADS)], 2)
+        for number in range(RECORDING_S * 10)
+    )
+    return records.RecordingTaken(
+        identity=identity, start_ns=start_ns, end_ns=start_ns + RECORDING_S * SECOND_NS, rate_hz=20, torn=0, errors=0,
+        samples=2 * len(loaded), clock_error_ns=2 * MILLISECOND_NS, cpu_ns=60 * MILLISECOND_NS, stacks=STACKS,
+        threads=(records.ThreadTimeline(identity.pid, "MainThread", True, loaded),),
+    )  # fmt: skip
+
+
+def _worker_points(identity: Identity, chance: random.Random) -> list[records.Point]:
+    values = {"cpu_cores": chance.random(), "rss_bytes": 5e8 + chance.uniform(0, 1e7), "threads": 3.0}
+    return [records.Point(name, value, identity) for name, value in values.items()]
 
 
 def _intervals(start_ns: int, end_ns: int, chance: random.Random) -> Iterator[Interval]:
@@ -139,7 +180,7 @@ def _intervals(start_ns: int, end_ns: int, chance: random.Random) -> Iterator[In
             at_ns += length_ns
 
 
-def _readings(second: int, ranks: int, steps: float, chance: random.Random) -> Iterator[records.Record]:
+def _readings(second: int, ranks: int, workers: int, steps: float, chance: random.Random) -> Iterator[records.Record]:
     """Yield what the collectors read in a second."""
     at_ns = STARTED_NS + (second + 1) * SECOND_NS
     for part in range(GPU_READINGS_PER_S):
@@ -148,7 +189,7 @@ def _readings(second: int, ranks: int, steps: float, chance: random.Random) -> I
         yield records.PointsTaken(part_ns, tuple(busy))
     found = [records.Point("host_cpu_share", chance.random()), records.Point("profd_cpu_cores", 0.1)]
     for rank in range(ranks):
-        own, device = _identity(rank), f"gpu{rank}"
+        own, device = identity(rank), f"gpu{rank}"
         found += [
             records.Point("cpu_cores", chance.uniform(0.6, 1.4), own),
             records.Point("cpu_cores", chance.uniform(0.3, 1.0), own, own.pid),
@@ -157,6 +198,8 @@ def _readings(second: int, ranks: int, steps: float, chance: random.Random) -> I
             records.Point("gpu_process_memory_bytes", 11e9 + chance.uniform(0, 1e9), own, device=device),
             records.Point("gpu_power_watts", chance.uniform(150, 400), device=device),
         ]
+        for number in range(workers):
+            found += _worker_points(_worker(rank, number), chance)
         if not second % 5:
             found += [records.Point("step_count", steps, own), records.Point("step_count_error", 0.1, own)]
     yield records.PointsTaken(at_ns, tuple(found))
@@ -172,10 +215,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--hours", type=float, default=24.0)
     parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--workers", type=int, default=0, help="of each rank")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-o", "--output", type=Path, required=True)
     options = parser.parse_args()
-    path = write_long_run(options.output, seconds=round(options.hours * 3600), ranks=options.ranks, seed=options.seed)
+    seconds = round(options.hours * 3600)
+    path = write_long_run(
+        options.output, seconds=seconds, ranks=options.ranks, workers=options.workers, seed=options.seed
+    )
     print(f"{path}: {path.stat().st_size / 1e6:,.0f} MB")
 
 

@@ -27,3 +27,13 @@ def clock(at_ns: int, form: str = "%H:%M:%S") -> str:
         return datetime.fromtimestamp(at_ns / SECOND_NS).strftime(form)
     except (OverflowError, ValueError, OSError):
         return UNKNOWN
+
+
+def time_range(from_ns: int, to_ns: int) -> tuple[str, str]:
+    """Return two moments as people's clocks showed them, with tenths of a second where they lie close together."""
+    tenths = (to_ns - from_ns) % SECOND_NS != 0 and to_ns - from_ns < 10 * SECOND_NS
+    first, last = (
+        f"{clock(at_ns)}.{at_ns % SECOND_NS * 10 // SECOND_NS}" if tenths else clock(at_ns)
+        for at_ns in (from_ns, to_ns)
+    )
+    return first, last

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from profd.daemon.render.visible import visible
 from profd.tui.cells import Run
 from profd.tui.marks import CHANGE, NOTE, SAVE, TROUBLE, WINDOW, Mark
-from profd.tui.quantities import clock
+from profd.tui.quantities import time_range
 from profd.tui.scrub import Scrub
 from profd.tui.snapshot import Lane, Snapshot
 from profd.tui.view import Range
@@ -88,9 +88,12 @@ def time_side(widget: Lines, snapshot: Snapshot, scrub: Scrub, *, is_narrow: boo
         name = [] if snapshot.view.span_ns is None else [widget.run(f"{snapshot.view.name}   ", "accent")]
         return [*name, *live]
     chosen = chosen.within(snapshot.timeline.run)
-    form = "%M:%S" if is_narrow else "%H:%M:%S"
-    until = "now" if scrub.has_range and scrub.to_ns is None and live else clock(chosen.to_ns, form)
-    times = f"{clock(chosen.from_ns, form)}–{until}" if is_narrow else f"{clock(chosen.from_ns)} – {until}"  # noqa: RUF001
-    if scrub.has_range and not is_narrow:
+    first, last = time_range(chosen.from_ns, chosen.to_ns)
+    if scrub.has_range and scrub.to_ns is None and live:
+        last = "now"
+    if is_narrow:  # the hour is that of the axis
+        return [widget.run(f"{first[3:]}–{last[3:] or last}", "accent")]  # noqa: RUF001
+    times = f"{first} – {last}"  # noqa: RUF001
+    if scrub.has_range:
         times = f"[── {times} ──]"
-    return [widget.run(times, "accent"), *([] if is_narrow else [widget.run("   "), *live])]
+    return [widget.run(f"{times}   ", "accent"), *live]

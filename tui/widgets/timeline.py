@@ -18,6 +18,7 @@ from profd.tui.gauges import GPU_MEMORY_SERIES, GPU_SERIES
 from profd.tui.pace import STEPS
 from profd.tui.scrub import Scrub
 from profd.tui.snapshot import Gauge, PhaseShare, Snapshot
+from profd.tui.snapshot import Timeline as Strips
 from profd.tui.view import Range
 from profd.tui.widgets.axis import columns_of, mark_cells, mark_side, time_side
 from profd.tui.widgets.drawn import Lines
@@ -78,8 +79,7 @@ class Timeline(Lines):
         """Look at another time, as a function of where the person is now says."""
         if self.snapshot is None:
             return
-        timeline = self.snapshot.timeline
-        scrub = to(self.scrub, timeline.ruler, timeline.run)
+        scrub = to(self.scrub, self.snapshot.timeline.ruler, _sampled(self.snapshot.timeline))
         if scrub != self.scrub:
             self.scrub = scrub
             self.refresh()
@@ -246,6 +246,15 @@ def _gauges(screen: Size, *, has_gpu: bool, has_steps: bool) -> Sequence[str]:
     gpus = (GPU_SERIES, GPU_MEMORY_SERIES) if has_gpu else (GPU_SERIES,)
     host = ("host_cpu_share",) if screen.height >= 50 else ()
     return (*gpus, "cpu_cores", "rss_bytes", *host, *steps)
+
+
+def _sampled(timeline: Strips) -> Range:
+    """Return the run up to its newest samples, where these are to be seen: what came later is still in flight."""
+    ruler, run = timeline.ruler, timeline.run
+    last = max((column for lane in timeline.lanes for column, cell in enumerate(lane.cells) if cell), default=None)
+    if last is None or ruler.to_ns < run.to_ns:
+        return run
+    return Range(run.from_ns, min(ruler.from_ns + (last + 1) * ruler.column_ns, run.to_ns))
 
 
 def _is_known(gauge: Gauge) -> bool:

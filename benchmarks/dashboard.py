@@ -1,0 +1,237 @@
+"""How quick the dashboard is, as a person sees it: in a terminal, from key to screen and from data to screen.
+
+    python benchmarks/longrun.py --hours 24 --ranks 4 --workers 8 -o long.profd
+    python benchmarks/dashboard.py long.profd          # to the first picture, and each move
+    python benchmarks/dashboard.py --live --seconds 60  # data to screen, keys, cost
+
+What is timed ends when the terminal has drawn it: the dashboard's output goes through a terminal emulator that looks
+for the text that has to be there. Run it on a quiet machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import functools
+import os
+import pty
+import random
+import re
+import select
+import signal
+import struct
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import longrun
+import psutil
+import pyte
+
+from profd.daemon import processes
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store import records
+from profd.daemon.store.records import Identity
+from profd.daemon.store.writer import RunWriter
+
+COLUMNS, LINES = 120, 36
+DEADLINE_S = 120.0
+LEFT, FAR_LEFT, ESCAPE = b"\x1b[D", b"\x1b[1;2D", b"\x1b"
+_SAMPLES = re.compile(r"([\d,]+) samples")
+
+
+class Terminal:
+    """The dashboard of a run file in a terminal."""
+
+    def __init__(self, run_file: Path) -> None:
+        self.screen = pyte.Screen(COLUMNS, LINES)
+        self._stream = pyte.ByteStream(self.screen)
+        self.began_s = time.perf_counter()
+        self.pid, self._fd = pty.fork()
+        if not self.pid:
+            os.environ["TERM"] = "xterm-256color"
+            os.execv(sys.executable, [sys.executable, "-m", "profd", "view", str(run_file)])
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+
+    def press(self, key: bytes) -> None:
+        """Press a key."""
+        os.write(self._fd, key)
+
+    def until(self, holds: Callable[[], bool], deadline_s: float = DEADLINE_S) -> float:
+        """Draw until something is on the screen, and return when it was."""
+        end_s = time.perf_counter() + deadline_s
+        while not holds():
+            left_s = end_s - time.perf_counter()
+            if left_s <= 0:
+                raise SystemExit("it was not drawn in time:\n" + "\n".join(self.screen.display))
+            self.draw(left_s)
+        return time.perf_counter()
+
+    def draw(self, wait_s: float) -> None:
+        """Draw what the dashboard writes next."""
+        if select.select([self._fd], [], [], wait_s)[0]:
+            with contextlib.suppress(OSError):
+                self._stream.feed(os.read(self._fd, 1 << 16))
+
+    def rest(self, seconds: float) -> None:
+        """Draw for a while."""
+        end_s = time.perf_counter() + seconds
+        while (left_s := end_s - time.perf_counter()) > 0:
+            self.draw(left_s)
+
+    def line(self, part: str) -> str:
+        """Return the line that has a text in it, or nothing."""
+        return next((line for line in self.screen.display if part in line), "")
+
+    def close(self) -> None:
+        """End the dashboard."""
+        os.kill(self.pid, signal.SIGTERM)
+        os.waitpid(self.pid, 0)
+        os.close(self._fd)
+
+
+@contextlib.contextmanager
+def opened(run_file: Path) -> Iterator[Terminal]:
+    """Give the dashboard of a run file, and end it."""
+    terminal = Terminal(run_file)
+    try:
+        yield terminal
+    finally:
+        terminal.close()
+
+
+def measure_finished(run_file: Path) -> None:
+    """Measure how soon a finished run is to be seen, and what each move in time takes."""
+    with opened(run_file) as terminal:
+        drawn_s = terminal.until(lambda: "rank 0" in terminal.line("rank 0") and bool(terminal.line("train_epoch")))
+        report("to the first picture", [drawn_s - terminal.began_s])
+        report("a move while the run is read", list(_moves(terminal, [LEFT] * 20)))
+        terminal.until(lambda: "reading the run" not in terminal.screen.display[0])
+        report("to all of it read", [time.perf_counter() - terminal.began_s])
+        report("a move", list(_moves(terminal, [LEFT, FAR_LEFT] * 20)))
+        terminal.press(b"[")
+        report("a longer range", list(_moves(terminal, [keys for _ in range(10) for keys in (LEFT + b"]",)])))
+        terminal.press(ESCAPE)
+        terminal.rest(1)
+        terminal.press(LEFT)
+        terminal.rest(1)
+        report("a zoom", list(_moves(terminal, [b"z", b"z", b"z", b"Z", b"Z", b"Z"])))
+
+
+def _moves(terminal: Terminal, keys: Sequence[bytes]) -> Iterator[float]:
+    """Yield for each of some keys how long it took until the line above the tables told of another time."""
+    for key in keys:
+        before, begun_s = terminal.line("1 Hot"), time.perf_counter()
+        terminal.press(key)
+        yield terminal.until(functools.partial(_is_other, terminal, before)) - begun_s
+        terminal.rest(0.2)
+
+
+def _is_other(terminal: Terminal, before: str) -> bool:
+    return terminal.line("1 Hot") not in ("", before)
+
+
+class Load:
+    """A run that this process records: a second of four ranks each second."""
+
+    def __init__(self, path: Path, ranks: int = 4) -> None:
+        self.path = path
+        self._ranks = ranks
+        self._chance = random.Random(1)
+        self._began_ns = time.time_ns()
+        stat = processes.read_stat(os.getpid())
+        assert stat is not None
+        recorder = Identity(stat.pid, stat.start_ticks)
+        started = longrun.run_started(self._began_ns, recorder)
+        self._writer = RunWriter(path, started, longrun.describe)
+        self.samples = 0
+
+    def write(self) -> float:
+        """Write what was sampled since the last call, and return when that was."""
+        now_ns = time.time_ns()
+        start_ns = max(now_ns - SECOND_NS, self._began_ns)
+        found: list[records.Record] = []
+        for rank in range(self._ranks):
+            if not self.samples:
+                own = longrun.identity(rank)
+                found.append(records.ProcessSeen(own, None, ("python",), "main", rank, None, "3.11.7", start_ns))
+            taken = longrun.recording(rank, start_ns, self._chance, duration_ns=now_ns - start_ns)
+            main = taken.threads[0]
+            found.append(taken)
+            self.samples += sum(interval.samples for interval in main.intervals)
+        for record in found:
+            self._writer.put(record)
+        return time.perf_counter()
+
+    def close(self) -> None:
+        """Write the end."""
+        self._writer.put(records.RunEnded(time.time_ns(), "stopped"))
+        self._writer.close()
+
+
+def measure_live(seconds: int) -> None:
+    """Measure how soon what is written is to be seen, how soon keys are answered, and what the dashboard costs."""
+    with tempfile.TemporaryDirectory() as folder:
+        load = Load(Path(folder) / "live.profd")
+        load.write()
+        with opened(load.path) as terminal:
+            terminal.until(lambda: bool(terminal.line("train_epoch")))
+            process = psutil.Process(terminal.pid)
+            before, begun_s = process.cpu_times(), time.perf_counter()
+            delays = []
+            for _ in range(seconds):
+                terminal.rest(1.0)
+                written_s = load.write()
+                delays.append(terminal.until(lambda: _shown_samples(terminal) >= load.samples) - written_s)
+            after, took_s = process.cpu_times(), time.perf_counter() - begun_s
+            report("data to screen", delays)
+            cost = (after.user + after.system - before.user - before.system) / took_s
+            print(f"cost of the dashboard, {took_s:.0f} s: {100 * cost:.1f} % of a core")
+            report("a key", list(_answers(terminal, 20)))
+        load.close()
+
+
+def _shown_samples(terminal: Terminal) -> int:
+    found = _SAMPLES.search(terminal.line("1 Hot"))
+    return int(found[1].replace(",", "")) if found else 0
+
+
+def _answers(terminal: Terminal, times: int) -> Iterator[float]:
+    """Yield how long it took until the help was on the screen, and off it again."""
+    for number in range(times):
+        begun_s = time.perf_counter()
+        terminal.press(ESCAPE if number % 2 else b"?")
+        yield terminal.until(functools.partial(_shows_keys, terminal, number % 2 == 0)) - begun_s
+        terminal.rest(0.3)
+
+
+def _shows_keys(terminal: Terminal, asked: bool) -> bool:
+    return bool(terminal.line(" Keys ")) == asked
+
+
+def report(what: str, times_s: Sequence[float]) -> None:
+    """Print the median, the 95th percentile and the longest of some times."""
+    ordered = sorted(times_s)
+    middle, most = ordered[len(ordered) // 2], ordered[min(int(0.95 * len(ordered)), len(ordered) - 1)]
+    print(f"{what}: {1000 * middle:,.0f} ms, 95 % within {1000 * most:,.0f} ms, at most {1000 * ordered[-1]:,.0f} ms")
+
+
+def main() -> None:
+    """Measure what the options ask for."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("run", type=Path, nargs="?", help="a run file of longrun.py")
+    parser.add_argument("--live", action="store_true", help="a run that grows")
+    parser.add_argument("--seconds", type=int, default=60)
+    options = parser.parse_args()
+    if options.run is not None:
+        measure_finished(options.run)
+    if options.live:
+        measure_live(options.seconds)
+
+
+if __name__ == "__main__":
+    main()

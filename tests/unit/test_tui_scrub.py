@@ -1,0 +1,144 @@
+"""Where the person is in time, move by move."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from profd.daemon.clock import SECOND_NS
+from profd.tui.bins import Ruler
+from profd.tui.scrub import EVER_NS, SPANS_NS, Scrub
+from profd.tui.view import Range
+
+ORIGIN_NS = 1_000 * SECOND_NS
+RUN = Range(ORIGIN_NS, ORIGIN_NS + 3600 * SECOND_NS)
+RULER = Ruler.filling(RUN.from_ns, RUN.to_ns, 60)
+
+
+def minute(number: int) -> Range:
+    return Range(ORIGIN_NS + number * 60 * SECOND_NS, ORIGIN_NS + (number + 1) * 60 * SECOND_NS)
+
+
+def at(number: int) -> Scrub:
+    return Scrub().at(minute(number).from_ns + SECOND_NS, RULER, RUN)
+
+
+def test_the_first_move_takes_the_cursor_to_the_newest_column() -> None:
+    assert Scrub().is_live
+    assert Scrub().moved(-1, RULER, RUN).cursor == minute(59)
+    assert not Scrub().moved(-1, RULER, RUN).is_live
+
+
+def test_moves_go_by_columns_and_end_with_the_run() -> None:
+    assert at(30).moved(-10, RULER, RUN).cursor == minute(20)
+    assert at(30).moved(1, RULER, RUN).cursor == minute(31)
+    assert at(3).moved(-10, RULER, RUN).cursor == minute(0)
+    assert at(58).moved(10, RULER, RUN).cursor == minute(59)
+
+
+def test_without_a_range_the_column_of_the_cursor_is_chosen() -> None:
+    assert Scrub().chosen is None
+    assert at(7).chosen == minute(7)
+
+
+def test_brackets_choose_from_cursor_to_cursor_with_both_columns() -> None:
+    begun = at(10).begun()
+    assert begun.chosen == Range(minute(10).from_ns, EVER_NS)
+    moved = begun.moved(5, RULER, RUN)
+    assert moved.chosen == begun.chosen
+    assert moved.finished().chosen == Range(minute(10).from_ns, minute(15).to_ns)
+
+
+def test_an_end_alone_chooses_all_that_came_before() -> None:
+    chosen = at(10).finished().chosen
+    assert chosen is not None
+    assert chosen.within(RUN) == Range(RUN.from_ns, minute(10).to_ns)
+
+
+def test_an_end_on_the_wrong_side_of_the_other_replaces_it() -> None:
+    ends = at(10).begun().moved(5, RULER, RUN).finished()
+
+    later = ends.at(minute(40).from_ns, RULER, RUN).begun()
+    assert (later.from_ns, later.to_ns) == (minute(40).from_ns, None)
+    earlier = ends.at(minute(2).from_ns, RULER, RUN).finished()
+    assert (earlier.from_ns, earlier.to_ns) == (None, minute(2).to_ns)
+
+
+@pytest.mark.parametrize(("first", "last"), [(10, 20), (20, 10)])
+def test_a_drag_chooses_in_either_direction(first: int, last: int) -> None:
+    dragged = Scrub().dragged(minute(first).from_ns, minute(last).from_ns, RULER, RUN)
+
+    assert dragged.chosen == Range(minute(10).from_ns, minute(20).to_ns)
+    assert dragged.cursor == minute(last)
+
+
+def test_zoom_goes_from_the_whole_run_to_half_a_minute_and_back() -> None:
+    scrub, spans = Scrub(), []
+    for _ in range(len(SPANS_NS)):
+        scrub = scrub.zoomed(1, RULER, RUN)
+        spans.append(scrub.span_ns)
+
+    assert spans == [seconds * SECOND_NS for seconds in (1800, 600, 120, 30, 30, 30)]
+    assert scrub.is_live
+    for _ in range(4):
+        scrub = scrub.zoomed(-1, RULER, RUN)
+    assert scrub == Scrub()
+
+
+def test_a_zoom_has_the_cursor_in_its_middle() -> None:
+    zoomed = at(30).zoomed(2, RULER, RUN)
+
+    assert zoomed.span_ns == 600 * SECOND_NS
+    assert zoomed.end_ns == minute(30).from_ns + 30 * SECOND_NS + 300 * SECOND_NS
+    assert at(59).zoomed(2, RULER, RUN).end_ns == RUN.to_ns
+    assert at(0).zoomed(2, RULER, RUN).end_ns == RUN.from_ns + 600 * SECOND_NS
+
+
+def test_escape_gives_up_all_but_the_zoom() -> None:
+    scrub = at(30).zoomed(2, RULER, RUN).begun()
+
+    assert scrub.released() == Scrub(span_ns=600 * SECOND_NS)
+
+
+def test_a_cursor_that_leaves_the_timeline_takes_it_along() -> None:
+    scrub = at(30).zoomed(2, RULER, RUN)
+    assert scrub.span_ns is not None
+    assert scrub.end_ns is not None
+    ruler = Ruler.moving(scrub.span_ns, scrub.end_ns, 60)
+
+    inside = scrub.moved(-1, ruler, RUN)
+    assert inside.end_ns == scrub.end_ns
+    outside = scrub.moved(-40, ruler, RUN)
+    assert outside.cursor is not None
+    assert outside.end_ns is not None
+    assert outside.end_ns - scrub.span_ns < outside.cursor.from_ns < outside.end_ns < scrub.end_ns
+
+
+@given(some.lists(some.sampled_from(["left", "right", "far", "[", "]", "z", "Z", "esc", "go"]), max_size=30))
+def test_whatever_is_pressed_the_cursor_is_in_the_run_and_on_the_timeline(keys: list[str]) -> None:
+    scrub = Scrub()
+    for key in keys:
+        end_ns = RUN.to_ns if scrub.end_ns is None else scrub.end_ns
+        ruler = RULER if scrub.span_ns is None else Ruler.moving(scrub.span_ns, end_ns, 60)
+        moves = {
+            "left": lambda s, r: s.moved(-1, r, RUN),
+            "right": lambda s, r: s.moved(1, r, RUN),
+            "far": lambda s, r: s.moved(-50, r, RUN),
+            "[": lambda s, r: s.begun(),
+            "]": lambda s, r: s.finished(),
+            "z": lambda s, r: s.zoomed(1, r, RUN),
+            "Z": lambda s, r: s.zoomed(-1, r, RUN),
+            "esc": lambda s, r: s.released(),
+            "go": lambda s, r: s.at(minute(31).from_ns, r, RUN),
+        }
+        scrub = moves[key](scrub, ruler)
+        if scrub.cursor is not None:
+            assert RUN.from_ns < scrub.cursor.to_ns
+            assert scrub.cursor.from_ns < RUN.to_ns
+            if scrub.span_ns is not None and key in ("left", "right", "far", "go"):
+                assert scrub.end_ns is not None
+                shown = Ruler.moving(scrub.span_ns, scrub.end_ns, 60)
+                assert shown.from_ns <= scrub.cursor.from_ns <= shown.to_ns
+        if scrub.chosen is not None:
+            assert scrub.chosen.within(RUN).length_ns > 0
