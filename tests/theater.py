@@ -16,8 +16,9 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from profd.daemon.clock import SECOND_NS
-from profd.tui.app import Leaving, ProfdApp
+from profd.tui.app import ProfdApp
 from profd.tui.feed import SnapshotTaken
+from profd.tui.leaving import Leaving
 from profd.tui.screens.dashboard import Dashboard
 from profd.tui.snapshot import Snapshot
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,19 +14,17 @@ from textual.message import Message
 from textual.screen import Screen
 
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import RunInfo
+from profd.tui import errands
 from profd.tui.colors import DARK, LIGHT, suited_theme
+from profd.tui.errands import ErrandDone
 from profd.tui.feed import Feed, FeedFailed
+from profd.tui.leaving import Leaving
 from profd.tui.screens.dashboard import Dashboard
 from profd.tui.screens.failure import FailureScreen
 from profd.tui.screens.help import HelpScreen
+from profd.tui.screens.leaving import LeavingScreen
 from profd.tui.terminal import Terminal
-
-
-class Leaving(Enum):
-    """What the person wants to become of the recording."""
-
-    END = "end"
-    KEEP = "keep"
 
 
 class ProfdApp(App[Leaving]):
@@ -37,7 +34,7 @@ class ProfdApp(App[Leaving]):
     TITLE = "profd"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "help", "help", show=False),
-        Binding("b", "keep", "background"),
+        Binding("b", "keep", "background", show=False),
         Binding("q,ctrl+c", "quit", "leave"),
     ]
 
@@ -54,7 +51,7 @@ class ProfdApp(App[Leaving]):
 
     def get_default_screen(self) -> Screen[None]:
         """Return the dashboard."""
-        return Dashboard(self._run_file, self.feed, self._terminal, may_end=self._may_end)
+        return Dashboard(self._run_file, self.feed, self._terminal)
 
     def on_mount(self) -> None:
         """Begin to read."""
@@ -70,15 +67,33 @@ class ProfdApp(App[Leaving]):
         if isinstance(screen, Dashboard):
             yield from _dashboard_commands(screen)
         yield SystemCommand("Keys", "Show what each key does", self.action_help)
-        if self._may_end:
-            yield SystemCommand("Background", "Leave, and let the recording go on", self.action_keep)
-            yield SystemCommand("Leave", "Leave, and end the recording", self.action_quit)
-        else:
-            yield SystemCommand("Leave", "Leave; a recording goes on", self.action_quit)
+        yield SystemCommand("Background", "Leave, and let the recording go on", self.action_keep)
+        yield SystemCommand("Leave", "Leave; of a recording it asks whether to go on or to end", self.action_quit)
 
     async def action_quit(self) -> None:
-        """Leave, and end the recording."""
-        self.exit(Leaving.END)
+        """Leave; while the run is recorded, ask what is to become of that."""
+        dashboard = self.screen_stack[0]
+        info = dashboard.info if isinstance(dashboard, Dashboard) else None
+        if info is None or info.state != "live" or isinstance(self.screen, FailureScreen):
+            self.exit(Leaving.END)
+        elif not isinstance(self.screen, LeavingScreen):
+            self.push_screen(LeavingScreen(), lambda answer: self._leave(answer, info))
+
+    def _leave(self, answer: str | None, info: RunInfo) -> None:
+        if answer == Leaving.KEEP.value:
+            self.exit(Leaving.KEEP)
+        elif answer == Leaving.END.value and self._may_end:
+            self.exit(Leaving.END)
+        elif answer == Leaving.END.value:
+            # Whoever opened this dashboard has no hold on the recording; its session can be asked.
+            self.run_worker(lambda: self._end(info), thread=True, group="errand")
+
+    def _end(self, info: RunInfo) -> None:
+        said = errands.stop(info)
+        if isinstance(said, ErrandDone):
+            self.call_from_thread(self.exit, Leaving.END)
+        else:
+            self._post_to_screen(said)
 
     def action_keep(self) -> None:
         """Leave, and let the recording go on."""
@@ -86,7 +101,7 @@ class ProfdApp(App[Leaving]):
 
     def action_help(self) -> None:
         """Show the keys."""
-        self.push_screen(HelpScreen(may_end=self._may_end))
+        self.push_screen(HelpScreen())
 
     @on(FeedFailed)
     def _show_failure(self, message: FeedFailed) -> None:
@@ -112,7 +127,10 @@ def run_dashboard(run_file: Path, *, pty_fd: int | None = None, may_end: bool = 
 def _dashboard_commands(screen: Dashboard) -> Iterable[SystemCommand]:
     """Yield the commands that the dashboard's keys have too."""
     yield SystemCommand("Hot functions", "Where the samples were", lambda: screen.action_open("hot"))
+    yield SystemCommand("Flame graph", "The stacks as an icicle", lambda: screen.action_open("flame"))
     yield SystemCommand("Processes", "The process tree", lambda: screen.action_open("processes"))
+    yield SystemCommand("Torch operators", "Those of the last window", lambda: screen.action_open("torch"))
+    yield SystemCommand("Findings", "What holds the training back", lambda: screen.action_open("findings"))
     yield SystemCommand("Events", "What happened", lambda: screen.action_open("events"))
     yield SystemCommand("Output", "What the script wrote", lambda: screen.action_open("output"))
     yield SystemCommand("Threads", "Count main threads, all threads, or one process", screen.action_scope)
@@ -122,3 +140,10 @@ def _dashboard_commands(screen: Dashboard) -> Iterable[SystemCommand]:
     yield SystemCommand("Live", "Give up cursor and range", screen.action_live)
     yield SystemCommand("Pause", "Hold the view; recording goes on", screen.action_pause)
     yield SystemCommand("Report", "Write the report, an HTML file", screen.action_report)
+    yield SystemCommand("Export", "Write what is looked at for another tool", screen.action_export)
+    yield SystemCommand("Window", "Take a torch.profiler window", screen.action_window)
+    yield SystemCommand("Dump", "Show the stacks of all threads now", screen.action_dump)
+    yield SystemCommand("Mark", "Mark this moment, with a note", screen.action_mark)
+    yield SystemCommand("Sample more often", "The next higher rate", lambda: screen.action_rate(1))
+    yield SystemCommand("Sample less often", "The next lower rate", lambda: screen.action_rate(-1))
+    yield SystemCommand("Stop profiling", "End the recording; the script runs on", screen.action_stop)

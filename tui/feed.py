@@ -119,12 +119,13 @@ class Feed:
 
     def _follow(self, reader: RunReader, columns: ColumnReader, watch: Watch) -> None:
         follower, playback = Follower(reader, columns), Playback(reader)
+        exhibits = Exhibits(reader, follower.survey)
         while not self._is_stopped:
             self._wake.clear()
             watch.keep(reader.info)
             is_behind = follower.look()
             if not self._is_paused and (not is_behind or self._is_due()):
-                self._post_what_is_new(follower, playback)
+                self._post_what_is_new(follower, playback, exhibits)
             if not is_behind:
                 self._wake.wait(TYPING_S if self._output_view.is_typing else REFRESH_S)
 
@@ -132,11 +133,14 @@ class Feed:
         """Say whether to show what was read of a run that is not read to its end: at once where it was asked for."""
         return self._view != self._shown or self._now_s() - self._shown_at_s >= REFRESH_S
 
-    def _post_what_is_new(self, follower: Follower, playback: Playback) -> None:
+    def _post_what_is_new(self, follower: Follower, playback: Playback, exhibits: Exhibits) -> None:
         self._shown, self._shown_at_s = self._view, self._now_s()
         snapshot = follower.snapshot(self._shown)
         if snapshot is not None:
             self._post(SnapshotTaken(snapshot))
+        exhibit = exhibits.take(self._tab, self._shown, is_new=snapshot is not None)
+        if exhibit is not None:
+            self._post(exhibit)
         picture = playback.play(self._output_view)
         if picture is not None:
             self._post(OutputDrawn(picture))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from profd.daemon.analyze.lives import Lives
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.profile import Profile, weighted
 from profd.daemon.analyze.profile import Profile
 from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
@@ -21,7 +20,7 @@ from profd.tui.gauges import Gauges
 from profd.tui.lanes import Lanes
 from profd.tui.marks import marks_of
 from profd.tui.pace import Pace
-from profd.tui.samples import Part, Samples, selection
+from profd.tui.samples import Part, Samples
 from profd.tui.slope import with_slope
 from profd.tui.snapshot import Gauge, Lane, PhaseShare, Snapshot, Timeline, Vitals
 from profd.tui.tallies import PhaseTally, Places
@@ -118,16 +117,6 @@ class Survey:
             is_estimate=not rests_on.is_whole,
             findings=self._diagnosis.findings,
         )
-
-    def profile(self, view: View) -> Profile:
-        """Return the time by stack that the hot functions of a view are counted from; its changes are left out."""
-        about = view.chosen or self._shown(view)[1]
-        part = self._samples.take(about, selection(view.scope).threads(self._reader))
-        return weighted(self._reader, part.totals(), {}, self._samples.weights(about))
-
-    def phase_of(self, stack: int) -> str:
-        """Return the name of the phase of a stack."""
-        return self._places.of_stack(stack)[0]
 
     def _take_in(self, recordings: list[RecordingRow]) -> None:
         self._blocks.add(recordings)

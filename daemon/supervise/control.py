@@ -241,6 +241,11 @@ class ControlClient:
             ) from error
 
 
+def window_request(*, inject: bool = False) -> WindowRequest:
+    """Return the request for a window of the usual length; ``inject`` allows to start it inside of the process."""
+    return WindowRequest(inject=inject)
+
+
 def _peer_uid(connection: socket.socket) -> int:
     """Return the user id of the process at the other end."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)

@@ -10,15 +10,14 @@ import synthetic
 from theater import Theater, play, train_backward
 
 from profd.daemon.store.writer import RunWriter
-from profd.tui.app import Leaving
 from profd.tui.feed import OutputDrawn
+from profd.tui.leaving import Leaving
 from profd.tui.screens.dashboard import Dashboard
 from profd.tui.screens.help import HelpScreen
 from profd.tui.view import ScopeKind
 from profd.tui.widgets.events import EventTable
 from profd.tui.widgets.header import Header
 from profd.tui.widgets.hot import HotTable
-from profd.tui.widgets.keys import KeyLine
 from profd.tui.widgets.output import OutputPane
 from profd.tui.widgets.tabs import TabLine
 from profd.tui.widgets.timeline import Timeline
@@ -36,6 +35,7 @@ async def test_the_screen_says_what_where_and_how_well(ended: Path) -> None:
         header = theater.text(Header)
         for part in ("ended with 0", "train.py", "pid 4242 + 2 workers", "00:00:40", "100.0 % covered", "cost 4.1 %"):
             assert part in header
+        await theater.until_text(VerdictLine, "INPUT-BOUND")
         verdict = theater.text(VerdictLine)
         assert "▲ INPUT-BOUND  the main thread waits 40 % for its data (train.py:58); both workers are 100 %" in verdict
         assert "main threads · whole run" in theater.text(TabLine)
@@ -67,10 +67,10 @@ async def test_hot_functions_show_shares_place_and_line(ended: Path) -> None:
 
 async def test_the_number_keys_open_the_tabs(ended: Path) -> None:
     async with play(ended) as theater:
-        await theater.press("2")
+        await theater.press("3")
         assert "elastic_deform" in theater.text(ProcessTable)
         assert "└ worker 2" in theater.text(ProcessTable)
-        await theater.press("3")
+        await theater.press("6")
         assert "python train.py --epochs 2" in theater.text(EventTable)
         assert "2 events" in theater.text(TabLine)
         await theater.press("1")
@@ -80,7 +80,7 @@ async def test_the_number_keys_open_the_tabs(ended: Path) -> None:
 async def test_the_output_is_drawn_when_it_is_opened(ended: Path) -> None:
     async with play(ended) as theater:
         assert theater.text(OutputPane).strip() == ""
-        await theater.press("4")
+        await theater.press("7")
         await theater.until_text(OutputPane, "39%|")
         assert "accuracy 0.41" in theater.text(OutputPane)
 
@@ -90,17 +90,17 @@ async def test_a_script_without_output_is_said_to_have_none(tmp_path: Path) -> N
     writer = RunWriter(tmp_path / "a.profd", started, synthetic.describe)
     writer.close()
     async with play(tmp_path / "a.profd") as theater:
-        await theater.press("4")
+        await theater.press("7")
         await theater.until(OutputDrawn)
         assert "it writes to a terminal of its own" in theater.text(OutputPane)
 
 
-async def test_s_orders_by_total_and_back(ended: Path) -> None:
+async def test_o_orders_by_total_and_back(ended: Path) -> None:
     async with play(ended) as theater:
-        await theater.press("s")
+        await theater.press("o")
         assert [row.total_share for row in theater.widget(HotTable).rows[:3]] == [1, 1, 1]
         assert "total ▾" in theater.text(HotTable)
-        await theater.press("s")
+        await theater.press("o")
         assert theater.widget(HotTable).rows[0].function == "Condition.wait"
 
 
@@ -119,7 +119,7 @@ async def test_t_counts_main_threads_then_all_then_one_process(ended: Path) -> N
 
 async def test_enter_on_a_process_shows_its_functions(ended: Path) -> None:
     async with play(ended) as theater:
-        await theater.press("2", "down", "down", "enter")
+        await theater.press("3", "down", "down", "enter")
         await theater.snapshot(lambda snapshot: snapshot.view.scope.process == 2)
         assert "worker 1 · pid 4243" in theater.text(TabLine)
         assert theater.widget(HotTable).rows[0].function == "elastic_deform"
@@ -216,21 +216,10 @@ async def test_a_report_that_cannot_be_written_is_told(
 @pytest.mark.parametrize(
     ("key", "leaving"), [("q", Leaving.END), ("b", Leaving.KEEP), ("ctrl+c", Leaving.END), ("ctrl+q", Leaving.END)]
 )
-async def test_keys_that_leave_say_what_becomes_of_the_recording(ended: Path, key: str, leaving: Leaving) -> None:
+async def test_keys_that_leave_do_so_at_once_when_nothing_is_recorded(ended: Path, key: str, leaving: Leaving) -> None:
     async with play(ended) as theater:
         await theater.press(key)
     assert theater.app.return_value is leaving
-
-
-async def test_who_cannot_end_the_recording_is_not_offered_to(ended: Path) -> None:
-    async with play(ended) as theater:
-        assert "b background" in theater.text(KeyLine)
-    async with play(ended, may_end=False) as theater:
-        assert "background" not in theater.text(KeyLine)
-        assert "q leave" in theater.text(KeyLine)
-        titles = [command.title for command in theater.app.get_system_commands(theater.dashboard)]
-        assert "Leave" in titles
-        assert "Background" not in titles
 
 
 async def test_the_command_palette_has_what_the_keys_do(ended: Path) -> None:
@@ -251,7 +240,7 @@ def is_open(theater: Theater, tab: str) -> bool:
 
 async def test_tabs_and_rows_can_be_clicked_on(ended: Path) -> None:
     async with play(ended) as theater:
-        await theater.pilot.click(TabLine, offset=(12, 0))
+        await theater.pilot.click(TabLine, offset=(18, 0))
         assert is_open(theater, "processes")
         await theater.pilot.click(ProcessTable, offset=(5, 2))
         current = theater.widget(ProcessTable).current

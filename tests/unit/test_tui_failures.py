@@ -19,8 +19,9 @@ from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import records
 from profd.daemon.store.records import Identity
 from profd.daemon.store.writer import RunWriter
-from profd.tui.app import Leaving, run_dashboard
+from profd.tui.app import run_dashboard
 from profd.tui.feed import FeedFailed
+from profd.tui.leaving import Leaving
 from profd.tui.screens.failure import FailureScreen
 from profd.tui.widgets.header import Header
 from profd.tui.widgets.tabs import TabLine

@@ -13,9 +13,12 @@ from theater import Theater, play
 
 from profd.tui.colors import DARK, LIGHT
 from profd.tui.widgets.events import EventTable
+from profd.tui.widgets.findings import FindingTable
+from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.header import Header
 from profd.tui.widgets.hot import HotTable
 from profd.tui.widgets.keys import KeyLine
+from profd.tui.widgets.operators import OperatorTable
 from profd.tui.widgets.output import OutputPane
 from profd.tui.widgets.tabs import TabLine
 from profd.tui.widgets.timeline import Timeline
@@ -29,7 +32,10 @@ WIDGETS: tuple[type[Widget], ...] = (
     Timeline,
     TabLine,
     HotTable,
+    FlameView,
     ProcessTable,
+    OperatorTable,
+    FindingTable,
     EventTable,
     OutputPane,
     KeyLine,
@@ -40,7 +46,23 @@ WIDGETS: tuple[type[Widget], ...] = (
 @pytest.mark.parametrize("live", [True, False])
 async def test_every_tab_fits_every_size(tmp_path: Path, size: tuple[int, int], live: bool) -> None:
     async with play(synthetic.write_run(tmp_path / "a.profd", live=live), size=size) as theater:
-        for key in ("down", "s", "t", "z", "2", "3", "4", "question_mark", "escape", "1"):
+        for key in (
+            "down",
+            "o",
+            "t",
+            "z",
+            "2",
+            "down",
+            "down",
+            "3",
+            "4",
+            "5",
+            "6",
+            "7",
+            "question_mark",
+            "escape",
+            "1",
+        ):
             await theater.press(key)
             assert_lines_fit(theater)
         assert "train.py" in theater.text(Header)

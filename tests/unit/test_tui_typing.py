@@ -15,7 +15,7 @@ from textual.events import Paste
 from theater import play
 
 from profd.daemon.store import records
-from profd.tui.app import Leaving
+from profd.tui.leaving import Leaving
 from profd.tui.widgets.output import OutputPane
 from profd.tui.widgets.tabs import TabLine
 
@@ -36,19 +36,19 @@ async def test_keys_go_to_the_script_while_the_pane_is_focused(tmp_path: Path, p
     ours, scripts = pty
     with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
         async with play(run.path, pty_fd=ours) as theater:
-            await theater.press("4")
+            await theater.press("7")
             assert "⏎ types to the script" in theater.text(TabLine)
             await theater.press("enter", "q", "1", "ctrl+c", "enter", "up")
             theater.widget(OutputPane).post_message(Paste("a\nb"))
             await theater.pilot.pause()
             assert os.read(scripts, 100) == b"q1\x03\r\x1b[Aa\rb"
             assert "keys go to the script · esc comes back" in theater.text(TabLine)
-            await theater.press("escape", "q")
+            await theater.press("escape", "q", "e")
     assert theater.app.return_value is Leaving.END
 
 
 @pytest.mark.parametrize(
-    "way", [("4",), ("4", "tab"), ("4", "tab", "tab", "shift+tab"), ("4", "enter", "escape", "tab")]
+    "way", [("7",), ("7", "tab"), ("7", "tab", "tab", "shift+tab"), ("7", "enter", "escape", "tab")]
 )
 async def test_a_stray_key_is_never_the_scripts(tmp_path: Path, pty: tuple[int, int], way: tuple[str, ...]) -> None:
     ours, scripts = pty
@@ -56,7 +56,7 @@ async def test_a_stray_key_is_never_the_scripts(tmp_path: Path, pty: tuple[int, 
     with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
         async with play(run.path, pty_fd=ours) as theater:
             await theater.press(*way)
-            await theater.press("q")
+            await theater.press("q", "e")
     assert theater.app.return_value is Leaving.END
     with pytest.raises(BlockingIOError):
         os.read(scripts, 100)
@@ -65,7 +65,7 @@ async def test_a_stray_key_is_never_the_scripts(tmp_path: Path, pty: tuple[int, 
 async def test_the_echo_is_soon_seen(tmp_path: Path, pty: tuple[int, int]) -> None:
     with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
         async with play(run.path, pty_fd=pty[0]) as theater:
-            await theater.press("4", "enter")
+            await theater.press("7", "enter")
             run.writer.put(records.OutputWritten(run.started_ns, b"\r\n>>> hello"))
             await theater.until_text(OutputPane, ">>> hello")
 
@@ -74,7 +74,7 @@ async def test_the_script_is_told_the_size_of_the_pane(tmp_path: Path, pty: tupl
     ours, scripts = pty
     with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
         async with play(run.path, pty_fd=ours) as theater:
-            await theater.press("4")
+            await theater.press("7")
             await theater.pilot.resize_terminal(100, 40)
             await theater.pilot.pause()
             size = theater.widget(OutputPane).size
@@ -84,7 +84,7 @@ async def test_the_script_is_told_the_size_of_the_pane(tmp_path: Path, pty: tupl
 
 async def test_without_a_terminal_of_the_scripts_keys_are_the_dashboards(tmp_path: Path) -> None:
     async with play(synthetic.write_run(tmp_path / "a.profd")) as theater:
-        await theater.press("4", "enter", "2")
+        await theater.press("7", "enter", "3")
         assert theater.widget(TabLine).tab == "processes"
-        await theater.press("4", "enter", "ctrl+c")
+        await theater.press("7", "enter", "ctrl+c")
     assert theater.app.return_value is Leaving.END

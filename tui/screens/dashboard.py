@@ -12,22 +12,33 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import ContentSwitcher, Input
 
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.render.visible import visible
+from profd.daemon.store.rows import RunInfo
+from profd.tui.exhibits import FlameGrown, OperatorsRead
 from profd.tui.feed import Feed, OutputDrawn, SnapshotTaken
-from profd.tui.reporting import ReportFailed, ReportWritten, write_report_of
+from profd.tui.samples import selection
+from profd.tui.screens.acting import Acting
 from profd.tui.screens.scrubbing import Scrubbing
 from profd.tui.snapshot import Snapshot
 from profd.tui.terminal import Terminal
 from profd.tui.view import OutputView, Scope, ScopeKind, View
 from profd.tui.widgets.events import EventTable
+from profd.tui.widgets.findings import FindingChosen, FindingsPane
+from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.header import Header, ending
 from profd.tui.widgets.hot import HotTable
 from profd.tui.widgets.keys import KeyLine
+from profd.tui.widgets.operators import OperatorTable
 from profd.tui.widgets.output import OutputPane, TypingChanged
 from profd.tui.widgets.table import CursorMoved
 from profd.tui.widgets.tabs import TABS, TabChosen, TabLine
 from profd.tui.widgets.timeline import Scrubbed, StripsResized, Timeline
 from profd.tui.widgets.tree import ProcessChosen, ProcessTable
 from profd.tui.widgets.verdict import VerdictLine
+
+Pane = HotTable | FlameView | ProcessTable | OperatorTable | FindingsPane | EventTable
+"""What can be open below the tabs, beside the script's output."""
 
 
 class PanesResized(Message):
@@ -42,14 +53,14 @@ class Panes(ContentSwitcher):
         self.post_message(PanesResized())
 
 
-class Dashboard(Scrubbing):
+class Dashboard(Scrubbing, Acting):
     """The screen."""
 
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (9, "-low"), (14, "-short"), (34, "-tall")]
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(n), f"open('{tab}')", name, show=False) for n, (tab, name) in enumerate(TABS, start=1)),
         Binding("slash", "filter", "filter", show=False),
-        Binding("s", "sort", "sort"),
+        Binding("o", "sort", "order"),
         Binding("t", "scope", "threads"),
         Binding("p", "pause", "pause"),
         Binding("r", "report", "report"),
@@ -59,12 +70,11 @@ class Dashboard(Scrubbing):
         Binding("escape", "close_filter", "clear the filter", show=False),
     ]
 
-    def __init__(self, run_file: Path, feed: Feed, terminal: Terminal | None, *, may_end: bool) -> None:
+    def __init__(self, run_file: Path, feed: Feed, terminal: Terminal | None) -> None:
         super().__init__()
         self._run_file = run_file
         self._feed = feed
         self._terminal = terminal
-        self._may_end = may_end
         self._view = View()
         self._output_view = OutputView()
         self._snapshot: Snapshot | None = None
@@ -78,11 +88,14 @@ class Dashboard(Scrubbing):
         yield TabLine()
         with Panes(id="panes", initial=TABS[0][0]):
             yield HotTable(id="hot")
+            yield FlameView(id="flame")
             yield ProcessTable(id="processes")
+            yield OperatorTable(id="torch")
+            yield FindingsPane(id="findings")
             yield EventTable(id="events")
             yield OutputPane(self._terminal, id="output")
         yield Input(id="filter", placeholder="show only what has this in it", compact=True)
-        yield KeyLine(may_end=self._may_end)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         """Begin in the first table."""
@@ -94,9 +107,29 @@ class Dashboard(Scrubbing):
         return self.query_one(Panes).current or TABS[0][0]
 
     @property
-    def _table(self) -> HotTable | ProcessTable | EventTable | None:
+    def _pane(self) -> Pane | None:
         pane = self.query_one(f"#{self._tab}")
-        return pane if isinstance(pane, HotTable | ProcessTable | EventTable) else None
+        return pane if isinstance(pane, Pane) else None
+
+    @property
+    def info(self) -> RunInfo | None:
+        """The run as it was last seen; None before."""
+        return self._snapshot.info if self._snapshot is not None else None
+
+    @property
+    def run_file(self) -> Path:
+        """The file that is shown."""
+        return self._run_file
+
+    @property
+    def selection(self) -> Selection:
+        """What is looked at."""
+        chosen = self._view.chosen
+        return msgspec.structs.replace(
+            selection(self._view.scope),
+            from_ns=chosen.from_ns if chosen else None,
+            to_ns=chosen.to_ns if chosen else None,
+        )
 
     @on(SnapshotTaken)
     def _show(self, message: SnapshotTaken) -> None:
@@ -113,6 +146,27 @@ class Dashboard(Scrubbing):
     @on(OutputDrawn)
     def _show_output(self, message: OutputDrawn) -> None:
         self.query_one(OutputPane).show(message.picture)
+
+    @on(FlameGrown)
+    def _show_flame(self, message: FlameGrown) -> None:
+        self.query_one(FlameView).show(message.tree)
+
+    @on(OperatorsRead)
+    def _show_operators(self, message: OperatorsRead) -> None:
+        self.query_one(OperatorTable).show_window(message.shown)
+        self._note()
+
+    @on(FindingChosen)
+    def _show_proof(self, message: FindingChosen) -> None:
+        """Look at the range of a finding, and at the stacks with its line."""
+        evidence = message.finding.evidence
+        processes = evidence.selection.processes or frozenset()
+        scope = Scope(ScopeKind.PROCESS, min(processes)) if len(processes) == 1 else Scope()
+        self._look(msgspec.structs.replace(self._view, scope=scope))
+        self.choose_range(evidence.from_ns, evidence.to_ns)
+        self.action_open("flame")
+        if evidence.line is not None:
+            self._search_for(f"{evidence.line.module_path}:{evidence.line.line}")
 
     @on(StripsResized)
     def _resize_strips(self, message: StripsResized) -> None:
@@ -140,9 +194,13 @@ class Dashboard(Scrubbing):
     @on(CursorMoved)
     def _note(self) -> None:
         """Say in the line above the table what its keys do just now."""
-        table, note = self._table, ""
-        if table is not None and table.has_cursor:
-            note = "rows hold their places · esc lets them go" if self._is_live() else ""
+        pane, note = self._pane, ""
+        if isinstance(pane, OperatorTable) and pane.shown is not None:
+            note = pane.about
+        elif isinstance(pane, FlameView) and pane.walk.zoomed is not None:
+            note = f"zoomed to {visible(pane.walk.zoomed.title)} · ⌫ goes back"
+        elif not isinstance(pane, FlameView) and pane is not None and pane.has_cursor and self._is_live():
+            note = "rows hold their places · esc lets them go"
         elif self._tab == "output" and self._terminal is not None and self._terminal.is_open:
             is_typing = self._output_view.is_typing
             note = "keys go to the script · esc comes back" if is_typing else "⏎ types to the script"
@@ -159,36 +217,27 @@ class Dashboard(Scrubbing):
 
     @on(Input.Changed, "#filter")
     def _filter(self, event: Input.Changed) -> None:
-        if self._table is not None:
-            self._table.filter(event.value)
+        if self._pane is not None:
+            self._pane.filter(event.value)
 
     @on(Input.Submitted, "#filter")
     def _keep_filter(self, event: Input.Submitted) -> None:
         self.query_one(Input).set_class(bool(event.value), "-open")
-        if self._table is not None:
-            self.set_focus(self._table)
-
-    @on(ReportWritten)
-    def _say_written(self, message: ReportWritten) -> None:
-        self.notify(str(message.path), title="Report written", timeout=15, markup=False)
-
-    @on(ReportFailed)
-    def _say_failed(self, message: ReportFailed) -> None:
-        self.notify(str(message.error), title="No report", severity="error", timeout=15, markup=False)
+        self._focus_pane()
 
     def action_open(self, tab: str) -> None:
         """Open a tab; keys go to its table."""
         self._clear_filter()
         self.query_one(Panes).current = tab
-        pane = self.query_one(f"#{tab}")
-        self.set_focus(pane if pane.can_focus else None)
+        self._focus_pane()
+        self._feed.open(tab)
         self._look_at_output(msgspec.structs.replace(self._output_view, is_shown=tab == "output"))
         self._show_table()
         self._note()
 
     def action_filter(self) -> None:
         """Ask for what the rows shall have in them."""
-        if self._table is not None:
+        if self._pane is not None:
             line = self.query_one(Input)
             line.add_class("-open")
             self.set_focus(line)
@@ -198,13 +247,12 @@ class Dashboard(Scrubbing):
         if not self.query_one(Input).has_class("-open"):
             self.action_live()
         self._clear_filter()
-        if self._table is not None:
-            self.set_focus(self._table)
+        self._focus_pane()
 
     def action_sort(self) -> None:
-        """Order the functions by total time, or by self time again."""
-        table = self.query_one(HotTable)
-        table.sort_by_total(by_total=not table.by_total)
+        """Order the rows by the next of the columns that rows can be ordered by."""
+        if isinstance(self._pane, HotTable | OperatorTable):
+            self._pane.sort_next()
 
     def action_scope(self) -> None:
         """Count main threads, then all threads, then one process."""
@@ -221,11 +269,6 @@ class Dashboard(Scrubbing):
         self._feed.pause(is_paused=self._is_paused)
         self.query_one(Header).set_paused(is_paused=self._is_paused)
 
-    def action_report(self) -> None:
-        """Write the report, in a thread."""
-        self.notify("writing the report…", timeout=3, markup=False)
-        self.run_worker(lambda: self.post_message(write_report_of(self._run_file)), thread=True, group="report")
-
     def action_type(self) -> None:
         """Begin to type to the script."""
         if self._tab == "output":
@@ -240,8 +283,19 @@ class Dashboard(Scrubbing):
         line = self.query_one(Input)
         line.value = ""
         line.remove_class("-open")
-        if self._table is not None:
-            self._table.filter("")
+        if self._pane is not None:
+            self._pane.filter("")
+
+    def _search_for(self, text: str) -> None:
+        """Filter by a text as though it had been typed."""
+        line = self.query_one(Input)
+        line.value = text
+        line.add_class("-open")
+
+    def _focus_pane(self) -> None:
+        """Give keys to what is open; to the script's output only when somebody types."""
+        pane = self._pane
+        self.set_focus(pane.table if isinstance(pane, FindingsPane) else pane)
 
     def _look(self, view: View) -> None:
         self._view = view
@@ -252,8 +306,8 @@ class Dashboard(Scrubbing):
         self._feed.look_at_output(view)
 
     def _show_table(self) -> None:
-        if self._table is not None and self._snapshot is not None:
-            self._table.show_snapshot(self._snapshot)
+        if self._pane is not None and self._snapshot is not None:
+            self._pane.show_snapshot(self._snapshot)
 
     def _process_meant(self) -> int | None:
         """Return the process under the cursor of the tree, else the first one."""

@@ -13,23 +13,33 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 KEYS = (
-    ("1 2 3 4", "hot functions, processes, events, the script's output"),
+    ("1 … 7", "hot functions, flame graph, processes, torch operators, findings, events, the script's output"),
     ("↑ ↓ home end", "move the cursor; rows keep their places while it is in the table"),
     ("esc", "take the cursor out, clear the filter, stop typing to the script; then back to live"),
     ("/", "show only what has a word in it"),
-    ("s", "order functions by self or by total time"),
+    ("o", "order functions by self or total time, operators by each of their columns"),
+    ("f", "in 1: functions or lines; in 2: fold the frames of libraries into one"),
     ("t", "count main threads, all threads, or one process"),
-    ("⏎", "in 2: the functions of a process; in 4: type to a launched script"),
+    ("⏎", "in 3: the functions of a process; in 5: the stacks that prove a finding; in 7: type to the script"),
+    ("2: ↑ ↓ ← →", "walk through the flame graph; ⏎ zooms, ⌫ goes back, i inverts, c colors by phase or module"),
     ("← →", "move the cursor in time, with shift by ten columns (or , . < >); the mouse does, too"),
     ("[ ]", "let the range begin, or end, at the cursor; dragging the mouse does both"),
     ("g", "go to a time: seconds from the start, or HH:MM:SS"),
     ("z Z", "show less time, or more: the last 30 s to the whole run"),
     ("p", "hold the view; the recording goes on"),
+    ("w", "take a torch.profiler window; 4 shows its operators"),
+    ("d", "the stacks of all threads now"),
+    ("m", "mark this moment, with a note"),
+    ("+ -", "sample more often, or less; the budget holds"),
+    ("s", "stop profiling; the script runs on"),
+    ("e", "export what is looked at: collapsed, speedscope, pprof, Perfetto, …"),
     ("r", "write the report, an HTML file, into the current folder"),
     ("ctrl+p", "all commands, and the colors"),
 )
-LEAVING = (("b", "leave, and let the recording go on"), ("q", "leave, and end the recording"))
-LEAVING_ONLY = (("q", "leave; a recording goes on"),)
+LEAVING = (
+    ("b", "leave, and let the recording go on in the background"),
+    ("q", "leave; of a recording it asks whether to go on or to end"),
+)
 
 
 class HelpScreen(ModalScreen[None]):
@@ -39,14 +49,10 @@ class HelpScreen(ModalScreen[None]):
         Binding("escape,question_mark,q,enter,space", "close", "close", show=False)
     ]
 
-    def __init__(self, *, may_end: bool) -> None:
-        super().__init__()
-        self._keys = (*KEYS, *(LEAVING if may_end else LEAVING_ONLY))
-
     def compose(self) -> ComposeResult:
         """Make the sheet."""
         table = Table.grid(padding=(0, 2))
-        for keys, meaning in self._keys:
+        for keys, meaning in (*KEYS, *LEAVING):
             table.add_row(Text(keys, style="bold", no_wrap=True), Text(meaning))
         with VerticalScroll(id="sheet") as sheet:
             sheet.border_title = "Keys"

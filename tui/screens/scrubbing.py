@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from msgspec.structs import replace
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
@@ -52,6 +53,10 @@ class Scrubbing(Screen[None]):
     def action_live(self) -> None:
         """Give up cursor and range, and go on with the run."""
         self.timeline.move(lambda scrub, ruler, run: scrub.released())
+
+    def choose_range(self, from_ns: int, to_ns: int) -> None:
+        """Choose a range, as though it had been marked with the keys."""
+        self.timeline.move(lambda scrub, ruler, run: replace(scrub, cursor=None, from_ns=from_ns, to_ns=to_ns))
 
     def action_goto(self) -> None:
         """Ask for a time, and go there."""

@@ -20,6 +20,7 @@ from profd.tui.flamesearch import FlameSearch
 from profd.tui.flametree import MIXED, Node
 from profd.tui.flamewalk import FlameWalk
 from profd.tui.icicle import Block, Row
+from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.drawn import Lines
 from profd.tui.widgets.table import CursorMoved
 
@@ -59,6 +60,9 @@ class FlameView(Lines):
     def has_cursor(self) -> bool:
         """Whether the cursor is in the picture."""
         return self.walk.has_cursor
+
+    def show_snapshot(self, snapshot: Snapshot) -> None:
+        """Do nothing: stacks are added up by themselves."""
 
     def show(self, tree: Node) -> None:
         """Draw another tree; zoom and cursor stay where they are, as far as it has their frames."""

@@ -28,9 +28,9 @@ class HotTable(Table[FunctionRow]):
         self._largest = max(map(self._ordering, snapshot.functions), default=0.0) or 1.0
         self.show(self._sorted(snapshot.functions))
 
-    def sort_by_total(self, *, by_total: bool) -> None:
-        """Order by total time, or by self time."""
-        self.by_total = by_total
+    def sort_next(self) -> None:
+        """Order by total time, or by self time again."""
+        self.by_total = not self.by_total
         self._largest = max(map(self._ordering, self._items), default=0.0) or 1.0
         self.show(self._sorted(self._items))
 

@@ -22,25 +22,25 @@ class Key(NamedTuple):
 
 KEYS = (
     Key("/", "filter", "screen.filter", 5),
-    Key("s", "sort", "screen.sort", 6),
+    Key("w", "window", "screen.window", 11),
+    Key("d", "dump", "screen.dump", 13),
+    Key("m", "mark", "screen.mark", 12),
+    Key("e", "export", "screen.export", 14),
+    Key("o", "order", "screen.sort", 6),
     Key("t", "threads", "screen.scope", 4),
     Key("←→", "time", "screen.scrub(-1)", 3),
     Key("z", "zoom", "screen.zoom(1)", 9),
-    Key("p", "pause", "screen.pause", 7),
+    Key("p", "pause", "screen.pause", 8),
     Key("r", "report", "screen.report", 2),
     Key("?", "help", "app.help", 1),
-    Key("b", "background", "app.keep", 8),
+    Key("b", "background", "app.keep", 10),
     Key("q", "leave", "app.quit", 0),
 )
 _GAP = 2
 
 
 class KeyLine(Lines):
-    """The line; where leaving cannot end the recording there is one way to leave."""
-
-    def __init__(self, *, may_end: bool) -> None:
-        super().__init__()
-        self._keys = [key for key in KEYS if may_end or key.key != "b"]
+    """The line."""
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
         """Return the keys that there is room for."""
@@ -57,7 +57,7 @@ class KeyLine(Lines):
                 return
 
     def _shown(self) -> list[Key]:
-        shown = list(self._keys)
+        shown = list(KEYS)
         while len(shown) > 1 and 1 + sum(map(_cells, shown)) - _GAP > self.size.width:
             shown.remove(max(shown, key=lambda key: key.rank))
         return shown

@@ -7,13 +7,26 @@ from collections.abc import Sequence
 from textual import events
 from textual.message import Message
 
+from profd.daemon.analyze.findings.finding import INFO
 from profd.tui.cells import Run, width
-from profd.tui.quantities import clock, plural
+from profd.tui.quantities import plural, time_range
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.drawn import Lines
 
-TABS = (("hot", "Hot"), ("processes", "Processes"), ("events", "Events"), ("output", "Output"))
+TABS = (
+    ("hot", "Hot"),
+    ("flame", "Flame"),
+    ("processes", "Processes"),
+    ("torch", "Torch"),
+    ("findings", "Findings"),
+    ("events", "Events"),
+    ("output", "Output"),
+)
 """The tabs by the number keys from 1: id and name."""
+
+
+_NAMES_FROM = 66
+_ROOMY_FROM = 150
 
 
 class TabChosen(Message):
@@ -61,15 +74,22 @@ class TabLine(Lines):
         return [run for runs in self._tab_runs() for run in runs]
 
     def _tab_runs(self) -> list[list[Run]]:
-        is_narrow = self.size.width < 46
+        is_narrow = self.size.width < _NAMES_FROM
         return [
             [
                 self.run(f" {number}", "accent" if tab == self.tab else "faint"),
-                self.run("" if is_narrow and tab != self.tab else f" {name}", self._name_ink(tab)),
-                self.run("" if is_narrow else "  "),
+                self.run("" if is_narrow and tab != self.tab else f" {name}{self._count(tab)}", self._name_ink(tab)),
+                self.run("" if is_narrow else " " if self.size.width < _ROOMY_FROM else "  "),
             ]
             for number, (tab, name) in enumerate(TABS, start=1)
         ]
+
+    def _count(self, tab: str) -> str:
+        """Return how many findings there are beside those that are only worth knowing, in one character."""
+        if tab != "findings" or self.snapshot is None:
+            return ""
+        count = sum(finding.severity != INFO for finding in self.snapshot.findings)
+        return f" {chr(ord('①') + min(count, 20) - 1)}" if count else ""
 
     def _name_ink(self, tab: str) -> str:
         has_errors = self.snapshot is not None and any(event.kind == "error" for event in self.snapshot.events)
@@ -83,7 +103,7 @@ class TabLine(Lines):
             return [[self.run(self.note, "accent")]]
         if self.snapshot is None:
             return []
-        if self.tab == "hot":
+        if self.tab in ("hot", "flame"):
             return self._samples(self.snapshot)
         if self.tab == "processes":
             left_out = self.snapshot.left_out
@@ -91,17 +111,21 @@ class TabLine(Lines):
         return [[self.run(plural(len(self.snapshot.events), "event"), "dim")]] if self.tab == "events" else []
 
     def _samples(self, snapshot: Snapshot) -> list[list[Run]]:
-        name = self.run(snapshot.view.name, "dim" if snapshot.view.is_everything else "accent")
-        scope = self.run(snapshot.scope_name, "dim")
+        scope, dot = self.run(snapshot.scope_name, "dim"), self.run(" · ", "faint")
+        times = "–".join(time_range(snapshot.from_ns, snapshot.to_ns))  # noqa: RUF001
         about = " read of it so far" if snapshot.is_estimate else ""
-        samples = [self.run(" · ", "faint"), self.run(f"{plural(snapshot.samples, 'sample')}{about}")]
-        dot = self.run(" · ", "faint")
-        times = f" {clock(snapshot.from_ns)}–{clock(snapshot.to_ns)}"  # noqa: RUF001
+        samples = [dot, self.run(f"{plural(snapshot.samples, 'sample')}{about}")]
+        if snapshot.view.chosen is not None:
+            chosen = self.run(times, "accent")
+            return [[scope, dot, chosen, *samples], [chosen, *samples], samples[1:]]
+        name = self.run(snapshot.view.name, "dim" if snapshot.view.is_everything else "accent")
         return [
-            [scope, dot, name, self.run(times, "faint"), *samples],
+            [scope, dot, name, self.run(f" {times}", "faint"), *samples],
             [scope, dot, name, *samples],
+            *([[scope, *samples]] if snapshot.view.is_everything else []),
             [name, *samples],
             samples[1:],
+            [self.run(f"{snapshot.samples / 1000:.0f}k samples")],
         ]
 
 

@@ -1,0 +1,175 @@
+"""The findings: what holds the training back, the strongest first, and beside it what proves one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.message import Message
+from textual.widgets import Static
+
+from profd.daemon.analyze.findings.finding import CRITICAL, INFO, Finding, Measure
+from profd.daemon.render.units import percent, size
+from profd.daemon.render.visible import visible
+from profd.tui.cells import Run
+from profd.tui.quantities import clock, plural
+from profd.tui.snapshot import Snapshot
+from profd.tui.widgets.drawn import Drawn
+from profd.tui.widgets.table import Column, CursorMoved, Table
+
+_INKS = {INFO: "dim", CRITICAL: "bad"}
+_MARKS = {INFO: "·"}
+
+
+class FindingChosen(Message):
+    """The proof of a finding is asked for."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__()
+        self.finding = finding
+
+
+class FindingTable(Table[Finding]):
+    """The list."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "its proof", show=False)]
+    empty_text = "Nothing that holds the training back was found."
+
+    def action_choose(self) -> None:
+        """Ask for the proof of the finding under the cursor, or of the first."""
+        if self.shown is not None:
+            self.post_message(FindingChosen(self.shown))
+
+    @property
+    def shown(self) -> Finding | None:
+        """The finding under the cursor, else the first."""
+        return self.current or (self.rows[0] if self.rows else None)
+
+    def columns(self) -> Sequence[Column]:
+        """Return the columns."""
+        return (Column("", 1), Column("finding", share=1), Column("at most", 7, right=True, from_width=34))
+
+    def key(self, item: Finding) -> Hashable:
+        """Return its rule and line."""
+        return item.rule, item.evidence.line.frame if item.evidence.line else 0
+
+    def text(self, item: Finding) -> str:
+        """Return all of its words."""
+        return f"{item.title} {item.cause} {item.remedy}"
+
+    def cell(self, item: Finding, column: Column, room: int) -> Sequence[Run]:
+        """Return what stands in a column."""
+        if column.title == "at most":
+            return [self.run(gain(item), "bright")]
+        ink = _INKS.get(item.severity, "warn")
+        if not column.title:
+            return [self.run(_MARKS.get(item.severity, "▲"), ink)]
+        return [self.run(f"{visible(item.label)}  ", "bright"), self.run(visible(item.sentence))]
+
+
+class EvidencePane(VerticalScroll, Drawn):
+    """What proves a finding, and what to do about it."""
+
+    COMPONENT_CLASSES = Drawn.COMPONENT_CLASSES
+    can_focus = False
+    finding: Finding | None = None
+
+    def compose(self) -> ComposeResult:
+        """Make the text."""
+        yield Static(markup=False)
+
+    def show(self, finding: Finding | None) -> None:
+        """Show the evidence of a finding."""
+        self.finding = finding
+        self.query_one(Static).update(Text("\n").join(self._lines(finding)) if finding else "")
+
+    def _lines(self, finding: Finding) -> Iterator[Text]:
+        yield self._text(finding.title, "bright")
+        yield Text()
+        yield self._text(finding.cause)
+        yield Text()
+        for measure in finding.evidence.measures:
+            yield self._measure(measure)
+        yield from self._place(finding)
+        yield Text()
+        yield self._text(finding.remedy, "accent")
+        if finding.gain_bound is not None:
+            yield self._text(f"This can bring {gain(finding)} as many steps at most.")
+        yield Text()
+        yield self._text("⏎ shows the range and the stacks", "faint")
+
+    def _place(self, finding: Finding) -> Iterator[Text]:
+        evidence = finding.evidence
+        times = f"{clock(evidence.from_ns)}–{clock(evidence.to_ns)}"  # noqa: RUF001
+        yield self._text(f"between {times}", "dim")
+        if evidence.line is not None:
+            yield Text()
+            yield self._text(f"{evidence.line.module_path}:{evidence.line.line}  in {evidence.line.function}", "accent")
+            yield self._text(f"    {evidence.line.source or ''}")
+
+    def _measure(self, measure: Measure) -> Text:
+        text = self._text(f"{quantity(measure.value, measure.unit):>10}", "bright")
+        text.append_text(self._text(f"  {measure.name}"))
+        if measure.low is not None and measure.high is not None:
+            low, high = (quantity(value, measure.unit) for value in (measure.low, measure.high))
+            text.append_text(self._text(f"  {low} to {high}", "dim"))
+        if measure.samples is not None:
+            text.append_text(self._text(f"  {plural(measure.samples, 'sample')}", "dim"))
+        return text
+
+    def _text(self, text: str, ink: str = "plain") -> Text:
+        return Text(visible(text), style=self.ink(ink))
+
+
+class FindingsPane(Horizontal):
+    """The list, and the evidence beside it."""
+
+    def compose(self) -> ComposeResult:
+        """Make both."""
+        yield FindingTable(id="finding-list")
+        yield EvidencePane(id="evidence")
+
+    @property
+    def table(self) -> FindingTable:
+        """The list."""
+        return self.query_one(FindingTable)
+
+    @property
+    def has_cursor(self) -> bool:
+        """Whether the cursor is in the list."""
+        return self.table.has_cursor
+
+    def show_snapshot(self, snapshot: Snapshot) -> None:
+        """Show the findings of a snapshot."""
+        self.table.show(snapshot.findings)
+        self._show_evidence()
+
+    def filter(self, needle: str) -> None:
+        """Show only findings with a text in them."""
+        self.table.filter(needle)
+        self._show_evidence()
+
+    @on(CursorMoved)
+    def _show_evidence(self) -> None:
+        evidence = self.query_one(EvidencePane)
+        if evidence.finding != self.table.shown:
+            evidence.show(self.table.shown)
+
+
+def gain(finding: Finding) -> str:
+    """Return by how many times steps can get faster; empty where nothing tells."""
+    return f"{finding.gain_bound:.1f}×" if finding.gain_bound is not None else ""  # noqa: RUF001
+
+
+def quantity(value: float, unit: str) -> str:
+    """Return a measured value in its unit."""
+    if unit == "share":
+        return percent(value)
+    if unit.startswith("bytes"):
+        return size(value) + unit.removeprefix("bytes")
+    return f"{value:,.4g} {unit}".rstrip()
