@@ -15,6 +15,7 @@ from profd.daemon.collect.steps.odometer import Count
 from profd.daemon.collect.steps.reader import StepCounter
 
 TRAIN = Place(1, "train", "train.py")
+ADVANCE = Place(3, "advance", "train.py")
 ERROR_NS = 30_000_000
 COST_S = 0.016
 BOOTED_S = 50_000.0
@@ -43,7 +44,7 @@ def reading_at(at_s: float, integers: Integers, error_ns: int = ERROR_NS) -> Cou
 class Watched:
     """A program watched for a while: the counts, and when it was read."""
 
-    def __init__(self, program: Program, seconds: float, seed: int = 0) -> None:
+    def __init__(self, program: Program, seconds: float, seed: int = 0, *, cost_s: float = COST_S) -> None:
         chance = random.Random(seed)
         self.counter = StepCounter()
         self.program = program
@@ -56,7 +57,7 @@ class Watched:
             integers = program.integers(truly_s)
             self.counts += self.counter.take(reading_at(at_s, integers))
             self.read_s.append(at_s)
-            self.cadence.spend(int(at_s * SECOND_NS), int(COST_S * SECOND_NS))
+            self.cadence.spend(int(at_s * SECOND_NS), int(cost_s * SECOND_NS))
             at_s += self.cadence.pause_s(self.counter.wish())
         self.counts += self.counter.take(reading_at(seconds, program.integers(seconds)))
         self.counts += self.counter.rest()
@@ -132,3 +133,23 @@ class Torn:
 
     def steps(self, at_s: float) -> float:
         return self.program.steps(at_s)
+
+
+@dataclass(frozen=True)
+class CalledAnew:
+    """Epochs of a loop whose counter is a local of a function that is called anew each step, as Lightning's is.
+
+    No loop around it shows a counter. A seventh of a step it waits for its batch, and has none yet.
+    """
+
+    per_s: float
+    batches: int
+
+    def integers(self, at_s: float) -> Integers:
+        batch = math.floor(self.steps(at_s)) % self.batches
+        if self.steps(at_s) % 1 < 1 / 7:
+            return {Place(5, "_load", "train.py"): {"_": batch}}
+        return {ADVANCE: {"batch_idx": batch}, Place(4, "optimize", "train.py"): {"batch_idx": batch}}
+
+    def steps(self, at_s: float) -> float:
+        return at_s * self.per_s

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loopmodels import BOOTED_S, TRAIN, Nested, Plain, Torn, Watched, reading_at
+from loopmodels import ADVANCE, BOOTED_S, TRAIN, CalledAnew, Nested, Plain, Torn, Watched, reading_at
 
 from profd.daemon.collect.steps.counter import CounterReading, Place
 from profd.daemon.collect.steps.loops import find_loop
+from profd.daemon.collect.steps.sightings import Variable
 
 TQDM = Place(2, "tqdm.__iter__", "tqdm/std.py")
 FORWARD = Place(2, "forward", "train.py")
@@ -135,6 +136,24 @@ def test_a_loop_over_offsets_counts_by_its_stride() -> None:
     assert loop.rate_per_s == pytest.approx(20, rel=0.15)
 
 
+def test_what_is_handed_down_is_called_by_where_it_comes_from() -> None:
+    """A torn reading lacks the variable where it comes from."""
+    inner = Place(4, "optimize", "train.py")
+    readings = [
+        reading_at(k / 2, {inner: {"i": 10 * k}} if k == 4 else {TRAIN: {"i": 10 * k}, inner: {"i": 10 * k}})
+        for k in range(9)
+    ]
+    loop = find_loop(readings)
+    assert loop is not None
+    assert loop.counter.place == TRAIN
+
+
+def test_a_name_that_counters_have_speaks_for_one() -> None:
+    assert name_found(history(*({"i": 10 * k} for k in range(8)))) is None
+    assert name_found(history(*({"step": 10 * k} for k in range(8)))) == "step"
+    assert name_found(history(*({"step": 10 * k} for k in range(7)))) is None
+
+
 def test_an_evaluation_is_not_the_training() -> None:
     readings = [
         reading_at(k / 2, {TRAIN: {"i": 10 * k}, Place(2, "evaluate", "train.py"): {"j": 3 * k}}) for k in range(12)
@@ -171,6 +190,15 @@ def test_epochs_are_added_up_and_the_error_is_honest(
     assert watched.counter.loop.counter.name == "i"
     assert abs(watched.steps_per_s() - watched.true_steps_per_s()) <= watched.error_per_s()
     assert watched.error_per_s() <= 0.2 * watched.true_steps_per_s()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.floats(10, 40), st.integers(120, 2000), st.integers(0, 1000))
+def test_a_counter_of_frames_that_do_not_stay_is_followed_through_epochs(per_s: float, batches: int, seed: int) -> None:
+    watched = Watched(CalledAnew(per_s, batches), 36, seed, cost_s=0.01)
+    assert watched.counter.loop is not None
+    assert watched.counter.loop.counter == Variable(ADVANCE, "batch_idx")
+    assert abs(watched.steps_per_s() - watched.true_steps_per_s()) <= watched.error_per_s()
 
 
 @settings(deadline=None, max_examples=40)

@@ -116,6 +116,13 @@ def test_two_cycles_that_no_second_sighting_falls_into_count() -> None:
     assert abs(last.steps - 340) <= last.error_steps < 60
 
 
+def test_a_loop_that_fell_behind_without_a_reason_may_have_started_over_unseen() -> None:
+    seen = [(0, 0), (1, 20), (4, 80), (12, 90), (12.5, 100), (13, 110)]
+    last = counts_of(seen)[-1]
+    assert last.steps == 110
+    assert last.steps + last.error_steps >= 13 * 20 - 5
+
+
 def test_sightings_that_make_no_sense_are_counted() -> None:
     odometer = Odometer(1, 20.0)
     for number, value in enumerate((100, 200, 7, 0, 9, 2)):

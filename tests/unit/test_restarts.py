@@ -83,3 +83,24 @@ def test_what_is_long_past_is_settled() -> None:
     restarts = restarts_of(*(((5 * k + 4, 80), (5 * k + 6, 20)) for k in range(3 * BREAKS_KEPT)))
     assert restarts.seen == 3 * BREAKS_KEPT
     assert restarts.ends(restarts.seen) == 3 * BREAKS_KEPT
+
+
+def test_what_the_period_does_not_explain_may_be_wrong() -> None:
+    """Of 8 seconds without a step, 160 steps, a cycle of 100 explains those that it has and no others."""
+    gait = Gait(RATE_PER_S)
+    explained = restarts_of(((4, 80), (6, 20)), ((9, 80), (11, 20)))
+    assert explained.unexplained_steps(2, 100, gait) == 0
+    paused = restarts_of(((1, 20), (9, 20)))
+    assert paused.unexplained_steps(1, 100, gait) == pytest.approx(160)
+    assert paused.unexplained_steps(0, 100, gait) == 0
+
+
+def test_breaks_of_long_ago_may_still_be_wrong() -> None:
+    breaks = [((10.0 * number, 20), (10.0 * number + 8, 20)) for number in range(BREAKS_KEPT + 6)]
+    restarts = restarts_of(*breaks)
+    assert restarts.unexplained_steps(restarts.seen, 100, Gait(RATE_PER_S)) == pytest.approx(160 * len(breaks))
+
+
+def test_a_break_that_is_no_whole_number_of_cycles_is_the_nearest_one() -> None:
+    restarts = restarts_of(((4, 80), (6, 20)), ((9, 80), (17.7, 80)), least_s=4.0)
+    assert restarts.ends(2) - restarts.ends(1) == 2

@@ -81,6 +81,15 @@ def test_a_loop_that_makes_sense_is_read_again_in_its_own_time() -> None:
     assert counter.wish() == Wish(1.0, is_urgent=True)
 
 
+def test_what_may_be_a_counter_is_read_at_short_distances() -> None:
+    """And what hardly moves at long ones: else nothing would be seen of it."""
+    quick, slow = StepCounter(), StepCounter()
+    take_all(quick, [reading_at(k / 4, {TRAIN: {"i": 5 * k}}) for k in range(7)])
+    take_all(slow, [reading_at(k / 4, {TRAIN: {"i": k}}) for k in range(7)])
+    assert quick.loop is slow.loop is None
+    assert quick.wish().pause_s < 0.4 < slow.wish().pause_s
+
+
 def test_a_search_in_vain_becomes_rarer_and_rarer() -> None:
     counter = StepCounter()
     pauses_s = []

@@ -6,8 +6,9 @@ closer these are, the closer the bounds; where the counter stands still at the h
 
 from __future__ import annotations
 
-import statistics
+import math
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS
@@ -24,6 +25,18 @@ class _End(NamedTuple):
     before: Position
     after: Position
     cycles: int
+
+
+class Bound(NamedTuple):
+    """What the rate allows a cycle to have at most, give or take ``margin`` steps."""
+
+    wanted: float
+    margin: float
+
+    @property
+    def weight(self) -> float:
+        """How much it says beside others."""
+        return self.margin**-2
 
 
 class CycleLength:
@@ -100,17 +113,11 @@ class CycleLength:
         """Return how often a cycle can have ended between two positions, generously."""
         return 1 + int(2 * self._gait.expected(before, after) / max(self.least, 1))
 
-    def _at_most(self) -> tuple[float, float]:
-        """Return the closest upper bound of the length, and by how many steps it may be too low or too high.
+    def _at_most(self) -> Bound:
+        """Return the closest upper bound of the length."""
+        return closest_bound([self._bound(end) for end in self._ends], self.least)
 
-        It is the mean of all that are no higher than it may be: the lowest alone is that of the fastest cycle.
-        """
-        bounds = [self._bound(end) for end in self._ends]
-        closest = min(bounds, key=sum)
-        alike = [wanted for wanted, _ in bounds if wanted <= sum(closest)]
-        return statistics.fmean(alike), closest[1]
-
-    def _bound(self, end: _End) -> tuple[float, float]:
+    def _bound(self, end: _End) -> Bound:
         """Return what the rate allows from one cycle to the next, by the rate before the end and after it."""
         before, after, cycles = end
         rate_per_s = self._gait.rate_around(before.at_ns, after.at_ns)
@@ -118,4 +125,20 @@ class CycleLength:
         made = before.value - after.value + rate_per_s * took_s
         margin = 1 + self._gait.margin_share * rate_per_s * took_s
         margin += rate_per_s * (after.error_ns + before.error_ns) / SECOND_NS
-        return made / cycles, margin / cycles
+        return Bound(made / cycles, margin / cycles)
+
+
+def closest_bound(bounds: Sequence[Bound], least: int) -> Bound:
+    """Return what several bounds of one length say together, which is ``least`` at least.
+
+    It is the mean of all that may be the same, the exact ones before the others: the lowest alone is that of the cycle
+    in which the loop went slowest, and higher ones have a pause in them. One below the least says nothing.
+    """
+    possible = [bound for bound in bounds if sum(bound) >= least] or bounds
+    possible = [bound._replace(wanted=max(bound.wanted, least)) for bound in possible]
+    most = min(map(sum, possible))
+    alike = [bound for bound in possible if bound.wanted - bound.margin <= most]
+    whole = sum(bound.weight for bound in alike)
+    mean = sum(bound.wanted * bound.weight for bound in alike) / whole
+    spread = math.sqrt(sum((bound.wanted - mean) ** 2 * bound.weight for bound in alike) / whole)
+    return Bound(mean, max(min(bound.margin for bound in alike), spread))

@@ -18,7 +18,7 @@ STRETCH_S = 4.0
 STRETCH_STEPS = 3
 LEAST_MARGIN = 0.01
 FIRST_MARGIN = 0.1
-SPREADS = 2.0
+SPREADS = 3.0
 EXPECTED_FACTOR = 2.0
 EXPECTED_STEPS = 3
 # Who starts over on the way makes less than half of the steps up to where it is seen.
@@ -107,6 +107,11 @@ class Gait:
     def expected(self, before: Position, after: Position) -> float:
         """Return how many steps the loop makes in the time between two positions, by its rate."""
         return self.rate_per_s * (after.at_ns - before.at_ns) / SECOND_NS
+
+    def margin_steps(self, before: Position, after: Position) -> float:
+        """Return by how many steps that may be wrong."""
+        moments_s = (before.error_ns + after.error_ns) / SECOND_NS
+        return 1 + self.margin_share * self.expected(before, after) + self.rate_per_s * moments_s
 
     def behind_s(self, before: Position, after: Position) -> float:
         """Return by how many seconds a counter is behind where its rate would have led it: a cycle, or a pause."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -23,6 +24,9 @@ from profd.daemon.collect.steps.sightings import (
 # Asked for of evidence, and some more for each time that the counter starts over for no reason that is seen.
 EVIDENCE_BITS = 20.0
 RESET_BITS = 5.0
+# What programs call a counter of steps, speaks for one a little.
+NAME_BITS = 4.0
+_COUNTING = re.compile(r"step|iter|batch_i|idx", re.IGNORECASE)
 PACE_LENGTHS = (8, 10, 12, 15, 20)
 RUN_LENGTHS = (10, 12, 15, 20, 30, 40)
 LEAST_RISES = 2
@@ -84,7 +88,7 @@ def growth_of(
     if _is_progress_bar(variable):
         last: Track = growing_run(track)
     elif len(track) >= LEAST_PRESENCE * (readings - track[0].reading):
-        last = _best_part(variable, track, tracks, bits)
+        last = _best_part(variable, track, tracks, bits - NAME_BITS if _COUNTING.search(variable.name) else bits)
     else:
         last = []
     pairs = [

@@ -21,6 +21,7 @@ SAME_RATE = 0.15
 LEAST_JUDGED = 3
 COMPANION_BITS = 8.0
 BESIDE_SHARE = 0.8
+SEEN_AS_OFTEN = 0.8
 
 _ASIDE = re.compile(r"(^|[._])(eval|evaluate|evaluation|valid|validate|validation|test|predict)", re.IGNORECASE)
 
@@ -79,15 +80,16 @@ def _counters(history: Sequence[CounterReading], tracks: Tracks) -> list[Growth]
 
 
 def _grows_beside(track: Track, counter: Growth) -> bool:
-    """Say whether a variable was higher, nearly each time, when a counter was."""
+    """Say whether a variable was higher, nearly each time that it was seen, when a counter was."""
     values = {sighting.reading: sighting.value for sighting in track}
-    pairs = [pair for pair in itertools.pairwise(counter.sightings) if pair[1].value > pair[0].value]
-    higher = sum(
-        values[after.reading] > values[before.reading]
-        for before, after in pairs
-        if values.keys() >= {before.reading, after.reading}
-    )
-    return higher >= BESIDE_SHARE * len(pairs)
+    rises = [
+        (before.reading, after.reading)
+        for before, after in itertools.pairwise(counter.sightings)
+        if after.value > before.value
+    ]
+    seen = [pair for pair in rises if values.keys() >= set(pair)]
+    higher = sum(values[after] > values[before] for before, after in seen)
+    return len(seen) >= LEAST_PRESENCE * len(rises) and higher >= BESIDE_SHARE * len(seen)
 
 
 def _is_outer_loop(growth: Growth, tracks: Tracks) -> bool:
@@ -116,7 +118,14 @@ def _best(candidates: Sequence[Growth]) -> Growth:
     innermost = [found for found in in_training if found.change_share >= 0.75 * most]
     least = min(found.steps_per_s for found in innermost)
     together = [found for found in innermost if found.steps_per_s <= least * (1 + SAME_RATE)]
-    return min(together, key=_preference)
+    best = min(together, key=_preference)
+    # What a function hands down is the same counter there, and is called by where it comes from.
+    same = [
+        found
+        for found in together
+        if found.variable.name == best.variable.name and len(found.sightings) >= SEEN_AS_OFTEN * len(best.sightings)
+    ]
+    return min(same, key=lambda found: found.variable.place.depth)
 
 
 def _preference(growth: Growth) -> tuple[int, int, int, int]:

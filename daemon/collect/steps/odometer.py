@@ -238,6 +238,7 @@ class Odometer:
         counted = reached.difference + cycles * steps
         self._told_steps = counted if self._told_steps is None else max(counted, self._told_steps)
         error = self._told_steps - counted + cycles * error_steps
+        error += self._restarts.unexplained_steps(reached.breaks, steps, self._gait)
         error += self._gait.rate_per_s * reached.position.error_ns / SECOND_NS
         return Count(reached.position.at_ns, self._told_steps, round(error, 2))
 

@@ -18,7 +18,7 @@ from profd.daemon.collect.steps.cadence import Cadence, Wish
 from profd.daemon.collect.steps.counter import CounterReading, CounterUnread, read_counter
 from profd.daemon.collect.steps.loops import Loop, find_loop
 from profd.daemon.collect.steps.odometer import Count, Odometer
-from profd.daemon.collect.steps.sightings import Variable, find_outer, sight
+from profd.daemon.collect.steps.sightings import Variable, find_outer, is_anything_rising, sight
 from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
 
 COUNT_SERIES = "step_count"
@@ -70,7 +70,8 @@ class StepCounter:
             found = find_loop(self._history)
             if found is not None and (self.loop is None or found.counter != self.loop.counter):
                 return self._take_up(found)
-        self._searches = self._searches + 1 if self._is_searching() else 0
+        # What may be a counter is followed closely, to see enough of it before it starts over.
+        self._searches = self._searches + (not is_anything_rising(self._history)) if self._is_searching() else 0
         counts = self._follow(reading) if self.loop else []
         if self._odometer.doubts >= DOUBTS_TO_FORGET:
             self._forget()

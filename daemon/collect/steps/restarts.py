@@ -39,6 +39,7 @@ class Restarts:
         self._ends: list[int] = []
         self._settled = 0
         self._settled_ends = 0
+        self._settled_behind_s = 0.0
 
     @property
     def seen(self) -> int:
@@ -50,7 +51,7 @@ class Restarts:
         self._breaks.append(_break(before, after, gait))
         if len(self._breaks) > BREAKS_KEPT:
             self._settled, self._settled_ends = self._settled + 1, self._settled_ends + self._ends.pop(0)
-            del self._breaks[0]
+            self._settled_behind_s += self._breaks.pop(0).behind_s
         self._judge(least_s)
 
     def explain(self, positions: Sequence[Position], gait: Gait, least_s: float) -> bool:
@@ -69,6 +70,16 @@ class Restarts:
     def ends(self, breaks: int) -> int:
         """Return how many cycles have ended at the first so many breaks."""
         return self._settled_ends + sum(self._ends[: max(breaks - self._settled, 0)])
+
+    def unexplained_steps(self, breaks: int, steps: int, gait: Gait) -> float:
+        """Return by how many steps the first so many breaks may be wrong, with so many steps a cycle.
+
+        At those a counter fell behind by more, or by less, than the cycles that are said to have ended there: it
+        paused, or else a cycle was overlooked.
+        """
+        seen = zip(self._breaks[: max(breaks - self._settled, 0)], self._ends, strict=False)
+        settled = gait.rate_per_s * self._settled_behind_s - self._settled_ends * steps
+        return abs(settled) + sum(_unexplained(one, ends, steps, gait) for one, ends in seen)
 
     def over_ends(self) -> list[tuple[Position, Position, int]]:
         """Return the breaks at which cycles have ended, with how many of them."""
@@ -94,8 +105,14 @@ class Restarts:
             return 0
         ends = _whole(one.behind_s, self.period_s)
         if ends is None:
-            ends = round(one.behind_s / self.period_s) if one.fell else 0
+            ends = max(round(one.behind_s / self.period_s), 0)
         return max(ends, int(one.fell))
+
+
+def _unexplained(one: _Break, ends: int, steps: int, gait: Gait) -> float:
+    """Return by how many steps a break may be wrong; a rate tells cycles no more exactly than to its margin."""
+    margin = gait.margin_steps(one.before, one.after) if ends else 0.0
+    return max(abs(gait.rate_per_s * one.behind_s - ends * steps) - margin, 0.0)
 
 
 def _break(before: Position, after: Position, gait: Gait) -> _Break:

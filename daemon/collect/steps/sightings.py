@@ -18,6 +18,7 @@ EPOCH = re.compile(r"epoch", re.IGNORECASE)
 MOST_CHANGES_OF_OUTER = 0.7
 # A counter that starts over at least once on the way makes less than half of the steps up to where it is seen.
 SHORT_SHARE = 0.6
+RISES_TO_NOTICE = 3
 # No loop counts as far; but addresses, which is what torn values often are, begin above.
 HIGHEST_COUNT = 10**12
 
@@ -62,6 +63,18 @@ def sight(variable: Variable, reading: CounterReading, index: int = 0) -> Sighti
         if frame.place == variable.place and variable.name in frame.integers:
             return Sighting(reading.at_ns, reading.error_ns, frame.integers[variable.name], frame.line, index)
     return None
+
+
+def is_anything_rising(history: Sequence[CounterReading]) -> bool:
+    """Say whether a variable has lately risen, by more than a step, each time that it was seen."""
+    # It need not be on the stack each time.
+    tracks = tracks_of(list(history)[-2 * RISES_TO_NOTICE :]).values()
+    last = [track[-RISES_TO_NOTICE - 1 :] for track in tracks]
+    return any(
+        len(track) > RISES_TO_NOTICE
+        and all(after.value > before.value + 1 for before, after in itertools.pairwise(track))
+        for track in last
+    )
 
 
 def falls_of(track: Track) -> list[tuple[Sighting, Sighting]]:
