@@ -78,14 +78,15 @@ def write_case(
     series: Sequence[Series] = (),
     seconds: int = 30,
     generations: int = 1,
+    more: Sequence[records.Record] = (),
 ) -> Path:
     """Write a run that makes the same step twice a second, or one after the other of several, a second each.
 
     ``workers`` are those of a DataLoader by number with what each does in half a second; with several ``generations``
-    they are started anew so many times.
+    they are started anew so many times. ``more`` is written first.
     """
     writer = RunWriter(path, run_started(), describe)
-    found: list[records.Record] = [main_process()]
+    found: list[records.Record] = [main_process(), *more]
     for second in range(seconds):
         start_ns = STARTED_NS + second * SECOND_NS
         generation = second * generations // seconds

@@ -6,7 +6,7 @@ import pytest
 from cases import HEALTHY, Series, cores, diagnose, write_case
 from synthetic import MAIN
 
-from profd.daemon.analyze.findings import memory_growth, oversubscription
+from profd.daemon.analyze.findings import cpu_limit, memory_growth, memory_limit, oversubscription, swapping
 from profd.daemon.analyze.findings.finding import CRITICAL, WARNING
 
 GIB = 2**30
@@ -72,3 +72,41 @@ def test_memory_that_stands_still_is_no_finding(tmp_path: Path) -> None:
     path = write_case(tmp_path / "a.profd", HEALTHY, series=memory(0.0), seconds=60)
 
     assert diagnose(path, memory_growth.find) is None
+
+
+def test_memory_that_is_nearly_used_up_is_told(tmp_path: Path) -> None:
+    def used(share: float) -> list[Series]:
+        total = host("host_memory_total_bytes", 16 * GIB)
+        return [Series("rss_bytes", GIB), total, host("host_memory_used_bytes", share * 16 * GIB)]
+
+    found = [
+        diagnose(write_case(tmp_path / f"{share}.profd", HEALTHY, series=used(share)), memory_limit.find)
+        for share in (0.5, 0.93, 0.98)
+    ]
+
+    assert [one.severity if one else None for one in found] == [None, WARNING, CRITICAL]
+
+
+def test_a_limit_on_cpu_time_is_found_by_the_periods_that_it_cut_short(tmp_path: Path) -> None:
+    limit = Series("cgroup_cpu_limit_cores", 1.5, device="/docker/a")
+    path = write_case(tmp_path / "a.profd", HEALTHY, series=[host("cgroup_cpu_throttled_share", 0.5, 0.3), limit])
+    found = diagnose(path, cpu_limit.find)
+    rare = write_case(tmp_path / "b.profd", HEALTHY, series=[host("cgroup_cpu_throttled_share", 0.01), limit])
+
+    assert found is not None
+    assert "limit of 1.5 cores stopped the training in 31 % of its periods" in found.title
+    assert diagnose(rare, cpu_limit.find) is None
+
+
+def test_swapping_is_pages_on_disk_that_are_waited_for(tmp_path: Path) -> None:
+    def memory(faults: float, swapped: float) -> list[Series]:
+        return [Series("major_faults_per_s", faults), Series("swap_bytes", swapped)]
+
+    found = diagnose(write_case(tmp_path / "a.profd", HEALTHY, series=memory(300, 2e9)), swapping.find)
+
+    assert found is not None
+    assert found.title == "swapping: main 4242 has 2 GB on disk and waits for 300 pages a second"
+    # Files that are read for the first time, and pages that nobody asks for.
+    for number, series in enumerate([memory(300, 0), memory(0, 2e9)]):
+        path = write_case(tmp_path / f"{number}.profd", HEALTHY, series=series)
+        assert diagnose(path, swapping.find) is None

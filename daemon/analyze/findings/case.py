@@ -6,13 +6,14 @@ Startup and what follows the last step are left out, so that shares are those of
 from __future__ import annotations
 
 import math
+import statistics
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 
 import msgspec
 
-from profd.daemon.analyze.certainty.confidence import margin
+from profd.daemon.analyze.certainty.confidence import CONFIDENCE_95, margin
 from profd.daemon.analyze.certainty.uncertainty import Doubt
 from profd.daemon.analyze.coverage import mean_of_series
 from profd.daemon.analyze.findings.finding import Evidence, Line, Measure
@@ -28,6 +29,7 @@ WAITING = ("data wait", "synchronize", "collective", "waiting", "host-to-device 
 """Phases in which the main thread itself has no work to do."""
 
 _MOST = 0.99
+_FEWEST_READINGS = 4
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -157,6 +159,15 @@ class Case:
     def _is_of_training(self, process: int | None) -> bool:
         row = self.reader.processes.get(process or 0)
         return row is not None and row.role == "main" and self.selection.takes_process(row)
+
+
+def share_of_series(values: Sequence[float]) -> Share | None:
+    """Return the mean of readings of a share with its interval; None where there are too few for one."""
+    if len(values) < _FEWEST_READINGS:
+        return None
+    around = CONFIDENCE_95 * statistics.stdev(values) / math.sqrt(len(values))
+    mean = statistics.fmean(values)
+    return Share(mean, max(mean - around, 0.0), min(mean + around, 1.0), len(values))
 
 
 def line_of(frame: FrameRow) -> Line:

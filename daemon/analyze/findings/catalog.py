@@ -6,14 +6,22 @@ from typing import Protocol
 
 from profd.daemon.analyze.findings import (
     checkpoints,
+    compilation,
+    copies,
+    cpu_limit,
     evaluations,
+    gpu_held_back,
+    gpu_unused,
     hot_function,
     idle_workers,
     load_in_process,
     logging_stalls,
     memory_growth,
+    memory_limit,
     oversubscription,
     saturated_workers,
+    small_batches,
+    swapping,
     synchronization,
 )
 from profd.daemon.analyze.findings.case import Case
@@ -41,6 +49,14 @@ RULES: tuple[Rule, ...] = (
     hot_function.find,
     oversubscription.find,
     memory_growth.find,
+    memory_limit.find,
+    cpu_limit.find,
+    swapping.find,
+    gpu_unused.find,
+    small_batches.find,
+    copies.find,
+    gpu_held_back.find,
+    compilation.find,
 )
 
 

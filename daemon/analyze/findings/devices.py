@@ -8,8 +8,14 @@ from profd.daemon.analyze.gpu.usage import MEMORY_OF_PROCESS, GpuTracks
 
 def uses_gpu(case: Case) -> bool:
     """Say whether a training process was seen to hold memory of a GPU."""
+    return bool(used_devices(case))
+
+
+def used_devices(case: Case) -> tuple[str, ...]:
+    """Return the names of the GPUs on which a training process was seen to hold memory."""
     trainers = {row.id for row in case.trainers}
-    return any(row.name == MEMORY_OF_PROCESS and row.process in trainers for row in case.reader.series.values())
+    rows = [row for row in case.reader.series.values() if row.name == MEMORY_OF_PROCESS and row.process in trainers]
+    return tuple(sorted({row.device for row in rows if row.device is not None}))
 
 
 def utilization(case: Case) -> float | None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 
-from profd.daemon.analyze.certainty.confidence import CONFIDENCE_95
-from profd.daemon.analyze.findings.case import Case, Share
+from profd.daemon.analyze.findings.case import Case, share_of_series
 from profd.daemon.analyze.findings.cores import usable_cores
 from profd.daemon.analyze.findings.finding import WARNING, Finding, Measure
 from profd.daemon.analyze.findings.loaders import living_at_once
@@ -22,7 +20,7 @@ _SERIES = "host_cpu_pressure_share"
 
 def find(case: Case) -> Finding | None:
     """Return the finding where threads surely wait for cores, and they are those of this training."""
-    pressure, cores = _share_of_series(case.values(_SERIES)), usable_cores(case)
+    pressure, cores = share_of_series(case.values(_SERIES)), usable_cores(case)
     threads = _threads(case)
     if pressure is None or cores is None or pressure.low < _PRESSED or threads < _THREADS_A_CORE * cores:
         return None
@@ -47,15 +45,6 @@ def find(case: Case) -> Finding | None:
         ),
         page="oversubscription",
     )
-
-
-def _share_of_series(values: list[float]) -> Share | None:
-    """Return the mean of readings with its interval; None where there are too few for one."""
-    if len(values) < 4:
-        return None
-    around = CONFIDENCE_95 * statistics.stdev(values) / math.sqrt(len(values))
-    mean = statistics.fmean(values)
-    return Share(mean, max(mean - around, 0.0), min(mean + around, 1.0), len(values))
 
 
 def _threads(case: Case) -> float:
