@@ -1,7 +1,8 @@
 """A run as one timeline for ui.perfetto.dev and chrome://tracing: the Trace Event Format, as JSON.
 
 Each thread has a track of its Python frames, the main threads one of their phases too; series are counters, events are
-marks. Times are microseconds since the run's start; ``baseTimeNanoseconds`` is that start, as in torch's own traces.
+marks; the windows of torch.profiler have tracks of their own (``windowtracks``). Times are microseconds since the run's
+start; ``baseTimeNanoseconds`` is that start, as in torch's own traces.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.pieces import Piece, selected_pieces
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import MICROSECOND_NS
+from profd.daemon.render.exports.windowtracks import window_events
 from profd.daemon.render.threads import process_title
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
@@ -55,6 +57,7 @@ def _events(reader: RunReader, selection: Selection) -> Iterator[Event]:
             yield from _phase_slices(reader, run, phases, {**place, "tid": _PHASE_TID + row.os_tid})
     yield from _counters(reader, selection)
     yield from _marks(reader)
+    yield from window_events(reader, selection)
 
 
 def _names(reader: RunReader, threads: Iterable[int]) -> Iterator[Event]:

@@ -1,0 +1,96 @@
+"""Reads the traces of torch that a run file keeps, as far as exports of them need to know their parts.
+
+Knows the fields of Kineto's Chrome traces, not what operators are; numbers come from the run file's own tables.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+
+import msgspec
+
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.errors import RunUnreadable
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import WindowRow
+
+LIMIT_BYTES = 1 << 29
+DEVICE_WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "cuda_sync", "collective_comm"})
+"""Categories of what ran on a device; its PID is the number of that."""
+
+
+class TorchEvent(msgspec.Struct, frozen=True, gc=False):
+    """One event; times are microseconds, ``ts`` counted from the trace's base."""
+
+    ph: str
+    name: str = ""
+    cat: str = ""
+    pid: int | str = 0
+    tid: int | str = 0
+    ts: float = 0.0
+    dur: float = 0.0
+    id: int | str = 0
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class TorchTrace(msgspec.Struct, frozen=True):
+    """The events of a window; ``base_ns`` is the time since the epoch that they are counted from."""
+
+    events: list[TorchEvent] = msgspec.field(name="traceEvents")
+    base_ns: int = msgspec.field(name="baseTimeNanoseconds", default=0)
+
+    def start_ns(self, event: TorchEvent) -> int:
+        """Return when an event began; the whole microseconds apart, since a double has not enough digits for all."""
+        whole = int(event.ts)
+        return self.base_ns + whole * 1000 + round((event.ts - whole) * 1000)
+
+    def end_ns(self, event: TorchEvent) -> int:
+        """Return when an event ended."""
+        return self.start_ns(event) + round(event.dur * 1000)
+
+
+def selected_windows(reader: RunReader, selection: Selection) -> Iterator[WindowRow]:
+    """Yield the windows of a selection's processes that lie, or begin, in its range of time."""
+    for window in reader.windows():
+        if window.error or not selection.takes_process(reader.processes[window.process]):
+            continue
+        is_early = selection.from_ns is not None and window.end_ns <= selection.from_ns
+        is_late = selection.to_ns is not None and window.start_ns >= selection.to_ns
+        if not is_early and not is_late:
+            yield window
+
+
+def trace_text(reader: RunReader, window: WindowRow) -> bytes | None:
+    """Return the JSON of a window's trace; None where it was not kept. Raises RunUnreadable where it is damaged."""
+    packed = reader.window_trace(window.id)
+    if packed is None:
+        return None
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+            text = file.read(LIMIT_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise RunUnreadable(
+            f"the trace of window {window.id} is damaged ({error})", "choose a range of time without it"
+        ) from error
+    if len(text) > LIMIT_BYTES:
+        raise RunUnreadable(
+            f"the trace of window {window.id} is larger than {LIMIT_BYTES >> 20} MiB",
+            "choose a range of time without it",
+        )
+    return text
+
+
+def decode(window: WindowRow, text: bytes) -> TorchTrace:
+    """Return the trace that a window's JSON describes; raises RunUnreadable."""
+    try:
+        try:
+            return msgspec.json.decode(text, type=TorchTrace)
+        except UnicodeDecodeError:  # a kernel may be called anything
+            return msgspec.json.decode(text.decode(errors="replace"), type=TorchTrace)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RunUnreadable(
+            f"the trace of window {window.id} is damaged ({error})", "choose a range of time without it"
+        ) from error
