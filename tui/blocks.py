@@ -50,21 +50,27 @@ class Seen:
 
 
 class Block:
-    """What was seen of each thread in a stretch of time, with the recordings up to ``recording``."""
+    """What was seen of each thread in a stretch of time, with the recordings up to ``recording``.
 
-    __slots__ = ("recording", "threads")
+    ``version`` is another one whenever something was added.
+    """
+
+    __slots__ = ("__weakref__", "recording", "threads", "version")
 
     def __init__(self, recording: int = 0) -> None:
         self.recording = recording
         self.threads: dict[int, Seen] = {}
+        self.version = 0
 
     def add(self, totals: Iterable[StackTotal]) -> None:
         """Count what was seen."""
+        self.version += 1
         for total in totals:
             self.threads.setdefault(total.thread, Seen()).add(total)
 
     def update(self, other: Block, threads: Collection[int] | None = None, times: int = 1) -> None:
         """Count what another one has of some threads, or of all."""
+        self.version += 1
         for thread, seen in other.threads.items():
             if threads is None or thread in threads:
                 self.threads.setdefault(thread, Seen()).update(seen, times)

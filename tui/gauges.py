@@ -35,7 +35,7 @@ _BACKLOG_PARTS = 64
 # Newer points may still come.
 _UNSETTLED_NS = 10 * SECOND_NS
 _GRIDS = 32
-_LONGEST_MEAN_NS = 600 * SECOND_NS
+_LONGEST_MEAN_NS = 60 * SECOND_NS
 
 Cell = float | None
 
@@ -110,7 +110,7 @@ class Gauges:
         return sums_of_means(self._bins[name].columns(Ruler.filling(info.started_ns, info.end_ns, 1)))[0]
 
     def of_process(self, name: str, process: int, within: Range) -> float | None:
-        """Return the mean of a series of a process in a range, in the last ten minutes of a longer one."""
+        """Return the mean of a series of a process in a range, in the last minute of a longer one."""
         series = self._reader.find_series(name, process)
         if series is None:
             return None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from weakref import WeakKeyDictionary
 
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.clock import SECOND_NS
@@ -11,13 +12,14 @@ from profd.daemon.store.columns import ColumnReader, ColumnTime, Grid
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RecordingRow, ThreadRow
 from profd.tui.bins import Ruler
-from profd.tui.blocks import Block, Blocks, take_in
+from profd.tui.blocks import Block, Blocks, take_in, totals_of
 from profd.tui.snapshot import PhaseShare
 from profd.tui.tallies import Places
 from profd.tui.view import Range
 
-# With 100 intervals a second and thread, and four threads, about two tenths of a second of SQL.
-EXACT_NS = 1920 * SECOND_NS
+# So much time of all main threads together is read interval by interval, in about a tenth of a second; of more than
+# that some parts are read, which are enough for a picture.
+EXACT_NS = 2400 * SECOND_NS
 GRIDS = 4
 _SLICES = 4
 _SLICE_NS = 2 * SECOND_NS
@@ -36,6 +38,8 @@ class Lanes:
         self._blocks = blocks
         self._places = places
         self._known: OrderedDict[Grid, dict[int, Column]] = OrderedDict()
+        # By block: what it was made of, and the phases of its threads.
+        self._of_block: WeakKeyDictionary[Block, tuple[int, list[tuple[int, str, int]]]] = WeakKeyDictionary()
 
     def add(self, recordings: Iterable[RecordingRow]) -> None:
         """Forget the columns in which something was recorded since."""
@@ -73,7 +77,7 @@ class Lanes:
 
     def _of_blocks(self, ruler: Ruler) -> Sequence[Column]:
         """Return the columns as blocks tell them, whose bounds need not be those of columns."""
-        threads = self.ids()
+        threads = frozenset(self.ids())
         columns: list[Column] = [defaultdict(lambda: defaultdict(int)) for _ in range(ruler.count)]
         for place, block in self._blocks.within(Range(ruler.from_ns, ruler.to_ns)):
             phases = self._phases(block, threads)
@@ -86,12 +90,17 @@ class Lanes:
                     columns[column][thread][phase] += round(time_ns * part)
         return columns
 
-    def _phases(self, block: Block, threads: Iterable[int]) -> list[tuple[int, str, int]]:
-        found: defaultdict[tuple[int, str], int] = defaultdict(int)
-        for thread in block.threads.keys() & set(threads):
-            for stack, time_ns in block.threads[thread].time_ns.items():
-                found[thread, self._places.of_stack(stack)[0]] += time_ns
-        return [(thread, phase, time_ns) for (thread, phase), time_ns in found.items()]
+    def _phases(self, block: Block, threads: Collection[int]) -> list[tuple[int, str, int]]:
+        """Return the time of each phase of each thread, added up again only where the block has changed."""
+        version, phases = self._of_block.get(block, (-1, []))
+        if version != block.version:
+            found: defaultdict[tuple[int, str], int] = defaultdict(int)
+            for thread in block.threads.keys() & threads:
+                for stack, time_ns in block.threads[thread].time_ns.items():
+                    found[thread, self._places.of_stack(stack)[0]] += time_ns
+            phases = [(thread, phase, time_ns) for (thread, phase), time_ns in found.items()]
+            self._of_block[block] = block.version, phases
+        return phases
 
     def _of_grid(self, ruler: Ruler) -> Sequence[Column]:
         """Return the columns as the intervals tell them, those that are not known yet being read."""
@@ -101,7 +110,7 @@ class Lanes:
             self._known.popitem(last=False)
         asked = range(ruler.first, ruler.first + ruler.count)
         missing = [column for column in asked if column not in known]
-        if len(missing) * ruler.column_ns <= EXACT_NS:
+        if len(missing) * ruler.column_ns * len(self.ids()) <= EXACT_NS:
             for first, last in _stretches(missing):
                 self._put(known, first, last, self._columns.stack_times(ruler.grid, first, last, self.ids()))
         else:
@@ -120,25 +129,14 @@ class Lanes:
 
     def _sampled(self, from_ns: int, to_ns: int) -> Column:
         """Return a column as some parts of it tell, where there are too many columns to read all of them."""
-        column: dict[int, Column] = {}
+        column = Block()
         every_ns = (to_ns - from_ns) // _SLICES
         for start_ns in range(from_ns + every_ns // 2, to_ns, every_ns):
-            part: dict[int, Column] = {}
-            grid = Grid(start_ns % _SLICE_NS, _SLICE_NS)
-            first = start_ns // _SLICE_NS
-            self._put(part, first, first + 1, self._columns.stack_times(grid, first, first + 1, self.ids()))
-            column[start_ns] = part[first]
-        return _together(column.values())
-
-
-def _together(columns: Iterable[Column]) -> Column:
-    whole: Column = {}
-    for column in columns:
-        for thread, phases in column.items():
-            sums = whole.setdefault(thread, {})
-            for phase, time_ns in phases.items():
-                sums[phase] = sums.get(phase, 0) + time_ns
-    return whole
+            column.add(totals_of(self._reader, start_ns, min(start_ns + _SLICE_NS, to_ns), self.ids()))
+        phases: Column = {}
+        for thread, phase, time_ns in self._phases(column, self.ids()):
+            phases.setdefault(thread, {})[phase] = time_ns
+        return phases
 
 
 def _stretches(columns: Sequence[int]) -> list[tuple[int, int]]:

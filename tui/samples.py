@@ -17,8 +17,10 @@ from profd.daemon.store.rows import StackTotal
 from profd.tui.blocks import Block, Blocks, Seen, take_in
 from profd.tui.view import Range, Scope, ScopeKind
 
-# Changes are read interval by interval: of so much of a range, evenly spread. They tell how exact its shares are.
+# Changes are read interval by interval: of so much of a range, evenly spread, less where there are many threads. They
+# tell how exact its shares are.
 LOOKED_AT_NS = 60 * SECOND_NS
+_LEAST_LOOKED_AT_NS = 12 * SECOND_NS
 _SLICES = 30
 # Of a range that grows, changes are looked at anew when it has grown by so much.
 _GROWTH = 1.1
@@ -92,7 +94,7 @@ class Samples:
 
     def _look_at_changes(self, asked: Range, threads: frozenset[int]) -> dict[int, ChangesSeen]:
         found: dict[int, Changes] = {}
-        slices = list(_slices(asked))
+        slices = list(_slices(asked, len(threads)))
         for one in slices:
             rows = list(self._reader.intervals(one.from_ns, one.to_ns, threads))
             take_in(self._reader, [StackTotal(row.thread, row.stack, row.samples, row.duration_ns) for row in rows])
@@ -111,14 +113,15 @@ def selection(scope: Scope) -> Selection:
     return MAIN_THREADS if scope.kind is ScopeKind.MAIN else Selection()
 
 
-def _slices(asked: Range) -> Iterator[Range]:
+def _slices(asked: Range, threads: int) -> Iterator[Range]:
     """Yield the parts of a range to look at: all of it, or some that are evenly spread."""
     if asked.length_ns <= LOOKED_AT_NS:
         yield asked
         return
+    looked_at_ns = max(2 * LOOKED_AT_NS // max(threads, 2), _LEAST_LOOKED_AT_NS)
     for number in range(_SLICES):
         from_ns = asked.from_ns + asked.length_ns * number // _SLICES
-        yield Range(from_ns, from_ns + LOOKED_AT_NS // _SLICES)
+        yield Range(from_ns, from_ns + looked_at_ns // _SLICES)
 
 
 def _times(seen: ChangesSeen, times: float) -> ChangesSeen:

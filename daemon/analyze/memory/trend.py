@@ -62,8 +62,10 @@ def trend(times_s: Sequence[float], values: Sequence[float], *, least_growth: fl
     found = None
     for start_s in _starts(times_s):
         begin = bisect_left(times_s, start_s)
+        if len(times_s) - begin < LEAST_POINTS:
+            continue
         blocks = cut(times_s[begin:], values[begin:])
-        if len(times_s) - begin >= LEAST_POINTS and len(blocks) >= LEAST_BLOCKS:
+        if len(blocks) >= LEAST_BLOCKS:
             window = _Window(times_s, values, begin, blocks)
             found = found or window.trend(is_growing=False)
             if window.grows(least_growth):
