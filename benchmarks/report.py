@@ -25,10 +25,10 @@ from playwright.sync_api import Browser, sync_playwright
 
 METHOD = (
     "`benchmarks/report.py`: runs made by `benchmarks/longrun.py` through the writer of real sessions, about 60 "
-    "samples a second of each rank, as dense as those of ResNet-18, and all readings. Written by `profd report` in a process "
-    "of its own, interpreter and imports counted. Browser: headless Chromium, 1400 by 1000 pixels, a fresh page each "
-    "time; first picture from the beginning of navigation until flame graph and timeline are drawn; brush from the "
-    "movement of the pointer until both are drawn anew, over {moves} movements across the run."
+    "samples a second of each rank, as dense as those of ResNet-18, and all readings. Written by `profd report` in "
+    "a process of its own, interpreter and imports counted. Browser: headless Chromium, 1400 by 1000 pixels, a "
+    "fresh page each time; first picture from the beginning of navigation until flame graph and timeline are drawn; "
+    "brush from the movement of the pointer until both are drawn anew, over {moves} movements across the run."
 )
 OPENINGS = 5
 MOVES = 40

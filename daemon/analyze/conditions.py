@@ -7,16 +7,17 @@ of stacks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import reduce
+from functools import partial, reduce
 
 from profd.daemon.analyze.cover import Cover
-from profd.daemon.analyze.gpu.usage import GpuTracks
+from profd.daemon.analyze.gpu.usage import UTILIZATION, GpuTracks
 from profd.daemon.analyze.memory.growth import growth
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.analyze.tracks import Track, track_of
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import SeriesRow
 
 SATURATED_ABOVE = 0.95
 ON_CPU_ABOVE = 0.5
@@ -24,9 +25,12 @@ ON_CPU_ABOVE = 0.5
 THREAD_CPU = "cpu_cores"
 
 
-def gpu_idle(reader: RunReader, process: int, limit: float) -> Cover:
-    """Return when the GPUs of a process were utilized below ``limit``, on average over several."""
-    return GpuTracks(reader).of_process(process).where(lambda value: value < limit or value == 0.0)
+def gpu_idle(reader: RunReader, process: int, limit: float, tracks: GpuTracks | None = None) -> Cover:
+    """Return when the GPUs of a process were utilized below ``limit``, on average over several.
+
+    ``tracks`` are read where they are not given: of a long run that takes seconds.
+    """
+    return (tracks or GpuTracks(reader)).of_process(process).where(lambda value: value < limit or value == 0.0)
 
 
 def cpu_saturated(reader: RunReader, process: int, _: float) -> Cover:
@@ -78,8 +82,9 @@ def covers_of(reader: RunReader, conditions: tuple[Condition, ...], threads: Ite
     of_process = [one for one in conditions if one.name in CONDITIONS]
     of_thread = [one for one in conditions if one.name in OF_THREADS]
     processes = {thread: reader.threads[thread].process for thread in threads}
+    known = _with_tracks(reader, of_process)
     held = {
-        process: [CONDITIONS[one.name](reader, process, one.limit) for one in of_process]
+        process: [known[one.name](reader, process, one.limit) for one in of_process]
         for process in set(processes.values())
     }
     return {
@@ -88,6 +93,15 @@ def covers_of(reader: RunReader, conditions: tuple[Condition, ...], threads: Ite
         )
         for thread, process in processes.items()
     }
+
+
+def _with_tracks(
+    reader: RunReader, conditions: Iterable[Condition]
+) -> Mapping[str, Callable[[RunReader, int, float], Cover]]:
+    """Return the conditions, the GPUs' readings shared by all processes where they are asked for."""
+    if any(one.name == "gpu-idle" for one in conditions):
+        return {**CONDITIONS, "gpu-idle": partial(gpu_idle, tracks=GpuTracks(reader))}
+    return CONDITIONS
 
 
 def check(reader: RunReader, conditions: tuple[Condition, ...], from_ns: int | None, to_ns: int | None) -> None:
@@ -107,8 +121,8 @@ def check(reader: RunReader, conditions: tuple[Condition, ...], from_ns: int | N
 
 
 def can_tell(reader: RunReader, name: str) -> bool:
-    """Say whether a run has the readings that a condition rests on."""
-    return _deciding_track(reader, name).period_ns is not None
+    """Say whether a run has any of the readings that a condition rests on."""
+    return any(reader.last_point(series.id) is not None for series in _deciding_series(reader, name))
 
 
 _WHY_UNKNOWN = {
@@ -121,6 +135,7 @@ _WHY_UNKNOWN = {
 
 
 _DECIDING = {
+    "gpu-idle": (UTILIZATION,),
     "on-cpu": (THREAD_CPU,),
     "cpu-saturated": ("host_cpu_share",),
     "throttled": ("cgroup_cpu_throttled_share", "gpu_throttled_share"),
@@ -132,13 +147,18 @@ def _deciding_track(reader: RunReader, name: str) -> Track:
     """Return the track with the longest period among those that a condition rests on."""
     if name == "gpu-idle":
         return Track([], GpuTracks(reader).period_ns)
+    tracks = [track_of(reader.points(series.id)) for series in _deciding_series(reader, name)]
+    return max(tracks, key=lambda track: track.period_ns or 0, default=Track([], None))
+
+
+def _deciding_series(reader: RunReader, name: str) -> list[SeriesRow]:
+    """Return the series that a condition rests on."""
     of_thread = name in OF_THREADS
-    tracks = [
-        track_of(reader.points(series.id))
+    return [
+        series
         for series in reader.series.values()
         if series.name in _DECIDING[name] and (series.os_tid is not None) == of_thread
     ]
-    return max(tracks, key=lambda track: track.period_ns or 0, default=Track([], None))
 
 
 def _host_track(reader: RunReader, name: str) -> Track:

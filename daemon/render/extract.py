@@ -12,6 +12,7 @@ import msgspec
 
 from profd.daemon.analyze.gpu.usage import IDLE_BELOW
 from profd.daemon.analyze.lives import take_lives
+from profd.daemon.analyze.memory.growth import Growth
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.render.entries import (
@@ -32,8 +33,11 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import EventRow, FrameRow, StackRow, ThreadRow
 
 
-def take_extract(reader: RunReader, phases: PhaseIndex | None = None) -> Extract:
-    """Take from a run what its page shows; times are exact to a slot, counts are exact."""
+def take_extract(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]) -> Extract:
+    """Take from a run what its page shows; times are exact to a slot, counts are exact.
+
+    ``memory`` is how the memory of its processes goes on.
+    """
     slots = take_slots(reader)
     stacks = _used_stacks(reader, slots.threads.values())
     frames = _Frames(reader.frames[row.frame] for row in stacks)
@@ -48,9 +52,9 @@ def take_extract(reader: RunReader, phases: PhaseIndex | None = None) -> Extract
         files=frames.files,
         functions=frames.functions,
         frames=frames.columns,
-        stacks=_stack_columns(stacks, frames, phases or PhaseIndex(reader)),
+        stacks=_stack_columns(stacks, frames, phases),
         threads=_thread_entries(reader, slots.threads, stacks, processes),
-        processes=process_entries(reader, processes, lives),
+        processes=process_entries(reader, processes, lives, memory),
         gpus=gpu_entries(reader),
         gpu_idle_below=IDLE_BELOW,
         parts=slots.parts,

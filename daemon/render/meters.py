@@ -6,13 +6,13 @@ Every series is thinned to about as many points as a screen has columns.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from profd.daemon.analyze.cover import Cover
 from profd.daemon.analyze.gpu.usage import UTILIZATION
 from profd.daemon.analyze.lives import Lives
-from profd.daemon.analyze.memory.growth import Growth, growth
+from profd.daemon.analyze.memory.growth import Growth
 from profd.daemon.analyze.memory.headroom import GPU_SERIES
 from profd.daemon.analyze.steps.steps import COUNT_SERIES
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
@@ -39,11 +39,13 @@ _DIGITS = {
 """Decimal places that are worth their bytes."""
 
 
-def process_entries(reader: RunReader, index: dict[int, int], lives: Lives) -> list[ProcessEntry]:
-    """Return the processes with their readings; ``index`` has the place of each."""
+def process_entries(
+    reader: RunReader, index: dict[int, int], lives: Lives, memory: Iterable[Growth]
+) -> list[ProcessEntry]:
+    """Return the processes with their readings; ``index`` has the place of each, ``memory`` how theirs goes on."""
     started_ns = reader.info.started_ns
     charted = set(list(index)[:CHARTED_PROCESSES])
-    kinds = memory_kinds(reader)
+    kinds = _by_process(memory)
     return [
         ProcessEntry(
             title=process_title(row),
@@ -117,10 +119,10 @@ def _thin(points: list[PointRow]) -> list[PointRow]:
     return [PointRow(group[-1].at_ns, sum(point.value for point in group) / len(group)) for group in groups]
 
 
-def memory_kinds(reader: RunReader) -> dict[int, list[Growth]]:
+def _by_process(memory: Iterable[Growth]) -> dict[int, list[Growth]]:
     """Return by process the kinds of memory that were read of it, with how each goes on."""
     found: defaultdict[int, list[Growth]] = defaultdict(list)
-    for one in growth(reader):
+    for one in memory:
         if one.series != "pss_bytes":  # what is proportional is resident too, and read seldom
             found[one.process].append(one)
     return found

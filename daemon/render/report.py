@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.summary import summarize
 from profd.daemon.render.extract import take_extract
 from profd.daemon.render.htmlpage import render_page
 from profd.daemon.render.outfile import write_whole
@@ -64,6 +65,7 @@ def write_report(reader: RunReader, path: Path) -> None:
 
 def render_report(reader: RunReader) -> str:
     """Return the report of a run as HTML."""
-    extract = take_extract(reader, PhaseIndex(reader))
-    words = take_words(reader, extract.slot_ms)
+    summary = summarize(reader)
+    extract = take_extract(reader, PhaseIndex(reader), summary.memory)
+    words = take_words(reader, summary, extract.slot_ms)
     return render_page("report.html.j2", SCRIPTS, extract, words=words, views=VIEWS)

@@ -10,10 +10,12 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import reduce
 
 import msgspec
 
-from profd.daemon.analyze.conditions import can_tell, covers_of
+from profd.daemon.analyze.conditions import can_tell, common, covers_of
+from profd.daemon.analyze.cover import Cover
 from profd.daemon.analyze.pieces import samples_inside
 from profd.daemon.analyze.selection import Condition
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
@@ -73,7 +75,7 @@ class Slots(msgspec.Struct, frozen=True):
 def take_slots(reader: RunReader, entry_limit: int = ENTRY_LIMIT) -> Slots:
     """Lay all samples of a run into the narrowest slots that need no more than ``entry_limit`` entries."""
     parts = _parts(reader)
-    covers = [covers_of(reader, tuple(map(Condition, part)), reader.threads) for part in parts]
+    covers = _covers(reader, parts)
     walks = {thread: [Walk(cover[thread]) for cover in covers] for thread in reader.threads}
     laid = _Laid(reader.info.started_ns, entry_limit, len(parts))
     edges = [None, *range(reader.info.started_ns, reader.info.end_ns, _READ_AT_ONCE_NS), None]
@@ -89,6 +91,17 @@ def _parts(reader: RunReader) -> list[Part]:
     """Return the conditions that a run can tell, alone and together."""
     found = [(name,) for name in ASKED_FOR if can_tell(reader, name)]
     return [*found, tuple(name for (name,) in found)] if len(found) > 1 else list(found)
+
+
+def _covers(reader: RunReader, parts: Sequence[Part]) -> list[dict[int, Cover]]:
+    """Return of each part when it held, by thread; all together is what the others have in common."""
+    alone: dict[Part, dict[int, Cover]] = {
+        part: covers_of(reader, (Condition(part[0]),), reader.threads) for part in parts if len(part) == 1
+    }
+    if not alone:
+        return []
+    together = {thread: reduce(common, [cover[thread] for cover in alone.values()]) for thread in reader.threads}
+    return [alone.get(part, together) for part in parts]
 
 
 class _Entry:

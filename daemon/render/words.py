@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from profd.daemon.analyze.shares import PhaseLine
-from profd.daemon.analyze.summary import Exit, Summary, summarize
+from profd.daemon.analyze.summary import Exit, Summary
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render import units
 from profd.daemon.render.cards import Card, Fact, take_card
@@ -58,9 +58,9 @@ class Words(msgspec.Struct, frozen=True):
     about: list[Fact]
 
 
-def take_words(reader: RunReader, slot_ms: int) -> Words:
+def take_words(reader: RunReader, summary: Summary, slot_ms: int) -> Words:
     """Put a run into words; ``slot_ms`` is how exactly its page selects time."""
-    summary, info = summarize(reader), reader.info
+    info = reader.info
     command = visible(" ".join(info.command))
     return Words(
         title=visible(script(info.command)),

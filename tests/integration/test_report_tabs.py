@@ -17,7 +17,7 @@ from profd.daemon.analyze.findings.finding import Evidence, Finding
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.summary import Summary, summarize
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.render import words
+from profd.daemon.render import report as report_module
 from profd.daemon.render.report import write_report
 from profd.daemon.store.reader import RunReader
 
@@ -54,7 +54,7 @@ def test_a_card_leads_to_its_proof(chromium: Browser, tmp_path: Path, monkeypatc
         found = Finding("starved", "warning", "input-bound", hostile.MARKUP, "why", "do", 2.0, evidence, "starved")
         return msgspec.structs.replace(summarize(reader), findings=(found,))
 
-    monkeypatch.setattr(words, "summarize", with_finding)
+    monkeypatch.setattr(report_module, "summarize", with_finding)
     report = opened(chromium, rankrun.write_run(tmp_path / "run.profd"))
     assert hostile.MARKUP in report.page.inner_text(".card h2")
     report.page.focus(".card a.proof")
