@@ -32,7 +32,7 @@ _STDOUT = Path("-")
     "--output",
     type=click.Path(path_type=Path, readable=False, allow_dash=True),
     metavar="FILE",
-    help="Write to FILE, not to stdout (which `-` names, too); for csv and parquet the folder that the files go to.",
+    help="Write to FILE, not to stdout (which `-` names, too); for csv, parquet, tensorboard the folder of files.",
 )
 @click.option("--threads", is_flag=True, help="Of collapsed: take all threads, and put each stack under its thread.")
 @click.option("--processes", is_flag=True, help="Of collapsed: the same by process.")

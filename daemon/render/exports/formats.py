@@ -22,12 +22,13 @@ FORMATS = {
     "speedscope": "each thread in order of time, for speedscope",
     "svg": "a still flame graph",
     "pprof": "gzipped protobuf, for go tool pprof, Pyroscope, Parca",
-    "perfetto": "one timeline of frames, phases, counters and events, for ui.perfetto.dev",
+    "perfetto": "one timeline of frames, phases, counters, events, operators and kernels, for ui.perfetto.dev",
     "csv": "tidy tables, a folder of files",
     "parquet": "the same as Parquet",
+    "tensorboard": "the traces of the last windows, a folder of .pt.trace.json files, for TensorBoard and HTA",
 }
 """What there is, with a word on each."""
-TABLES = ("csv", "parquet")
+TABLES = ("csv", "parquet", "tensorboard")
 """The formats that are a folder."""
 OF_ALL_THREADS = (*TABLES, "speedscope", "pprof", "perfetto")
 """Formats that tell threads apart, and so take all of them unless some are named."""
@@ -39,6 +40,7 @@ ENDINGS = {
     "perfetto": ".perfetto-trace",
     "csv": "-csv",
     "parquet": "-parquet",
+    "tensorboard": "-tensorboard",
 }
 """What the name of a file or folder in a format ends with."""
 _FILES = {
@@ -64,7 +66,11 @@ def file_content(
 
 
 def tables(reader: RunReader, selection: Selection, form: str) -> Mapping[str, bytes]:
-    """Return the files of a format that is a folder of tables, by name."""
+    """Return the files of a format that is a folder, by name."""
+    if form == "tensorboard":
+        from profd.daemon.render.exports.tensorboard import tensorboard_files
+
+        return tensorboard_files(reader, selection)
     if form == "parquet":
         from profd.daemon.render.exports.parquetfiles import parquet_files
 

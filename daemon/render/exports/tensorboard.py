@@ -1,0 +1,89 @@
+"""The windows of a run as torch's own traces in a folder, a file a rank, for TensorBoard's plugin and for HTA.
+
+Both read ``WORKER.SPAN.pt.trace.json``; Holistic Trace Analysis wants to know the rank, and both find steps by ranges
+named ``ProfilerStep#N``. Windows that torch wrote without them get these from what the run knows; the rest stays as it
+was.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.clock import MICROSECOND_NS
+from profd.daemon.errors import UsageError
+from profd.daemon.render.exports.torchtraces import TorchTrace, decode, selected_windows, trace_text
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import WindowRow
+
+_STEP = "ProfilerStep#"
+_QUICK = 1
+
+
+class DistributedInfo(msgspec.Struct, frozen=True):
+    """What torch says of a process among others."""
+
+    rank: int
+    world_size: int
+    backend: str = "unknown"
+
+
+def tensorboard_files(reader: RunReader, selection: Selection) -> Mapping[str, bytes]:
+    """Return the traces of the windows that were asked for together last, gzipped, by the names of their files.
+
+    Raises UsageError where the selection has none, RunUnreadable where one is damaged.
+    """
+    windows = list(selected_windows(reader, selection))
+    last = [window for window in windows if window.asked_ns == windows[-1].asked_ns]
+    files = dict(_file(reader, window) for window in last if window.kept_bytes is not None)
+    if not files:
+        raise UsageError("no window with its trace is in this selection", "take one: profd window RUN")
+    return files
+
+
+def _file(reader: RunReader, window: WindowRow) -> tuple[str, bytes]:
+    process = reader.processes[window.process]
+    ranks = {other.rank for other in reader.processes.values() if other.rank is not None}
+    info = DistributedInfo(process.rank or 0, max(len(ranks), 1))
+    text = trace_text(reader, window)
+    assert text is not None
+    worker = f"pid{process.pid}" if process.rank is None else f"rank{process.rank}"
+    span = window.start_ns // MICROSECOND_NS // 1000
+    return f"{worker}.{span}.pt.trace.json.gz", gzip.compress(_complete(reader, window, text, info), _QUICK, mtime=0)
+
+
+def _complete(reader: RunReader, window: WindowRow, text: bytes, info: DistributedInfo) -> bytes:
+    """Return a trace with its rank and its steps, each only where torch has not said it."""
+    trace = decode(window, text)
+    try:
+        parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except UnicodeDecodeError:
+        parts = msgspec.json.decode(text.decode(errors="replace"), type=dict[str, msgspec.Raw])
+    parts.setdefault("distributedInfo", msgspec.Raw(msgspec.json.encode(info)))
+    if not any(event.name.startswith(_STEP) for event in trace.events):
+        steps = [msgspec.json.encode(step) for step in _steps(reader, window, trace)]
+        events = bytes(parts["traceEvents"]).rstrip().removesuffix(b"]").rstrip()
+        first = b"" if events.endswith(b"[") or not steps else b","
+        parts["traceEvents"] = msgspec.Raw(events + first + b",".join(steps) + b"]")
+    return msgspec.json.encode(parts)
+
+
+def _steps(reader: RunReader, window: WindowRow, trace: TorchTrace) -> Iterator[dict[str, object]]:
+    """Yield the whole steps that the run knows of, on the thread that calls most operators."""
+    threads = Counter((event.pid, event.tid) for event in trace.events if event.cat == "cpu_op")
+    ((pid, tid), _), *_ = threads.most_common(1) or [((reader.processes[window.process].pid, 0), 0)]
+    for number, step in enumerate(reader.window_steps(window.id)):
+        yield {
+            "ph": "X",
+            "cat": "user_annotation",
+            "name": f"{_STEP}{number}",
+            "pid": pid,
+            "tid": tid,
+            "ts": (step.start_ns - trace.base_ns) / MICROSECOND_NS,
+            "dur": (step.end_ns - step.start_ns) / MICROSECOND_NS,
+            "args": {"External id": 0, "Ev Idx": 0},
+        }
