@@ -20,6 +20,8 @@ from profd.daemon.analyze.findings import (
     memory_limit,
     oversubscription,
     saturated_workers,
+    slow_down,
+    slow_start,
     small_batches,
     swapping,
     synchronization,
@@ -56,6 +58,8 @@ RULES: tuple[Rule, ...] = (
     small_batches.find,
     copies.find,
     gpu_held_back.find,
+    slow_start.find,
+    slow_down.find,
     compilation.find,
 )
 

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cases import HEALTHY, IMPORT, Series, diagnose, step, write_case
+from training_stacks import LIBRARY, TRAIN
+
+from profd.daemon.analyze.findings import slow_down, slow_start
+from profd.daemon.analyze.findings.finding import INFO, WARNING
+from profd.daemon.store.records import Frame
+
+SAVE = (
+    Frame("<module>", TRAIN, 96),
+    Frame("train_epoch", TRAIN, 70),
+    Frame("save", LIBRARY + "torch/serialization.py", 9),
+)
+
+
+@pytest.mark.parametrize(
+    ("start_s", "length_s", "severity"),
+    [(10, 60, None), (25, 60, INFO), (70, 120, WARNING)],
+    ids=lambda value: str(value),
+)
+def test_a_start_is_slow_by_itself_and_as_a_part_of_the_run(
+    tmp_path: Path, start_s: int, length_s: int, severity: str | None
+) -> None:
+    steps = [((IMPORT, 500),)] * start_s + [HEALTHY] * (length_s - start_s)
+    found = diagnose(write_case(tmp_path / "a.profd", *steps, seconds=length_s), slow_start.find)
+
+    assert (found.severity if found else None) == severity
+    if found is not None:
+        assert found.title.startswith(f"slow start: {start_s} s until the first step")
+        assert found.evidence.line is not None
+        assert found.evidence.line.line == 3
+
+
+def counted(*rates: float) -> Series:
+    """Return the counts of steps that go at these rates, each for a second."""
+    counts = [0.0]
+    for number, rate in enumerate(rates):
+        counts.append(counts[-1] + rate * (1.02 if number % 2 else 0.98))
+    return Series("step_count", *counts)
+
+
+def test_steps_that_take_longer_and_longer_are_found_with_what_grew(tmp_path: Path) -> None:
+    steps = [step((SAVE, 5))] * 60 + [step((SAVE, 250))] * 60
+    counts = counted(*[20.0] * 60, *[10.0] * 60)
+    found = diagnose(write_case(tmp_path / "a.profd", *steps, series=[counts], seconds=120), slow_down.find)
+
+    assert found is not None
+    assert "steps take 100 % longer than at first, most of it in checkpoint (train.py:70)" in found.title
+    assert found.gain_bound == pytest.approx(2.0, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    "rates", [[20.0] * 120, [10.0] * 60 + [20.0] * 60, [5.0, 35.0] * 60], ids=["even", "faster", "unsteady"]
+)
+def test_steps_that_do_not_surely_take_longer_are_none(tmp_path: Path, rates: list[float]) -> None:
+    path = write_case(tmp_path / "a.profd", HEALTHY, series=[counted(*rates)], seconds=120)
+
+    assert diagnose(path, slow_down.find) is None
+
+
+def test_a_short_run_has_no_course(tmp_path: Path) -> None:
+    path = write_case(tmp_path / "a.profd", HEALTHY, series=[counted(*[20.0] * 20, *[5.0] * 40)], seconds=60)
+
+    assert diagnose(path, slow_down.find) is None
