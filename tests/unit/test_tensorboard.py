@@ -88,6 +88,13 @@ def test_ranks_and_steps_that_torch_wrote_are_left_alone(tmp_path: Path) -> None
     assert trace["distributedInfo"] == info
 
 
+def test_rank_is_written_as_hta_looks_for_it(tmp_path: Path) -> None:
+    with RunReader(write_run(tmp_path / "a.profd", window(MAIN, 1), window(SECOND, 1), ranks=True)) as reader:
+        contents = tensorboard_files(reader, Selection()).values()
+    heads = [gzip.decompress(content)[:200] for content in contents]
+    assert [re.findall(rb'"rank":\s+(\d+)', head) for head in heads] == [[b"0"], [b"1"]]
+
+
 def test_windows_that_were_asked_for_last_are_taken(tmp_path: Path) -> None:
     (name,) = files(write_run(tmp_path / "a.profd", window(MAIN, 1), window(MAIN, 2)))
     assert name == f"pid{MAIN.pid}.{(STARTED_NS + 2 * 10**9) // 10**6}.pt.trace.json.gz"

@@ -8,6 +8,7 @@ was.
 from __future__ import annotations
 
 import gzip
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
@@ -63,7 +64,9 @@ def _complete(reader: RunReader, window: WindowRow, text: bytes, info: Distribut
         parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except UnicodeDecodeError:
         parts = msgspec.json.decode(text.decode(errors="replace"), type=dict[str, msgspec.Raw])
-    parts.setdefault("distributedInfo", msgspec.Raw(msgspec.json.encode(info)))
+    # HTA finds the rank by its text, with a space before the number, and looks from the start of the file on.
+    own = msgspec.Raw(json.dumps(msgspec.structs.asdict(info)).encode())
+    parts = {"distributedInfo": own, **parts}
     if not any(event.name.startswith(_STEP) for event in trace.events):
         steps = [msgspec.json.encode(step) for step in _steps(reader, window, trace)]
         events = bytes(parts["traceEvents"]).rstrip().removesuffix(b"]").rstrip()
