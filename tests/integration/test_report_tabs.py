@@ -89,6 +89,31 @@ def test_operators_of_a_window_stand_by_name_and_by_shape(chromium: Browser, tmp
     report.page.close()
 
 
+def test_hostile_operators_are_shown_and_never_run(chromium: Browser, tmp_path: Path) -> None:
+    evil = rankrun.operator(hostile.EVIL, hostile.EVIL, 1, 5)
+    report = opened(chromium, rankrun.write_run(tmp_path / "run.profd", operators=(evil,)), "#tab=operators")
+    report.page.click("#view-operators button:has-text('by shape')")
+    (row,) = report.rows("operators")
+    assert hostile.MARKUP in row[0]
+    assert hostile.WIDE in row[-1]
+    assert report.shown("window.hurt === undefined && document.images.length === 0 && document.scripts.length === 2")
+    assert not set("".join(row)) & set("\u202e\u2066\x1b\x00")
+    assert report.complaints == []
+    report.page.close()
+
+
+def test_paper_is_light_and_leaves_controls_out(chromium: Browser, tmp_path: Path) -> None:
+    report = opened(chromium, rankrun.write_run(tmp_path / "run.profd"), "#gpu-idle=1")
+    report.page.emulate_media(media="print", color_scheme="dark")
+    report.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert report.shown("getComputedStyle(document.body).backgroundColor") == "rgb(251, 251, 250)"
+    assert not report.page.is_visible("#rank")
+    assert report.page.is_visible("#gpu-idle")  # what is selected still has to be told
+    assert report.page.is_visible("#basis")
+    assert report.page.is_visible("#flame")
+    report.page.close()
+
+
 def test_a_run_without_windows_says_how_to_take_one(chromium: Browser, tmp_path: Path) -> None:
     report = opened(chromium, synthetic.write_run(tmp_path / "run.profd"), "#tab=operators")
     assert "profd run --torch-window arms them" in report.page.inner_text("#view-operators")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import hostile
+import msgspec
 import pytest
 from stepruns import PLAIN_MS, STEPS, Lengths, write_steps
 from synthetic import BACKWARD, TRAIN
@@ -114,6 +116,15 @@ def test_the_json_says_what_the_text_says(tmp_path: Path, capsys: pytest.Capture
 def test_no_line_is_wider_than_asked(tmp_path: Path) -> None:
     diff = diff_of(write_steps(tmp_path / "a.profd", 1), write_steps(tmp_path / "b.profd", 2, slower=1.2))
     assert max(map(len, diff_text(diff, columns=80).splitlines())) <= 80
+
+
+def test_names_do_nothing_to_a_terminal(tmp_path: Path) -> None:
+    run = hostile.write_run(tmp_path / "a.profd")
+    diff = diff_of(run, run)
+    changed = [msgspec.structs.replace(change, is_significant=True) for change in diff.lines]
+    assert changed
+    text = diff_text(msgspec.structs.replace(diff, lines=tuple(changed)))
+    assert not set(text) & set("\u202e\u2066\u2028\x1b\x00")
 
 
 def test_limit_words() -> None:
