@@ -29,7 +29,7 @@ def phase_shares(profile: Profile, phases: PhaseIndex) -> dict[str, float]:
     spent_ns: defaultdict[str, float] = defaultdict(float)
     for stack, time_ns in profile.time_ns.items():
         spent_ns[phases.of_stack(stack)] += time_ns
-    whole_ns = profile.total_ns
+    whole_ns = profile.total_ns or 1.0
     return {phase: spent_ns[phase] / whole_ns for phase in sorted(spent_ns, key=lambda phase: -spent_ns[phase])}
 
 

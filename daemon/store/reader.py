@@ -37,6 +37,7 @@ from profd.daemon.store.rows import (
     WindowRow,
     WindowStepRow,
 )
+from profd.daemon.store.rowtypes import checked
 
 _STARTED_FIELDS = ("id", "name", "mode", "cwd", "host", "user", "started_ns", "control_socket")
 _STARTED_AS_JSON: dict[str, Any] = {
@@ -64,6 +65,7 @@ class RunReader:
         self.threads: dict[int, ThreadRow] = {}
         self.series: dict[int, SeriesRow] = {}
         self._data_version: int | None = None
+        self._checked_stacks: set[int] = set()
         try:
             self.refresh()
         except RunUnreadable:
@@ -86,21 +88,50 @@ class RunReader:
         """Take in what was written since the last call: ``info`` and the tables held in memory."""
         self.info: RunInfo = self._read_info()
         # Children before parents in the order of foreign keys: what a row read now refers to is then there too.
-        for row in self._query("SELECT id, name, process, os_tid, device FROM series"):
+        for row in self._rows(SeriesRow, "SELECT id, name, process, os_tid, device FROM series"):
             self.series[row[0]] = SeriesRow(*row)
-        for row in self._query("SELECT id, process, os_tid, name, is_main FROM thread"):
+        for row in self._rows(ThreadRow, "SELECT id, process, os_tid, name, is_main FROM thread"):
             self.threads[row[0]] = ThreadRow(row[0], row[1], row[2], row[3], bool(row[4]))
-        for row in self._query(f"SELECT {_columns(ProcessRow)} FROM process"):
+        for row in self._rows(ProcessRow, f"SELECT {_columns(ProcessRow)} FROM process"):
             with database.reading(self.path):
                 command = tuple(msgspec.json.decode(str(row[4]), type=list[str]))
             self.processes[row[0]] = ProcessRow(row[0], row[1], row[2], row[3], command, *row[5:])
-        for row in self._query("SELECT id, parent, frame FROM stack WHERE id > ?", max(self.stacks, default=0)):
+        newest_stack = max(self.stacks, default=0)
+        for row in self._rows(StackRow, "SELECT id, parent, frame FROM stack WHERE id > ?", newest_stack):
             self.stacks[row[0]] = StackRow(*row)
-        for row in self._query(
+        for row in self._rows(
+            FrameRow,
             "SELECT id, function, file, module_path, line, is_library, source FROM frame WHERE id > ?",
             max(self.frames, default=0),
         ):
             self.frames[row[0]] = FrameRow(row[0], row[1], row[2], row[3], row[4], bool(row[5]), row[6])
+
+        self._check_references()
+
+    def _check_references(self) -> None:
+        """Raise RunUnreadable where a row names another one that is not there."""
+        processes = {None, *self.processes}
+        known = (
+            all(row.process in self.processes for row in self.threads.values())
+            and all(row.process in processes for row in self.series.values())
+            and all(row.parent in processes for row in self.processes.values())
+        )
+        if not known:
+            raise database.unreadable(self.path, "a row names a process that is not there")
+        for stack in sorted(self.stacks.keys() - self._checked_stacks):
+            row = self.stacks[stack]
+            # A stack is written after the one that it extends: only a damaged file goes in a circle.
+            if row.frame not in self.frames or (row.parent and not (row.parent < stack and row.parent in self.stacks)):
+                raise database.unreadable(self.path, f"stack {stack} is damaged")
+            self._checked_stacks.add(stack)
+
+    def _check_known(self, threads: Collection[int], stacks: Collection[int]) -> None:
+        """Raise RunUnreadable where intervals name threads or stacks that are not there, nor were written since."""
+        for _ in range(2):
+            if self.threads.keys() >= set(threads) and self.stacks.keys() >= set(stacks):
+                return
+            self.refresh()
+        raise database.unreadable(self.path, "intervals name threads or stacks that are not there")
 
     def changed(self) -> bool:
         """Say whether anything was committed since this was last asked; True at first. Costs a look at the log."""
@@ -145,7 +176,9 @@ class RunReader:
             where += f" AND thread IN ({','.join('?' * len(threads))})"
             values += list(threads)
         sql = f"SELECT start_ns, duration_ns, thread, stack, samples FROM interval WHERE {where} ORDER BY start_ns"
-        for row in self._query(sql, *values):
+        rows = self._rows(IntervalRow, sql, *values)
+        self._check_known({row[2] for row in rows}, {row[3] for row in rows})
+        for row in rows:
             yield IntervalRow(*row)
 
     def stack_totals(
@@ -157,32 +190,35 @@ class RunReader:
             where += f" AND thread IN ({','.join('?' * len(threads))})"
             values += list(threads)
         sql = f"SELECT thread, stack, sum(samples), sum(duration_ns) FROM interval WHERE {where} GROUP BY thread, stack"
-        return [StackTotal(*row) for row in self._query(sql, *values)]
+        rows = self._rows(StackTotal, sql, *values)
+        self._check_known({row[0] for row in rows}, {row[1] for row in rows})
+        return [StackTotal(*row) for row in rows]
 
     def recordings(self, from_ns: int | None = None, to_ns: int | None = None) -> list[RecordingRow]:
         """Return the recordings that start in [from_ns, to_ns), in order of time."""
         where, values = _time_range("start_ns", from_ns, to_ns)
         return [
             RecordingRow(*row)
-            for row in self._query(
-                f"SELECT {_columns(RecordingRow)} FROM recording WHERE {where} ORDER BY start_ns", *values
+            for row in self._rows(
+                RecordingRow, f"SELECT {_columns(RecordingRow)} FROM recording WHERE {where} ORDER BY start_ns", *values
             )
         ]
 
     def recordings_after(self, recording: int, limit: int) -> list[RecordingRow]:
         """Return up to ``limit`` recordings written after the one with this id, in the order of writing."""
         sql = f"SELECT {_columns(RecordingRow)} FROM recording WHERE id > ? ORDER BY id LIMIT ?"
-        return [RecordingRow(*row) for row in self._query(sql, recording, limit)]
+        return [RecordingRow(*row) for row in self._rows(RecordingRow, sql, recording, limit)]
 
     def points(self, series: int, from_ns: int | None = None, to_ns: int | None = None) -> list[PointRow]:
         """Return the points of a series in [from_ns, to_ns), in order of time."""
         where, values = _time_range("at_ns", from_ns, to_ns)
         sql = f"SELECT at_ns, value FROM point WHERE series = ? AND {where} ORDER BY at_ns"
-        return [PointRow(*row) for row in self._query(sql, series, *values)]
+        return [PointRow(*row) for row in self._rows(PointRow, sql, series, *values)]
 
     def last_point(self, series: int) -> PointRow | None:
         """Return the newest point of a series."""
-        rows = list(self._query("SELECT at_ns, value FROM point WHERE series = ? ORDER BY at_ns DESC LIMIT 1", series))
+        sql = "SELECT at_ns, value FROM point WHERE series = ? ORDER BY at_ns DESC LIMIT 1"
+        rows = self._rows(PointRow, sql, series)
         return PointRow(*rows[0]) if rows else None
 
     def find_series(self, name: str, process: int | None = None, device: str | None = None) -> SeriesRow | None:
@@ -196,8 +232,8 @@ class RunReader:
         """Return the events written after the one with this id, in the order of writing."""
         return [
             EventRow(*row)
-            for row in self._query(
-                "SELECT id, at_ns, kind, process, text FROM event WHERE id > ? ORDER BY id", after_id
+            for row in self._rows(
+                EventRow, "SELECT id, at_ns, kind, process, text FROM event WHERE id > ? ORDER BY id", after_id
             )
         ]
 
@@ -205,7 +241,7 @@ class RunReader:
         """Return the GPUs that the run used, in order; none from a file that is older than their table."""
         if not self._query("SELECT 1 FROM sqlite_master WHERE name = 'device'"):
             return []
-        rows = self._query("SELECT name, number, model, uuid, memory_bytes FROM device ORDER BY number, name")
+        rows = self._rows(DeviceRow, "SELECT name, number, model, uuid, memory_bytes FROM device ORDER BY number, name")
         return [DeviceRow(*row) for row in rows]
 
     def windows(self, asked_ns: int = 0) -> list[WindowRow]:
@@ -217,17 +253,17 @@ class RunReader:
             return []
         columns = ", ".join(WindowRow.__struct_fields__[:-1])
         sql = f"SELECT {columns}, length(trace) FROM window WHERE asked_ns >= ? ORDER BY id"
-        return [WindowRow(*row) for row in self._query(sql, asked_ns)]
+        return [WindowRow(*row) for row in self._rows(WindowRow, sql, asked_ns)]
 
     def window_steps(self, window: int) -> list[WindowStepRow]:
         """Return the whole steps within a window, in order of time."""
         sql = "SELECT start_ns, end_ns FROM window_step WHERE window = ? ORDER BY start_ns"
-        return [WindowStepRow(*row) for row in self._query(sql, window)]
+        return [WindowStepRow(*row) for row in self._rows(WindowStepRow, sql, window)]
 
     def operators(self, window: int) -> list[OperatorRow]:
         """Return the operators of a window by input shape, and its kernels."""
         sql = f"SELECT {_columns(OperatorRow)} FROM operator WHERE window = ? ORDER BY rowid"
-        return [OperatorRow(row[0], row[1], bool(row[2]), *row[3:]) for row in self._query(sql, window)]
+        return [OperatorRow(row[0], row[1], bool(row[2]), *row[3:]) for row in self._rows(OperatorRow, sql, window)]
 
     def window_trace(self, window: int) -> bytes | None:
         """Return the trace of a window, gzipped; None where it was not kept."""
@@ -247,7 +283,7 @@ class RunReader:
         """Return the script's output written after the row with this id, in order."""
         return [
             OutputRow(*row)
-            for row in self._query("SELECT id, at_ns, data FROM output WHERE id > ? ORDER BY id", after_id)
+            for row in self._rows(OutputRow, "SELECT id, at_ns, data FROM output WHERE id > ? ORDER BY id", after_id)
         ]
 
     def main_threads(self) -> list[ThreadRow]:
@@ -283,6 +319,11 @@ class RunReader:
             versions=versions,
             options=options,
         )
+
+    def _rows(self, row: type[msgspec.Struct], sql: str, *values: int | str) -> list[tuple[Any, ...]]:
+        """Return what a query gives for rows of this type; raises RunUnreadable where a value is of another type."""
+        with database.reading(self.path):
+            return checked(row, self._query(sql, *values))
 
     def _query(self, sql: str, *values: int | str) -> list[tuple[Any, ...]]:
         with database.reading(self.path):

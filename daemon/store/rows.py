@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from profd.daemon.store.records import HangReport
+
+Time = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+"""Nanoseconds: of the run's clock, or a length. What is beyond 140 years is none, and would flood whoever counts it."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 48)]
 
 
 class RunInfo(msgspec.Struct, frozen=True):
@@ -25,8 +31,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     host: str
     user: str
     state: str
-    started_ns: int
-    end_ns: int
+    started_ns: Time
+    end_ns: Time
     why_ended: str | None
     exit_code: int | None
     exit_signal: int | None
@@ -48,8 +54,8 @@ class ProcessRow(msgspec.Struct, frozen=True):
     rank: int | None
     ordinal: int | None
     python: str | None
-    seen_ns: int
-    ended_ns: int | None
+    seen_ns: Time
+    ended_ns: Time | None
     exit_code: int | None
     exit_signal: int | None
 
@@ -94,24 +100,24 @@ class RecordingRow(msgspec.Struct, frozen=True):
 
     id: int
     process: int
-    start_ns: int
-    end_ns: int
+    start_ns: Time
+    end_ns: Time
     rate_hz: int
-    samples: int
-    torn: int
-    errors: int
-    clock_error_ns: int
-    cpu_ns: int
+    samples: Count
+    torn: Count
+    errors: Count
+    clock_error_ns: Time
+    cpu_ns: Time
 
 
 class IntervalRow(msgspec.Struct, frozen=True):
     """A thread stood in one stack, seen there ``samples`` times."""
 
-    start_ns: int
-    duration_ns: int
+    start_ns: Time
+    duration_ns: Time
     thread: int
     stack: int
-    samples: int
+    samples: Count
 
 
 class StackTotal(msgspec.Struct, frozen=True):
@@ -119,8 +125,8 @@ class StackTotal(msgspec.Struct, frozen=True):
 
     thread: int
     stack: int
-    samples: int
-    duration_ns: int
+    samples: Count
+    duration_ns: Time
 
 
 class DeviceRow(msgspec.Struct, frozen=True):
@@ -146,7 +152,7 @@ class SeriesRow(msgspec.Struct, frozen=True):
 class PointRow(msgspec.Struct, frozen=True):
     """One value of a series."""
 
-    at_ns: int
+    at_ns: Time
     value: float
 
 
@@ -154,7 +160,7 @@ class EventRow(msgspec.Struct, frozen=True):
     """A mark on the timeline: started, ended, exec, oom, counter, gpu, window, hang, loss, wall-jump, error, note."""
 
     id: int
-    at_ns: int
+    at_ns: Time
     kind: str
     process: int | None
     text: str
@@ -170,22 +176,22 @@ class WindowRow(msgspec.Struct, frozen=True):
     id: int
     process: int
     source: str
-    asked_ns: int
+    asked_ns: Time
     error: str
-    start_ns: int
-    end_ns: int
-    device_busy_ns: int | None
-    device_idle_ns: int | None
-    device_overlap_ns: int | None
-    trace_bytes: int
+    start_ns: Time
+    end_ns: Time
+    device_busy_ns: Time | None
+    device_idle_ns: Time | None
+    device_overlap_ns: Time | None
+    trace_bytes: Count
     kept_bytes: int | None
 
 
 class WindowStepRow(msgspec.Struct, frozen=True):
     """A whole step within a window."""
 
-    start_ns: int
-    end_ns: int
+    start_ns: Time
+    end_ns: Time
 
 
 class OperatorRow(msgspec.Struct, frozen=True):
@@ -195,11 +201,11 @@ class OperatorRow(msgspec.Struct, frozen=True):
     device: str
     is_annotation: bool
     input_shapes: str
-    calls: int
-    self_cpu_ns: int
-    cpu_total_ns: int
-    self_cuda_ns: int
-    cuda_total_ns: int
+    calls: Count
+    self_cpu_ns: Time
+    cpu_total_ns: Time
+    self_cuda_ns: Time
+    cuda_total_ns: Time
     self_cpu_bytes: int
     cpu_bytes: int
     self_cuda_bytes: int
@@ -211,9 +217,9 @@ class HangRow(msgspec.Struct, frozen=True):
     """A time without progress: from ``since_ns`` on, told at ``at_ns``; ``ended_ns`` is None where it did not end."""
 
     id: int
-    at_ns: int
-    since_ns: int
-    ended_ns: int | None
+    at_ns: Time
+    since_ns: Time
+    ended_ns: Time | None
     cause: str
     text: str
     report: HangReport
@@ -223,5 +229,5 @@ class OutputRow(msgspec.Struct, frozen=True):
     """Bytes that the script wrote to profd's pseudo-terminal."""
 
     id: int
-    at_ns: int
+    at_ns: Time
     data: bytes

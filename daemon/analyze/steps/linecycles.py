@@ -94,7 +94,7 @@ class _Lines:
     def functions(self) -> list[list[int]]:
         """Return the lines of each function that is nearly always on the stack, innermost function first."""
         took_ns, depths = self._times()
-        total_ns = sum(self._stack_ns.values())
+        total_ns = sum(self._stack_ns.values()) or 1
         of_function: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
         # Those first that are on the stack for half of the time: of such the fewest visits are missed.
         for line in sorted(took_ns, key=lambda line: abs(took_ns[line] / total_ns - 0.5)):

@@ -53,10 +53,22 @@ def take_dump(pid: int, *, tries: int = _TRIES) -> tuple[DumpedThread, ...]:
             done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             raise DumpFailed(f"py-spy did not answer within {_TIMEOUT_S:.0f} s") from None
-        if done.returncode == 0:
-            return tuple(msgspec.json.decode(done.stdout, type=list[DumpedThread]))
-        reason = _reason(done.stderr.decode(errors="replace"))
+        if done.returncode != 0:
+            reason = _reason(done.stderr.decode(errors="replace"))
+            continue
+        try:
+            return decode_dump(done.stdout)
+        except ValueError as error:
+            reason = f"py-spy wrote what is no dump ({error})"
     raise DumpFailed(reason)
+
+
+def decode_dump(said: bytes) -> tuple[DumpedThread, ...]:
+    """Return the threads that py-spy wrote as JSON; raises ValueError where it is something else."""
+    try:
+        return tuple(msgspec.json.decode(said, type=list[DumpedThread]))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def _reason(said: str) -> str:

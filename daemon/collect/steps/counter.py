@@ -115,7 +115,7 @@ def main_stack(said: bytes, pid: int) -> list[_Frame]:
     """Return the frames of the main thread, outermost first; empty where there is no such thread."""
     try:
         threads = _decoder.decode(said)
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
     main = next((thread for thread in threads if _is_main(thread, pid)), threads[0] if len(threads) == 1 else None)
     return main.frames[::-1] if main else []
