@@ -57,7 +57,7 @@ def end_script(launch: OnTerminal) -> None:
 
 def test_script_is_shown_once_the_dashboard_is_left(start: Start) -> None:
     launch, _ = start_echoing(start)
-    launch.type(b"b")
+    launch.type(b"q")
     launch.expect(b"the dashboard is closed")
     launch.type(b"hello\r")
     assert launch.expect(b"script read hello") == b"120 36"
@@ -66,7 +66,7 @@ def test_script_is_shown_once_the_dashboard_is_left(start: Start) -> None:
 
 def test_keys_reach_the_script_through_the_dashboard(start: Start) -> None:
     launch, _ = start_echoing(start)
-    launch.type(b"end\nb")
+    launch.type(b"end\nq")
     launch.expect(b"farewell")
     assert launch.launcher.wait(launching.DEADLINE_S) == 3
 
@@ -149,7 +149,7 @@ def test_output_of_a_script_that_ends_before_there_is_a_dashboard_is_seen(start:
 
 def test_interrupt_key_reaches_the_script_that_is_shown(start: Start) -> None:
     launch, _ = start_echoing(start)
-    launch.type(b"b")
+    launch.type(b"q")
     launch.expect(b"the dashboard is closed")
     launch.type(b"hello\r")
     launch.expect(b"script read hello")
@@ -160,7 +160,7 @@ def test_interrupt_key_reaches_the_script_that_is_shown(start: Start) -> None:
 
 def test_resized_window_resizes_the_script_that_is_shown(start: Start) -> None:
     launch, _ = start_echoing(start)
-    launch.type(b"b")
+    launch.type(b"q")
     launch.expect(b"the dashboard is closed")
     launch.resize(10, 20)
     launching.until(lambda: size_seen(launch) == b"20 10", "the new size")
@@ -199,6 +199,6 @@ def test_stopped_dashboard_stops_the_launcher(start: Start) -> None:
     os.kill(dashboard_pid, signal.SIGSTOP)
     os.waitid(os.P_PID, launch.launcher.pid, os.WSTOPPED)
     os.killpg(launch.launcher.pid, signal.SIGCONT)
-    launch.type(b"b")
+    launch.type(b"q")
     launch.expect(b"the dashboard is closed")
     end_script(launch)
