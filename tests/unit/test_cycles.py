@@ -70,6 +70,31 @@ def test_visits_that_samples_miss_are_added() -> None:
     assert max(off) < 3
 
 
+def held_up(cycles: int, share: float, seed: int) -> list[Seen]:
+    """Return what is seen of steps of 55 ms in two parts, a share of which waits for a core for up to 0.1 s."""
+    chance = random.Random(seed)
+    found: list[Seen] = []
+    to_s, sample_s = 0.0, chance.expovariate(RATE_HZ)
+    for part in range(2 * cycles):
+        to_s += (0.03, 0.025)[part % 2] * chance.uniform(0.95, 1.05)
+        to_s += chance.uniform(0.02, 0.1) if chance.random() < share else 0.0
+        first_s, samples = sample_s, 0
+        while sample_s < to_s:
+            samples += 1
+            sample_s += chance.expovariate(RATE_HZ)
+        if samples:
+            found.append(Seen(int(first_s * SECOND_NS), part % 2 == 1, samples))
+    return found
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.15])
+def test_steps_that_are_held_up_are_not_counted_twice(share: float) -> None:
+    for seed in range(20):
+        counted = count_cycles(held_up(500, share, seed))
+        assert counted is not None
+        assert abs(counted.count - 500) <= counted.error < 150
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10_000))
 def test_steps_much_shorter_than_the_distance_of_samples_are_not_told(seed: int) -> None:

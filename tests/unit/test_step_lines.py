@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -59,6 +60,19 @@ def test_what_comes_between_epochs_is_no_step_though_it_lasts_as_long(tmp_path: 
     assert found is not None
     assert found.cycles.count == 400
     assert (found.cycles.count - 1) / found.cycles.took_ns * SECOND_NS == pytest.approx(20 * 20 / 21, rel=0.01)
+
+
+def test_a_line_that_comes_round_once_an_epoch_is_no_step(tmp_path: Path) -> None:
+    """It is counted more exactly than those of steps that are held up now and then."""
+    chance = random.Random(0)
+    spans = []
+    for _ in range(30):
+        for _ in range(20):
+            spans += [(stack, ms + (60 if chance.random() < 0.1 else 0)) for stack, ms in STEP]
+        spans.append((EVALUATE, 200))
+    found = counted(tmp_path / "r", spans)
+    assert found is not None
+    assert found.cycles.count > 500
 
 
 def test_the_innermost_loop_that_is_nearly_always_on_is_counted(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 A phase that is visited once a step shows as many steps as it has visits. Some visits fall between two samples and are
 missed, and some of what lies between two visits is, so that these look like one: the next one then comes after two or
-three times the usual distance, and is counted so. Where distances vary too much for that, as many are added as Poisson
-sampling misses on the average. Where that would be half as much again as was seen, or where the visits come at no pace,
+three times the usual distance, and is counted so. Where distances vary too much for that, or are so long far more often
+than chance has it, as many are added as Poisson sampling misses on the average. Where that would be half as much again as was seen, or where the visits come at no pace,
 the samples do not tell.
 """
 
@@ -23,6 +23,7 @@ LEAST_OF_USUAL = 0.72  # of visits by chance the soonest quarter comes within 0.
 # By this share of a step the distance of two visits may differ from a whole number of steps, and so many must not.
 WHOLE_SLACK = 0.3
 LEAST_WHOLE = 0.75
+MOST_BEYOND_CHANCE = 8.0
 PAUSE_CHANCE = 0.05  # that so many visits in a row are missed once in a run
 EDGES = 8
 _BISECTIONS = 40
@@ -64,8 +65,20 @@ def count_cycles(intervals: Iterable[Seen]) -> Cycles | None:
         was_inside = seen.is_inside
     if len(starts) < LEAST_VISITS or not outside or not _has_pace(starts):
         return None
-    whole = _count_whole(starts)
-    return whole if whole is not None else _count_missed(starts, inside, outside)
+    return _agreed(_count_whole(starts), _count_missed(starts, inside, outside), len(starts))
+
+
+def _agreed(whole: Cycles | None, missed: Cycles | None, visits: int) -> Cycles | None:
+    """Return the count by distances, unless these are far more often twice as long as chance misses visits.
+
+    Then it is steps that took longer, as on a machine that is short of CPU.
+    """
+    if whole is None or missed is None:
+        return whole or missed
+    excess = whole.count - missed.count
+    if excess <= MOST_BEYOND_CHANCE * math.sqrt(max(missed.count - visits, 1)):
+        return msgspec.structs.replace(whole, error=max(whole.error, excess))
+    return msgspec.structs.replace(missed, error=max(missed.error, excess / 2))
 
 
 def _count_whole(starts: Sequence[int]) -> Cycles | None:

@@ -20,7 +20,7 @@ from profd.daemon.store.rows import FrameRow, IntervalRow
 LEAST_PRESENCE = 0.6
 LEAST_SHARE = 0.03
 MOST_LINES = 8
-LEAST_EXACT = 0.1
+LEAST_EXACT = 0.15
 SELDOM_SHARE = 0.5
 
 
@@ -37,7 +37,7 @@ class LineCycles(NamedTuple):
 
 
 def count_lines(reader: RunReader, intervals: Sequence[IntervalRow]) -> LineCycles | None:
-    """Count by the line that tells most exactly; None where none tells to a tenth.
+    """Count by the line that tells most exactly; None where none tells to a seventh.
 
     ``intervals`` are those of one thread, in order of time.
     """
@@ -45,7 +45,10 @@ def count_lines(reader: RunReader, intervals: Sequence[IntervalRow]) -> LineCycl
     for function in lines.functions():
         counted = ((line, lines.count(line, function)) for line in function)
         found = [LineCycles(reader.frames[line], cycles) for line, cycles in counted if cycles is not None]
-        best = min(found, key=lambda one: one.error_share, default=None)
+        most = max((one.cycles.count for one in found), default=0.0)
+        # A line that comes round once an epoch is counted more exactly, and is none of a step.
+        often = [one for one in found if one.cycles.count >= SELDOM_SHARE * most]
+        best = min(often, key=lambda one: one.error_share, default=None)
         if best is not None and best.error_share <= LEAST_EXACT:
             return best
     return None
