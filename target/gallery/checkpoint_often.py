@@ -1,4 +1,4 @@
-"""Train, and save model and optimizer every other step; ``--fixed`` saves every thousand."""
+"""Train, and save model and optimizer at every step; ``--fixed`` saves every thousand."""
 
 import argparse
 import tempfile
@@ -20,7 +20,7 @@ def main():
 def train(model, optimizer, args):
     criterion = nn.CrossEntropyLoss()
     started, steps = time.perf_counter(), 0
-    every = 1000 if args.fixed else 2
+    every = 1000 if args.fixed else 1
     with tempfile.TemporaryDirectory() as folder:
         while (elapsed := time.perf_counter() - started) < args.seconds:
             inputs, labels = torch.rand(256, 256), torch.randint(10, (256,))

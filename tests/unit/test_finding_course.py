@@ -54,7 +54,9 @@ def test_steps_that_take_longer_and_longer_are_found_with_what_grew(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "rates", [[20.0] * 120, [10.0] * 60 + [20.0] * 60, [5.0, 35.0] * 60], ids=["even", "faster", "unsteady"]
+    "rates",
+    [[20.0] * 120, [10.0] * 60 + [20.0] * 60, [5.0, 35.0] * 30 + [4.0, 28.0] * 30],
+    ids=["even", "faster", "unsteady"],
 )
 def test_steps_that_do_not_surely_take_longer_are_none(tmp_path: Path, rates: list[float]) -> None:
     path = write_case(tmp_path / "a.profd", HEALTHY, series=[counted(*rates)], seconds=120)

@@ -53,6 +53,14 @@ def test_severity_goes_by_what_is_sure(tmp_path: Path, lost_ms: int, severity: s
     assert (found.severity if found else None) == severity
 
 
+def test_what_may_be_less_is_not_warned_of(tmp_path: Path) -> None:
+    found = diagnose(write_case(tmp_path / "a.profd", step((LOAD_IN_PROCESS, 54)), seconds=10), load_in_process.find)
+
+    assert found is not None
+    assert found.evidence.measures[0].value > 0.1
+    assert found.severity == INFO
+
+
 def test_startup_is_no_part_of_the_step(tmp_path: Path) -> None:
     steps = [((IMPORT, 500),)] * 20 + [step((LOAD_IN_PROCESS, 200))] * 20
     found = diagnose(write_case(tmp_path / "a.profd", *steps, seconds=40), load_in_process.find)
