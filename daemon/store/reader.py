@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from profd.daemon import processes
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import database
 from profd.daemon.store.records import HangReport
@@ -39,6 +40,7 @@ from profd.daemon.store.rows import (
 )
 from profd.daemon.store.rowtypes import checked
 
+_LONGEST_NS = 10 * 366 * 86400 * SECOND_NS
 _STARTED_FIELDS = ("id", "name", "mode", "cwd", "host", "user", "started_ns", "control_socket")
 _STARTED_AS_JSON: dict[str, Any] = {
     "target": tuple[int, int],
@@ -305,7 +307,7 @@ class RunReader:
         state = meta["state"]
         if state == "live" and not processes.is_running(*recorder):
             state = "interrupted"
-        return RunInfo(
+        values: dict[str, object] = dict(
             **{name: meta[name] for name in _STARTED_FIELDS},
             pid=target[0],
             start_ticks=target[1],
@@ -319,6 +321,11 @@ class RunReader:
             versions=versions,
             options=options,
         )
+        with database.reading(self.path):
+            info = msgspec.convert(values, RunInfo)
+        if not info.started_ns <= info.end_ns <= info.started_ns + _LONGEST_NS:
+            raise database.unreadable(self.path, "it ends before it starts, or ten years later")
+        return info
 
     def _rows(self, row: type[msgspec.Struct], sql: str, *values: int | str) -> list[tuple[Any, ...]]:
         """Return what a query gives for rows of this type; raises RunUnreadable where a value is of another type."""

@@ -10,6 +10,8 @@ from profd.daemon.store.records import HangReport
 
 Time = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 """Nanoseconds: of the run's clock, or a length. What is beyond 140 years is none, and would flood whoever counts it."""
+Value = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
+"""A finite number: nothing that is measured is infinite."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 48)]
 
 
@@ -153,7 +155,7 @@ class PointRow(msgspec.Struct, frozen=True):
     """One value of a series."""
 
     at_ns: Time
-    value: float
+    value: Value
 
 
 class EventRow(msgspec.Struct, frozen=True):

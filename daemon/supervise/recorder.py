@@ -170,7 +170,7 @@ class Recorder(Commands):
         inlet = ScriptInlet(self.options.link_fd, self.options.pty_fd, self._take_output, self._take_status)
         endless = {asyncio.ensure_future(self._follow_tree()), asyncio.ensure_future(self._read())}
         if self._hangs is not None:
-            endless.add(asyncio.ensure_future(self._hangs.run()))
+            self._hangs.start()
         if self.options.window_schedule is not None:
             keeping = self._windowing.keep(self.options.window_schedule, self._tree.members.values)
             endless.add(asyncio.ensure_future(keeping))
@@ -182,6 +182,8 @@ class Recorder(Commands):
         loop.remove_reader(watch.fileno())
         for task in (*endless, ended):
             task.cancel()
+        if self._hangs is not None:
+            await self._hangs.close()
         await self._windowing.close()
         await self._stepping.close()
         await self._sampling.close()

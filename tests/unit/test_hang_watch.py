@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -220,3 +221,25 @@ async def test_a_command_that_cannot_be_started_is_an_event() -> None:
     stage = Stage(hook=Hook("\0"))
     await stage.pass_s(40)
     assert [record.kind for record in stage.put if isinstance(record, EventHappened)] == ["hang", "error"]
+
+
+async def test_a_watch_that_fails_says_so_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    stage = Stage(after_s=0.06)
+
+    def fail(*words: object, **more: object) -> Look:
+        raise ZeroDivisionError("planted")
+
+    stage.watch = HangWatch(0.06, stage.clock, lambda: MEMBERS, stage.put.append, look=fail)
+    for _ in range(3):
+        stage.clock.advance(1)
+        stage.watch.take(PointsTaken(stage.clock.now_ns(), (Point("cpu_cores", 0.0, MAIN),)))
+    stage.watch.start()
+    deadline = asyncio.get_running_loop().time() + 30
+    while not stage.put:
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.01)
+    await stage.watch.close()
+    assert [(record.kind, "planted" in record.text) for record in stage.put if isinstance(record, EventHappened)] == [
+        ("error", True)
+    ]
+    assert "ZeroDivisionError" in capsys.readouterr().err

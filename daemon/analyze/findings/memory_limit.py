@@ -15,7 +15,7 @@ def find(case: Case) -> Finding | None:
     for row in case.trainers:
         series = case.reader.find_series("rss_bytes", row.id)
         limit = tightest(case.reader, series, case.selection) if series else None
-        if limit is not None and limit.used_bytes >= _NEARLY_FULL * limit.limit_bytes:
+        if limit is not None and limit.limit_bytes and limit.used_bytes >= _NEARLY_FULL * limit.limit_bytes:
             return _finding(case, limit)
     return None
 

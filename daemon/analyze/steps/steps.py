@@ -34,6 +34,7 @@ _LEAST_SPREAD = 0.02
 _SPREAD_UNKNOWN = 0.1
 _LINES_NS = 600 * SECOND_NS
 _CHUNK_NS = 600 * SECOND_NS
+_MOST_CHUNKS = 5000
 
 
 class Steps(msgspec.Struct, frozen=True):
@@ -187,5 +188,6 @@ def _intervals(reader: RunReader, thread: int, selection: Selection) -> Iterator
     """Yield a thread's intervals in order of time; a part at a time, as a run may have millions."""
     from_ns = reader.info.started_ns if selection.from_ns is None else selection.from_ns
     to_ns = reader.info.end_ns if selection.to_ns is None else selection.to_ns
-    for start_ns in range(from_ns, to_ns, _CHUNK_NS):
-        yield from reader.intervals(start_ns, min(start_ns + _CHUNK_NS, to_ns), [thread])
+    chunk_ns = max(_CHUNK_NS, (to_ns - from_ns) // _MOST_CHUNKS)
+    for start_ns in range(from_ns, to_ns, chunk_ns):
+        yield from reader.intervals(start_ns, min(start_ns + chunk_ns, to_ns), [thread])

@@ -53,6 +53,8 @@ def take_dump(pid: int, *, tries: int = _TRIES) -> tuple[DumpedThread, ...]:
             done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             raise DumpFailed(f"py-spy did not answer within {_TIMEOUT_S:.0f} s") from None
+        except OSError as error:
+            raise DumpFailed(f"py-spy cannot be started ({error.strerror})") from None
         if done.returncode != 0:
             reason = _reason(done.stderr.decode(errors="replace"))
             continue

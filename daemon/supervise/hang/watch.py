@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -77,14 +78,31 @@ class HangWatch:
         self._names: dict[Identity, str] = {}
         self._first: Look | None = None
         self._hang: HangFound | None = None
+        self._task: asyncio.Task[None] | None = None
 
     def take(self, record: Record) -> None:
         """Take in a record on its way to the run file, in whichever thread."""
         if isinstance(record, PointsTaken | ProcessEnded):
             self._inbox.put(record)
 
-    async def run(self) -> None:
-        """Watch until canceled."""
+    def start(self) -> None:
+        """Watch from now on, in the running event loop."""
+        self._task = asyncio.ensure_future(self._run())
+        self._task.add_done_callback(self._say_failure)
+
+    async def close(self) -> None:
+        """Watch no more; a look that is under way is not waited for."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _say_failure(self, task: asyncio.Task[None]) -> None:
+        """Say what ended the watch: the recording goes on without it."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            traceback.print_exception(error)
+            self._put(EventHappened(self._clock.now_ns(), "error", f"hangs are no longer watched for: {error!r}"))
+
+    async def _run(self) -> None:
         while True:
             await asyncio.sleep(min(_TICK_S, self.after_s / 6))
             await self.check()
