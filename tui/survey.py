@@ -15,7 +15,7 @@ from profd.tui.bins import Ruler
 from profd.tui.blocks import Blocks
 from profd.tui.census import Census
 from profd.tui.coverage import Coverage
-from profd.tui.diagnosis import Diagnosis
+from profd.tui.diagnosis import Diagnosis, in_background
 from profd.tui.gauges import Gauges
 from profd.tui.lanes import Lanes
 from profd.tui.marks import marks_of
@@ -37,7 +37,7 @@ class Survey:
         self._columns = columns
         phases = PhaseIndex(reader)
         self._places = Places(phases)
-        self._diagnosis = Diagnosis(reader, phases)
+        self._diagnosis = Diagnosis(reader, start=in_background)
         self._lives = Lives(reader)
         self._blocks = Blocks(reader, columns)
         self._samples = Samples(reader, self._blocks, self._lives)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from cases import HEALTHY, IMPORT, LOAD_IN_PROCESS, step, write_case
 from synthetic import live_run
 
-from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.errors import RunUnreadable
 from profd.daemon.store.reader import RunReader
 from profd.tui.diagnosis import EVERY_S, Diagnosis
 
@@ -23,7 +25,7 @@ class Watch:
 def test_a_live_run_is_looked_at_every_few_seconds_where_it_grew(tmp_path: Path) -> None:
     watch = Watch()
     with live_run(tmp_path / "a.profd", seconds=20) as run, RunReader(run.path) as reader:
-        diagnosis = Diagnosis(reader, PhaseIndex(reader), watch)
+        diagnosis = Diagnosis(reader, watch)
         assert diagnosis.renew()
         first = diagnosis.findings
         assert [one.rule for one in first] == ["input-bound-saturated"]
@@ -45,7 +47,7 @@ def test_an_ended_run_is_looked_at_as_a_whole(tmp_path: Path) -> None:
     # What was slow a minute before the end counts too.
     steps = [step((LOAD_IN_PROCESS, 300))] * 60 + [HEALTHY] * 60
     with RunReader(write_case(tmp_path / "a.profd", *steps, seconds=120)) as reader:
-        diagnosis = Diagnosis(reader, PhaseIndex(reader))
+        diagnosis = Diagnosis(reader)
 
         assert diagnosis.renew()
         assert [one.rule for one in diagnosis.findings] == ["input-bound-in-process"]
@@ -54,7 +56,28 @@ def test_an_ended_run_is_looked_at_as_a_whole(tmp_path: Path) -> None:
 
 def test_without_training_nothing_is_found(tmp_path: Path) -> None:
     with RunReader(write_case(tmp_path / "a.profd", ((IMPORT, 500),))) as reader:
-        diagnosis = Diagnosis(reader, PhaseIndex(reader))
+        diagnosis = Diagnosis(reader)
 
         assert not diagnosis.renew()
         assert diagnosis.findings == ()
+
+
+def test_a_look_in_the_background_is_waited_for_by_nobody(tmp_path: Path) -> None:
+    looks: list[Callable[[], None]] = []
+    with RunReader(write_case(tmp_path / "a.profd", step((LOAD_IN_PROCESS, 300)), seconds=60)) as reader:
+        diagnosis = Diagnosis(reader, start=looks.append)
+        assert not diagnosis.renew()
+        assert not diagnosis.renew()
+        assert len(looks) == 1
+
+        looks.pop()()
+        assert diagnosis.renew()
+        assert [one.rule for one in diagnosis.findings] == ["input-bound-in-process"]
+
+
+def test_what_goes_wrong_in_the_background_is_raised_in_front(tmp_path: Path) -> None:
+    path = write_case(tmp_path / "a.profd", HEALTHY)
+    with RunReader(path) as reader:
+        path.rename(tmp_path / "elsewhere")
+        with pytest.raises(RunUnreadable):
+            Diagnosis(reader).renew()
