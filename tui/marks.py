@@ -11,6 +11,7 @@ from profd.daemon.store.rows import EventRow, WindowRow
 WINDOW, SAVE, NOTE, TROUBLE, CHANGE = "window", "save", "note", "trouble", "change"
 _KINDS = {
     "note": NOTE,
+    "mark": NOTE,
     "error": TROUBLE,
     "oom": TROUBLE,
     "loss": TROUBLE,

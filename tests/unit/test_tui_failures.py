@@ -24,8 +24,10 @@ from profd.tui.feed import FeedFailed
 from profd.tui.leaving import Leaving
 from profd.tui.screens.failure import FailureScreen
 from profd.tui.widgets.header import Header
+from profd.tui.widgets.hot import HotTable
 from profd.tui.widgets.tabs import TabLine
 from profd.tui.widgets.timeline import Timeline
+from profd.tui.widgets.tree import ProcessTable
 from profd.tui.widgets.verdict import VerdictLine
 
 
@@ -99,3 +101,27 @@ async def test_how_the_target_ended_is_said(tmp_path: Path, code: int | None, nu
     run = synthetic.write_run(tmp_path / "a.profd", exit_code=code, exit_signal=number)
     async with play(run) as theater:
         assert said in theater.text(Header)
+
+
+@pytest.mark.parametrize("tab", ["1", "2", "3", "4", "5", "6", "7"])
+async def test_a_file_that_breaks_under_any_tab_gives_that_screen(tmp_path: Path, tab: str) -> None:
+    with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
+        async with play(run.path) as theater:
+            await theater.press(tab, "down")
+            with sqlite3.connect(run.path) as other:
+                other.execute("DROP TABLE recording")
+            other.close()
+            await theater.until(FeedFailed)
+            assert isinstance(theater.top(), FailureScreen)
+            await theater.press("q")
+    assert theater.app.return_value is Leaving.END
+
+
+async def test_five_hundred_processes_are_shown_and_scrolled(tmp_path: Path) -> None:
+    async with play(synthetic.write_run(tmp_path / "a.profd", seconds=1, workers=500)) as theater:
+        await theater.press("3", "end")
+        table = theater.widget(ProcessTable)
+        assert len(table.rows) == 501
+        assert "worker 500" in theater.text(ProcessTable)
+        await theater.press("2", "5", "1")
+        assert "Condition.wait" in theater.text(HotTable)

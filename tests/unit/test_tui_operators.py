@@ -77,7 +77,7 @@ async def test_operators_are_in_the_columns_of_torch_and_can_be_ordered(tmp_path
             assert "40.000ms" in lines[1]
             assert "66.67%" in lines[1]
             assert "400" in lines[1]
-            assert "pid 4242 · 60.0 ms · 1 whole step · by kineto" in theater.text(TabLine)
+            assert "pid 4242 · 60.0 ms · 1 step · kineto" in theater.text(TabLine)
             await theater.press("o")
             assert "CPU total ▾" in theater.text(OperatorTable)
             assert [row.name for row in theater.widget(OperatorTable).rows] == ["aten::conv2d", "aten::add"]

@@ -113,14 +113,13 @@ class EvidencePane(VerticalScroll, Drawn):
             yield self._text(f"    {evidence.line.source or ''}")
 
     def _measure(self, measure: Measure) -> Text:
-        text = self._text(f"{quantity(measure.value, measure.unit):>10}", "bright")
-        text.append_text(self._text(f"  {measure.name}"))
+        parts = [self._text(f"{quantity(measure.value, measure.unit):>10}", "bright"), self._text(f"  {measure.name}")]
         if measure.low is not None and measure.high is not None:
             low, high = (quantity(value, measure.unit) for value in (measure.low, measure.high))
-            text.append_text(self._text(f"  {low} to {high}", "dim"))
+            parts.append(self._text(f"  {low} to {high}", "dim"))
         if measure.samples is not None:
-            text.append_text(self._text(f"  {plural(measure.samples, 'sample')}", "dim"))
-        return text
+            parts.append(self._text(f"  {plural(measure.samples, 'sample')}", "dim"))
+        return Text.assemble(*parts)
 
     def _text(self, text: str, ink: str = "plain") -> Text:
         return Text(visible(text), style=self.ink(ink))

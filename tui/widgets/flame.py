@@ -25,7 +25,7 @@ from profd.tui.widgets.drawn import Lines
 from profd.tui.widgets.table import CursorMoved
 
 _DETAIL_LINES = 2
-_PLACE_CELLS = 16
+_NAME_CELLS, _PLACE_CELLS = 3, 16
 _OTHER = "other"
 # Packages have no colors of their own: those of phases are told apart well, and a line below says what they mean.
 _MODULE_COLORS = ("forward", "backward", "optimizer", "evaluation", "collective", "loss", "logging", "checkpoint")
@@ -171,8 +171,8 @@ class FlameView(Lines):
         edge = "▏" if block.left else ""
         letter = self._letter(block.node)
         room = block.width - len(edge) - len(letter)
-        if room < 1:
-            return fit(letter.strip() or edge, block.width)
+        if room < _NAME_CELLS:  # a bit of a name tells nothing
+            return fit(f"{edge}{letter}" if room >= 0 else letter.strip() or edge, block.width)
         text = cut_name(visible(block.node.title), room)
         left = room - cells_of(text) - 2
         place = f"  {cut_path(visible(block.node.place), left)}" if left >= _PLACE_CELLS else ""

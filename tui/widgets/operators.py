@@ -63,7 +63,7 @@ class OperatorTable(Table[OperatorRow]):
         process, window = self.shown.process, self.shown.window
         who = f"pid {process.pid}" if process.rank is None else f"rank {process.rank}"
         length_ms = (window.end_ns - window.start_ns) / 1e6
-        return f"{who} · {length_ms:,.1f} ms · {plural(self.shown.steps, 'whole step')} · by {window.source}"
+        return f"{who} · {length_ms:,.1f} ms · {plural(self.shown.steps, 'step')} · {window.source}"
 
     def columns(self) -> Sequence[Column]:
         """Return the columns."""
