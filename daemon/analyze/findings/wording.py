@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 from profd.daemon.analyze.findings.finding import Line
 
 
 def at(line: Line | None) -> str:
-    """Return the place of a line in brackets with a space ahead; nothing where there is none."""
-    return f" ({line.module_path}:{line.line})" if line else ""
+    """Return the place of a line in brackets with a space ahead; nothing where there is none.
+
+    The name of its file is enough to read on; the evidence has the whole path.
+    """
+    return f" ({PurePath(line.module_path).name}:{line.line})" if line else ""
 
 
 def percent(share: float) -> str:
