@@ -40,7 +40,6 @@ class Card(msgspec.Struct, frozen=True):
     source: str
     cause: str
     remedy: str
-    gain: str
     measures: list[Fact]
     address: str
 
@@ -57,8 +56,7 @@ def take_card(reader: RunReader, finding: Finding) -> Card:
         source=visible(line.source or "") if line else "",
         cause=visible(finding.cause),
         remedy=visible(finding.remedy),
-        gain="" if finding.gain_bound is None else f"At most {finding.gain_bound:.2g} times as fast.",
-        measures=[_fact(measure) for measure in finding.evidence.measures],
+        measures=[*map(_fact, finding.evidence.measures), *_gain(finding)],
         address=proof_address(reader, finding.evidence),
     )
 
@@ -97,6 +95,11 @@ def _threads(reader: RunReader, selection: Selection) -> Iterator[tuple[str, str
         yield "thread", f"={visible(selection.thread)}"
     elif not selection.main_threads:
         yield "thread", "all"
+
+
+def _gain(finding: Finding) -> Iterator[Fact]:
+    if finding.gain_bound is not None:
+        yield Fact("steps get", f"at most {finding.gain_bound:.2g} times as fast")
 
 
 def _fact(measure: Measure) -> Fact:

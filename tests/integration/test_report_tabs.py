@@ -13,11 +13,14 @@ import rankrun
 import synthetic
 from browser import ReportPage, launched_chromium
 
+from profd.daemon.analyze.findings.catalog import find
 from profd.daemon.analyze.findings.finding import Evidence, Finding
+from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.summary import Summary, summarize
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render import report as report_module
+from profd.daemon.render.cards import proof_address
 from profd.daemon.render.report import write_report
 from profd.daemon.store.reader import RunReader
 
@@ -63,6 +66,18 @@ def test_a_card_leads_to_its_proof(chromium: Browser, tmp_path: Path, monkeypatc
     assert report.samples == 300
     assert report.shown("document.getElementById('phase').selectedOptions[0].text") == "D data wait"
     assert report.complaints == []
+    report.page.close()
+
+
+def test_each_proof_has_the_samples_of_its_finding(chromium: Browser, tmp_path: Path) -> None:
+    run = rankrun.write_run(tmp_path / "run.profd")
+    report = opened(chromium, run)
+    with RunReader(run) as reader:
+        findings = [finding for finding in find(reader) if not finding.evidence.selection.when]
+        assert findings
+        for finding in findings:
+            report.open(f"#{proof_address(reader, finding.evidence)}")
+            assert report.samples == take_profile(reader, finding.evidence.selection).total_samples, finding.title
     report.page.close()
 
 

@@ -100,9 +100,10 @@ class Page {
     window.addEventListener("afterprint", () => this.setPaper(false));
   }
 
-  /** Paper is light, whatever the screen is. */
+  /** Paper is light, whatever the screen is, and nobody can unfold it. */
   setPaper(isPaper) {
     document.documentElement.classList.toggle("paper", isPaper);
+    for (const details of document.querySelectorAll("details")) details.open = isPaper;
     this.timeline.canvas.redrawNow();
     this.graph.canvas.redrawNow();
   }
