@@ -199,7 +199,8 @@ def _check(pid: int, said: str, page: int) -> None:
             "become root, in a container give it --cap-add SYS_PTRACE, set /proc/sys/kernel/yama/ptrace_scope to 0 if "
             f"it is above, or {_REMEDY}",
         )
-    if "profd page" in said:
+    given = re.search(r"^profd page ([0-9a-f]+)", said, re.MULTILINE)
+    if given and int(given[1], 16) != page:
         raise WindowFailed(f"process {pid} was given no memory at {page:#x}", "try again")
     lines = [line for line in said.splitlines() if line.strip() and not line.startswith(("warning:", "["))]
     raise WindowFailed(f"gdb could not do it ({lines[-1][:200] if lines else 'it said nothing'})", _REMEDY)

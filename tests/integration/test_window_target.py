@@ -65,22 +65,36 @@ class Target:
         return gdb.lay_out(self.pid, lambda page, size: code)
 
 
-@pytest.fixture
-def target() -> Iterator[Target]:
+def interpreters() -> list[str]:
+    """Return this interpreter and the system's, which on Debian has no libpython but all of it in the executable."""
+    system = Path("/usr/bin/python3")
+    return [sys.executable, *([str(system)] if system.exists() else [])]
+
+
+@contextlib.contextmanager
+def counting(python: str) -> Iterator[Target]:
     pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", COUNTING], stdin=pipe, stdout=pipe, text=True) as process:
+    with subprocess.Popen([python, "-c", COUNTING], stdin=pipe, stdout=pipe, text=True) as process:
         wait_ready(process)
         yield Target(process)
         process.kill()
 
 
-async def test_text_is_executed_at_the_next_safe_point_and_the_process_goes_on(target: Target, tmp_path: Path) -> None:
-    names = target.ask()[1]
-    text = target.text(f"open({str(tmp_path / 'proof')!r}, 'w').close()  # {'long ' * 2000}")
-    await gdb.execute(target.pid, text, gdb.find_calls(target.pid))
-    until((tmp_path / "proof").exists, "the text was executed")
-    until(target.runs_on, "the process runs on")
-    assert target.ask()[1] == names
+@pytest.fixture
+def target() -> Iterator[Target]:
+    with counting(sys.executable) as target:
+        yield target
+
+
+@pytest.mark.parametrize("python", interpreters())
+async def test_text_is_executed_at_the_next_safe_point_and_the_process_goes_on(python: str, tmp_path: Path) -> None:
+    with counting(python) as target:
+        names = target.ask()[1]
+        text = target.text(f"open({str(tmp_path / 'proof')!r}, 'w').close()  # {'long ' * 2000}")
+        await gdb.execute(target.pid, text, gdb.find_calls(target.pid))
+        until((tmp_path / "proof").exists, "the text was executed")
+        until(target.runs_on, "the process runs on")
+        assert target.ask()[1] == names
 
 
 async def test_call_that_hangs_is_taken_back_and_the_process_goes_on(target: Target) -> None:

@@ -52,6 +52,7 @@ async def test_without_gdb_the_remedies_are_said(pid: int, tools: Path) -> None:
         (["profd page ffffffffffffffef"], "was given no memory at 0x7000"),
         (["profd page 7000", "profd queued -1"], "the queue of calls .* is full"),
         (["warning: old", "[New LWP 7]", "Cannot access memory at address 0x7000"], "Cannot access memory"),
+        (["profd page 7000", "Restoring binary file"], "gdb could not do it .Restoring"),
         ([], "it said nothing"),
     ],
 )
