@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from textual.message import Message
@@ -18,8 +19,10 @@ from profd.daemon.errors import NoSuchProcess, ProfdError, SessionFailed
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
 from profd.daemon.supervise.control import HIGHEST_RATE_HZ, ControlClient, window_request
-from profd.daemon.supervise.treedump import DumpedProcess, MergedStack, dump_tree, merge
 from profd.tui.quantities import plural
+
+if TYPE_CHECKING:
+    from profd.daemon.supervise.treedump import DumpedProcess, MergedStack
 
 RATES_HZ = (1, 2, 5, 10, 20, 50, 100, 200, 500, HIGHEST_RATE_HZ)
 """The rates that one key press leads to the next of."""
@@ -89,6 +92,9 @@ def stop(info: RunInfo) -> Message:
 
 def dump(info: RunInfo) -> Message:
     """Look at the stacks of the target and all processes below it, now."""
+    # Opening the dashboard does without what looks at processes.
+    from profd.daemon.supervise.treedump import dump_tree, merge
+
     try:
         if not processes.is_running(info.pid, info.start_ticks):
             raise NoSuchProcess(f"the target of {info.id} has ended", "where its time went is in 1 and 2")

@@ -17,6 +17,7 @@ from profd.daemon import processes
 from profd.daemon.collect.stacks.dump import DumpedFrame, DumpedThread
 from profd.daemon.errors import SessionFailed
 from profd.daemon.store.writer import RunWriter
+from profd.daemon.supervise import treedump
 from profd.daemon.supervise.control import SessionStatus, WindowBegun
 from profd.daemon.supervise.treedump import DumpedProcess
 from profd.daemon.windows.request import WindowRequest
@@ -167,7 +168,7 @@ async def test_d_shows_equal_stacks_once(live: Path, monkeypatch: pytest.MonkeyP
     frames = (DumpedFrame("forward", "/home/ada/cifar/[model].py", 12), DumpedFrame("main", "/home/ada/train.py", 90))
     thread = DumpedThread(1, 1, "MainThread", active=True, owns_gil=False, frames=frames)
     dumped = [DumpedProcess(4242, ("python",), (thread,)), DumpedProcess(4243, ("python",), (thread,))]
-    monkeypatch.setattr(errands, "dump_tree", lambda pid: [*dumped, DumpedProcess(4244, ("python",), error="gone")])
+    monkeypatch.setattr(treedump, "dump_tree", lambda pid: [*dumped, DumpedProcess(4244, ("python",), error="gone")])
     monkeypatch.setattr(processes, "is_running", lambda pid, start_ticks: True)
     async with play(live) as theater:
         await theater.press("d")

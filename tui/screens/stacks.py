@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -14,8 +14,10 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from profd.daemon.render.visible import visible
-from profd.daemon.supervise.treedump import DumpedProcess, MergedStack
 from profd.tui.quantities import plural
+
+if TYPE_CHECKING:
+    from profd.daemon.supervise.treedump import DumpedProcess, MergedStack
 
 
 class StacksScreen(ModalScreen[None]):
