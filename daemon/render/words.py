@@ -10,6 +10,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.render import units
 from profd.daemon.render.cards import Card, Fact, take_card
 from profd.daemon.render.moments import moment
+from profd.daemon.render.postmortemlines import post_mortem_sentence
 from profd.daemon.render.text import script
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
@@ -92,6 +93,8 @@ def ending(info: RunInfo, summary: Summary) -> str:
     """Say how a run ended, or that it goes on."""
     if info.state == "live":
         return "still running"
+    if summary.post_mortem is not None:
+        return post_mortem_sentence(summary.post_mortem)
     if info.state == "interrupted":
         return "recording broke off: profd itself was ended"
     if info.why_ended == "target-exited":

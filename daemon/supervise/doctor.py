@@ -9,11 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from enum import Enum
+from importlib import metadata
 
 import msgspec
 
@@ -36,6 +39,10 @@ sys.stdin.read()
 _LEAST_FREE_BYTES = 50 << 20
 _WANTED_FREE_BYTES = 1 << 30
 _GIB = 1 << 30
+_LEAST_SQLITE = (3, 22, 0)
+# From then on an optimizer's step tells Kineto that a step is over.
+_LEAST_TORCH = (2, 0)
+_KINETO = "KINETO_USE_DAEMON"
 
 
 class Verdict(Enum):
@@ -61,6 +68,7 @@ def examine(pid: int | None = None, system: System | None = None) -> list[Check]
     system = system or RealSystem()
     checks = [
         check_kernel(),
+        check_python(),
         check_py_spy(),
         check_reading(system),
         check_attaching(system),
@@ -68,6 +76,7 @@ def examine(pid: int | None = None, system: System | None = None) -> list[Check]
         check_sockets(),
         check_gpus(system),
         check_gdb(),
+        check_torch() if pid is None else check_torch_of(pid),
     ]
     return checks if pid is None else [*checks, check_process(pid, system)]
 
@@ -83,6 +92,15 @@ def check_kernel() -> Check:
         remedy = "use a kernel with CONFIG_PROC_CHILDREN, as all distributions have"
         return Check("kernel", Verdict.FAILED, f"{found}, /proc does not name the children of a process", remedy)
     return Check("kernel", Verdict.PASSED, f"{found}, /proc complete")
+
+
+def check_python() -> Check:
+    """Check the Python and the SQLite that profd itself runs on; its targets may run on others."""
+    found = f"{platform.python_version()}, SQLite {sqlite3.sqlite_version}"
+    if sqlite3.sqlite_version_info < _LEAST_SQLITE:
+        remedy = "install profd into a Python with SQLite 3.22 or later, which readers of a live run need"
+        return Check("Python", Verdict.FAILED, found, remedy)
+    return Check("Python", Verdict.PASSED, f"{found}, runs profd")
 
 
 def check_py_spy() -> Check:
@@ -193,6 +211,38 @@ def check_gdb() -> Check:
         return Check("gdb", Verdict.PASSED, path)
     remedy = "windows into running processes need it on Python before 3.14: install gdb; all else works without it"
     return Check("gdb", Verdict.NOTE, "not installed", remedy)
+
+
+def check_torch() -> Check:
+    """Check for a torch beside profd whose Kineto takes windows on demand; it is not imported."""
+    try:
+        version = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        remedy = "nothing is needed here: `profd doctor PID` looks at the torch of a process"
+        return Check("torch windows", Verdict.NOTE, "no torch is installed beside profd", remedy)
+    return _judged_torch(f"torch {version} beside profd", version)
+
+
+def check_torch_of(pid: int) -> Check:
+    """Check whether a process has torch, and whether its Kineto was told at launch to take windows on demand."""
+    try:
+        has_torch = b"libtorch_cpu" in (processes.PROC / str(pid) / "maps").read_bytes()
+    except OSError:
+        return Check("torch windows", Verdict.NOTE, f"pid {pid} does not show what it has loaded", "see the last line")
+    if not has_torch:
+        return Check("torch windows", Verdict.NOTE, f"pid {pid} has not loaded torch", "ask again once it has")
+    if processes.environment(pid, frozenset({_KINETO})).get(_KINETO) == "1":
+        return Check("torch windows", Verdict.PASSED, f"pid {pid} was launched with {_KINETO}=1")
+    remedy = "launch it with `profd run --torch-window`, or let profd put code into it: `profd window --inject`"
+    return Check("torch windows", Verdict.NOTE, f"pid {pid} was launched without {_KINETO}=1", remedy)
+
+
+def _judged_torch(found: str, version: str) -> Check:
+    numbers = tuple(int(word) for word in re.findall(r"\d+", version)[:2])
+    if numbers < _LEAST_TORCH:
+        remedy = f"windows by step need torch {'.'.join(map(str, _LEAST_TORCH))} or later; all else works without"
+        return Check("torch windows", Verdict.NOTE, found, remedy)
+    return Check("torch windows", Verdict.PASSED, f"{found}: `profd run --torch-window` can ask its Kineto")
 
 
 def check_process(pid: int, system: System) -> Check:

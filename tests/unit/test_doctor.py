@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 from collections import namedtuple
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from click.testing import CliRunner
 from test_diagnosis import FakeProcess, FakeSystem
 
 from profd.cli import doctor as command_module
-from profd.daemon import paths
+from profd.daemon import paths, processes
 from profd.daemon.errors import ExitCode, MissingTool
 from profd.daemon.supervise import doctor
 from profd.daemon.supervise.doctor import Check, Verdict
@@ -105,3 +107,46 @@ def test_folder_that_is_missing_is_judged_by_its_parent(tmp_path: Path, monkeypa
     monkeypatch.setenv("PROFD_HOME", str(tmp_path / "not" / "yet"))
     assert doctor.check_runs_folder().verdict is Verdict.PASSED
     assert not (tmp_path / "not").exists()
+
+
+def test_old_sqlite_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.check_python().verdict is Verdict.PASSED
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 7, 17))
+    assert doctor.check_python().verdict is Verdict.FAILED
+
+
+@pytest.mark.parametrize(("version", "verdict"), [("2.13.0+cpu", Verdict.PASSED), ("1.13.1", Verdict.NOTE)])
+def test_torch_is_judged_by_its_version(version: str, verdict: Verdict, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "version", lambda name: version)
+    check = doctor.check_torch()
+    assert (check.verdict, version in check.found) == (verdict, True)
+
+
+def test_no_torch_is_worth_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    assert doctor.check_torch().verdict is Verdict.NOTE
+
+
+@pytest.mark.parametrize(
+    ("maps", "variables", "verdict", "words"),
+    [
+        (b"/x/libtorch_cpu.so\n", b"KINETO_USE_DAEMON=1\0", Verdict.PASSED, "was launched with"),
+        (b"/x/libtorch_cpu.so\n", b"A=1\0", Verdict.NOTE, "was launched without"),
+        (b"/x/libc.so\n", b"KINETO_USE_DAEMON=1\0", Verdict.NOTE, "has not loaded torch"),
+        (None, b"", Verdict.NOTE, "does not show"),
+    ],
+)
+def test_torch_of_a_process(
+    maps: bytes | None, variables: bytes, verdict: Verdict, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "7").mkdir()
+    if maps is not None:
+        (tmp_path / "7" / "maps").write_bytes(maps)
+    (tmp_path / "7" / "environ").write_bytes(variables)
+    monkeypatch.setattr(processes, "PROC", tmp_path)
+    check = doctor.check_torch_of(7)
+    assert check.verdict is verdict
+    assert words in check.found
