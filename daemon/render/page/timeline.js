@@ -7,6 +7,7 @@ const GAP = 8;
 const AXIS = 22;
 const COLUMN = 3; // pixels
 const LETTER_STRIDE = 40; // columns from a letter of a phase to the next one
+const LETTER_STRIDE_ANEW = 20; // where the phase begins anew
 const LETTER_HEIGHT = 11; // pixels
 const MOST_BANDS = 16;
 const MOST_GPUS = 8;
@@ -88,13 +89,16 @@ class Timeline {
   drawLetters(context, columns, top, colors) {
     context.font = `600 10px ${colors.font}`;
     context.textAlign = "center";
-    const nextAt = new Map();
+    const [drawnAt, seenAt] = [new Map(), new Map()];
     for (let at = 1; at < columns.length - 1; at += 1) {
       for (const [phase, from, to] of heights(columns[at])) {
         const middle = (from + to) / 2;
         const isRoom = [at - 1, at, at + 1].every((near) => covers(columns[near], phase, middle));
-        if (!isRoom || at < (nextAt.get(phase) ?? 0)) continue;
-        nextAt.set(phase, at + LETTER_STRIDE);
+        if (!isRoom) continue;
+        const stride = seenAt.get(phase) === at - 1 ? LETTER_STRIDE : LETTER_STRIDE_ANEW;
+        seenAt.set(phase, at);
+        if (at < (drawnAt.get(phase) ?? -Infinity) + stride) continue;
+        drawnAt.set(phase, at);
         context.fillStyle = inkOn(parseColor(this.run.phases[phase].color));
         context.fillText(this.run.phases[phase].letter, LEFT + (at + 0.5) * COLUMN, top + BAND * (1 - middle));
       }
