@@ -15,6 +15,7 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
+from profd.tui.diagnosis import at_once
 from profd.tui.snapshot import Snapshot
 from profd.tui.survey import Follower, Survey
 from profd.tui.view import Scope, ScopeKind, View
@@ -163,7 +164,8 @@ def test_processes_are_a_tree_with_what_each_is_doing(tmp_path: Path) -> None:
     assert (first.cpu_cores, first.rss_bytes, first.threads) == (0.97, 300e6, 4)
 
 
-def test_nothing_new_is_no_snapshot(tmp_path: Path) -> None:
+def test_nothing_new_is_no_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survey_module, "in_background", at_once)
     with synthetic.live_run(tmp_path / "a.profd") as run, RunReader(run.path) as reader:
         follower = Follower(reader, ColumnReader(reader.path))
         while follower.look():
