@@ -75,3 +75,11 @@ def test_a_value_that_hardly_moves_is_no_evidence() -> None:
     seen = track([3, 3, 3, 4, 4, 4, 3, 4, 4, 3])
     pairs = list(itertools.pairwise(seen))
     assert pace_bits(pace_per_s(pairs), pairs) == 0
+
+
+def test_what_is_left_out_as_torn_is_no_change() -> None:
+    """A counter may have changed from each sighting to the next, and not more often than that."""
+    found = growth([0, 900, *range(1000, 1800, 100)])
+    assert found is not None
+    assert found.sightings[0].value >= 900
+    assert found.change_share < 1

@@ -180,7 +180,7 @@ def _measure(variable: Variable, track: Track, last: Track, pairs: Sequence[tupl
         sightings=tuple(last[torn:]),
         rises=tuple(change for change in changes if change > 0),
         resets=sum(change < 0 for change in changes),
-        changes=sum(before.value != after.value for before, after in itertools.pairwise(last)),
+        changes=sum(before.value != after.value for before, after in itertools.pairwise(last[torn:])),
         rate_per_s=rate_per_s,
     )
 

@@ -116,8 +116,9 @@ def _best(candidates: Sequence[Growth]) -> Growth:
     in_training = [found for found in candidates if not _ASIDE.search(found.variable.place.function)] or candidates
     most = max(found.change_share for found in in_training)
     innermost = [found for found in in_training if found.change_share >= 0.75 * most]
-    least = min(found.steps_per_s for found in innermost)
-    together = [found for found in innermost if found.steps_per_s <= least * (1 + SAME_RATE)]
+    # By how much they grow, not how often: a stride may be twice the true one by chance.
+    least = min(found.rate_per_s for found in innermost)
+    together = [found for found in innermost if found.rate_per_s <= least * (1 + SAME_RATE)]
     best = min(together, key=_preference)
     # What a function hands down is the same counter there, and is called by where it comes from.
     same = [
