@@ -1,8 +1,8 @@
 """What counters of 16 processes and of their machine cost at default rates, read and written to a run file.
 
-Run on a quiet machine: ``python benchmarks/telemetry.py [--seconds 60] [--runs 3] [--quick]``; about seven minutes.
-Writes its section of ``docs/measurements.md``, unless quick; ends with 1 where it is more than half a percent of a
-core. Readings a second apart find caches cold; quick ones follow each other on a clock that the benchmark moves, and
+Run on a quiet machine: ``python benchmarks/telemetry.py [--seconds 20] [--runs 3] [--quick]``; 75 seconds, that is
+each run's and three more, and two for the processes to start; quick two seconds. Writes its section of
+``docs/measurements.md``, unless quick; ends with 1 where it is more than half a percent of a core. Readings a second apart find caches cold; quick ones follow each other on a clock that the benchmark moves, and
 cost less for that.
 """
 
@@ -80,9 +80,11 @@ class Sink:
 def main() -> int:
     """Measure some runs and write the section."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="60 s on a moved clock, once; writes nothing down")
+    parser.add_argument(
+        "--quick", action="store_true", help="as many readings on a moved clock, once; writes nothing down"
+    )
     options = parser.parse_args()
     loads = [start_load() for _ in range(PROCESSES)]
     try:
