@@ -40,7 +40,7 @@ from profd.daemon.store.writer import RunWriter
 
 COLUMNS, LINES = 120, 36
 DEADLINE_S = 120.0
-LEFT, FAR_LEFT, ESCAPE = b"\x1b[D", b"\x1b[1;2D", b"\x1b"
+LEFT, RIGHT, FAR_LEFT, ESCAPE = b"\x1b[D", b"\x1b[C", b"\x1b[1;2D", b"\x1b"
 _SAMPLES = re.compile(r"([\d,]+) samples")
 
 
@@ -109,17 +109,18 @@ def measure_finished(run_file: Path) -> None:
     with opened(run_file) as terminal:
         drawn_s = terminal.until(lambda: "rank 0" in terminal.line("rank 0") and bool(terminal.line("train_epoch")))
         report("to the first picture", [drawn_s - terminal.began_s])
-        report("a move while the run is read", list(_moves(terminal, [LEFT] * 20)))
+        report("a move while the run is read", list(_moves(terminal, [LEFT] * 10)))
         terminal.until(lambda: "reading the run" not in terminal.screen.display[0])
         report("to all of it read", [time.perf_counter() - terminal.began_s])
-        report("a move", list(_moves(terminal, [LEFT, FAR_LEFT] * 20)))
+        report("a move", list(_moves(terminal, [FAR_LEFT] * 4 + [RIGHT] * 36)))
         terminal.press(b"[")
-        report("a longer range", list(_moves(terminal, [keys for _ in range(10) for keys in (LEFT + b"]",)])))
+        terminal.rest(1)
+        report("a longer range", list(_moves(terminal, [RIGHT + b"]"] * 10)))
         terminal.press(ESCAPE)
         terminal.rest(1)
-        terminal.press(LEFT)
+        terminal.press(ESCAPE)
         terminal.rest(1)
-        report("a zoom", list(_moves(terminal, [b"z", b"z", b"z", b"Z", b"Z", b"Z"])))
+        report("a zoom", list(_moves(terminal, [b"z"] * 5 + [b"Z"] * 5)))
 
 
 def _moves(terminal: Terminal, keys: Sequence[bytes]) -> Iterator[float]:

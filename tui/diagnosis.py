@@ -1,8 +1,8 @@
 """The findings while the run goes on: over its last part while it is live, over all of it once it has ended.
 
 Belongs to the feed's thread, and looks in one of its own. What is slow now is to be seen soon and to be gone soon after
-it has ended, so the part is short; and looking for it must not take much of anyone's time, so it is done the more seldom
-the longer it takes.
+it has ended, so the part is short; and looking for it must not take much of anyone's time, so it is done the more
+seldom the longer it takes.
 """
 
 from __future__ import annotations
