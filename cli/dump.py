@@ -13,6 +13,8 @@ from profd.cli.stop import read_info
 from profd.daemon import paths, processes
 from profd.daemon.collect.stacks.dump import DumpedFrame
 from profd.daemon.errors import NoSuchProcess
+from profd.daemon.render.visible import visible
+from profd.daemon.store.reader import RunReader
 from profd.daemon.supervise.treedump import DumpedProcess, MergedStack, dump_tree, merge
 
 
@@ -23,12 +25,14 @@ def command(target: str, as_json: bool) -> None:
     """Print the Python stacks of PID, or of the target of a live RUN, and of all processes below it.
 
     Threads that stand in the same stack are printed together. Nothing is stopped while it is looked at.
+    Of a RUN that hangs, what was found out about that comes first.
     """
     dumped = dump_tree(int(target) if target.isdecimal() else _pid_of_run(target))
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(dumped), indent=2))
     else:
-        click.echo("\n\n".join([_processes_text(dumped), *map(_paragraph, merge(dumped))]))
+        hangs = [] if target.isdecimal() else _hangs_of_run(target)
+        click.echo("\n\n".join([*hangs, _processes_text(dumped), *map(_paragraph, merge(dumped))]))
 
 
 def _pid_of_run(word: str) -> int:
@@ -37,6 +41,12 @@ def _pid_of_run(word: str) -> int:
     if not processes.is_running(info.pid, info.start_ticks):
         raise NoSuchProcess(f"the target of {info.id} has ended", f"where its time went: profd summary {info.id}")
     return info.pid
+
+
+def _hangs_of_run(word: str) -> list[str]:
+    """Return a paragraph on the hang that a run is in, if it is in one."""
+    with RunReader(paths.find_run(word)) as reader:
+        return [visible(f"▲ {hang.text}") for hang in reader.hangs() if hang.ended_ns is None]
 
 
 def _processes_text(dumped: Sequence[DumpedProcess]) -> str:

@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from click.testing import CliRunner
 from sessions import PROGRAMS, begin_session, running, wait_ready
 
+from profd.cli import dump
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import HangRow, ProcessRow
@@ -75,6 +77,8 @@ def hang_of_command(command: Sequence[str], processes: int = 1) -> HangRow:
         target.stdin.flush()
         hang = wait_for(lambda: told(session))
         assert target.poll() is None
+        dumped = CliRunner().invoke(dump.command, [str(session.run_file)], standalone_mode=False)
+        assert dumped.stdout.startswith("▲ no progress for "), dumped
         ControlClient(session.control_socket).stop()
         assert session.wait_closed(DEADLINE_S)
     return hang
