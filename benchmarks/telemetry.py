@@ -1,9 +1,9 @@
 """What counters of 16 processes and of their machine cost at default rates, read and written to a run file.
 
 Run on a quiet machine: ``python benchmarks/telemetry.py [--seconds 20] [--runs 3] [--quick]``; 75 seconds, that is
-each run's and three more, and two for the processes to start; quick two seconds. Writes its section of
-``docs/measurements.md``, unless quick; ends with 1 where it is more than half a percent of a core. Readings a second apart find caches cold; quick ones follow each other on a clock that the benchmark moves, and
-cost less for that.
+each run's and three more, and some for the processes to start; quick five seconds. Writes its section of
+``docs/measurements.md``, unless quick; ends with 1 where it is more than half a percent of a core. Readings a second
+apart find caches cold; quick ones follow each other on a clock that the benchmark moves, and cost less for that.
 """
 
 from __future__ import annotations
