@@ -50,7 +50,7 @@ gallery: .venv/dev-installed ## measure on a quiet machine whether findings are 
 soak: .venv/dev-installed ## profile a training for an hour and see whether profd stays as it is; MINUTES=N for another time
 	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES)
 
-trust: .venv/dev-installed ## kill profd a hundred times and give its readers hostile bytes, about 40 minutes
+trust: .venv/dev-installed ## kill profd a hundred times and give its readers hostile bytes, about an hour
 	$(BIN)/python benchmarks/kills.py
 	$(BIN)/python benchmarks/fuzz.py run-bytes run-values
 	$(BIN)/python benchmarks/fuzz.py --cases 100000 recordings dumps counters traces datagrams control

@@ -4,7 +4,7 @@
 
 The target is a chain of digests, checked link by link at the end. After each kill the target has to run on, never in
 state T; the run file has to open and to be summed up; and what is lost may be no more than the recording in flight.
-Takes about six seconds a kill. Ends with 1 where any of that was not so.
+Takes about fifteen seconds a kill. Ends with 1 where any of that was not so.
 """
 
 from __future__ import annotations
