@@ -143,7 +143,7 @@ class Load:
         self.path = path
         self._ranks = ranks
         self._chance = random.Random(1)
-        self._began_ns = time.time_ns()
+        self._began_ns = time.time_ns() - SECOND_NS
         stat = processes.read_stat(os.getpid())
         assert stat is not None
         recorder = Identity(stat.pid, stat.start_ticks)
@@ -156,8 +156,9 @@ class Load:
         now_ns = time.time_ns()
         start_ns = max(now_ns - SECOND_NS, self._began_ns)
         found: list[records.Record] = []
+        is_first = not self.samples
         for rank in range(self._ranks):
-            if not self.samples:
+            if is_first:
                 own = longrun.identity(rank)
                 found.append(records.ProcessSeen(own, None, ("python",), "main", rank, None, "3.11.7", start_ns))
             taken = longrun.recording(rank, start_ns, self._chance, duration_ns=now_ns - start_ns)
