@@ -81,7 +81,7 @@ def test_sparklines_have_gaps_where_nothing_is_known() -> None:
 @pytest.mark.parametrize("column_s", [0.125, 0.5, 4, 64, 4096])
 @pytest.mark.parametrize("columns", [1, 8, 53, 140])
 def test_times_stand_at_the_columns_they_name(column_s: float, columns: int) -> None:
-    ruler = Ruler(1_795_176_123 * SECOND_NS, column_s * SECOND_NS, columns)
+    ruler = Ruler(1_795_176_123 * SECOND_NS, int(column_s * SECOND_NS), columns)
 
     text = axis(ruler, columns)
 
