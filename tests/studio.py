@@ -15,6 +15,7 @@ from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
 from profd.daemon.collect.stacks import chain as chain_module
 from profd.daemon.collect.stacks.chain import StackChain
 from profd.daemon.collect.stacks.pyspy import RawRecording, RecordingFailed
+from profd.daemon.collect.stacks.tearing import NoSource
 from profd.daemon.store.records import EventHappened, Identity, Record, RecordingTaken
 
 LONG_S = 3600.0
@@ -135,7 +136,7 @@ class Stage:
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def chain(self) -> StackChain:
-        return StackChain("py-spy", this_process(), self.pace, self.clock, self.records.append)
+        return StackChain("py-spy", this_process(), self.pace, NoSource(), self.clock, self.records.append)
 
     def begin(self, turn: asyncio.Semaphore | None = None) -> StackChain:
         chain = self.chain()

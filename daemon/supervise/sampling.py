@@ -7,12 +7,15 @@ begins or ends, nor of what becomes of the records.
 from __future__ import annotations
 
 import asyncio
+import functools
 import traceback
 from collections.abc import Callable
 
 from profd.daemon.clock import Clock
 from profd.daemon.collect.governor import LOWEST_RATE_HZ, Governor
 from profd.daemon.collect.stacks.chain import OVERLAP_SAMPLES, StackChain
+from profd.daemon.collect.stacks.source import source_root
+from profd.daemon.collect.stacks.statements import Statements
 from profd.daemon.store.records import EventHappened, Identity, Record
 from profd.daemon.supervise import roles
 from profd.daemon.supervise.tree import Member
@@ -26,6 +29,7 @@ SMALLEST_TURN_SHARE = 0.1
 SHORTEST_LENGTH_S = 0.5
 CLOSING_TIMEOUT_S = 10.0
 CANCELING_TIMEOUT_S = 1.0
+_ROOTS_HELD = 8
 
 
 class Sampling:
@@ -43,12 +47,15 @@ class Sampling:
         self._put = put
         self._chains: dict[Identity, tuple[StackChain, asyncio.Task[None]]] = {}
         self._turn = asyncio.Semaphore(1)
+        # Workers that come and go see the files that the others saw: each is read and parsed once.
+        self._statements = functools.lru_cache(_ROOTS_HELD)(Statements)
 
     def begin(self, member: Member) -> None:
         """Sample a member from now on, unless it is sampled already."""
         if member.identity in self._chains:
             return
-        chain = StackChain(self._executable, member.identity, MemberPace(self, member), self._clock, self._put)
+        source = self._statements(source_root(member.identity.pid))
+        chain = StackChain(self._executable, member.identity, MemberPace(self, member), source, self._clock, self._put)
         # One that turns out to be something else stays as it began.
         run = chain.run() if member.role in (roles.MAIN, roles.LAUNCHER) else chain.run_in_turns(self._turn)
         task = asyncio.ensure_future(run)

@@ -10,6 +10,7 @@ from studio import DEADLINE_S, LONG_S, FakeRecording, Stage, fail, hang, sample,
 from profd.daemon.collect.stacks import chain as chain_module
 from profd.daemon.collect.stacks.chain import REPORT_AFTER_FAILURES, StackChain
 from profd.daemon.collect.stacks.pyspy import RecordingFailed
+from profd.daemon.collect.stacks.tearing import NoSource
 from profd.daemon.store.records import Record
 
 __all__ = ["stage"]  # a fixture: pytest finds it by its name here
@@ -123,7 +124,7 @@ async def test_a_record_that_cannot_be_taken_breaks_the_chain_and_leaves_nothing
     def refuse(record: Record) -> None:
         raise RuntimeError("no")
 
-    chain = StackChain("py-spy", this_process(), stage.pace, stage.clock, refuse)
+    chain = StackChain("py-spy", this_process(), stage.pace, NoSource(), stage.clock, refuse)
     task = asyncio.ensure_future(chain.run())
     await stage.studio.until_made(1)
     chain.hurry()

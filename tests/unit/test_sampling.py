@@ -11,6 +11,7 @@ from clocks import StoppedClock
 from profd.daemon.clock import Clock
 from profd.daemon.collect.governor import Governor
 from profd.daemon.collect.stacks.chain import Pace
+from profd.daemon.collect.stacks.tearing import Source
 from profd.daemon.store.records import EventHappened, Identity, Record
 from profd.daemon.supervise import roles, sampling
 from profd.daemon.supervise.sampling import LENGTH_S, WATCHED_LENGTH_S, Sampling
@@ -21,10 +22,17 @@ class FakeChain:
     """Runs until it is stopped, or breaks when it is told to."""
 
     def __init__(
-        self, executable: str, identity: Identity, pace: Pace, clock: Clock, put: Callable[[Record], object]
+        self,
+        executable: str,
+        identity: Identity,
+        pace: Pace,
+        source: Source,
+        clock: Clock,
+        put: Callable[[Record], object],
     ) -> None:
         self.identity = identity
         self.pace = pace
+        self.source = source
         self.turn: asyncio.Semaphore | None = None
         self.hurries = 0
         self.is_deaf = False
@@ -72,13 +80,24 @@ def studio(monkeypatch: pytest.MonkeyPatch) -> Studio:
     made = Studio()
 
     def make(
-        executable: str, identity: Identity, pace: Pace, clock: Clock, put: Callable[[Record], object]
+        executable: str,
+        identity: Identity,
+        pace: Pace,
+        source: Source,
+        clock: Clock,
+        put: Callable[[Record], object],
     ) -> FakeChain:
-        made.chains.append(FakeChain(executable, identity, pace, clock, put))
+        made.chains.append(FakeChain(executable, identity, pace, source, clock, put))
         return made.chains[-1]
 
     monkeypatch.setattr(sampling, "StackChain", make)
     return made
+
+
+async def test_processes_that_see_the_same_files_share_what_is_known_of_them(studio: Studio) -> None:
+    nobody = 2**22  # no process has such an id: what it would see is what we see
+    main, worker = await studio.begin(roles.MAIN, nobody + 1), await studio.begin(roles.WORKER, nobody + 2)
+    assert main.source is worker.source
 
 
 async def test_main_processes_are_sampled_without_a_gap_and_others_in_one_turn(studio: Studio) -> None:

@@ -94,3 +94,17 @@ def test_only_a_few_files_are_parsed_at_once(tmp_path: Path) -> None:
     assert known == [True] * FILES_AT_ONCE + [False]
     statements.allow_more()
     assert all(statements.at(str(file), 1) for file in files)
+
+
+def test_what_was_asked_is_known_when_the_file_is_parsed_no_longer(tmp_path: Path) -> None:
+    statements = Statements()
+    files = [tmp_path / f"{number}.py" for number in range(100)]
+    for file in files:
+        file.write_text("f(x)\ny\n")
+        statements.allow_more()
+        assert statements.at(str(file), 1) is not None
+    for file in files:  # without leave to parse anything more
+        found = statements.at(str(file), 1)
+        assert found is not None
+        assert found.may_call
+    assert statements.at(str(files[0]), 2) is None

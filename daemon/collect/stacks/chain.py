@@ -17,9 +17,7 @@ from profd.daemon.collect.stacks import assembly
 from profd.daemon.collect.stacks.assembly import Span, Threads
 from profd.daemon.collect.stacks.chrometrace import TraceDamaged
 from profd.daemon.collect.stacks.pyspy import Recording, RecordingFailed
-from profd.daemon.collect.stacks.source import source_root
-from profd.daemon.collect.stacks.statements import Statements
-from profd.daemon.collect.stacks.tearing import Evidence
+from profd.daemon.collect.stacks.tearing import Evidence, Source
 from profd.daemon.store.records import EventHappened, Identity, Record
 
 # After py-spy says that it samples: so many times the mean distance of two samples that the recording that takes over
@@ -50,10 +48,16 @@ class Pace(Protocol):
 
 
 class StackChain:
-    """The recordings of one process, from now to its end; ``put`` takes the records."""
+    """The recordings of one process, from now to its end; ``source`` is what it runs, ``put`` takes the records."""
 
     def __init__(
-        self, executable: str, identity: Identity, pace: Pace, clock: Clock, put: Callable[[Record], object]
+        self,
+        executable: str,
+        identity: Identity,
+        pace: Pace,
+        source: Source,
+        clock: Clock,
+        put: Callable[[Record], object],
     ) -> None:
         self.identity = identity
         self._executable = executable
@@ -66,7 +70,7 @@ class StackChain:
         self._has_recorded = False
         self._failures = 0
         self._threads = Threads()
-        self._evidence = Evidence(Statements(source_root(identity.pid)))
+        self._evidence = Evidence(source)
 
     def hurry(self) -> None:
         """End the recording in flight now, and let the next one take over: someone wants to see what it holds."""

@@ -15,7 +15,9 @@ _LIBRARY_FOLDERS = ("site-packages", "dist-packages")
 # The standard library, of whichever interpreter: …/lib/python3.11/threading.py, …/lib64/python3.6/…
 _STANDARD_LIBRARY = re.compile(r"/lib(64)?/python3\.\d+[a-z]?/")
 _USERS_OWN_CODE = ("<string>", "<stdin>")
-_FILES_HELD = 64
+# Whole files are large and asked for a few of their lines: few are held, the lines that were asked for long.
+_FILES_HELD = 8
+_LINES_HELD = 16_384
 _FILE_LIMIT_BYTES = 4 << 20
 _LINE_LIMIT = 200
 
@@ -31,6 +33,8 @@ class SourceTree:
         self._root = root
         self._own = f"{own}/" if own else None
         self._lines = functools.lru_cache(_FILES_HELD)(self._read_lines)
+        self.line = functools.lru_cache(_LINES_HELD)(self._line)
+        """``line(file, line)``: the text of a line without the space around it; None where it cannot be read."""
         self._has_init = functools.lru_cache(4096)(self._read_has_init)
 
     def describe(self, frame: Frame) -> FrameDescription:
@@ -41,8 +45,7 @@ class SourceTree:
             source=self.line(frame.file, frame.line),
         )
 
-    def line(self, file: str, line: int) -> str | None:
-        """Return the text of a line without the space around it; None where it cannot be read."""
+    def _line(self, file: str, line: int) -> str | None:
         lines = self._lines(file)
         return lines[line - 1].strip()[:_LINE_LIMIT] if 0 < line <= len(lines) else None
 

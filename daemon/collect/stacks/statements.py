@@ -6,7 +6,6 @@ Knows nothing of stacks. A file that cannot be read or parsed, or that is very l
 from __future__ import annotations
 
 import ast
-import functools
 import warnings
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -17,7 +16,9 @@ import msgspec
 from profd.daemon.collect.stacks.source import SourceTree
 
 FILES_AT_ONCE = 1
-_FILES_HELD = 64
+# A parsed file takes megabytes, what was asked of it hardly anything: few are held, answers long.
+_FILES_HELD = 8
+_ANSWERS_HELD = 16_384
 # Some twenty milliseconds to parse.
 _FILE_LIMIT_BYTES = 200_000
 
@@ -42,12 +43,13 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 class Statements:
-    """The statements of the source files that a target sees."""
+    """The statements of the source files that a target sees; processes that see the same files share them."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         """Look below ``root``, as ``SourceTree`` does."""
         self._root = root
         self._files: dict[str, _File | None] = {}
+        self._answers: dict[tuple[str, int], Statement | None] = {}
         self._left = FILES_AT_ONCE
         self.line = SourceTree(root).line
         """``line(file, line)``: the text of a line, None where it cannot be read."""
@@ -58,15 +60,25 @@ class Statements:
 
     def at(self, file: str, line: int) -> Statement | None:
         """Return the statement at a line; None where nothing is known of it, or too many files were parsed already."""
-        if file not in self._files:
-            if not self._left:
-                return None
-            if len(self._files) >= _FILES_HELD:
-                del self._files[next(iter(self._files))]
-            self._left -= 1
-            self._files[file] = self._read(file)
+        if (file, line) in self._answers:
+            return self._answers[file, line]
+        if file not in self._files and not self._parse(file):
+            return None
         parsed = self._files[file]
-        return parsed.at(line) if parsed else None
+        if len(self._answers) >= _ANSWERS_HELD:
+            self._answers.clear()
+        answer = self._answers[file, line] = parsed.at(line) if parsed else None
+        return answer
+
+    def _parse(self, file: str) -> bool:
+        """Parse a file in place of the one parsed first; False where too many were already."""
+        if not self._left:
+            return False
+        if len(self._files) >= _FILES_HELD:
+            del self._files[next(iter(self._files))]
+        self._left -= 1
+        self._files[file] = self._read(file)
+        return True
 
     def _read(self, file: str) -> _File | None:
         path = Path(file)
@@ -91,10 +103,9 @@ class _File:
         found = sorted(((_first_line(node), node) for node in _statements(tree)), key=lambda place: place[0])
         self._firsts = [first for first, _ in found]
         self._nodes = [node for _, node in found]
-        self.at = functools.cache(self._at)
-        """``at(line)``: the statement that holds a line, None where none does or several begin on it."""
 
-    def _at(self, line: int) -> Statement | None:
+    def at(self, line: int) -> Statement | None:
+        """Return the statement that holds a line; None where none does or several begin on it."""
         index = bisect_right(self._firsts, line) - 1
         if index < 0 or (index and self._firsts[index - 1] == self._firsts[index]):
             return None
