@@ -135,10 +135,15 @@ def _memory_entry(reader: RunReader, kind: Growth) -> MemoryEntry:
 
 
 def _steps_per_s(reader: RunReader, process: int) -> Series:
-    """Return the pace between each two readings of the loop counter; a counter that starts again tells of none."""
+    """Return the pace between each two readings of the loop counter; a counter that starts again tells of none.
+
+    The first value is none: its time is that of the first reading, before which no pace is known.
+    """
     found = reader.find_series(COUNT_SERIES, process)
     counts = reader.points(found.id) if found else []
-    return _columns_of(reader, _thin(list(_paces(counts))), _DIGITS[COUNT_SERIES])
+    paces = _thin(list(_paces(counts)))
+    begin = [PointRow(counts[0].at_ns, 0.0)] if paces else []
+    return _columns_of(reader, begin + paces, _DIGITS[COUNT_SERIES])
 
 
 def _paces(counts: list[PointRow]) -> Iterator[PointRow]:

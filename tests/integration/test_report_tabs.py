@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -161,6 +163,19 @@ def test_the_timeline_has_the_pace_of_the_steps(chromium: Browser, tmp_path: Pat
     assert set(paces) == {rankrun.STEPS_PER_S}
     report.open("")
     assert report.shown(f"{chart}.subtitle") == "rank 0"
+    report.page.close()
+
+
+def test_no_pace_is_drawn_before_the_first_reading_of_the_counter(chromium: Browser, tmp_path: Path) -> None:
+    path = rankrun.write_run(tmp_path / "run.profd")
+    first_ns = synthetic.STARTED_NS + 4 * SECOND_NS
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        counters = "series IN (SELECT id FROM series WHERE name = 'step_count')"
+        database.execute(f"DELETE FROM point WHERE at_ns < ? AND {counters}", (first_ns,))
+    report = opened(chromium, path)
+    grid = report.shown("[...profd.timeline.charts.find((chart) => chart.title === 'steps').grid]")
+    known = [pace is not None for pace in grid]
+    assert known.index(True) == pytest.approx(4 / rankrun.SECONDS * len(grid), abs=1)
     report.page.close()
 
 

@@ -61,7 +61,7 @@ class Acting(Screen[None]):
 
     def action_mark(self) -> None:
         """Mark this moment, with a note."""
-        if self._is_live():
+        if self._may_act():
             self.app.push_screen(LineScreen("Mark this moment", "a note, or nothing"), self._mark)
 
     def action_report(self) -> None:
@@ -81,7 +81,7 @@ class Acting(Screen[None]):
 
     def action_stop(self) -> None:
         """Ask whether the recording is to end."""
-        if self._is_live():
+        if self._may_act():
             text = "The script runs on; what was recorded is kept."
             choices = [Choice("stop", "end the recording", ("s", "y")), Choice("go on", "go on recording", ("n",))]
             self.app.push_screen(ChoiceScreen("Stop profiling?", text, choices), self._stop)
@@ -108,7 +108,7 @@ class Acting(Screen[None]):
         if answer == "inject":
             self._ask_for_window(inject=True)
 
-    def _is_live(self) -> bool:
+    def _may_act(self) -> bool:
         """Say whether the run is recorded, and tell the person where it is not."""
         is_live = self.info is not None and self.info.state == "live"
         if not is_live:

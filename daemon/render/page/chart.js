@@ -64,13 +64,14 @@ function sumOverTime(run, series) {
   return grid;
 }
 
-/** Add a series to a grid; each value stands for the time before it, up to the one before; a mean for all of it, a reading no longer than usual. */
+/** Add a series to a grid; each value stands for the time before it, up to the one before; a mean for all of it, the first none; a reading no longer than usual. */
 function addToGrid(grid, series, durationMs) {
   const scale = grid.length / durationMs;
   const holdMs = Math.max(HOLD_MS, 2 * meanStep(series.atMs));
   let cell = 0;
   series.atMs.forEach((ms, at) => {
-    const sinceMs = at && series.isMean ? series.atMs[at - 1] : Math.max(at ? series.atMs[at - 1] : 0, ms - holdMs);
+    const beforeMs = at ? series.atMs[at - 1] : series.isMean ? ms : 0;
+    const sinceMs = series.isMean ? beforeMs : Math.max(beforeMs, ms - holdMs);
     const end = Math.min(Math.round(ms * scale), grid.length);
     for (cell = Math.max(cell, Math.round(sinceMs * scale)); cell < end; cell += 1) {
       grid[cell] = (Number.isNaN(grid[cell]) ? 0 : grid[cell]) + series.values[at];
