@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from synthetic import run_started
+from synthetic import STARTED_NS, run_started
 from training_stacks import describe
 
 from profd.daemon.store.reader import RunReader
@@ -13,8 +13,8 @@ from profd.daemon.store.records import DeviceSeen, Identity, Point, PointsTaken
 from profd.daemon.store.rows import DeviceRow
 from profd.daemon.store.writer import RunWriter
 
-SECOND = DeviceSeen(1, "gpu1", 1, "NVIDIA A100", "GPU-b")
-FIRST = DeviceSeen(2, "gpu0", 0, "NVIDIA H100", "GPU-a", 80 << 30)
+SECOND = DeviceSeen(STARTED_NS + 1, "gpu1", 1, "NVIDIA A100", "GPU-b")
+FIRST = DeviceSeen(STARTED_NS + 2, "gpu0", 0, "NVIDIA H100", "GPU-a", 80 << 30)
 
 
 def write(path: Path) -> Path:
@@ -22,7 +22,7 @@ def write(path: Path) -> Path:
     for record in (SECOND, FIRST, FIRST):
         writer.put(record)
     process = Point("gpu_process_memory_bytes", 5.0, Identity(7, 1), device="gpu0")
-    writer.put(PointsTaken(3, (Point("gpu_memory_used_bytes", 9.0, device="gpu0"), process)))
+    writer.put(PointsTaken(STARTED_NS + 3, (Point("gpu_memory_used_bytes", 9.0, device="gpu0"), process)))
     writer.close()
     return path
 

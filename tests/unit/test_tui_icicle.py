@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterable
 
 import pytest
@@ -200,7 +199,7 @@ class TestWalk:
         assert walk.first_row == 0
 
 
-def test_ten_thousand_functions_two_hundred_deep_stay_quick() -> None:
+def test_of_ten_thousand_functions_two_hundred_deep_only_what_is_seen_is_laid_out() -> None:
     root = Node(0, None)
     for branch in range(50):
         node = root
@@ -211,7 +210,7 @@ def test_ten_thousand_functions_two_hundred_deep_stay_quick() -> None:
             node.add_child(below)
             node = below
     root.count(50_000, 1, {})
-    begun_s = time.process_time()
     for form in (root, inverted(root), folded(root)):
-        lay_out(form, 200, 60)
-    assert time.process_time() - begun_s < 0.5
+        rows = lay_out(form, 200, 60)
+        assert len(rows) <= 60
+        assert all(sum(block.width for block in row) <= 200 for row in rows)

@@ -31,7 +31,7 @@ FIRST_S = 0.2
 FURTHER = 1.2
 SLOWEST_SEARCH_S = 30.0
 # While modules are imported, or nothing counts at all.
-VAIN_S = 2.0
+VAIN_S = 0.7
 FURTHER_IN_VAIN = 1.5
 FOLLOW_S = 5.0
 SEEK_S = 1.0
@@ -100,8 +100,11 @@ class StepCounter:
             self._searches = 0 if self._vain else self._searches
             self._vain = 0
             return True
-        self._vain += 1
         self._misses += self.loop is not None
+        if self._history and not reading.is_importing:
+            self._searches += 1  # what may count is on the stack now and then, as a generator is: look for it again
+        else:
+            self._vain += 1
         return False
 
     def _is_searching(self) -> bool:
