@@ -58,9 +58,10 @@ class Diagnosis:
         self._found: tuple[Finding, ...] | None = None
         self._error: Exception | None = None
         self.findings: tuple[Finding, ...] = ()
+        self.has_looked = False
 
     def renew(self) -> bool:
-        """Look again where there is something new and it is time to; True where other things were found.
+        """Look again where there is something new and it is time to; True where other things are known than before.
 
         Raises what went wrong when it was last looked.
         """
@@ -72,9 +73,9 @@ class Diagnosis:
         if self._error is not None:
             raise self._error
         found, self._found = self._found, None
-        if found is None or found == self.findings:
+        if found is None or (found == self.findings and self.has_looked):
             return False
-        self.findings = found
+        self.findings, self.has_looked = found, True
         return True
 
     def _look(self, info: RunInfo) -> None:

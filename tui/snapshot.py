@@ -112,7 +112,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     ``read_share`` is how much of the file has been read, 1 once all of it has. ``samples`` are those that the rows of
     ``functions`` are shares of, seen in [from_ns, to_ns); with ``is_estimate`` in parts of that, evenly spread, the
     rest being read still. ``left_out`` counts the processes that ended long ago. ``findings`` are those of the last
-    part of a live run, else of all of it.
+    part of a live run, else of all of it; ``is_diagnosed`` says whether they were looked for already.
     """
 
     info: RunInfo
@@ -131,3 +131,4 @@ class Snapshot(msgspec.Struct, frozen=True):
     events: tuple[EventRow, ...]
     is_estimate: bool = False
     findings: tuple[Finding, ...] = ()
+    is_diagnosed: bool = True

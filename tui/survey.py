@@ -116,6 +116,7 @@ class Survey:
             events=tuple(self._events),
             is_estimate=not rests_on.is_whole,
             findings=self._diagnosis.findings,
+            is_diagnosed=self._diagnosis.has_looked,
         )
 
     def _take_in(self, recordings: list[RecordingRow]) -> None:

@@ -16,6 +16,7 @@ from profd.daemon import paths
 from profd.daemon.render.report import write_report
 from profd.daemon.store.reader import RunReader
 from profd.tui.app import ProfdApp
+from profd.tui.widgets.verdict import VerdictLine
 
 HERE = Path(__file__).parent
 CHROMIUM = [
@@ -37,11 +38,12 @@ async def draw_dashboard(run_file: Path) -> str:
     app = ProfdApp(run_file, may_end=False)
     async with app.run_test(size=(120, 36)) as pilot:
         deadline = time.monotonic() + 20
-        while "covered" not in (drawn := app.export_screenshot(title="profd attach")):
+        while not ((shown := app.screen.query_one(VerdictLine).snapshot) and shown.is_diagnosed):
             if time.monotonic() > deadline:
                 raise SystemExit("the dashboard showed nothing within 20 s")
             await pilot.pause(0.1)
-        return drawn
+        await pilot.pause()
+        return app.export_screenshot(title="profd attach")
 
 
 def photograph(page: Path, picture: Path, size: str) -> None:

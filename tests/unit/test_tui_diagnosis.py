@@ -3,13 +3,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from cases import HEALTHY, IMPORT, LOAD_IN_PROCESS, step, write_case
 from synthetic import live_run
+from theater import play
 
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store.reader import RunReader
 from profd.tui.diagnosis import EVERY_S, Diagnosis
+from profd.tui.widgets.verdict import VerdictLine
 
 
 class Watch:
@@ -57,9 +60,20 @@ def test_an_ended_run_is_looked_at_as_a_whole(tmp_path: Path) -> None:
 def test_without_training_nothing_is_found(tmp_path: Path) -> None:
     with RunReader(write_case(tmp_path / "a.profd", ((IMPORT, 500),))) as reader:
         diagnosis = Diagnosis(reader)
+        assert not diagnosis.has_looked
 
+        assert diagnosis.renew()
         assert not diagnosis.renew()
-        assert diagnosis.findings == ()
+        assert (diagnosis.has_looked, diagnosis.findings) == (True, ())
+
+
+async def test_no_run_is_called_healthy_before_it_was_looked_at(tmp_path: Path) -> None:
+    async with play(write_case(tmp_path / "a.profd", HEALTHY, seconds=60)) as theater:
+        await theater.until_text(VerdictLine, "healthy")
+        line = theater.widget(VerdictLine)
+        assert line.snapshot is not None
+        line.show(msgspec.structs.replace(line.snapshot, is_diagnosed=False))
+        assert "healthy" not in theater.text(VerdictLine)
 
 
 def test_a_look_in_the_background_is_waited_for_by_nobody(tmp_path: Path) -> None:

@@ -52,7 +52,8 @@ class VerdictLine(Lines):
         if strongest is not None:
             return self._finding(strongest)
         work = work_share(self.snapshot)
-        if work is not None and work >= HEALTHY_SHARE:
+        # Nobody is called healthy before it was looked for what is wrong.
+        if work is not None and work >= HEALTHY_SHARE and self.snapshot.is_diagnosed:
             return self._healthy(work)
         verdict = self.snapshot.verdict
         if verdict is None:
