@@ -140,7 +140,7 @@ int nvmlDeviceGetProcessUtilization(Device *device, ProcessSample *samples, uint
 typedef struct { Device *device; ull kind, data; uint gpu_instance, compute_instance; } Event;
 typedef struct { ull kinds[MAX_DEVICES]; double seen_s; } EventSet;
 
-enum { DOUBLE_BIT_ECC = 2, XID = 8, POLL_MS = 200 };
+enum { DOUBLE_BIT_ECC = 2, XID = 8, POLL_MS = 50 };
 
 int nvmlEventSetCreate(EventSet **set)
 {
