@@ -41,12 +41,20 @@ def take_coverage(reader: RunReader, selection: Selection) -> Coverage:
 
 
 def mean_of_series(reader: RunReader, name: str, process: int | None, selection: Selection) -> float | None:
-    """Return the mean of a series over a selection's range of time; None where it has no points there."""
+    """Return the mean of a series over a selection's range of time; None where it has no points there.
+
+    Each point stands for the time since the one before it.
+    """
     series = reader.find_series(name, process)
     if series is None:
         return None
     points = reader.points(series.id, selection.from_ns, selection.to_ns)
-    return sum(point.value for point in points) / len(points) if points else None
+    # The first one after the recorder's start stands for a moment, not for a second.
+    first_ns = reader.info.started_ns if process is None else reader.processes[process].seen_ns
+    starts_ns = [max(first_ns, selection.from_ns or 0), *(point.at_ns for point in points)]
+    weights = [max(point.at_ns - start_ns, 1) for point, start_ns in zip(points, starts_ns, strict=False)]
+    weighted = sum(point.value * weight for point, weight in zip(points, weights, strict=True))
+    return weighted / sum(weights) if points else None
 
 
 def _covered_share(reader: RunReader, selection: Selection) -> float | None:
