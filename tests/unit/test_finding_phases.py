@@ -89,6 +89,14 @@ def test_a_function_that_only_calls_long_operations_is_not(tmp_path: Path) -> No
     assert diagnose(path, hot_function.find) is None
 
 
+def test_time_that_another_rule_tells_is_not_blamed_on_the_loop_around_it(tmp_path: Path) -> None:
+    around = (*ROOT[:-1], Frame("train_epoch", TRAIN, 77))
+    path = write_case(tmp_path / "a.profd", step((around, 10), (SYNCHRONIZE, 200)))
+
+    assert diagnose(path, hot_function.find) is None
+    assert diagnose(path, synchronization.find) is not None
+
+
 def test_a_healthy_run_has_no_findings(tmp_path: Path) -> None:
     path = write_case(tmp_path / "a.profd", HEALTHY)
 

@@ -32,7 +32,7 @@ def find(case: Case) -> Finding | None:
     name = _hottest(case)
     if name is None:
         return None
-    share = case.share_of(case.profile, lambda stack: _key(_leaf(case, stack)) == name)
+    share = case.share_of(case.profile, lambda stack: _counts(case, stack) and _key(_leaf(case, stack)) == name)
     severity = severity_of(share.low, case.profile.total_samples)
     if severity is None:
         return None
@@ -55,8 +55,8 @@ def _hottest(case: Case) -> _Key | None:
     """Return the function of the user's with most time of its own, of those that loop."""
     found: defaultdict[_Key, _Function] = defaultdict(_Function)
     for stack, time_ns in case.profile.time_ns.items():
-        frame = _leaf(case, stack)
-        if not frame.is_library and case.phases.of_stack(stack) not in _TOLD_ELSEWHERE:
+        if _counts(case, stack):
+            frame = _leaf(case, stack)
             function = found[_key(frame)]
             function.own_ns += time_ns
             function.looping_ns += time_ns if _LOOP.search(frame.source or "") else 0.0
@@ -68,9 +68,13 @@ def _line(case: Case, name: _Key) -> Line | None:
     spent_ns: defaultdict[int, float] = defaultdict(float)
     for stack, time_ns in case.profile.time_ns.items():
         frame = _leaf(case, stack)
-        if _key(frame) == name:
+        if _counts(case, stack) and _key(frame) == name:
             spent_ns[frame.id] += time_ns
     return line_of(case.reader.frames[max(spent_ns, key=spent_ns.__getitem__)]) if spent_ns else None
+
+
+def _counts(case: Case, stack: int) -> bool:
+    return not _leaf(case, stack).is_library and case.phases.of_stack(stack) not in _TOLD_ELSEWHERE
 
 
 def _leaf(case: Case, stack: int) -> FrameRow:
