@@ -27,6 +27,7 @@ class Terminal:
         self._socket = folder / "tmux.sock"
         self._term = term
         self._tmux("new-session", "-d", "-x", str(columns), "-y", str(lines), "-c", str(folder), "exec env PS1='$ ' sh")
+        self.wait_for("$")  # until then tmux may not have set the modes of the terminal
 
     def __enter__(self) -> Terminal:
         return self
