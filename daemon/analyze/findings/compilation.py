@@ -9,7 +9,7 @@ find = PhaseLoss(
     rule="compile-share",
     label="compilation",
     phase="compile",
-    title="compiling takes {share} of the time{at}: none of it brings at most {gain}",
+    title="compiling takes {share} of the time{at}: none of it brings {gain}",
     cause="Code is compiled when it is first called, and again for every new shape, type or Python value that it "
     "depends on.",
     remedy="See with TORCH_LOGS=recompiles what changes from call to call{at}; pad inputs to few shapes, or set "

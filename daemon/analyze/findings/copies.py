@@ -12,7 +12,7 @@ _COPIES = PhaseLoss(
     rule="host-to-device-copies",
     label="copies",
     phase="host-to-device copy",
-    title="copying to the GPU takes {share} of the time{at}: copies beside the computing bring at most {gain}",
+    title="copying to the GPU takes {share} of the time{at}: copies beside the computing bring {gain}",
     cause="Memory that is not pinned is copied in steps, and the main thread waits until the copy has been made.",
     remedy="Set pin_memory=True in the DataLoader and copy with .to(device, non_blocking=True){at}; send bytes instead "
     "of floats, and convert them on the GPU.",
@@ -26,4 +26,4 @@ def find(case: Case) -> Finding | None:
     severity = severity_of(share.low if busy is None else min(share.low, 1 - busy), case.profile.total_samples)
     if severity is None:
         return None
-    return _COPIES.finding(case, share, severity, bound=1 / busy if busy else None)
+    return _COPIES.finding(case, share, severity, limit=1 / busy if busy else None)

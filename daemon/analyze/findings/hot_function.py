@@ -7,10 +7,11 @@ from collections import defaultdict
 
 import msgspec
 
+from profd.daemon.analyze.findings.bounds import bound
 from profd.daemon.analyze.findings.case import Case, line_of
 from profd.daemon.analyze.findings.finding import Finding, Line
 from profd.daemon.analyze.findings.severity import severity_of
-from profd.daemon.analyze.findings.wording import at, percent, times
+from profd.daemon.analyze.findings.wording import at, at_most, percent
 from profd.daemon.store.rows import FrameRow
 
 _LOOP = re.compile(r"^\s*(for|while)\b|\bfor\b.+\bin\b")
@@ -36,16 +37,16 @@ def find(case: Case) -> Finding | None:
     severity = severity_of(share.low, case.profile.total_samples)
     if severity is None:
         return None
-    line = _line(case, name)
+    line, gain = _line(case, name), bound(case, share)
     return Finding(
         rule="hot-function",
         severity=severity,
         label="Python-bound",
         title=f"Python-bound: {name[0]} loops in Python for {percent(share.value)} of the time{at(line)}: "
-        f"whole tensors at once bring at most {times(share.gain)}",
+        f"whole tensors at once bring {at_most(gain)}",
         cause="Python goes through the elements one by one: each takes longer by far than the arithmetic does.",
         remedy=f"Replace the loop in {name[0]}{at(line)} by operations on whole tensors or arrays.",
-        gain_bound=share.gain,
+        gain_bound=gain,
         evidence=case.evidence(share.measure(f"{name[0]} itself"), line=line),
         page="hot-function",
     )

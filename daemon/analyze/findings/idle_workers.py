@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from profd.daemon.analyze.findings.bounds import bound
 from profd.daemon.analyze.findings.case import Case, Share
-from profd.daemon.analyze.findings.finding import Finding
+from profd.daemon.analyze.findings.finding import INFO, Finding
 from profd.daemon.analyze.findings.loaders import SATURATED, Loaders, take_loaders
 from profd.daemon.analyze.findings.severity import severity_of
-from profd.daemon.analyze.findings.wording import at, percent, times
+from profd.daemon.analyze.findings.wording import at, at_most, percent
 from profd.daemon.analyze.selection import Selection
 
 PHASE = "data wait"
@@ -53,17 +54,18 @@ def find(case: Case) -> Finding | None:
     loaders = take_loaders(case) if severity else None
     if severity is None or loaders is None or loaders.busy.high >= SATURATED:
         return None
-    line = case.line(PHASE)
+    line, gain = case.line(PHASE), bound(case, share)
     way = _way(case, share, loaders)
     return Finding(
         rule="input-bound-idle",
-        severity=severity,
+        # On crowded cores, workers and main thread wait for one another's and for others' turns.
+        severity=severity if gain is not None else INFO,
         label="input-bound",
         title=f"input-bound: the main thread waits {percent(share.value)} for its data{at(line)}, its workers are "
-        f"{percent(loaders.busy.value)} busy: no wait brings at most {times(share.gain)}",
+        f"{percent(loaders.busy.value)} busy: no wait brings {at_most(gain)}",
         cause=way.cause,
         remedy=way.remedy.format(at=at(line)),
-        gain_bound=share.gain,
+        gain_bound=gain,
         evidence=case.evidence(share.measure(PHASE), loaders.busy.measure("workers busy"), phase=PHASE, line=line),
         page="input-bound-idle",
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from profd.daemon.analyze.findings.bounds import bound
 from profd.daemon.analyze.findings.case import Case
 from profd.daemon.analyze.findings.cores import ceiling, usable_cores
 from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.severity import severity_of
-from profd.daemon.analyze.findings.wording import at, percent, times
+from profd.daemon.analyze.findings.wording import at, at_most, percent
 
 PHASE = "data load in process"
 
@@ -18,19 +19,19 @@ def find(case: Case) -> Finding | None:
     if severity is None:
         return None
     line = case.line(PHASE)
-    bound = min(share.gain, ceiling(case) or share.gain)
+    gain = bound(case, share, ceiling(case))
     workers = _workers(share.value, usable_cores(case))
     return Finding(
         rule="input-bound-in-process",
         severity=severity,
         label="input-bound",
         title=f"input-bound: the main thread loads data {percent(share.value)} of the time{at(line)}: "
-        f"loading in {workers} brings at most {times(bound)}",
+        f"loading in {workers} brings {at_most(gain)}",
         cause="A DataLoader with num_workers=0 prepares each batch between two steps, in the thread that trains: "
         "neither CPU nor GPU work on the model meanwhile.",
         remedy=f"Give the DataLoader{at(line)} num_workers={workers.split()[0]} (and persistent_workers=True), "
         "so that batches are ready when a step ends.",
-        gain_bound=bound,
+        gain_bound=gain,
         evidence=case.evidence(share.measure(PHASE), phase=PHASE, line=line, series=("cpu_cores",)),
         page="input-bound-in-process",
     )

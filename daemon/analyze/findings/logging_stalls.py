@@ -8,7 +8,7 @@ find = PhaseLoss(
     rule="logging-stalls",
     label="logging",
     phase="logging",
-    title="reporting takes {share} of the time{at}: reporting seldom brings at most {gain}",
+    title="reporting takes {share} of the time{at}: reporting seldom brings {gain}",
     cause="Progress bars, log lines or metrics are written in the main thread, between the steps.",
     remedy="Report every hundredth step only{at}.",
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from profd.daemon.analyze.findings.bounds import bound
 from profd.daemon.analyze.findings.case import Case, Share
 from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.severity import LOSS, Scale, severity_of
-from profd.daemon.analyze.findings.wording import at, percent, times
+from profd.daemon.analyze.findings.wording import at, at_most, percent
 
 
 class PhaseLoss(msgspec.Struct, frozen=True):
@@ -30,11 +31,11 @@ class PhaseLoss(msgspec.Struct, frozen=True):
         severity = severity_of(share.low, case.profile.total_samples, self.scale)
         return None if severity is None else self.finding(case, share, severity)
 
-    def finding(self, case: Case, share: Share, severity: str, bound: float | None = None) -> Finding:
-        """Return the finding of a share; ``bound`` where something else limits the gain."""
+    def finding(self, case: Case, share: Share, severity: str, limit: float | None = None) -> Finding:
+        """Return the finding of a share; ``limit`` where something else limits the gain."""
         line = case.line(self.phase)
-        bound = share.gain if bound is None else min(bound, share.gain)
-        words = {"share": percent(share.value), "at": at(line), "gain": times(bound)}
+        gain = bound(case, share, limit)
+        words = {"share": percent(share.value), "at": at(line), "gain": at_most(gain)}
         return Finding(
             rule=self.rule,
             severity=severity,
@@ -42,7 +43,7 @@ class PhaseLoss(msgspec.Struct, frozen=True):
             title=f"{self.label}: {self.title.format(**words)}",
             cause=self.cause.format(**words),
             remedy=self.remedy.format(**words),
-            gain_bound=bound,
+            gain_bound=gain,
             evidence=case.evidence(share.measure(self.phase), phase=self.phase, line=line),
             page=self.rule,
         )

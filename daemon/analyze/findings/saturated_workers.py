@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
+from profd.daemon.analyze.findings.bounds import bound
 from profd.daemon.analyze.findings.case import Case, Share
 from profd.daemon.analyze.findings.cores import ceiling
 from profd.daemon.analyze.findings.finding import Evidence, Finding
 from profd.daemon.analyze.findings.loaders import SATURATED, Loaders, take_loaders
 from profd.daemon.analyze.findings.severity import severity_of
-from profd.daemon.analyze.findings.wording import at, many, percent, times
+from profd.daemon.analyze.findings.wording import at, at_most, many, percent
 
 PHASE = "data wait"
 
@@ -26,17 +27,17 @@ def find(case: Case) -> Finding | None:
         return None
     limit = ceiling(case)
     has_cores = limit is None or limit >= _NO_CORES
-    bound = min(share.gain, limit) if limit is not None and has_cores else share.gain
+    gain = bound(case, share, limit if has_cores else None)
     waits = f"the main thread waits {percent(share.value)} for its data{at(case.line(PHASE))}"
     busy = f"{_who(loaders)} {percent(loaders.busy.value)} busy"
     return Finding(
         rule="input-bound-saturated",
         severity=severity,
         label="input-bound",
-        title=f"input-bound: {waits}; {busy}: {_what_helps(share, loaders, has_cores)} at most {times(bound)}",
+        title=f"input-bound: {waits}; {busy}: {_what_helps(share, loaders, has_cores)} {at_most(gain)}",
         cause=_cause(loaders, has_cores),
         remedy=_remedy(case, share, loaders, has_cores),
-        gain_bound=bound,
+        gain_bound=gain,
         evidence=_evidence(case, share, loaders),
         page="input-bound-saturated",
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from profd.daemon.analyze.findings.bounds import bound
 from profd.daemon.analyze.findings.case import Case, Share
 from profd.daemon.analyze.findings.devices import utilization
 from profd.daemon.analyze.findings.finding import Finding, Measure
 from profd.daemon.analyze.findings.phaseloss import PhaseLoss
 from profd.daemon.analyze.findings.severity import PRICE, severity_of
-from profd.daemon.analyze.findings.wording import at, percent, times
+from profd.daemon.analyze.findings.wording import at, at_most, percent
 
 _STARTING = ("forward", "loss", "backward", "optimizer")
 _REMEDY = (
@@ -18,7 +19,7 @@ _OPTIMIZER = PhaseLoss(
     rule="small-batches",
     label="small batches",
     phase="optimizer",
-    title="the optimizer takes {share} of a step{at}, whatever the size of the batch: larger ones bring at most {gain}",
+    title="the optimizer takes {share} of a step{at}, whatever the size of the batch: larger ones bring {gain}",
     cause="Each step updates all weights once, for however few samples.",
     remedy=_REMEDY,
     scale=PRICE,
@@ -38,16 +39,16 @@ def _dispatch_bound(case: Case, busy: float) -> Finding | None:
     severity = severity_of(removable.low, case.profile.total_samples, PRICE)
     if severity is None:
         return None
-    line = case.line(*_STARTING)
+    line, gain = case.line(*_STARTING), bound(case, removable)
     return Finding(
         rule="small-batches",
         severity=severity,
         label="small batches",
         title=f"small batches: the GPU is busy {percent(busy)} while the main thread starts operations "
-        f"{percent(share.value)} of the time: larger ones bring at most {times(removable.gain)}",
+        f"{percent(share.value)} of the time: larger ones bring {at_most(gain)}",
         cause="Operations are over on the GPU before Python has started the next: it waits for Python, not for data.",
         remedy=_REMEDY.format(at=at(line)) + " torch.compile and CUDA graphs start many operations at once.",
-        gain_bound=removable.gain,
+        gain_bound=gain,
         evidence=case.evidence(
             share.measure("starting operations"),
             Measure("GPU busy", busy),

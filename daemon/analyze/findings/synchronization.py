@@ -12,7 +12,7 @@ _ON_GPU = PhaseLoss(
     rule="synchronization",
     label="synchronization",
     phase="synchronize",
-    title="the main thread waits for the device for {share} of its time{at}: no wait brings at most {gain}",
+    title="the main thread waits for the device for {share} of its time{at}: no wait brings {gain}",
     cause="A value that Python asks for (.item(), .cpu(), print, float) is there only when the device has done all "
     "that was started before; meanwhile nothing new is started.",
     remedy="Keep values on the device, and bring them over every hundredth step only{at}.",
@@ -21,7 +21,7 @@ _ON_CPU = PhaseLoss(
     rule="synchronization",
     label="synchronization",
     phase="synchronize",
-    title="{share} of the time goes into values that are brought to Python{at}: without them at most {gain}",
+    title="{share} of the time goes into values that are brought to Python{at}: without them {gain}",
     cause="Numbers are computed and taken out of tensors one by one (.item(), .tolist(), print), step by step.",
     remedy="Do it every hundredth step only{at}, and for many values at once.",
 )
@@ -38,4 +38,4 @@ def find(case: Case) -> Finding | None:
         return None
     if busy is None:
         return _ON_CPU.finding(case, share, severity)
-    return _ON_GPU.finding(case, share, severity, bound=1 / busy if busy else None)
+    return _ON_GPU.finding(case, share, severity, limit=1 / busy if busy else None)

@@ -25,6 +25,11 @@ def times(gain: float) -> str:
     return f"{gain:.1f}\N{MULTIPLICATION SIGN}" if gain >= 1.095 else f"{gain:.2f}\N{MULTIPLICATION SIGN}"
 
 
+def at_most(gain: float | None) -> str:
+    """Return what a fix brings: its bound, or that none can be told."""
+    return f"at most {times(gain)}" if gain is not None else "a gain that cannot be told while the cores are crowded"
+
+
 def many(count: int, noun: str) -> str:
     """Return a count with its noun."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

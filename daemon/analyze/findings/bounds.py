@@ -1,0 +1,44 @@
+"""By how many times steps get faster at most, with what else would limit them, and how crowded the cores are.
+
+A share of time is one in the company that the training had. While its main thread waits for cores that others use, what
+is left after a fix would be as slow as before, or much faster where they leave: shares do not tell.
+"""
+
+from __future__ import annotations
+
+import statistics
+
+from profd.daemon.analyze.findings.case import WAITING, Case, Share
+from profd.daemon.analyze.findings.cores import main_thread_cores
+
+TOLD_UNTIL = 1.5
+"""From this crowding on a bound would be one on the company, not on the fix."""
+
+_PRESSURE = "host_cpu_pressure_share"
+
+
+def bound(case: Case, share: Share, *limits: float | None) -> float | None:
+    """Return the bound on the gain of who takes a share away, where limits allow it.
+
+    What is left may be as much shorter as cores were lacking for it. None where that is so much that nothing tells.
+    """
+    crowded = crowding(case)
+    if crowded > TOLD_UNTIL:
+        return None
+    return min([crowded * share.gain, *(limit for limit in limits if limit is not None)])
+
+
+def crowding(case: Case) -> float:
+    """Return by how many times the main threads' own work takes longer because they wait for a core; 1 where unknown.
+
+    Who has work and no CPU time may wait for a core, a disk, or a lock; for a core it waits no longer than the kernel
+    says that anybody did.
+    """
+    known = [cores for row in case.trainers if (cores := main_thread_cores(case, row.id)) is not None]
+    pressure = case.mean(_PRESSURE)
+    if not known or pressure is None:
+        return 1.0
+    work = 1 - case.share(*WAITING).value
+    on_cpu = min(statistics.fmean(known), work)
+    held_up = min(work - on_cpu, pressure)
+    return work / (work - held_up) if held_up < work else float("inf")
