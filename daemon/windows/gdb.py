@@ -45,6 +45,8 @@ _SETTINGS = (
 )
 _PASSING = "SIGALRM SIGCHLD SIGCONT SIGHUP SIGIO SIGPIPE SIGPROF SIGTERM SIGURG SIGUSR1 SIGUSR2 SIGVTALRM SIGWINCH"
 """Signals that reach the process as ever while gdb holds it, and stop nothing."""
+_URGENCY = -10
+"""The niceness of gdb, where the system grants it: a process is held for as long as gdb waits for its turn."""
 _REMEDY = "restart the command with `profd run --torch-window -- CMD`, which needs no gdb"
 
 
@@ -140,13 +142,15 @@ async def _run(program: str, pid: int, text: Text, calls: Calls, timeout_s: floa
         settings = [word for setting in _SETTINGS for word in ("-iex", setting)]
         opening = ["-ex", f"handle {_PASSING} nostop noprint pass", "-ex", f"file /proc/{pid}/exe"]
         process = await asyncio.create_subprocess_exec(
-            program, "-nx", "-batch", *settings, *opening, "-x", str(script),
+            program, "-nx", "-batch", "-readnever", *settings, *opening, "-x", str(script),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
             env={**os.environ, "LC_ALL": "C"},
         )  # fmt: skip
+        with contextlib.suppress(OSError):  # not root, as most are
+            os.setpriority(os.PRIO_PROCESS, process.pid, _URGENCY)
         reading = asyncio.ensure_future(process.communicate())
         try:
             said, _ = await asyncio.wait_for(asyncio.shield(reading), timeout_s)

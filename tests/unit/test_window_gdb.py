@@ -69,6 +69,29 @@ async def test_queued_call_is_all_that_is_wanted(pid: int, tools: Path) -> None:
     await gdb.execute(pid, TEXT, CALLS)
 
 
+async def test_gdb_reads_no_symbols_and_is_served_first(
+    pid: int, tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    urged: list[int] = []
+    monkeypatch.setattr("os.setpriority", lambda which, who, niceness: urged.append(niceness))
+    words = tmp_path / "words"
+    script = tools / "gdb"
+    script.write_text(f'#!/bin/sh\necho "$@" > {words}\necho profd queued 0\n')
+    script.chmod(0o700)
+    await gdb.execute(pid, TEXT, CALLS)
+    assert urged == [-10]
+    assert "-readnever" in words.read_text().split()
+
+
+async def test_gdb_may_be_refused_to_be_served_first(pid: int, tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(which: int, who: int, niceness: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("os.setpriority", refuse)
+    pretend(tools, "profd queued 0")
+    await gdb.execute(pid, TEXT, CALLS)
+
+
 async def test_process_that_is_gone_is_said(tools: Path) -> None:
     pretend(tools)
     with pytest.raises(WindowFailed, match="cannot be looked at"):
