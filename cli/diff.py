@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     "limits",
     multiple=True,
     metavar="LIMIT",
-    help="End with 76 where a change goes beyond LIMIT: 'step_time>+5%', 'phase:data wait>+10%', 'function:NAME>+20%'.",
+    help="End with 76 where a change goes beyond LIMIT: 'step_time>+5%', 'phase:data wait>+10%', 'function:NAME>+20%', "
+    "'memory:main>+10%', 'gpu:GPU 0, idle share>+10%', 'operator:NAME>+5%'.",
 )
 @click.option(
     "--least",
@@ -56,7 +57,7 @@ def command(
     words: SelectionWords,
     as_json: bool,
 ) -> int:
-    """Say what changed from the run BASE to the run NEW: step time, lines, functions, phases.
+    """Say what changed from the run BASE to the run NEW: step time, lines, functions, phases, GPUs, memory, operators.
 
     The main threads of the training processes are compared, without the start-up; a step at a time where both runs tell
     their steps, else by shares. A selection applies to both runs. The text goes to stdout; -o FILE writes a report.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 from synthetic import (
@@ -33,9 +34,18 @@ PLAIN_MS: Lengths = {
 
 
 def write_steps(
-    path: Path, seed: int, slower: float = 1.0, lengths_ms: Lengths = STEP_MS, *, counted_every: int = 5
+    path: Path,
+    seed: int,
+    slower: float = 1.0,
+    lengths_ms: Lengths = STEP_MS,
+    *,
+    counted_every: int = 5,
+    beside: Sequence[records.Record] = (),
 ) -> Path:
-    """Write a run of steps that are uneven by 10 %, the second part of each ``slower`` times as long."""
+    """Write a run of steps that are uneven by 10 %, the second part of each ``slower`` times as long.
+
+    ``beside`` is what else the run has.
+    """
     slow = list(lengths_ms)[1]
     chance = random.Random(seed)
     spans: list[tuple[tuple[records.Frame, ...], int]] = []
@@ -48,6 +58,7 @@ def write_steps(
     thread = (MAIN_TID, "MainThread", True, spans)
     found: list[records.Record] = [
         main_process(),
+        *beside,
         recording(MAIN, STARTED_NS, (thread,), duration_ns=ends_ms[-1] * MILLISECOND_NS),
     ]
     for step in range(counted_every - 1, STEPS - 1, counted_every):

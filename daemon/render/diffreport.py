@@ -12,12 +12,13 @@ import msgspec
 
 from profd.daemon.analyze.compare.blocks import BLOCKS
 from profd.daemon.analyze.compare.diff import Change, Diff, Side
+from profd.daemon.analyze.compare.readings import Reading
 from profd.daemon.analyze.coverage import take_coverage
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render import units
-from profd.daemon.render.difftext import verdict
+from profd.daemon.render.difftext import machine_note, verdict
 from profd.daemon.render.difftree import DiffTree, compared, take_diff_tree
 from profd.daemon.render.entries import PhaseEntry
 from profd.daemon.render.htmlpage import render_page
@@ -38,6 +39,7 @@ SCRIPTS = (
     "tabs.js",
     "difftree.js",
     "diffgraph.js",
+    "readings.js",
     "opening.js",
     "diffpage.js",
 )
@@ -46,6 +48,9 @@ VIEWS = (
     ("lines", "Your lines"),
     ("leaves", "Functions by themselves"),
     ("phases", "Phases"),
+    ("operators", "Operators"),
+    ("memory", "Memory"),
+    ("gpus", "GPUs"),
     ("runs", "The two runs"),
 )
 Readers = tuple[RunReader, RunReader]
@@ -72,6 +77,7 @@ class DiffExtract(msgspec.Struct, frozen=True):
     least: float
     phases: list[PhaseEntry]
     changes: dict[str, list[Change]]
+    readings: dict[str, list[Reading]]
     tree: DiffTree
 
 
@@ -92,6 +98,11 @@ def render_diff_report(readers: Readers, selections: Selections, diff: Diff) -> 
             "leaves": _harmless(diff.leaves),
             "phases": _harmless(diff.phases),
         },
+        readings={
+            "operators": _harmless_readings(diff.operators),
+            "memory": _harmless_readings(diff.memory),
+            "gpus": _harmless_readings(diff.gpus),
+        },
         tree=take_diff_tree(readers, selections, (diff.base, diff.new), diff.unit),
     )
     return render_page(
@@ -103,6 +114,7 @@ def render_diff_report(readers: Readers, selections: Selections, diff: Diff) -> 
         step=_step(diff),
         facts=_facts(readers, selections, diff),
         basis=_basis(diff),
+        note=machine_note(diff),
         views=VIEWS,
     )
 
@@ -112,6 +124,10 @@ def _harmless(changes: Iterable[Change]) -> list[Change]:
         msgspec.structs.replace(change, name=visible(change.name), module_path=visible(change.module_path))
         for change in changes
     ]
+
+
+def _harmless_readings(readings: Iterable[Reading]) -> list[Reading]:
+    return [msgspec.structs.replace(one, name=visible(one.name)) for one in readings]
 
 
 def _step(diff: Diff) -> str:

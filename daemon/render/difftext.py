@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from profd.daemon.analyze.compare.blocks import BLOCKS
 from profd.daemon.analyze.compare.diff import Change, Diff, Side
 from profd.daemon.render.cells import cut, fit
+from profd.daemon.render.readingtext import reading_lines, reading_sentence
 from profd.daemon.render.units import duration, percent
 from profd.daemon.render.visible import visible
 
@@ -14,6 +16,8 @@ WIDTH = 100
 _ROWS = 8
 _NAME_CELLS = 26
 _PLACE_CELLS = 18
+_BUSIER = 0.1
+"""A machine whose tasks stood still for want of CPU for so much more of the time is worth a word."""
 _TITLES = (
     ("functions", "Your functions, with the libraries they call"),
     ("lines", "Lines of your code, with the libraries they call"),
@@ -36,13 +40,15 @@ def diff_text(diff: Diff, *, columns: int = WIDTH) -> str:
         if shown:
             lines += ["", f"{title:{_NAME_CELLS + _PLACE_CELLS + 4}}      base       new    change  95 % bounds"]
             lines += _rows(diff, shown)
-    lines += ["", *_basis(diff)]
+    lines += [*reading_lines(diff), "", *_basis(diff)]
     return "\n".join(cut(line, columns).rstrip() for line in lines)
 
 
 def verdict(diff: Diff) -> str:
     """Return in one sentence what changed most."""
     largest = diff.first
+    if largest is None and diff.readings:
+        return f"▲ times are alike, but not all else: {visible(reading_sentence(diff.readings[0]))}"
     if largest is None:
         return f"✓ no change: nothing differs by more than the unrest of the runs and {percent(diff.least)} of a step"
     place = (
@@ -55,6 +61,18 @@ def verdict(diff: Diff) -> str:
         return f"▲ {cost}"
     longer = "longer" if step.difference > 0 else "less long"
     return f"▲ a step takes {percent(abs(step.relative), 1)} {longer}: {cost}"
+
+
+def machine_note(diff: Diff) -> str:
+    """Return a sentence where the machine was busier in one run than in the other; empty where not."""
+    base, new = diff.base.cpu_pressure, diff.new.cpu_pressure
+    if base is None or new is None or abs(new - base) < _BUSIER:
+        return ""
+    busier = "busier" if new > base else "less busy"
+    return (
+        f"The machine was {busier}: tasks stood still for want of a CPU {percent(new)} of the time instead of "
+        f"{percent(base)}. Changes may be its doing."
+    )
 
 
 def _side(side: Side) -> str:
@@ -81,6 +99,8 @@ def _basis(diff: Diff) -> Iterator[str]:
         yield "One of the runs does not tell its steps: shares of the main threads' time are compared."
     yield f"Bounds hold for all rows at once, from the unrest of {BLOCKS} blocks of each run;"
     yield f"below {percent(diff.least)} of a step nothing is called a change."
+    if note := machine_note(diff):
+        yield from ("", *textwrap.wrap(note, WIDTH))
 
 
 def _amount(value: float, unit: str) -> str:

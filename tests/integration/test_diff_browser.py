@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import hostile
 import pytest
+import readingruns
 from browser import ReportPage, launched_chromium
 from stepruns import write_steps
 
@@ -104,12 +105,27 @@ def test_both_runs_stand_beside_each_other(report: ReportPage) -> None:
     assert "python train.py --epochs 2" in report.page.inner_text("#view-runs")
 
 
+def test_gpus_memory_and_operators_have_their_tables(chromium: Browser, tmp_path: Path) -> None:
+    slower = readingruns.write_run(tmp_path / "b.profd", 2, idle=0.5, conv_ms=4.0, peak_bytes=2.5e9)
+    found = opened(chromium, readingruns.write_run(tmp_path / "a.profd", 1), slower)
+    rows = {view: {(row[0], row[1]): row[2:] for row in found.rows(view)} for view in ("gpus", "memory", "operators")}
+    assert rows["gpus"]["GPU 0", "idle share"][-1] == "yes"
+    assert rows["memory"]["main", "RSS, peak"] == ["2.0 GB", "2.5 GB", "+500 MB", "not known", "yes"]
+    assert rows["memory"]["worker", "RSS, peak"][2:] == ["+0 B", "not known", "alike"]
+    assert rows["operators"]["aten::conv2d", "self CPU"][-1] == "yes"
+    assert rows["operators"]["aten::addmm", "self CPU"][-1] == "within unrest"
+    found.page.click("[role=tab][data-view=gpus]")
+    assert found.page.is_visible("#view-gpus table")
+    found.page.close()
+    assert found.complaints == []
+
+
 def test_hostile_names_are_shown_and_never_run(chromium: Browser, tmp_path: Path) -> None:
     run = hostile.write_run(tmp_path / "a.profd")
     found = opened(chromium, run, run)
     assert any(hostile.MARKUP in label for label in found.labels())
     found.page.mouse.click(*found.place_of("__proto__"))
-    for view in ("functions", "lines", "leaves", "phases", "runs"):
+    for view in ("functions", "lines", "leaves", "phases", "operators", "memory", "gpus", "runs"):
         found.page.click(f"[role=tab][data-view={view}]")
         assert found.shown("window.hurt === undefined")
         assert found.shown("document.images.length") == 0

@@ -13,7 +13,7 @@ from synthetic import BACKWARD, TRAIN
 
 from profd.cli.main import run_command_line
 from profd.daemon.analyze.compare.blocks import mean_of
-from profd.daemon.analyze.compare.diff import Diff, t_quantile, take_diff
+from profd.daemon.analyze.compare.diff import Diff, take_diff
 from profd.daemon.analyze.compare.limits import parse_limit
 from profd.daemon.errors import ExitCode, UsageError
 from profd.daemon.render.difftext import diff_text, verdict
@@ -132,10 +132,6 @@ def test_limit_words() -> None:
     assert (limit.kind, limit.name, limit.relation, limit.bound) == ("phase", "data wait", ">", 0.1)
     with pytest.raises(UsageError):
         parse_limit("step_time+5%")
-
-
-def test_the_quantiles_are_student_s() -> None:
-    assert [t_quantile(p, 11) for p in (0.975, 0.995, 0.9995)] == pytest.approx([2.201, 3.106, 4.437], rel=0.01)
 
 
 def test_neighbors_that_are_alike_widen_the_error() -> None:

@@ -2,18 +2,24 @@
 
 Compared are the main threads of the training processes: seconds a step where both runs tell their steps, else shares of
 the time. Two runs of one script differ by more than sampling: each is cut into blocks, and a difference counts where it
-is larger than the unrest of the blocks explains, all items taken together, and larger than ``least``.
+is larger than the unrest of the blocks explains, all items taken together, and larger than ``least``. Beside time there
+are memory, GPUs and the operators of windows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from statistics import NormalDist
 
 import msgspec
 
 from profd.daemon.analyze.compare.blocks import BLOCKS, Blocks, Item, Mean, mean_of, take_blocks
+from profd.daemon.analyze.compare.gpus import gpu_pairs
+from profd.daemon.analyze.compare.memory import memory_pairs
+from profd.daemon.analyze.compare.operators import operator_pairs
+from profd.daemon.analyze.compare.readings import Reading, judged
+from profd.daemon.analyze.compare.student import t_quantile
+from profd.daemon.analyze.coverage import mean_of_series
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
@@ -22,7 +28,8 @@ VERSION = 1
 LEAST = 0.02
 """A change that is smaller than this part of a step is none: two runs of one script are seldom more alike."""
 _COMPARED_SHARE = 0.005
-_CONFIDENCE = 0.95
+_ERROR_RATE_OF_TIMES, _ERROR_RATE_OF_READINGS = 0.04, 0.01
+"""How often chance calls anything a change: in 5 % of comparisons, most of that left to what is most asked for."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -46,18 +53,23 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Side(msgspec.Struct, frozen=True):
-    """One of the two runs: how long the part that is compared lasts, and seconds a step in it."""
+    """One of the two runs: how long the part that is compared lasts, and seconds a step in it.
+
+    ``cpu_pressure`` is the share of that time for which some task of the machine stood still for want of a CPU.
+    """
 
     run: str
     name: str
     compared_s: float
     step_s: float | None
+    cpu_pressure: float | None = None
 
 
 class Diff(msgspec.Struct, frozen=True):
     """A comparison; ``unit`` is ``s/step`` or ``share``. Changes stand in the order of their size.
 
-    ``step_time`` is None where a run does not tell its steps.
+    ``step_time`` is None where a run does not tell its steps. ``operators`` is empty where a run has no window,
+    ``gpus`` where one has no GPU.
     """
 
     version: int
@@ -70,6 +82,14 @@ class Diff(msgspec.Struct, frozen=True):
     functions: tuple[Change, ...]
     lines: tuple[Change, ...]
     leaves: tuple[Change, ...]
+    operators: tuple[Reading, ...] = ()
+    memory: tuple[Reading, ...] = ()
+    gpus: tuple[Reading, ...] = ()
+
+    @property
+    def readings(self) -> list[Reading]:
+        """What changed beside time: GPUs first, then memory, then operators."""
+        return [one for one in (*self.gpus, *self.memory, *self.operators) if one.is_significant]
 
     @property
     def significant(self) -> list[Change]:
@@ -107,10 +127,11 @@ def take_diff(
         for item in items
     ]
     changes.sort(key=lambda change: (not change.is_significant, -abs(change.difference)))
+    readings = _readings((base, new), selections, blocks)
     return Diff(
         version=VERSION,
-        base=_side(base, blocks[0]),
-        new=_side(new, blocks[1]),
+        base=_side(base, blocks[0], _part(selections[0], blocks[0])),
+        new=_side(new, blocks[1], _part(selections[1], blocks[1])),
         unit="s/step" if by_step else "share",
         least=least,
         step_time=_step_time(judge, blocks),
@@ -118,7 +139,23 @@ def take_diff(
         functions=_of_kind("function", changes),
         lines=_of_kind("line", changes),
         leaves=_of_kind("leaf", changes),
+        operators=tuple(one for one in readings if one.kind == "operator"),
+        memory=tuple(one for one in readings if one.kind == "memory"),
+        gpus=tuple(one for one in readings if one.kind == "gpu"),
     )
+
+
+def _readings(
+    readers: tuple[RunReader, RunReader], selections: tuple[Selection, Selection], blocks: tuple[Blocks, Blocks]
+) -> tuple[Reading, ...]:
+    """Return what is compared beside time: memory and GPUs over the parts that are compared, windows of all."""
+    parts = _part(selections[0], blocks[0]), _part(selections[1], blocks[1])
+    pairs = [*memory_pairs(readers, parts), *gpu_pairs(readers, parts), *operator_pairs(readers, selections)]
+    return judged(pairs, _ERROR_RATE_OF_READINGS)
+
+
+def _part(selection: Selection, blocks: Blocks) -> Selection:
+    return msgspec.structs.replace(selection, from_ns=blocks.from_ns, to_ns=blocks.to_ns)
 
 
 def _step_time(judge: _Judge, blocks: tuple[Blocks, Blocks]) -> Change | None:
@@ -140,17 +177,22 @@ def _of_kind(kind: str, changes: Iterable[Change]) -> tuple[Change, ...]:
     return tuple(change for change in changes if change.kind == kind)
 
 
-def _side(reader: RunReader, blocks: Blocks) -> Side:
-    step_s = None if blocks.step_s is None else blocks.step_s.value
-    return Side(reader.info.id, reader.info.name, (blocks.to_ns - blocks.from_ns) / SECOND_NS, step_s)
+def _side(reader: RunReader, blocks: Blocks, part: Selection) -> Side:
+    return Side(
+        run=reader.info.id,
+        name=reader.info.name,
+        compared_s=(blocks.to_ns - blocks.from_ns) / SECOND_NS,
+        step_s=None if blocks.step_s is None else blocks.step_s.value,
+        cpu_pressure=mean_of_series(reader, "host_cpu_pressure_share", None, part),
+    )
 
 
 class _Judge:
     """Tells changes from noise, for so many items at once."""
 
     def __init__(self, items: int, whole: float, least: float) -> None:
-        # Bonferroni: that one of all items is called changed by chance happens in 5 % of comparisons at most.
-        self._critical = t_quantile(1 - (1 - _CONFIDENCE) / 2 / max(items, 1), BLOCKS - 1)
+        # Bonferroni: so often chance calls any of all items changed, not each of them.
+        self._critical = t_quantile(1 - _ERROR_RATE_OF_TIMES / 2 / max(items, 1), BLOCKS - 1)
         self._whole = whole
         self._least = least
 
@@ -162,15 +204,3 @@ class _Judge:
         return Change(
             *item, base.value, new.value, difference, difference - margin, difference + margin, relative, is_significant
         )
-
-
-def t_quantile(probability: float, freedom: int) -> float:
-    """Return a quantile of Student's t distribution (Abramowitz and Stegun 26.7.5; within 1 % from 10 degrees on)."""
-    z = NormalDist().inv_cdf(probability)
-    terms = (
-        z,
-        (z**3 + z) / 4 / freedom,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96 / freedom**2,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384 / freedom**3,
-    )
-    return sum(terms)

@@ -7,11 +7,13 @@ import re
 import msgspec
 
 from profd.daemon.analyze.compare.diff import Change, Diff
+from profd.daemon.analyze.compare.readings import Reading
 from profd.daemon.errors import UsageError
 
 _FORM = re.compile(
-    r"(?P<metric>step_time|(?P<kind>phase|function):(?P<name>.+?))\s*(?P<relation>[<>])\s*(?P<percent>[+-]?\d+(?:\.\d+)?)\s*%"
+    r"(?P<metric>step_time|(?P<kind>phase|function|operator|memory|gpu):(?P<name>.+?))\s*(?P<relation>[<>])\s*(?P<percent>[+-]?\d+(?:\.\d+)?)\s*%"
 )
+_READINGS = {"operator": "operators", "memory": "memory", "gpu": "gpus"}
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -31,13 +33,21 @@ class Limit(msgspec.Struct, frozen=True):
         relative = change.difference / change.base if change.base else float("inf")
         return relative > self.bound if self.relation == ">" else relative < self.bound
 
-    def _find(self, diff: Diff) -> Change | None:
+    def _find(self, diff: Diff) -> Change | Reading | None:
         if self.kind == "step":
             if diff.step_time is None:
                 raise UsageError(f"{self.text} cannot be checked: one of the runs does not tell its steps")
             return diff.step_time
+        if self.kind in _READINGS:
+            return self._find_reading(diff)
         changes = diff.phases if self.kind == "phase" else (*diff.functions, *diff.leaves)
         return next((change for change in changes if self.name in (change.name, change.name.split(" → ")[-1])), None)
+
+    def _find_reading(self, diff: Diff) -> Reading | None:
+        """Return the reading that is named: ``gpu:GPU 0, idle share``, or what changed of ``gpu:GPU 0``."""
+        readings: tuple[Reading, ...] = getattr(diff, _READINGS[self.kind])
+        named = [one for one in readings if self.name in (one.name, f"{one.name}, {one.measure}")]
+        return max(named, key=lambda one: one.is_significant, default=None)
 
 
 def parse_limit(text: str) -> Limit:

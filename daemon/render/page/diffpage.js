@@ -13,6 +13,7 @@ class DiffPage {
         return [kind, table];
       }),
     );
+    for (const [kind, rows] of Object.entries(extract.readings)) new Table(byId(`view-${kind}`), kind, readingColumns()).show(rows);
     this.tabs = new Tabs((view) => this.tabs.show(view));
     this.tabs.show("functions");
     this.listen();
