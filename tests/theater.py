@@ -17,8 +17,8 @@ from textual.widget import Widget
 
 from profd.daemon.clock import SECOND_NS
 from profd.tui.app import ProfdApp
-from profd.tui.feed import SnapshotTaken
 from profd.tui.leaving import Leaving
+from profd.tui.reading.feed import SnapshotTaken
 from profd.tui.screens.dashboard import Dashboard
 from profd.tui.snapshot import Snapshot
 

@@ -1,7 +1,11 @@
 """The dashboard: one set of screens for live and finished runs.
 
-    run file -> survey (increments) -> feed (a thread) -> SnapshotTaken -> screens -> widgets
+    run file -> reading.survey (increments) -> reading.feed (a thread) -> SnapshotTaken -> screens -> widgets
 
 The thread reads and counts; the event loop only draws frozen snapshots, and never waits for the disk. Everything shown
 comes out of the run file, so replay is live view with nothing new to come.
+
+The thread's side is ``reading``, with ``samples`` and ``timeline`` below it; ``view`` says what is asked of it, and
+``snapshot`` what it answers. The event loop's side is ``screens`` and ``widgets``, which draw by ``drawing``; what
+takes long is an errand (``errands``). ``flame`` and ``terminal`` are what two of the views need on both sides.
 """

@@ -15,16 +15,16 @@ from textual.screen import Screen
 
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
-from profd.tui import errands
-from profd.tui.colors import DARK, LIGHT, suited_theme
-from profd.tui.errands import ErrandDone
-from profd.tui.feed import Feed, FeedFailed
+from profd.tui.drawing.colors import DARK, LIGHT, suited_theme
+from profd.tui.errands import session
+from profd.tui.errands.outcomes import ErrandDone
 from profd.tui.leaving import Leaving
+from profd.tui.reading.feed import Feed, FeedFailed
 from profd.tui.screens.dashboard import Dashboard
 from profd.tui.screens.failure import FailureScreen
 from profd.tui.screens.help import HelpScreen
 from profd.tui.screens.leaving import LeavingScreen
-from profd.tui.terminal import Terminal
+from profd.tui.terminal.pseudoterminal import Terminal
 
 
 class ProfdApp(App[Leaving]):
@@ -89,7 +89,7 @@ class ProfdApp(App[Leaving]):
             self.run_worker(lambda: self._end(info), thread=True, group="errand")
 
     def _end(self, info: RunInfo) -> None:
-        said = errands.stop(info)
+        said = session.stop(info)
         if isinstance(said, ErrandDone):
             self.call_from_thread(self.exit, Leaving.END)
         else:

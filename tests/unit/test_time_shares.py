@@ -19,8 +19,8 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.exports.collapsed import collapsed_lines
 from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
+from profd.tui.reading.survey import Survey
 from profd.tui.snapshot import Snapshot
-from profd.tui.survey import Survey
 from profd.tui.view import Scope, ScopeKind, View
 
 SHARES = {stack[-1].function: share for stack, share in turns.SHARES.items()}

@@ -21,7 +21,7 @@ from profd.daemon.supervise import treedump
 from profd.daemon.supervise.control import SessionStatus, WindowBegun
 from profd.daemon.supervise.treedump import DumpedProcess
 from profd.daemon.windows.request import WindowRequest
-from profd.tui import errands
+from profd.tui.errands import session as session_errands
 from profd.tui.leaving import Leaving
 from profd.tui.screens.asking import ChoiceScreen, LineScreen
 from profd.tui.screens.dashboard import Dashboard
@@ -76,7 +76,7 @@ class FakeSession:
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
     session = FakeSession()
-    monkeypatch.setattr(errands, "ControlClient", session)
+    monkeypatch.setattr(session_errands, "ControlClient", session)
     return session
 
 

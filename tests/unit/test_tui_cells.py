@@ -6,7 +6,7 @@ from hypothesis import strategies as some
 from rich.style import Style
 
 from profd.daemon.render.visible import visible
-from profd.tui.cells import Run, cut, cut_name, cut_path, fit, fit_runs, width
+from profd.tui.drawing.cells import Run, cut, cut_name, cut_path, fit, fit_runs, width
 
 TEXT = some.text().map(visible)
 

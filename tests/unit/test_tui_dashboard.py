@@ -10,8 +10,8 @@ import synthetic
 from theater import Theater, play, train_backward
 
 from profd.daemon.store.writer import RunWriter
-from profd.tui.feed import OutputDrawn
 from profd.tui.leaving import Leaving
+from profd.tui.reading.feed import OutputDrawn
 from profd.tui.screens.dashboard import Dashboard
 from profd.tui.screens.help import HelpScreen
 from profd.tui.view import ScopeKind

@@ -11,7 +11,7 @@ from theater import play
 
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store.reader import RunReader
-from profd.tui.diagnosis import EVERY_S, Diagnosis
+from profd.tui.reading.diagnosis import EVERY_S, Diagnosis
 from profd.tui.widgets.verdict import VerdictLine
 
 

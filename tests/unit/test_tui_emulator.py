@@ -5,8 +5,8 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as some
 
-from profd.tui.emulator import SCROLLED_LINES, Emulator
-from profd.tui.picture import Ink, InkedText, Picture
+from profd.tui.terminal.emulator import SCROLLED_LINES, Emulator
+from profd.tui.terminal.picture import Ink, InkedText, Picture
 
 PIECES = (
     *("\x1b[", "\x1b]", "\x1b", "\x9b", "\x9d", ";", "?", ">", "$", "#", "(", "%", "9999", "3", "²", "\x07", "\x0e"),

@@ -20,8 +20,8 @@ from profd.daemon.store import records
 from profd.daemon.store.records import Identity
 from profd.daemon.store.writer import RunWriter
 from profd.tui.app import run_dashboard
-from profd.tui.feed import FeedFailed
 from profd.tui.leaving import Leaving
+from profd.tui.reading.feed import FeedFailed
 from profd.tui.screens.failure import FailureScreen
 from profd.tui.widgets.header import Header
 from profd.tui.widgets.hot import HotTable

@@ -17,9 +17,9 @@ from profd.daemon.errors import RunUnreadable, SessionFailed
 from profd.daemon.store import records
 from profd.daemon.store.rows import RunInfo
 from profd.daemon.store.writer import RunWriter
-from profd.tui.feed import Feed, FeedFailed, OutputDrawn, SnapshotTaken
+from profd.tui.reading.feed import Feed, FeedFailed, OutputDrawn, SnapshotTaken
+from profd.tui.reading.watch import LOOKS_TO_RETRY, Watch
 from profd.tui.view import OutputView, Scope, ScopeKind, View
-from profd.tui.watch import LOOKS_TO_RETRY, Watch
 
 DEADLINE_S = 20
 Kind = TypeVar("Kind", bound=Message)

@@ -10,7 +10,7 @@ from textual.widgets import Input
 from theater import Theater, play
 
 from profd.daemon.store.writer import RunWriter
-from profd.tui.exhibits import FlameGrown
+from profd.tui.reading.exhibits import FlameGrown
 from profd.tui.widgets.findings import EvidencePane, FindingTable, quantity
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.tabs import TabLine

@@ -9,7 +9,7 @@ import synthetic
 from textual.widgets import Input
 from theater import Theater, play, train_backward
 
-from profd.tui.exhibits import FlameGrown
+from profd.tui.reading.exhibits import FlameGrown
 from profd.tui.view import ScopeKind
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.tabs import TabLine

@@ -15,8 +15,8 @@ from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken
 from profd.daemon.store.writer import RunWriter
-from profd.tui.bins import Ruler
-from profd.tui.gauges import Gauges
+from profd.tui.timeline.bins import Ruler
+from profd.tui.timeline.gauges import Gauges
 from profd.tui.widgets.timeline import Timeline
 
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profd.daemon.store.rows import FrameRow
-from profd.tui.flameforms import folded, inverted
-from profd.tui.flamesearch import FlameSearch
-from profd.tui.flametree import Node
-from profd.tui.flamewalk import FlameWalk
-from profd.tui.icicle import Block, lay_out
+from profd.tui.flame.forms import folded, inverted
+from profd.tui.flame.icicle import Block, lay_out
+from profd.tui.flame.search import FlameSearch
+from profd.tui.flame.tree import Node
+from profd.tui.flame.walk import FlameWalk
 
 Stack = tuple[int, ...]
 LIBRARY_FROM = 5

@@ -9,7 +9,7 @@ from theater import play
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.records import OperatorTotals, WindowStep, WindowTaken
-from profd.tui.exhibits import OperatorsRead
+from profd.tui.reading.exhibits import OperatorsRead
 from profd.tui.widgets.operators import OperatorTable
 from profd.tui.widgets.tabs import TabLine
 

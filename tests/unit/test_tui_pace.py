@@ -13,7 +13,7 @@ from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken, RunEnded
 from profd.daemon.store.writer import RunWriter
-from profd.tui.pace import Pace
+from profd.tui.timeline.pace import Pace
 from profd.tui.widgets.header import Header
 
 

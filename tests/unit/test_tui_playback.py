@@ -9,8 +9,8 @@ import synthetic
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.writer import RunWriter
-from profd.tui.picture import Picture
-from profd.tui.playback import MOST_BYTES, STEP_BYTES, Playback
+from profd.tui.terminal.picture import Picture
+from profd.tui.terminal.playback import MOST_BYTES, STEP_BYTES, Playback
 from profd.tui.view import OutputView
 
 SHOWN = OutputView(columns=40, lines=5, is_shown=True)

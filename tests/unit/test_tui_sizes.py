@@ -11,7 +11,7 @@ import synthetic
 from textual.widget import Widget
 from theater import Theater, play
 
-from profd.tui.colors import DARK, LIGHT
+from profd.tui.drawing.colors import DARK, LIGHT
 from profd.tui.widgets.events import EventTable
 from profd.tui.widgets.findings import FindingTable
 from profd.tui.widgets.flame import FlameView

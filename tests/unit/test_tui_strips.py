@@ -7,11 +7,11 @@ from rich.style import Style
 
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.clock import SECOND_NS
-from profd.tui.bins import Ruler
-from profd.tui.colors import PhaseLook, phase_look
-from profd.tui.quantities import clock
+from profd.tui.drawing.colors import PhaseLook, phase_look
+from profd.tui.drawing.quantities import clock
+from profd.tui.drawing.strips import axis, slice_run, slices, sparkline
 from profd.tui.snapshot import PhaseShare
-from profd.tui.widgets.strips import axis, slice_run, slices, sparkline
+from profd.tui.timeline.bins import Ruler
 
 NAMES = [phase.name for phase in PHASES]
 MANY = {name: phase_look(name, "truecolor", is_monochrome=False) for name in NAMES}

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import synthetic
 
-import profd.tui.survey as survey_module
+import profd.tui.reading.survey as survey_module
 from profd.daemon.analyze.coverage import take_coverage
 from profd.daemon.analyze.functions import hot_functions
 from profd.daemon.analyze.phases import PHASES
@@ -15,9 +15,9 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
-from profd.tui.diagnosis import at_once
+from profd.tui.reading.diagnosis import at_once
+from profd.tui.reading.survey import Follower, Survey
 from profd.tui.snapshot import Snapshot
-from profd.tui.survey import Follower, Survey
 from profd.tui.view import Scope, ScopeKind, View
 
 RECENT = View(span_ns=30 * SECOND_NS)

@@ -10,7 +10,7 @@ from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 from profd.daemon.store.writer import RunWriter
-from profd.tui.tallies import PhaseTally, Places, UserLines
+from profd.tui.samples.tallies import PhaseTally, Places, UserLines
 
 CHILD = (*DEFORM[:10], Frame("poll", LIBRARY + "torch/utils/data/_utils/worker.py", 1))
 

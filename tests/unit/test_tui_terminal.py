@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from profd.tui.terminal import Terminal, key_bytes
+from profd.tui.terminal.pseudoterminal import Terminal, key_bytes
 
 
 @pytest.fixture

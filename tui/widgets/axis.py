@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from profd.daemon.render.visible import visible
-from profd.tui.cells import Run
-from profd.tui.marks import CHANGE, NOTE, SAVE, TROUBLE, WINDOW, Mark
-from profd.tui.quantities import time_range
-from profd.tui.scrub import Scrub
+from profd.tui.drawing.cells import Run
+from profd.tui.drawing.quantities import time_range
 from profd.tui.snapshot import Lane, Snapshot
+from profd.tui.timeline.marks import CHANGE, NOTE, SAVE, TROUBLE, WINDOW, Mark
+from profd.tui.timeline.scrub import Scrub
 from profd.tui.view import Range
 from profd.tui.widgets.drawn import Lines
 

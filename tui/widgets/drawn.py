@@ -8,8 +8,8 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from profd.tui.cells import Run, fit_runs
-from profd.tui.colors import PhaseLook, phase_look
+from profd.tui.drawing.cells import Run, fit_runs
+from profd.tui.drawing.colors import PhaseLook, phase_look
 
 INKS = {
     f"ink--{name}" for name in ("plain", "bright", "dim", "faint", "accent", "good", "warn", "bad", "bar", "cursor")

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Sequence
 
 from profd.daemon.render.visible import visible
 from profd.daemon.store.rows import EventRow
-from profd.tui.cells import Run
-from profd.tui.quantities import clock, duration
+from profd.tui.drawing.cells import Run
+from profd.tui.drawing.quantities import clock, duration
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.table import Column, Table
 

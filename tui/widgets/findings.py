@@ -16,8 +16,8 @@ from textual.widgets import Static
 from profd.daemon.analyze.findings.finding import CRITICAL, INFO, Finding, Measure
 from profd.daemon.render.units import percent, size
 from profd.daemon.render.visible import visible
-from profd.tui.cells import Run
-from profd.tui.quantities import clock, plural
+from profd.tui.drawing.cells import Run
+from profd.tui.drawing.quantities import clock, plural
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.drawn import Drawn
 from profd.tui.widgets.table import Column, CursorMoved, Table

@@ -13,13 +13,13 @@ from textual.binding import Binding, BindingType
 
 from profd.daemon.render.units import percent
 from profd.daemon.render.visible import visible
-from profd.tui.cells import Run, cut_name, cut_path, fit
-from profd.tui.cells import width as cells_of
-from profd.tui.colors import PhaseLook
-from profd.tui.flamesearch import FlameSearch
-from profd.tui.flametree import MIXED, Node
-from profd.tui.flamewalk import FlameWalk
-from profd.tui.icicle import Block, Row
+from profd.tui.drawing.cells import Run, cut_name, cut_path, fit
+from profd.tui.drawing.cells import width as cells_of
+from profd.tui.drawing.colors import PhaseLook
+from profd.tui.flame.icicle import Block, Row
+from profd.tui.flame.search import FlameSearch
+from profd.tui.flame.tree import MIXED, Node
+from profd.tui.flame.walk import FlameWalk
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.drawn import Lines
 from profd.tui.widgets.table import CursorMoved

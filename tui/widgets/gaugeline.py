@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from profd.daemon.render.units import UNKNOWN, percent, rate, size
-from profd.tui.cells import Run, width
-from profd.tui.gauges import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
-from profd.tui.pace import STEPS
+from profd.tui.drawing.cells import Run, width
+from profd.tui.drawing.strips import sparkline, squeezed
 from profd.tui.snapshot import Gauge
+from profd.tui.timeline.gauges import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
+from profd.tui.timeline.pace import STEPS
 from profd.tui.widgets.drawn import Lines
-from profd.tui.widgets.strips import sparkline, squeezed
 
 LABELS = {
     "cpu_cores": "CPU",

@@ -12,11 +12,11 @@ from profd.daemon.render.text import script
 from profd.daemon.render.units import percent, rate
 from profd.daemon.render.visible import visible
 from profd.daemon.store.rows import RunInfo
-from profd.tui.cells import Run, width
-from profd.tui.quantities import duration, plural
+from profd.tui.drawing.cells import Run, width
+from profd.tui.drawing.quantities import duration, plural
+from profd.tui.drawing.strips import sparkline
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.drawn import Lines
-from profd.tui.widgets.strips import sparkline
 
 GAP = "   "
 HEADROOM = 1.5  # an even course is no solid bar

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from textual import events
 
-from profd.tui.cells import Run, width
+from profd.tui.drawing.cells import Run, width
 from profd.tui.widgets.drawn import Lines
 
 

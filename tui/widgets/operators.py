@@ -8,9 +8,9 @@ from profd.daemon.render.operatortable import Column as TorchColumn
 from profd.daemon.render.operatortable import Sums, columns_of, sort_rows, sums_of
 from profd.daemon.render.visible import visible
 from profd.daemon.store.rows import OperatorRow
-from profd.tui.cells import Run, cut, width
-from profd.tui.exhibits import WindowOperators
-from profd.tui.quantities import plural
+from profd.tui.drawing.cells import Run, cut, width
+from profd.tui.drawing.quantities import plural
+from profd.tui.reading.exhibits import WindowOperators
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.table import Column, Table
 

@@ -12,19 +12,19 @@ from textual.message import Message
 
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.render.visible import visible
-from profd.tui.bins import Ruler
-from profd.tui.cells import Run, fit
-from profd.tui.gauges import GPU_MEMORY_SERIES, GPU_SERIES
-from profd.tui.pace import STEPS
-from profd.tui.scrub import Scrub
+from profd.tui.drawing.cells import Run, fit
+from profd.tui.drawing.strips import axis, slice_run, slices, sparkline
 from profd.tui.snapshot import Gauge, PhaseShare, Snapshot
 from profd.tui.snapshot import Timeline as Strips
+from profd.tui.timeline.bins import Ruler
+from profd.tui.timeline.gauges import GPU_MEMORY_SERIES, GPU_SERIES
+from profd.tui.timeline.pace import STEPS
+from profd.tui.timeline.scrub import Scrub
 from profd.tui.view import Range
 from profd.tui.widgets.axis import columns_of, mark_cells, mark_side, time_side
 from profd.tui.widgets.drawn import Lines
 from profd.tui.widgets.gaugeline import LABELS, side_of, top_of
 from profd.tui.widgets.legend import short_legend, tall_legend
-from profd.tui.widgets.strips import axis, slice_run, slices, sparkline
 
 LABEL_CELLS = 10
 _WIDE = 100

@@ -10,7 +10,7 @@ from textual.message import Message
 
 from profd.daemon.render.units import percent, size
 from profd.daemon.render.visible import visible
-from profd.tui.cells import Run, cut_path
+from profd.tui.drawing.cells import Run, cut_path
 from profd.tui.snapshot import ProcessState, Snapshot
 from profd.tui.widgets.header import signal_name
 from profd.tui.widgets.table import Column, Table

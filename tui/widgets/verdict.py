@@ -8,7 +8,7 @@ from profd.daemon.analyze.findings.finding import CRITICAL, INFO, Finding
 from profd.daemon.render.findinglines import HEALTHY_SHARE, worked_share
 from profd.daemon.render.units import percent
 from profd.daemon.render.visible import visible
-from profd.tui.cells import Run
+from profd.tui.drawing.cells import Run
 from profd.tui.snapshot import Snapshot, Verdict
 from profd.tui.widgets.drawn import Lines
 

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from profd.daemon.analyze.memory.growth import LEAST_GROWTH_BYTES, LEAST_GROWTH_SHARE
 from profd.daemon.analyze.memory.trend import trend
 from profd.daemon.clock import SECOND_NS
-from profd.tui.bins import Ruler
 from profd.tui.snapshot import Gauge
+from profd.tui.timeline.bins import Ruler
 
 SLOPED = "rss_bytes"
 

@@ -9,8 +9,8 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.columns import ColumnReader, Grid
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow, SeriesRow
-from profd.tui.bins import FINEST_NS, MOST_BINS, Ruler, TimeBins, means_of_means, sums_of_means
 from profd.tui.snapshot import Gauge
+from profd.tui.timeline.bins import FINEST_NS, MOST_BINS, Ruler, TimeBins, means_of_means, sums_of_means
 from profd.tui.view import Range
 
 PROCESS_SERIES = ("cpu_cores", "rss_bytes", "threads")

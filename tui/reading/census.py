@@ -10,10 +10,10 @@ import msgspec
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
-from profd.tui.gauges import Gauges
-from profd.tui.samples import Part, Samples
+from profd.tui.samples.parts import Part, Samples
+from profd.tui.samples.tallies import Places, UserLines
 from profd.tui.snapshot import ProcessState
-from profd.tui.tallies import Places, UserLines
+from profd.tui.timeline.gauges import Gauges
 from profd.tui.view import Range
 
 # Long enough for a worker that is sampled in rotation to have been looked at.

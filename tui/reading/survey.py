@@ -11,19 +11,19 @@ from profd.daemon.analyze.profile import Profile
 from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import EventRow, RecordingRow
-from profd.tui.bins import Ruler
-from profd.tui.blocks import Blocks
-from profd.tui.census import Census
-from profd.tui.coverage import Coverage
-from profd.tui.diagnosis import Diagnosis, in_background
-from profd.tui.gauges import Gauges
-from profd.tui.lanes import Lanes
-from profd.tui.marks import marks_of
-from profd.tui.pace import Pace
-from profd.tui.samples import Part, Samples
-from profd.tui.slope import with_slope
+from profd.tui.reading.census import Census
+from profd.tui.reading.coverage import Coverage
+from profd.tui.reading.diagnosis import Diagnosis, in_background
+from profd.tui.samples.blocks import Blocks
+from profd.tui.samples.parts import Part, Samples
+from profd.tui.samples.tallies import PhaseTally, Places
 from profd.tui.snapshot import Gauge, Lane, PhaseShare, Snapshot, Timeline, Vitals
-from profd.tui.tallies import PhaseTally, Places
+from profd.tui.timeline.bins import Ruler
+from profd.tui.timeline.gauges import Gauges
+from profd.tui.timeline.lanes import Lanes
+from profd.tui.timeline.marks import marks_of
+from profd.tui.timeline.pace import Pace
+from profd.tui.timeline.slope import with_slope
 from profd.tui.view import Range, ScopeKind, View
 
 BATCH_RECORDINGS = 4096

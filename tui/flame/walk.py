@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profd.tui.flameforms import folded, inverted
-from profd.tui.flametree import Node
-from profd.tui.icicle import Block, Path, Row, find, known_part, lay_out
+from profd.tui.flame.forms import folded, inverted
+from profd.tui.flame.icicle import Block, Path, Row, find, known_part, lay_out
+from profd.tui.flame.tree import Node
 
 
 class FlameWalk:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-from profd.tui.flametree import Node
+from profd.tui.flame.tree import Node
 
 
 def folded(root: Node) -> Node:

@@ -15,8 +15,8 @@ from textual.message import Message
 from profd.daemon.render.operatortable import by_name
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import OperatorRow, ProcessRow, WindowRow
-from profd.tui.flametree import Node, grow
-from profd.tui.survey import Survey
+from profd.tui.flame.tree import Node, grow
+from profd.tui.reading.survey import Survey
 from profd.tui.view import View
 
 _REST = 9

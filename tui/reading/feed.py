@@ -18,13 +18,13 @@ from profd.daemon.errors import ProfdError
 from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.supervise.control import ControlClient
-from profd.tui.exhibits import Exhibits
-from profd.tui.picture import Picture
-from profd.tui.playback import Playback
+from profd.tui.reading.exhibits import Exhibits
+from profd.tui.reading.survey import Follower
+from profd.tui.reading.watch import Connect, Watch
 from profd.tui.snapshot import Snapshot
-from profd.tui.survey import Follower
+from profd.tui.terminal.picture import Picture
+from profd.tui.terminal.playback import Playback
 from profd.tui.view import OutputView, View
-from profd.tui.watch import Connect, Watch
 
 REFRESH_S = 0.5
 TYPING_S = 0.1

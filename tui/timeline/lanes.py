@@ -11,10 +11,10 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.columns import ColumnReader, ColumnTime, Grid
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RecordingRow, ThreadRow
-from profd.tui.bins import Ruler
-from profd.tui.blocks import Block, Blocks, take_in, totals_of
+from profd.tui.samples.blocks import Block, Blocks, take_in, totals_of
+from profd.tui.samples.tallies import Places
 from profd.tui.snapshot import PhaseShare
-from profd.tui.tallies import Places
+from profd.tui.timeline.bins import Ruler
 from profd.tui.view import Range
 
 # So much time of all main threads together is read interval by interval, in about a tenth of a second; of more than

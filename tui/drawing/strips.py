@@ -11,11 +11,11 @@ from itertools import accumulate, pairwise
 from rich.style import Style
 
 from profd.daemon.clock import SECOND_NS
-from profd.tui.bins import Ruler
-from profd.tui.cells import Run
-from profd.tui.colors import PhaseLook
-from profd.tui.quantities import clock
+from profd.tui.drawing.cells import Run
+from profd.tui.drawing.colors import PhaseLook
+from profd.tui.drawing.quantities import clock
 from profd.tui.snapshot import PhaseShare
+from profd.tui.timeline.bins import Ruler
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _EIGHTHS = 8

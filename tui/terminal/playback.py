@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from profd.daemon.store.reader import RunReader
-from profd.tui.emulator import Emulator
-from profd.tui.picture import Picture
+from profd.tui.terminal.emulator import Emulator
+from profd.tui.terminal.picture import Picture
 from profd.tui.view import OutputView
 
 # pyte takes about a quarter of a megabyte a second. So of what is there at first the end will do, and what a script

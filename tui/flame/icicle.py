@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
-from profd.tui.flametree import Node
+from profd.tui.flame.tree import Node
 
 Path = tuple[Hashable, ...]
 """The keys of the nodes from below the root to a node."""

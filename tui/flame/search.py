@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profd.daemon.store.rows import FrameRow
-from profd.tui.flametree import Node
+from profd.tui.flame.tree import Node
 
 
 class FlameSearch:

@@ -14,7 +14,7 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import StackTotal
-from profd.tui.blocks import Block, Blocks, Seen, take_in
+from profd.tui.samples.blocks import Block, Blocks, Seen, take_in
 from profd.tui.view import Range, Scope, ScopeKind
 
 # Changes are read interval by interval: of so much of a range, evenly spread, less where there are many threads. They

@@ -14,7 +14,7 @@ from operator import itemgetter
 
 import pyte
 
-from profd.tui.picture import Ink, InkedText, Line, Picture
+from profd.tui.terminal.picture import Ink, InkedText, Line, Picture
 
 SCROLLED_LINES = 1000
 # Controls of the second set, marks of direction, halves of surrogate pairs, what nobody has given a meaning yet.

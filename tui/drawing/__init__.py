@@ -1,0 +1,1 @@
+"""Cells, colors, words and strips: how anything is written and drawn in a terminal. Knows neither runs nor widgets."""
