@@ -93,6 +93,7 @@ CREATE TABLE series (
     os_tid INTEGER,
     device TEXT
 );
+CREATE INDEX series_by_name ON series (process, name);
 CREATE TABLE point (
     series INTEGER NOT NULL REFERENCES series,
     at_ns INTEGER NOT NULL,

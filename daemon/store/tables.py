@@ -1,6 +1,7 @@
 """Puts records into the tables of a run file. Knows SQL and ids; nothing of threads, queues or where records come from.
 
-What is seen again and again (processes, threads, frames, stacks, series) is interned: written once, then an integer.
+What is seen again and again (processes, threads, frames, stacks, series) is written once, then an integer: see
+``interning``.
 """
 
 from __future__ import annotations
@@ -11,17 +12,16 @@ import sqlite3
 
 import msgspec
 
+from profd.daemon.store.interning import Interning, new_id
 from profd.daemon.store.records import (
     DescribeFrame,
     DeviceSeen,
     EventHappened,
-    Frame,
     HangEnded,
     HangFound,
     Identity,
     OperatorTotals,
     OutputWritten,
-    Point,
     PointsTaken,
     ProcessEnded,
     ProcessSeen,
@@ -36,16 +36,11 @@ OUTPUT_LIMIT_BYTES = 4 << 20
 
 
 class Tables:
-    """The connection, and the ids of what was interned."""
+    """The connection, with the ids of what is in the file."""
 
     def __init__(self, connection: sqlite3.Connection, describe_frame: DescribeFrame) -> None:
         self._connection = connection
-        self._describe_frame = describe_frame
-        self._processes: dict[Identity, int] = {}
-        self._threads: dict[tuple[int, int, str], int] = {}
-        self._frames: dict[Frame, int] = {}
-        self._stacks: dict[tuple[int, int], int] = {}
-        self._series: dict[tuple[str, int | None, int | None, str | None], int] = {}
+        self._ids = Interning(connection, describe_frame)
         self._output_bytes = 0
         self._written_ns = 0
 
@@ -71,6 +66,7 @@ class Tables:
             # A recording is written after counters that are younger than its end.
             self._written_ns = max(self._written_ns, *map(_time_of, batch))
             self._set_meta(written_ns=self._written_ns)
+        self._ids.forget(self._written_ns)
 
     def finish(self) -> None:
         """Fold the write-ahead log into the one file and close it."""
@@ -91,9 +87,9 @@ class Tables:
 
     @_write.register
     def _(self, record: ProcessSeen) -> None:
-        parent = self._processes.get(record.parent) if record.parent else None
+        parent = self._ids.process(record.parent)
         command = msgspec.json.encode(record.command).decode()
-        known = self._processes.get(record.identity)
+        known = self._ids.process(record.identity)
         if known is None:
             cursor = self._connection.execute(
                 "INSERT INTO process (pid, start_ticks, parent, command, role, rank, ordinal, python, seen_ns)"
@@ -109,7 +105,7 @@ class Tables:
                     record.at_ns,
                 ),
             )
-            self._processes[record.identity] = _new_id(cursor)
+            self._ids.take_in(record.identity, new_id(cursor))
         else:
             self._connection.execute(
                 "UPDATE process SET parent = ?, command = ?, role = ?, rank = ?, ordinal = ?, python = ? WHERE id = ?",
@@ -120,8 +116,9 @@ class Tables:
     def _(self, record: ProcessEnded) -> None:
         self._connection.execute(
             "UPDATE process SET ended_ns = ?, exit_code = ?, exit_signal = ? WHERE id = ?",
-            (record.at_ns, record.exit_code, record.exit_signal, self._processes.get(record.identity)),
+            (record.at_ns, record.exit_code, record.exit_signal, self._ids.process(record.identity)),
         )
+        self._ids.end(record.identity, record.at_ns)
 
     @_write.register
     def _(self, record: RecordingTaken) -> None:
@@ -142,9 +139,9 @@ class Tables:
                 record.cpu_ns,
             ),
         )
-        stacks = [self._stack_id(frames) for frames in record.stacks]
+        stacks = [self._ids.stack(frames) for frames in record.stacks]
         for timeline in record.threads:
-            thread = self._thread_id(process, timeline.os_tid, timeline.name, timeline.is_main)
+            thread = self._ids.thread(record.identity, timeline.os_tid, timeline.name, is_main=timeline.is_main)
             self._connection.executemany(
                 "INSERT OR IGNORE INTO interval (start_ns, thread, duration_ns, stack, samples) VALUES (?,?,?,?,?)",
                 [(i.start_ns, thread, i.duration_ns, stacks[i.stack], i.samples) for i in timeline.intervals],
@@ -152,9 +149,11 @@ class Tables:
 
     @_write.register
     def _(self, record: PointsTaken) -> None:
+        for identity in {point.identity for point in record.points if point.identity}:
+            self._process_id(identity, record.at_ns)
         self._connection.executemany(
             "INSERT OR IGNORE INTO point (series, at_ns, value) VALUES (?,?,?)",
-            [(self._series_id(point, record.at_ns), record.at_ns, point.value) for point in record.points],
+            [(self._ids.series(point), record.at_ns, point.value) for point in record.points],
         )
 
     @_write.register
@@ -166,7 +165,7 @@ class Tables:
 
     @_write.register
     def _(self, record: EventHappened) -> None:
-        process = self._processes.get(record.identity) if record.identity else None
+        process = self._ids.process(record.identity)
         self._connection.execute(
             "INSERT INTO event (at_ns, kind, process, text) VALUES (?,?,?,?)",
             (record.at_ns, record.kind, process, record.text),
@@ -189,7 +188,7 @@ class Tables:
                 record.trace,
             ),
         )
-        window = _new_id(cursor)
+        window = new_id(cursor)
         self._connection.executemany(
             "INSERT OR IGNORE INTO window_step (window, start_ns, end_ns) VALUES (?,?,?)",
             [(window, *step) for step in record.steps],
@@ -234,56 +233,13 @@ class Tables:
     def _set_meta(self, **values: object) -> None:
         self._connection.executemany("INSERT OR REPLACE INTO meta (name, value) VALUES (?,?)", list(values.items()))
 
-    def _thread_id(self, process: int, os_tid: int, name: str, is_main: bool) -> int:
-        key = (process, os_tid, name)
-        if key not in self._threads:
-            cursor = self._connection.execute(
-                "INSERT INTO thread (process, os_tid, name, is_main) VALUES (?,?,?,?)", (*key, is_main)
-            )
-            self._threads[key] = _new_id(cursor)
-        return self._threads[key]
-
-    def _stack_id(self, frames: tuple[Frame, ...]) -> int:
-        stack = 0
-        for frame in frames:
-            key = (stack, self._frame_id(frame))
-            if key not in self._stacks:
-                cursor = self._connection.execute("INSERT INTO stack (parent, frame) VALUES (?,?)", key)
-                self._stacks[key] = _new_id(cursor)
-            stack = self._stacks[key]
-        return stack
-
-    def _frame_id(self, frame: Frame) -> int:
-        if frame not in self._frames:
-            described = self._describe_frame(frame)
-            cursor = self._connection.execute(
-                "INSERT INTO frame (function, file, line, module_path, is_library, source) VALUES (?,?,?,?,?,?)",
-                (*frame, described.module_path, described.is_library, described.source),
-            )
-            self._frames[frame] = _new_id(cursor)
-        return self._frames[frame]
-
     def _process_id(self, identity: Identity, at_ns: int) -> int:
         """Return the id of a process; of one whose first record was dropped, little is written until it is told."""
-        if identity not in self._processes:
+        known = self._ids.process(identity)
+        if known is None:
             self._write(ProcessSeen(identity, None, (), "helper", None, None, None, at_ns))
-        return self._processes[identity]
-
-    def _series_id(self, point: Point, at_ns: int) -> int:
-        process = self._process_id(point.identity, at_ns) if point.identity else None
-        key = (point.name, process, point.os_tid, point.device)
-        if key not in self._series:
-            cursor = self._connection.execute(
-                "INSERT INTO series (name, process, os_tid, device) VALUES (?,?,?,?)", key
-            )
-            self._series[key] = _new_id(cursor)
-        return self._series[key]
-
-
-def _new_id(cursor: sqlite3.Cursor) -> int:
-    if cursor.lastrowid is None:
-        raise sqlite3.DatabaseError("an insert gave no id")
-    return cursor.lastrowid
+            known = self._process_id(identity, at_ns)
+        return known
 
 
 def _as_json(value: msgspec.Struct) -> str:
