@@ -12,8 +12,10 @@ from torch import nn
 def main():
     args = parse_args()
     torch.set_num_threads(1)
-    model = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    words = nn.Embedding.from_pretrained(torch.rand(24_000, 256))
+    layers = nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
+    model = nn.Sequential(words, *layers)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     train(model, optimizer, args)
 
 
@@ -23,7 +25,7 @@ def train(model, optimizer, args):
     every = 1000 if args.fixed else 1
     with tempfile.TemporaryDirectory() as folder:
         while (elapsed := time.perf_counter() - started) < args.seconds:
-            inputs, labels = torch.rand(256, 256), torch.randint(10, (256,))
+            inputs, labels = torch.randint(24_000, (128,)), torch.randint(10, (128,))
             loss = criterion(model(inputs), labels)
             optimizer.zero_grad()
             loss.backward()

@@ -34,7 +34,7 @@ def train(model, optimizer, args):
 @torch.no_grad()
 def evaluate(model, criterion):
     inputs, labels = torch.rand(256, 256), torch.randint(10, (256,))
-    return sum(criterion(model(inputs), labels) for _ in range(40)) / 40
+    return sum(criterion(model(inputs), labels) for _ in range(100)) / 100
 
 
 def parse_args():

@@ -30,7 +30,7 @@ def train(model, optimizer, args):
         optimizer.step()
         steps += 1
         if not args.fixed or steps % 100 == 0:
-            for line in range(1500):
+            for line in range(2500):
                 logging.info("step %d, line %d: %s", steps, line, json.dumps({"layers": list(range(50))}))
     print(f"{steps} steps at {steps / elapsed:.2f}/s")
 

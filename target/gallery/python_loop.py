@@ -35,10 +35,10 @@ def spread(inputs, fixed):
         return ((inputs - inputs.mean()) ** 2).mean()
     values = inputs.flatten().tolist()
     mean, total = sum(values) / len(values), 0.0
-    for value in values * 4:
+    for value in values * 12:
         distance = value - mean
         total += distance * distance
-    return total / len(values) / 4
+    return total / len(values) / 12
 
 
 def parse_args():
