@@ -64,8 +64,9 @@ def write_run(
     workers: int = 2,
     exit_code: int | None = 0,
     exit_signal: int | None = None,
+    also: Sequence[records.Record] = (),
 ) -> Path:
-    """Write a run of ``seconds`` and return its path.
+    """Write a run of ``seconds``, and what else happened in it, and return its path.
 
     A live one is left in state ``live``, recorded by the process that calls this and up to date with the wall clock,
     with nobody writing to it; see ``live_run`` for one that grows.
@@ -75,6 +76,7 @@ def write_run(
     _put_all(writer, _first_records(started_ns, workers))
     for second in range(seconds):
         _put_all(writer, _one_second(started_ns + second * SECOND_NS, second, workers))
+    _put_all(writer, also)
     if not live:
         end_ns = started_ns + seconds * SECOND_NS
         _put_all(writer, _last_records(end_ns, workers, exit_code, exit_signal))

@@ -1,19 +1,19 @@
 """Every view as a picture, at three sizes, in light colors and in none; `pytest --snapshot-update` draws them anew.
 
-A picture that has changed is to be looked at before it is kept: syrupy lays the new one beside no old one, git does.
+Look at a picture that has changed before you keep it: nothing but eyes says whether it is better than the old one.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from exhibition import write_exhibition
+from svg import compact
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
-from svg import compact
 from theater import Theater, play
 
 from profd.tui.reading.exhibits import FlameGrown, OperatorsRead
@@ -55,38 +55,35 @@ def same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-async def draw(run_file: Path, view: str, size: tuple[int, int]) -> str:
-    """Open a view on a run, and return its picture."""
+async def draw(run_file: Path, views: Sequence[str], size: tuple[int, int]) -> dict[str, str]:
+    """Open views on a run, one after the other, and return their pictures as SVG."""
     async with play(run_file, size=size) as theater:
         await theater.snapshot(lambda snapshot: snapshot.is_diagnosed)
-        await theater.press(str(VIEWS.index(view) + 1))
-        if view in READ_LATER:
-            await theater.until(READ_LATER[view])
-        return picture(theater)
+        return {view: await draw_view(theater, view) for view in views}
 
 
-def picture(theater: Theater) -> str:
-    """Return what is on the screen as SVG."""
+async def draw_view(theater: Theater, view: str) -> str:
+    await theater.press(str(VIEWS.index(view) + 1))
+    if view in READ_LATER:
+        await theater.until(READ_LATER[view])
     return compact(theater.app.export_screenshot(title="profd"))
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("view", VIEWS)
-async def test_every_view_at_three_sizes(run_file: Path, pictures: SnapshotAssertion, view: str, size: str) -> None:
-    assert await draw(run_file, view, SIZES[size]) == pictures
+async def test_every_view_at_three_sizes(run_file: Path, pictures: SnapshotAssertion, size: str) -> None:
+    for view, picture in (await draw(run_file, VIEWS, SIZES[size])).items():
+        assert picture == pictures(name=view)
 
 
-@pytest.mark.parametrize("view", ["hot", "flame"])
 async def test_on_a_light_terminal(
-    run_file: Path, pictures: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch, view: str
+    run_file: Path, pictures: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLORFGBG", "0;15")
-    assert await draw(run_file, view, SIZES["120x36"]) == pictures
+    for view, picture in (await draw(run_file, ("hot", "flame"), SIZES["120x36"])).items():
+        assert picture == pictures(name=view)
 
 
-@pytest.mark.parametrize("view", ["hot", "flame"])
-async def test_without_color(
-    run_file: Path, pictures: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch, view: str
-) -> None:
+async def test_without_color(run_file: Path, pictures: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    assert await draw(run_file, view, SIZES["120x36"]) == pictures
+    for view, picture in (await draw(run_file, ("hot", "flame"), SIZES["120x36"])).items():
+        assert picture == pictures(name=view)
