@@ -14,7 +14,7 @@ _OUTPUT_LINES = 8
 
 def post_mortem_sentence(post_mortem: PostMortem) -> str:
     """Return the sentence: what ended the target, where it stood last, with how much memory, and its last error."""
-    facts = [_ending(post_mortem)]
+    facts = [cause_of_death(post_mortem)]
     if post_mortem.last:
         facts.append(f"last seen {_last(post_mortem.last[0])}")
     if post_mortem.rss_bytes is not None:
@@ -36,7 +36,8 @@ def post_mortem_lines(post_mortem: PostMortem | None, columns: int) -> Iterator[
         yield visible(f"  │ {line}")
 
 
-def _ending(post_mortem: PostMortem) -> str:
+def cause_of_death(post_mortem: PostMortem) -> str:
+    """Return what ended the target, in a few words."""
     if post_mortem.out_of_memory is not None:
         return post_mortem.out_of_memory
     if post_mortem.signal is not None:

@@ -12,6 +12,7 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.summary import summarize
 from profd.daemon.render.extract import take_extract
 from profd.daemon.render.htmlpage import render_page
+from profd.daemon.render.incidents import CURVE_HEIGHT, CURVE_WIDTH
 from profd.daemon.render.outfile import write_whole
 from profd.daemon.render.words import take_words
 from profd.daemon.store.reader import RunReader
@@ -27,6 +28,7 @@ SCRIPTS = (
     "canvas.js",
     "tooltip.js",
     "boxes.js",
+    "place.js",
     "flamegraph.js",
     "chart.js",
     "brush.js",
@@ -68,4 +70,4 @@ def render_report(reader: RunReader) -> str:
     summary = summarize(reader)
     extract = take_extract(reader, PhaseIndex(reader), summary.memory)
     words = take_words(reader, summary, extract.slot_ms)
-    return render_page("report.html.j2", SCRIPTS, extract, words=words, views=VIEWS)
+    return render_page("report.html.j2", SCRIPTS, extract, words=words, views=VIEWS, curve=(CURVE_WIDTH, CURVE_HEIGHT))

@@ -9,8 +9,9 @@ from profd.daemon.analyze.summary import Exit, Summary
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render import units
 from profd.daemon.render.cards import Card, Fact, take_card
+from profd.daemon.render.incidents import DeathCard, HangCard, death_card, hang_card
 from profd.daemon.render.moments import moment
-from profd.daemon.render.postmortemlines import post_mortem_sentence
+from profd.daemon.render.postmortemlines import cause_of_death
 from profd.daemon.render.text import script
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
@@ -36,6 +37,7 @@ _DOING = {
 }
 _NEXT_PHASES = 3
 _WORTH_NAMING = 0.01
+_HANGS = 20
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -48,12 +50,14 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Words(msgspec.Struct, frozen=True):
-    """What a report says outside of its charts, all of it harmless to read."""
+    """What a report says outside of its charts, all of it harmless to read; ``death`` is None where none was."""
 
     title: str
     subtitle: list[str]
     command: str
     verdict: Verdict
+    death: DeathCard | None
+    hangs: list[HangCard]
     cards: list[Card]
     facts: list[Fact]
     about: list[Fact]
@@ -68,6 +72,8 @@ def take_words(reader: RunReader, summary: Summary, slot_ms: int) -> Words:
         subtitle=[visible(info.host), moment(info.started_ns), _length(info), ending(info, summary)],
         command=command,
         verdict=take_verdict(summary),
+        death=death_card(summary.post_mortem),
+        hangs=[hang_card(hang) for hang in summary.hangs[:_HANGS]],
         cards=[take_card(reader, finding) for finding in summary.findings],
         facts=_facts(summary),
         about=[*_circumstances(info, summary, command), *_limits(slot_ms)],
@@ -94,7 +100,7 @@ def ending(info: RunInfo, summary: Summary) -> str:
     if info.state == "live":
         return "still running"
     if summary.post_mortem is not None:
-        return post_mortem_sentence(summary.post_mortem)
+        return visible(cause_of_death(summary.post_mortem))
     if info.state == "interrupted":
         return "recording broke off: profd itself was ended"
     if info.why_ended == "target-exited":

@@ -46,15 +46,15 @@ def test_verdict_without_samples_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ended", "said"),
     [
-        ({"exit_code": 3}, "the target ended with 3, last seen in "),
-        ({"exit_code": None, "exit_signal": 9}, "the target was ended by SIGKILL, last seen in "),
+        ({"exit_code": 3}, "the target ended with 3"),
+        ({"exit_code": None, "exit_signal": 9}, "the target was ended by SIGKILL"),
         ({"exit_code": None}, "ended"),
         ({"live": True}, "still running"),
     ],
 )
 def test_ending_is_told(tmp_path: Path, ended: dict[str, Any], said: str) -> None:
     with RunReader(synthetic.write_run(tmp_path / "run.profd", seconds=1, **ended)) as reader:
-        assert ending(reader.info, summarize(reader)).startswith(said)
+        assert ending(reader.info, summarize(reader)) == said
 
 
 @pytest.mark.parametrize(

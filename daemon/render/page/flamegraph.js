@@ -142,6 +142,13 @@ class FlameGraph {
     this.select(this.selected);
   }
 
+  /** Go to a place at once, without a way back. */
+  goTo({ zoomed, selected }) {
+    this.zoomed = zoomed;
+    this.back = [];
+    this.select(selected);
+  }
+
   /** Select the largest node of a function, so that a row of a table leads into the graph. */
   selectFunction(functionId) {
     let best = 0;

@@ -16,8 +16,7 @@ class Page {
     this.makeTables();
     this.makeFilters();
     this.listen();
-    this.selection.readHash(location.hash);
-    this.update();
+    this.readAddress();
   }
 
   makeTables() {
@@ -79,10 +78,7 @@ class Page {
   }
 
   listen() {
-    window.addEventListener("hashchange", () => {
-      this.selection.readHash(location.hash);
-      this.update();
-    });
+    window.addEventListener("hashchange", () => this.readAddress());
     document.addEventListener("keydown", (event) => {
       const isTyping = ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName);
       if (event.key === "/" && !isTyping) {
@@ -103,7 +99,11 @@ class Page {
   /** Paper is light, whatever the screen is, and nobody can unfold it. */
   setPaper(isPaper) {
     document.documentElement.classList.toggle("paper", isPaper);
-    for (const details of document.querySelectorAll("details")) details.open = isPaper;
+    const folded = document.querySelectorAll(isPaper ? "details:not([open])" : "details[data-folded]");
+    for (const details of folded) {
+      details.open = isPaper;
+      details.toggleAttribute("data-folded", isPaper);
+    }
     this.timeline.canvas.redrawNow();
     this.graph.canvas.redrawNow();
   }
@@ -120,10 +120,21 @@ class Page {
     this.isDue = true;
     requestAnimationFrame(() => {
       this.isDue = false;
-      const hash = this.selection.toHash();
-      history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
       this.update();
+      this.writeAddress();
     });
+  }
+
+  readAddress() {
+    this.selection.readHash(location.hash);
+    this.update();
+    this.graph.goTo(readPlace(this.graph.tree, this.selection.frame));
+  }
+
+  writeAddress() {
+    this.selection.frame = placeOf(this.graph);
+    const hash = this.selection.toHash();
+    history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
   }
 
   update() {
@@ -155,6 +166,7 @@ class Page {
   }
 
   onSelect(node) {
+    this.writeAddress();
     this.showPanel();
     byId("spoken").textContent = this.graph.describe(node).map((part) => part.textContent).join(", ");
   }

@@ -9,6 +9,7 @@ const DEFAULTS = {
   phase: null, // index of a phase
   gpuIdle: false, // only the time for which the GPU was idle
   onCpu: false, // only the time for which the thread ran more than it waited
+  frame: "", // the place in the flame graph; see place.js
   query: "",
   by: "line", // line, function
   inverted: false,
@@ -109,7 +110,7 @@ class Selection {
   toHash() {
     const words = new URLSearchParams();
     if (!this.isWholeRun) words.set("t", `${this.fromMs / 1000}-${(this.to * this.run.slotMs) / 1000}`);
-    for (const name of ["process", "rank", "thread", "query", "by", "coloring", "tab"]) {
+    for (const name of ["process", "rank", "thread", "query", "by", "coloring", "tab", "frame"]) {
       if (this[name] !== DEFAULTS[name]) words.set(name, this[name]);
     }
     if (this.phase !== null) words.set("phase", this.run.phases[this.phase].name);
@@ -137,6 +138,7 @@ class Selection {
     const phase = this.run.phases.findIndex((each) => each.name === words.get("phase"));
     this.phase = phase < 0 ? null : phase;
     this.query = words.get("query") ?? "";
+    this.frame = words.get("frame") ?? "";
     this.inverted = words.get("inverted") === "1";
     for (const [name, word] of Object.entries(CONDITIONS)) this[name] = words.get(word) === "1" && this.run.canTell(word);
     this.tab = words.get("tab") ?? DEFAULTS.tab;
