@@ -142,11 +142,10 @@ class FlameGraph {
     this.select(this.selected);
   }
 
-  /** Go to a place at once, without a way back. */
+  /** Go to a place without a way back, and without a report: it is known to whoever asks for it. */
   goTo({ zoomed, selected }) {
-    this.zoomed = zoomed;
-    this.back = [];
-    this.select(selected);
+    Object.assign(this, { zoomed, selected, back: [] });
+    this.canvas.redraw();
   }
 
   /** Select the largest node of a function, so that a row of a table leads into the graph. */

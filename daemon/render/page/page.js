@@ -129,6 +129,7 @@ class Page {
     this.selection.readHash(location.hash);
     this.update();
     this.graph.goTo(readPlace(this.graph.tree, this.selection.frame));
+    this.showPanel();
   }
 
   writeAddress() {
