@@ -52,6 +52,17 @@ def test_line_is_of_the_file_as_it_was_when_first_seen(root: Path) -> None:
     assert tree.line("/opt/torch/nn/linear.py", 1) == "import math"
 
 
+def test_a_form_feed_ends_no_line(root: Path) -> None:
+    (root / "paged.py").write_text("a = 1\n\x0c\nb = 2\r\nc = '\u2028'\n")
+    assert [SourceTree(root).line("/paged.py", line) for line in (1, 2, 3, 4, 5)] == [
+        "a = 1",
+        "",
+        "b = 2",
+        "c = '\u2028'",
+        None,
+    ]
+
+
 def test_endless_line_is_cut(root: Path) -> None:
     (root / "long.py").write_text("x" * 1000)
     line = SourceTree(root).line("/long.py", 1)
@@ -86,7 +97,7 @@ def test_a_file_too_large_for_a_source_is_not_read(root: Path, monkeypatch: pyte
     assert SourceTree(root).line("/opt/torch/nn/linear.py", 1) is None
 
 
-@pytest.mark.parametrize("denied", ["is_file", "read_text"])
+@pytest.mark.parametrize("denied", ["is_file", "read_bytes"])
 def test_a_folder_that_is_not_ours_to_enter_harms_nothing(
     root: Path, monkeypatch: pytest.MonkeyPatch, denied: str
 ) -> None:

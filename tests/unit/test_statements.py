@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from profd.daemon.collect.stacks.statements import FILES_AT_ONCE, Statement, Statements
+from profd.daemon.collect.stacks.statements import PARSED_AT_ONCE, Statement, Statements
 
 
 def statement(folder: Path, source: str, line: int) -> Statement | None:
@@ -84,27 +85,44 @@ def test_what_cannot_be_read_tells_nothing(tmp_path: Path) -> None:
         assert Statements().at(file, 1) is None
 
 
-def test_only_a_few_files_are_parsed_at_once(tmp_path: Path) -> None:
-    files = [tmp_path / f"{number}.py" for number in range(FILES_AT_ONCE + 1)]
-    for file in files:
-        file.write_text("f(x)")
+def test_only_a_few_functions_are_parsed_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "x.py"
+    file.write_text("def g():\n    f(x)\n" * (PARSED_AT_ONCE + 1))
     statements = Statements()
 
-    known = [statements.at(str(file), 1) is not None for file in files]
-    assert known == [True] * FILES_AT_ONCE + [False]
+    lines = range(2, 2 * PARSED_AT_ONCE + 3, 2)
+    known = [statements.at(str(file), line) is not None for line in lines]
+    assert known == [True] * PARSED_AT_ONCE + [False]
     statements.allow_more()
-    assert all(statements.at(str(file), 1) for file in files)
+    assert all(statements.at(str(file), line) for line in lines)
 
 
-def test_what_was_asked_is_known_when_the_file_is_parsed_no_longer(tmp_path: Path) -> None:
+def test_what_was_asked_is_known_without_parsing_again(tmp_path: Path) -> None:
     statements = Statements()
     files = [tmp_path / f"{number}.py" for number in range(100)]
     for file in files:
         file.write_text("f(x)\ny\n")
         statements.allow_more()
         assert statements.at(str(file), 1) is not None
-    for file in files:  # without leave to parse anything more
+    for _ in range(PARSED_AT_ONCE):
+        statements.at(str(files[0]), 2)
+    for file in files:
         found = statements.at(str(file), 1)
         assert found is not None
         assert found.may_call
-    assert statements.at(str(files[0]), 2) is None
+
+
+def test_hardly_anything_is_held_of_what_was_parsed(tmp_path: Path) -> None:
+    file = tmp_path / "x.py"
+    file.write_text("".join(f"def f{number}(a):\n    b = a.c({number})\n    return b\n\n" for number in range(1000)))
+    statements = Statements()
+    tracemalloc.start()
+    try:
+        for line in range(2, 4 * 1000, 40):
+            statements.allow_more()
+            assert statements.at(str(file), line) is not None
+        held_bytes, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held_bytes < 300_000
+    assert peak_bytes < 2_000_000

@@ -16,7 +16,7 @@ from profd.daemon.store.records import Frame
 
 _THREAD = re.compile(r"thread \((?:0x[0-9a-fA-F]+|(\d{1,9}))\)(?:: (.*))?", re.DOTALL)
 _LATEST_US = 1 << 50  # decades: what is later is no time
-_FRAMES_HELD = 1 << 14
+_FRAMES_HELD = 1 << 12
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -105,7 +105,7 @@ class _Thread:
             named = (event.name, event.args.filename, event.args.line or 0)
             frame = self._interned.get(named)
             if frame is None:
-                frame = self._interned[named] = Frame(*named)
+                frame = self._interned[named] = _frame(*named)
             self._stack.append(frame)
         elif self._stack:
             self._stack.pop()

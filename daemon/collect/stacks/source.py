@@ -1,6 +1,6 @@
 """What stands behind a frame: the path below its outermost package, whether it is library code, the text of its line.
 
-Reads source files, through the target's own root where that is another one (a container). Reads a file once.
+Reads source files, through the target's own root where that is another one (a container).
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from profd.daemon.store.records import Frame, FrameDescription
 _LIBRARY_FOLDERS = ("site-packages", "dist-packages")
 # The standard library, of whichever interpreter: …/lib/python3.11/threading.py, …/lib64/python3.6/…
 _STANDARD_LIBRARY = re.compile(r"/lib(64)?/python3\.\d+[a-z]?/")
+_LINE_END = re.compile(r"\r\n?|\n")
 _USERS_OWN_CODE = ("<string>", "<stdin>")
 # Whole files are large and asked for a few of their lines: few are held, the lines that were asked for long.
-_FILES_HELD = 8
-_LINES_HELD = 16_384
+_FILES_HELD = 4
+_LINES_HELD = 8192
 _FILE_LIMIT_BYTES = 4 << 20
 _LINE_LIMIT = 200
 
@@ -32,7 +33,7 @@ class SourceTree:
         """
         self._root = root
         self._own = f"{own}/" if own else None
-        self._lines = functools.lru_cache(_FILES_HELD)(self._read_lines)
+        self._bytes = functools.lru_cache(_FILES_HELD)(self._read)
         self.line = functools.lru_cache(_LINES_HELD)(self._line)
         """``line(file, line)``: the text of a line without the space around it; None where it cannot be read."""
         self._has_init = functools.lru_cache(4096)(self._read_has_init)
@@ -45,9 +46,14 @@ class SourceTree:
             source=self.line(frame.file, frame.line),
         )
 
+    def lines(self, file: str) -> list[str]:
+        """Return the lines of a file as Python counts them; none where it cannot be read."""
+        return _LINE_END.split(self._bytes(file).decode(errors="replace"))
+
     def _line(self, file: str, line: int) -> str | None:
-        lines = self._lines(file)
-        return lines[line - 1].strip()[:_LINE_LIMIT] if 0 < line <= len(lines) else None
+        # Of bytes, since in a text a form feed would end a line, as it does not in Python.
+        lines = self._bytes(file).splitlines()
+        return lines[line - 1].decode(errors="replace").strip()[:_LINE_LIMIT] if 0 < line <= len(lines) else None
 
     def module_path(self, file: str) -> str:
         """Return the path from the outermost package down, as py-spy shortens it: ``torch/nn/modules/module.py``."""
@@ -69,14 +75,14 @@ class SourceTree:
         except OSError:  # not ours to enter, or a name that no file system takes: the target says what it likes
             return False
 
-    def _read_lines(self, file: str) -> list[str]:
+    def _read(self, file: str) -> bytes:
         path = self._below_root(Path(file))
         try:
             if not path.is_absolute() or not path.is_file() or path.stat().st_size > _FILE_LIMIT_BYTES:
-                return []
-            return path.read_text(errors="replace").splitlines()
+                return b""
+            return path.read_bytes()
         except OSError:
-            return []
+            return b""
 
 
 def is_library(file: str) -> bool:

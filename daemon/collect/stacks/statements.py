@@ -1,6 +1,6 @@
-"""What the statement at a line of a source file may call. Reads and parses files, as few of them as it is asked for.
+"""What the statement at a line of a source file may call. Parses the function around it, and holds the answer alone.
 
-Knows nothing of stacks. A file that cannot be read or parsed, or that is very large, tells nothing.
+Knows nothing of stacks. What cannot be read or parsed tells nothing.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from pathlib import Path
 
 import msgspec
 
+from profd.daemon.collect.stacks.blocks import Block, block_around
 from profd.daemon.collect.stacks.source import SourceTree
 
-FILES_AT_ONCE = 1
-# A parsed file takes megabytes, what was asked of it hardly anything: few are held, answers long.
-_FILES_HELD = 8
-_ANSWERS_HELD = 16_384
-# Some twenty milliseconds to parse.
-_FILE_LIMIT_BYTES = 200_000
+# A millisecond or two each.
+PARSED_AT_ONCE = 8
+_ANSWERS_HELD = 4096
 
 # What these are made of enters no function: names that are read, bound and returned. Everything else may: a call, an
 # operator, an attribute, a loop, a truth value (`__bool__`), an import, a decorator, an await.
@@ -47,56 +45,41 @@ class Statements:
 
     def __init__(self, root: Path = Path("/")) -> None:
         """Look below ``root``, as ``SourceTree`` does."""
-        self._root = root
-        self._files: dict[str, _File | None] = {}
+        self._sources = SourceTree(root)
         self._answers: dict[tuple[str, int], Statement | None] = {}
-        self._left = FILES_AT_ONCE
-        self.line = SourceTree(root).line
+        self._left = PARSED_AT_ONCE
+        self.line = self._sources.line
         """``line(file, line)``: the text of a line, None where it cannot be read."""
 
     def allow_more(self) -> None:
-        """Let another few files be parsed: whoever asks is not to be held up by many at once."""
-        self._left = FILES_AT_ONCE
+        """Let another few functions be parsed: whoever asks is not to be held up by many at once."""
+        self._left = PARSED_AT_ONCE
 
     def at(self, file: str, line: int) -> Statement | None:
-        """Return the statement at a line; None where nothing is known of it, or too many files were parsed already."""
-        if (file, line) in self._answers:
-            return self._answers[file, line]
-        if file not in self._files and not self._parse(file):
-            return None
-        parsed = self._files[file]
-        if len(self._answers) >= _ANSWERS_HELD:
-            self._answers.clear()
-        answer = self._answers[file, line] = parsed.at(line) if parsed else None
-        return answer
-
-    def _parse(self, file: str) -> bool:
-        """Parse a file in place of the one parsed first; False where too many were already."""
-        if not self._left:
-            return False
-        if len(self._files) >= _FILES_HELD:
-            del self._files[next(iter(self._files))]
-        self._left -= 1
-        self._files[file] = self._read(file)
-        return True
-
-    def _read(self, file: str) -> _File | None:
-        path = Path(file)
-        if not path.is_absolute():
-            return None
-        path = self._root / path.relative_to(path.anchor)
-        try:
-            if not path.is_file() or path.stat().st_size > _FILE_LIMIT_BYTES:
+        """Return the statement at a line; None where nothing is known of it, or too much was parsed already."""
+        place = (file, line)
+        if place not in self._answers:
+            if not self._left:
                 return None
-            return _File(path.read_bytes())
-        except (OSError, SyntaxError, ValueError, RecursionError):  # another Python's syntax, or no Python
-            return None
+            self._left -= 1
+            if len(self._answers) >= _ANSWERS_HELD:
+                self._answers.clear()
+            block = block_around(self._sources.lines(file), line)
+            self._answers[place] = _parse(block, line) if block else None
+        return self._answers[place]
 
 
-class _File:
-    """The statements of one file by their first lines."""
+def _parse(block: Block, line: int) -> Statement | None:
+    try:
+        return _Parsed(block.text).at(line - block.first_line + 1)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # another Python's syntax, no Python, or cut in two
+        return None
 
-    def __init__(self, source: bytes) -> None:
+
+class _Parsed:
+    """The statements of a text by their first lines."""
+
+    def __init__(self, source: str) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(source)

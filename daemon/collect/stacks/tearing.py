@@ -34,7 +34,7 @@ _RARE_SHARE = 0.02
 _RARE_SHARE_BESIDE = 0.1
 _USUAL_TIMES = 30
 _USUAL_TIMES_BESIDE = 10
-_CALLS_HELD = 50_000
+_CALLS_HELD = 20_000
 # What has none of these is names, constants and commas, or part of a longer statement.
 _MAY_CALL = re.compile(
     r"[^\w\s,='\":#]|\b(?:if|elif|while|for|in|is|not|and|or|with|import|class|await|yield|assert|del|except|raise)\b"
