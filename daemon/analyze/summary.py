@@ -27,6 +27,7 @@ from profd.daemon.analyze.memory.jumps import Jump, jumps
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.postmortem import PostMortem, signal_name, take_post_mortem
 from profd.daemon.analyze.profile import Profile, take_profile, weighted
+from profd.daemon.analyze.ranks.table import RankSummary, take_ranks
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.shares import PhaseLine, phase_lines, phase_shares
 from profd.daemon.analyze.steps.steps import Steps, take_steps
@@ -105,6 +106,7 @@ class Summary(msgspec.Struct, frozen=True):
     hangs: tuple[Hang, ...] = ()
     post_mortem: PostMortem | None = None
     findings: tuple[Finding, ...] = ()
+    ranks: tuple[RankSummary, ...] = ()
 
 
 def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary:
@@ -145,6 +147,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         hangs=take_hangs(reader, selection),
         post_mortem=take_post_mortem(reader),
         findings=find(reader, selection, phases),
+        ranks=take_ranks(reader, selection, phases),
     )
 
 

@@ -20,6 +20,7 @@ from profd.daemon.analyze.findings.finding import Evidence, Line, Measure
 from profd.daemon.analyze.findings.training import training_range
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import Profile, take_profile
+from profd.daemon.analyze.ranks.job import Job, take_job
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
@@ -81,6 +82,11 @@ class Case:
     def profile(self) -> Profile:
         """What the main threads did."""
         return take_profile(self.reader, self.selection, self.phases)
+
+    @cached_property
+    def job(self) -> Job | None:
+        """The ranks side by side; None where there are no two that exchange data, or too little was seen of one."""
+        return take_job(self.reader, self.selection, self.phases)
 
     @cached_property
     def workers(self) -> tuple[ProcessRow, ...]:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from profd.daemon.analyze.findings import (
     checkpoints,
+    collectives,
     compilation,
     copies,
     cpu_limit,
@@ -23,6 +24,7 @@ from profd.daemon.analyze.findings import (
     slow_down,
     slow_start,
     small_batches,
+    straggler,
     swapping,
     synchronization,
 )
@@ -41,6 +43,8 @@ class Rule(Protocol):
 
 
 RULES: tuple[Rule, ...] = (
+    straggler.find,
+    collectives.find,
     load_in_process.find,
     saturated_workers.find,
     idle_workers.find,

@@ -1,0 +1,109 @@
+"""Rule: one rank of a job works longer at each step than the others, which wait for it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from profd.daemon.analyze.findings.case import Case, Share, line_of
+from profd.daemon.analyze.findings.finding import Evidence, Finding, Line, Measure
+from profd.daemon.analyze.findings.loaders import take_loaders
+from profd.daemon.analyze.findings.severity import severity_of
+from profd.daemon.analyze.findings.wording import at, percent, times
+from profd.daemon.analyze.ranks.efforts import Effort
+from profd.daemon.analyze.ranks.job import Job
+from profd.daemon.analyze.ranks.lateness import Lateness, median_of_others, own_share
+from profd.daemon.analyze.selection import Selection
+
+_DATA_WAIT, _BACKWARD = "data wait", "backward"
+_OFF_CPU = 0.1
+
+
+def find(case: Case) -> Finding | None:
+    """Return the finding where a rank surely makes the others wait."""
+    job = case.job
+    if job is None or not job.late:
+        return None
+    late = job.late[0]
+    severity = severity_of(late.low, case.profile.total_samples)
+    if severity is None:
+        return None
+    share = Share(late.surplus, max(late.low, 0.0), late.high, job.effort(late.rank).samples)
+    line, phase = _line(case, job, late), late.place.phase if late.place else _BACKWARD
+    function = line.function if line else phase
+    return Finding(
+        rule="straggler",
+        severity=severity,
+        label="straggler",
+        title=f"straggler: rank {late.rank} makes the others wait {percent(late.surplus)} of the time, in "
+        f"{function}{at(line)}: without that steps get at most {times(share.gain)} as fast",
+        cause=_cause(job, late, phase),
+        remedy=_remedy(case, late, function, line, phase),
+        gain_bound=share.gain,
+        evidence=Evidence(
+            _measures(job, late, share),
+            case.from_ns,
+            case.to_ns,
+            msgspec.structs.replace(case.selection, rank=late.rank, phase=phase),
+            line,
+            ("cpu_cores", "step_count"),
+        ),
+        page="straggler",
+    )
+
+
+def _line(case: Case, job: Job, late: Lateness) -> Line | None:
+    """Return the line that makes a rank late; where it waits for its workers, the line that keeps those."""
+    if late.place is None:
+        return _alone(case, late.rank).line(_BACKWARD)
+    if late.place.phase == _DATA_WAIT:
+        loaders = take_loaders(_alone(case, late.rank))
+        if loaders is not None and loaders.line is not None:
+            return loaders.line
+    return line_of(job.effort(late.rank).frames[late.place])
+
+
+def _alone(case: Case, rank: int) -> Case:
+    """Return the case of one rank."""
+    whole = Selection(case.from_ns, case.to_ns, case.whole.processes, rank, main_threads=True)
+    return Case(case.reader, whole, case.phases)
+
+
+def _cause(job: Job, late: Lateness, phase: str) -> str:
+    own, others = own_share(job.effort(late.rank)), median_of_others(job.efforts, late.rank)
+    also = ", ".join(str(one.rank) for one in job.late[1:])
+    told = f"Rank {late.rank} works {percent(own or 0)} of each step by itself, the others {percent(others or 0)}, and "
+    told += f"most of the difference is {phase}. They stand in backward or in a collective until it has come, "
+    told += "and are not what is slow."
+    if _is_off_cpu(job.effort(late.rank), job, late):
+        told += " It hardly uses the CPU meanwhile: it waits for storage, the network, or other processes."
+    return f"{told} Rank {also} is late too." if also else told
+
+
+def _is_off_cpu(effort: Effort, job: Job, late: Lateness) -> bool:
+    """Say whether a rank spends most of what it takes longer without the CPU."""
+    by_cores = job.lateness_of_cores(effort.rank)
+    return not late.is_of_cores and by_cores is not None and by_cores.surplus < _OFF_CPU * late.surplus
+
+
+def _remedy(case: Case, late: Lateness, function: str, line: Line | None, phase: str) -> str:
+    host = case.reader.info.host
+    if late.place is None or phase in ("forward", "loss", _BACKWARD, "optimizer"):
+        return (
+            f"See what rank {late.rank} on {host} has more of to compute{at(line)}: longer batches, more layers, "
+            "fewer or slower cores."
+        )
+    return (
+        f"See what is different for rank {late.rank} on {host} in {function}{at(line)}: its part of the data, "
+        "its disk, its network, what else runs there; or spread that work over all ranks."
+    )
+
+
+def _measures(job: Job, late: Lateness, share: Share) -> tuple[Measure, ...]:
+    own, others = own_share(job.effort(late.rank)), median_of_others(job.efforts, late.rank)
+    name = "CPU time beyond the others'" if late.is_of_cores else "work beyond the others'"
+    return (
+        share.measure(name),
+        Measure(f"own work of rank {late.rank}", own or 0.0),
+        Measure("own work of the others, median", others or 0.0),
+        Measure("rank", float(late.rank), ""),
+    )

@@ -1,0 +1,40 @@
+"""The ranks of a job as lines of text: who works, who waits, and where the late one is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from profd.daemon.analyze.ranks.table import RankPart, RankSummary
+from profd.daemon.render.cells import cut
+from profd.daemon.render.units import UNKNOWN, percent, rate
+
+_LEAST_SURPLUS = 0.02
+"""Less than this is the noise of sampling, and not worth a place."""
+_RANKS = 16
+
+
+def rank_lines(ranks: Sequence[RankSummary], columns: int) -> Iterator[str]:
+    """Yield the table of the ranks; nothing where there are none. Of many those that wait least are shown."""
+    if not ranks:
+        return
+    yield "     rank     steps  own work   waits  longer than the others at"
+    shown = sorted(ranks, key=lambda row: (row.waiting_share is None, row.waiting_share or 0.0))[:_RANKS]
+    for row in sorted(shown, key=lambda row: row.rank):
+        steps = UNKNOWN if row.steps_per_s is None else rate(row.steps_per_s)
+        yield cut(
+            f"  {'▲' if row.is_late else ' '} {row.rank:>5}  {steps:>8}  {_share(row.own_share):>8}  "
+            f"{_share(row.waiting_share):>6}  {_part(row.slowest)}",
+            columns,
+        )
+    if len(ranks) > len(shown):
+        yield f"  and {len(ranks) - len(shown)} more that wait longer"
+
+
+def _share(share: float | None) -> str:
+    return UNKNOWN if share is None else percent(share)
+
+
+def _part(part: RankPart | None) -> str:
+    if part is None or part.surplus < _LEAST_SURPLUS:
+        return ""
+    return f"+{percent(part.surplus)} {part.function}  {part.module_path}:{part.line}  {part.phase}"
