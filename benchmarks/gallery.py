@@ -32,6 +32,10 @@ PLANTED = {
     "log_each_step": "logging-stalls",
     "evaluate_often": "evaluation-share",
     "python_loop": "hot-function",
+    "collect_garbage": "garbage-collection",
+    "python_thread": "interpreter-lock",
+    "fresh_memory": "allocator-churn",
+    "one_thread": "idle-cores",
     "too_many_threads": "oversubscription",
     "keep_batches": "memory-growth",
 }

@@ -20,6 +20,7 @@ from profd.daemon.store.writer import RunWriter
 Spans = Sequence[tuple[tuple[Frame, ...], int]]
 
 STEP_MS = 500
+BESIDE_TID = MAIN_TID + 1
 _ROOT = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90))
 LOAD_IN_PROCESS = (
     *_ROOT,
@@ -79,11 +80,13 @@ def write_case(
     seconds: int = 30,
     generations: int = 1,
     more: Sequence[records.Record] = (),
+    beside: Spans | None = None,
 ) -> Path:
     """Write a run that makes the same step twice a second, or one after the other of several, a second each.
 
     ``workers`` are those of a DataLoader by number with what each does in half a second; with several ``generations``
-    they are started anew so many times. ``more`` is written first.
+    they are started anew so many times. ``more`` is written first. ``beside`` is what another thread of the training
+    process does in half a second.
     """
     writer = RunWriter(path, run_started(), describe)
     found: list[records.Record] = [main_process(), *more]
@@ -92,7 +95,9 @@ def write_case(
         generation = second * generations // seconds
         found += _born(workers or {}, second, generation, start_ns, seconds / generations)
         spans = (*steps[second % len(steps)],) * 2
-        found.append(recording(MAIN, start_ns, [(MAIN_TID, "MainThread", True, spans)]))
+        threads: list[tuple[int, str, bool, Spans]] = [(MAIN_TID, "MainThread", True, spans)]
+        threads += [(BESIDE_TID, "beside", False, (*beside, *beside))] if beside else []
+        found.append(recording(MAIN, start_ns, threads))
         for number, done in (workers or {}).items():
             identity = _identity(number, generation)
             found.append(recording(identity, start_ns, [(identity.pid, "MainThread", True, (*done, *done))]))

@@ -18,6 +18,7 @@ SOURCES: dict[tuple[str, int], str] = {
     (TRAIN, 65): "running_loss += loss.item()",
     (TRAIN, 77): "for value in values:",
     (TRAIN, 78): "total += value * value",
+    (TRAIN, 80): "freed += gc.collect()",
     (TRAIN, 90): "train_epoch(model, loader, optimizer, criterion)",
     (TRAIN, 96): "main()",
     (DATA, 21): "image = self.load(path)",

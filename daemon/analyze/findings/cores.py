@@ -6,6 +6,7 @@ import re
 
 from profd.daemon.analyze.findings.case import WAITING, Case
 from profd.daemon.analyze.findings.loaders import living_at_once
+from profd.daemon.store.rows import ThreadRow
 
 _CORE = re.compile(r"cpu\d+")
 
@@ -39,12 +40,19 @@ def ceiling(case: Case) -> float | None:
 
 def main_thread_cores(case: Case, process: int) -> float | None:
     """Return the CPU time a second of the main thread of a process; None where it was not read."""
-    tids = {row.os_tid for row in case.reader.threads.values() if row.process == process and row.is_main}
-    for row in case.reader.series.values():
-        if row.name == "cpu_cores" and row.process == process and row.os_tid in tids:
-            values = [point.value for point in case.reader.points(row.id, case.from_ns, case.to_ns)]
-            return _mean(values) if values else None
-    return None
+    mains = [row for row in case.reader.threads.values() if row.process == process and row.is_main]
+    values = [value for row in mains for value in thread_cores(case, row)]
+    return _mean(values) if values else None
+
+
+def thread_cores(case: Case, thread: ThreadRow) -> list[float]:
+    """Return the readings of a thread's CPU time a second, in order of time."""
+    return [
+        point.value
+        for row in case.reader.series.values()
+        if row.name == "cpu_cores" and (row.process, row.os_tid) == (thread.process, thread.os_tid)
+        for point in case.reader.points(row.id, case.from_ns, case.to_ns)
+    ]
 
 
 def _mean(values: list[float]) -> float:

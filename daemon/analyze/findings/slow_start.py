@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from profd.daemon.analyze.findings.case import Case, line_of
-from profd.daemon.analyze.findings.finding import INFO, WARNING, Evidence, Finding, Line, Measure
+from profd.daemon.analyze.findings.case import Case
+from profd.daemon.analyze.findings.finding import INFO, WARNING, Evidence, Finding, Measure
+from profd.daemon.analyze.findings.lines import heaviest_line
 from profd.daemon.analyze.findings.wording import at, duration, percent
-from profd.daemon.analyze.profile import Profile
 from profd.daemon.clock import SECOND_NS
 
 _LONG_S, _VERY_LONG_S = 20.0, 60.0
@@ -24,7 +24,7 @@ def find(case: Case) -> Finding | None:
     if start_s < _LONG_S or part < _PART:
         return None
     selection = msgspec.structs.replace(case.selection, from_ns=info.started_ns, to_ns=case.from_ns)
-    line = _line(case, case.profile_on(selection))
+    line = heaviest_line(case, case.profile_on(selection))
     return Finding(
         rule="slow-start",
         severity=WARNING if start_s >= _VERY_LONG_S and part >= _LARGE_PART else INFO,
@@ -43,13 +43,3 @@ def find(case: Case) -> Finding | None:
         ),
         page="slow-start",
     )
-
-
-def _line(case: Case, profile: Profile) -> Line | None:
-    """Return the line of the user's code at which most of a start went by."""
-    spent_ns: dict[int, float] = {}
-    for stack, time_ns in profile.time_ns.items():
-        frame = case.phases.user_line(stack)
-        if frame is not None:
-            spent_ns[frame.id] = spent_ns.get(frame.id, 0.0) + time_ns
-    return line_of(case.reader.frames[max(spent_ns, key=spent_ns.__getitem__)]) if spent_ns else None

@@ -1,0 +1,42 @@
+"""Train, and scale a signal into new memory at every step; ``--fixed`` uses the same memory for all of them."""
+
+import argparse
+import time
+
+import torch
+from torch import nn
+
+
+def main():
+    args = parse_args()
+    torch.set_num_threads(1)
+    model = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    train(model, optimizer, args)
+
+
+def train(model, optimizer, args):
+    criterion = nn.CrossEntropyLoss()
+    signal = torch.rand(16_000_000)
+    room = torch.empty_like(signal) if args.fixed else None
+    started, steps = time.perf_counter(), 0
+    while (elapsed := time.perf_counter() - started) < args.seconds:
+        scaled = torch.mul(signal, 2, out=room)
+        inputs, labels = scaled[: 32 * 256].view(32, 256), torch.randint(10, (32,))
+        loss = criterion(model(inputs), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        steps += 1
+    print(f"{steps} steps at {steps / elapsed:.2f}/s")
+
+
+def parse_args():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fixed", action="store_true", help="train without the bottleneck")
+    parser.add_argument("--seconds", type=float, default=60, help="how long to train (default: 60)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
