@@ -12,6 +12,7 @@ import signal
 import struct
 
 from profd.daemon import processes
+from profd.daemon.errors import NoSuchProcess, SessionFailed
 from profd.daemon.store.records import Identity
 
 # struct pidfd_info of linux/pidfd.h, first version: mask and cgroup id, eleven ids, exit status.
@@ -54,6 +55,18 @@ class Watch:
             return None
         fields = _PIDFD_INFO.unpack(answer)
         return int(fields[-1]) if fields[0] & _PIDFD_INFO_EXIT else None
+
+
+def watch_target(identity: Identity) -> Watch:
+    """Return a handle on the process that is to be recorded; raises NoSuchProcess, and SessionFailed on old kernels."""
+    try:
+        return Watch(identity)
+    except ProcessLookupError:
+        raise NoSuchProcess(f"process {identity.pid} has ended already", "nothing was recorded") from None
+    except OSError as error:
+        raise SessionFailed(
+            f"process {identity.pid} cannot be watched ({error.strerror})", "profd needs Linux 5.3 or later"
+        ) from error
 
 
 def code_and_signal(status: int | None) -> tuple[int | None, int | None]:

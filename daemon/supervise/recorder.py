@@ -1,27 +1,24 @@
-"""The session's process: brings tree, collectors, writer and control together, from the first look to the closed file.
+"""A session: brings tree, collectors, writer and control together, from the first look to the closed file.
 
-Run as ``python -m profd.daemon.supervise.recorder`` with its options as JSON on stdin; answers one line on stdout and
-closes it. All of it runs in one event loop, but for the counters (a thread, since a read of them may hang) and the
-writer. What is sampled how is in ``sampling``, what else is read in ``readings``.
+All of it runs in one event loop, but for the counters (a thread, since a read of them may hang) and the writer. Who is
+recorded is in ``members``, what is sampled how in ``sampling``, what else is read in ``readings``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from profd.daemon import paths
-from profd.daemon.clock import SECOND_NS, AnchoredClock, Clock
+from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.collect.governor import Governor
 from profd.daemon.collect.gpu.collector import GpuCollector
 from profd.daemon.collect.stacks.pyspy import find_py_spy
 from profd.daemon.collect.stacks.source import SourceTree, source_root
-from profd.daemon.errors import NoSuchProcess, OutputUnwritable, ProfdError, SessionFailed
+from profd.daemon.errors import OutputUnwritable
 from profd.daemon.store.records import (
     EventHappened,
     Identity,
@@ -38,14 +35,15 @@ from profd.daemon.supervise.diagnosis import RealSystem
 from profd.daemon.supervise.hang.watch import hang_watch
 from profd.daemon.supervise.inlet import ScriptInlet
 from profd.daemon.supervise.livefile import LiveFile
+from profd.daemon.supervise.members import Members
 from profd.daemon.supervise.naming import script_folder
 from profd.daemon.supervise.opening import run_started
 from profd.daemon.supervise.readings import Readings
 from profd.daemon.supervise.sampling import Sampling
 from profd.daemon.supervise.secrets import mask_command
-from profd.daemon.supervise.session import Failed, Ready, SessionOptions, decode_options, encode
+from profd.daemon.supervise.session import Ready, SessionOptions
 from profd.daemon.supervise.stepping import Stepping
-from profd.daemon.supervise.tree import Appeared, Change, Execed, Member, ProcessTree, Vanished
+from profd.daemon.supervise.tree import ProcessTree
 from profd.daemon.supervise.windowing import Windowing
 from profd.daemon.windows.request import WindowRequest
 
@@ -66,12 +64,10 @@ class Recorder(Commands):
         self.root = Identity(options.pid, options.start_ticks)
         self._hangs = hang_watch(options, clock, lambda: self._tree.members.values(), self._put)
         self._tree = ProcessTree(self.root, mask_command, clock, subprocesses=options.subprocesses)
-        self._python_threads: dict[Identity, frozenset[int]] = {}
         self.has_begun = False
         self._ended = asyncio.Event()
         self._ended_ns = 0
         self._why = "stopped"
-        self._root_status: int | None = None
 
     # Commands of the control socket
 
@@ -120,7 +116,9 @@ class Recorder(Commands):
         py_spy = find_py_spy()
         self._sampling = Sampling(py_spy, self.governor, self.clock, self._put)
         self._stepping = Stepping(py_spy, self.clock, self._put)
-        watch = self._watch_root()
+        stepping = self._stepping if self.options.steps else None
+        self._members = Members(self._tree, self._sampling, stepping, self.clock, self._put)
+        watch = exitstatus.watch_target(self.root)
         live_file = LiveFile(self.options.run_file)
         socket_path = paths.runtime_folder() / f"{self.options.run_id}.sock"
         started = run_started(self.options, socket_path, self.clock.now_ns())
@@ -149,16 +147,6 @@ class Recorder(Commands):
         if self._writer.failure:
             raise OutputUnwritable(f"{live_file.path} is cut off ({self._writer.failure})", "make room on its disk")
         live_file.settle()
-
-    def _watch_root(self) -> exitstatus.Watch:
-        try:
-            return exitstatus.Watch(self.root)
-        except ProcessLookupError:
-            raise NoSuchProcess(f"process {self.root.pid} has ended already", "nothing was recorded") from None
-        except OSError as error:
-            raise SessionFailed(
-                f"process {self.root.pid} cannot be watched ({error.strerror})", "profd needs Linux 5.3 or later"
-            ) from error
 
     async def _record(self, watch: exitstatus.Watch) -> None:
         loop = asyncio.get_running_loop()
@@ -195,54 +183,24 @@ class Recorder(Commands):
 
     async def _follow_tree(self) -> None:
         while True:
-            for change in self._tree.poll():
-                self._take_change(change)
+            self._members.look()
             if self._writer.failure:
                 self._end("failed")
             await asyncio.sleep(TREE_INTERVAL_S)
-
-    def _take_change(self, change: Change) -> None:
-        member = change.member
-        if isinstance(change, Vanished):
-            self._take_end(member, change.exit_status)
-            return
-        self._put(self._tree.record_of(member))
-        command = " ".join(member.command)[:200]
-        if isinstance(change, Appeared):
-            self._say("started", f"{member.role} {member.identity.pid}: {command}", member)
-        elif isinstance(change, Execed):
-            self._say("exec", f"process {member.identity.pid} became {command}", member)
-        if member.python is None:
-            self._sampling.end(member)
-        else:
-            self._sampling.begin(member)
-            if self.options.steps:
-                self._stepping.begin(member)
-
-    def _take_end(self, member: Member, status: int | None) -> None:
-        self._python_threads.pop(member.identity, None)
-        code, number = exitstatus.code_and_signal(status)
-        self._put(ProcessEnded(member.identity, self.clock.now_ns(), code, number))
-        if member.identity != self.root:
-            self._say("ended", f"{member.role} {member.identity.pid} {exitstatus.in_words(code, number)}", member)
-        elif status is not None:
-            self._root_status = status
 
     async def _read(self) -> None:
         while True:
             self._gpus.take(self._tree.members)
             self._gpus.check()
             before_hz = self.governor.rate_hz
-            await self._readings.take(self._tree.members, self._python_threads)
+            await self._readings.take(self._tree.members, self._members.python_threads)
             if self.governor.rate_hz < before_hz:  # what is in flight costs too much to wait for its end
                 self._sampling.hurry()
             await asyncio.sleep(READ_INTERVAL_S)
 
     async def _say_farewell(self, watch: exitstatus.Watch) -> None:
         """Write how the run ended, and who ended with it since the last look at the tree."""
-        for change in self._tree.poll():
-            if isinstance(change, Vanished):
-                self._take_end(change.member, change.exit_status)
+        self._members.look_at_end()
         code = number = None
         if self._why == "target-exited":
             code, number = exitstatus.code_and_signal(await self._exit_status(watch))
@@ -254,21 +212,19 @@ class Recorder(Commands):
     async def _exit_status(self, watch: exitstatus.Watch) -> int | None:
         """Return how the target ended, by its launcher or by the kernel; both may need a moment."""
         deadline_ns = self.clock.now_ns() + int(STATUS_TIMEOUT_S * SECOND_NS)
-        while self._root_status is None and self.clock.now_ns() < deadline_ns:
+        while self._members.root_status is None and self.clock.now_ns() < deadline_ns:
             if self.options.link_fd is None:
-                self._root_status = watch.status()
+                self._members.root_status = watch.status()
             await asyncio.sleep(0.01)
-        return self._root_status if self._root_status is not None else watch.status()
+        status = self._members.root_status
+        return watch.status() if status is None else status
 
     # What comes in
 
     def _put(self, record: Record) -> None:
-        """Hand a record to the writer, and learn roles and threads from recordings on their way."""
+        """Hand a record to the writer, and let who is recorded learn from it on its way."""
         if isinstance(record, RecordingTaken):
-            self._stepping.take_recording(record)
-            self._python_threads[record.identity] = frozenset(thread.os_tid for thread in record.threads)
-            if member := self._tree.take_stacks(record.identity, record.stacks):
-                self._writer.put(self._tree.record_of(member))
+            self._members.take_recording(record)
         self._put_watched(record)
 
     def _put_watched(self, record: Record) -> None:
@@ -277,62 +233,16 @@ class Recorder(Commands):
             self._hangs.take(record)
         self._writer.put(record)
 
-    def _say(self, kind: str, text: str, member: Member | None = None) -> None:
-        self._put(EventHappened(self.clock.now_ns(), kind, text, member.identity if member else None))
+    def _say(self, kind: str, text: str) -> None:
+        self._put(EventHappened(self.clock.now_ns(), kind, text))
 
     def _take_output(self, data: bytes) -> None:
         self._put(OutputWritten(self.clock.now_ns(), data))
 
     def _take_status(self, status: int) -> None:
-        self._root_status = status
+        self._members.root_status = status
 
     def _end(self, why: str) -> None:
         if not self._ended.is_set():
             self._why, self._ended_ns = why, self.clock.now_ns()
             self._ended.set()
-
-
-def _announce(word: Ready | Failed) -> None:
-    """Say the first and only word on stdout, and let go of it: whoever started the session waits for its end."""
-    with contextlib.suppress(BrokenPipeError):  # whoever started the session is gone; it records all the same
-        os.write(1, encode(word))
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    os.dup2(null, 1)
-    os.close(null)
-
-
-def main() -> int:
-    """Record a run; returns the exit code of the session's process."""
-    # The launcher holds its signals back, and this process, py-spy's parent, would inherit that.
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    # Ignored, it would be the kernel that reaps py-spy, and nobody could say what it cost.
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    # Of all that run here, the kernel shall take the profiler first when memory ends, not the training.
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("500")
-    options = decode_options(sys.stdin.buffer.read())
-    recorder = Recorder(options, AnchoredClock())
-    try:
-        asyncio.run(recorder.run(_announce))
-    except ProfdError as error:
-        if recorder.has_begun:
-            sys.stderr.write(f"{error}\n")
-        else:
-            _announce(Failed(type(error).__name__, error.what, error.remedy))
-        return int(error.exit_code)
-    finally:
-        _remove_empty_log(options.run_id)
-    return 0
-
-
-def _remove_empty_log(run_id: str) -> None:
-    """Remove what stderr was sent to where nothing was said."""
-    with contextlib.suppress(OSError, ProfdError):
-        log = paths.runtime_folder() / f"{run_id}.log"
-        if not log.stat().st_size:
-            log.unlink()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

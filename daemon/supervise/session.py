@@ -128,7 +128,7 @@ def start_session(
     home = paths.home()
     with log.open("wb") as log_file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "profd.daemon.supervise.recorder"],
+            [sys.executable, "-m", "profd.daemon.supervise"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log_file,

@@ -58,7 +58,7 @@ def test_training_child_of_a_launcher_is_offered_first(
 
 
 def test_profd_itself_is_not_offered() -> None:
-    words = [sys.executable, "-m", "profd.daemon.supervise.recorder"]
+    words = [sys.executable, "-m", "profd.daemon.supervise"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as own:
         assert own.pid not in [process.pid for process in find_attachable()]
         own.kill()
