@@ -7,47 +7,58 @@ of stacks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial, reduce
+from functools import reduce
+from typing import NamedTuple
 
-from profd.daemon.analyze.cover import Cover
 from profd.daemon.analyze.gpu.usage import UTILIZATION, GpuTracks
 from profd.daemon.analyze.memory.growth import growth
 from profd.daemon.analyze.selection import Condition, Selection
-from profd.daemon.analyze.tracks import Track, track_of
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import SeriesRow
+from profd.daemon.store.sums.cover import Cover, common, united
+from profd.daemon.store.sums.held import LONGEST_INTERVAL_NS, THREAD_CPU, idle_time, on_cpu_time
+from profd.daemon.store.sums.tracks import Track, track_of
 
 SATURATED_ABOVE = 0.95
-ON_CPU_ABOVE = 0.5
-"""A thread is on the CPU where it used at least this part of a core: it ran more than it waited."""
-THREAD_CPU = "cpu_cores"
 
 
-def gpu_idle(reader: RunReader, process: int, limit: float, tracks: GpuTracks | None = None) -> Cover:
-    """Return when the GPUs of a process were utilized below ``limit``, on average over several.
+class Within(NamedTuple):
+    """The range of time that is asked for: in a long run little has to be read for it; None: not bounded."""
 
-    ``tracks`` are read where they are not given: of a long run that takes seconds.
-    """
-    return (tracks or GpuTracks(reader)).of_process(process).where(lambda value: value < limit or value == 0.0)
+    from_ns: int | None = None
+    to_ns: int | None = None
 
 
-def cpu_saturated(reader: RunReader, process: int, _: float) -> Cover:
+WHOLE = Within()
+
+
+def within(from_ns: int | None, to_ns: int | None) -> Within:
+    """Return the time of the intervals that start in a range, their ends included."""
+    return Within(from_ns, None if to_ns is None else to_ns + LONGEST_INTERVAL_NS)
+
+
+def gpu_idle(reader: RunReader, process: int, limit: float, time: Within = WHOLE) -> Cover:
+    """Return when the GPUs of a process were utilized below ``limit``, on average over several."""
+    return idle_time(GpuTracks(reader, *time).of_process(process), limit)
+
+
+def cpu_saturated(reader: RunReader, process: int, _: float, time: Within = WHOLE) -> Cover:
     """Return when all cores of the host were busy."""
-    return _host_track(reader, "host_cpu_share").where(lambda value: value >= SATURATED_ABOVE)
+    return _host_track(reader, "host_cpu_share", time).where(lambda value: value >= SATURATED_ABOVE)
 
 
-def throttled(reader: RunReader, process: int, _: float) -> Cover:
+def throttled(reader: RunReader, process: int, _: float, time: Within = WHOLE) -> Cover:
     """Return when the control group had used up its CPU time, or a GPU of the process ran slower for heat or power."""
-    tracks = [_host_track(reader, "cgroup_cpu_throttled_share")]
+    tracks = [_host_track(reader, "cgroup_cpu_throttled_share", time)]
     for device in GpuTracks(reader).used_by(process):
         series = reader.find_series("gpu_throttled_share", device=device)
-        tracks += [track_of(reader.points(series.id))] if series else []
+        tracks += [track_of(reader.readings(series.id, *time))] if series else []
     return reduce(united, (track.where(lambda value: value > 0) for track in tracks))
 
 
-def memory_growing(reader: RunReader, process: int, _: float) -> Cover:
+def memory_growing(reader: RunReader, process: int, _: float, time: Within = WHOLE) -> Cover:
     """Return when the memory of a process grew, on the host or a GPU, from where its growth can be told on."""
     cover = Cover()
     own = [one for one in growth(reader, Selection(processes=frozenset({process}))) if one.verdict == "growing"]
@@ -56,52 +67,61 @@ def memory_growing(reader: RunReader, process: int, _: float) -> Cover:
     return cover
 
 
-def on_cpu(reader: RunReader, thread: int, _: float) -> Cover:
+def on_cpu(reader: RunReader, thread: int, _: float, time: Within = WHOLE) -> Cover:
     """Return when a thread ran more than it waited."""
     row = reader.threads[thread]
     for series in reader.series.values():
         if (series.name, series.process, series.os_tid) == (THREAD_CPU, row.process, row.os_tid):
-            return track_of(reader.points(series.id)).where(lambda value: value >= ON_CPU_ABOVE)
+            return on_cpu_time(track_of(reader.readings(series.id, *time)))
     return Cover()
 
 
-CONDITIONS: Mapping[str, Callable[[RunReader, int, float], Cover]] = {
+Test = Callable[[RunReader, int, float, Within], Cover]
+CONDITIONS: Mapping[str, Test] = {
     "gpu-idle": gpu_idle,
     "cpu-saturated": cpu_saturated,
     "throttled": throttled,
     "memory-growing": memory_growing,
 }
-OF_THREADS: Mapping[str, Callable[[RunReader, int, float], Cover]] = {"on-cpu": on_cpu}
+OF_THREADS: Mapping[str, Test] = {"on-cpu": on_cpu}
 """Conditions that threads of one process meet at different times."""
 
 
-def covers_of(reader: RunReader, conditions: tuple[Condition, ...], threads: Iterable[int]) -> dict[int, Cover]:
-    """Return by thread when all of some conditions held for it or its process; nothing where there are none."""
+def covers_of(
+    reader: RunReader, conditions: tuple[Condition, ...], threads: Iterable[int], time: Within = WHOLE
+) -> dict[int, Cover]:
+    """Return by thread when all of some conditions held for it or its process; nothing where there are none.
+
+    What is told of other times than ``time`` is not complete.
+    """
     if not conditions:
         return {}
     of_process = [one for one in conditions if one.name in CONDITIONS]
     of_thread = [one for one in conditions if one.name in OF_THREADS]
     processes = {thread: reader.threads[thread].process for thread in threads}
-    known = _with_tracks(reader, of_process)
+    known = _with_tracks(reader, of_process, time)
     held = {
-        process: [known[one.name](reader, process, one.limit) for one in of_process]
+        process: [known[one.name](reader, process, one.limit, time) for one in of_process]
         for process in set(processes.values())
     }
     return {
         thread: reduce(
-            common, [*held[process], *(OF_THREADS[one.name](reader, thread, one.limit) for one in of_thread)]
+            common, [*held[process], *(OF_THREADS[one.name](reader, thread, one.limit, time) for one in of_thread)]
         )
         for thread, process in processes.items()
     }
 
 
-def _with_tracks(
-    reader: RunReader, conditions: Iterable[Condition]
-) -> Mapping[str, Callable[[RunReader, int, float], Cover]]:
+def _with_tracks(reader: RunReader, conditions: Iterable[Condition], time: Within) -> Mapping[str, Test]:
     """Return the conditions, the GPUs' readings shared by all processes where they are asked for."""
-    if any(one.name == "gpu-idle" for one in conditions):
-        return {**CONDITIONS, "gpu-idle": partial(gpu_idle, tracks=GpuTracks(reader))}
-    return CONDITIONS
+    if not any(one.name == "gpu-idle" for one in conditions):
+        return CONDITIONS
+    tracks = GpuTracks(reader, *time)
+
+    def shared(reader: RunReader, process: int, limit: float, time: Within) -> Cover:
+        return idle_time(tracks.of_process(process), limit)
+
+    return {**CONDITIONS, "gpu-idle": shared}
 
 
 def check(reader: RunReader, conditions: tuple[Condition, ...], from_ns: int | None, to_ns: int | None) -> None:
@@ -161,23 +181,6 @@ def _deciding_series(reader: RunReader, name: str) -> list[SeriesRow]:
     ]
 
 
-def _host_track(reader: RunReader, name: str) -> Track:
+def _host_track(reader: RunReader, name: str, time: Within) -> Track:
     series = reader.find_series(name)
-    return track_of(reader.points(series.id)) if series else Track([], None)
-
-
-def united(one: Cover, other: Cover) -> Cover:
-    """Return the time that lies in either."""
-    union = Cover()
-    for start_ns, end_ns in sorted([*one.ranges(), *other.ranges()]):
-        union.add(start_ns, end_ns)
-    return union
-
-
-def common(one: Cover, other: Cover) -> Cover:
-    """Return the time that lies in both."""
-    both = Cover()
-    for start_ns, end_ns in one.ranges():
-        for from_ns, to_ns in other.ranges_between(start_ns, end_ns):
-            both.add(from_ns, to_ns)
-    return both
+    return track_of(reader.readings(series.id, *time)) if series else Track([], None)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from profd.daemon.analyze.cover import Cover
+from profd.daemon.analyze.course import take_course
 from profd.daemon.analyze.lives import take_lives
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow
+from profd.daemon.store.sums.cover import Cover
 
 COST_SERIES = "profd_cpu_cores"
 
@@ -48,13 +49,10 @@ def mean_of_series(reader: RunReader, name: str, process: int | None, selection:
     series = reader.find_series(name, process)
     if series is None:
         return None
-    points = reader.points(series.id, selection.from_ns, selection.to_ns)
     # The first one after the recorder's start stands for a moment, not for a second.
     first_ns = reader.info.started_ns if process is None else reader.processes[process].seen_ns
-    starts_ns = [max(first_ns, selection.from_ns or 0), *(point.at_ns for point in points)]
-    weights = [max(point.at_ns - start_ns, 1) for point, start_ns in zip(points, starts_ns, strict=False)]
-    weighted = sum(point.value * weight for point, weight in zip(points, weights, strict=True))
-    return weighted / sum(weights) if points else None
+    course = take_course(reader, series.id, selection.from_ns, selection.to_ns)
+    return course.mean(max(first_ns, selection.from_ns or 0))
 
 
 def _covered_share(reader: RunReader, selection: Selection) -> float | None:

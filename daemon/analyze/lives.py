@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from weakref import WeakKeyDictionary
 
-from profd.daemon.analyze.cover import Cover
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, RecordingRow
+from profd.daemon.store.sums.cover import Cover
+
+_EVERY = -1  # no limit, as SQLite has it
 
 
 class Lives:
@@ -48,8 +51,14 @@ class Lives:
         return self.known_to_ns if row.ended_ns is None else min(row.ended_ns, self.known_to_ns)
 
 
+_LIVES: WeakKeyDictionary[RunReader, tuple[Lives, int]] = WeakKeyDictionary()
+"""Of each reader what it has read already, up to which recording: a day has seventy thousand."""
+
+
 def take_lives(reader: RunReader) -> Lives:
-    """Return the lives of all processes of a run."""
-    lives = Lives(reader)
-    lives.add(reader.recordings())
+    """Return the lives of all processes of a run, as far as it is written."""
+    lives, newest = _LIVES.get(reader) or (Lives(reader), 0)
+    rows = reader.recordings_after(newest, _EVERY)
+    lives.add(rows)
+    _LIVES[reader] = (lives, rows[-1].id if rows else newest)
     return lives

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from profd.daemon.analyze.conditions import covers_of
+from profd.daemon.analyze.conditions import covers_of, within
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import IntervalRow
+from profd.daemon.store.sums.held import samples_inside
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ def selected_pieces(
     ``phases`` is needed only where the selection names a phase; one is made where it is not given.
     """
     index = None if selection.phase is None else phases or PhaseIndex(reader)
-    covers = covers_of(reader, selection.when, threads)
+    covers = covers_of(reader, selection.when, threads, within(selection.from_ns, selection.to_ns))
     for interval in reader.intervals(selection.from_ns, selection.to_ns, threads):
         if index is not None and index.of_stack(interval.stack) != selection.phase:
             continue
@@ -45,11 +45,6 @@ def selected_pieces(
             yield Piece(interval.thread, interval.stack, interval.start_ns, end_ns, interval.samples)
             continue
         parts = list(covers[interval.thread].ranges_between(interval.start_ns, end_ns))
-        samples = samples_inside(interval, sum(end - start for start, end in parts))
+        samples = samples_inside(interval.samples, interval.duration_ns, sum(end - start for start, end in parts))
         for number, part in enumerate(parts):
             yield Piece(interval.thread, interval.stack, *part, samples=0 if number else samples)
-
-
-def samples_inside(interval: IntervalRow, inside_ns: int) -> int:
-    """Return how many samples of an interval belong to ``inside_ns`` of it: whole ones, so that all sums agree."""
-    return (2 * interval.samples * inside_ns + interval.duration_ns) // (2 * max(interval.duration_ns, 1))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from profd.daemon.analyze.gpu.usage import IDLE_BELOW
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, ThreadRow
+from profd.daemon.store.sums.held import IDLE_BELOW
 
 
 class Condition(msgspec.Struct, frozen=True):

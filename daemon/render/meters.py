@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from profd.daemon.analyze.cover import Cover
+from profd.daemon.analyze.course import take_course
 from profd.daemon.analyze.gpu.usage import UTILIZATION
 from profd.daemon.analyze.lives import Lives
 from profd.daemon.analyze.memory.growth import Growth
@@ -22,9 +22,12 @@ from profd.daemon.render.threads import process_title
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow, SeriesRow
+from profd.daemon.store.sums.cover import Cover
 
 POINT_LIMIT = 1_200
 """Points kept of one series: about as many as a wide screen has columns."""
+LEAST_MINUTES = 300
+"""Of a run of so many minutes the mean of each minute is enough."""
 CHARTED_PROCESSES = 64
 """Series are kept of the first so many processes: a job that starts thousands would fill the page with them."""
 _DIGITS = {
@@ -101,8 +104,8 @@ def _series_of_process(reader: RunReader, name: str, process: int, charted: set[
 
 
 def _series(reader: RunReader, found: SeriesRow | None) -> Series:
-    points = _thin(reader.points(found.id)) if found else []
-    return _columns_of(reader, points, _DIGITS[found.name] if found else 0)
+    points = take_course(reader, found.id, None, None, LEAST_MINUTES).means() if found else []
+    return _columns_of(reader, _thin(points), _DIGITS[found.name] if found else 0)
 
 
 def _columns_of(reader: RunReader, points: list[PointRow], digits: int) -> Series:

@@ -14,16 +14,19 @@ from functools import reduce
 
 import msgspec
 
-from profd.daemon.analyze.conditions import can_tell, common, covers_of
-from profd.daemon.analyze.cover import Cover
-from profd.daemon.analyze.pieces import samples_inside
-from profd.daemon.analyze.selection import Condition
+from profd.daemon.analyze.conditions import can_tell, covers_of, within
+from profd.daemon.analyze.selection import Condition, Selection
+from profd.daemon.analyze.summed import Rest, sums_by_stack, told
+from profd.daemon.analyze.summed import part as part_of
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
-from profd.daemon.render.walks import Walk
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
+from profd.daemon.store.sums.cover import Cover, common
+from profd.daemon.store.sums.held import samples_inside
+from profd.daemon.store.sums.stored import StackMinuteRow, count_stack_minutes
+from profd.daemon.store.sums.walks import Walk
 
-WIDTHS_MS = (10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000)
+WIDTHS_MS = (10, 100, 1_000, 10_000, 60_000, 300_000, 600_000, 3_600_000)
 """Each divides the next, so that slots can be merged without touching the run file again."""
 ENTRY_LIMIT = 400_000
 """About 1.5 MB once compressed."""
@@ -31,6 +34,9 @@ TIME_UNIT_NS = 100 * MICROSECOND_NS
 """A hundredth of the usual distance of two samples; finer digits would only be longer."""
 ASKED_FOR = ("gpu-idle", "on-cpu")
 """The conditions that the page has a button for."""
+MINUTE_MS = 60_000
+READ_ONE_BY_ONE = 2_000_000
+"""Of a run with more samples the sums by the minute are taken, where it has them: to read it all would take minutes."""
 _READ_AT_ONCE_NS = 300 * SECOND_NS
 
 
@@ -72,19 +78,51 @@ class Slots(msgspec.Struct, frozen=True):
     threads: dict[int, ThreadSlots]
 
 
-def take_slots(reader: RunReader, entry_limit: int = ENTRY_LIMIT) -> Slots:
-    """Lay all samples of a run into the narrowest slots that need no more than ``entry_limit`` entries."""
+def take_slots(reader: RunReader, entry_limit: int = ENTRY_LIMIT, one_by_one: int = READ_ONE_BY_ONE) -> Slots:
+    """Lay all samples of a run into the narrowest slots that need no more than ``entry_limit`` entries.
+
+    Slots of a run with more than ``one_by_one`` samples are a minute long or more.
+    """
     parts = _parts(reader)
-    covers = _covers(reader, parts)
-    walks = {thread: [Walk(cover[thread]) for cover in covers] for thread in reader.threads}
     laid = _Laid(reader.info.started_ns, entry_limit, len(parts))
-    edges = [None, *range(reader.info.started_ns, reader.info.end_ns, _READ_AT_ONCE_NS), None]
+    everything = [Rest(frozenset(reader.threads), None, None)]
+    is_long = sum(recording.samples for recording in reader.recordings()) > one_by_one
+    rest = _lay_sums(reader, laid, parts) if is_long else everything
+    for one in rest:
+        _lay_intervals(reader, laid, parts, one)
+    columns = {thread: _columns(laid.threads[thread], len(parts)) for thread in laid.threads}
+    return Slots(laid.width_ms, parts, columns)
+
+
+def _lay_sums(reader: RunReader, laid: _Laid, parts: Sequence[Part]) -> list[Rest]:
+    """Lay the sums by the minute into slots, and return what has to be read beside them."""
+    conditions = [tuple(Condition(name) for name in names) for names in parts]
+    found = told(reader, Selection(), frozenset(reader.threads))
+    if not any(one.minutes for one in found):
+        return [rest for one in found for rest in one.rest]
+    for laid.width_ms in WIDTHS_MS[WIDTHS_MS.index(MINUTE_MS) :]:
+        together = laid.width_ms // MINUTE_MS
+        if together > 1 or count_stack_minutes(reader) <= laid.entry_limit:
+            rows = [row for one in found for row in sums_by_stack(reader, one, together)]
+            if len(rows) <= laid.entry_limit:
+                break
+    for row in rows:
+        laid.add_sum(row, [part_of(row, names) for names in conditions])
+    return [rest for one in found for rest in one.rest]
+
+
+def _lay_intervals(reader: RunReader, laid: _Laid, parts: Sequence[Part], rest: Rest) -> None:
+    """Lay the intervals of some threads and of a range of time into slots, one by one."""
+    info = reader.info
+    first_ns = info.started_ns if rest.from_ns is None else rest.from_ns
+    last_ns = info.end_ns if rest.to_ns is None else rest.to_ns
+    covers = _covers(reader, parts, rest)
+    walks = {thread: [Walk(cover[thread]) for cover in covers] for thread in rest.threads}
+    edges = [rest.from_ns, *range(first_ns + _READ_AT_ONCE_NS, last_ns, _READ_AT_ONCE_NS), rest.to_ns]
     for from_ns, to_ns in itertools.pairwise(edges):
-        for interval in reader.intervals(from_ns, to_ns):
+        for interval in reader.intervals(from_ns, to_ns, rest.threads):
             end_ns = interval.start_ns + interval.duration_ns
             laid.add(interval, [walk.between(interval.start_ns, end_ns) for walk in walks[interval.thread]])
-    columns = {thread: _columns(entries, len(parts)) for thread, entries in laid.threads.items()}
-    return Slots(laid.width_ms, parts, columns)
 
 
 def _parts(reader: RunReader) -> list[Part]:
@@ -93,14 +131,15 @@ def _parts(reader: RunReader) -> list[Part]:
     return [*found, tuple(name for (name,) in found)] if len(found) > 1 else list(found)
 
 
-def _covers(reader: RunReader, parts: Sequence[Part]) -> list[dict[int, Cover]]:
+def _covers(reader: RunReader, parts: Sequence[Part], rest: Rest) -> list[dict[int, Cover]]:
     """Return of each part when it held, by thread; all together is what the others have in common."""
+    time = within(rest.from_ns, rest.to_ns)
     alone: dict[Part, dict[int, Cover]] = {
-        part: covers_of(reader, (Condition(part[0]),), reader.threads) for part in parts if len(part) == 1
+        part: covers_of(reader, (Condition(part[0]),), rest.threads, time) for part in parts if len(part) == 1
     }
     if not alone:
         return []
-    together = {thread: reduce(common, [cover[thread] for cover in alone.values()]) for thread in reader.threads}
+    together = {thread: reduce(common, [cover[thread] for cover in alone.values()]) for thread in rest.threads}
     return [alone.get(part, together) for part in parts]
 
 
@@ -124,9 +163,20 @@ class _Entry:
             self.last = last
         for part, inside_ns in enumerate(parts_ns):
             if inside_ns:
-                whole = inside_ns == interval.duration_ns
-                self.part_samples[part] += interval.samples if whole else samples_inside(interval, inside_ns)
+                whole_ns = interval.duration_ns
+                part_samples = interval.samples
+                if inside_ns != whole_ns:
+                    part_samples = samples_inside(part_samples, whole_ns, inside_ns)
+                self.part_samples[part] += part_samples
                 self.parts_ns[part] += inside_ns
+
+    def add_sum(self, row: StackMinuteRow, parts: Sequence[tuple[int, int]], last: int) -> None:
+        self.samples += row.samples
+        self.time_ns += row.duration_ns
+        self.last = max(self.last, last)
+        for part, (samples, inside_ns) in enumerate(parts):
+            self.part_samples[part] += samples
+            self.parts_ns[part] += inside_ns
 
     def merge(self, other: _Entry, last: int) -> None:
         self.samples += other.samples
@@ -147,7 +197,7 @@ class _Laid:
         self.width_ms = WIDTHS_MS[0]
         self.threads: defaultdict[int, _Entries] = defaultdict(dict)
         self._origin_ns = origin_ns
-        self._entry_limit = entry_limit
+        self.entry_limit = entry_limit
         self._parts = parts
         self._entries = 0
 
@@ -157,8 +207,14 @@ class _Laid:
         slot, last = since_ns // width_ns, max(since_ns + interval.duration_ns - 1, since_ns) // width_ns
         entry = self._entry(self.threads[interval.thread], (slot, interval.stack))
         entry.add(interval, parts_ns, last)
-        if self._entries > self._entry_limit and self.width_ms < WIDTHS_MS[-1]:
+        if self._entries > self.entry_limit and self.width_ms < WIDTHS_MS[-1]:
             self._widen()
+
+    def add_sum(self, row: StackMinuteRow, parts: Sequence[tuple[int, int]]) -> None:
+        width_ns = self.width_ms * MILLISECOND_NS
+        slot = row.minute * MINUTE_MS // self.width_ms
+        last = max((row.until_ns - 1 - self._origin_ns) // width_ns, slot)
+        self._entry(self.threads[row.thread], (slot, row.stack)).add_sum(row, parts, last)
 
     def _entry(self, entries: _Entries, key: tuple[int, int]) -> _Entry:
         if key not in entries:
@@ -179,7 +235,8 @@ class _Laid:
 def _columns(entries: _Entries, parts: int) -> ThreadSlots:
     columns = ThreadSlots([], [], [], [], [], [PartColumns([], []) for _ in range(parts)])
     before = 0
-    for (slot, stack), entry in entries.items():
+    # What was read one by one may lie before the sums.
+    for (slot, stack), entry in sorted(entries.items(), key=lambda item: item[0][0]):
         columns.steps.append(slot - before)
         columns.spans.append(entry.last - slot + 1)
         columns.stacks.append(stack)

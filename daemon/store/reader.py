@@ -39,7 +39,9 @@ from profd.daemon.store.rows import (
     WindowStepRow,
 )
 from profd.daemon.store.rowtypes import checked
+from profd.daemon.store.sums.held import READINGS
 
+_LATEST_NS = 1 << 62
 _LONGEST_NS = 10 * 366 * 86400 * SECOND_NS
 _STARTED_FIELDS = ("id", "name", "mode", "cwd", "host", "user", "started_ns", "control_socket")
 _STARTED_AS_JSON: dict[str, Any] = {
@@ -90,18 +92,18 @@ class RunReader:
         """Take in what was written since the last call: ``info`` and the tables held in memory."""
         self.info: RunInfo = self._read_info()
         # Children before parents in the order of foreign keys: what a row read now refers to is then there too.
-        for row in self._rows(SeriesRow, "SELECT id, name, process, os_tid, device FROM series"):
+        for row in self.select(SeriesRow, "SELECT id, name, process, os_tid, device FROM series"):
             self.series[row[0]] = SeriesRow(*row)
-        for row in self._rows(ThreadRow, "SELECT id, process, os_tid, name, is_main FROM thread"):
+        for row in self.select(ThreadRow, "SELECT id, process, os_tid, name, is_main FROM thread"):
             self.threads[row[0]] = ThreadRow(row[0], row[1], row[2], row[3], bool(row[4]))
-        for row in self._rows(ProcessRow, f"SELECT {_columns(ProcessRow)} FROM process"):
+        for row in self.select(ProcessRow, f"SELECT {_columns(ProcessRow)} FROM process"):
             with database.reading(self.path):
                 command = tuple(msgspec.json.decode(str(row[4]), type=list[str]))
             self.processes[row[0]] = ProcessRow(row[0], row[1], row[2], row[3], command, *row[5:])
         newest_stack = max(self.stacks, default=0)
-        for row in self._rows(StackRow, "SELECT id, parent, frame FROM stack WHERE id > ?", newest_stack):
+        for row in self.select(StackRow, "SELECT id, parent, frame FROM stack WHERE id > ?", newest_stack):
             self.stacks[row[0]] = StackRow(*row)
-        for row in self._rows(
+        for row in self.select(
             FrameRow,
             "SELECT id, function, file, module_path, line, is_library, source FROM frame WHERE id > ?",
             max(self.frames, default=0),
@@ -127,8 +129,8 @@ class RunReader:
                 raise database.unreadable(self.path, f"stack {stack} is damaged")
             self._checked_stacks.add(stack)
 
-    def _check_known(self, threads: Collection[int], stacks: Collection[int]) -> None:
-        """Raise RunUnreadable where intervals name threads or stacks that are not there, nor were written since."""
+    def check_known(self, threads: Collection[int], stacks: Collection[int]) -> None:
+        """Raise RunUnreadable where rows name threads or stacks that are not there, nor were written since."""
         for _ in range(2):
             if self.threads.keys() >= set(threads) and self.stacks.keys() >= set(stacks):
                 return
@@ -178,8 +180,8 @@ class RunReader:
             where += f" AND thread IN ({','.join('?' * len(threads))})"
             values += list(threads)
         sql = f"SELECT start_ns, duration_ns, thread, stack, samples FROM interval WHERE {where} ORDER BY start_ns"
-        rows = self._rows(IntervalRow, sql, *values)
-        self._check_known({row[2] for row in rows}, {row[3] for row in rows})
+        rows = self.select(IntervalRow, sql, *values)
+        self.check_known({row[2] for row in rows}, {row[3] for row in rows})
         for row in rows:
             yield IntervalRow(*row)
 
@@ -192,8 +194,8 @@ class RunReader:
             where += f" AND thread IN ({','.join('?' * len(threads))})"
             values += list(threads)
         sql = f"SELECT thread, stack, sum(samples), sum(duration_ns) FROM interval WHERE {where} GROUP BY thread, stack"
-        rows = self._rows(StackTotal, sql, *values)
-        self._check_known({row[0] for row in rows}, {row[1] for row in rows})
+        rows = self.select(StackTotal, sql, *values)
+        self.check_known({row[0] for row in rows}, {row[1] for row in rows})
         return [StackTotal(*row) for row in rows]
 
     def recordings(self, from_ns: int | None = None, to_ns: int | None = None) -> list[RecordingRow]:
@@ -201,7 +203,7 @@ class RunReader:
         where, values = _time_range("start_ns", from_ns, to_ns)
         return [
             RecordingRow(*row)
-            for row in self._rows(
+            for row in self.select(
                 RecordingRow, f"SELECT {_columns(RecordingRow)} FROM recording WHERE {where} ORDER BY start_ns", *values
             )
         ]
@@ -209,18 +211,30 @@ class RunReader:
     def recordings_after(self, recording: int, limit: int) -> list[RecordingRow]:
         """Return up to ``limit`` recordings written after the one with this id, in the order of writing."""
         sql = f"SELECT {_columns(RecordingRow)} FROM recording WHERE id > ? ORDER BY id LIMIT ?"
-        return [RecordingRow(*row) for row in self._rows(RecordingRow, sql, recording, limit)]
+        return [RecordingRow(*row) for row in self.select(RecordingRow, sql, recording, limit)]
 
     def points(self, series: int, from_ns: int | None = None, to_ns: int | None = None) -> list[PointRow]:
         """Return the points of a series in [from_ns, to_ns), in order of time."""
         where, values = _time_range("at_ns", from_ns, to_ns)
         sql = f"SELECT at_ns, value FROM point WHERE series = ? AND {where} ORDER BY at_ns"
-        return [PointRow(*row) for row in self._rows(PointRow, sql, series, *values)]
+        return [PointRow(*row) for row in self.select(PointRow, sql, series, *values)]
 
-    def last_point(self, series: int) -> PointRow | None:
-        """Return the newest point of a series."""
-        sql = "SELECT at_ns, value FROM point WHERE series = ? ORDER BY at_ns DESC LIMIT 1"
-        rows = self._rows(PointRow, sql, series)
+    def readings(self, series: int, from_ns: int | None = None, to_ns: int | None = None) -> list[PointRow]:
+        """Return the points of a series that tell of [from_ns, to_ns), each of the time since the one before it.
+
+        So many come before the range as tell what distance is usual, and one beyond its end.
+        """
+        if from_ns is None and to_ns is None:
+            return self.points(series)
+        times = {"from": from_ns or 0, "to": _LATEST_NS if to_ns is None else to_ns}
+        with database.reading(self.path):
+            rows = self._connection.execute(READINGS, {"series": series, **times}).fetchall()
+            return [PointRow(*row) for row in checked(PointRow, rows)]
+
+    def last_point(self, series: int, to_ns: int | None = None) -> PointRow | None:
+        """Return the newest point of a series, of those before a time where one is given."""
+        sql = "SELECT at_ns, value FROM point WHERE series = ? AND at_ns < ? ORDER BY at_ns DESC LIMIT 1"
+        rows = self.select(PointRow, sql, series, _LATEST_NS if to_ns is None else to_ns)
         return PointRow(*rows[0]) if rows else None
 
     def find_series(self, name: str, process: int | None = None, device: str | None = None) -> SeriesRow | None:
@@ -234,16 +248,18 @@ class RunReader:
         """Return the events written after the one with this id, in the order of writing."""
         return [
             EventRow(*row)
-            for row in self._rows(
+            for row in self.select(
                 EventRow, "SELECT id, at_ns, kind, process, text FROM event WHERE id > ? ORDER BY id", after_id
             )
         ]
 
     def devices(self) -> list[DeviceRow]:
         """Return the GPUs that the run used, in order; none from a file that is older than their table."""
-        if not self._query("SELECT 1 FROM sqlite_master WHERE name = 'device'"):
+        if not self.has_table("device"):
             return []
-        rows = self._rows(DeviceRow, "SELECT name, number, model, uuid, memory_bytes FROM device ORDER BY number, name")
+        rows = self.select(
+            DeviceRow, "SELECT name, number, model, uuid, memory_bytes FROM device ORDER BY number, name"
+        )
         return [DeviceRow(*row) for row in rows]
 
     def windows(self, asked_ns: int = 0) -> list[WindowRow]:
@@ -251,21 +267,21 @@ class RunReader:
 
         None from a file that is older than their table.
         """
-        if not self._query("SELECT 1 FROM sqlite_master WHERE name = 'window'"):
+        if not self.has_table("window"):
             return []
         columns = ", ".join(WindowRow.__struct_fields__[:-1])
         sql = f"SELECT {columns}, length(trace) FROM window WHERE asked_ns >= ? ORDER BY id"
-        return [WindowRow(*row) for row in self._rows(WindowRow, sql, asked_ns)]
+        return [WindowRow(*row) for row in self.select(WindowRow, sql, asked_ns)]
 
     def window_steps(self, window: int) -> list[WindowStepRow]:
         """Return the whole steps within a window, in order of time."""
         sql = "SELECT start_ns, end_ns FROM window_step WHERE window = ? ORDER BY start_ns"
-        return [WindowStepRow(*row) for row in self._rows(WindowStepRow, sql, window)]
+        return [WindowStepRow(*row) for row in self.select(WindowStepRow, sql, window)]
 
     def operators(self, window: int) -> list[OperatorRow]:
         """Return the operators of a window by input shape, and its kernels."""
         sql = f"SELECT {_columns(OperatorRow)} FROM operator WHERE window = ? ORDER BY rowid"
-        return [OperatorRow(row[0], row[1], bool(row[2]), *row[3:]) for row in self._rows(OperatorRow, sql, window)]
+        return [OperatorRow(row[0], row[1], bool(row[2]), *row[3:]) for row in self.select(OperatorRow, sql, window)]
 
     def window_trace(self, window: int) -> bytes | None:
         """Return the trace of a window, gzipped; None where it was not kept."""
@@ -274,7 +290,7 @@ class RunReader:
 
     def hangs(self) -> list[HangRow]:
         """Return the hangs of the run in order of time; none from a file that is older than their table."""
-        if not self._query("SELECT 1 FROM sqlite_master WHERE name = 'hang'"):
+        if not self.has_table("hang"):
             return []
         rows = self._query("SELECT id, at_ns, since_ns, ended_ns, cause, text, report FROM hang ORDER BY id")
         with database.reading(self.path):
@@ -285,7 +301,7 @@ class RunReader:
         """Return the script's output written after the row with this id, in order."""
         return [
             OutputRow(*row)
-            for row in self._rows(OutputRow, "SELECT id, at_ns, data FROM output WHERE id > ? ORDER BY id", after_id)
+            for row in self.select(OutputRow, "SELECT id, at_ns, data FROM output WHERE id > ? ORDER BY id", after_id)
         ]
 
     def main_threads(self) -> list[ThreadRow]:
@@ -327,10 +343,14 @@ class RunReader:
             raise database.unreadable(self.path, "it ends before it starts, or ten years later")
         return info
 
-    def _rows(self, row: type[msgspec.Struct], sql: str, *values: int | str) -> list[tuple[Any, ...]]:
+    def select(self, row: type[msgspec.Struct], sql: str, *values: int | str) -> list[tuple[Any, ...]]:
         """Return what a query gives for rows of this type; raises RunUnreadable where a value is of another type."""
         with database.reading(self.path):
             return checked(row, self._query(sql, *values))
+
+    def has_table(self, name: str) -> bool:
+        """Say whether the file has a table: an older one may lack it."""
+        return bool(self._query("SELECT 1 FROM sqlite_master WHERE name = ?", name))
 
     def _query(self, sql: str, *values: int | str) -> list[tuple[Any, ...]]:
         with database.reading(self.path):

@@ -101,6 +101,46 @@ CREATE TABLE point (
     PRIMARY KEY (series, at_ns)
 ) WITHOUT ROWID;
 
+-- Sums of `interval` by the minute since the run's start in which they start, so that long runs are read quickly. They
+-- are written a little later than the intervals: see summed_process. What held is told from points: docs/file-format.md.
+CREATE TABLE stack_minute (
+    thread INTEGER NOT NULL REFERENCES thread,
+    minute INTEGER NOT NULL,
+    stack INTEGER NOT NULL REFERENCES stack,
+    samples INTEGER NOT NULL,
+    duration_ns INTEGER NOT NULL,
+    until_ns INTEGER NOT NULL,        -- when the last of the intervals ends
+    known_ns INTEGER NOT NULL,        -- the part of duration_ns for which the utilization of the process's GPUs is known
+    busy_ns REAL NOT NULL,            -- that part, weighted with the utilization
+    idle_samples INTEGER NOT NULL,    -- while the GPUs were idle
+    idle_ns INTEGER NOT NULL,
+    cpu_samples INTEGER NOT NULL,     -- while the thread was on the CPU
+    cpu_ns INTEGER NOT NULL,
+    both_samples INTEGER NOT NULL,    -- while both held
+    both_ns INTEGER NOT NULL,
+    PRIMARY KEY (thread, minute, stack)
+) WITHOUT ROWID;
+
+-- The intervals of a process that start in [from_ns, to_ns) are in stack_minute, no others.
+CREATE TABLE summed_process (
+    process INTEGER PRIMARY KEY REFERENCES process,
+    from_ns INTEGER NOT NULL,
+    to_ns INTEGER NOT NULL
+);
+
+-- Sums of `point` by the minute since the run's start, written when the series has a point of a later one, or ends.
+CREATE TABLE point_minute (
+    series INTEGER NOT NULL REFERENCES series,
+    minute INTEGER NOT NULL,
+    readings INTEGER NOT NULL,
+    known_ns INTEGER NOT NULL,        -- each reading tells of the time since the one before, of no more than a minute
+    area REAL NOT NULL,               -- the values, each times the nanoseconds that it tells of
+    least REAL NOT NULL,
+    most REAL NOT NULL,
+    last_ns INTEGER NOT NULL,         -- when the last of them was read
+    PRIMARY KEY (series, minute)
+) WITHOUT ROWID;
+
 CREATE TABLE event (
     id INTEGER PRIMARY KEY,
     at_ns INTEGER NOT NULL,

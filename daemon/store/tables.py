@@ -31,6 +31,8 @@ from profd.daemon.store.records import (
     RunStarted,
     WindowTaken,
 )
+from profd.daemon.store.sums.points import PointSums
+from profd.daemon.store.sums.stacks import StackSums
 
 OUTPUT_LIMIT_BYTES = 4 << 20
 
@@ -43,6 +45,8 @@ class Tables:
         self._ids = Interning(connection, describe_frame)
         self._output_bytes = 0
         self._written_ns = 0
+        self._stack_sums = StackSums(connection, 0)
+        self._point_sums = PointSums(connection, 0)
 
     def begin(self, started: RunStarted) -> None:
         """Write what is known at the start, so that a file is never without it."""
@@ -54,6 +58,8 @@ class Tables:
         with self._connection:
             self._connection.execute("BEGIN")
             self._set_meta(**values)
+        self._stack_sums = StackSums(self._connection, started.started_ns)
+        self._point_sums = PointSums(self._connection, started.started_ns)
 
     def commit(self, batch: list[Record]) -> None:
         """Write a batch in one transaction."""
@@ -66,10 +72,16 @@ class Tables:
             # A recording is written after counters that are younger than its end.
             self._written_ns = max(self._written_ns, *map(_time_of, batch))
             self._set_meta(written_ns=self._written_ns)
+            self._point_sums.settle(self._written_ns)
+            self._stack_sums.settle(self._written_ns)
         self._ids.forget(self._written_ns)
 
     def finish(self) -> None:
-        """Fold the write-ahead log into the one file and close it."""
+        """Complete the sums, fold the write-ahead log into the one file and close it."""
+        self._connection.execute("BEGIN")
+        with self._connection:
+            self._point_sums.finish()
+            self._stack_sums.finish()
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         # Fails while a reader holds the file open; the run is complete all the same, only with its log beside it.
         with contextlib.suppress(sqlite3.OperationalError):
@@ -146,15 +158,17 @@ class Tables:
                 "INSERT OR IGNORE INTO interval (start_ns, thread, duration_ns, stack, samples) VALUES (?,?,?,?,?)",
                 [(i.start_ns, thread, i.duration_ns, stacks[i.stack], i.samples) for i in timeline.intervals],
             )
+        starts = [interval.start_ns for timeline in record.threads for interval in timeline.intervals]
+        self._stack_sums.recorded(process, min(starts, default=record.start_ns), max([record.end_ns - 1, *starts]) + 1)
 
     @_write.register
     def _(self, record: PointsTaken) -> None:
         for identity in {point.identity for point in record.points if point.identity}:
             self._process_id(identity, record.at_ns)
-        self._connection.executemany(
-            "INSERT OR IGNORE INTO point (series, at_ns, value) VALUES (?,?,?)",
-            [(self._ids.series(point), record.at_ns, point.value) for point in record.points],
-        )
+        rows = [(self._ids.series(point), record.at_ns, point.value) for point in record.points]
+        self._connection.executemany("INSERT OR IGNORE INTO point (series, at_ns, value) VALUES (?,?,?)", rows)
+        for row in rows:
+            self._point_sums.add(*row)
 
     @_write.register
     def _(self, record: DeviceSeen) -> None:

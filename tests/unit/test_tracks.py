@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profd.daemon.analyze.tracks import Track, mean_track, track_of
+from profd.daemon.store.sums.tracks import Track, mean_track, track_of
 from profd.daemon.store.rows import PointRow
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from profd.daemon.analyze.cover import Cover
-from profd.daemon.render.walks import Walk
+from profd.daemon.store.sums.cover import Cover
+from profd.daemon.store.sums.walks import Walk
 
 
 def test_a_walk_says_what_the_cover_says() -> None:

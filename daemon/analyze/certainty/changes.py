@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from profd.daemon.analyze.conditions import covers_of
+from profd.daemon.analyze.conditions import covers_of, within
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
@@ -113,10 +113,10 @@ def take_changes(
     at, evenly spread, and counted for all.
     """
     threads = selection.threads(reader) if threads is None else threads
-    covers = covers_of(reader, selection.when, threads) if selection.when else {}
     slices = _slices(reader, selection)
     found: defaultdict[int, Changes] = defaultdict(Changes)
     for from_ns, to_ns in slices:
+        covers = covers_of(reader, selection.when, threads, within(from_ns, to_ns))
         for row in reader.intervals(from_ns, to_ns, threads):
             if not covers or covers[row.thread].between(row.start_ns, row.start_ns + row.duration_ns):
                 found[reader.threads[row.thread].process].add(row)

@@ -12,8 +12,8 @@ from profd.daemon.analyze.compare.blocks import BLOCKS, mean_of
 from profd.daemon.analyze.compare.readings import Pair
 from profd.daemon.analyze.gpu.usage import IDLE_BELOW, UTILIZATION
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.store.sums.tracks import Step, Track, track_of
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.sums.tracks import Step, Track, track_of
 
 LEAST_POINTS = 0.02
 """A utilization that differs by less than two points is alike."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from profd.daemon.analyze.course import Course, take_course
 from profd.daemon.analyze.gpu.usage import UTILIZATION
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.tracks import track_of
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import DeviceRow, PointRow
+from profd.daemon.store.rows import DeviceRow
+from profd.daemon.store.sums.tracks import track_of
 
 
 class Gpu(msgspec.Struct, frozen=True):
@@ -34,26 +35,27 @@ def take_gpus(reader: RunReader, selection: Selection) -> tuple[Gpu, ...]:
 
 
 def _gpu(reader: RunReader, row: DeviceRow, selection: Selection) -> Gpu:
-    used = [point.value for point in _points(reader, "gpu_memory_used_bytes", row.name, selection)]
+    used = _course(reader, "gpu_memory_used_bytes", row.name, selection).most
     return Gpu(
         index=row.index,
         name=row.model,
         device=row.name,
         uuid=row.uuid,
         memory_bytes=row.memory_bytes,
-        utilization=_mean(_points(reader, UTILIZATION, row.name, selection)),
-        memory_used_bytes=int(max(used)) if used else None,
-        power_watts=_mean(_points(reader, "gpu_power_watts", row.name, selection)),
+        utilization=_mean(_course(reader, UTILIZATION, row.name, selection)),
+        memory_used_bytes=None if used is None else int(used),
+        power_watts=_mean(_course(reader, "gpu_power_watts", row.name, selection)),
     )
 
 
-def _points(reader: RunReader, name: str, device: str, selection: Selection) -> list[PointRow]:
+def _course(reader: RunReader, name: str, device: str, selection: Selection) -> Course:
     series = reader.find_series(name, device=device)
-    return reader.points(series.id, selection.from_ns, selection.to_ns) if series else []
+    return take_course(reader, series.id, selection.from_ns, selection.to_ns) if series else Course([], [], [])
 
 
-def _mean(points: list[PointRow]) -> float | None:
+def _mean(course: Course) -> float | None:
     """Return the mean over the time that the points tell of: they need not be equally far apart."""
-    if len(points) < 2:
-        return points[0].value if points else None
+    points = course.head
+    if course.minutes or len(points) < 2:
+        return course.mean()
     return track_of(points).mean(points[0].at_ns, points[-1].at_ns)[0]

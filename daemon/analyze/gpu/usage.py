@@ -6,62 +6,72 @@ how full the GPU was.
 
 from __future__ import annotations
 
-from profd.daemon.analyze.tracks import Track, mean_track, track_of
-from profd.daemon.store.reader import RunReader
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import cached_property
 
-UTILIZATION = "gpu_utilization_share"
-MEMORY_OF_PROCESS = "gpu_process_memory_bytes"
-IDLE_BELOW = 0.05
-"""A GPU is idle where less than this share of a period had a kernel running."""
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.sums.held import IDLE_BELOW as IDLE_BELOW
+from profd.daemon.store.sums.held import LONGEST_INTERVAL_NS, devices_used
+from profd.daemon.store.sums.held import MEMORY_OF_PROCESS as MEMORY_OF_PROCESS
+from profd.daemon.store.sums.held import UTILIZATION as UTILIZATION
+from profd.daemon.store.sums.tracks import Track, mean_track, track_of
+
+_LATELY_NS = 600 * SECOND_NS
 
 
 class GpuTracks:
-    """The utilization of the GPUs of each process, read once."""
+    """The utilization of the GPUs of each process over a range of time, read once."""
 
-    def __init__(self, reader: RunReader) -> None:
-        """Read what the run has; devices without readings are left out."""
+    def __init__(self, reader: RunReader, from_ns: int | None = None, to_ns: int | None = None) -> None:
+        """Read what the run has of the intervals that start in a range of time; all of it where none is given."""
         self._reader = reader
-        self._of_device = {
-            series.device: track_of(reader.points(series.id))
-            for series in reader.series.values()
-            if series.name == UTILIZATION and series.device is not None and series.process is None
-        }
+        self._range = from_ns, None if to_ns is None else to_ns + LONGEST_INTERVAL_NS
+        self._of_device: dict[str, Track] = {}
         self._of_process: dict[int, Track] = {}
 
-    @property
+    @cached_property
     def devices(self) -> frozenset[str]:
-        """The devices that have readings."""
-        return frozenset(device for device, track in self._of_device.items() if track.steps)
+        """The devices that have readings in the run."""
+        return frozenset(self._series)
 
     @property
     def period_ns(self) -> int | None:
-        """The longest of the usual distances of two readings; None where there are none."""
-        return max((track.period_ns for track in self._of_device.values() if track.period_ns), default=None)
+        """The longest of the usual distances of two readings, lately; None where there are none."""
+        end_ns = self._reader.info.end_ns if self._range[1] is None else self._range[1]
+        lately = GpuTracks(self._reader, max(self._range[0] or 0, end_ns - _LATELY_NS), end_ns)
+        periods = (lately._of(device).period_ns for device in self.devices)
+        return max((period_ns for period_ns in periods if period_ns), default=None)
 
     def of_process(self, process: int) -> Track:
         """Return the mean utilization of the GPUs that a process uses; of all, where nobody knows which those are."""
         if process not in self._of_process:
-            used = self.used_by(process)
-            self._of_process[process] = mean_track([self._of_device[device] for device in sorted(used)])
+            self._of_process[process] = mean_track([self._of(device) for device in sorted(self.used_by(process))])
         return self._of_process[process]
 
     def used_by(self, process: int) -> frozenset[str]:
         """Return the devices on which a process, or the one that it works for, has memory; else all devices."""
-        for holder in self._with_ancestors(process):
-            own = {
-                series.device
-                for series in self._reader.series.values()
-                if series.name == MEMORY_OF_PROCESS and series.process == holder
-            }
-            if own & self.devices:
-                return frozenset(own & self.devices)  # type: ignore[arg-type]  # None is no device
-        return self.devices
+        parents = {row.id: row.parent for row in self._reader.processes.values()}
+        return devices_used(process, parents, self._held, self.devices)
 
-    def _with_ancestors(self, process: int) -> list[int]:
-        """Return a process and those that it descends from: a worker loads data for its parent's GPU."""
-        found: list[int] = []
-        at: int | None = process
-        while at is not None and at in self._reader.processes and at not in found:
-            found.append(at)
-            at = self._reader.processes[at].parent
-        return found
+    @cached_property
+    def _series(self) -> dict[str, int]:
+        return {
+            row.device: row.id
+            for row in self._reader.series.values()
+            if row.name == UTILIZATION and row.device is not None and row.process is None
+        }
+
+    @cached_property
+    def _held(self) -> Mapping[int, set[str]]:
+        held: defaultdict[int, set[str]] = defaultdict(set)
+        for row in self._reader.series.values():
+            if row.name == MEMORY_OF_PROCESS and row.process is not None and row.device is not None:
+                held[row.process].add(row.device)
+        return held
+
+    def _of(self, device: str) -> Track:
+        if device not in self._of_device:
+            self._of_device[device] = track_of(self._reader.readings(self._series[device], *self._range))
+        return self._of_device[device]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from profd.daemon.analyze.course import take_course
 from profd.daemon.analyze.memory.headroom import GPU_SERIES, Limit, tightest
 from profd.daemon.analyze.memory.trend import LEAST_SPAN_S, Trend, trend
 from profd.daemon.analyze.selection import Selection
@@ -27,6 +28,8 @@ LEAST_GROWTH_BYTES = 4e6
 LEAST_GROWTH_SHARE = 0.0025
 MOST_OF_FILES = 0.5
 EVERYTHING = Selection()
+LEAST_MINUTES = 240
+"""Of so many minutes the least and the highest value are all that is looked at."""
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -63,7 +66,9 @@ def growth(reader: RunReader, selection: Selection = EVERYTHING) -> tuple[Growth
 
 
 def _growth(reader: RunReader, process: ProcessRow, row: SeriesRow, selection: Selection) -> Growth:
-    points = reader.points(row.id, selection.from_ns, selection.to_ns)
+    points = take_course(reader, row.id, selection.from_ns, selection.to_ns, LEAST_MINUTES).extremes(
+        reader.info.started_ns
+    )
     unknown = Growth(process.id, process.pid, row.name, row.device, "unknown")
     if not points:
         return unknown

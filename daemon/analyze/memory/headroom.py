@@ -59,8 +59,5 @@ def _last(reader: RunReader, row: SeriesRow | None, selection: Selection) -> flo
     """Return the newest value of a series, as of the end of the selection."""
     if row is None:
         return None
-    if selection.to_ns is None:
-        point = reader.last_point(row.id)
-        return point.value if point else None
-    points = reader.points(row.id, None, selection.to_ns)
-    return points[-1].value if points else None
+    point = reader.last_point(row.id, selection.to_ns)
+    return point.value if point else None

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from profd.daemon.analyze.course import take_course
 from profd.daemon.analyze.memory.headroom import GPU_SERIES
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
@@ -25,6 +26,9 @@ LEAST_STEPS = 10
 NEAR_NS = 2 * SECOND_NS
 LONGEST_STACK_NS = 30 * SECOND_NS
 MOST_JUMPS = 10
+# Of so many minutes those are looked at closely in which there may be a jump.
+LEAST_MINUTES = 240
+NEAR_STEP_NS = 90 * SECOND_NS
 EVERYTHING = Selection()
 
 
@@ -54,10 +58,24 @@ def jumps(reader: RunReader, phases: PhaseIndex, selection: Selection = EVERYTHI
     for row in reader.series.values():
         process = reader.processes.get(row.process or 0)
         if row.name in SERIES and process and selection.takes_process(process):
-            points = reader.points(row.id, selection.from_ns, selection.to_ns)
-            found += (_jump(reader, phases, row, before, after, events) for before, after in _steps(points))
+            steps = _steps_of(reader, row.id, selection)
+            found += (_jump(reader, phases, row, before, after, events) for before, after in steps)
     found.sort(key=lambda jump: -jump.by_bytes)
     return tuple(sorted(found[:MOST_JUMPS], key=lambda jump: (jump.at_ns, jump.process)))
+
+
+def _steps_of(reader: RunReader, series: int, selection: Selection) -> Iterator[tuple[PointRow, PointRow]]:
+    """Yield the readings between which a series jumped; of a long time, those in the minutes that say so."""
+    course = take_course(reader, series, selection.from_ns, selection.to_ns, LEAST_MINUTES)
+    coarse = list(_steps(course.extremes(reader.info.started_ns)))
+    if not course.minutes:
+        yield from coarse
+        return
+    found: dict[int, tuple[PointRow, PointRow]] = {}
+    for before, after in sorted(coarse, key=lambda step: step[0].value - step[1].value)[:MOST_JUMPS]:
+        near = reader.points(series, before.at_ns - NEAR_STEP_NS, after.at_ns + NEAR_STEP_NS)
+        found |= {step[1].at_ns: step for step in _steps(near)}
+    yield from found.values()
 
 
 def _steps(points: Sequence[PointRow]) -> Iterator[tuple[PointRow, PointRow]]:

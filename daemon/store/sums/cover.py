@@ -70,3 +70,20 @@ class Cover:
         for start_ns, end_ns, before in zip(self._starts, self._ends, self._before, strict=True):
             found += [(start_ns, before), (end_ns, before + end_ns - start_ns)]
         return found
+
+
+def united(one: Cover, other: Cover) -> Cover:
+    """Return the time that lies in either."""
+    union = Cover()
+    for start_ns, end_ns in sorted([*one.ranges(), *other.ranges()]):
+        union.add(start_ns, end_ns)
+    return union
+
+
+def common(one: Cover, other: Cover) -> Cover:
+    """Return the time that lies in both."""
+    both = Cover()
+    for start_ns, end_ns in one.ranges():
+        for from_ns, to_ns in other.ranges_between(start_ns, end_ns):
+            both.add(from_ns, to_ns)
+    return both

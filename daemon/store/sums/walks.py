@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profd.daemon.analyze.cover import Cover
+from profd.daemon.store.sums.cover import Cover
 
 
 class Walk:

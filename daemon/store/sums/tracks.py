@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import statistics
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import msgspec
 
-from profd.daemon.analyze.cover import Cover
 from profd.daemon.store.rows import PointRow
+from profd.daemon.store.sums.cover import Cover
 
 LONGEST_PERIODS = 3
 """A reading tells of the time since the one before; after so many usual periods without one, of no more than that."""
+
+USUAL_OF = 9
+"""So many distances between readings tell which distance is usual."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -61,14 +65,23 @@ def track_of(points: Sequence[PointRow]) -> Track:
     distances = [after.at_ns - before.at_ns for before, after in pairwise(points)]
     if not distances:
         return Track([], None)
-    period_ns = int(statistics.median(distances))
-    longest_ns = LONGEST_PERIODS * period_ns
-    steps = [
-        Step(max(before.at_ns, after.at_ns - longest_ns), after.at_ns, after.value)
-        for before, after in pairwise(points)
-        if after.at_ns > before.at_ns
-    ]
-    return Track(steps, period_ns)
+    return Track(list(_steps(points)), int(statistics.median(distances)))
+
+
+def _steps(points: Sequence[PointRow]) -> Iterator[Step]:
+    """Yield what each reading says of the time since the one before.
+
+    What is usual is told by the readings just before, so that a part of a series says of its time what all of it does.
+    """
+    lately: deque[int] = deque(maxlen=USUAL_OF)
+    for before, after in pairwise(points):
+        distance_ns = after.at_ns - before.at_ns
+        if distance_ns <= 0:
+            continue
+        lately.append(distance_ns)
+        if distance_ns > LONGEST_PERIODS * min(lately):  # else it is not longer than so many medians either
+            distance_ns = min(distance_ns, int(LONGEST_PERIODS * statistics.median(lately)))
+        yield Step(after.at_ns - distance_ns, after.at_ns, after.value)
 
 
 def mean_track(tracks: Sequence[Track]) -> Track:

@@ -1,0 +1,208 @@
+"""Sums of intervals by the minute, kept while a run is written: how long threads stood in which stack, while what.
+
+A recording is summed up a little after its end, when the readings of that time have come in. Of each process the
+intervals of one range of time are in the sums, whole; what contradicts that range has the sums of the process begin
+anew. Belongs to the writer's thread, and works within the transaction that is open.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict, deque
+from typing import NamedTuple
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.rows import PointRow
+from profd.daemon.store.sums.cover import common
+from profd.daemon.store.sums.held import (
+    LONGEST_INTERVAL_NS,
+    MEMORY_OF_PROCESS,
+    MINUTE_NS,
+    READINGS,
+    THREAD_CPU,
+    UTILIZATION,
+    devices_used,
+    idle_time,
+    on_cpu_time,
+    samples_inside,
+)
+from profd.daemon.store.sums.tracks import Track, mean_track, track_of
+from profd.daemon.store.sums.walks import Walk
+
+LAG_NS = 20 * SECOND_NS
+"""After so long the readings of a time are there: the CPU time of threads is read every five seconds."""
+
+_FIELDS = (
+    "samples, duration_ns, until_ns, known_ns, busy_ns, "
+    "idle_samples, idle_ns, cpu_samples, cpu_ns, both_samples, both_ns"
+)
+_ADDED = ", ".join(
+    f"{name} = max({name}, excluded.{name})" if name == "until_ns" else f"{name} = {name} + excluded.{name}"
+    for name in _FIELDS.split(", ")
+)
+_ADD = f"""
+    INSERT INTO stack_minute (thread, minute, stack, {_FIELDS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+    ON CONFLICT (thread, minute, stack) DO UPDATE SET {_ADDED}
+"""
+_INTERVALS = """
+    SELECT start_ns, duration_ns, thread, stack, samples FROM interval
+    WHERE start_ns >= ? AND start_ns < ? AND thread IN (SELECT id FROM thread WHERE process = ?) ORDER BY start_ns
+"""
+
+
+class _Recording(NamedTuple):
+    process: int
+    start_ns: int
+    end_ns: int
+
+
+class _Summed(NamedTuple):
+    """From when to when the intervals of a process are in the sums, and which GPUs they were held against."""
+
+    from_ns: int
+    to_ns: int
+    devices: frozenset[str]
+
+
+class _Sum:
+    """What is added up of one thread in one stack over a minute."""
+
+    __slots__ = ("busy_ns", "duration_ns", "known_ns", "parts", "samples", "until_ns")
+
+    def __init__(self) -> None:
+        self.samples = self.duration_ns = self.until_ns = self.known_ns = 0
+        self.busy_ns = 0.0
+        self.parts = [0] * 6
+
+
+class StackSums:
+    """The sums of a run file that is being written."""
+
+    def __init__(self, connection: sqlite3.Connection, started_ns: int) -> None:
+        self._connection = connection
+        self._started_ns = started_ns
+        self._waiting: deque[_Recording] = deque()
+        self._summed: dict[int, _Summed] = {}
+
+    def recorded(self, process: int, start_ns: int, end_ns: int) -> None:
+        """Note that a recording was written, all of whose intervals start in [start_ns, end_ns)."""
+        self._waiting.append(_Recording(process, start_ns, end_ns))
+
+    def settle(self, now_ns: int) -> None:
+        """Sum up the recordings that ended long enough ago, those first that were written first."""
+        while self._waiting and self._waiting[0].end_ns + LAG_NS <= now_ns:
+            self._sum_up(self._waiting.popleft())
+
+    def finish(self) -> None:
+        """Sum up what still waits: no more readings will come."""
+        while self._waiting:
+            self._sum_up(self._waiting.popleft())
+
+    def _sum_up(self, recording: _Recording) -> None:
+        process = recording.process
+        devices = self._devices_of(process)
+        known = self._summed.get(process) or _Summed(0, 0, devices)
+        is_late = recording.start_ns < known.to_ns
+        if is_late or devices != known.devices:
+            self._forget(process)
+            begin_ns = max(known.to_ns, recording.end_ns) if is_late else known.to_ns
+            known = _Summed(begin_ns, begin_ns, devices)
+        if recording.end_ns > known.to_ns:
+            self._add(process, known.to_ns, recording.end_ns, devices)
+            known = known._replace(to_ns=recording.end_ns)
+        self._summed[process] = known
+        self._connection.execute(
+            "INSERT OR REPLACE INTO summed_process (process, from_ns, to_ns) VALUES (?,?,?)",
+            (process, known.from_ns, known.to_ns),
+        )
+
+    def _forget(self, process: int) -> None:
+        self._connection.execute(
+            "DELETE FROM stack_minute WHERE thread IN (SELECT id FROM thread WHERE process = ?)", (process,)
+        )
+
+    def _add(self, process: int, from_ns: int, to_ns: int, devices: frozenset[str]) -> None:
+        """Add up the intervals of a process that start in a range of time."""
+        rows = self._connection.execute(_INTERVALS, (from_ns, to_ns, process)).fetchall()
+        if not rows:
+            return
+        held = _Held(self._connection, min(row[0] for row in rows), to_ns, process, devices)
+        sums: defaultdict[tuple[int, int, int], _Sum] = defaultdict(_Sum)
+        for start_ns, duration_ns, thread, stack, samples in rows:
+            minute = (start_ns - self._started_ns) // MINUTE_NS
+            held.count(sums[thread, minute, stack], thread, start_ns, duration_ns, samples)
+        self._connection.executemany(
+            _ADD,
+            [
+                (*key, one.samples, one.duration_ns, one.until_ns, one.known_ns, one.busy_ns, *one.parts)
+                for key, one in sums.items()
+            ],
+        )
+
+    def _devices_of(self, process: int) -> frozenset[str]:
+        """Return the GPUs that a process uses, as far as is known by now."""
+        execute = self._connection.execute
+        rows = execute(
+            "SELECT device, process, name FROM series WHERE name IN (?, ?) AND device IS NOT NULL",
+            (UTILIZATION, MEMORY_OF_PROCESS),
+        ).fetchall()
+        held: defaultdict[int, set[str]] = defaultdict(set)
+        for device, holder, name in rows:
+            if name == MEMORY_OF_PROCESS and holder is not None:
+                held[holder].add(device)
+        devices = frozenset(device for device, holder, name in rows if name == UTILIZATION and holder is None)
+        parents = dict(execute("SELECT id, parent FROM process"))
+        return devices_used(process, parents, held, devices)
+
+
+class _Held:
+    """What held for the threads of one process in a range of time."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, from_ns: int, to_ns: int, process: int, devices: frozenset[str]
+    ) -> None:
+        self._connection = connection
+        self._range = {"from": from_ns, "to": to_ns + LONGEST_INTERVAL_NS}
+        self._process = process
+        self._utilization = mean_track(
+            [track for device in sorted(devices) if (track := self._track(UTILIZATION, None, None, device)).steps]
+        )
+        self._idle = idle_time(self._utilization)
+        self._of_thread: dict[int, tuple[Walk, Walk, Walk]] = {}
+
+    def count(self, to: _Sum, thread: int, start_ns: int, duration_ns: int, samples: int) -> None:
+        """Add an interval of a thread to a sum."""
+        end_ns = start_ns + duration_ns
+        mean, known_ns = self._utilization.mean(start_ns, end_ns)
+        to.samples += samples
+        to.duration_ns += duration_ns
+        to.until_ns = max(to.until_ns, end_ns)
+        to.known_ns += known_ns
+        to.busy_ns += mean * known_ns
+        for part, inside_ns in enumerate(self._inside(thread, start_ns, end_ns)):
+            if inside_ns:
+                to.parts[2 * part] += samples_inside(samples, duration_ns, inside_ns)
+                to.parts[2 * part + 1] += inside_ns
+
+    def _inside(self, thread: int, start_ns: int, end_ns: int) -> tuple[int, int, int]:
+        """Return for how much of a range the GPUs were idle, the thread was on the CPU, and both."""
+        if thread not in self._of_thread:
+            self._of_thread[thread] = self._walks(thread)
+        idle, on_cpu, both = self._of_thread[thread]
+        idle_ns, cpu_ns = idle.between(start_ns, end_ns), on_cpu.between(start_ns, end_ns)
+        return idle_ns, cpu_ns, both.between(start_ns, end_ns) if idle_ns and cpu_ns else 0
+
+    def _walks(self, thread: int) -> tuple[Walk, Walk, Walk]:
+        os_tid = self._connection.execute("SELECT os_tid FROM thread WHERE id = ?", (thread,)).fetchone()[0]
+        on_cpu = on_cpu_time(self._track(THREAD_CPU, self._process, os_tid, None))
+        return Walk(self._idle), Walk(on_cpu), Walk(common(self._idle, on_cpu))
+
+    def _track(self, name: str, process: int | None, os_tid: int | None, device: str | None) -> Track:
+        found = self._connection.execute(
+            "SELECT id FROM series WHERE name = ? AND process IS ? AND os_tid IS ? AND device IS ?",
+            (name, process, os_tid, device),
+        ).fetchone()
+        if found is None:
+            return Track([], None)
+        rows = self._connection.execute(READINGS, {"series": found[0], **self._range})
+        return track_of([PointRow(*row) for row in rows])

@@ -1,0 +1,122 @@
+"""The sums of a run file as they are read: what was seen of threads and series, by whole minutes since the run's start.
+
+Knows the tables. What of a selection they can tell is the business of ``analyze``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import Count, Time, Value
+
+ALL_TOGETHER = 1 << 40
+"""So many minutes are longer than any run."""
+
+_SUMS = (
+    "sum(samples), sum(duration_ns), max(until_ns), sum(known_ns), sum(busy_ns),"
+    " sum(idle_samples), sum(idle_ns), sum(cpu_samples), sum(cpu_ns), sum(both_samples), sum(both_ns)"
+)
+
+
+class StackMinuteRow(msgspec.Struct, frozen=True):
+    """What was seen of a thread in one stack, over one minute or some; ``minute`` is the first of them.
+
+    ``until_ns`` is when the last interval ends. The utilization of the GPUs is known for ``known_ns`` of the time, and
+    that weighted with it is ``busy_ns``. ``idle``: while these were idle, ``cpu``: while the thread was on the CPU.
+    """
+
+    thread: int
+    minute: int
+    stack: int
+    samples: Count
+    duration_ns: Time
+    until_ns: Time
+    known_ns: Time
+    busy_ns: Value
+    idle_samples: Count
+    idle_ns: Time
+    cpu_samples: Count
+    cpu_ns: Time
+    both_samples: Count
+    both_ns: Time
+
+
+class PointMinuteRow(msgspec.Struct, frozen=True):
+    """The readings of a series in a minute; see table ``point_minute``."""
+
+    minute: int
+    readings: Count
+    known_ns: Time
+    area: float
+    least: Value
+    most: Value
+    last_ns: Time
+
+    @property
+    def mean(self) -> float:
+        """The mean over the time that is known; of a single reading, its value."""
+        return self.area / self.known_ns if self.known_ns else self.most
+
+
+class SummedRow(msgspec.Struct, frozen=True):
+    """The sums have the intervals of a process that start in [from_ns, to_ns); its recordings end at ``end_ns``."""
+
+    process: int
+    from_ns: Time
+    to_ns: Time
+    end_ns: Time
+
+
+def summed_processes(reader: RunReader) -> dict[int, SummedRow]:
+    """Return by process what of it is in the sums; nothing of a file that is older than they are."""
+    if not reader.has_table("summed_process"):
+        return {}
+    sql = """
+        SELECT summed.process, from_ns, to_ns, ends FROM summed_process AS summed
+        JOIN (SELECT process, max(end_ns) AS ends FROM recording GROUP BY process) AS taken
+        ON taken.process = summed.process
+    """
+    return {row[0]: SummedRow(*row) for row in reader.select(SummedRow, sql)}
+
+
+def stack_minutes(
+    reader: RunReader, threads: Collection[int], first: int, last: int, together: int = 1
+) -> list[StackMinuteRow]:
+    """Return the sums of some threads over the minutes from ``first`` up to, not including, ``last``.
+
+    So many minutes are added ``together``, those since the run's start; in order of thread, time and stack.
+    """
+    where = f"thread IN ({','.join(str(int(thread)) for thread in threads)}) AND minute >= ? AND minute < ?"
+    sql = f"SELECT * FROM stack_minute WHERE {where} ORDER BY thread, minute, stack"
+    values = [first, last]
+    if together > 1:
+        at = "(minute / ?) * ?"
+        sql = f"SELECT thread, {at} AS at, stack, {_SUMS} FROM stack_minute WHERE {where} GROUP BY thread, at, stack"
+        values = [together, together, *values]
+    rows = reader.select(StackMinuteRow, sql, *values)
+    reader.check_known({row[0] for row in rows}, {row[2] for row in rows})
+    return [StackMinuteRow(*row) for row in rows]
+
+
+def count_stack_minutes(reader: RunReader) -> int:
+    """Return how many sums of a minute a run file has, of all threads."""
+    return int(reader.select(_CountRow, "SELECT count(*) FROM stack_minute")[0][0])
+
+
+def point_minutes(reader: RunReader, series: int, first: int, last: int) -> list[PointMinuteRow]:
+    """Return the sums of a series over the minutes from ``first`` up to, not including, ``last``.
+
+    The newest minute of a live run is not among them.
+    """
+    if not reader.has_table("point_minute"):
+        return []
+    columns = ", ".join(PointMinuteRow.__struct_fields__)
+    sql = f"SELECT {columns} FROM point_minute WHERE series = ? AND minute >= ? AND minute < ? ORDER BY minute"
+    return [PointMinuteRow(*row) for row in reader.select(PointMinuteRow, sql, series, first, last)]
+
+
+class _CountRow(msgspec.Struct, frozen=True):
+    count: Count
