@@ -76,6 +76,8 @@ def main():
     model = DistributedDataParallel(model)
     loader = DataLoader(Records(SLOW_FETCH_S if slow == "data" else FETCH_S), batch_size=BATCH_SIZE)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    if dist.get_rank() == 0:
+        print(f"training on {dist.get_world_size()} ranks", flush=True)
     steps, elapsed = train(model, loader, optimizer, slow, args.seconds)
     if dist.get_rank() == 0:
         print(f"{steps} steps at {steps / elapsed:.2f}/s")
