@@ -116,7 +116,8 @@ def _memory(reader: RunReader) -> tuple[tuple[float, int], ...]:
     series = reader.find_series("rss_bytes", main.id) if main else None
     end_ns = reader.info.end_ns
     points: list[PointRow] = reader.points(series.id, end_ns - _LAST_NS) if series else []
-    return tuple(((end_ns - point.at_ns) / SECOND_NS, int(point.value)) for point in points[-_CURVE_POINTS:])
+    held = [point for point in points if point.value]  # a process that has ended and is not yet reaped has none
+    return tuple(((end_ns - point.at_ns) / SECOND_NS, int(point.value)) for point in held[-_CURVE_POINTS:])
 
 
 def _died_with_it(reader: RunReader, row: ProcessRow) -> bool:

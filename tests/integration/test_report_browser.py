@@ -146,6 +146,15 @@ def test_panel_shows_the_lines_of_the_selected_function(report: ReportPage) -> N
     assert ["4.0 %", "4.0 %", "65", "running_loss += loss.item()"] in rows
 
 
+def test_panel_opens_with_the_users_lines_that_take_most(report: ReportPage) -> None:
+    rows = report.shown(
+        "[...document.querySelectorAll('#panel tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    assert rows[0] == ["40.0 %", "train.py:58", "for images, labels in loader:"]
+    assert [row[0] for row in rows] == sorted((row[0] for row in rows), key=lambda text: -float(text.split()[0]))
+    assert sum(float(row[0].split()[0]) for row in rows) == pytest.approx(100, abs=0.5)
+
+
 def test_search_tells_the_share_that_it_matches(report: ReportPage) -> None:
     report.page.keyboard.press("/")
     report.page.keyboard.type("resnet.*forward|CROSS")

@@ -58,6 +58,12 @@ def test_a_signal_is_told_with_the_last_stack_and_memory(tmp_path: Path) -> None
     assert sentence.endswith("with 3.2 GB resident")
 
 
+def test_memory_is_that_before_the_end(tmp_path: Path) -> None:
+    gone = PointsTaken(END_NS, (Point("rss_bytes", 0.0, MAIN),))
+    found = post_mortem(run(tmp_path / "run", gone, RunEnded(END_NS, "target-exited", None, signal.SIGTERM)))
+    assert found.rss_bytes == 3 << 30
+
+
 def test_out_of_memory_is_what_ended_it(tmp_path: Path) -> None:
     found = post_mortem(run(tmp_path / "run", OOM, RunEnded(END_NS, "target-exited", None, signal.SIGKILL)))
     assert post_mortem_sentence(found).startswith("out of memory: the kernel ended a process of")

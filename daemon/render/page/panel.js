@@ -1,5 +1,7 @@
 // The panel beside the flame graph: the selected function, and where in it the time goes, line by line.
 
+const OVERVIEW_LINES = 8;
+
 class Panel {
   constructor(node, run) {
     this.node = node;
@@ -8,16 +10,19 @@ class Panel {
 
   /** Show a function, or what to do where none is selected; `node` is that of the tree, 0 for none. */
   show(functionId, counts, tree, node) {
-    const parts = functionId === null ? this.hint() : this.describe(functionId, counts, tree, node);
+    const parts = functionId === null ? this.overview(counts) : this.describe(functionId, counts, tree, node);
     this.node.replaceChildren(...parts);
   }
 
-  hint() {
+  /** Return what there is to say without a frame: the user's lines that take most, with what they call, and the keys. */
+  overview(counts) {
     const key = (name) => element("kbd", {}, name);
+    const lines = ownLines(this.run, counts).slice(0, OVERVIEW_LINES);
     return [
-      element("h3", {}, "No frame selected"),
-      element("p", { class: "dim" }, "Click a frame to zoom into it and to see its lines here."),
-      element("p", { class: "dim" }, "Keys in the graph: ", key("↑ ↓ ← →"), " move, ", key("Enter"), " zooms, ", key("⌫"), " goes back, ", key("Esc"), " shows all, ", key("/"), " searches."),
+      element("h3", {}, lines.length ? "Your lines that take most" : "No frame selected"),
+      this.ownTable(lines, counts.total),
+      element("p", { class: "dim on-screen" }, "Click a frame to zoom into it and to see its lines here."),
+      element("p", { class: "dim on-screen" }, "Keys in the graph: ", key("↑ ↓ ← →"), " move, ", key("Enter"), " zooms, ", key("⌫"), " goes back, ", key("Esc"), " shows all, ", key("/"), " searches."),
     ];
   }
 
@@ -37,6 +42,23 @@ class Panel {
       ),
       this.lines(functionId, counts),
     ];
+  }
+
+  ownTable(lines, whole) {
+    const rows = lines.map(([frame, time]) => {
+      const bar = element("i", { class: "bar" });
+      bar.style.width = `${(100 * time) / lines[0][1]}%`;
+      const { path, module } = this.run.fileOf(this.run.frameFunction[frame]);
+      const place = `${module.split("/").pop()}:${this.run.frameLine[frame]}`;
+      return element(
+        "tr",
+        {},
+        element("td", { class: "number" }, percent(time, whole)),
+        element("td", { class: "where", title: path || module }, place),
+        element("td", { class: "code", title: this.run.frameSource[frame] }, bar, element("span", {}, this.run.frameSource[frame] ?? this.run.functionName[this.run.frameFunction[frame]])),
+      );
+    });
+    return element("table", { class: "source own" }, element("caption", { class: "hidden" }, "Your lines, with what they call"), element("tbody", {}, ...rows));
   }
 
   fact(name, part, whole, samples) {

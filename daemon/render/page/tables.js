@@ -148,15 +148,20 @@ function countsOfProcess(run, selection, index) {
   return new Counts(run, own);
 }
 
-/** Return the line of the user's own code that most samples are owed to: the innermost one of each stack counts. */
-function topLine(run, counts) {
-  const owed = new Float64Array(run.frameLine.length);
+/** Return the user's own lines with the time that is owed to them, [frame, ms], the largest first. */
+function ownLines(run, counts) {
+  const owed = new Map();
   counts.byStack.forEach((time, stack) => {
     const frame = time ? userFrame(run, stack) : null;
-    if (frame !== null) owed[frame] += time;
+    if (frame !== null) owed.set(frame, (owed.get(frame) ?? 0) + time);
   });
-  const best = owed.reduce((most, time, frame) => (time > owed[most] ? frame : most), 0);
-  if (!owed[best]) return "";
+  return [...owed].sort(([first, a], [second, b]) => b - a || first - second);
+}
+
+/** Return the line of the user's own code that most samples are owed to: the innermost one of each stack counts. */
+function topLine(run, counts) {
+  const [best] = ownLines(run, counts)[0] ?? [];
+  if (best === undefined) return "";
   const functionId = run.frameFunction[best];
   return `${run.functionName[functionId]} ${shortPath(run.fileOf(functionId).module)}:${run.frameLine[best]}`;
 }
