@@ -42,7 +42,7 @@ _ON_DEMAND = "on-demand"
     "windows",
     is_flag=False,
     flag_value=_ON_DEMAND,
-    metavar="[=every=10m,steps=5]",
+    metavar="[=every=10m,finding,steps=5]",
     help="Let torch take windows of operators when `profd window` asks for one, or by themselves.",
 )
 @click.option("--quiet", is_flag=True, help="Do not sum up the run at its end.")

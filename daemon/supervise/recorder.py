@@ -29,7 +29,7 @@ from profd.daemon.store.records import (
     RunEnded,
 )
 from profd.daemon.store.writer import RunWriter
-from profd.daemon.supervise import exitstatus
+from profd.daemon.supervise import exitstatus, lookout
 from profd.daemon.supervise.control import Commands, ControlServer, SessionStatus, WindowBegun
 from profd.daemon.supervise.diagnosis import RealSystem
 from profd.daemon.supervise.hang.watch import hang_watch
@@ -139,7 +139,7 @@ class Recorder(Commands):
             announce(Ready(live_file.path, socket_path))
             self.has_begun = True
             self._gpus.start()
-            await self._record(watch)
+            await self._record(watch, live_file.path)
         finally:
             await server.close()
             watch.close()
@@ -148,7 +148,7 @@ class Recorder(Commands):
             raise OutputUnwritable(f"{live_file.path} is cut off ({self._writer.failure})", "make room on its disk")
         live_file.settle()
 
-    async def _record(self, watch: exitstatus.Watch) -> None:
+    async def _record(self, watch: exitstatus.Watch, run_file: Path) -> None:
         loop = asyncio.get_running_loop()
         loop.add_reader(watch.fileno(), self._end, "target-exited")
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -160,7 +160,8 @@ class Recorder(Commands):
         if self._hangs is not None:
             self._hangs.start()
         if self.options.window_schedule is not None:
-            keeping = self._windowing.keep(self.options.window_schedule, self._tree.members.values)
+            looks = lookout.sightings(lookout.command(run_file))
+            keeping = self._windowing.keep(self.options.window_schedule, self._tree.members.values, looks)
             endless.add(asyncio.ensure_future(keeping))
         ended = asyncio.ensure_future(self._ended.wait())
         await asyncio.wait({*endless, ended}, return_when=asyncio.FIRST_COMPLETED)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterable, Awaitable, Callable, Collection
 from pathlib import Path
 
 from profd.daemon.clock import Clock
 from profd.daemon.errors import SessionFailed
+from profd.daemon.sighting import Sighting
 from profd.daemon.store.records import EventHappened, Record
 from profd.daemon.supervise.control import WindowBegun
 from profd.daemon.supervise.roles import MAIN
@@ -55,14 +56,61 @@ class Windowing:
         asked_ns = self._taker.begin(asked, request)
         return WindowBegun(asked_ns, tuple(identity.pid for identity in asked), injected=self._on_demand is None)
 
-    async def keep(self, schedule: Schedule, members: Callable[[], Collection[Member]]) -> None:
-        """Take windows by a schedule for as long as this is let run; one that cannot be taken is an event."""
+    async def keep(
+        self, schedule: Schedule, members: Callable[[], Collection[Member]], looks: AsyncIterable[tuple[Sighting, ...]]
+    ) -> None:
+        """Take windows by a schedule for as long as this is let run; one that cannot be taken is an event.
+
+        ``looks`` are the findings of the run, of one look after the other; nobody looks where that is not wanted.
+        """
+        triggers = []
+        if schedule.every_s is not None:
+            triggers.append(self._keep_time(schedule.every_s, schedule.request, members))
+        if schedule.on_finding:
+            triggers.append(self._heed(looks, schedule.request, members))
+        await asyncio.gather(*triggers)
+
+    async def _keep_time(
+        self, every_s: float, request: WindowRequest, members: Callable[[], Collection[Member]]
+    ) -> None:
         while True:
-            await self._sleep(schedule.every_s)
+            await self._sleep(every_s)
             try:
-                self.begin(members(), schedule.request)
+                self.begin(members(), request)
             except SessionFailed as error:
-                self._put(EventHappened(self._clock.now_ns(), "window", f"no window by schedule: {error}"))
+                self._say(f"no window by schedule: {error}")
+
+    async def _heed(
+        self,
+        looks: AsyncIterable[tuple[Sighting, ...]],
+        request: WindowRequest,
+        members: Callable[[], Collection[Member]],
+    ) -> None:
+        """Take one window for each kind of finding; those of one look share theirs."""
+        shown: set[str] = set()
+        async for sightings in looks:
+            new = [sighting for sighting in sightings if sighting.rule not in shown]
+            if new and self._is_heard and self._begin_for(new, request, members()):
+                shown.update(sighting.rule for sighting in new)
+        self._say("no more windows of findings: nobody looks for any now")
+        await asyncio.get_running_loop().create_future()  # the session goes on
+
+    def _begin_for(self, new: Collection[Sighting], request: WindowRequest, members: Collection[Member]) -> bool:
+        """Begin a window that findings ask for, and say so; False where it cannot be now: the next look asks again."""
+        try:
+            self.begin(members, request)
+        except SessionFailed:
+            return False
+        self._say(f"a window because of {'; and of '.join(sighting.title for sighting in new)}")
+        return True
+
+    @property
+    def _is_heard(self) -> bool:
+        """Whether a process has asked for work: one that still imports torch has no operators to show."""
+        return self._on_demand is not None and bool(self._on_demand.pids)
+
+    def _say(self, text: str) -> None:
+        self._put(EventHappened(self._clock.now_ns(), "window", text))
 
     def _chosen(self, members: Collection[Member], pid: int | None) -> Collection[Member]:
         training = [member for member in members if member.role == MAIN and member.python is not None]

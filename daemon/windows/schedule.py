@@ -1,4 +1,4 @@
-"""Reads when windows are to be taken by themselves: ``every=10m,steps=5``."""
+"""Reads when windows are to be taken by themselves: ``every=10m,steps=5``, ``finding``, or both."""
 
 from __future__ import annotations
 
@@ -11,25 +11,34 @@ from profd.daemon.windows.request import MAX_SECONDS, MAX_STEPS, WindowRequest
 
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smh])")
-_EXAMPLE = "write it like every=10m,steps=5 or every=30s,seconds=0.5"
+_EXAMPLE = "write it like every=10m,steps=5 or finding,seconds=0.5"
+_FINDING = "finding"
 SHORTEST_S = 10.0
 """Windows that come closer would be most of what the run does."""
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """A window as requested, every so many seconds."""
+    """A window as requested every so many seconds (None: never), and once of each kind of finding where wanted."""
 
-    every_s: float
+    every_s: float | None
     request: WindowRequest
+    on_finding: bool = False
 
 
 def parse_schedule(text: str) -> Schedule:
     """Return the schedule that a text says; raises UsageError."""
-    words = [word.partition("=") for word in text.split(",")]
-    settings = {name: value for name, _, value in words}
-    if len(settings) != len(words) or not settings.keys() <= {"every", "steps", "seconds"} or "every" not in settings:
+    words = text.split(",")
+    on_finding = _FINDING in words
+    pairs = [word.partition("=") for word in words if word != _FINDING]
+    settings = {name: value for name, _, value in pairs}
+    if (
+        len(settings) + on_finding != len(words)
+        or not settings.keys() <= {"every", "steps", "seconds"}
+        or not (on_finding or "every" in settings)
+    ):
         raise UsageError(f"{text} is no schedule of windows", f"{_EXAMPLE}; put -- before a command")
-    return Schedule(_every_s(settings["every"]), _request(settings))
+    every_s = _every_s(settings["every"]) if "every" in settings else None
+    return Schedule(every_s, _request(settings), on_finding)
 
 
 def _every_s(text: str) -> float:

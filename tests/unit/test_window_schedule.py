@@ -16,6 +16,9 @@ from profd.daemon.windows.schedule import Schedule, parse_schedule
         ("every=30s,seconds=0.5", Schedule(30.0, WindowRequest(seconds=0.5))),
         ("steps=2,every=1.5h", Schedule(5400.0, WindowRequest(steps=2))),
         ("every=10s", Schedule(10.0, WindowRequest(steps=DEFAULT_STEPS))),
+        ("finding", Schedule(None, WindowRequest(), on_finding=True)),
+        ("steps=7,finding", Schedule(None, WindowRequest(steps=7), on_finding=True)),
+        ("every=1m,finding,seconds=2", Schedule(60.0, WindowRequest(seconds=2.0), on_finding=True)),
     ],
 )
 def test_schedule_is_read(text: str, schedule: Schedule) -> None:
@@ -28,6 +31,9 @@ def test_schedule_is_read(text: str, schedule: Schedule) -> None:
         ("python", "python is no schedule of windows: .*put -- before a command"),
         ("", "no schedule"),
         ("steps=5", "no schedule"),
+        ("finding,finding", "no schedule"),
+        ("finding=input-bound", "no schedule"),
+        ("finding,steps=0", "no window has that length"),
         ("every=10m,every=5m", "no schedule"),
         ("every=10m,stpes=5", "no schedule"),
         ("every=10", "no time of 10 s or more"),

@@ -11,6 +11,7 @@ from clocks import StoppedClock
 from kinetoclient import KinetoClient, inquiry
 
 from profd.daemon.errors import SessionFailed
+from profd.daemon.sighting import Sighting
 from profd.daemon.store.records import EventHappened, Identity, Record
 from profd.daemon.supervise.control import WindowBegun
 from profd.daemon.supervise.tree import Member
@@ -29,6 +30,9 @@ def member(pid: int, role: str, python: str | None = "3.11.7") -> Member:
 
 RANKS = [member(11, "main"), member(12, "main")]
 OTHERS = [member(10, "launcher"), member(13, "worker"), member(14, "helper"), member(15, "main", python=None)]
+
+WAITS = Sighting("input-bound", "input-bound: waits 61 %")
+SYNCHRONIZES = Sighting("synchronization", "synchronization: 12 %")
 
 
 @pytest.fixture
@@ -111,12 +115,83 @@ async def test_windows_are_taken_by_a_schedule_and_those_that_cannot_be_are_said
 
     windowing = Busy(None, StoppedClock(), records.append, sleep)
     with pytest.raises(asyncio.CancelledError):
-        await windowing.keep(Schedule(60.0, WindowRequest(steps=7)), lambda: RANKS)
+        await windowing.keep(Schedule(60.0, WindowRequest(steps=7)), lambda: RANKS, looks())
     assert slept == [60.0] * 4
     assert begun == [WindowRequest(steps=7)] * 3
     (event,) = records
     assert isinstance(event, EventHappened)
     assert event.text == "no window by schedule: process 11 is at a window already"
+
+
+async def looks(*seen: tuple[Sighting, ...]) -> AsyncIterator[tuple[Sighting, ...]]:
+    for sightings in seen:
+        yield sightings
+
+
+async def heed(folder: Path, *seen: tuple[Sighting, ...], refused: Collection[int] = ()) -> list[str]:
+    """Return what is said where a process listens and these findings are seen; ``refused`` counts windows from 1."""
+    records: list[Record] = []
+    asked: list[WindowRequest] = []
+
+    class Noting(Windowing):
+        def begin(self, members: Collection[Member], request: WindowRequest) -> WindowBegun:
+            asked.append(request)
+            if len(asked) in refused:
+                raise SessionFailed("process 11 is at a window already")
+            records.append(EventHappened(0, "window", "begun"))
+            return WindowBegun(1, (11,))
+
+    windowing = Noting(folder, StoppedClock(), records.append)
+    windowing.start()
+    with KinetoClient(folder) as client:
+        client.send(inquiry(11))
+        await client.answer()
+    schedule = Schedule(None, WindowRequest(steps=7), on_finding=True)
+    keeping = asyncio.ensure_future(windowing.keep(schedule, lambda: RANKS, looks(*seen)))
+    while not records or "nobody looks" not in texts(records)[-1]:
+        await asyncio.sleep(0)
+    assert not keeping.done()  # or the session would end with it
+    keeping.cancel()
+    await windowing.close()
+    assert set(asked) <= {WindowRequest(steps=7)}
+    return texts(records)[:-1]
+
+
+def texts(records: Collection[Record]) -> list[str]:
+    return [record.text for record in records if isinstance(record, EventHappened)]
+
+
+async def test_each_kind_of_finding_has_one_window_that_says_why(folder: Path) -> None:
+    said = await heed(folder, (), (WAITS,), (WAITS,), (SYNCHRONIZES, WAITS), (SYNCHRONIZES,))
+    assert said == [
+        "begun",
+        "a window because of input-bound: waits 61 %",
+        "begun",
+        "a window because of synchronization: 12 %",
+    ]
+
+
+async def test_findings_of_one_look_share_their_window(folder: Path) -> None:
+    said = await heed(folder, (WAITS, SYNCHRONIZES), (SYNCHRONIZES, WAITS))
+    assert said == ["begun", "a window because of input-bound: waits 61 %; and of synchronization: 12 %"]
+
+
+async def test_a_finding_whose_window_cannot_be_is_asked_for_again(folder: Path) -> None:
+    said = await heed(folder, (WAITS,), (WAITS,), (WAITS,), refused=(1,))
+    assert said == ["begun", "a window because of input-bound: waits 61 %"]
+
+
+async def test_findings_from_before_torch_listens_wait(folder: Path) -> None:
+    records: list[Record] = []
+    deaf = Windowing(folder, StoppedClock(), records.append)
+    deaf.start()
+    schedule = Schedule(None, WindowRequest(), on_finding=True)
+    keeping = asyncio.ensure_future(deaf.keep(schedule, lambda: RANKS, looks((WAITS,))))
+    while not records:
+        await asyncio.sleep(0)
+    keeping.cancel()
+    await deaf.close()
+    assert texts(records) == ["no more windows of findings: nobody looks for any now"]
 
 
 async def test_one_process_may_be_named(windowing: Windowing) -> None:
