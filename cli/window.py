@@ -12,9 +12,10 @@ import msgspec
 from profd.cli.options import json_option, run_argument
 from profd.cli.runofpid import pid_of, run_of
 from profd.daemon import paths
-from profd.daemon.clock import MICROSECOND_NS
+from profd.daemon.analyze.issuers import IssuingLine, issuing_lines
+from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
 from profd.daemon.errors import SessionFailed, UsageError
-from profd.daemon.render.operatortable import by_name, operator_table, sort_rows
+from profd.daemon.render.operatortable import HOST, by_name, operator_table, sort_rows
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import OperatorRow, WindowRow
 from profd.daemon.supervise.control import ControlClient
@@ -23,6 +24,9 @@ from profd.daemon.windows.request import DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS, 
 _LOOK_INTERVAL_S = 0.1
 _PATIENCE_S = 200.0
 """Above what the session itself waits for a process and its trace, and for reading that."""
+_SAMPLES_PATIENCE_S = 6.0
+"""Above the length of a recording, which comes into the file at its end."""
+_LONGEST_RECORDING_NS = 30 * SECOND_NS
 SORTABLE = {
     "name": "name",
     "calls": "calls",
@@ -39,7 +43,7 @@ SORTABLE = {
 
 
 class Operator(msgspec.Struct, frozen=True):
-    """An operator in the JSON of a window."""
+    """An operator in the JSON of a window; ``lines`` issued those of its name, by the samples."""
 
     name: str
     device: str
@@ -54,6 +58,7 @@ class Operator(msgspec.Struct, frozen=True):
     cuda_bytes: int
     flops: int
     input_shapes: str
+    lines: tuple[IssuingLine, ...]
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -148,7 +153,8 @@ def command(
         for window in windows:
             rows = reader.operators(window.id)
             click.echo(_title(reader, window))
-            click.echo(operator_table(sort_rows(rows if by_shape else by_name(rows), SORTABLE[sort]), limit))
+            sorted_rows = sort_rows(rows if by_shape else by_name(rows), SORTABLE[sort])
+            click.echo(operator_table(sorted_rows, limit, issuing_lines(reader, window)))
 
 
 def last_windows(reader: RunReader) -> list[WindowRow]:
@@ -164,13 +170,15 @@ def take(reader: RunReader, request: WindowRequest) -> list[WindowRow]:
     if reader.info.state != "live":
         raise SessionFailed(f"{reader.info.id} is not live", "show the windows it took with --show")
     with contextlib.closing(ControlClient(Path(reader.info.control_socket))) as client:
+        client.watch()  # while someone looks, samples come into the file sooner
         begun = client.window(request)
-    length = f"{request.seconds:g} s" if request.seconds else f"{request.steps} steps"
-    how = ", the profiler is started inside of it" if begun.injected else ""
-    click.echo(f"profd: taking {length} of {_listed(begun.pids)}{how}", err=True)
-    taken = [window for window in _wait_for(reader, begun.asked_ns, len(begun.pids)) if not window.error]
-    if not taken:
-        raise SessionFailed("no window was taken", "see the lines above")
+        length = f"{request.seconds:g} s" if request.seconds else f"{request.steps} steps"
+        how = ", the profiler is started inside of it" if begun.injected else ""
+        click.echo(f"profd: taking {length} of {_listed(begun.pids)}{how}", err=True)
+        taken = [window for window in _wait_for(reader, begun.asked_ns, len(begun.pids)) if not window.error]
+        if not taken:
+            raise SessionFailed("no window was taken", "see the lines above")
+        _wait_for_samples(reader, taken)
     return _in_order(reader, taken)
 
 
@@ -189,6 +197,19 @@ def _wait_for(reader: RunReader, asked_ns: int, count: int) -> list[WindowRow]:
     _tell_events(reader, asked_ns, told)
     reader.refresh()
     return windows
+
+
+def _wait_for_samples(reader: RunReader, windows: list[WindowRow]) -> None:
+    """Wait until the samples of the windows' time are in the file; not for long, as none may come of it."""
+    deadline = time.monotonic() + _SAMPLES_PATIENCE_S
+    while not all(_is_sampled(reader, window) for window in windows) and time.monotonic() < deadline:
+        time.sleep(_LOOK_INTERVAL_S)
+    reader.refresh()
+
+
+def _is_sampled(reader: RunReader, window: WindowRow) -> bool:
+    recordings = reader.recordings(window.start_ns - _LONGEST_RECORDING_NS)
+    return any(row.process == window.process and row.end_ns >= window.end_ns for row in recordings)
 
 
 def _tell_events(reader: RunReader, asked_ns: int, told: int) -> int:
@@ -217,7 +238,7 @@ def _title(reader: RunReader, window: WindowRow) -> str:
 
 
 def _describe(reader: RunReader, window: WindowRow, field: str) -> Window:
-    process = reader.processes[window.process]
+    process, lines = reader.processes[window.process], issuing_lines(reader, window)
     return Window(
         source=window.source,
         pid=process.pid,
@@ -228,11 +249,14 @@ def _describe(reader: RunReader, window: WindowRow, field: str) -> Window:
         device_busy_ns=window.device_busy_ns,
         device_idle_ns=window.device_idle_ns,
         device_overlap_ns=window.device_overlap_ns,
-        operators=[_operator(row) for row in sort_rows(reader.operators(window.id), field)],
+        operators=[
+            _operator(row, lines.get(row.name, ()) if row.device == HOST else ())
+            for row in sort_rows(reader.operators(window.id), field)
+        ],
     )
 
 
-def _operator(row: OperatorRow) -> Operator:
+def _operator(row: OperatorRow, lines: tuple[IssuingLine, ...]) -> Operator:
     return Operator(
         name=row.name,
         device=row.device,
@@ -247,6 +271,7 @@ def _operator(row: OperatorRow) -> Operator:
         cuda_bytes=row.cuda_bytes,
         flops=row.flops,
         input_shapes=row.input_shapes,
+        lines=lines,
     )
 
 

@@ -124,7 +124,10 @@ class EventEntry(msgspec.Struct, frozen=True):
 
 
 class OperatorColumns(msgspec.Struct, frozen=True):
-    """Operators of a window as columns, by input shape; what they mean stands in ``rows.OperatorRow``."""
+    """Operators of a window as columns, by input shape; what they mean stands in ``rows.OperatorRow``.
+
+    ``issuer`` is the line of the user's code that an operator was issued from, empty where samples name none.
+    """
 
     name: list[str]
     device: list[str]
@@ -140,6 +143,7 @@ class OperatorColumns(msgspec.Struct, frozen=True):
     self_cuda_bytes: list[int]
     cuda_bytes: list[int]
     flops: list[int]
+    issuer: list[str]
 
 
 class WindowEntry(msgspec.Struct, frozen=True):

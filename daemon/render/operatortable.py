@@ -6,11 +6,12 @@ Columns of a device, of memory and of shapes are there only where the window has
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from profd.daemon.analyze.issuers import IssuingLine
 from profd.daemon.render.visible import visible
 from profd.daemon.store.rows import OperatorRow
 
@@ -49,9 +50,16 @@ def sort_rows(rows: Iterable[OperatorRow], field: str) -> list[OperatorRow]:
     return sorted(rows, key=lambda row: getattr(row, field), reverse=True)
 
 
-def operator_table(rows: Sequence[OperatorRow], limit: int | None = None) -> str:
-    """Return the rows as a table, in their order, the first ``limit`` of them. No newline at the end."""
+def operator_table(
+    rows: Sequence[OperatorRow], limit: int | None = None, issuers: Mapping[str, Sequence[IssuingLine]] | None = None
+) -> str:
+    """Return the rows as a table, in their order, the first ``limit`` of them. No newline at the end.
+
+    ``issuers`` are the lines that operators were issued from, by name.
+    """
     sums, columns = sums_of(rows), columns_of(rows)
+    if issuers:
+        columns.append(Column("From (samples)", lambda row, _: issuer_of(row, issuers)))
     cells = [[column.cell(row, sums) for column in columns] for row in rows[:limit]]
     widths = [max(map(len, texts)) for texts in zip([column.head for column in columns], *cells, strict=True)]
     lines = ["  ".join(_align(texts, widths)).rstrip() for texts in ([column.head for column in columns], *cells)]
@@ -60,6 +68,12 @@ def operator_table(rows: Sequence[OperatorRow], limit: int | None = None) -> str
     if sums.self_cuda_ns:
         lines.append(f"Self CUDA time total: {_time(sums.self_cuda_ns)}")
     return "\n".join(lines)
+
+
+def issuer_of(row: OperatorRow, issuers: Mapping[str, Sequence[IssuingLine]]) -> str:
+    """Return the line that most samples of an operator name, with their number; empty where none does."""
+    lines = issuers.get(row.name) if row.device == HOST else None
+    return f"{visible(lines[0].label)} ({lines[0].samples})" if lines else ""
 
 
 def _align(texts: Sequence[str], widths: Sequence[int]) -> list[str]:

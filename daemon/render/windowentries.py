@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from profd.daemon.analyze.issuers import IssuingLine, issuing_lines
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.render.entries import OperatorColumns, WindowEntry
+from profd.daemon.render.operatortable import issuer_of
 from profd.daemon.render.units import percent
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
@@ -36,7 +38,7 @@ def _window_entry(reader: RunReader, row: WindowRow, index: Mapping[int, int]) -
         end_ms=-(-(row.end_ns - started_ns) // MILLISECOND_NS),
         steps=len(reader.window_steps(row.id)),
         device=_device_time(row),
-        operators=_columns(kept),
+        operators=_columns(kept, issuing_lines(reader, row)),
         left_out=len(operators) - len(kept),
     )
 
@@ -49,8 +51,9 @@ def _device_time(row: WindowRow) -> str:
     return f"device busy {percent(row.device_busy_ns / whole_ns)}" if whole_ns else ""
 
 
-def _columns(operators: Sequence[OperatorRow]) -> OperatorColumns:
+def _columns(operators: Sequence[OperatorRow], issuers: Mapping[str, Sequence[IssuingLine]]) -> OperatorColumns:
     columns = {name: [getattr(one, name) for one in operators] for name in OperatorRow.__struct_fields__}
     for name in ("name", "device", "input_shapes"):
         columns[name] = [visible(text) for text in columns[name]]
+    columns["issuer"] = [issuer_of(one, issuers) for one in operators]
     return msgspec.convert(columns, OperatorColumns)

@@ -11,13 +11,16 @@ import pytest
 from launching import DEADLINE_S, PROFD
 from sessions import PROGRAMS, wait_ready
 
+from profd.daemon.analyze.issuers import issuing_lines
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.render.exports.torchtraces import decode, selected_windows, trace_text
+from profd.daemon.analyze.torchtraces import decode, selected_windows, trace_text
 from profd.daemon.store.reader import RunReader
 
 pytest.importorskip("torch")
 
 OFFSET_NS = 15_000_000
+FEWEST_SAMPLES = 10
+"""Of some 75 in the range, in a window of 1.5 s at 100 Hz; the machine may be slow."""
 _TOGETHER_NS = 100_000_000
 """Pieces of one stay in the function lie nearer together than this, two stays farther apart."""
 
@@ -73,9 +76,13 @@ def test_planted_range_is_where_its_samples_are(
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     with record(tmp_path / "run.profd") as reader:
         sampled = stays(reader)
+        issuers = [issuing_lines(reader, window)["planted"] for window in selected_windows(reader, Selection())]
         offsets = [
             min((start + end - first - last) / 2 for first, last in sampled if first < end and start < last)
             for start, end in ranges(reader)
         ]
     assert len(offsets) >= 4
     assert abs(statistics.median(offsets)) <= OFFSET_NS, offsets
+    for lines in issuers:
+        assert {line.module_path for line in lines} == {"planted.py"}
+        assert sum(line.samples for line in lines) >= FEWEST_SAMPLES

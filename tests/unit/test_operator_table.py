@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from profd.daemon.analyze.issuers import IssuingLine
 from profd.daemon.render.operatortable import by_name, operator_table, sort_rows
 from profd.daemon.store.rows import OperatorRow
 
@@ -32,6 +33,14 @@ def test_columns_are_those_of_torch_and_only_where_there_is_something() -> None:
     with_memory = msgspec.structs.replace(STEP, cpu_bytes=1, self_cuda_bytes=1)
     memory = ["CPU Mem", "Self CPU Mem", "CUDA Mem", "Self CUDA Mem"]
     assert words(operator_table([with_memory]), 0) == [*host, *memory, "# of Calls"]
+
+
+def test_lines_that_issued_operators_are_the_last_column_where_samples_name_any() -> None:
+    line = IssuingLine("/home/u/train.py", "train.py", 61, 34)
+    table = operator_table([MM, STEP, KERNEL], issuers={"aten::mm": (line,), "sgemm": (line,)})
+    assert words(table, 0)[-1] == "From (samples)"
+    assert [words(table, row)[-1] == "train.py:61 (34)" for row in (2, 3, 4)] == [True, False, False]
+    assert "From" not in operator_table([MM], issuers={})
 
 
 def test_times_and_shares_are_written_as_torch_does() -> None:

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.torchtraces import TorchTrace, decode, selected_windows, trace_text
 from profd.daemon.clock import MICROSECOND_NS
 from profd.daemon.errors import UsageError
-from profd.daemon.render.exports.torchtraces import TorchTrace, decode, selected_windows, trace_text
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import WindowRow
 

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.clock import MICROSECOND_NS
-from profd.daemon.render.exports.torchtraces import (
+from profd.daemon.analyze.torchtraces import (
     DEVICE_WORK,
     TorchEvent,
     TorchTrace,
@@ -22,6 +21,7 @@ from profd.daemon.render.exports.torchtraces import (
     selected_windows,
     trace_text,
 )
+from profd.daemon.clock import MICROSECOND_NS
 from profd.daemon.render.threads import process_title
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader

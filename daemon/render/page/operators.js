@@ -97,6 +97,7 @@ function operatorColumns(rows, byShape) {
     ...memory("Self CUDA Mem", "self_cuda_bytes"),
     number("# of Calls", (row) => row.calls, grouped),
     ...(byShape ? [{ title: "Input Shapes", value: (row) => row.input_shapes, cell: (row) => row.input_shapes, kind: "code", hint: (row) => row.input_shapes }] : []),
+    ...(has("issuer") ? [{ title: "From (samples)", value: (row) => row.issuer, cell: (row) => row.issuer, kind: "code", hint: (row) => row.issuer }] : []),
     ...(has("flops") ? [number("Total MFLOPs", (row) => row.flops, (flops) => (flops ? (flops / 1e6).toFixed(3) : "–"))] : []),
   ];
 }
