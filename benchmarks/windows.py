@@ -34,6 +34,8 @@ _LOOK_INTERVAL_S = 0.05
 _AT_REST_S = 1.0
 """Between two windows the pauses of the process alone are read for so long."""
 
+_WORST = 5
+
 
 class Answer(msgspec.Struct, frozen=True):
     """What the process says of itself since it was last asked."""
@@ -58,6 +60,11 @@ class Outcome(NamedTuple):
     def is_good(self) -> bool:
         """Whether it kept to what is promised."""
         return not self.failed and not self.wrong and max(self.still_s) < STILL_LIMIT_S
+
+    def worst(self) -> str:
+        """Return the longest pauses, each with the number of its window: the first one may have more to set up."""
+        numbered = sorted(enumerate(self.still_s, 1), key=lambda pair: -pair[1])
+        return ", ".join(f"{still_s:.3f} s (window {number})" for number, still_s in numbered[:_WORST])
 
     def row(self) -> str:
         """Return the outcome as a row of a table."""
@@ -155,6 +162,7 @@ def main() -> int:
     outcomes = [asyncio.run(measure(python, options.windows)) for python in options.python or [sys.executable]]
     for outcome in outcomes:
         print(outcome.row())
+        print("windows with the longest pauses:", outcome.worst())
     if not options.dry:
         report(outcomes)
     return 0 if all(outcome.is_good for outcome in outcomes) else 1
