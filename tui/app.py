@@ -127,6 +127,7 @@ def run_dashboard(run_file: Path, *, pty_fd: int | None = None, may_end: bool = 
 def _dashboard_commands(screen: Dashboard) -> Iterable[SystemCommand]:
     """Yield the commands that the dashboard's keys have too."""
     yield SystemCommand("Hot functions", "Where the samples were", lambda: screen.action_open("hot"))
+    yield SystemCommand("Lines", "Hot lines instead of functions, and back", screen.action_lines)
     yield SystemCommand("Flame graph", "The stacks as an icicle", lambda: screen.action_open("flame"))
     yield SystemCommand("Processes", "The process tree", lambda: screen.action_open("processes"))
     yield SystemCommand("Torch operators", "Those of the last window", lambda: screen.action_open("torch"))

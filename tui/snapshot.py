@@ -13,11 +13,17 @@ from profd.tui.view import Range, View
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """The step that the script was at when its loop counter was last read; its rate lately, and from count to count."""
+    """The step that the script was at when its loop counter was last read; its rate lately, and from count to count.
+
+    ``made`` are all steps of a run that has ended, as the summary counts them, ``is_about`` says that they may be more
+    or fewer by a part that matters; ``per_s`` is the rate over all of them then. None while the run is live.
+    """
 
     step: int
     per_s: float
     recent_per_s: tuple[float, ...]
+    made: int | None = None
+    is_about: bool = False
 
 
 class Vitals(msgspec.Struct, frozen=True):
@@ -112,7 +118,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     ``read_share`` is how much of the file has been read, 1 once all of it has. ``samples`` are those that the rows of
     ``functions`` are shares of, seen in [from_ns, to_ns); with ``is_estimate`` in parts of that, evenly spread, the
     rest being read still. ``left_out`` counts the processes that ended long ago. ``findings`` are those of the last
-    part of a live run, else of all of it; ``is_diagnosed`` says whether they were looked for already.
+    part of a live run, else of all of it; ``is_diagnosed`` says whether they were looked for already. ``view_cores``
+    is what the dashboard itself takes of a core, None where that is not known yet.
     """
 
     info: RunInfo
@@ -132,3 +139,4 @@ class Snapshot(msgspec.Struct, frozen=True):
     is_estimate: bool = False
     findings: tuple[Finding, ...] = ()
     is_diagnosed: bool = True
+    view_cores: float | None = None

@@ -46,7 +46,8 @@ class View(msgspec.Struct, frozen=True):
 
     The timeline shows ``span_ns`` up to ``end_ns``: None is the whole run, and the end of it, which a live run moves.
     What is below it is about ``chosen``, which may end after the run does, and where that is None about all that the
-    timeline shows. ``columns`` is the width of the timeline's strips in cells.
+    timeline shows. ``columns`` is the width of the timeline's strips in cells. ``by_line`` asks for the hot lines
+    instead of the hot functions.
     """
 
     scope: Scope = Scope()
@@ -54,6 +55,7 @@ class View(msgspec.Struct, frozen=True):
     end_ns: int | None = None
     chosen: Range | None = None
     columns: int = 60
+    by_line: bool = False
 
     @property
     def is_everything(self) -> bool:

@@ -12,12 +12,14 @@ from profd.daemon.analyze.certainty.uncertainty import Doubt
 from profd.daemon.analyze.gpu.busy import Busy
 from profd.daemon.analyze.profile import Profile
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import FrameRow
 
-FunctionKey = tuple[str, str]
+FunctionKey = tuple[str, str, int]
+"""A function, its file, and the line where lines are told apart, else 0."""
 
 
 class FunctionRow(msgspec.Struct, frozen=True):
-    """A function with its shares of the time of a profile, 0 to 1.
+    """A function, or one line of it, with its shares of the time of a profile, 0 to 1.
 
     ``self`` is what was spent with the function at the leaf, ``total`` with it anywhere in the stack (once, however
     often it recurs). ``line`` is the line of it that it mostly stood at, ``source`` its text. Samples are the evidence;
@@ -41,10 +43,11 @@ class FunctionRow(msgspec.Struct, frozen=True):
 
 
 class FunctionTimes:
-    """Samples and time of functions, added to stack by stack."""
+    """Samples and time of functions, or of their lines, added to stack by stack."""
 
-    def __init__(self, reader: RunReader) -> None:
+    def __init__(self, reader: RunReader, *, by_line: bool = False) -> None:
         self._reader = reader
+        self._by_line = by_line
         self.total_ns = 0.0
         self.own_ns: defaultdict[FunctionKey, float] = defaultdict(float)
         self.own_samples: Counter[FunctionKey] = Counter()
@@ -96,7 +99,7 @@ class FunctionTimes:
     def rows(self) -> list[FunctionRow]:
         """Return the functions, those with the most time of their own first."""
         rows = [self._row(key) for key in self.time_ns]
-        rows.sort(key=lambda row: (-row.self_share, -row.total_share, row.module_path, row.function))
+        rows.sort(key=lambda row: (-row.self_share, -row.total_share, row.module_path, row.function, row.line))
         return rows
 
     def _row(self, key: FunctionKey) -> FunctionRow:
@@ -125,10 +128,12 @@ class FunctionTimes:
         known = self._stacks.get(stack)
         if known is None:
             frames = self._reader.frames_of(stack)
-            innermost = {(frame.function, frame.file): frame.id for frame in frames}
-            leaf = frames[-1]
-            known = self._stacks[stack] = ((leaf.function, leaf.file), tuple(innermost.items()))
+            innermost = {self._key(frame): frame.id for frame in frames}
+            known = self._stacks[stack] = (self._key(frames[-1]), tuple(innermost.items()))
         return known
+
+    def _key(self, frame: FrameRow) -> FunctionKey:
+        return frame.function, frame.file, frame.line if self._by_line else 0
 
     def _leaf_of(self, stack: int) -> frozenset[FunctionKey]:
         return frozenset({self._stacks[stack][0]}) if stack in self._stacks else frozenset()
@@ -142,7 +147,15 @@ def hot_functions(reader: RunReader, profile: Profile, busy: Mapping[int, Busy] 
 
     ``busy`` is how busy the GPUs were during each stack, where that is known.
     """
-    times = FunctionTimes(reader)
+    return _rows(FunctionTimes(reader), profile, busy)
+
+
+def hot_lines(reader: RunReader, profile: Profile, busy: Mapping[int, Busy] | None = None) -> list[FunctionRow]:
+    """Return the lines of a profile as ``hot_functions`` does functions: each line that was seen is a row."""
+    return _rows(FunctionTimes(reader, by_line=True), profile, busy)
+
+
+def _rows(times: FunctionTimes, profile: Profile, busy: Mapping[int, Busy] | None) -> list[FunctionRow]:
     for stack, samples in profile.samples.items():
         times.add(stack, samples, profile.time_ns[stack])
     for stack, one in (busy or {}).items():

@@ -89,12 +89,12 @@ def _title(summary: Summary) -> str:
     title = f"{script(summary.target.command)} {_ending(summary)}"
     steps = summary.steps
     if steps.count is not None:
-        title += f", {'about ' if _is_estimate(steps) else ''}{steps.count:,} steps"
+        title += f", {'about ' if is_estimate(steps) else ''}{steps.count:,} steps"
         title += f" at {rate(steps.per_s)}" if steps.per_s is not None else ""
     return title
 
 
-def _is_estimate(steps: Steps) -> bool:
+def is_estimate(steps: Steps) -> bool:
     """Say whether the number of steps is known less exactly than its digits suggest."""
     return (steps.count_error or 0) > _EXACT_SHARE * (steps.count or 0)
 

@@ -104,6 +104,44 @@ async def test_o_orders_by_total_and_back(ended: Path) -> None:
         assert theater.widget(HotTable).rows[0].function == "Condition.wait"
 
 
+async def test_l_shows_lines_and_functions_again(ended: Path) -> None:
+    async with play(ended) as theater:
+        await theater.press("down", "l")
+        await theater.snapshot(lambda snapshot: snapshot.view.by_line)
+        table = theater.widget(HotTable)
+        assert not table.has_cursor
+        lines = [row for row in table.rows if row.function == "train_epoch"]
+        assert len(lines) > 1
+        assert sum(row.total_share for row in lines) == pytest.approx(1)
+        assert "for images, labels in loader:" in theater.text(HotTable)
+        await theater.press("l")
+        await theater.snapshot(lambda snapshot: not snapshot.view.by_line)
+        assert len([row for row in table.rows if row.function == "train_epoch"]) == 1
+
+
+async def test_a_click_on_a_title_orders_by_its_column(ended: Path) -> None:
+    async with play(ended) as theater:
+        table = theater.widget(HotTable)
+        await theater.press("down")
+        chosen = table.current
+        await theater.pilot.click(HotTable, offset=(theater.text(HotTable).index("total"), 0))
+        assert table.sorted_by == "total"
+        assert [row.total_share for row in table.rows[:3]] == [1, 1, 1]
+        assert table.current == chosen
+        await theater.pilot.click(HotTable, offset=(theater.text(HotTable).index("where"), 0))
+        assert table.sorted_by == "total"
+
+
+async def test_an_order_that_is_asked_for_takes_the_cursor_with_its_row(ended: Path) -> None:
+    async with play(ended) as theater:
+        table = theater.widget(HotTable)
+        await theater.press("down")
+        assert table.current is not None
+        await theater.press("o")
+        assert table.current.function == "Condition.wait"
+        assert table.rows[0].function != "Condition.wait"
+
+
 async def test_t_counts_main_threads_then_all_then_one_process(ended: Path) -> None:
     async with play(ended) as theater:
         await theater.press("t")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import synthetic
-from synthetic import STARTED_NS, run_started
+from gpurun import SECONDS, waits, write_gpu_run
+from synthetic import BACKWARD, DATA_WAIT, MAIN, STARTED_NS, run_started
 from theater import play
 from training_stacks import describe
 
@@ -15,8 +16,11 @@ from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken
 from profd.daemon.store.writer import RunWriter
+from profd.tui.samples import devices
 from profd.tui.timeline.bins import Ruler
 from profd.tui.timeline.gauges import Gauges
+from profd.tui.view import Range
+from profd.tui.widgets.hot import HotTable, gpu_idle
 from profd.tui.widgets.timeline import Timeline
 
 
@@ -50,6 +54,43 @@ async def test_timeline_has_the_gpus_as_a_strip(tmp_path: Path) -> None:
         line = next(line for line in theater.text(Timeline).splitlines() if line.startswith(" GPU"))
     assert "▄▄▄" in line
     assert "50 %" in line
+
+
+async def test_hot_functions_say_how_idle_the_gpu_was_and_are_ordered_by_it(tmp_path: Path) -> None:
+    run = write_gpu_run(tmp_path / "a.profd", {"0": waits}, {MAIN: ("0",)})
+    async with play(run) as theater:
+        table = theater.widget(HotTable)
+        assert "GPU idle" in theater.text(HotTable).splitlines()[0]
+        idle = {row.function: gpu_idle(row) for row in table.rows}
+        assert idle[BACKWARD[-1].function] == pytest.approx(0.1)
+        assert idle[DATA_WAIT[-1].function] == pytest.approx(1.0)
+        await theater.press("o", "o")
+        assert "GPU idle ▾" in theater.text(HotTable)
+        shown = [gpu_idle(row) or 0.0 for row in table.rows]
+        assert shown == sorted(shown, reverse=True)
+
+
+async def test_without_a_gpu_there_is_no_such_column_and_no_such_order(tmp_path: Path) -> None:
+    async with play(synthetic.write_run(tmp_path / "a.profd")) as theater:
+        assert "GPU idle" not in theater.text(HotTable)
+        await theater.press("o", "o")
+        assert theater.widget(HotTable).sorted_by == "self"
+
+
+def test_gpus_of_a_long_range_are_looked_at_in_parts_and_seldom_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "LOOKED_AT_NS", 15 * SECOND_NS)
+    with RunReader(write_gpu_run(tmp_path / "a.profd", {"0": waits}, {})) as reader:
+        seen = devices.Devices(reader)
+        threads = frozenset(reader.threads)
+        whole = Range(STARTED_NS, STARTED_NS + SECONDS * SECOND_NS)
+        parts = seen.busy(whole, threads)
+        by_leaf = {reader.frames_of(stack)[-1].function: one for stack, one in parts.items()}
+        assert by_leaf[DATA_WAIT[-1].function].utilization == pytest.approx(0.0, abs=0.01)
+        assert by_leaf[BACKWARD[-1].function].utilization == pytest.approx(0.9, abs=0.01)
+        assert seen.busy(Range(whole.from_ns + SECOND_NS, whole.to_ns), threads) is parts
+        assert seen.busy(Range(whole.from_ns + 3 * SECOND_NS, whole.to_ns), threads) is not parts
 
 
 @pytest.mark.parametrize(("has_gpu", "labels"), [(True, ["GPU", "CPU"]), (False, ["CPU", "RSS"])])

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 import synthetic
 from theater import play
 
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.steps.steps import take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken, RunEnded
 from profd.daemon.store.writer import RunWriter
 from profd.tui.timeline.pace import Pace
+from profd.tui.view import Range
 from profd.tui.widgets.header import Header
 
 
-def counted(path: Path, *counts: int) -> Path:
+def counted(path: Path, *counts: int, live: bool = False) -> Path:
     """Write a run with a count each five seconds."""
-    writer = RunWriter(path, synthetic.run_started(), synthetic.describe)
-    writer.put(synthetic.main_process())
+    started_ns = time.time_ns() - 5 * len(counts) * SECOND_NS if live else synthetic.STARTED_NS
+    writer = RunWriter(path, synthetic.run_started(started_ns, live=live), synthetic.describe)
+    writer.put(synthetic.main_process(started_ns))
     for number, count in enumerate(counts):
-        at_ns = synthetic.STARTED_NS + 5 * number * SECOND_NS
+        at_ns = started_ns + 5 * number * SECOND_NS
         writer.put(PointsTaken(at_ns, (Point("step_count", count, synthetic.MAIN),)))
-    writer.put(RunEnded(synthetic.STARTED_NS + 5 * len(counts) * SECOND_NS, "target-exited", 0))
+    if not live:
+        writer.put(RunEnded(started_ns + 5 * len(counts) * SECOND_NS, "target-exited", 0))
     writer.close()
     assert writer.failure is None
     return path
 
 
 def pace_of(reader: RunReader) -> Pace:
-    pace = Pace(reader, ColumnReader(reader.path))
+    pace = Pace(reader, ColumnReader(reader.path), PhaseIndex(reader))
     pace.catch_up()
     return pace
 
@@ -43,7 +50,7 @@ def test_less_than_two_counts_are_no_pace(tmp_path: Path, counts: tuple[int, ...
 
 
 def test_the_pace_is_that_of_the_last_counts(tmp_path: Path) -> None:
-    with RunReader(counted(tmp_path / "a", 0, 5_000, *range(5_100, 5_901, 100))) as reader:
+    with RunReader(counted(tmp_path / "a", 0, 5_000, *range(5_100, 5_901, 100), live=True)) as reader:
         steps = pace_of(reader).steps()
     assert steps is not None
     assert (steps.step, steps.per_s, steps.recent_per_s) == (5_900, 20.0, (20.0,) * 8)
@@ -58,11 +65,30 @@ def test_counts_are_read_once(tmp_path: Path) -> None:
 
 
 async def test_the_header_shows_the_step_its_rate_and_its_course(tmp_path: Path) -> None:
-    async with play(counted(tmp_path / "a", 14_800, 14_900, 15_021)) as theater:
+    async with play(counted(tmp_path / "a", 14_800, 14_900, 15_021, live=True)) as theater:
         await theater.snapshot()
         header = theater.text(Header)
         assert "step 15,021  22.1/s" in header
         assert "▄▅" in header
+
+
+async def test_an_ended_run_has_the_steps_that_its_summary_has(tmp_path: Path) -> None:
+    run = counted(tmp_path / "a", 0, 100, 200, 260)
+    with RunReader(run) as reader:
+        made = take_steps(reader, Selection(), PhaseIndex(reader)).count
+    assert made is not None
+    assert made > 260  # the last count is five seconds older than the end
+    async with play(run) as theater:
+        assert f" {made} steps  17.3/s" in theater.text(Header)
+        assert "step 260" not in theater.text(Header)
+
+
+def test_each_process_has_its_own_pace(tmp_path: Path) -> None:
+    with RunReader(counted(tmp_path / "a", 0, 100, 300)) as reader:
+        whole = Range(reader.info.started_ns, reader.info.end_ns)
+        (process,) = reader.processes
+        assert pace_of(reader).of_process(process, whole) == 30.0
+        assert pace_of(reader).of_process(process + 1, whole) is None
 
 
 async def test_the_header_says_nothing_of_steps_that_nobody_counted(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from msgspec.structs import replace
 from textual.message import Message
 
 from profd.daemon.errors import ProfdError
@@ -19,6 +20,7 @@ from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.supervise.control import ControlClient
 from profd.tui.reading.exhibits import Exhibits
+from profd.tui.reading.owncost import OwnCost
 from profd.tui.reading.survey import Follower
 from profd.tui.reading.watch import Connect, Watch
 from profd.tui.snapshot import Snapshot
@@ -71,6 +73,7 @@ class Feed:
         self._post = post
         self._connect = connect
         self._now_s = now_s
+        self._own_cost = OwnCost(now_s)
         self._view = View()
         self._shown: View | None = None
         self._shown_at_s = 0.0
@@ -137,7 +140,7 @@ class Feed:
         self._shown, self._shown_at_s = self._view, self._now_s()
         snapshot = follower.snapshot(self._shown)
         if snapshot is not None:
-            self._post(SnapshotTaken(snapshot))
+            self._post(SnapshotTaken(replace(snapshot, view_cores=self._own_cost.cores())))
         exhibit = exhibits.take(self._tab, self._shown, is_new=snapshot is not None)
         if exhibit is not None:
             self._post(exhibit)

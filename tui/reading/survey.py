@@ -5,6 +5,9 @@ Belongs to the feed's thread, as its reader does. Knows nothing of screens: it a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from profd.daemon.analyze.gpu.busy import Busy
 from profd.daemon.analyze.lives import Lives
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import Profile
@@ -43,7 +46,7 @@ class Survey:
         self._samples = Samples(reader, self._blocks, self._lives)
         self._lanes = Lanes(reader, columns, self._blocks, self._places)
         self._gauges = Gauges(reader, columns)
-        self._pace = Pace(reader, columns)
+        self._pace = Pace(reader, columns, phases)
         self._coverage = Coverage(reader)
         self._census = Census(reader, self._gauges, self._samples, self._places)
         self._events: list[EventRow] = []
@@ -75,6 +78,10 @@ class Survey:
         """Return for how long each stack ran in what the view is about."""
         return self._samples.profile(view.scope, self._about(view))[0]
 
+    def busy(self, view: View) -> Mapping[int, Busy]:
+        """Return how busy the GPUs were during each stack in what the view is about."""
+        return self._samples.busy(view.scope, self._about(view))
+
     def phase_of(self, stack: int) -> str:
         """Return the phase of a stack."""
         return self._places.of_stack(stack)[0]
@@ -88,7 +95,7 @@ class Survey:
         info = self._reader.info
         ruler, about = self._shown(view)[0], self._about(view)
         chosen = about if view.chosen else None
-        functions, rests_on = self._samples.hot_functions(view.scope, about)
+        functions, rests_on = self._samples.hot_rows(view.scope, about, by_line=view.by_line)
         mains = rests_on if view.scope.kind is ScopeKind.MAIN else self._samples.take(about, self._lanes.ids())
         lanes = self._draw_lanes(ruler, mains)
         is_now = info.state == "live" and chosen is None and view.end_ns is None

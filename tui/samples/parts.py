@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 import msgspec
 
 from profd.daemon.analyze.certainty.changes import Changes, ChangesSeen
-from profd.daemon.analyze.functions import FunctionRow, hot_functions
+from profd.daemon.analyze.functions import FunctionRow, hot_functions, hot_lines
+from profd.daemon.analyze.gpu.busy import Busy
 from profd.daemon.analyze.lives import Lives
 from profd.daemon.analyze.profile import Profile, process_weights, weighted
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
@@ -15,6 +16,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import StackTotal
 from profd.tui.samples.blocks import Block, Blocks, Seen, take_in
+from profd.tui.samples.devices import Devices
 from profd.tui.view import Range, Scope, ScopeKind
 
 # Changes are read interval by interval: of so much of a range, evenly spread, less where there are many threads. They
@@ -56,6 +58,7 @@ class Samples:
         self._reader = reader
         self._blocks = blocks
         self._lives = lives
+        self._devices = Devices(reader)
         self._changes: dict[int, ChangesSeen] = {}
         self._changes_of: tuple[Range, frozenset[int]] = (Range(0, 0), frozenset())
 
@@ -63,10 +66,15 @@ class Samples:
         """Return what was seen in a range of some threads, or of all."""
         return Part(asked, *self._blocks.sum(asked, threads))
 
-    def hot_functions(self, scope: Scope, asked: Range) -> tuple[list[FunctionRow], Part]:
-        """Return the functions of a scope in a range, the hottest first, and what they rest on."""
+    def hot_rows(self, scope: Scope, asked: Range, *, by_line: bool) -> tuple[list[FunctionRow], Part]:
+        """Return the functions or lines of a scope in a range, the hottest first, and what they rest on."""
         profile, part = self.profile(scope, asked)
-        return hot_functions(self._reader, profile), part
+        busy = self.busy(scope, asked)
+        return (hot_lines if by_line else hot_functions)(self._reader, profile, busy), part
+
+    def busy(self, scope: Scope, asked: Range) -> Mapping[int, Busy]:
+        """Return how busy the GPUs were during the stacks of a scope in a range, as far as that is known."""
+        return self._devices.busy(asked, selection(scope).threads(self._reader))
 
     def profile(self, scope: Scope, asked: Range) -> tuple[Profile, Part]:
         """Return for how long each stack of a scope ran in a range, and what that rests on."""

@@ -14,10 +14,11 @@ from textual.widgets import Static
 
 KEYS = (
     ("1 … 7", "hot functions, flame graph, processes, torch operators, findings, events, the script's output"),
-    ("↑ ↓ home end", "move the cursor; rows keep their places while it is in the table"),
+    ("↑ ↓ home end", "move the cursor, pgup and pgdn by a page; rows keep their places while it is in the table"),
     ("esc", "take the cursor out, clear the filter, stop typing to the script; then back to live"),
     ("/", "show only what has a word in it"),
-    ("o", "order functions by self or total time, operators by each of their columns"),
+    ("o", "order by the next column; a click on a column's title orders by that one"),
+    ("l", "hot lines instead of hot functions, and back"),
     ("t", "count main threads, all threads, or one process"),
     ("⏎", "in 3: the functions of a process; in 5: the stacks that prove a finding; in 7: type to the script"),
     ("2: ↑ ↓ ← →", "walk through the flame graph; ⏎ zooms, ⌫ goes back, i inverts, f folds libraries, c colors"),

@@ -27,6 +27,7 @@ class Looking(Scrubbing):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("t", "scope", "threads"),
+        Binding("l", "lines", "functions or lines"),
         Binding("p", "pause", "pause"),
     ]
 
@@ -67,6 +68,10 @@ class Looking(Scrubbing):
         if kind is ScopeKind.PROCESS and process is None:
             kind = ScopeKind.MAIN
         self._look(replace(self._view, scope=Scope(kind, process)))
+
+    def action_lines(self) -> None:
+        """Count by lines instead of functions, or by functions again."""
+        self._look(replace(self._view, by_line=not self._view.by_line))
 
     def action_pause(self) -> None:
         """Hold the view, or go on."""

@@ -5,8 +5,13 @@ from __future__ import annotations
 import itertools
 from collections import deque
 
-from profd.daemon.analyze.steps.steps import COUNT_SERIES
+from msgspec.structs import replace
+
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.steps.steps import COUNT_SERIES, take_steps
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.render.text import is_estimate
 from profd.daemon.store.columns import ColumnReader, Grid
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow
@@ -27,8 +32,10 @@ Cell = float | None
 class Pace:
     """The counts of the training process that tells; ranks step together, so one of them says it for all."""
 
-    def __init__(self, reader: RunReader, columns: ColumnReader) -> None:
+    def __init__(self, reader: RunReader, columns: ColumnReader, phases: PhaseIndex) -> None:
         self._reader = reader
+        self._phases = phases
+        self._whole: Steps | None = None
         self._columns = columns
         self._series: int | None = None
         self._counts: deque[PointRow] = deque(maxlen=GAPS + 1)
@@ -46,12 +53,29 @@ class Pace:
             self._counts.extend(self._reader.points(self._series, after_ns))
 
     def steps(self) -> Steps | None:
-        """Return the newest count and the rate up to it; None where there are none."""
+        """Return the newest count and the rate up to it, of an ended run all of it; None where there are none."""
         if len(self._counts) < 2:
             return None
+        if self._reader.info.state != "live":
+            self._whole = self._whole or self._of_all(self._latest())
+            return self._whole
+        return self._latest()
+
+    def of_process(self, process: int, within: Range) -> float | None:
+        """Return the steps a second of a process in a range; None where nobody counts them."""
+        series = self._reader.find_series(COUNT_SERIES, process)
+        return self._rate(series.id, within) if series is not None else None
+
+    def _latest(self) -> Steps:
         first, last = self._counts[0], self._counts[-1]
         recent = tuple(_per_s(before, after) for before, after in itertools.pairwise(self._counts))
         return Steps(int(last.value), _per_s(first, last), recent)
+
+    def _of_all(self, latest: Steps) -> Steps:
+        """Add what the summary says of all steps: the last count is older than the end of the loop."""
+        whole = take_steps(self._reader, Selection(), self._phases)
+        per_s = whole.per_s if whole.per_s is not None else latest.per_s
+        return replace(latest, per_s=per_s, made=whole.count, is_about=is_estimate(whole))
 
     def strip(self, ruler: Ruler, chosen: Range | None) -> Gauge:
         """Return the steps a second in each column, and one value: of a range, else of now while the run is live."""
@@ -60,7 +84,7 @@ class Pace:
         if chosen is None and self._reader.info.state == "live":
             return Gauge(STEPS, cells, steps.per_s if steps else None, "now")
         about = chosen or Range(ruler.from_ns, ruler.to_ns)
-        return Gauge(STEPS, cells, self._rate(about), "mean")
+        return Gauge(STEPS, cells, self._rate(self._series, about) if self._series is not None else None, "mean")
 
     def _cells(self, ruler: Ruler) -> tuple[Cell, ...]:
         edges = [self._count_at_edge(ruler.grid, ruler.first + column) for column in range(ruler.count + 1)]
@@ -70,14 +94,12 @@ class Pace:
             for before, after in itertools.pairwise(edges)
         )
 
-    def _rate(self, within: Range) -> float | None:
+    def _rate(self, series: int, within: Range) -> float | None:
         """Return the steps a second between the first and the last count in a range."""
-        if self._series is None:
-            return None
-        first = self._columns.points_around(self._series, within.from_ns - 1)[1]
-        last = self._columns.points_around(self._series, within.to_ns)[0]
+        first = self._columns.points_around(series, within.from_ns - 1)[1]
+        last = self._columns.points_around(series, within.to_ns)[0]
         if first is None or last is None or last.at_ns <= first.at_ns:
-            before, after = (self._count_at(at_ns) for at_ns in (within.from_ns, within.to_ns))
+            before, after = (self._count_at(series, at_ns) for at_ns in (within.from_ns, within.to_ns))
             if before is None or after is None:
                 return None
             return (after - before) * SECOND_NS / within.length_ns
@@ -90,17 +112,15 @@ class Pace:
             self._edges.pop(next(iter(self._edges)))
         if column not in known:
             at_ns = grid.origin_ns + column * grid.column_ns
-            count = self._count_at(at_ns)
+            count = self._count_at(self._series, at_ns) if self._series is not None else None
             if not self._counts or at_ns >= self._counts[-1].at_ns:
                 return count
             known[column] = count
         return known[column]
 
-    def _count_at(self, at_ns: int) -> Cell:
+    def _count_at(self, series: int, at_ns: int) -> Cell:
         """Return the count at a time, between those before and after it; None where these are far apart."""
-        if self._series is None:
-            return None
-        before, after = self._columns.points_around(self._series, at_ns)
+        before, after = self._columns.points_around(series, at_ns)
         if before is None or after is None or after.at_ns - before.at_ns > _LONGEST_GAP_NS:
             return None
         return before.value + (after.value - before.value) * (at_ns - before.at_ns) / (after.at_ns - before.at_ns)

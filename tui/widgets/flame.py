@@ -21,6 +21,7 @@ from profd.tui.flame.search import FlameSearch
 from profd.tui.flame.tree import MIXED, Node
 from profd.tui.flame.walk import FlameWalk
 from profd.tui.snapshot import Snapshot
+from profd.tui.widgets.absence import without_samples
 from profd.tui.widgets.drawn import Lines
 from profd.tui.widgets.table import CursorMoved
 
@@ -55,6 +56,7 @@ class FlameView(Lines):
         self.walk = FlameWalk()
         self.search = FlameSearch("")
         self._found_share = 0.0
+        self._absence = ""
 
     @property
     def has_cursor(self) -> bool:
@@ -62,7 +64,8 @@ class FlameView(Lines):
         return self.walk.has_cursor
 
     def show_snapshot(self, snapshot: Snapshot) -> None:
-        """Do nothing: stacks are added up by themselves."""
+        """Keep what is to be said where there are no stacks; these are added up by themselves."""
+        self._absence = without_samples(snapshot, snapshot.scope_name)
 
     def show(self, tree: Node) -> None:
         """Draw another tree; zoom and cursor stay where they are, as far as it has their frames."""
@@ -138,7 +141,7 @@ class FlameView(Lines):
     def draw(self, y: int, width: int) -> Sequence[Run]:
         """Return a row of the icicle, or a line of what is said below it."""
         if not self.walk.rows:
-            text = "  No samples here yet." if self.walk.tree is not None else "  Adding up the stacks…"
+            text = f"  {self._absence}" if self.walk.tree is not None else "  Adding up the stacks…"
             return [self.run(text if y == 1 else "", "dim")]
         if y >= self._picture_lines:
             return self._detail(y - self._picture_lines)

@@ -15,7 +15,7 @@ from profd.daemon.store.rows import RunInfo
 from profd.tui.drawing.cells import Run, width
 from profd.tui.drawing.quantities import duration, plural
 from profd.tui.drawing.strips import sparkline
-from profd.tui.snapshot import Snapshot
+from profd.tui.snapshot import Snapshot, Steps
 from profd.tui.widgets.drawn import Lines
 
 GAP = "   "
@@ -82,7 +82,7 @@ class Header(Lines):
             return []
         course = sparkline(steps.recent_per_s, HEADROOM * max(steps.recent_per_s))
         return [
-            Part(4, (self.run(f"step {steps.step:,}  "), self.run(rate(steps.per_s), "bright"))),
+            Part(4, (self.run(f"{counted(steps)}  "), self.run(rate(steps.per_s), "bright"))),
             Part(9, (self.run(course, "dim"),)),
         ]
 
@@ -110,8 +110,14 @@ class Header(Lines):
         if vitals.cost_cores is not None:
             word = "costs" if snapshot.info.state == "live" else "cost"
             cost = self.run(percent(vitals.cost_cores, 1), self._cost_ink(snapshot.info, vitals.cost_cores))
-            parts.append(Part(4, (self.run(f"{word} ", "dim"), cost)))
+            parts.append(Part(4, (self.run(f"{word} ", "dim"), cost, *self._view_cost(snapshot))))
         return parts
+
+    def _view_cost(self, snapshot: Snapshot) -> list[Run]:
+        """Return what the dashboard takes beside it, while somebody can still compare the two."""
+        if snapshot.view_cores is None or snapshot.info.state != "live":
+            return []
+        return [self.run(f" + view {percent(snapshot.view_cores, 1)}", "dim")]
 
     def _cost_ink(self, info: RunInfo, cores: float) -> str:
         budget = info.options.get("budget_percent")
@@ -120,6 +126,13 @@ class Header(Lines):
     def _joined(self, parts: Sequence[Part]) -> list[Run]:
         runs = [[*part.runs, self.run(GAP)] for part in parts]
         return list(itertools.chain.from_iterable(runs))[:-1]
+
+
+def counted(steps: Steps) -> str:
+    """Return the step that a run is at, or how many steps it made."""
+    if steps.made is None:
+        return f"step {steps.step:,}"
+    return f"{'about ' if steps.is_about else ''}{plural(steps.made, 'step')}"
 
 
 def ending(info: RunInfo) -> str:

@@ -1,8 +1,8 @@
-"""The hot functions: where the samples of the view were, the user's own code bright among that of libraries."""
+"""The hot functions or lines: where the samples of the view were, user code bright, that of libraries dim."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from profd.daemon.analyze.certainty.confidence import is_hint
 from profd.daemon.analyze.functions import FunctionRow
@@ -10,45 +10,72 @@ from profd.daemon.render.units import percent
 from profd.daemon.render.visible import visible
 from profd.tui.drawing.cells import Run, cut_name, cut_path
 from profd.tui.snapshot import Snapshot
+from profd.tui.widgets.absence import without_samples
 from profd.tui.widgets.table import Column, Table
 
+SELF, TOTAL, GPU_IDLE = "self", "total", "GPU idle"
 _BAR_CELLS = 8
+_LEAST_SHARE = 0.01
+_OF_FUNCTIONS = (
+    Column("function", share=6),
+    Column("where", share=6, from_width=56),
+    Column("line", share=7, from_width=96),
+)
+_OF_LINES = (
+    Column("where", share=6),
+    Column("line", share=8, from_width=56),
+    Column("function", share=5, from_width=96),
+)
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 class HotTable(Table[FunctionRow]):
-    """Functions by self time, or by total."""
+    """Functions or lines by self time, by total, or by how idle the GPU was meanwhile."""
 
-    by_total = False
+    sorted_by = SELF
+    is_by_line = False
+    _has_gpu = False
     _largest = 1.0
-    empty_text = "No samples here yet."
 
     def show_snapshot(self, snapshot: Snapshot) -> None:
-        """Show the functions of a snapshot."""
-        self._largest = max(map(self._ordering, snapshot.functions), default=0.0) or 1.0
+        """Show the functions or lines of a snapshot."""
+        self.empty_text = without_samples(snapshot, snapshot.scope_name)
+        self._has_gpu = any(row.gpu_utilization is not None for row in snapshot.functions)
+        if snapshot.view.by_line != self.is_by_line:
+            self.is_by_line = snapshot.view.by_line
+            self.let_go()
+        self._largest = max((row.self_share for row in snapshot.functions), default=0.0) or 1.0
         self.show(self._sorted(snapshot.functions))
 
     def sort_next(self) -> None:
-        """Order by total time, or by self time again."""
-        self.by_total = not self.by_total
-        self._largest = max(map(self._ordering, self._items), default=0.0) or 1.0
-        self.show(self._sorted(self._items))
+        """Order by the next column that there is."""
+        orders = self._orders()
+        after = orders.index(self.sorted_by) + 1 if self.sorted_by in orders else 0
+        self.sort_by(orders[after % len(orders)])
+
+    def sort_by(self, title: str) -> None:
+        """Order by a column; one that rows cannot be ordered by changes nothing."""
+        if title in self._orders():
+            self.sorted_by = title
+            self.reorder(self._sorted(self._items))
 
     def columns(self) -> Sequence[Column]:
-        """Return the columns, the one that orders the rows marked."""
-        own, total = ("self", "total ▾") if self.by_total else ("self ▾", "total")
+        """Return the columns."""
         return (
-            Column(own, 7, right=True),
+            Column(SELF, 7, right=True),
             Column("", _BAR_CELLS, from_width=100),
-            Column(total, 7, right=True, from_width=28),
-            Column("function", share=6),
-            Column("where", share=6, from_width=56),
-            Column("line", share=7, from_width=96),
+            Column(TOTAL, 7, right=True, from_width=28),
+            *((Column(GPU_IDLE, 10, right=True, from_width=72),) if self._has_gpu else ()),
+            *(_OF_LINES if self.is_by_line else _OF_FUNCTIONS),
         )
 
+    def heading(self, column: Column) -> str:
+        """Return the title of a column, marked where it orders the rows."""
+        return f"{column.title} ▾" if column.title == self.sorted_by else column.title
+
     def key(self, item: FunctionRow) -> Hashable:
-        """Return the function's name and file."""
-        return item.function, item.file
+        """Return the function's name and file, and the line where rows are lines."""
+        return item.function, item.file, item.line if self.is_by_line else 0
 
     def text(self, item: FunctionRow) -> str:
         """Return the function, its place and its line."""
@@ -56,21 +83,28 @@ class HotTable(Table[FunctionRow]):
 
     def cell(self, item: FunctionRow, column: Column, room: int) -> Sequence[Run]:
         """Return what stands in a column."""
-        name = column.title.removesuffix(" ▾")
-        if name == "self":
+        return self._shares(item, column.title) or self._words(item, column.title, room)
+
+    def _shares(self, item: FunctionRow, title: str) -> list[Run]:
+        """Return what stands in a column of numbers; nothing where it is none."""
+        if title == SELF:
             return [self._share(item.self_share, item.self_error)]
-        if name == "total":
+        if title == TOTAL:
             return [self._share(item.total_share, item.total_error)]
-        if not name:
-            return [self.run(bar(self._ordering(item) / self._largest), "bar")]
-        if name == "function":
+        if title == GPU_IDLE:
+            idle = gpu_idle(item)
+            return [self.run("–" if idle is None else percent(idle), "plain" if counts(item) else "faint")]  # noqa: RUF001
+        return [self.run(bar(item.self_share / self._largest), "bar")] if not title else []
+
+    def _words(self, item: FunctionRow, title: str, room: int) -> list[Run]:
+        if title == "function":
             return [self.run(cut_name(visible(item.function), room), "dim" if item.is_library else "bright")]
-        if name == "where":
+        if title == "where":
             return self._place(item, room)
         return [self.run(visible(item.source or ""), "faint" if item.is_library else "plain")]
 
-    def _ordering(self, item: FunctionRow) -> float:
-        return item.total_share if self.by_total else item.self_share
+    def _orders(self) -> list[str]:
+        return [SELF, TOTAL, GPU_IDLE] if self._has_gpu else [SELF, TOTAL]
 
     def _place(self, item: FunctionRow, room: int) -> list[Run]:
         place = visible(f"{item.module_path}:{item.line}" if item.line else item.module_path)
@@ -80,9 +114,29 @@ class HotTable(Table[FunctionRow]):
         return self.run(percent(share, 1), "faint" if is_hint(share, error) else "plain")
 
     def _sorted(self, functions: Sequence[FunctionRow]) -> Sequence[FunctionRow]:
-        if not self.by_total:
-            return sorted(functions, key=lambda row: (-row.self_share, -row.total_share))
-        return sorted(functions, key=lambda row: (-row.total_share, -row.self_share))
+        return sorted(functions, key=_KEYS[self.sorted_by])
+
+
+def gpu_idle(item: FunctionRow) -> float | None:
+    """Return the share of its time for which the GPU was idle, None where nothing was read of one meanwhile."""
+    return None if item.gpu_utilization is None else 1.0 - item.gpu_utilization
+
+
+def counts(item: FunctionRow) -> bool:
+    """Say whether a function has enough time for what the GPU did meanwhile to say something of it."""
+    return item.total_share >= _LEAST_SHARE and not is_hint(item.total_share, item.total_error)
+
+
+def _by_idle(item: FunctionRow) -> tuple[bool, float, float]:
+    """Order by idle time, those that hardly count behind all others."""
+    return not counts(item), -(gpu_idle(item) or 0.0), -item.total_share
+
+
+_KEYS: dict[str, Callable[[FunctionRow], tuple[float, ...]]] = {
+    SELF: lambda item: (-item.self_share, -item.total_share),
+    TOTAL: lambda item: (-item.total_share, -item.self_share),
+    GPU_IDLE: _by_idle,
+}
 
 
 def bar(share: float) -> str:

@@ -27,6 +27,7 @@ KEYS = (
     Key("m", "mark", "screen.mark", 12),
     Key("e", "export", "screen.export", 14),
     Key("o", "order", "screen.sort", 6),
+    Key("l", "lines", "screen.lines", 7),
     Key("t", "threads", "screen.scope", 4),
     Key("←→", "time", "screen.scrub(-1)", 3),
     Key("z", "zoom", "screen.zoom(1)", 9),

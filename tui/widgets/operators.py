@@ -52,8 +52,14 @@ class OperatorTable(Table[OperatorRow]):
         """Order by the next column that there is."""
         fields = [field for field, head in SORTS.items() if head in self._torch] or list(SORTS)
         after = fields.index(self.sorted_by) + 1 if self.sorted_by in fields else 0
-        self.sorted_by = fields[after % len(fields)]
-        self.show(sort_rows(self._items, self.sorted_by))
+        self.sort_by(SORTS[fields[after % len(fields)]])
+
+    def sort_by(self, title: str) -> None:
+        """Order by a column; one that rows cannot be ordered by changes nothing."""
+        for field, head in SORTS.items():
+            if head == title:
+                self.sorted_by = field
+                self.reorder(sort_rows(self._items, field))
 
     @property
     def about(self) -> str:

@@ -67,7 +67,8 @@ class OutputPane(ScrollView, Drawn):
         self._picture = picture
         self.virtual_size = Size(self.size.width, len(picture.lines))
         if was_at_end:
-            self.scroll_to(y=self.max_scroll_y, animate=False)
+            # By force: the scrollbar, without which nothing scrolls, comes with the next layout.
+            self.scroll_to(y=self.max_scroll_y, animate=False, force=True)
         self.refresh()
 
     def set_mode(self, mode: str) -> None:

@@ -105,6 +105,23 @@ class Table(ScrollView, Drawn, Generic[Item]):
         self._items = list(items)
         self._arrange()
 
+    def reorder(self, items: Sequence[Item]) -> None:
+        """Show items in another order that was asked for: the cursor stays on its row, wherever that goes."""
+        current = self.current
+        if self._held is not None:
+            self._held = [self.key(item) for item in items]
+        self.show(items)
+        if current is not None and self._held is not None:
+            self._move_to([self.key(item) for item in self._rows].index(self.key(current)))
+
+    def let_go(self) -> None:
+        """Take the cursor out of rows that are to be replaced by others."""
+        self._held, self._cursor = None, 0
+        self.scroll_to(y=0, animate=False)
+
+    def sort_by(self, title: str) -> None:
+        """Order by a column, where rows can be ordered."""
+
     def filter(self, needle: str) -> None:
         """Show only items whose text has ``needle`` in it, in capitals or not."""
         self._needle = needle.casefold()
@@ -127,13 +144,14 @@ class Table(ScrollView, Drawn, Generic[Item]):
         """Take the cursor out of the table, so that its rows follow their order again."""
         if self._held is None:
             raise SkipAction  # escape is the screen's then
-        self._held, self._cursor = None, 0
-        self.scroll_to(y=0, animate=False)
+        self.let_go()
         self._arrange()
         self.post_message(CursorMoved())
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor where the mouse is."""
+        """Put the cursor where the mouse is; on a title order by its column."""
+        if event.y < _TITLE_LINES:
+            self.sort_by(self._title_at(event.x))
         row = int(event.y + self.scroll_offset.y) - _TITLE_LINES
         if event.y >= _TITLE_LINES and row < len(self._rows):
             self._held = self._held or [self.key(item) for item in self._rows]
@@ -192,6 +210,15 @@ class Table(ScrollView, Drawn, Generic[Item]):
         left = width - 1 - sum(column.cells + _GAP for column in columns)
         shares = max(sum(column.share for column in columns), 1)
         return [(column, column.cells or max(left * column.share // shares, 0)) for column in columns]
+
+    def _title_at(self, x: int) -> str:
+        """Return the title of the column at a cell; empty behind the last."""
+        end = 1
+        for column, room in self._shown():
+            end += room + _GAP
+            if x < end:
+                return column.title
+        return ""
 
     def _strip(self, cells: Sequence[Sequence[Run]], *, is_current: bool) -> Strip:
         """Return the cells of a row beside each other."""

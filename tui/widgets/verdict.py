@@ -9,7 +9,9 @@ from profd.daemon.render.findinglines import HEALTHY_SHARE, worked_share
 from profd.daemon.render.units import percent
 from profd.daemon.render.visible import visible
 from profd.tui.drawing.cells import Run
+from profd.tui.drawing.wrapping import wrap_runs
 from profd.tui.snapshot import Snapshot, Verdict
+from profd.tui.widgets.absence import without_samples
 from profd.tui.widgets.drawn import Lines
 
 _WAITS = {
@@ -34,18 +36,51 @@ _WORK = {
 }
 
 
+# In rooms of fewer lines than that the sentence has one of them, else two where it needs them.
+_TWO_LINES_FROM = 20
+_INDENT = 3
+
+
 class VerdictLine(Lines):
-    """The sentence."""
+    """The sentence, on two lines where one is too short; once it took two it keeps them, so that nothing jumps."""
 
     snapshot: Snapshot | None = None
+    _lines = 1
+    _width = 0
 
     def show(self, snapshot: Snapshot) -> None:
         """Draw a snapshot."""
         self.snapshot = snapshot
+        self._make_room()
         self.refresh()
 
+    def on_resize(self) -> None:
+        """Take the lines that are needed in other room."""
+        self._make_room()
+
     def draw(self, y: int, width: int) -> Sequence[Run]:
-        """Return the sentence."""
+        """Return a line of the sentence; the last has all that is left, and is cut."""
+        lines = wrap_runs(self._sentence(), width, indent=_INDENT)
+        last = self.size.height - 1
+        if y < last:
+            return lines[y] if y < len(lines) else []
+        return [run for line in lines[y:] for run in self._joined(line, is_first=line is lines[y])]
+
+    def _joined(self, line: Sequence[Run], *, is_first: bool) -> Sequence[Run]:
+        """Return a line as it goes on behind another one."""
+        return line if is_first else [self.run(" "), Run(line[0].text.lstrip(" "), line[0].style), *line[1:]]
+
+    def _make_room(self) -> None:
+        """Take two lines where they are needed and there."""
+        width, is_roomy = self.size.width, self.app.size.height >= _TWO_LINES_FROM
+        needed = len(wrap_runs(self._sentence(), width, indent=_INDENT)) if width else 1
+        wanted = 2 if is_roomy and (needed > 1 or (self._lines > 1 and width == self._width)) else 1
+        self._width = width
+        if wanted != self._lines:
+            self._lines = wanted
+            self.styles.height = wanted
+
+    def _sentence(self) -> Sequence[Run]:
         if self.snapshot is None:
             return []
         strongest = next((one for one in self.snapshot.findings if one.severity != INFO), None)
@@ -88,14 +123,8 @@ class VerdictLine(Lines):
 
     def _without_samples(self, snapshot: Snapshot) -> Run:
         """Return why there is nothing to say."""
-        errors = [event for event in snapshot.events if event.kind == "error"]
-        if snapshot.read_share < 1:
-            return self.run("Reading the run…", "dim")
-        if errors:
-            return self.run(f"No samples: {visible(errors[-1].text)}", "bad")
-        if snapshot.info.state == "live":
-            return self.run("Waiting for the first samples of a main thread…", "dim")
-        return self.run("No samples of a main thread were taken.", "dim")
+        said = without_samples(snapshot, "a main thread")
+        return self.run(said, "bad" if said.startswith("No samples: ") else "dim")
 
 
 def work_share(snapshot: Snapshot) -> float | None:

@@ -1,0 +1,64 @@
+"""How busy the GPUs were while each stack ran, by an evenly spread part of whatever range is looked at.
+
+Readings and intervals are gone through one by one, which takes long: so little is looked at, and seldom anew.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from profd.daemon.analyze.gpu.busy import Busy
+from profd.daemon.analyze.gpu.usage import UTILIZATION, GpuTracks
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.reader import RunReader
+from profd.tui.view import Range
+
+LOOKED_AT_NS = 30 * SECOND_NS
+_SLICES = 30
+# A range that has moved or grown by no more than this part of it is answered as before.
+_STALE_SHARE = 0.1
+
+
+class Devices:
+    """The GPUs of one run."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self._reader = reader
+        self._busy: Mapping[int, Busy] = {}
+        self._of: tuple[Range, frozenset[int]] | None = None
+
+    def busy(self, asked: Range, threads: frozenset[int]) -> Mapping[int, Busy]:
+        """Return how busy the GPUs were during each stack that some threads had in a range; empty without GPUs."""
+        if not any(series.name == UTILIZATION for series in self._reader.series.values()):
+            return {}
+        if self._of is None or self._of[1] != threads or _moved(self._of[0], asked):
+            self._busy, self._of = self._look(asked, threads), (asked, threads)
+        return self._busy
+
+    def _look(self, asked: Range, threads: frozenset[int]) -> Mapping[int, Busy]:
+        known_ns: defaultdict[int, int] = defaultdict(int)
+        busy_ns: defaultdict[int, float] = defaultdict(float)
+        for one in _slices(asked):
+            tracks = GpuTracks(self._reader, one.from_ns, one.to_ns)
+            for row in self._reader.intervals(one.from_ns, one.to_ns, threads):
+                track = tracks.of_process(self._reader.threads[row.thread].process)
+                mean, known = track.mean(row.start_ns, row.start_ns + row.duration_ns)
+                known_ns[row.stack] += known
+                busy_ns[row.stack] += mean * known
+        return {stack: Busy(busy_ns[stack] / known, known) for stack, known in known_ns.items() if known}
+
+
+def _moved(before: Range, asked: Range) -> bool:
+    most_ns = _STALE_SHARE * asked.length_ns
+    return abs(asked.from_ns - before.from_ns) > most_ns or abs(asked.to_ns - before.to_ns) > most_ns
+
+
+def _slices(asked: Range) -> Iterator[Range]:
+    """Yield the parts of a range to look at: all of a short one."""
+    if asked.length_ns <= LOOKED_AT_NS:
+        yield asked
+        return
+    for number in range(_SLICES):
+        from_ns = asked.from_ns + asked.length_ns * number // _SLICES
+        yield Range(from_ns, from_ns + LOOKED_AT_NS // _SLICES)
