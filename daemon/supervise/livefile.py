@@ -25,6 +25,10 @@ class LiveFile:
             except OSError as error:
                 raise database.unwritable(wanted, error) from error
 
+    def is_there(self) -> bool:
+        """Say whether the file can still be found: it may be written for long after its folder was removed."""
+        return self.path.exists()
+
     def settle(self) -> None:
         """Move the finished file to where it was asked for.
 

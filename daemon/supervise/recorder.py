@@ -119,7 +119,7 @@ class Recorder(Commands):
         stepping = self._stepping if self.options.steps else None
         self._members = Members(self._tree, self._sampling, stepping, self.clock, self._put)
         watch = exitstatus.watch_target(self.root)
-        live_file = LiveFile(self.options.run_file)
+        live_file = self._live_file = LiveFile(self.options.run_file)
         socket_path = paths.runtime_folder() / f"{self.options.run_id}.sock"
         started = run_started(self.options, socket_path, self.clock.now_ns())
         sources = SourceTree(source_root(self.root.pid), script_folder(self.options.command, started.cwd))
@@ -146,6 +146,10 @@ class Recorder(Commands):
             await asyncio.to_thread(self._writer.close)
         if self._writer.failure:
             raise OutputUnwritable(f"{live_file.path} is cut off ({self._writer.failure})", "make room on its disk")
+        if not live_file.is_there():
+            raise OutputUnwritable(
+                f"{live_file.path} was removed while it was written", "record again; the target runs on"
+            )
         live_file.settle()
 
     async def _record(self, watch: exitstatus.Watch, run_file: Path) -> None:
@@ -185,7 +189,7 @@ class Recorder(Commands):
     async def _follow_tree(self) -> None:
         while True:
             self._members.look()
-            if self._writer.failure:
+            if self._writer.failure or not self._live_file.is_there():
                 self._end("failed")
             await asyncio.sleep(TREE_INTERVAL_S)
 

@@ -3,49 +3,18 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
-import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from sessions import begin_session, running
+from watching import DEADLINE_S, recorded_until_ns, states_while_running, wait_until
 
-from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.report import write_report
 from profd.daemon.store.reader import RunReader
 from profd.daemon.supervise.control import ControlClient
-from profd.daemon.supervise.session import RunningSession
-
-DEADLINE_S = 30.0
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition on other processes, looking fifty times a second."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen within {DEADLINE_S:.0f} s"
-        select.select([], [], [], 0.02)
-
-
-def states_while_running(process: subprocess.Popen[str], seconds: float) -> set[str]:
-    """Return the states of a process that were seen within the next ``seconds``."""
-    states: set[str] = set()
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        stat = processes.read_stat(process.pid)
-        assert stat is not None
-        states.add(stat.state)
-        select.select([], [], [], 0.005)
-    return states
-
-
-def recorded_until_ns(session: RunningSession) -> int:
-    with RunReader(session.run_file) as reader:
-        return max((recording.end_ns for recording in reader.recordings()), default=0)
 
 
 @pytest.mark.parametrize(("watched", "in_flight_s"), [(True, 2.0), (False, 5.0)])

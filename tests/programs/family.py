@@ -1,0 +1,42 @@
+"""Forks children that do nothing, then counts into a file; the children end with it, or become another program.
+
+Usage: family.py FILE CHILDREN. A line on stdin has every child become ``sleep``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+
+
+def stand(pipe: int) -> None:
+    """Wait, as a child, for a byte or the end of the parent; at a byte become another program."""
+    if os.read(pipe, 1):
+        os.execv("/bin/sleep", ["sleep", "30"])
+    os._exit(0)
+
+
+def tell_children(pipe: int, count: int) -> None:
+    sys.stdin.readline()
+    os.write(pipe, b"x" * count)
+
+
+def main() -> None:
+    reading, writing = os.pipe()
+    for _ in range(int(sys.argv[2])):
+        if os.fork() == 0:
+            os.close(writing)
+            stand(reading)
+    threading.Thread(target=tell_children, args=(writing, int(sys.argv[2])), daemon=True).start()
+    print("ready", flush=True)
+    with open(sys.argv[1], "w") as file:  # noqa: PTH123
+        number = 0
+        while True:
+            number += 1
+            print(number, file=file, flush=True)
+            time.sleep(0.02)
+
+
+main()
