@@ -74,7 +74,7 @@ class Members:
         self._put(self._tree.record_of(member))
         command = " ".join(member.command)[:_COMMAND_LENGTH]
         if isinstance(change, Appeared):
-            self._say("started", f"{member.role} {member.identity.pid}: {command}", member)
+            self._say("started", f"{_who(member)}: {command}", member)
         elif isinstance(change, Execed):
             self._say("exec", f"process {member.identity.pid} became {command}", member)
         self._follow(member)
@@ -98,3 +98,9 @@ class Members:
 
     def _say(self, kind: str, text: str, member: Member) -> None:
         self._put(EventHappened(self._clock.now_ns(), kind, text, member.identity))
+
+
+def _who(member: Member) -> str:
+    """Return what a process is, with its place in a job where it has one: ``main 4242 (rank 5 of 8)``."""
+    place = f" ({member.placement.in_words})" if member.placement else ""
+    return f"{member.role} {member.identity.pid}{place}"

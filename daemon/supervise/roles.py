@@ -9,8 +9,6 @@ from profd.daemon.store.records import Frame
 
 MAIN, WORKER, HELPER, LAUNCHER = "main", "worker", "helper", "launcher"
 
-RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-
 # Names of scripts and modules that only start others.
 _LAUNCHER_PROGRAM = re.compile(
     r"(.*/)?(torchrun|accelerate|deepspeed)|torch\.distributed\.(run|launch)|accelerate\.commands\..+|deepspeed\..+"
@@ -19,7 +17,6 @@ _HELPER_COMMAND = re.compile(
     r"multiprocessing[.](resource_tracker|semaphore_tracker|forkserver)|_inductor.compile_worker"
 )
 _OPTIONS_WITH_A_WORD = ("-X", "-W", "--check-hash-based-pycs")
-_RANK = re.compile(r"[0-9]{1,6}")
 # (function without its class, end of the file's path): the loop that a worker process stands in all its life.
 _WORKER_LOOPS = (
     ("_worker_loop", "torch/utils/data/_utils/worker.py"),
@@ -51,14 +48,6 @@ def is_worker(stacks: Collection[Sequence[Frame]]) -> bool:
         for frame in stack
         for function, file in _WORKER_LOOPS
     )
-
-
-def rank_of(environment: dict[str, str]) -> int | None:
-    """Return the rank that a launcher gave a process through its environment; None where there is none."""
-    for name in RANK_VARIABLES:
-        if _RANK.fullmatch(environment.get(name, "")):
-            return int(environment[name])
-    return None
 
 
 def _program(command: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from profd.daemon import processes
 from profd.daemon.clock import Clock
 from profd.daemon.store.records import Frame, Identity, ProcessSeen
 from profd.daemon.supervise import exitstatus, roles
+from profd.daemon.supervise.placement import VARIABLES, Placement, placement_of
 
 FULL_SCAN_EVERY = 8
 
@@ -17,7 +18,7 @@ MaskCommand = Callable[[Sequence[str]], tuple[str, ...]]
 
 
 class Member(msgspec.Struct):
-    """A living process of the tree, as it is known now."""
+    """A living process of the tree, as it is known now. Who is the ``rank`` of a job itself has a ``placement``."""
 
     identity: Identity
     parent: Identity | None
@@ -27,6 +28,7 @@ class Member(msgspec.Struct):
     ordinal: int | None
     python: str | None
     image: int
+    placement: Placement | None = None
 
 
 class Appeared(msgspec.Struct, frozen=True):
@@ -140,5 +142,8 @@ class ProcessTree:
         member.command = self._mask(processes.command_line(pid))
         member.python = processes.python_version(pid)
         member.role = roles.role_of(member.command, member.python is not None, parent.role if parent else None)
-        environment = processes.environment(pid, frozenset(roles.RANK_VARIABLES))
-        member.rank = roles.rank_of(environment) if member.role == roles.MAIN else parent.rank if parent else None
+        if member.role == roles.MAIN:
+            member.placement = placement_of(processes.environment(pid, VARIABLES))
+            member.rank = member.placement.rank if member.placement else None
+        else:
+            member.placement, member.rank = None, parent.rank if parent else None

@@ -20,6 +20,7 @@ from profd.daemon.store.records import (
 )
 from profd.daemon.supervise import roles
 from profd.daemon.supervise.members import Members
+from profd.daemon.supervise.placement import Placement
 from profd.daemon.supervise.sampling import Sampling
 from profd.daemon.supervise.tree import Appeared, Change, Execed, Member, ProcessTree, Vanished
 
@@ -93,6 +94,13 @@ def test_who_comes_changes_and_ends_is_written(stage: Stage) -> None:
     ]
     assert [record.identity for record in stage.written if isinstance(record, ProcessSeen)] == [ROOT, CHILD, CHILD]
     assert [record.exit_signal for record in stage.written if isinstance(record, ProcessEnded)] == [9]
+
+
+def test_the_place_of_a_rank_in_its_job_is_said(stage: Stage) -> None:
+    ranked = member(CHILD, role=roles.MAIN)
+    ranked.placement = Placement(5, 1, 1, 8)
+    stage.look(Appeared(ranked))
+    assert stage.events() == ["main 11 (rank 5 of 8, local rank 1 on node 1): sleep 9"]
 
 
 def test_how_the_root_ended_is_kept_and_told_by_others(stage: Stage) -> None:

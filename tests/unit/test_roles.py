@@ -85,23 +85,6 @@ def test_a_function_of_the_same_name_elsewhere_makes_no_worker() -> None:
     assert roles.is_worker([[Frame("worker", "/usr/lib/python3.11/multiprocessing/pool.py", 125)]])
 
 
-@pytest.mark.parametrize(
-    ("environment", "rank"),
-    [
-        ({"RANK": "3", "SLURM_PROCID": "5"}, 3),
-        ({"SLURM_PROCID": "5"}, 5),
-        ({"RANK": "", "PMI_RANK": "2"}, 2),
-        ({"RANK": "-1"}, None),
-        ({"RANK": "²"}, None),
-        ({"RANK": "1\n"}, None),
-        ({"RANK": "9" * 5000}, None),
-        ({}, None),
-    ],
-)
-def test_rank_is_what_the_launcher_wrote(environment: dict[str, str], rank: int | None) -> None:
-    assert roles.rank_of(environment) == rank
-
-
 def test_ordinals_of_the_dead_are_given_again() -> None:
     assert roles.next_ordinal([]) == 1
     assert roles.next_ordinal([None, 1, 3]) == 2

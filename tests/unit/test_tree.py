@@ -18,6 +18,7 @@ from profd.daemon import processes
 from profd.daemon.clock import AnchoredClock
 from profd.daemon.store.records import Identity
 from profd.daemon.supervise import roles
+from profd.daemon.supervise.placement import Placement
 from profd.daemon.supervise.tree import FULL_SCAN_EVERY, Appeared, Execed, ProcessTree, Vanished
 
 # Does what it is told, one line each, and answers every line with one; its children do the same.
@@ -256,10 +257,12 @@ def test_secrets_of_a_command_are_masked() -> None:
 
 
 def test_rank_is_that_of_the_environment_and_goes_down_to_children(fifo: str) -> None:
-    ranked = Obedient({"RANK": "3"})
+    ranked = Obedient({"RANK": "3", "LOCAL_RANK": "1"})
     try:
         ranked.fork(fifo)
-        assert [change.member.rank for change in watch(ranked.identity).poll()] == [3, 3]
+        members = [change.member for change in watch(ranked.identity).poll()]
+        assert [member.rank for member in members] == [3, 3]
+        assert [member.placement for member in members] == [Placement(3, 1), None]
     finally:
         ranked.end()
 
