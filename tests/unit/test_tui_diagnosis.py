@@ -28,7 +28,7 @@ class Watch:
 def test_a_live_run_is_looked_at_every_few_seconds_where_it_grew(tmp_path: Path) -> None:
     watch = Watch()
     with live_run(tmp_path / "a.profd", seconds=20) as run, RunReader(run.path) as reader:
-        diagnosis = Diagnosis(reader, watch)
+        diagnosis = Diagnosis(reader, watch, spent_s=lambda: 0.0)
         assert diagnosis.renew()
         first = diagnosis.findings
         assert [one.rule for one in first] == ["input-bound-saturated"]
@@ -44,6 +44,20 @@ def test_a_live_run_is_looked_at_every_few_seconds_where_it_grew(tmp_path: Path)
         # Nothing was written since.
         watch.now_s += EVERY_S
         assert not diagnosis.renew()
+
+
+def test_a_dear_look_is_followed_by_a_long_rest(tmp_path: Path) -> None:
+    watch, spent_s = Watch(), iter([0.0, 0.5, 1.0, 1.5])
+    with live_run(tmp_path / "a.profd", seconds=20) as run, RunReader(run.path) as reader:
+        diagnosis = Diagnosis(reader, watch, spent_s=lambda: next(spent_s))
+        assert diagnosis.renew()
+
+        run.advance()
+        reader.refresh()
+        watch.now_s += 24
+        assert not diagnosis.renew()
+        watch.now_s += 1
+        assert diagnosis.renew()
 
 
 def test_an_ended_run_is_looked_at_as_a_whole(tmp_path: Path) -> None:

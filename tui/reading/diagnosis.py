@@ -24,7 +24,10 @@ RECENT_NS = 45 * SECOND_NS
 EVERY_S = 5.0
 
 _REST = 49
-"""For how many times what a look took the next one is put off: it may take a fiftieth of a core."""
+"""For how many times a look's CPU time the next one is put off: it may take a fiftieth of a core.
+
+Not its duration: where cores are short looks are slow, and that is when findings are wanted.
+"""
 
 
 def at_once(look: Callable[[], None]) -> None:
@@ -48,10 +51,12 @@ class Diagnosis:
         reader: RunReader,
         now_s: Callable[[], float] = time.monotonic,
         start: Callable[[Callable[[], None]], None] = at_once,
+        spent_s: Callable[[], float] = time.thread_time,
     ) -> None:
         self._reader = reader
         self._now_s = now_s
         self._start = start
+        self._spent_s = spent_s
         self._is_looking = False
         self._rests_until_s = 0.0
         self._looked_at: tuple[str, int] | None = None
@@ -79,12 +84,12 @@ class Diagnosis:
         return True
 
     def _look(self, info: RunInfo) -> None:
-        begun_s = self._now_s()
+        begun_s, spent_before_s = self._now_s(), self._spent_s()
         from_ns = max(info.started_ns, info.end_ns - RECENT_NS) if info.state == "live" else None
         try:
             with RunReader(self._reader.path) as reader:
                 self._found = find(reader, Selection(from_ns=from_ns, main_threads=True), PhaseIndex(reader))
         except Exception as error:  # noqa: BLE001  the end of a thread: whatever it was, it is raised by who asked
             self._error = error
-        self._rests_until_s = begun_s + max(EVERY_S, _REST * (self._now_s() - begun_s))
+        self._rests_until_s = begun_s + max(EVERY_S, _REST * (self._spent_s() - spent_before_s))
         self._is_looking = False
