@@ -27,6 +27,7 @@ from profd.daemon.store.rows import (
     IntervalRow,
     OperatorRow,
     OutputRow,
+    PlacementRow,
     PointRow,
     ProcessRow,
     RecordingRow,
@@ -252,6 +253,13 @@ class RunReader:
                 EventRow, "SELECT id, at_ns, kind, process, text FROM event WHERE id > ? ORDER BY id", after_id
             )
         ]
+
+    def placements(self) -> dict[int, PlacementRow]:
+        """Return by process the places of ranks in their job; none from a file that is older than their table."""
+        if not self.has_table("placement"):
+            return {}
+        rows = self.select(PlacementRow, "SELECT process, local_rank, node, world_size FROM placement")
+        return {row[0]: PlacementRow(*row) for row in rows}
 
     def devices(self) -> list[DeviceRow]:
         """Return the GPUs that the run used, in order; none from a file that is older than their table."""

@@ -41,10 +41,23 @@ class FrameDescription(msgspec.Struct, frozen=True):
 DescribeFrame = Callable[[Frame], FrameDescription]
 
 
+class Placement(msgspec.Struct, frozen=True):
+    """The place of a process in a job: its rank of ``world_size``, and its ``local_rank`` on the node of this number.
+
+    None where the launcher does not say.
+    """
+
+    rank: int
+    local_rank: int | None = None
+    node: int | None = None
+    world_size: int | None = None
+
+
 class ProcessSeen(msgspec.Struct, frozen=True, tag="process"):
     """A process of the tree, new or known better than before.
 
     ``role`` is one of main, worker, helper, launcher. ``python`` is its version, None where it is no Python.
+    ``placement`` is that of a process which is the rank itself, and none of its workers.
     """
 
     identity: Identity
@@ -55,6 +68,7 @@ class ProcessSeen(msgspec.Struct, frozen=True, tag="process"):
     ordinal: int | None
     python: str | None
     at_ns: int
+    placement: Placement | None = None
 
 
 class ProcessEnded(msgspec.Struct, frozen=True, tag="process-ended"):

@@ -62,6 +62,15 @@ class ProcessRow(msgspec.Struct, frozen=True):
     exit_signal: int | None
 
 
+class PlacementRow(msgspec.Struct, frozen=True):
+    """The place of a rank in its job; None where its launcher does not say."""
+
+    process: int
+    local_rank: int | None
+    node: int | None
+    world_size: int | None
+
+
 class ThreadRow(msgspec.Struct, frozen=True):
     """A Python thread of a process."""
 

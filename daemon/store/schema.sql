@@ -22,6 +22,14 @@ CREATE TABLE process (
     UNIQUE (pid, start_ticks)
 );
 
+-- The place of a rank in its job, as its launcher wrote it into its environment.
+CREATE TABLE placement (
+    process INTEGER PRIMARY KEY REFERENCES process,
+    local_rank INTEGER,               -- on its node, from 0; NULL, as the others: the launcher does not say
+    node INTEGER,                     -- which of the job's, from 0
+    world_size INTEGER                -- ranks of the job
+);
+
 CREATE TABLE thread (
     id INTEGER PRIMARY KEY,
     process INTEGER NOT NULL REFERENCES process,
@@ -119,6 +127,25 @@ CREATE TABLE stack_minute (
     both_samples INTEGER NOT NULL,    -- while both held
     both_ns INTEGER NOT NULL,
     PRIMARY KEY (thread, minute, stack)
+) WITHOUT ROWID;
+
+-- The same by hours, of all the minutes of each hour that lies whole in what is summed of a process.
+CREATE TABLE stack_hour (
+    thread INTEGER NOT NULL REFERENCES thread,
+    hour INTEGER NOT NULL,
+    stack INTEGER NOT NULL REFERENCES stack,
+    samples INTEGER NOT NULL,
+    duration_ns INTEGER NOT NULL,
+    until_ns INTEGER NOT NULL,
+    known_ns INTEGER NOT NULL,
+    busy_ns REAL NOT NULL,
+    idle_samples INTEGER NOT NULL,
+    idle_ns INTEGER NOT NULL,
+    cpu_samples INTEGER NOT NULL,
+    cpu_ns INTEGER NOT NULL,
+    both_samples INTEGER NOT NULL,
+    both_ns INTEGER NOT NULL,
+    PRIMARY KEY (thread, hour, stack)
 ) WITHOUT ROWID;
 
 -- The intervals of a process that start in [from_ns, to_ns) are in stack_minute, no others.

@@ -117,12 +117,16 @@ class Tables:
                     record.at_ns,
                 ),
             )
-            self._ids.take_in(record.identity, new_id(cursor))
+            known = new_id(cursor)
+            self._ids.take_in(record.identity, known)
         else:
             self._connection.execute(
                 "UPDATE process SET parent = ?, command = ?, role = ?, rank = ?, ordinal = ?, python = ? WHERE id = ?",
                 (parent, command, record.role, record.rank, record.ordinal, record.python, known),
             )
+        if record.placement is not None:
+            _, *place = msgspec.structs.astuple(record.placement)
+            self._connection.execute("INSERT OR REPLACE INTO placement VALUES (?,?,?,?)", (known, *place))
 
     @_write.register
     def _(self, record: ProcessEnded) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from profd.daemon.clock import Clock
 from profd.daemon.store.records import EventHappened, Identity, ProcessEnded, Record, RecordingTaken
 from profd.daemon.supervise import exitstatus
+from profd.daemon.supervise.placement import in_words
 from profd.daemon.supervise.sampling import Sampling
 from profd.daemon.supervise.stepping import Stepping
 from profd.daemon.supervise.tree import Appeared, Change, Execed, Member, ProcessTree, Vanished
@@ -102,5 +103,5 @@ class Members:
 
 def _who(member: Member) -> str:
     """Return what a process is, with its place in a job where it has one: ``main 4242 (rank 5 of 8)``."""
-    place = f" ({member.placement.in_words})" if member.placement else ""
+    place = f" ({in_words(member.placement)})" if member.placement else ""
     return f"{member.role} {member.identity.pid}{place}"

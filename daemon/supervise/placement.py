@@ -7,26 +7,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from profd.daemon.store.records import Placement
+
 _NUMBER = re.compile(r"[0-9]{1,6}")
-
-
-class Placement(msgspec.Struct, frozen=True):
-    """The place of a process in a job: its rank of ``world_size``, and its ``local_rank`` on the node of this number.
-
-    None where the launcher does not say.
-    """
-
-    rank: int
-    local_rank: int | None = None
-    node: int | None = None
-    world_size: int | None = None
-
-    @property
-    def in_words(self) -> str:
-        """Say it: ``rank 5 of 8, local rank 1 on node 1``."""
-        words = f"rank {self.rank}" + ("" if self.world_size is None else f" of {self.world_size}")
-        words += "" if self.local_rank is None else f", local rank {self.local_rank}"
-        return words if self.node is None else f"{words} on node {self.node}"
 
 
 class _Launcher(msgspec.Struct, frozen=True):
@@ -62,6 +45,13 @@ def placement_of(environment: Mapping[str, str]) -> Placement | None:
             rest = (_number(environment, name) for name in (names.local_rank, names.node, names.world_size))
             return Placement(rank, *rest)
     return None
+
+
+def in_words(place: Placement) -> str:
+    """Say where a process is in its job: ``rank 5 of 8, local rank 1 on node 1``."""
+    words = f"rank {place.rank}" + ("" if place.world_size is None else f" of {place.world_size}")
+    words += "" if place.local_rank is None else f", local rank {place.local_rank}"
+    return words if place.node is None else f"{words} on node {place.node}"
 
 
 def _number(environment: Mapping[str, str], name: str) -> int | None:

@@ -8,9 +8,9 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.clock import Clock
-from profd.daemon.store.records import Frame, Identity, ProcessSeen
+from profd.daemon.store.records import Frame, Identity, Placement, ProcessSeen
 from profd.daemon.supervise import exitstatus, roles
-from profd.daemon.supervise.placement import VARIABLES, Placement, placement_of
+from profd.daemon.supervise.placement import VARIABLES, placement_of
 
 FULL_SCAN_EVERY = 8
 
@@ -102,6 +102,7 @@ class ProcessTree:
             ordinal=member.ordinal,
             python=member.python,
             at_ns=self._clock.now_ns(),
+            placement=member.placement,
         )
 
     def _look_at(self, member: Member) -> Iterator[Change]:

@@ -12,6 +12,7 @@ from profd.daemon.store.records import (
     EventHappened,
     Frame,
     Identity,
+    Placement,
     ProcessEnded,
     ProcessSeen,
     Record,
@@ -20,7 +21,6 @@ from profd.daemon.store.records import (
 )
 from profd.daemon.supervise import roles
 from profd.daemon.supervise.members import Members
-from profd.daemon.supervise.placement import Placement
 from profd.daemon.supervise.sampling import Sampling
 from profd.daemon.supervise.tree import Appeared, Change, Execed, Member, ProcessTree, Vanished
 

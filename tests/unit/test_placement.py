@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from profd.daemon.supervise.placement import VARIABLES, Placement, placement_of
+from profd.daemon.store.records import Placement
+from profd.daemon.supervise.placement import VARIABLES, in_words, placement_of
 
 TORCHRUN = {"RANK": "5", "LOCAL_RANK": "1", "GROUP_RANK": "1", "WORLD_SIZE": "8"}
 OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_SIZE": "8"}
@@ -51,4 +52,4 @@ def test_nothing_else_of_an_environment_is_asked_for() -> None:
     ],
 )
 def test_a_place_is_said_as_far_as_it_is_known(place: Placement, words: str) -> None:
-    assert place.in_words == words
+    assert in_words(place) == words

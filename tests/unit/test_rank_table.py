@@ -15,6 +15,7 @@ from profd.daemon.analyze.summary import Summary, summarize
 from profd.daemon.render.ranklines import rank_lines
 from profd.daemon.render.text import summary_text
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Placement, ProcessSeen
 
 USUAL = Rank((LOAD, 100), (FORWARD, 100))
 LATE = Rank((LOAD, 250), (FORWARD, 100))
@@ -45,6 +46,14 @@ def test_each_rank_has_its_work_its_waits_and_what_takes_it_longer(tmp_path: Pat
     assert slowest is not None
     assert (slowest.phase, slowest.function, slowest.line) == ("data load in process", "Photos.__getitem__", 33)
     assert slowest.surplus == pytest.approx(0.3, abs=0.01)
+
+
+def test_each_rank_has_the_place_that_its_launcher_gave_it(tmp_path: Path) -> None:
+    place = Placement(1, 0, 1, 2)
+    seen = ProcessSeen(identity_of(1), None, synthetic.COMMAND, "main", 1, None, "3.11.7", synthetic.STARTED_NS, place)
+    ranks = summary_of(write_job(tmp_path / "a.profd", USUAL, USUAL, more=[seen])).ranks
+
+    assert [(row.local_rank, row.node) for row in ranks] == [(None, None), (0, 1)]
 
 
 def test_the_table_shows_who_is_late_and_who_waits(tmp_path: Path) -> None:

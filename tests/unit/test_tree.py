@@ -16,9 +16,8 @@ from training_stacks import DEFORM, WORKER_STEP
 
 from profd.daemon import processes
 from profd.daemon.clock import AnchoredClock
-from profd.daemon.store.records import Identity
+from profd.daemon.store.records import Identity, Placement
 from profd.daemon.supervise import roles
-from profd.daemon.supervise.placement import Placement
 from profd.daemon.supervise.tree import FULL_SCAN_EVERY, Appeared, Execed, ProcessTree, Vanished
 
 # Does what it is told, one line each, and answers every line with one; its children do the same.

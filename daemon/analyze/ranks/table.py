@@ -30,7 +30,8 @@ class RankSummary(msgspec.Struct, frozen=True):
     """A rank of a job, from its first step to its last.
 
     ``own_share`` is its own work, as a share of its time, ``waiting_share`` how much less that is than for the rank
-    with the most: so long it waits for that one. ``is_late`` where it surely comes last. None where it is not known.
+    with the most: so long it waits for that one. ``is_late`` where it surely comes last. ``local_rank`` and ``node``
+    are what the launcher says. None where it is not known.
     """
 
     rank: int
@@ -41,6 +42,8 @@ class RankSummary(msgspec.Struct, frozen=True):
     waiting_share: float | None
     is_late: bool
     slowest: RankPart | None
+    local_rank: int | None = None
+    node: int | None = None
 
 
 def take_ranks(reader: RunReader, selection: Selection, phases: PhaseIndex) -> tuple[RankSummary, ...]:
@@ -59,7 +62,8 @@ def take_ranks(reader: RunReader, selection: Selection, phases: PhaseIndex) -> t
 def _rank(
     reader: RunReader, job: Job, effort: Effort, most: float, selection: Selection, phases: PhaseIndex
 ) -> RankSummary:
-    own = own_share(effort)
+    own, placements = own_share(effort), reader.placements()
+    place = next((placements[process] for process in sorted(effort.processes) if process in placements), None)
     alone = msgspec.structs.replace(selection, rank=effort.rank)
     return RankSummary(
         rank=effort.rank,
@@ -70,6 +74,8 @@ def _rank(
         waiting_share=None if own is None else most - own,
         is_late=any(one.rank == effort.rank for one in job.late),
         slowest=_slowest(job, effort),
+        local_rank=place.local_rank if place else None,
+        node=place.node if place else None,
     )
 
 
