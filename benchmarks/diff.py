@@ -1,7 +1,9 @@
 """Whether ``profd diff`` tells a change from noise: pairs of runs of one script, and pairs with one slower function.
 
 Run on a quiet machine: ``python benchmarks/diff.py [--pairs 20] [--planted 5] [--seconds 12]``, about 11 minutes;
-writes its section of ``docs/measurements.md``. In a planted pair the second run's ``augment`` does 20 % more work.
+writes its section of ``docs/measurements.md``. In a planted pair the second run's ``augment`` does 20 % more work. Each
+pair says for which share of the time tasks had to wait for a CPU: where that is much, or differs, the machine was not
+quiet, and what the pair says is about the machine.
 """
 
 from __future__ import annotations
@@ -36,12 +38,21 @@ def compare(folder: Path, name: str, seconds: float, factor: float) -> Diff:
         return take_diff(first, second)
 
 
+def is_quiet(diff: Diff) -> bool:
+    """Say whether nothing is called a change."""
+    return not diff.significant and not diff.readings
+
+
 def describe(diff: Diff) -> str:
-    """Return what is named first in a few words."""
+    """Return what is named first in a few words, and how busy the machine was."""
     change = diff.first
-    if change is None:
-        return "nothing"
-    return f"{change.kind} {change.name} {change.relative:+.1%} ({diff.unit})"
+    busy = " and ".join(
+        "?" if side.cpu_pressure is None else f"{side.cpu_pressure:.0%}" for side in (diff.base, diff.new)
+    )
+    if change is not None:
+        return f"{change.kind} {change.name} {change.relative:+.1%} ({diff.unit}); waits for a CPU {busy}"
+    beside = ", ".join(f"{one.name} {one.measure}" for one in diff.readings)
+    return f"{beside or 'nothing'}; waits for a CPU {busy}"
 
 
 def main() -> None:
@@ -57,7 +68,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for number in range(pairs):
             diff = compare(Path(folder), f"same-{number}", options.seconds, 1.0)
-            quiet += not diff.significant
+            quiet += is_quiet(diff)
             print(f"same {number + 1}: {describe(diff)}", flush=True)
         for number in range(planted):
             diff = compare(Path(folder), f"planted-{number}", options.seconds, SLOWER)
