@@ -100,13 +100,18 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 class ProcessState(msgspec.Struct, frozen=True):
-    """A process of the tree now: ``depth`` in the tree, newest numbers, and where its main thread mostly is."""
+    """A process of the tree: ``depth`` in it, numbers and where its main thread mostly is, now or in a range.
+
+    Of one that has ended they are the last that are known; None are those that nobody read.
+    """
 
     row: ProcessRow
     depth: int
     cpu_cores: float | None
     rss_bytes: float | None
     threads: float | None
+    gpu_memory_bytes: float | None
+    steps_per_s: float | None
     phase: str | None
     function: str
     where: str

@@ -15,14 +15,17 @@ import synthetic
 from theater import play
 
 from profd.daemon import processes
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import records
 from profd.daemon.store.records import Identity
 from profd.daemon.store.writer import RunWriter
 from profd.tui.app import run_dashboard
 from profd.tui.leaving import Leaving
+from profd.tui.reading.exhibits import FlameGrown
 from profd.tui.reading.feed import FeedFailed
 from profd.tui.screens.failure import FailureScreen
+from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.header import Header
 from profd.tui.widgets.hot import HotTable
 from profd.tui.widgets.tabs import TabLine
@@ -115,6 +118,41 @@ async def test_a_file_that_breaks_under_any_tab_gives_that_screen(tmp_path: Path
             assert isinstance(theater.top(), FailureScreen)
             await theater.press("q")
     assert theater.app.return_value is Leaving.END
+
+
+def write_functions(path: Path, functions: int) -> Path:
+    """Write a second in each of many functions, ten of which call each other."""
+    writer = RunWriter(path, synthetic.run_started(), synthetic.describe)
+    writer.put(synthetic.main_process())
+    frames = [
+        records.Frame(f"function_{number}", f"/home/ada/part{number % 97}.py", number) for number in range(functions)
+    ]
+    stacks = [tuple(frames[first : first + 10]) for first in range(0, functions, 10)]
+    spans = [(stack[: depth + 1], 10) for stack in stacks for depth in range(10)]
+    for number, first in enumerate(range(0, functions, 100)):
+        thread = (synthetic.MAIN_TID, "MainThread", True, spans[first : first + 100])
+        writer.put(synthetic.recording(synthetic.MAIN, synthetic.STARTED_NS + number * SECOND_NS, (thread,)))
+    writer.put(records.RunEnded(synthetic.STARTED_NS + functions // 100 * SECOND_NS, "target-exited", 0))
+    writer.close()
+    return path
+
+
+async def test_ten_thousand_functions_are_shown_ordered_searched_and_walked_through(tmp_path: Path) -> None:
+    async with play(write_functions(tmp_path / "a.profd", 10_000)) as theater:
+        table = theater.widget(HotTable)
+        assert len(table.rows) == 10_000
+        await theater.press("end", "o", "l")
+        await theater.snapshot(lambda snapshot: snapshot.view.by_line)
+        await theater.press("slash", *"function_9999", "enter")
+        assert [row.function for row in table.rows] == ["function_9999"]
+        await theater.press("2")
+        await theater.until(FlameGrown)
+        await theater.press("down", "down", "enter", "i", "f", "c", "slash", *"function_7", "enter")
+        assert "of the time has" in theater.text(FlameView)
+        await theater.pilot.resize_terminal(20, 5)
+        await theater.press("3", "1", "down")
+        await theater.pilot.resize_terminal(120, 36)
+        assert len(table.rows) == 10_000
 
 
 async def test_five_hundred_processes_are_shown_and_scrolled(tmp_path: Path) -> None:

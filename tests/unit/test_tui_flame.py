@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import synthetic
+from gpurun import waits, write_gpu_run
 from textual.widgets import Input
 from theater import Theater, play, train_backward
 
@@ -98,6 +99,26 @@ async def test_i_puts_the_leaves_on_top_and_f_folds_libraries(ended: Path) -> No
         folded = [block.node.title for block in view.walk.row(4)]
         assert "torch · 4 frames" in folded
         assert "library frames folded" in theater.text(FlameView)
+
+
+async def test_c_colors_by_the_idle_gpu_where_there_is_one(tmp_path: Path) -> None:
+    async with play(write_gpu_run(tmp_path / "a.profd", {"0": waits}, {})) as theater:
+        view = await open_flame(theater)
+        assert view.walk.tree is not None
+        assert view.walk.tree.gpu_idle == pytest.approx(0.55)
+        await theater.press("c", "c")
+        assert "colors by idle GPU   busy" in theater.text(FlameView)
+        for form in ((), ("i",), ("f",)):
+            await theater.press(*form)
+            looks = {
+                round(block.node.gpu_idle or 0.0, 2): view._look(block.node) for row in view.walk.rows for block in row
+            }
+            assert looks[1.0] == view.idle_look(1.0)
+            assert looks[0.1] == view.idle_look(0.1) != looks[1.0]
+        await theater.press("f", "i", "down", "down")
+        assert "GPU idle 55 %" in theater.text(FlameView)
+        await theater.press("c")
+        assert view.coloring == "colors by phase"
 
 
 async def test_c_colors_by_module_and_back(ended: Path) -> None:

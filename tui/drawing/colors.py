@@ -41,6 +41,7 @@ LIGHT = Theme(
     panel="#E7EAEC",
     dark=False,
 )
+_BUSY, _IDLE = Color.parse("#0072B2"), Color.parse("#E69F00")
 _BLACK, _WHITE = Color(0, 0, 0), Color(255, 255, 255)
 # With few colors a shade of the background may be rounded to the background itself.
 _MANY_COLORS = frozenset({"truecolor", "256"})
@@ -74,6 +75,20 @@ def phase_look(name: str, color_system: str | None, *, is_monochrome: bool) -> P
         return PhaseLook(phase.letter, style, style, style, None)
     loud, quiet = _on(color, color.blend(ink, 0.6)), _on(color, color.blend(ink, 0.14))
     return PhaseLook(phase.letter, loud, quiet, _on(color, color.blend(ink, 0.92)), phase.color)
+
+
+@functools.lru_cache(maxsize=64)
+def idle_look(tenths: int, color_system: str | None, *, is_monochrome: bool) -> PhaseLook:
+    """Return how a GPU looks that was idle for so many tenths of the time: from blue, all busy, to orange, all idle.
+
+    Its letter is the number of tenths, and all there is without color.
+    """
+    letter = "X" if tenths >= 10 else str(tenths)
+    if is_monochrome or color_system is None:
+        return PhaseLook(letter, Style(), Style(), Style(), None)
+    color = _BUSY.blend(_IDLE, tenths / 10)
+    style = _on(color, _BLACK if color.brightness > 0.45 else _WHITE)
+    return PhaseLook(letter, style, style, style, color.hex if color_system in _MANY_COLORS else None)
 
 
 def _on(background: Color, ink: Color) -> Style:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-from profd.tui.flame.tree import Node
+from profd.tui.flame.tree import NO_GPU, Node
 
 
 def folded(root: Node) -> Node:
     """Return the tree with every run of library frames as one node, named by the package of its first."""
     top = Node(root.key, root.frame, lambda: _folded_below([root], inside_library=False))
     top.own_ns = root.own_ns
-    top.count(root.total_ns, root.samples, root.phases_ns)
+    top.count(root.total_ns, root.samples, root.phases_ns, root.gpu)
     return top
 
 
@@ -35,7 +35,7 @@ def _fold(key: Hashable, heads: Sequence[Node]) -> Node:
     node.hidden = len({inner.key for inner in run}) if heads[0].is_library else 0
     node.own_ns = sum(inner.own_ns for inner in run)
     for head in heads:
-        node.count(head.total_ns, head.samples, head.phases_ns)
+        node.count(head.total_ns, head.samples, head.phases_ns, head.gpu)
     return node
 
 
@@ -52,7 +52,7 @@ def inverted(root: Node) -> Node:
     """Return the tree from the leaves: below each function its callers, by the time that it spent itself."""
     leaves = [(node, node) for node in root.walk() if node.own_ns and node.frame is not None]
     top = Node(root.key, root.frame, lambda: _callers(leaves))
-    top.count(root.total_ns, root.samples, root.phases_ns)
+    top.count(root.total_ns, root.samples, root.phases_ns, root.gpu)
     return top
 
 
@@ -72,7 +72,8 @@ def _caller(key: Hashable, group: Sequence[tuple[Node, Node]]) -> Node:
     node.hidden = group[0][1].hidden
     for leaf, caller in group:
         share = leaf.own_ns / (leaf.total_ns or 1.0)
-        node.count(leaf.own_ns, 0, {phase: time_ns * share for phase, time_ns in leaf.phases_ns.items()})
+        phases_ns = {phase: time_ns * share for phase, time_ns in leaf.phases_ns.items()}
+        node.count(leaf.own_ns, 0, phases_ns, NO_GPU.plus(leaf.gpu, share))
         if leaf is caller:
             node.own_ns += leaf.own_ns
     return node

@@ -1,20 +1,36 @@
 """The call tree of a profile as the flame view draws it: with the phases of its nodes, and their places among siblings.
 
-Knows neither cells nor colors, nor the forms that a tree can be looked at in (see ``flameforms``).
+Knows neither cells nor colors, nor the forms that a tree can be looked at in (see ``forms``).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from profd.daemon.analyze.calltree import CallNode, call_tree
+from profd.daemon.analyze.gpu.busy import Busy
 from profd.daemon.analyze.profile import Profile
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
 
 MIXED = ""
 """The phase of a node of which no phase has half."""
+
+
+class GpuTime(NamedTuple):
+    """For how long it is known what the GPU did, and for how long of that it was idle."""
+
+    known_ns: float = 0.0
+    idle_ns: float = 0.0
+
+    def plus(self, other: GpuTime, times: float = 1.0) -> GpuTime:
+        """Return the sum of both, the other one taken ``times``."""
+        return GpuTime(self.known_ns + other.known_ns * times, self.idle_ns + other.idle_ns * times)
+
+
+NO_GPU = GpuTime()
 
 
 class Node:
@@ -30,6 +46,7 @@ class Node:
         "_expand",
         "above",
         "frame",
+        "gpu",
         "hidden",
         "key",
         "own_ns",
@@ -45,6 +62,7 @@ class Node:
         self.hidden = 0
         self.own_ns = self.total_ns = 0.0
         self.samples = 0
+        self.gpu = NO_GPU
         self.phases_ns: defaultdict[str, float] = defaultdict(float)
         self._expand = expand
         self._children: list[Node] | None = None if expand else []
@@ -73,6 +91,11 @@ class Node:
         return phase if 2 * self.phases_ns[phase] >= self.total_ns else MIXED
 
     @property
+    def gpu_idle(self) -> float | None:
+        """The share of its time for which the GPU was idle, 0 to 1; None where nothing was read of one meanwhile."""
+        return self.gpu.idle_ns / self.gpu.known_ns if self.gpu.known_ns else None
+
+    @property
     def title(self) -> str:
         """What is written on it."""
         if self.frame is None:
@@ -89,10 +112,11 @@ class Node:
         child.above = self
         self._grown().append(child)
 
-    def count(self, time_ns: float, samples: int, phases_ns: Mapping[str, float]) -> None:
+    def count(self, time_ns: float, samples: int, phases_ns: Mapping[str, float], gpu: GpuTime = NO_GPU) -> None:
         """Count time in it or below."""
         self.total_ns += time_ns
         self.samples += samples
+        self.gpu = self.gpu.plus(gpu)
         for phase, of_phase_ns in phases_ns.items():
             self.phases_ns[phase] += of_phase_ns
 
@@ -125,15 +149,18 @@ def _place_of(node: Node) -> tuple[int, int]:
     return (node.frame.id if node.frame else 0, node.hidden)
 
 
-def grow(reader: RunReader, profile: Profile, phase_of: Callable[[int], str]) -> Node:
-    """Return the tree of a profile; ``phase_of`` tells the phase of a stack."""
+def grow(reader: RunReader, profile: Profile, phase_of: Callable[[int], str], busy: Mapping[int, Busy]) -> Node:
+    """Return the tree of a profile; ``phase_of`` tells the phase of a stack, ``busy`` what the GPUs did meanwhile."""
     tree = call_tree(reader, profile)
     root = Node(0, None)
     root.total_ns, root.own_ns, root.samples = tree.total_ns, tree.own_ns, tree.samples
     known: dict[int, tuple[CallNode, Node]] = {0: (tree, root)}
     for stack, time_ns in profile.time_ns.items():
-        _branch(reader, known, stack).phases_ns[phase_of(stack)] += time_ns
-    _sum_phases(reader, known)
+        node = _branch(reader, known, stack)
+        node.phases_ns[phase_of(stack)] += time_ns
+        if stack in busy:
+            node.gpu = node.gpu.plus(GpuTime(time_ns, time_ns * (1.0 - busy[stack].utilization)))
+    _sum_up(reader, known)
     for _, node in known.values():
         node.sort()
     return root
@@ -155,10 +182,11 @@ def _branch(reader: RunReader, known: dict[int, tuple[CallNode, Node]], stack: i
     return known[stack][1]
 
 
-def _sum_phases(reader: RunReader, known: Mapping[int, tuple[CallNode, Node]]) -> None:
-    """Add the phases of every node to those above it; ``known`` has callers before what they call."""
+def _sum_up(reader: RunReader, known: Mapping[int, tuple[CallNode, Node]]) -> None:
+    """Add phases and GPU time of every node to those above it; ``known`` has callers before what they call."""
     for stack in reversed(list(known)):
         if stack:
             above = known[reader.stacks[stack].parent][1]
+            above.gpu = above.gpu.plus(known[stack][1].gpu)
             for phase, time_ns in known[stack][1].phases_ns.items():
                 above.phases_ns[phase] += time_ns

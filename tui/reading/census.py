@@ -13,11 +13,14 @@ from profd.daemon.store.rows import FrameRow, ProcessRow
 from profd.tui.samples.parts import Part, Samples
 from profd.tui.samples.tallies import Places, UserLines
 from profd.tui.snapshot import ProcessState
-from profd.tui.timeline.gauges import Gauges
+from profd.tui.timeline.gauges import GPU_MEMORY_OF_PROCESS, Gauges
+from profd.tui.timeline.pace import Pace
 from profd.tui.view import Range
 
 # Long enough for a worker that is sampled in rotation to have been looked at.
 NOW_NS = 10 * SECOND_NS
+# Counts of steps are some seconds apart.
+PACE_NS = 60 * SECOND_NS
 # A script that starts its workers anew each epoch leaves hundreds behind; the last few tell what there is to tell.
 ENDED_SHOWN = 16
 
@@ -32,9 +35,10 @@ class Place(msgspec.Struct, frozen=True):
 class Census:
     """The processes of one run."""
 
-    def __init__(self, reader: RunReader, gauges: Gauges, samples: Samples, places: Places) -> None:
+    def __init__(self, reader: RunReader, gauges: Gauges, pace: Pace, samples: Samples, places: Places) -> None:
         self._reader = reader
         self._gauges = gauges
+        self._pace = pace
         self._samples = samples
         self._places = places
         self._user_lines = UserLines(reader)
@@ -47,9 +51,10 @@ class Census:
         """
         shown = self._living(about) if about else self._recent()
         lately = Range(self._reader.info.end_ns - NOW_NS, self._reader.info.end_ns)
-        threads = [thread.id for thread in self._reader.threads.values() if thread.is_main]
-        part = self._samples.take(about or lately, threads)
-        states = [self._state(row, depth, part, about) for depth, row in _tree(shown)]
+        main_threads = {row.process: row.id for row in self._reader.threads.values() if row.is_main}
+        part = self._samples.take(about or lately, main_threads.values())
+        places = {process: self._place(part, thread) for process, thread in main_threads.items()}
+        states = [self._state(row, depth, places.get(row.id), about) for depth, row in _tree(shown)]
         return tuple(states), len(self._reader.processes) - len(shown)
 
     def _living(self, about: Range) -> list[ProcessRow]:
@@ -66,14 +71,15 @@ class Census:
         old = {row.id for row in ended[:-ENDED_SHOWN] if row.role != "main"}
         return [row for row in rows if row.id not in old]
 
-    def _state(self, row: ProcessRow, depth: int, part: Part, about: Range | None) -> ProcessState:
-        place = self._place(row, part)
+    def _state(self, row: ProcessRow, depth: int, place: Place | None, about: Range | None) -> ProcessState:
         return ProcessState(
             row=row,
             depth=depth,
             cpu_cores=self._value("cpu_cores", row, about),
             rss_bytes=self._value("rss_bytes", row, about),
             threads=self._value("threads", row, about),
+            gpu_memory_bytes=self._value(GPU_MEMORY_OF_PROCESS, row, about),
+            steps_per_s=self._steps_per_s(row, about),
             phase=place.phase if place and row.role == "main" else None,
             function=place.frame.function if place else "",
             where=f"{place.frame.module_path}:{place.frame.line}" if place else "",
@@ -82,18 +88,22 @@ class Census:
     def _value(self, name: str, row: ProcessRow, about: Range | None) -> float | None:
         if about is not None:
             return self._gauges.of_process(name, row.id, about)
-        return self._gauges.newest(name, row.id) if row.ended_ns is None else None
+        return self._gauges.newest(name, row.id)
 
-    def _place(self, row: ProcessRow, part: Part) -> Place | None:
-        """Return where the main thread of a process mostly was."""
+    def _steps_per_s(self, row: ProcessRow, about: Range | None) -> float | None:
+        """Return how fast a training process steps; nobody reads the counters of others."""
+        if row.role != "main":
+            return None
+        end_ns = min(self._reader.info.end_ns, row.ended_ns or self._reader.info.end_ns)
+        return self._pace.of_process(row.id, about or Range(end_ns - PACE_NS, end_ns))
+
+    def _place(self, part: Part, thread: int) -> Place | None:
+        """Return where a thread mostly was."""
         places: Counter[tuple[str, int]] = Counter()
-        for thread in self._reader.threads.values():
-            if thread.process != row.id or not thread.is_main:
-                continue
-            for stack, time_ns in part.of_thread(thread.id).time_ns.items():
-                phase, _ = self._places.of_stack(stack)
-                frame = self._user_lines.of_stack(stack) or self._reader.stacks[stack].frame
-                places[phase, frame] += time_ns
+        for stack, time_ns in part.of_thread(thread).time_ns.items():
+            phase, _ = self._places.of_stack(stack)
+            frame = self._user_lines.of_stack(stack) or self._reader.stacks[stack].frame
+            places[phase, frame] += time_ns
         if not places:
             return None
         phase, frame = places.most_common(1)[0][0]

@@ -76,7 +76,8 @@ class Exhibits:
         return message
 
     def _flame(self, view: View) -> FlameGrown:
-        return FlameGrown(grow(self._reader, self._survey.profile(view), self._survey.phase_of))
+        survey = self._survey
+        return FlameGrown(grow(self._reader, survey.profile(view), survey.phase_of, survey.busy(view)))
 
     def _operators(self, view: View) -> OperatorsRead:
         windows = [window for window in self._reader.windows() if not window.error]

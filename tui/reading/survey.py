@@ -48,7 +48,7 @@ class Survey:
         self._gauges = Gauges(reader, columns)
         self._pace = Pace(reader, columns, phases)
         self._coverage = Coverage(reader)
-        self._census = Census(reader, self._gauges, self._samples, self._places)
+        self._census = Census(reader, self._gauges, self._pace, self._samples, self._places)
         self._events: list[EventRow] = []
         self._last_recording = 0
         # What was recorded up to here is read when it is asked for.

@@ -13,7 +13,8 @@ from profd.tui.snapshot import Gauge
 from profd.tui.timeline.bins import FINEST_NS, MOST_BINS, Ruler, TimeBins, means_of_means, sums_of_means
 from profd.tui.view import Range
 
-PROCESS_SERIES = ("cpu_cores", "rss_bytes", "threads")
+GPU_MEMORY_OF_PROCESS = "gpu_process_memory_bytes"
+PROCESS_SERIES = ("cpu_cores", "rss_bytes", "threads", GPU_MEMORY_OF_PROCESS)
 HOST_SERIES = ("host_cpu_share", "profd_cpu_cores")
 GPU_SERIES = "gpu_utilization_share"
 GPU_MEMORY_SERIES = "gpu_memory_used_bytes"
@@ -48,6 +49,8 @@ class Gauges:
         self._columns = columns
         self._newest: dict[int, PointRow] = {}
         self._finished: set[int] = set()
+        self._ids: defaultdict[tuple[str, int | None], list[int]] = defaultdict(list)
+        self._listed = 0
         self._cells: dict[tuple[str, Grid], dict[int, Cell]] = {}
         info = reader.info
         width_ns = FINEST_NS
@@ -57,6 +60,7 @@ class Gauges:
         self._bins = {name: TimeBins[int](info.started_ns, width_ns) for name in names}
         self._backlog_ns = info.started_ns
         self._backlog_end_ns = info.started_ns
+        self._list()
         if info.end_ns - info.started_ns > BACKLOG_NS:
             self._begin_backlog()
 
@@ -73,6 +77,7 @@ class Gauges:
 
     def catch_up(self) -> None:
         """Take in the points that are new."""
+        self._list()
         for series in self._reader.series.values():
             if series.name not in self._bins or series.os_tid is not None or series.id in self._finished:
                 continue
@@ -99,10 +104,9 @@ class Gauges:
         self._backlog_ns = until_ns
 
     def newest(self, name: str, process: int | None = None) -> float | None:
-        """Return the newest value of a series of a process, or of the host."""
-        series = self._reader.find_series(name, process)
-        point = self._newest.get(series.id) if series else None
-        return point.value if point else None
+        """Return the newest value of a process, on all devices together, or of the host; the last of an ended one."""
+        points = [self._newest[series] for series in self._ids[name, process] if series in self._newest]
+        return sum(point.value for point in points) if points else None
 
     def mean(self, name: str) -> float | None:
         """Return the mean of a series over the whole run."""
@@ -110,13 +114,14 @@ class Gauges:
         return sums_of_means(self._bins[name].columns(Ruler.filling(info.started_ns, info.end_ns, 1)))[0]
 
     def of_process(self, name: str, process: int, within: Range) -> float | None:
-        """Return the mean of a series of a process in a range, in the last minute of a longer one."""
-        series = self._reader.find_series(name, process)
-        if series is None:
+        """Return the mean of a process in a range, in the last minute that it lived of a longer one."""
+        ids = self._ids[name, process]
+        to_ns = min(within.to_ns, self._reader.processes[process].ended_ns or within.to_ns)
+        from_ns = max(within.from_ns, to_ns - _LONGEST_MEAN_NS)
+        if not ids or from_ns >= to_ns:
             return None
-        from_ns = max(within.from_ns, within.to_ns - _LONGEST_MEAN_NS)
-        means = self._columns.point_means(Grid(from_ns, within.to_ns - from_ns), 0, 1, [series.id])
-        return means[0].value if means else None
+        means = self._columns.point_means(Grid(from_ns, to_ns - from_ns), 0, 1, ids)
+        return sum(mean.value for mean in means) if means else None
 
     def strips(self, ruler: Ruler, chosen: Range | None) -> tuple[Gauge, ...]:
         """Return the gauges of the timeline, each with one value: of a range, else of now while the run is live."""
@@ -139,6 +144,13 @@ class Gauges:
         settled = (self._settled_ns() - ruler.grid.origin_ns) // ruler.column_ns
         known.update((column, cell) for column, cell in read.items() if column < settled)
         return tuple(read[column] if column in read else known[column] for column in asked)
+
+    def _list(self) -> None:
+        """Take note of the series that are new: they are looked for by name and process at each look."""
+        for series in list(self._reader.series.values())[self._listed :]:
+            if series.os_tid is None:
+                self._ids[series.name, series.process].append(series.id)
+            self._listed += 1
 
     def _begin_backlog(self) -> None:
         for series in self._reader.series.values():

@@ -9,7 +9,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from profd.tui.drawing.cells import Run, fit_runs
-from profd.tui.drawing.colors import PhaseLook, phase_look
+from profd.tui.drawing.colors import PhaseLook, idle_look, phase_look
 
 INKS = {
     f"ink--{name}" for name in ("plain", "bright", "dim", "faint", "accent", "good", "warn", "bad", "bar", "cursor")
@@ -36,6 +36,10 @@ class Drawn(Widget):
     def phase_look(self, name: str) -> PhaseLook:
         """Return how a phase looks on this terminal."""
         return phase_look(name, self.app.console.color_system, is_monochrome=self.app.no_color)
+
+    def idle_look(self, share: float) -> PhaseLook:
+        """Return how a GPU looks on this terminal that was idle for a share of the time."""
+        return idle_look(round(10 * share), self.app.console.color_system, is_monochrome=self.app.no_color)
 
 
 class Lines(Drawn):

@@ -33,6 +33,10 @@ _MODULE_COLORS = ("forward", "backward", "optimizer", "evaluation", "collective"
 _KEYS = " arrows move · ⏎ zooms · ⌫ back · i inverts · f folds libraries · c colors · / searches"
 
 
+BY_PHASE, BY_MODULE, BY_GPU = "colors by phase", "colors by module", "colors by idle GPU"
+_IDLE_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
 class FlameView(Lines):
     """The icicle, and below it what is to be said of the frame under the cursor."""
 
@@ -49,7 +53,7 @@ class FlameView(Lines):
         Binding("c", "recolor", "colors", show=False),
         Binding("escape", "release", "let the cursor go", show=False),
     ]
-    is_by_module = False
+    coloring = BY_PHASE
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -110,8 +114,11 @@ class FlameView(Lines):
         self._moved()
 
     def action_recolor(self) -> None:
-        """Color by module, or by phase."""
-        self.is_by_module = not self.is_by_module
+        """Color by what comes next: phase, module, and the idle GPU where there is one."""
+        has_gpu = self.walk.tree is not None and self.walk.tree.gpu_idle is not None
+        colorings = [BY_PHASE, BY_MODULE, *([BY_GPU] if has_gpu else [])]
+        after = colorings.index(self.coloring) + 1 if self.coloring in colorings else 0
+        self.coloring = colorings[after % len(colorings)]
         self.refresh()
 
     def action_release(self) -> None:
@@ -183,7 +190,7 @@ class FlameView(Lines):
 
     def _letter(self, node: Node) -> str:
         look = self._look(node)
-        return "" if look.color or self.is_by_module else f"{look.letter} "
+        return "" if look.color or self.coloring == BY_MODULE else f"{look.letter} "
 
     def _style(self, block: Block, *, is_current: bool) -> Style:
         look = self._look(block.node)
@@ -194,9 +201,11 @@ class FlameView(Lines):
         return look.label + marks
 
     def _look(self, node: Node) -> PhaseLook:
-        if not self.is_by_module:
+        if self.coloring == BY_PHASE:
             return self.phase_look(node.phase if node.phase != MIXED else _OTHER)
-        if node.frame is None:
+        if self.coloring == BY_GPU and node.gpu_idle is not None:
+            return self.idle_look(node.gpu_idle)
+        if node.frame is None or self.coloring == BY_GPU:
             return self.phase_look(_OTHER)
         # A color that depends on the name alone: the same in every run, whichever packages come and go.
         return self.phase_look(_MODULE_COLORS[zlib.crc32(node.package.encode()) % len(_MODULE_COLORS)])
@@ -211,15 +220,23 @@ class FlameView(Lines):
         """Return what is known of a frame."""
         whole_ns = (self.walk.tree.total_ns if self.walk.tree else 0.0) or 1.0
         shares = f"   self {percent(node.own_ns / whole_ns, 1)}   total {percent(node.total_ns / whole_ns, 1)}"
+        if node.gpu_idle is not None:
+            shares += f"   GPU idle {percent(node.gpu_idle)}"
         runs = [self.run(f" {visible(node.title)}", "bright"), self.run(f"  {visible(node.place)}", "accent")]
         source = node.frame.source if node.frame is not None else None
         return [*runs, self.run(shares), self.run(f"   {visible(source)}" if source else "", "dim")]
 
     def _legend(self) -> list[Run]:
-        words = ["colors by module" if self.is_by_module else "colors by phase"]
+        words = [self.coloring]
         words += ["leaves on top, their callers below"] if self.walk.is_inverted else []
         words += ["library frames folded"] if self.walk.is_folded else []
-        return [self.run(f" {' · '.join(words)}", "dim")]
+        return [self.run(f" {' · '.join(words)}", "dim"), *(self._idle_scale() if self.coloring == BY_GPU else [])]
+
+    def _idle_scale(self) -> list[Run]:
+        """Return what the colors of the idle GPU mean."""
+        looks = [self.idle_look(share) for share in _IDLE_SHARES]
+        scale = [Run(f" {look.letter} ", look.label) for look in looks]
+        return [self.run("   busy ", "dim"), *scale, self.run(" idle", "dim")]
 
     def _found(self) -> list[Run]:
         said = f" of the time has “{visible(self.search.text)}” in its stack"

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from profd.daemon.render.units import percent, size
+from profd.daemon.render.units import percent, rate, size
 from profd.daemon.render.visible import visible
 from profd.tui.drawing.cells import Run, cut_path
 from profd.tui.snapshot import ProcessState, Snapshot
 from profd.tui.widgets.header import signal_name
 from profd.tui.widgets.table import Column, Table
+
+_PHASE_CELLS = 22
+_NUMBERS: dict[str, Callable[[ProcessState], str]] = {
+    "pid": lambda item: str(item.row.pid),
+    "CPU": lambda item: percent(item.cpu_cores) if item.cpu_cores is not None else "",
+    "RSS": lambda item: size(item.rss_bytes) if item.rss_bytes is not None else "",
+    "GPU mem": lambda item: size(item.gpu_memory_bytes) if item.gpu_memory_bytes is not None else "",
+    "threads": lambda item: f"{item.threads:.0f}" if item.threads is not None else "",
+    "steps": lambda item: rate(item.steps_per_s) if item.steps_per_s is not None else "",
+}
+"""What stands in the columns of numbers; of a process that has ended the last that is known."""
 
 
 class ProcessChosen(Message):
@@ -30,10 +41,13 @@ class ProcessTable(Table[ProcessState]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "its functions", show=False)]
     empty_text = "No process was seen yet."
     _is_live = True
+    _has_gpu = _has_steps = False
 
     def show_snapshot(self, snapshot: Snapshot) -> None:
         """Show the processes of a snapshot."""
         self._is_live = snapshot.info.state == "live"
+        self._has_gpu = any(one.gpu_memory_bytes is not None for one in snapshot.processes)
+        self._has_steps = any(one.steps_per_s is not None for one in snapshot.processes)
         self.show(snapshot.processes)
 
     def action_choose(self) -> None:
@@ -48,7 +62,10 @@ class ProcessTable(Table[ProcessState]):
             Column("pid", 8, right=True, from_width=40),
             Column("CPU", 7, right=True),
             Column("RSS", 8, right=True, from_width=48),
-            Column("threads", 7, right=True, from_width=72),
+            *((Column("GPU mem", 8, right=True, from_width=64),) if self._has_gpu else ()),
+            Column("threads", 7, right=True, from_width=96),
+            *((Column("steps", 8, right=True, from_width=80),) if self._has_steps else ()),
+            Column("phase", _PHASE_CELLS, from_width=140),
             Column("function now" if self._is_live else "function, mostly", share=1, from_width=34),
             Column("where", share=1, from_width=100),
         )
@@ -70,13 +87,9 @@ class ProcessTable(Table[ProcessState]):
             return [self.run(cut_path(visible(item.where), room), "dim")]
         if column.title.startswith("function"):
             return self._place(item)
-        value = {
-            "pid": str(item.row.pid),
-            "CPU": percent(item.cpu_cores) if is_running else "",
-            "RSS": size(item.rss_bytes) if is_running else "",
-            "threads": f"{item.threads:.0f}" if item.threads is not None else "",
-        }[column.title]
-        return [self.run(value, "plain" if is_running else "faint")]
+        if column.title == "phase":
+            return [self.run(item.phase or "", "plain" if is_running else "faint")]
+        return [self.run(_NUMBERS[column.title](item), "plain" if is_running else "faint")]
 
     def _title(self, item: ProcessState) -> list[Run]:
         branch = "  " * (item.depth - 1) + "└ " if item.depth else ""
