@@ -34,6 +34,7 @@ SCRIPTS = (
     "canvas.js",
     "tooltip.js",
     "boxes.js",
+    "place.js",
     "flamegraph.js",
     "table.js",
     "tabs.js",

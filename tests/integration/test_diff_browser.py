@@ -93,6 +93,40 @@ def test_a_row_leads_to_its_frame_and_keys_back(report: ReportPage) -> None:
     assert "base" in report.shown("document.getElementById('spoken').textContent")
 
 
+def test_a_link_shows_a_colleague_what_its_sender_saw(chromium: Browser, report: ReportPage) -> None:
+    report.page.select_option("#side", "base")
+    report.page.fill("#query", "backward")
+    report.page.click("[role=tab][data-view=leaves]")
+    report.page.click("#view-leaves button:has-text('_engine_run_backward')")
+    report.page.focus("#flame")
+    report.page.keyboard.press("ArrowUp")
+    other = ReportPage(chromium.new_page(viewport={"width": 1400, "height": 1000}), report.file)
+    other.open(str(report.shown("location.hash")))
+    assert (other.zoomed(), other.selected()) == ("_engine_run_backward", "backward")
+    assert other.labels()[0] == "all · 200 ms"
+    assert other.matched() == report.matched() != []
+    assert other.page.is_visible("#view-leaves")
+    assert other.page.inner_text("#panel") == report.page.inner_text("#panel")
+    other.page.evaluate("location.hash = ''")
+    other.wait_for("profd.graph.zoomed === 0")
+    assert other.labels()[0] == "all · 220 ms"
+    other.page.close()
+
+
+def test_every_control_is_reached_by_keyboard_alone(report: ReportPage) -> None:
+    reached = []
+    for _ in range(30):
+        report.page.keyboard.press("Tab")
+        reached.append(str(report.shown("document.activeElement.id")))
+    assert {"side", "query", "flame", "tab-functions"} <= set(reached)
+    report.page.focus("#tab-functions")
+    report.page.keyboard.press("ArrowLeft")
+    assert report.page.is_visible("#view-runs")
+    report.page.focus("#side")
+    report.page.keyboard.press("ArrowDown")
+    assert report.labels()[0] == "all · 200 ms"
+
+
 def test_search_marks_its_frames(report: ReportPage) -> None:
     report.page.keyboard.press("/")
     report.page.keyboard.type("^backward$")
@@ -110,8 +144,8 @@ def test_gpus_memory_and_operators_have_their_tables(chromium: Browser, tmp_path
     found = opened(chromium, readingruns.write_run(tmp_path / "a.profd", 1), slower)
     rows = {view: {(row[0], row[1]): row[2:] for row in found.rows(view)} for view in ("gpus", "memory", "operators")}
     assert rows["gpus"]["GPU 0", "idle share"][-1] == "yes"
-    assert rows["memory"]["main", "RSS, peak"] == ["2.0 GB", "2.5 GB", "+500 MB", "not known", "yes"]
-    assert rows["memory"]["worker", "RSS, peak"][2:] == ["+0 B", "not known", "alike"]
+    assert rows["memory"]["main", "RSS, peak"] == ["2.0 GB", "2.5 GB", "+500 MB", "one value a run", "yes"]
+    assert rows["memory"]["worker", "RSS, peak"][2:] == ["+0 B", "one value a run", "alike"]
     assert rows["operators"]["aten::conv2d", "self CPU"][-1] == "yes"
     assert rows["operators"]["aten::addmm", "self CPU"][-1] == "within unrest"
     found.page.click("[role=tab][data-view=gpus]")

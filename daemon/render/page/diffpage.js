@@ -1,10 +1,11 @@
 // The page of a comparison: the flame graph, its panel, and the tables of changes.
 
+const FIRST_TAB = "functions";
+
 class DiffPage {
   constructor(extract) {
     this.tree = new DiffTree(extract);
     this.names = new DiffNames(extract);
-    this.query = "";
     this.graph = new DiffGraph(byId("flame"), new Tooltip(byId("tooltip")), this.names, (node) => this.onSelect(node));
     this.tables = Object.fromEntries(
       Object.entries(extract.changes).map(([kind, rows]) => {
@@ -14,21 +15,42 @@ class DiffPage {
       }),
     );
     for (const [kind, rows] of Object.entries(extract.readings)) new Table(byId(`view-${kind}`), kind, readingColumns()).show(rows);
-    this.tabs = new Tabs((view) => this.tabs.show(view));
-    this.tabs.show("functions");
+    this.tabs = new Tabs((view) => this.change(() => Object.assign(this, { tab: view })));
     this.listen();
+    this.readAddress();
+  }
+
+  /** Take over what an address says: the side, the search, the tab and the place in the graph. */
+  readAddress() {
+    const words = new URLSearchParams(location.hash.replace(/^#/, ""));
+    this.side = words.get("side") === "base" ? "base" : "new";
+    this.query = words.get("query") ?? "";
+    this.tab = words.get("tab") ?? FIRST_TAB;
+    byId("side").value = this.side;
+    byId("query").value = this.query;
     this.update();
+    this.graph.goTo(readPlace(this.tree, words.get("frame") ?? ""));
+    this.showPanel(this.graph.selected);
+  }
+
+  writeAddress() {
+    const opens = { side: "new", query: "", tab: FIRST_TAB, frame: "" };
+    const words = new URLSearchParams();
+    for (const [name, value] of Object.entries({ side: this.side, query: this.query, tab: this.tab, frame: placeOf(this.graph) })) {
+      if (value !== opens[name]) words.set(name, value);
+    }
+    history.replaceState(null, "", String(words) ? `#${words}` : location.pathname + location.search);
+  }
+
+  change(apply) {
+    apply();
+    this.update();
+    this.writeAddress();
   }
 
   listen() {
-    byId("side").addEventListener("input", (event) => {
-      this.tree.show(event.target.value);
-      this.update();
-    });
-    byId("query").addEventListener("input", (event) => {
-      this.query = event.target.value;
-      this.update();
-    });
+    for (const name of ["side", "query"]) byId(name).addEventListener("input", (event) => this.change(() => Object.assign(this, { [name]: event.target.value })));
+    window.addEventListener("hashchange", () => this.readAddress());
     document.addEventListener("keydown", (event) => {
       if (event.key !== "/" || ["INPUT", "SELECT"].includes(event.target.tagName)) return;
       event.preventDefault();
@@ -46,8 +68,10 @@ class DiffPage {
   }
 
   update() {
+    this.tree.show(this.side);
+    this.tab = this.tabs.show(this.tab);
     this.graph.show(this.tree, { coloring: "difference", matches: this.matches() });
-    this.onSelect(this.graph.selected);
+    this.showPanel(this.graph.selected);
   }
 
   matches() {
@@ -71,6 +95,11 @@ class DiffPage {
   }
 
   onSelect(node) {
+    this.writeAddress();
+    this.showPanel(node);
+  }
+
+  showPanel(node) {
     byId("panel").replaceChildren(...(node ? this.describe(node) : [element("h3", {}, "No frame selected"), hint()]));
     byId("spoken").textContent = this.graph.describe(node).map((part) => part.textContent).join(", ");
   }

@@ -14,7 +14,8 @@ function signedReading(value, unit) {
 }
 
 function readingBounds(row) {
-  return row.low === null ? "not known" : `${signedReading(row.low, row.unit)} to ${signedReading(row.high, row.unit)}`;
+  if (row.low === null) return row.kind === "operator" ? "not known" : "one value a run";
+  return `${signedReading(row.low, row.unit)} to ${signedReading(row.high, row.unit)}`;
 }
 
 function verdictOn(row) {
