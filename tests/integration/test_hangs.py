@@ -84,6 +84,13 @@ def hang_of_command(command: Sequence[str], processes: int = 1) -> HangRow:
     return hang
 
 
+def steps_of(session: RunningSession) -> list[float]:
+    """Return the steps that were counted, once there are some."""
+    with RunReader(session.run_file) as reader:
+        counted = [series for series in reader.series.values() if series.name == "step_count"]
+        return [point.value for series in counted for point in reader.points(series.id)][1:]
+
+
 def waits(hang: HangRow) -> str:
     return " | ".join(f"{stand.who}: {stand.wait}" for group in hang.report.groups for stand in group.stands)
 
@@ -131,6 +138,20 @@ def test_worker_whose_file_does_not_answer(tmp_path: Path) -> None:
     assert hang.cause == "blocked read", hang.text
     assert "__next__" in hang.text
     assert f"opens {tmp_path / 'sample'}" in hang.text
+
+
+def test_wait_that_spins_once_steps_are_counted() -> None:
+    with hanging([sys.executable, str(HANGS / "spin_wait.py")]) as target:
+        session = begin_session(target.pid, hang_after_s=2.0)
+        wait_for(lambda: steps_of(session))
+        assert target.stdin is not None
+        target.stdin.write("go on\n")
+        target.stdin.flush()
+        hang = wait_for(lambda: told(session))
+        ControlClient(session.control_socket).stop()
+        assert session.wait_closed(DEADLINE_S)
+    assert hang.cause == "spin", hang.text
+    assert "the main process stands in spin (spin_wait.py:" in hang.text
 
 
 def test_slow_phases_are_no_hangs() -> None:

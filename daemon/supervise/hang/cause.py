@@ -34,6 +34,7 @@ _BY_WAIT = {
     "sleep": "sleep",
     "gpu": "gpu",
     "stopped": "stopped",
+    "running": "spin",
 }
 # Their waits end by themselves: it takes longer until that is called a hang.
 SELF_ENDING = frozenset({"sleep", "flush"})

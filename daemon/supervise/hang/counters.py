@@ -31,12 +31,16 @@ class Counters(NamedTuple):
 
         A loop that polls in short sleeps is not told from one that works by its waits, but by its steps.
         """
-        if self.io_bytes - before.io_bytes > _BYTES_PER_S * seconds:
+        if self.has_read_or_written_since(before, seconds):
             return True
         if self.cpu_s - before.cpu_s > _CORES * seconds + _SPARE_CPU_S:
             return True
         allowed = _SWITCHES_PER_S * seconds + _SPARE_SWITCHES
         return not steps_are_known and self.switches - before.switches > allowed
+
+    def has_read_or_written_since(self, before: Counters, seconds: float) -> bool:
+        """Say whether more was read and written between two looks than heartbeats are."""
+        return self.io_bytes - before.io_bytes > _BYTES_PER_S * seconds
 
 
 def read_counters(pids: Iterable[int], main_pids: Iterable[int]) -> Counters:

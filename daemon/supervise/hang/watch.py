@@ -1,5 +1,7 @@
 """Watches a run for hangs: two looks at a run that is quiet, apart by half of the patience, have to see the same.
 
+A run that is not quiet hangs where it takes no step and every sample of its main threads shows one stack: it spins.
+
 Takes records on their way to the run file, asks for looks, and puts what it finds. Knows nothing of how a run begins or
 ends.
 """
@@ -23,6 +25,7 @@ from profd.daemon.store.records import (
     PointsTaken,
     ProcessEnded,
     Record,
+    RecordingTaken,
 )
 from profd.daemon.supervise.hang.cause import (
     Cause,
@@ -33,13 +36,14 @@ from profd.daemon.supervise.hang.cause import (
 )
 from profd.daemon.supervise.hang.hook import Hook
 from profd.daemon.supervise.hang.look import Look, is_training, name_of_member, take_look
+from profd.daemon.supervise.hang.spin import SpinWatch
 from profd.daemon.supervise.hang.stillness import Stillness
 from profd.daemon.supervise.session import SessionOptions
 from profd.daemon.supervise.tree import Member
 
 # A run whose steps are long stands still for long.
 PATIENCE_STEPS = 10
-# What ends by itself (a sleep, a disk that writes) gets so many times the patience.
+# What ends by itself (a sleep, a disk that writes) gets so many times the patience, and so does what computes.
 PATIENCE_IN_SLEEP = 4
 # To have said it within the time that was asked for: a reading's age, and two looks.
 _EARLY_SHARE, _MOST_EARLY_S = 0.2, 3.0
@@ -72,17 +76,19 @@ class HangWatch:
         self._hook = hook or Hook(None)
         self._variables = dict(variables or {})
         self._look = look
-        self._inbox: queue.SimpleQueue[PointsTaken | ProcessEnded] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[PointsTaken | ProcessEnded | RecordingTaken] = queue.SimpleQueue()
         self._stillness = Stillness()
+        self._spin = SpinWatch(clock, self._stillness, lambda mains_only: self._take_look(mains_only=mains_only))
         self._deaths: deque[Death] = deque(maxlen=_MOST_DEATHS)
         self._names: dict[Identity, str] = {}
         self._first: Look | None = None
         self._hang: HangFound | None = None
+        self._is_spin = False
         self._task: asyncio.Task[None] | None = None
 
     def take(self, record: Record) -> None:
         """Take in a record on its way to the run file, in whichever thread."""
-        if isinstance(record, PointsTaken | ProcessEnded):
+        if isinstance(record, PointsTaken | ProcessEnded | RecordingTaken):
             self._inbox.put(record)
 
     def start(self) -> None:
@@ -113,9 +119,15 @@ class HangWatch:
         while not self._inbox.empty():
             self._take_in(self._inbox.get())
         self._names = {member.identity: name_of_member(member) for member in self._members()}
+        self._spin.keep({member.identity for member in self._members() if is_training(member)})
         if self._hang is not None:
             self._check_end(self._hang)
             return
+        await self._check_quiet()
+        if self._hang is None and (look := await self._spin.check(PATIENCE_IN_SLEEP * self.patience_s())):
+            self._tell(look, self._spin.stood_s(), is_spin=True)
+
+    async def _check_quiet(self) -> None:
         quiet_s = self._stillness.quiet_s()
         if quiet_s < self.patience_s() / 2:
             self._first = None
@@ -136,10 +148,15 @@ class HangWatch:
         patience_s = self.patience_s()
         return patience_s - min(_EARLY_SHARE * patience_s, _MOST_EARLY_S)
 
-    def _take_in(self, record: PointsTaken | ProcessEnded) -> None:
+    def _take_in(self, record: PointsTaken | ProcessEnded | RecordingTaken) -> None:
         if isinstance(record, PointsTaken):
             self._stillness.take(record)
-            return
+        elif isinstance(record, RecordingTaken):
+            self._spin.take(record)
+        else:
+            self._take_death(record)
+
+    def _take_death(self, record: ProcessEnded) -> None:
         who = f"{self._names.get(record.identity, 'process')} (pid {record.identity.pid})"
         self._deaths.append(Death(record.at_ns, who, record.exit_code, record.exit_signal))
 
@@ -175,13 +192,13 @@ class HangWatch:
             return True
         return ends_by_itself(look) and quiet_s < PATIENCE_IN_SLEEP * self.patience_s()
 
-    def _tell(self, look: Look, quiet_s: float) -> None:
+    def _tell(self, look: Look, quiet_s: float, *, is_spin: bool = False) -> None:
         now_ns = self._clock.now_ns()
         since_ns = now_ns - int(quiet_s * SECOND_NS)
         cause = find_cause(look, [death for death in self._deaths if death.at_ns >= since_ns - _DEATH_BEFORE_NS])
         report = HangReport(cause.group, look.groups(), tuple(self._facts(look, since_ns)))
         text = f"no progress for {quiet_s:.0f} s ({cause.group}): {cause.text}"
-        self._hang, self._first = HangFound(now_ns, since_ns, text, report), None
+        self._hang, self._first, self._is_spin = HangFound(now_ns, since_ns, text, report), None, is_spin
         self._put(self._hang)
         self._put(EventHappened(now_ns, "hang", text))
         self._call_hook(cause, text)
@@ -205,9 +222,10 @@ class HangWatch:
             self._put(EventHappened(self._clock.now_ns(), "error", failure))
 
     def _check_end(self, hang: HangFound) -> None:
-        """Say that a run goes on after a hang: it uses CPU again, or makes a step."""
+        """Say that a run goes on after a hang."""
         now_ns = self._clock.now_ns()
-        if not (self._stillness.is_busy_since(hang.at_ns) or self._stillness.has_stepped_since(hang.at_ns)):
+        moves = self._spin.has_moved_since if self._is_spin else self._stillness.is_busy_since
+        if not (self._stillness.has_stepped_since(hang.at_ns) or moves(hang.at_ns)):
             return
         lasted_s = (now_ns - hang.since_ns) / SECOND_NS
         self._hang = self._first = None
