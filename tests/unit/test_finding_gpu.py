@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from cases import HEALTHY, Series, diagnose, step, write_case
 from synthetic import MAIN, STARTED_NS
 from training_stacks import LIBRARY, OPTIMIZER, TRAIN
@@ -31,7 +30,9 @@ def test_a_gpu_that_waits_for_python_wants_larger_batches(tmp_path: Path) -> Non
 
     assert found is not None
     assert found.severity == CRITICAL
-    assert found.gain_bound == pytest.approx(2.5)
+    # Larger batches make each operation on the GPU more efficient, too: only for those of now there is a bound.
+    assert found.gain_bound is None
+    assert "bring at most 2.5" in found.remedy
     assert diagnose(write_case(tmp_path / "b.profd", HEALTHY, series=gpu(0.95)), small_batches.find) is None
 
 
@@ -41,6 +42,8 @@ def test_without_a_gpu_the_optimizer_tells_that_batches_are_small(tmp_path: Path
     assert found is not None
     assert found.severity == WARNING
     assert "the optimizer takes 32 % of a step (train.py:64)" in found.title
+    assert found.gain_bound is None
+    assert "one step of the optimizer for several of them (train.py:64) brings at most 1.5" in found.remedy
 
 
 def test_copies_are_a_loss_only_while_the_gpu_has_room(tmp_path: Path) -> None:

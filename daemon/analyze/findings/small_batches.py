@@ -1,4 +1,8 @@
-"""Rule: batches are so small that what does not depend on their size takes much of a step."""
+"""Rule: batches are so small that what does not depend on their size takes much of a step.
+
+There is no bound: larger batches also make operations more efficient, by much and by what no share of time tells.
+What is known is the bound of who leaves the batches as they are, and the remedy has that.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +10,39 @@ from profd.daemon.analyze.findings.bounds import bound
 from profd.daemon.analyze.findings.case import Case, Share
 from profd.daemon.analyze.findings.devices import utilization
 from profd.daemon.analyze.findings.finding import Finding, Measure
-from profd.daemon.analyze.findings.phaseloss import PhaseLoss
 from profd.daemon.analyze.findings.severity import PRICE, severity_of
 from profd.daemon.analyze.findings.wording import at, at_most, percent
 
 _STARTING = ("forward", "loss", "backward", "optimizer")
-_REMEDY = (
-    "Enlarge the batch as far as memory allows (and the learning rate with it), or take one step of the optimizer for "
-    "several batches{at}."
-)
-_OPTIMIZER = PhaseLoss(
-    rule="small-batches",
-    label="small batches",
-    phase="optimizer",
-    title="the optimizer takes {share} of a step{at}, whatever the size of the batch: larger ones bring {gain}",
-    cause="Each step updates all weights once, for however few samples.",
-    remedy=_REMEDY,
-    scale=PRICE,
-)
+_OPTIMIZER = "optimizer"
+_ENLARGE = "Enlarge the batch as far as memory allows (and the learning rate with it); the gain is one of samples."
 
 
 def find(case: Case) -> Finding | None:
     """Return the finding where a GPU surely waits for Python, or without a GPU where the optimizer weighs heavily."""
     busy = utilization(case)
-    return _OPTIMIZER(case) if busy is None else _dispatch_bound(case, busy)
+    return _optimizer_bound(case) if busy is None else _dispatch_bound(case, busy)
+
+
+def _optimizer_bound(case: Case) -> Finding | None:
+    share = case.share(_OPTIMIZER)
+    severity = severity_of(share.low, case.profile.total_samples, PRICE)
+    if severity is None:
+        return None
+    line = case.line(_OPTIMIZER)
+    return Finding(
+        rule="small-batches",
+        severity=severity,
+        label="small batches",
+        title=f"small batches: the optimizer takes {percent(share.value)} of a step{at(line)}, whatever the size of "
+        "the batch",
+        cause="Each step updates all weights once, for however few samples.",
+        remedy=f"{_ENLARGE} With batches as they are, one step of the optimizer for several of "
+        f"them{at(line)} brings {at_most(bound(case, share))}.",
+        gain_bound=None,
+        evidence=case.evidence(share.measure(_OPTIMIZER), phase=_OPTIMIZER, line=line),
+        page="small-batches",
+    )
 
 
 def _dispatch_bound(case: Case, busy: float) -> Finding | None:
@@ -39,16 +52,17 @@ def _dispatch_bound(case: Case, busy: float) -> Finding | None:
     severity = severity_of(removable.low, case.profile.total_samples, PRICE)
     if severity is None:
         return None
-    line, gain = case.line(*_STARTING), bound(case, removable)
+    line = case.line(*_STARTING)
     return Finding(
         rule="small-batches",
         severity=severity,
         label="small batches",
         title=f"small batches: the GPU is busy {percent(busy)} while the main thread starts operations "
-        f"{percent(share.value)} of the time: larger ones bring {at_most(gain)}",
+        f"{percent(share.value)} of the time{at(line)}",
         cause="Operations are over on the GPU before Python has started the next: it waits for Python, not for data.",
-        remedy=_REMEDY.format(at=at(line)) + " torch.compile and CUDA graphs start many operations at once.",
-        gain_bound=gain,
+        remedy=f"{_ENLARGE} With batches as they are, CUDA graphs (torch.compile with "
+        f'mode="reduce-overhead") start the same operations at once, and bring {at_most(bound(case, removable))}.',
+        gain_bound=None,
         evidence=case.evidence(
             share.measure("starting operations"),
             Measure("GPU busy", busy),
