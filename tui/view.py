@@ -8,6 +8,8 @@ import msgspec
 
 from profd.daemon.render.units import duration
 
+_NEAR_SHARE = 0.1
+
 
 class ScopeKind(Enum):
     """Whose samples the hot functions count."""
@@ -34,6 +36,11 @@ class Range(msgspec.Struct, frozen=True):
     def length_ns(self) -> int:
         """How long it is."""
         return self.to_ns - self.from_ns
+
+    def is_near(self, other: Range) -> bool:
+        """Say whether both ends are so near those of another one that what is estimated of that is true of this."""
+        most_ns = _NEAR_SHARE * other.length_ns
+        return abs(self.from_ns - other.from_ns) <= most_ns and abs(self.to_ns - other.to_ns) <= most_ns
 
     def within(self, other: Range) -> Range:
         """Return what lies in another range, at least a nanosecond of it."""

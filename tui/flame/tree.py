@@ -27,6 +27,8 @@ class GpuTime(NamedTuple):
 
     def plus(self, other: GpuTime, times: float = 1.0) -> GpuTime:
         """Return the sum of both, the other one taken ``times``."""
+        if not other.known_ns:  # most trees are of runs without a GPU
+            return self
         return GpuTime(self.known_ns + other.known_ns * times, self.idle_ns + other.idle_ns * times)
 
 

@@ -16,8 +16,6 @@ from profd.tui.view import Range
 
 LOOKED_AT_NS = 30 * SECOND_NS
 _SLICES = 30
-# A range that has moved or grown by no more than this part of it is answered as before.
-_STALE_SHARE = 0.1
 
 
 class Devices:
@@ -32,7 +30,7 @@ class Devices:
         """Return how busy the GPUs were during each stack that some threads had in a range; empty without GPUs."""
         if not any(series.name == UTILIZATION for series in self._reader.series.values()):
             return {}
-        if self._of is None or self._of[1] != threads or _moved(self._of[0], asked):
+        if self._of is None or self._of[1] != threads or not asked.is_near(self._of[0]):
             self._busy, self._of = self._look(asked, threads), (asked, threads)
         return self._busy
 
@@ -47,11 +45,6 @@ class Devices:
                 known_ns[row.stack] += known
                 busy_ns[row.stack] += mean * known
         return {stack: Busy(busy_ns[stack] / known, known) for stack, known in known_ns.items() if known}
-
-
-def _moved(before: Range, asked: Range) -> bool:
-    most_ns = _STALE_SHARE * asked.length_ns
-    return abs(asked.from_ns - before.from_ns) > most_ns or abs(asked.to_ns - before.to_ns) > most_ns
 
 
 def _slices(asked: Range) -> Iterator[Range]:

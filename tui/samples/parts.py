@@ -24,8 +24,8 @@ from profd.tui.view import Range, Scope, ScopeKind
 LOOKED_AT_NS = 60 * SECOND_NS
 _LEAST_LOOKED_AT_NS = 12 * SECOND_NS
 _SLICES = 30
-# Of a range that grows, changes are looked at anew when it has grown by so much.
-_GROWTH = 1.1
+# Of a range that moves or grows, changes are looked at anew when it is far from what was looked at.
+_LEAST_KEPT_NS = 10 * SECOND_NS
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -93,9 +93,8 @@ class Samples:
     def _changes_in(self, asked: Range, threads: frozenset[int]) -> dict[int, ChangesSeen]:
         """Return the changes in a range by process, looked at anew where it is another one than last time."""
         before, of_threads = self._changes_of
-        is_same = before.from_ns == asked.from_ns and of_threads == threads and before.length_ns > LOOKED_AT_NS
-        grown = asked.length_ns / max(before.length_ns, 1)
-        if is_same and 1 <= grown <= _GROWTH:
+        if of_threads == threads and before.length_ns >= _LEAST_KEPT_NS and asked.is_near(before):
+            grown = asked.length_ns / before.length_ns
             return {process: _times(seen, grown) for process, seen in self._changes.items()}
         self._changes, self._changes_of = self._look_at_changes(asked, threads), (asked, threads)
         return self._changes
