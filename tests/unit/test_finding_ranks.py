@@ -32,7 +32,7 @@ def test_the_rank_that_loads_longer_is_named_with_its_function_and_bound(tmp_pat
     )
     assert surplus.high is not None
     assert found.gain_bound == pytest.approx(1 / (1 - surplus.high))
-    assert surplus.high == pytest.approx(0.4, abs=0.02)
+    assert 0.4 < surplus.high < 0.44
     assert found.evidence.line is not None
     assert (found.evidence.line.function, found.evidence.line.line) == ("Photos.__getitem__", 33)
     assert (found.evidence.selection.rank, found.evidence.selection.phase) == (2, "data load in process")
@@ -48,6 +48,9 @@ def test_it_is_said_where_the_late_rank_computes_and_where_it_waits(tmp_path: Pa
     assert of_cpu is not None
     assert "it waits for storage" in of_disk.cause
     assert "it waits for storage" not in of_cpu.cause
+    # It may compute longer in backward, too.
+    assert of_cpu.gain_bound == pytest.approx(1 / 0.4, rel=0.02)
+    assert of_disk.gain_bound == pytest.approx(1 / 0.6, rel=0.06)
 
 
 def test_more_work_in_backward_shows_as_cpu_time(tmp_path: Path) -> None:
@@ -55,9 +58,10 @@ def test_more_work_in_backward_shows_as_cpu_time(tmp_path: Path) -> None:
     found = diagnose(write_job(tmp_path / "a.profd", USUAL, heavy, USUAL), straggler.find)
 
     assert found is not None
-    assert found.title.startswith(
-        "straggler: rank 1 makes the others wait 50 % of the time, in train_epoch (train.py:63)"
-    )
+    said = "straggler: rank 1 makes the others wait at least 50 % of the time, in train_epoch (train.py:63)"
+    assert found.title.startswith(said)
+    # The others load and go forward for two fifths of a step, which nothing shortens.
+    assert found.gain_bound == pytest.approx(1 / 0.4, rel=0.02)
     assert "longer batches" in found.remedy
 
 

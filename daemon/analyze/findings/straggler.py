@@ -9,13 +9,13 @@ from profd.daemon.analyze.findings.finding import Evidence, Finding, Line, Measu
 from profd.daemon.analyze.findings.loaders import take_loaders
 from profd.daemon.analyze.findings.severity import severity_of
 from profd.daemon.analyze.findings.wording import at, percent, times
-from profd.daemon.analyze.ranks.efforts import Effort
 from profd.daemon.analyze.ranks.job import Job
 from profd.daemon.analyze.ranks.lateness import Lateness, median_of_others, own_share
 from profd.daemon.analyze.selection import Selection
 
 _DATA_WAIT, _BACKWARD = "data wait", "backward"
 _OFF_CPU = 0.1
+_LEAST_WORK = 0.01
 
 
 def find(case: Case) -> Finding | None:
@@ -30,15 +30,17 @@ def find(case: Case) -> Finding | None:
     share = Share(late.surplus, max(late.low, 0.0), late.high, job.effort(late.rank).samples)
     line, phase = _line(case, job, late), late.place.phase if late.place else _BACKWARD
     function = line.function if line else phase
+    gain = _bound(job, late, share)
+    least = "at least " if late.is_of_cores else ""
     return Finding(
         rule="straggler",
         severity=severity,
         label="straggler",
-        title=f"straggler: rank {late.rank} makes the others wait {percent(late.surplus)} of the time, in "
-        f"{function}{at(line)}: without that steps get at most {times(share.gain)} as fast",
+        title=f"straggler: rank {late.rank} makes the others wait {least}{percent(late.surplus)} of the time, "
+        f"in {function}{at(line)}: without that steps get at most {times(gain)} as fast",
         cause=_cause(job, late, phase),
         remedy=_remedy(case, late, function, line, phase),
-        gain_bound=share.gain,
+        gain_bound=gain,
         evidence=Evidence(
             _measures(job, late, share),
             case.from_ns,
@@ -49,6 +51,17 @@ def find(case: Case) -> Finding | None:
         ),
         page="straggler",
     )
+
+
+def _bound(job: Job, late: Lateness, share: Share) -> float:
+    """Return by how many times steps get faster at most once a rank is not late.
+
+    Who computes more than the others may do so in backward too, beyond what is seen of it: then a step is no shorter
+    than what the others surely work. Who waits for something else is late by what is seen.
+    """
+    if _is_off_cpu(job, late):
+        return share.gain
+    return max(1 / max(job.work_of_others(late.rank), _LEAST_WORK), share.gain)
 
 
 def _line(case: Case, job: Job, late: Lateness) -> Line | None:
@@ -74,15 +87,15 @@ def _cause(job: Job, late: Lateness, phase: str) -> str:
     told = f"Rank {late.rank} works {percent(own or 0)} of each step by itself, the others {percent(others or 0)}, and "
     told += f"most of the difference is {phase}. They stand in backward or in a collective until it has come, "
     told += "and are not what is slow."
-    if _is_off_cpu(job.effort(late.rank), job, late):
+    if _is_off_cpu(job, late):
         told += " It hardly uses the CPU meanwhile: it waits for storage, the network, or other processes."
     return f"{told} Rank {also} is late too." if also else told
 
 
-def _is_off_cpu(effort: Effort, job: Job, late: Lateness) -> bool:
-    """Say whether a rank spends most of what it takes longer without the CPU."""
-    by_cores = job.lateness_of_cores(effort.rank)
-    return not late.is_of_cores and by_cores is not None and by_cores.surplus < _OFF_CPU * late.surplus
+def _is_off_cpu(job: Job, late: Lateness) -> bool:
+    """Say whether a rank spends what it takes longer without the CPU, as far as its CPU time tells."""
+    by_cores = job.lateness_of_cores(late.rank) if job.sleeps_in_waits and not late.is_of_cores else None
+    return by_cores is not None and by_cores.surplus < _OFF_CPU * late.surplus
 
 
 def _remedy(case: Case, late: Lateness, function: str, line: Line | None, phase: str) -> str:

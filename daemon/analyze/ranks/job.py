@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 
 import msgspec
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.ranks.efforts import Effort, take_efforts
-from profd.daemon.analyze.ranks.lateness import Lateness, find_late, lateness
+from profd.daemon.analyze.ranks.lateness import Lateness, find_late, lateness, own_share
 from profd.daemon.analyze.ranks.waits import WaitIndex, exchange
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.reader import RunReader
@@ -34,6 +35,16 @@ class Job(msgspec.Struct, frozen=True):
     def lateness_of_cores(self, rank: int) -> Lateness | None:
         """Return by how much CPU time a rank is above the others; None where it is not known."""
         return lateness(self.efforts, rank, of_cores=True)
+
+    def work_of_others(self, rank: int) -> float:
+        """Return the share of a step that the other ranks surely work, in the median: no step can be shorter."""
+        others = [effort for effort in self.efforts if effort.rank != rank]
+        return statistics.median(max(own_share(one) or 0.0, self._cores(one)) for one in others)
+
+    def _cores(self, effort: Effort) -> float:
+        """Return the CPU time that a rank works by, where it is one of work and no wait."""
+        seen = [cores for cores in effort.cores if cores is not None]
+        return min(statistics.fmean(seen), 1.0) if seen and self.sleeps_in_waits else 0.0
 
     @property
     def _by_rank(self) -> Mapping[int, Effort]:
