@@ -16,6 +16,7 @@ from profd.daemon.supervise.control import ControlClient
 from profd.daemon.supervise.diagnosis import check_attachable
 from profd.daemon.supervise.naming import script_name
 from profd.daemon.supervise.session import RunningSession, SessionOptions, start_session
+from profd.daemon.windows.arming import sockets_of
 
 _SEEN_TIMEOUT_S = 10.0
 _CLOSING_S = 30.0
@@ -33,13 +34,13 @@ def pid_of(word: str) -> int | None:
 def run_of(pid: int, *, inject: bool) -> Iterator[Path]:
     """Give the file of the live run that records a process; where there is none, record it for as long as this lasts.
 
-    Raises UsageError where there is none and nothing may be put into the process, ProfdError where it cannot be
-    recorded.
+    Raises UsageError where there is none, the process was not armed and nothing may be put into it, and ProfdError
+    where it cannot be recorded.
     """
     if (path := _find_live(pid)) is not None:
         yield path
         return
-    if not inject:
+    if not inject and sockets_of(pid) is None:
         raise UsageError(
             f"process {pid} is in no live run, and was not armed for windows",
             "launch it with `profd run --torch-window -- CMD`, or add --inject to start the profiler inside of it",

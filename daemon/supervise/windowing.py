@@ -14,8 +14,9 @@ from profd.daemon.supervise.control import WindowBegun
 from profd.daemon.supervise.roles import MAIN
 from profd.daemon.supervise.tree import Member
 from profd.daemon.windows import remote
+from profd.daemon.windows.arming import Sockets, sockets_of
 from profd.daemon.windows.injection import Injection
-from profd.daemon.windows.ondemand import OnDemand
+from profd.daemon.windows.ondemand import Passing, on_demand_in
 from profd.daemon.windows.request import WindowRequest
 from profd.daemon.windows.schedule import Schedule
 from profd.daemon.windows.taking import Way, WindowTaker
@@ -37,7 +38,8 @@ class Windowing:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """``folder`` is where the script's torch asks for windows, None where it does not."""
-        self._on_demand = OnDemand(folder, clock) if folder else None
+        self._on_demand = on_demand_in(folder, clock) if folder else None
+        self._passing: dict[Sockets, Passing] = {}
         self._taker = WindowTaker(clock, put)
         self._clock = clock
         self._put = put
@@ -50,11 +52,13 @@ class Windowing:
 
     def begin(self, members: Collection[Member], request: WindowRequest) -> WindowBegun:
         """Ask every training process for a window, or the one that is named; raises SessionFailed where none can be."""
-        if self._on_demand is None and not request.inject:
+        ways = {member.identity: self._way_to(member, request) for member in self._chosen(members, request.pid)}
+        asked = {identity: way for identity, way in ways.items() if way is not None}
+        if not asked:
             raise SessionFailed("this run takes no windows", _REMEDY)
-        asked = {member.identity: self._way_to(member) for member in self._chosen(members, request.pid)}
         asked_ns = self._taker.begin(asked, request)
-        return WindowBegun(asked_ns, tuple(identity.pid for identity in asked), injected=self._on_demand is None)
+        injected = any(isinstance(way, Injection) for way in asked.values())
+        return WindowBegun(asked_ns, tuple(identity.pid for identity in asked), injected)
 
     async def keep(
         self, schedule: Schedule, members: Callable[[], Collection[Member]], looks: AsyncIterable[tuple[Sighting, ...]]
@@ -124,10 +128,13 @@ class Windowing:
             raise SessionFailed(who, "wait until one does")
         return chosen
 
-    def _way_to(self, member: Member) -> Way:
+    def _way_to(self, member: Member, request: WindowRequest) -> Way | None:
+        """Return how a window of a process is taken: what was armed is never injected; None where it may not be."""
         if self._on_demand is not None:
             return self._on_demand
-        return Injection(remote.helper_for(member.python or ""), self._clock)
+        if sockets := sockets_of(member.identity.pid):
+            return self._passing.setdefault(sockets, Passing(sockets.folder, self._clock))
+        return Injection(remote.helper_for(member.python or ""), self._clock) if request.inject else None
 
     async def close(self) -> None:
         """Give up the windows that are being taken."""

@@ -1,6 +1,7 @@
 """The environment that makes Kineto, inside torch, listen for requests, and the folder that it does so in.
 
-Only a run that was asked for windows gets it: reports of crashes on this path exist, so it is not on by default.
+Only a run that was asked for windows gets it: reports of crashes on this path exist, so it is not on by default. A
+process may have it from someone else.
 """
 
 from __future__ import annotations
@@ -13,13 +14,21 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from profd.daemon import paths
+from profd.daemon import paths, processes
 from profd.daemon.errors import OutputUnwritable
+from profd.daemon.windows.meeting import sees_our_files
 
+_SWITCH, _SOCKETS = "KINETO_USE_DAEMON", "KINETO_IPC_SOCKET_DIR"
 _CONFIG = "kineto.conf"
 _POLLING = "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n"
 _SILENT = "5"
 """A level of Kineto's log above all that it says: it would tell stderr that it listens, and that nobody answers."""
+
+
+class Sockets(NamedTuple):
+    """Where a process asks whether a window is wanted: a folder, or None for the abstract namespace."""
+
+    folder: Path | None
 
 
 class Arms(NamedTuple):
@@ -42,6 +51,28 @@ def armed(inherited: Mapping[str, str]) -> Iterator[Arms]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def sockets_of(pid: int) -> Sockets | None:
+    """Return where a process asks for windows, by the environment that it was started with.
+
+    None where it does not, or where that cannot be reached from here, as in a container.
+    """
+    variables = processes.environment(pid, frozenset({_SWITCH, _SOCKETS}))
+    if not variables.get(_SWITCH):
+        return None
+    folder = variables.get(_SOCKETS)
+    try:
+        is_reached = sees_our_files(pid) if folder else _shares_network(pid)
+    except OSError:
+        return None
+    return Sockets(Path(folder) if folder else None) if is_reached else None
+
+
+def _shares_network(pid: int) -> bool:
+    """Say whether abstract sockets are the same for a process as here; raises OSError."""
+    proc = processes.PROC
+    return (proc / str(pid) / "ns/net").readlink() == (proc / "self/ns/net").readlink()
+
+
 def _make_folder() -> Path:
     # In /tmp whatever else is set: of the 107 bytes of a socket's path Kineto takes 54 for its own name.
     folder = paths.make_private(Path(f"/tmp/profd-{os.getuid()}")) / f"w{secrets.token_hex(4)}"
@@ -59,8 +90,8 @@ def _variables(folder: Path, inherited: Mapping[str, str]) -> dict[str, str]:
     except OSError as error:
         raise OutputUnwritable(f"cannot write {config} ({error.strerror})", "make room in /tmp") from error
     return {
-        "KINETO_USE_DAEMON": "1",
-        "KINETO_IPC_SOCKET_DIR": str(folder),
+        _SWITCH: "1",
+        _SOCKETS: str(folder),
         "KINETO_ONDEMAND_TRACE_DIR": str(folder),
         "KINETO_CONFIG": str(config),
         "KINETO_LOG_LEVEL": inherited.get("KINETO_LOG_LEVEL", _SILENT),

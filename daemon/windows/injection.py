@@ -1,29 +1,23 @@
 """Has a running process that was not armed take a window of itself: the text of ``intarget`` is executed in it.
 
-Owns the folder where profd and the process meet, the text, and the waiting. How the text gets there is ``gdb``'s and
+Owns the text and the waiting. How the text gets there is ``gdb``'s and
 ``remote``'s to know. Nothing of this happens unless the user asked for it by name.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
-import stat
-import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon import processes
 from profd.daemon.clock import Clock
-from profd.daemon.errors import OutputUnwritable
 from profd.daemon.store.records import Identity
 from profd.daemon.windows import gdb, intarget, remote
 from profd.daemon.windows.failure import WindowFailed
 from profd.daemon.windows.intarget import Order
+from profd.daemon.windows.meeting import Meeting, meeting, plain_file
 from profd.daemon.windows.patience import Patience
 from profd.daemon.windows.request import WindowRequest
 
@@ -52,13 +46,6 @@ except BaseException:
 """Runs in the namespace of the script itself, so it gives no name to anything."""
 
 
-class Meeting(NamedTuple):
-    """A private folder that profd and the process can both reach: as it is called here, and there."""
-
-    here: Path
-    there: Path
-
-
 class Report(msgspec.Struct, frozen=True):
     """What the process says of its window."""
 
@@ -84,7 +71,7 @@ class Injection:
         with meeting(identity.pid) as place:
             await self._execute(identity.pid, order_of(request, place), place)
             await self._wait_for(identity, request, place.here)
-            yield _plain_file(place.here / intarget.TRACE)
+            yield plain_file(place.here / intarget.TRACE)
 
     async def _execute(self, pid: int, order: Order, place: Meeting) -> None:
         if self._helper is not None:
@@ -110,30 +97,6 @@ class Injection:
             raise WindowFailed(f"process {pid} has not written its window within {length_s + _WRITING_S:.0f} s")
         if error := _read(report).error:
             raise WindowFailed(f"process {pid} took none ({error})")
-
-
-@contextlib.contextmanager
-def meeting(pid: int) -> Iterator[Meeting]:
-    """Make a folder where a process can leave its window, and remove it in the end; raises ProfdError.
-
-    It lies in what the process calls /tmp, which is not ours where that runs in a container, and belongs to its user.
-    """
-    proc = processes.PROC / str(pid)
-    try:
-        owner = proc.stat()
-        is_ours = (proc / "ns/mnt").readlink() == (processes.PROC / "self/ns/mnt").readlink()
-    except OSError as error:
-        raise WindowFailed(f"process {pid} cannot be looked at ({error.strerror})") from error
-    try:
-        here = Path(tempfile.mkdtemp(prefix="profd-window-", dir="/tmp" if is_ours else proc / "root/tmp"))
-    except OSError as error:
-        raise OutputUnwritable(f"no folder can be made in /tmp ({error.strerror})", "make room there") from error
-    try:
-        if owner.st_uid != os.geteuid():
-            os.chown(here, owner.st_uid, owner.st_gid)
-        yield Meeting(here, Path("/tmp") / here.name)
-    finally:
-        shutil.rmtree(here, ignore_errors=True)
 
 
 def order_of(request: WindowRequest, place: Meeting) -> Order:
@@ -162,17 +125,6 @@ def text_of(order: Order) -> str:
 
 def _read(report: Path) -> Report:
     try:
-        return msgspec.json.decode(_plain_file(report).read_bytes(), type=Report)
+        return msgspec.json.decode(plain_file(report).read_bytes(), type=Report)
     except (OSError, msgspec.DecodeError) as error:
         raise WindowFailed(f"what the process reported cannot be read ({error})") from error
-
-
-def _plain_file(path: Path) -> Path:
-    """Return a path that is a file and no link: what is read with our rights is what the process wrote with its own."""
-    try:
-        is_plain = stat.S_ISREG(path.lstat().st_mode)
-    except OSError:
-        is_plain = False
-    if not is_plain:
-        raise WindowFailed(f"the process left no {path.name}")
-    return path

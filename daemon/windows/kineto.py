@@ -1,7 +1,8 @@
 """The daemon's side of Kineto's on-demand protocol, by which an unmodified torch process is asked for a trace.
 
 libkineto, the profiler inside torch, speaks it where the environment of its process says so (see ``arming``): it plays
-the part of a client of the daemon "dynolog", over Unix datagram sockets that are files in one folder.
+the part of a client of the daemon "dynolog", over Unix datagram sockets that are files in one folder, or where its
+environment names none, in the abstract namespace.
 
 Every datagram is a header and a payload, in the byte order of the machine::
 
@@ -30,6 +31,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 import struct
 from collections.abc import Callable
@@ -41,6 +43,9 @@ from profd.daemon.errors import SessionFailed
 
 DAEMON_NAME = "dynolog"
 """What a client calls the daemon's socket in the folder."""
+ABSTRACT_NAME = b"\0dynolog\0"
+_ABSTRACT_CLIENT = b"\0dynoconfigclient"
+"""What names begin with outside of any folder; they end with a NUL that belongs to them."""
 ACTIVITIES = 2
 _HEADER = struct.Struct("=Q32s")
 _CONTEXT = struct.Struct("=iiq")
@@ -112,8 +117,11 @@ def _decode_inquiry(payload: bytes) -> Inquiry | None:
 class KinetoDaemon:
     """Answers the clients in one folder, and hands a configuration to those that a trace is wanted of."""
 
-    def __init__(self, folder: Path, delivered: Callable[[int], None]) -> None:
-        """``delivered`` is called with the PID of a process once it was given what was asked of it."""
+    def __init__(self, folder: Path | None, delivered: Callable[[int], None]) -> None:
+        """``delivered`` is called with the PID of a process once it was given what was asked of it.
+
+        ``folder`` None is the abstract namespace.
+        """
         self._folder = folder
         self._delivered = delivered
         self._socket: socket.socket | None = None
@@ -127,15 +135,28 @@ class KinetoDaemon:
 
     def start(self) -> None:
         """Bind the socket and answer from now on, in the running event loop; raises SessionFailed."""
-        path = self._folder / DAEMON_NAME
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
-            path.unlink(missing_ok=True)
-            self._socket.bind(str(path))
+            self._bind(self._socket)
         except OSError as error:
             self.close()
-            raise SessionFailed(f"{path} cannot be bound ({error})", "set PROFD_HOME to a local folder") from error
+            if error.errno == errno.EADDRINUSE:
+                raise SessionFailed("another daemon serves this Kineto", "ask that for a trace, or end it") from error
+            raise SessionFailed(
+                f"{self._folder} takes no socket ({error})", "set PROFD_HOME to a local folder"
+            ) from error
         asyncio.get_running_loop().add_reader(self._socket, self._read)
+
+    def _bind(self, daemon: socket.socket) -> None:
+        """Bind a socket to the daemon's name, also where a daemon that has died left its own; raises OSError."""
+        if self._folder is None:
+            daemon.bind(ABSTRACT_NAME)
+            return
+        path = self._folder / DAEMON_NAME
+        if _is_served(path):
+            raise OSError(errno.EADDRINUSE, "somebody listens")
+        path.unlink(missing_ok=True)
+        daemon.bind(str(path))
 
     def ask(self, pid: int, configuration: str) -> None:
         """Give a process this configuration the next time that it asks for one and is free to take a trace."""
@@ -175,10 +196,26 @@ class KinetoDaemon:
 
     def _answer(self, client: str | bytes | None, datagram: bytes) -> bool:
         """Send a datagram to a client in the folder; False where it is gone, or does not listen."""
-        if self._socket is None or not isinstance(client, str) or Path(client).parent != self._folder:
+        if self._socket is None or client is None or not self._is_client(client):
             return False
         try:
             self._socket.sendto(datagram, client)
         except OSError:
             return False
         return True
+
+    def _is_client(self, address: str | bytes) -> bool:
+        """Say whether an address is one that clients have."""
+        if self._folder is None:
+            return isinstance(address, bytes) and address.startswith(_ABSTRACT_CLIENT)
+        return isinstance(address, str) and Path(address).parent == self._folder
+
+
+def _is_served(path: Path) -> bool:
+    """Say whether somebody listens to a socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True

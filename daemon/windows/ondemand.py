@@ -1,16 +1,21 @@
-"""Has Kineto write the trace of a process that was armed for it at launch: see ``kineto`` and ``arming``."""
+"""Has Kineto write the trace of a process that was armed for it at launch: see ``kineto`` and ``arming``.
+
+Whoever launched it may have been another: such a process is listened to for as long as a window takes, and no longer.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from profd.daemon.clock import Clock
 from profd.daemon.store.records import Identity
 from profd.daemon.windows.failure import WindowFailed
 from profd.daemon.windows.kineto import KinetoDaemon
+from profd.daemon.windows.meeting import Meeting, meeting, plain_file
 from profd.daemon.windows.patience import Patience
 from profd.daemon.windows.request import WindowRequest
 
@@ -19,16 +24,19 @@ ANSWER_TIMEOUT_S = 20.0
 TRACE_TIMEOUT_S = 120.0
 
 
+Place = AbstractContextManager[Meeting]
+
+
 class OnDemand:
     """The way to windows through Kineto's own protocol."""
 
     source = "kineto"
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
-        """``folder`` is that of ``arming``."""
-        self._folder = folder
+    def __init__(self, sockets: Path | None, clock: Clock, place: Callable[[int], Place]) -> None:
+        """``sockets`` is the folder of ``kineto``; ``place`` gives the folder that a process may leave its trace in."""
+        self._place = place
         self._patience = Patience(clock)
-        self._daemon = KinetoDaemon(folder, self._take_delivery)
+        self._daemon = KinetoDaemon(sockets, self._take_delivery)
         self._given: dict[int, asyncio.Event] = {}
 
     def start(self) -> None:
@@ -47,16 +55,18 @@ class OnDemand:
     @contextlib.asynccontextmanager
     async def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AsyncIterator[Path]:
         """Ask a process for a window and wait for its trace, which is gone in the end; raises WindowFailed."""
-        path = self._folder / f"trace{asked_ns}_{identity.pid}.json"
-        self._given[identity.pid] = asyncio.Event()
-        try:
-            self._daemon.ask(identity.pid, request.configuration(self._folder / f"trace{asked_ns}.json"))
-            await self._wait_for(path, identity, request)
-            yield path
-        finally:
-            self._daemon.withdraw(identity.pid)
-            self._given.pop(identity.pid, None)
-            path.unlink(missing_ok=True)
+        pid, name = identity.pid, f"trace{asked_ns}"
+        with self._place(pid) as place:
+            path = place.here / f"{name}_{pid}.json"
+            self._given[pid] = asyncio.Event()
+            try:
+                self._daemon.ask(pid, request.configuration(place.there / f"{name}.json"))
+                await self._wait_for(path, identity, request)
+                yield plain_file(path)
+            finally:
+                self._daemon.withdraw(pid)
+                self._given.pop(pid, None)
+                path.unlink(missing_ok=True)
 
     async def _wait_for(self, trace: Path, identity: Identity, request: WindowRequest) -> None:
         """Wait until the trace is there, whole: Kineto writes it under another name first."""
@@ -76,3 +86,36 @@ class OnDemand:
     def _take_delivery(self, pid: int) -> None:
         with contextlib.suppress(KeyError):
             self._given[pid].set()
+
+
+class Passing:
+    """The way to windows of processes that others have armed, all with the same sockets.
+
+    Nobody else can serve these meanwhile, so they are bound for no longer than a window takes.
+    """
+
+    source = OnDemand.source
+
+    def __init__(self, sockets: Path | None, clock: Clock) -> None:
+        """``sockets`` is what their environment names, None where that is the abstract namespace."""
+        self._on_demand = OnDemand(sockets, clock, meeting)
+        self._windows = 0
+
+    @contextlib.asynccontextmanager
+    async def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AsyncIterator[Path]:
+        """Ask a process for a window and wait for its trace, which is gone in the end; raises ProfdError."""
+        if not self._windows:
+            self._on_demand.start()
+        self._windows += 1
+        try:
+            async with self._on_demand.trace(identity, request, asked_ns) as path:
+                yield path
+        finally:
+            self._windows -= 1
+            if not self._windows:
+                self._on_demand.close()
+
+
+def on_demand_in(folder: Path, clock: Clock) -> OnDemand:
+    """Return the way to windows of the processes that ``arming`` has armed, in its folder."""
+    return OnDemand(folder, clock, lambda pid: nullcontext(Meeting(folder, folder)))

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
-from profd.daemon.windows.arming import armed
+import pytest
+
+from profd.daemon.windows import arming
+from profd.daemon.windows.arming import Sockets, armed, sockets_of
 
 CLIENT_SOCKET = "dynoconfigclient00000000-0000-0000-0000-000000000000"
 
@@ -47,3 +52,28 @@ def test_settings_that_cannot_be_read_are_no_failure() -> None:
 def test_two_runs_have_two_folders() -> None:
     with armed({}) as one, armed({}) as other:
         assert one.folder != other.folder
+
+
+@pytest.mark.parametrize(
+    ("variables", "sockets"),
+    [
+        ({}, None),
+        ({"KINETO_IPC_SOCKET_DIR": "/tmp/x"}, None),
+        ({"KINETO_USE_DAEMON": ""}, None),
+        ({"KINETO_USE_DAEMON": "1"}, Sockets(None)),
+        ({"KINETO_USE_DAEMON": "1", "KINETO_IPC_SOCKET_DIR": "/tmp/x"}, Sockets(Path("/tmp/x"))),
+    ],
+)
+def test_what_others_have_armed_is_found_in_its_environment(
+    variables: dict[str, str], sockets: Sockets | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=variables) as process:
+        assert sockets_of(process.pid) == sockets
+        monkeypatch.setattr(arming, "sees_our_files", lambda pid: False)
+        monkeypatch.setattr(arming, "_shares_network", lambda pid: False)
+        assert sockets_of(process.pid) is None  # in a container
+        process.kill()
+
+
+def test_process_that_is_gone_is_not_armed() -> None:
+    assert sockets_of(1 << 22) is None

@@ -18,6 +18,7 @@ from profd.daemon.windows import gdb, injection, intarget, remote
 from profd.daemon.windows.failure import WindowFailed
 from profd.daemon.windows.injection import Injection
 from profd.daemon.windows.intarget import Order
+from profd.daemon.windows.meeting import Meeting, meeting
 from profd.daemon.windows.request import WindowRequest
 
 
@@ -31,7 +32,7 @@ def identity() -> Iterator[Identity]:
 
 
 def order(folder: Path) -> Order:
-    return injection.order_of(WindowRequest(steps=7, memory=True), injection.Meeting(folder, folder))
+    return injection.order_of(WindowRequest(steps=7, memory=True), Meeting(folder, folder))
 
 
 def test_text_starts_a_thread_that_takes_the_order_and_names_nothing(tmp_path: Path) -> None:
@@ -71,7 +72,7 @@ def failing(error: BaseException) -> Callable[..., object]:
 
 
 def test_meeting_place_is_private_and_goes_away(identity: Identity) -> None:
-    with injection.meeting(identity.pid) as place:
+    with meeting(identity.pid) as place:
         assert place.here.stat().st_mode & 0o777 == 0o700
         assert place.here == place.there
         (place.here / "trace.json").touch()
@@ -85,7 +86,7 @@ class Played(Injection):
         super().__init__(None, clock)
         self._play = play
 
-    async def _execute(self, pid: int, order: Order, place: injection.Meeting) -> None:
+    async def _execute(self, pid: int, order: Order, place: Meeting) -> None:
         self._play(order)
 
 

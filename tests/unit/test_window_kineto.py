@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -18,6 +19,7 @@ from profd.daemon.errors import SessionFailed
 from profd.daemon.windows.kineto import Context, Inquiry, KinetoDaemon, decode
 
 PID = 4711
+DEADLINE_S = 60.0
 ASKED = "ACTIVITIES_ITERATIONS=5\n"
 
 
@@ -160,8 +162,38 @@ async def test_socket_of_a_daemon_that_died_is_taken_over(folder: Path) -> None:
         assert await client.answer() == message(b"req", b"")
 
 
+async def test_socket_of_a_daemon_that_lives_is_left_to_it(folder: Path) -> None:
+    with daemon_in(folder), KinetoClient(folder) as client:
+        with pytest.raises(SessionFailed, match="another daemon serves this Kineto"):
+            KinetoDaemon(folder, lambda pid: None).start()
+        client.send(inquiry(PID))
+        assert await client.answer() == message(b"req", b"")
+
+
+async def test_clients_of_no_folder_are_served_in_the_abstract_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = b"\0profd-test-%d\0" % os.getpid()
+    monkeypatch.setattr("profd.daemon.windows.kineto.ABSTRACT_NAME", name)
+    daemon = KinetoDaemon(None, lambda pid: None)
+    daemon.start()
+    daemon.ask(PID, "ACTIVITIES_LOG_FILE=x")
+    try:
+        for own, answer in ((b"\0dynoconfigclient%d\0" % os.getpid(), b"ACTIVITIES_LOG_FILE=x"), (name + b"2", None)):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as client:
+                client.bind(own)
+                client.sendto(inquiry(PID), name)
+                if answer is None:
+                    daemon._read()
+                    with pytest.raises(BlockingIOError):
+                        client.recv(100)
+                else:
+                    said = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 4096), DEADLINE_S)
+                    assert said == message(b"req", answer)
+    finally:
+        daemon.close()
+
+
 async def test_socket_that_cannot_be_bound_is_said(folder: Path) -> None:
-    with pytest.raises(SessionFailed, match="cannot be bound"):
+    with pytest.raises(SessionFailed, match="takes no socket"):
         KinetoDaemon(folder / "missing", lambda pid: None).start()
 
 

@@ -20,7 +20,7 @@ from profd.daemon import processes
 from profd.daemon.errors import SessionFailed
 from profd.daemon.store.records import EventHappened, Identity, Record, WindowTaken
 from profd.daemon.windows import ondemand
-from profd.daemon.windows.ondemand import OnDemand
+from profd.daemon.windows.ondemand import Passing, on_demand_in
 from profd.daemon.windows.request import WindowRequest
 from profd.daemon.windows.taking import WindowTaker
 
@@ -41,7 +41,7 @@ class Run:
         stat = processes.read_stat(self.process.pid)
         assert stat is not None
         self.identity = Identity(stat.pid, stat.start_ticks)
-        self.way = OnDemand(self.folder, self.clock)
+        self.way = on_demand_in(self.folder, self.clock)
         self.way.start()
         self.taker = WindowTaker(self.clock, self.records.append)
 
@@ -173,3 +173,26 @@ async def test_end_of_the_session_gives_windows_up_without_a_word(run: Run) -> N
     run.begin()
     await run.taker.close()
     assert run.records == []
+
+
+async def test_processes_of_others_are_listened_to_for_as_long_as_a_window_takes(run: Run) -> None:
+    run.way.close()
+    sockets, way = run.folder / "dynolog", Passing(run.folder, run.clock)
+    sockets.unlink()
+    run.taker.begin({run.identity: way}, WindowRequest())
+    await run.until(sockets.exists)
+    trace = await run.give_configuration()
+    assert trace.parent.name.startswith("profd-window-")
+    assert trace.parent.stat().st_mode & 0o777 == 0o700
+    trace.write_bytes(steps_of_two())
+    window = await run.outcome()
+    assert (window.error, window.source, len(window.steps)) == ("", "kineto", 2)
+    assert not trace.parent.exists()
+    with KinetoClient(run.folder) as client, pytest.raises(ConnectionRefusedError):
+        client.send(inquiry(run.identity.pid))
+
+
+async def test_socket_that_another_daemon_serves_is_why_there_is_no_window(run: Run) -> None:
+    run.taker.begin({run.identity: Passing(run.folder, run.clock)}, WindowRequest())
+    window = await run.outcome()
+    assert window.error.startswith("another daemon serves this Kineto")

@@ -16,6 +16,7 @@ from profd.daemon.store.records import EventHappened, Identity, Record
 from profd.daemon.supervise.control import WindowBegun
 from profd.daemon.supervise.tree import Member
 from profd.daemon.supervise.windowing import Windowing
+from profd.daemon.windows.arming import Sockets
 from profd.daemon.windows.request import WindowRequest
 from profd.daemon.windows.schedule import Schedule
 from profd.daemon.windows.taking import Way, WindowTaker
@@ -90,6 +91,30 @@ async def test_run_that_was_not_armed_is_injected_on_demand_and_says_so(monkeypa
     begun = Windowing(None, StoppedClock(), lambda _: None).begin([*OTHERS, *RANKS], WindowRequest(inject=True))
     assert (begun.asked_ns, begun.pids, begun.injected) == (7, (11, 12), True)
     assert {way.source for way in ways.values()} == {"gdb"}
+
+
+@pytest.mark.parametrize("inject", [False, True])
+async def test_processes_that_others_have_armed_are_asked_and_never_injected(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, inject: bool
+) -> None:
+    ways: dict[Identity, Way] = {}
+
+    def begin(self: WindowTaker, asked: Mapping[Identity, Way], request: WindowRequest) -> int:
+        ways.update(asked)
+        return 7
+
+    monkeypatch.setattr(WindowTaker, "begin", begin)
+    armed = {11: Sockets(tmp_path), 16: Sockets(tmp_path), 17: Sockets(None)}
+    monkeypatch.setattr("profd.daemon.supervise.windowing.sockets_of", armed.get)
+    members = [*RANKS, member(16, "main"), member(17, "main")]
+    begun = Windowing(None, StoppedClock(), lambda _: None).begin(members, WindowRequest(inject=inject))
+    assert begun.pids == ((11, 12, 16, 17) if inject else (11, 16, 17))
+    assert begun.injected is inject
+    assert {identity.pid: way.source for identity, way in ways.items() if identity.pid != 12} == dict.fromkeys(
+        (11, 16, 17), "kineto"
+    )
+    # Two ranks ask at the same socket, which can be bound once.
+    assert ways[Identity(11, 1)] is ways[Identity(16, 1)] is not ways[Identity(17, 1)]
 
 
 async def test_armed_run_is_never_injected(windowing: Windowing) -> None:
