@@ -97,9 +97,10 @@ def row(script: str, pairs: Sequence[Pair]) -> str:
     bounds = [(pair.gain, pair.planted.bound) for pair in pairs if pair.planted.bound is not None]
     within = sum(gain <= bound for gain, bound in bounds)
     gain = statistics.median(pair.gain for pair in pairs)
-    bound = f"{statistics.median(bound for _, bound in bounds):.2f}" if bounds else "none"
-    held = f"{within} of {len(bounds)}" if bounds else ""
-    cells = [f"{right} of {len(pairs)}", f"{quiet} of {len(pairs)}", f"{gain:.2f}", bound, held]
+    bound_told = f"{statistics.median(bound for _, bound in bounds):.2f}" if bounds else "none"
+    near = sum(bound <= 2 * gain for gain, bound in bounds)
+    held = [f"{within} of {len(bounds)}", f"{near} of {len(bounds)}"] if bounds else ["", ""]
+    cells = [f"{right} of {len(pairs)}", f"{quiet} of {len(pairs)}", f"{gain:.2f}", bound_told, *held]
     return f"| `{script}` | {PLANTED[script]} | {' | '.join(cells)} |"
 
 
@@ -124,8 +125,8 @@ def main() -> None:
     parser.add_argument("scripts", nargs="*", default=list(PLANTED), help=f"of {', '.join(PLANTED)}")
     options = parser.parse_args()
     found: dict[str, Sequence[Pair]] = {}
-    head = "| script | planted | found first | twin healthy | gain of the fix | bound | gain within bound |"
-    lines = [head, "|---|---|---:|---:|---:|---:|---:|"]
+    head = "| script | planted | found first | twin healthy | gain of the fix | bound | gain within bound | bound within 2 × gain |"
+    lines = [head, "|---|---|---:|---:|---:|---:|---:|---:|"]
     for script in options.scripts:
         pairs = [
             Pair(run(script, options.seconds, fixed=False), run(script, options.seconds, fixed=True))

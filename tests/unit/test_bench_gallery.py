@@ -20,10 +20,13 @@ def test_what_is_only_worth_knowing_is_no_diagnosis() -> None:
 
 
 def test_the_gain_is_held_against_the_bound() -> None:
-    within, beyond = Outcome(NOTHING, None, 18.0), Outcome(NOTHING, None, 21.0)
+    within, beyond, hardly = (Outcome(NOTHING, None, per_s) for per_s in (18.0, 21.0, 9.0))
 
-    assert row("load_in_process", [Pair(LOADING, within)]).endswith("| 1 of 1 | 1 of 1 | 1.80 | 2.00 | 1 of 1 |")
-    assert row("load_in_process", [Pair(LOADING, beyond)]).endswith("| 2.10 | 2.00 | 0 of 1 |")
+    assert row("load_in_process", [Pair(LOADING, within)]).endswith(
+        "| 1 of 1 | 1 of 1 | 1.80 | 2.00 | 1 of 1 | 1 of 1 |"
+    )
+    assert row("load_in_process", [Pair(LOADING, beyond)]).endswith("| 2.10 | 2.00 | 0 of 1 | 1 of 1 |")
+    assert row("load_in_process", [Pair(LOADING, hardly)]).endswith("| 0.90 | 2.00 | 1 of 1 | 0 of 1 |")
 
 
 def test_the_matrix_counts_what_was_mistaken_for_what() -> None:
