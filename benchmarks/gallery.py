@@ -125,8 +125,8 @@ def main() -> None:
     parser.add_argument("scripts", nargs="*", default=list(PLANTED), help=f"of {', '.join(PLANTED)}")
     options = parser.parse_args()
     found: dict[str, Sequence[Pair]] = {}
-    head = "| script | planted | found first | twin healthy | gain of the fix | bound | gain within bound | bound within 2 × gain |"
-    lines = [head, "|---|---|---:|---:|---:|---:|---:|---:|"]
+    columns = "found first | twin healthy | gain of the fix | bound | gain within bound | bound within twice the gain"
+    lines = [f"| script | planted | {columns} |", "|---|---|---:|---:|---:|---:|---:|---:|"]
     for script in options.scripts:
         pairs = [
             Pair(run(script, options.seconds, fixed=False), run(script, options.seconds, fixed=True))
