@@ -27,6 +27,7 @@ def write_run(
     conv_ms: float = 3.0,
     windows: int = 6,
     workers: int = 1,
+    worker_life_s: int = SECONDS,
 ) -> Path:
     """Write a run whose GPU is idle for a share of the time, and busy for 80 % else; all of it uneven by chance.
 
@@ -36,7 +37,7 @@ def write_run(
     beside = [
         *_devices(),
         *_workers(workers),
-        *_readings(chance, idle, peak_bytes, growth_bytes_per_s, workers),
+        *_readings(chance, idle, peak_bytes, growth_bytes_per_s, workers, worker_life_s),
         *(_window(chance, number, conv_ms) for number in range(windows)),
     ]
     return write_steps(path, seed, beside=beside)
@@ -53,7 +54,7 @@ def _workers(count: int) -> Iterator[records.Record]:
 
 
 def _readings(
-    chance: random.Random, idle: float, peak_bytes: float, growth_bytes_per_s: float, workers: int
+    chance: random.Random, idle: float, peak_bytes: float, growth_bytes_per_s: float, workers: int, worker_life_s: int
 ) -> Iterator[records.Record]:
     for at_ms in range(0, SECONDS * 1000, 200):
         utilization = 0.0 if chance.random() < idle else 0.8
@@ -62,8 +63,9 @@ def _readings(
             records.Point("gpu_utilization_share", utilization, device="gpu0"),
             records.Point("rss_bytes", rss + growth_bytes_per_s * at_ms / 1000 + 1e5 * chance.random(), MAIN),
             records.Point("gpu_process_memory_bytes", 4e9, MAIN, device="gpu0"),
-            *(records.Point("rss_bytes", 5e8, worker(ordinal)) for ordinal in range(1, workers + 1)),
         ]
+        if at_ms <= worker_life_s * 1000:
+            points += [records.Point("rss_bytes", 5e8, worker(ordinal)) for ordinal in range(1, workers + 1)]
         yield records.PointsTaken(STARTED_NS + at_ms * MILLISECOND_NS, tuple(points))
 
 

@@ -61,6 +61,13 @@ def test_a_role_that_only_one_run_has_is_compared_with_nothing(tmp_path: Path) -
     assert (workers.base, workers.new) == (0.0, 5e8)
 
 
+def test_a_process_of_a_few_seconds_is_none_of_the_memory(tmp_path: Path) -> None:
+    short = write_run(tmp_path / "b.profd", 2, worker_life_s=5)
+    diff = diff_of(write_run(tmp_path / "a.profd", 1, workers=0), short)
+    assert not changed(diff)
+    assert {one.name for one in diff.memory} == {"main"}
+
+
 def test_an_operator_that_takes_longer_is_told_by_the_step(tmp_path: Path) -> None:
     diff = diff_of(write_run(tmp_path / "a.profd", 1), write_run(tmp_path / "b.profd", 2, conv_ms=4.0))
     assert changed(diff).keys() == {("aten::conv2d", "self CPU")}

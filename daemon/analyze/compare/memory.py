@@ -17,11 +17,13 @@ from profd.daemon.analyze.memory.growth import Growth, growth
 from profd.daemon.analyze.memory.headroom import GPU_SERIES
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import ProcessRow
+from profd.daemon.store.rows import PointRow, ProcessRow
 
 LEAST_SHARE = 0.05
 LEAST_BYTES = 16e6
 """A peak that differs by less is none of a change: allocators and caches differ by as much from run to run."""
+LEAST_LIFE = 0.1
+"""A role that was there for less of the time is not compared: whether a short-lived helper was seen is chance."""
 _KINDS = {"rss_bytes": "RSS", GPU_SERIES: "GPU memory"}
 _TWO_SIDED_95 = 1.96
 
@@ -69,21 +71,24 @@ def _mean(grown: Growth) -> Mean:
 def _held(reader: RunReader, part: Selection) -> Mapping[Key, Held]:
     """Return the memory of each role in a part of a run."""
     peaks: defaultdict[Key, float] = defaultdict(float)
+    lives_ns: defaultdict[Key, int] = defaultdict(int)
     grown: dict[Key, Growth] = {}
     for one in growth(reader, part):
         if one.series not in _KINDS:
             continue
         key = role_title(reader.processes[one.process]), _KINDS[one.series]
-        peaks[key] = max(peaks[key], _peak_bytes(reader, one, part))
+        points = _points(reader, one, part)
+        peaks[key] = max(peaks[key], max((point.value for point in points), default=0.0))
+        lives_ns[key] += points[-1].at_ns - points[0].at_ns if points else 0
         if one.slope_bytes_per_s is not None:
             grown[key] = max(one, grown.get(key, one), key=lambda each: each.slope_bytes_per_s or 0.0)
-    return {key: Held(peak, grown.get(key)) for key, peak in peaks.items() if peak}
+    least_ns = LEAST_LIFE * ((part.to_ns or 0) - (part.from_ns or 0))
+    return {key: Held(peak, grown.get(key)) for key, peak in peaks.items() if peak and lives_ns[key] >= least_ns}
 
 
-def _peak_bytes(reader: RunReader, one: Growth, part: Selection) -> float:
+def _points(reader: RunReader, one: Growth, part: Selection) -> list[PointRow]:
     series = reader.find_series(one.series, one.process, one.device)
-    points = reader.points(series.id, part.from_ns, part.to_ns) if series else []
-    return max((point.value for point in points), default=0.0)
+    return reader.points(series.id, part.from_ns, part.to_ns) if series else []
 
 
 def role_title(row: ProcessRow) -> str:
