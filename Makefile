@@ -28,7 +28,7 @@ check: .venv/dev-installed ## check format, lint, types and layers
 	$(BIN)/mypy tests
 	$(BIN)/lint-imports
 
-bench: .venv/dev-installed ## measure cost on a quiet machine, about 45 minutes; writes docs/measurements.md; BENCH_ARGS=--quick tries it
+bench: .venv/dev-installed ## measure cost on a quiet machine, about 75 minutes; writes docs/measurements.md; BENCH_ARGS=--quick tries it
 	$(BIN)/python benchmarks/own_cost.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/scaling.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/throughput.py $(BENCH_ARGS)
@@ -36,6 +36,7 @@ bench: .venv/dev-installed ## measure cost on a quiet machine, about 45 minutes;
 	$(BIN)/python benchmarks/churn.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/telemetry.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/gpu_cost.py
+	$(BIN)/python benchmarks/ranks.py $(BENCH_ARGS)
 
 truth: .venv/dev-installed ## measure on a quiet machine how true shares, intervals and phases are, about 55 minutes; writes docs/measurements.md
 	$(BIN)/python benchmarks/agreement.py
