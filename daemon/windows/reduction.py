@@ -7,6 +7,7 @@ seconds that a large trace takes would hold up the session, and its memory is gi
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import os
 import sys
@@ -99,6 +100,8 @@ def _range_of(spans: Spans) -> tuple[int, int]:
 def main() -> None:
     """Reduce the trace that the command line names."""
     os.nice(_NICENESS)
+    # All that is made is kept to the end, so that looking for garbage only costs: a quarter of the time.
+    gc.disable()
     answer: Reduction | Refusal
     try:
         answer = reduce(Path(sys.argv[1]), begins_with_step=_WITH_STEP in sys.argv[2:])
