@@ -10,7 +10,7 @@ import msgspec
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.pieces import selected_pieces
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.summed import Rest, are_summed, part, sums_by_stack, told
+from profd.daemon.analyze.summed import Rest, are_summed, part_while, sums_by_stack, told
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import StackTotal
 
@@ -35,9 +35,10 @@ def _totals(reader: RunReader, selection: Selection, threads: frozenset[int]) ->
     if not are_summed(selection.when):
         yield from _read(reader, selection, Rest(threads, selection.from_ns, selection.to_ns))
         return
+    part = part_while(selection.when)
     for one in told(reader, selection, threads):
         for row in sums_by_stack(reader, one):
-            samples, time_ns = part(row, selection.when)
+            samples, time_ns = part(row)
             if time_ns or samples or not selection.when:
                 yield StackTotal(row.thread, row.stack, samples, time_ns)
         for rest in one.rest:

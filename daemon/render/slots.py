@@ -16,8 +16,7 @@ import msgspec
 
 from profd.daemon.analyze.conditions import can_tell, covers_of, within
 from profd.daemon.analyze.selection import Condition, Selection
-from profd.daemon.analyze.summed import Rest, sums_by_stack, told
-from profd.daemon.analyze.summed import part as part_of
+from profd.daemon.analyze.summed import Rest, part_while, sums_by_minute, told
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
@@ -96,18 +95,18 @@ def take_slots(reader: RunReader, entry_limit: int = ENTRY_LIMIT, one_by_one: in
 
 def _lay_sums(reader: RunReader, laid: _Laid, parts: Sequence[Part]) -> list[Rest]:
     """Lay the sums by the minute into slots, and return what has to be read beside them."""
-    conditions = [tuple(Condition(name) for name in names) for names in parts]
+    held = [part_while(Condition(name) for name in names) for names in parts]
     found = told(reader, Selection(), frozenset(reader.threads))
     if not any(one.minutes for one in found):
         return [rest for one in found for rest in one.rest]
     for laid.width_ms in WIDTHS_MS[WIDTHS_MS.index(MINUTE_MS) :]:
         together = laid.width_ms // MINUTE_MS
         if together > 1 or count_stack_minutes(reader) <= laid.entry_limit:
-            rows = [row for one in found for row in sums_by_stack(reader, one, together)]
+            rows = [row for one in found for row in sums_by_minute(reader, one, together)]
             if len(rows) <= laid.entry_limit:
                 break
     for row in rows:
-        laid.add_sum(row, [part_of(row, names) for names in conditions])
+        laid.add_sum(row, [part(row) for part in held])
     return [rest for one in found for rest in one.rest]
 
 

@@ -37,6 +37,7 @@ _DOING = {
 }
 _NEXT_PHASES = 3
 _WORTH_NAMING = 0.01
+_MINUTE_MS = 60_000
 _HANGS = 20
 
 
@@ -157,6 +158,8 @@ def _circumstances(info: RunInfo, summary: Summary, command: str) -> list[Fact]:
 
 def _limits(slot_ms: int) -> list[Fact]:
     precision = f"{slot_ms} ms" if slot_ms < 1000 else f"{slot_ms // 1000} s"
+    if slot_ms >= _MINUTE_MS:
+        precision = f"{slot_ms // _MINUTE_MS} min, since the run is long"
     return [
         Fact("samples", "Taken from outside without stopping the script; a share is as sure as its samples are many.",
              "Shares in gray have a 95 % interval wider than themselves."),

@@ -46,7 +46,7 @@ def unsummed(path: Path, tmp_path: Path) -> Iterator[RunReader]:
     copy = tmp_path / "old.profd"
     copy.write_bytes(path.read_bytes())
     connection = sqlite3.connect(copy)
-    for table in ("stack_minute", "summed_process", "point_minute"):
+    for table in ("stack_minute", "stack_hour", "summed_process", "point_minute"):
         connection.execute(f"DROP TABLE {table}")
     connection.commit()
     connection.close()
@@ -134,6 +134,22 @@ def test_sums_that_no_longer_hold_begin_anew(live: Tables, tmp_path: Path, contr
         assert one.rest
         expected = reader.stack_totals()
         assert by_stack(selected_totals(reader, Selection())) == by_stack(expected)
+
+
+@pytest.mark.parametrize(("from_s", "to_s"), [(None, None), (0.0, 7200.0), (1800.5, 11_000.2), (None, 9000.0)])
+def test_hours_are_the_sums_of_their_minutes(
+    live: Tables, tmp_path: Path, from_s: float | None, to_s: float | None
+) -> None:
+    chance = random.Random(1)
+    for minute in range(190):
+        start_ns = STARTED_NS + minute * 60 * SECOND_NS
+        live.commit([longrun.recording(rank, start_ns, chance, SECOND_NS) for rank in range(2)])
+    selection = selected(from_s, to_s, ())
+    with RunReader(tmp_path / "live.profd") as reader:
+        assert all(one.hours for one in told(reader, selection, frozenset(reader.threads)))
+        assert by_stack(selected_totals(reader, selection)) == by_stack(
+            reader.stack_totals(selection.from_ns, selection.to_ns)
+        )
 
 
 def selected(from_s: float | None, to_s: float | None, when: tuple[Condition, ...]) -> Selection:

@@ -28,6 +28,8 @@ _UNSEEN_NS = 500 * MILLISECOND_NS
 # So many samples of each thread tell their mean distance; more might hide that the rate has changed.
 _STRETCH_SAMPLES = 50
 _LOOKED_AT_NS = 1200 * SECOND_NS
+# So many processes tell in a part of that as much as one in all of it; more are no reason to look at less.
+_TOGETHER_TELL = 4
 _SLICES = 60
 
 
@@ -110,10 +112,11 @@ def take_changes(
     """Return by process the changes of the threads of a selection, in its range of time and while its conditions held.
 
     ``threads`` are those of the selection unless they are given. Of long ranges no more than twenty minutes are looked
-    at, evenly spread, and counted for all.
+    at, evenly spread, and counted for all; where there are several processes, five minutes of each tell as much.
     """
     threads = selection.threads(reader) if threads is None else threads
-    slices = _slices(reader, selection)
+    looked_at_ns = _looked_at_ns(reader, threads)
+    slices = _slices(reader, selection, looked_at_ns)
     found: defaultdict[int, Changes] = defaultdict(Changes)
     for from_ns, to_ns in slices:
         covers = covers_of(reader, selection.when, threads, within(from_ns, to_ns))
@@ -122,7 +125,7 @@ def take_changes(
                 found[reader.threads[row.thread].process].add(row)
         for changes in found.values():
             changes.forget_place()
-    times = max(_length_ns(reader, selection) / _LOOKED_AT_NS, 1.0) if len(slices) > 1 else 1.0
+    times = max(_length_ns(reader, selection) / looked_at_ns, 1.0) if len(slices) > 1 else 1.0
     return {process: changes.take(times) for process, changes in found.items()}
 
 
@@ -134,14 +137,20 @@ def changes_of(rows: Iterable[IntervalRow], reader: RunReader) -> dict[int, Chan
     return {process: changes.take() for process, changes in found.items()}
 
 
-def _slices(reader: RunReader, selection: Selection) -> list[tuple[int | None, int | None]]:
+def _looked_at_ns(reader: RunReader, threads: frozenset[int]) -> int:
+    """Return how much of a long range is looked at: processes tell more the more there are."""
+    processes = len({reader.threads[thread].process for thread in threads})
+    return _LOOKED_AT_NS // min(max(processes, 1), _TOGETHER_TELL)
+
+
+def _slices(reader: RunReader, selection: Selection, looked_at_ns: int) -> list[tuple[int | None, int | None]]:
     """Return the ranges to look at: one, or many that are far between."""
     length_ns = _length_ns(reader, selection)
-    if length_ns <= _LOOKED_AT_NS:
+    if length_ns <= looked_at_ns:
         return [(selection.from_ns, selection.to_ns)]
     start_ns = _range_ns(reader, selection)[0]
     starts = [start_ns + length_ns * number // _SLICES for number in range(_SLICES)]
-    return [(first_ns, first_ns + _LOOKED_AT_NS // _SLICES) for first_ns in starts]
+    return [(first_ns, first_ns + looked_at_ns // _SLICES) for first_ns in starts]
 
 
 def _length_ns(reader: RunReader, selection: Selection) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from profd.daemon.analyze.course import take_course
 from profd.daemon.analyze.findings.case import WAITING, Case
 from profd.daemon.analyze.findings.loaders import living_at_once
 from profd.daemon.store.rows import ThreadRow
@@ -40,9 +41,14 @@ def ceiling(case: Case) -> float | None:
 
 def main_thread_cores(case: Case, process: int) -> float | None:
     """Return the CPU time a second of the main thread of a process; None where it was not read."""
-    mains = [row for row in case.reader.threads.values() if row.process == process and row.is_main]
-    values = [value for row in mains for value in thread_cores(case, row)]
-    return _mean(values) if values else None
+    mains = {row.os_tid for row in case.reader.threads.values() if row.process == process and row.is_main}
+    means = [
+        take_course(case.reader, row.id, case.from_ns, case.to_ns).mean()
+        for row in case.reader.series.values()
+        if row.name == "cpu_cores" and row.process == process and row.os_tid in mains
+    ]
+    known = [mean for mean in means if mean is not None]
+    return _mean(known) if known else None
 
 
 def thread_cores(case: Case, thread: ThreadRow) -> list[float]:

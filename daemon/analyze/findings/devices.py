@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profd.daemon.analyze.findings.case import Case
-from profd.daemon.analyze.gpu.usage import MEMORY_OF_PROCESS, GpuTracks
+from profd.daemon.analyze.gpu.usage import MEMORY_OF_PROCESS, mean_utilization
 
 
 def uses_gpu(case: Case) -> bool:
@@ -22,7 +22,6 @@ def utilization(case: Case) -> float | None:
     """Return the mean utilization of the GPUs that the training uses, 0 to 1; None where none is known."""
     if not uses_gpu(case):
         return None
-    tracks = GpuTracks(case.reader)
-    means = [tracks.of_process(row.id).mean(case.from_ns, case.to_ns) for row in case.trainers]
-    known = [mean for mean, known_ns in means if known_ns]
+    means = [mean_utilization(case.reader, row.id, case.from_ns, case.to_ns) for row in case.trainers]
+    known = [mean for mean in means if mean is not None]
     return sum(known) / len(known) if known else None

@@ -6,10 +6,12 @@ how full the GPU was.
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cached_property
 
+from profd.daemon.analyze.course import take_course
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.sums.held import IDLE_BELOW as IDLE_BELOW
@@ -34,7 +36,7 @@ class GpuTracks:
     @cached_property
     def devices(self) -> frozenset[str]:
         """The devices that have readings in the run."""
-        return frozenset(self._series)
+        return frozenset(self.series)
 
     @property
     def period_ns(self) -> int | None:
@@ -56,7 +58,8 @@ class GpuTracks:
         return devices_used(process, parents, self._held, self.devices)
 
     @cached_property
-    def _series(self) -> dict[str, int]:
+    def series(self) -> dict[str, int]:
+        """The series of utilization, by device."""
         return {
             row.device: row.id
             for row in self._reader.series.values()
@@ -73,5 +76,16 @@ class GpuTracks:
 
     def _of(self, device: str) -> Track:
         if device not in self._of_device:
-            self._of_device[device] = track_of(self._reader.readings(self._series[device], *self._range))
+            self._of_device[device] = track_of(self._reader.readings(self.series[device], *self._range))
         return self._of_device[device]
+
+
+def mean_utilization(reader: RunReader, process: int, from_ns: int, to_ns: int) -> float | None:
+    """Return how busy the GPUs that a process uses were in [from_ns, to_ns); None where nobody knows."""
+    tracks = GpuTracks(reader, from_ns, to_ns)
+    courses = [take_course(reader, tracks.series[one], from_ns, to_ns) for one in sorted(tracks.used_by(process))]
+    if any(course.minutes for course in courses):
+        means = [mean for course in courses if (mean := course.mean()) is not None]
+        return statistics.fmean(means)
+    mean, known_ns = tracks.of_process(process).mean(from_ns, to_ns)
+    return mean if known_ns else None

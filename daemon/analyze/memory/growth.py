@@ -8,6 +8,7 @@ from __future__ import annotations
 import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -55,7 +56,21 @@ class Growth(msgspec.Struct, frozen=True):
 
 
 def growth(reader: RunReader, selection: Selection = EVERYTHING) -> tuple[Growth, ...]:
-    """Return how the memory of each process of a selection went in its range of time, by each series."""
+    """Return how the memory of each process of a selection went in its range of time, by each series.
+
+    The last answer is kept: rules and summaries ask for the same, and of a long run it takes seconds.
+    """
+    asked = (selection.from_ns, selection.to_ns, selection.processes, selection.rank, reader.info.end_ns)
+    kept = _LAST.get(reader)
+    if kept is None or kept[0] != asked:
+        kept = _LAST[reader] = (asked, _growths(reader, selection))
+    return kept[1]
+
+
+_LAST: WeakKeyDictionary[RunReader, tuple[tuple[object, ...], tuple[Growth, ...]]] = WeakKeyDictionary()
+
+
+def _growths(reader: RunReader, selection: Selection) -> tuple[Growth, ...]:
     found = [
         _growth(reader, reader.processes[row.process], row, selection)
         for row in sorted(reader.series.values(), key=lambda row: (row.process or 0, row.name, row.device or ""))

@@ -15,13 +15,16 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.rows import PointRow
 from profd.daemon.store.sums.cover import common
 from profd.daemon.store.sums.held import (
+    HOUR_MINUTES,
     LONGEST_INTERVAL_NS,
     MEMORY_OF_PROCESS,
     MINUTE_NS,
     READINGS,
     THREAD_CPU,
     UTILIZATION,
+    added_up,
     devices_used,
+    hours_between,
     idle_time,
     on_cpu_time,
     samples_inside,
@@ -43,6 +46,12 @@ _ADDED = ", ".join(
 _ADD = f"""
     INSERT INTO stack_minute (thread, minute, stack, {_FIELDS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)
     ON CONFLICT (thread, minute, stack) DO UPDATE SET {_ADDED}
+"""
+_OF_PROCESS = "thread IN (SELECT id FROM thread WHERE process = :process)"
+_ADD_HOUR = f"""
+    INSERT INTO stack_hour (thread, hour, stack, {_FIELDS})
+    SELECT thread, :hour, stack, {added_up()} FROM stack_minute
+    WHERE {_OF_PROCESS} AND minute >= :first AND minute < :last GROUP BY thread, stack
 """
 _INTERVALS = """
     SELECT start_ns, duration_ns, thread, stack, samples FROM interval
@@ -109,6 +118,7 @@ class StackSums:
             known = _Summed(begin_ns, begin_ns, devices)
         if recording.end_ns > known.to_ns:
             self._add(process, known.to_ns, recording.end_ns, devices)
+            self._add_hours(process, known, recording.end_ns)
             known = known._replace(to_ns=recording.end_ns)
         self._summed[process] = known
         self._connection.execute(
@@ -117,9 +127,17 @@ class StackSums:
         )
 
     def _forget(self, process: int) -> None:
-        self._connection.execute(
-            "DELETE FROM stack_minute WHERE thread IN (SELECT id FROM thread WHERE process = ?)", (process,)
-        )
+        for table in ("stack_minute", "stack_hour"):
+            self._connection.execute(f"DELETE FROM {table} WHERE {_OF_PROCESS}", {"process": process})
+
+    def _add_hours(self, process: int, known: _Summed, to_ns: int) -> None:
+        """Add up the minutes of the hours that are complete up to a time, and were not before."""
+        hours = hours_between(known.from_ns - self._started_ns, to_ns - self._started_ns)
+        before = hours_between(known.from_ns - self._started_ns, known.to_ns - self._started_ns)
+        for hour in range(max(hours.start, before.stop), hours.stop):
+            first = hour * HOUR_MINUTES
+            values = {"process": process, "hour": hour, "first": first, "last": first + HOUR_MINUTES}
+            self._connection.execute(_ADD_HOUR, values)
 
     def _add(self, process: int, from_ns: int, to_ns: int, devices: frozenset[str]) -> None:
         """Add up the intervals of a process that start in a range of time."""

@@ -11,14 +11,10 @@ import msgspec
 
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import Count, Time, Value
+from profd.daemon.store.sums.held import HOUR_MINUTES, added_up
 
 ALL_TOGETHER = 1 << 40
 """So many minutes are longer than any run."""
-
-_SUMS = (
-    "sum(samples), sum(duration_ns), max(until_ns), sum(known_ns), sum(busy_ns),"
-    " sum(idle_samples), sum(idle_ns), sum(cpu_samples), sum(cpu_ns), sum(both_samples), sum(both_ns)"
-)
 
 
 class StackMinuteRow(msgspec.Struct, frozen=True):
@@ -94,8 +90,22 @@ def stack_minutes(
     values = [first, last]
     if together > 1:
         at = "(minute / ?) * ?"
-        sql = f"SELECT thread, {at} AS at, stack, {_SUMS} FROM stack_minute WHERE {where} GROUP BY thread, at, stack"
+        sql = (
+            f"SELECT thread, {at} AS at, stack, {added_up()} FROM stack_minute WHERE {where} GROUP BY thread, at, stack"
+        )
         values = [together, together, *values]
+    return _rows(reader, sql, *values)
+
+
+def stack_hours(reader: RunReader, threads: Collection[int], hours: range) -> list[StackMinuteRow]:
+    """Return the sums of some threads over whole hours, which the file has to have of all of them, by stack."""
+    where = f"thread IN ({','.join(str(int(thread)) for thread in threads)}) AND hour >= ? AND hour < ?"
+    first = hours.start * HOUR_MINUTES
+    sql = f"SELECT thread, {first}, stack, {added_up()} FROM stack_hour WHERE {where} GROUP BY thread, stack"
+    return _rows(reader, sql, hours.start, hours.stop)
+
+
+def _rows(reader: RunReader, sql: str, *values: int) -> list[StackMinuteRow]:
     rows = reader.select(StackMinuteRow, sql, *values)
     reader.check_known({row[0] for row in rows}, {row[2] for row in rows})
     return [StackMinuteRow(*row) for row in rows]
