@@ -54,9 +54,10 @@ soak: .venv/dev-installed ## profile a training for an hour and see whether prof
 trust: .venv/dev-installed ## kill profd a hundred times and give its readers hostile bytes, about an hour
 	$(BIN)/python benchmarks/kills.py
 	$(BIN)/python benchmarks/fuzz.py run-bytes run-values
-	$(BIN)/python benchmarks/fuzz.py --cases 100000 recordings dumps counters traces datagrams control
+	$(BIN)/python benchmarks/fuzz.py --runs 100000 datagrams $(foreach kind,recording dump counter trace control,$(kind)-values) \
+		recordings dumps counters traces control
 
-pictures: .venv/dev-installed ## take the README's pictures from the latest run; needs chromium
+pictures: .venv/dev-installed ## take the pictures of README and docs from a training, on a quiet machine; needs chromium
 	$(BIN)/python docs/pictures/take.py
 
 format: .venv/dev-installed ## format the code and mend what the linter can

@@ -1,16 +1,18 @@
 """Kills profd at random moments while it records, and looks at what becomes of the target and of the run file.
 
-    python benchmarks/kills.py [--kills N] [--seed N]
+    python benchmarks/kills.py [--runs N] [--seed N]
 
 The target is a chain of digests, checked link by link at the end. After each kill the target has to run on, never in
 state T; the run file has to open and to be summed up; and what is lost may be no more than the recording in flight.
-Takes about fifteen seconds a kill. Ends with 1 where any of that was not so.
+Takes about fifteen seconds a kill, and says as a JSON line on stderr what came of each. Ends with 1 where any of that
+was not so.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import random
 import select
@@ -88,6 +90,19 @@ def wrong_links(diary: Path) -> tuple[int, int]:
     return wrong, len(lines)
 
 
+def progress(number: int, kill: Kill) -> str:
+    """Return what came of a kill as a JSON line."""
+    return json.dumps(
+        {
+            "kill": number,
+            "after_s": round(kill.after_s, 3),
+            "lost_s": round(kill.lost_s, 3),
+            "states": "".join(sorted(kill.states)),
+            "sound": kill.is_sound(),
+        }
+    )
+
+
 def _states(pid: int) -> frozenset[str]:
     """Return the states in which a process was seen within half a second."""
     states: set[str] = set()
@@ -106,7 +121,7 @@ def _wait(seconds: float) -> None:
 def main() -> int:
     """Kill as often as the command line says; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--runs", "--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     chance = random.Random(options.seed)
@@ -115,8 +130,9 @@ def main() -> int:
         os.environ["PROFD_HOME"] = folder
         diary = Path(folder) / "diary"
         target = stack.enter_context(running(LOAD, diary))
-        for number in range(options.kills):
+        for number in range(options.runs):
             kills.append(kill_once(target.pid, diary, chance.uniform(0, LONGEST_S)))
+            print(progress(number, kills[-1]), file=sys.stderr, flush=True)
             if not kills[-1].is_sound():
                 print(f"kill {number}: {kills[-1]}", flush=True)
         stack.close()

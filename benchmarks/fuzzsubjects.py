@@ -1,0 +1,164 @@
+"""Everything of profd that reads what others wrote, with sound examples of it and the errors that are meant for it."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+import synthetic
+from kinetotraces import TraceScript
+from mutations import HOSTILE_VALUES, mutate, mutate_values
+
+from profd.daemon.analyze.summary import summarize
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.collect.stacks import assembly
+from profd.daemon.collect.stacks.assembly import Span
+from profd.daemon.collect.stacks.chrometrace import TraceDamaged
+from profd.daemon.collect.stacks.dump import decode_dump
+from profd.daemon.collect.stacks.pyspy import RawRecording, last_timestamp_us
+from profd.daemon.collect.steps.counter import integers_of, main_stack
+from profd.daemon.errors import ProfdError
+from profd.daemon.render.text import summary_text
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Identity
+from profd.daemon.supervise.control import Request
+from profd.daemon.windows import kineto, trace
+from profd.daemon.windows.operators import sum_up
+from profd.daemon.windows.spans import read_spans
+
+
+class Subject(NamedTuple):
+    """Something that reads.
+
+    ``seeds`` are what it is meant to read, ``read`` does so, ``errors`` are meant for it, ``change`` makes a case.
+    """
+
+    seeds: list[bytes]
+    read: Callable[[bytes, random.Random], object]
+    errors: tuple[type[Exception], ...]
+    change: Callable[[bytes, random.Random], bytes] = mutate
+
+
+def subjects(folder: Path) -> dict[str, Subject]:
+    """Return everything that reads; ``folder`` is for run files."""
+    run = _run_file(folder)
+    return {
+        "run-bytes": Subject([run], lambda data, chance: _read_run(folder, data), (ProfdError,)),
+        "run-values": Subject([b"-"], lambda data, chance: _read_run(folder, _changed_run(folder, run, chance)),
+                              (ProfdError,)),
+        "recordings": Subject([_recording()], lambda data, chance: _assemble(data), (TraceDamaged,)),
+        "recording-values": Subject([_recording()], lambda data, chance: _assemble(data), (TraceDamaged,),
+                                    mutate_values),
+        "dumps": Subject([_dump()], lambda data, chance: decode_dump(data), (ValueError,)),
+        "dump-values": Subject([_dump()], lambda data, chance: decode_dump(data), (ValueError,), mutate_values),
+        "counters": Subject([_dump()], lambda data, chance: integers_of(main_stack(data, 1)), ()),
+        "counter-values": Subject([_dump()], lambda data, chance: integers_of(main_stack(data, 1)), (), mutate_values),
+        "traces": Subject([_trace()], lambda data, chance: sum_up(read_spans(trace.decode(data))), (ProfdError,)),
+        "trace-values": Subject([_trace()], lambda data, chance: sum_up(read_spans(trace.decode(data))), (ProfdError,),
+                                mutate_values),
+        "datagrams": Subject(_datagrams(), lambda data, chance: kineto.decode(data), ()),
+        "control": Subject(_requests(), lambda data, chance: msgspec.json.decode(data, type=Request),
+                           (msgspec.DecodeError, UnicodeDecodeError, RecursionError)),
+        "control-values": Subject(_requests(), lambda data, chance: msgspec.json.decode(data, type=Request),
+                                  (msgspec.DecodeError, UnicodeDecodeError, RecursionError), mutate_values),
+    }  # fmt: skip
+
+
+def _assemble(data: bytes) -> None:
+    """Make a record of a recording, as a session does."""
+    last_timestamp_us(data)
+    raw = RawRecording(data, 1_700_000_000 * SECOND_NS, 1000, 4000, 3, SECOND_NS)
+    assembly.assemble(raw, Identity(1, 1), 100, Span())
+
+
+def _run_file(folder: Path) -> bytes:
+    """Return the bytes of a small run with a row in nearly every table."""
+    path = folder / "seed.profd"
+    synthetic.write_run(path, seconds=3, workers=1)
+    return path.read_bytes()
+
+
+def _read_run(folder: Path, data: bytes) -> None:
+    """Read a run file as ``profd summary`` does."""
+    path = folder / "case.profd"
+    path.write_bytes(data)
+    with RunReader(path) as reader:
+        summary = summarize(reader)
+        summary_text(summary)
+        msgspec.json.encode(summary)
+
+
+def _changed_run(folder: Path, run: bytes, chance: random.Random) -> bytes:
+    """Return a sound database with hostile values in some columns."""
+    path = folder / "changed.profd"
+    path.write_bytes(run)
+    connection = sqlite3.connect(path)
+    try:
+        connection.execute("PRAGMA writable_schema = ON")
+        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        for _ in range(chance.randint(1, 3)):
+            _spoil(connection, chance.choice(tables), chance)
+        connection.commit()
+    finally:
+        connection.close()
+    return path.read_bytes()
+
+
+def _spoil(connection: sqlite3.Connection, table: str, chance: random.Random) -> None:
+    """Give one column of a table, in one row or in all, a value that nobody expects there; or lose a row."""
+    columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+    where = chance.choice(("1", "random() % 3 = 0"))
+    try:
+        if chance.randrange(6) == 0:
+            connection.execute(f"DELETE FROM {table} WHERE {where}")
+        else:
+            sql = f"UPDATE OR IGNORE {table} SET {chance.choice(columns)} = ? WHERE {where}"
+            connection.execute(sql, (chance.choice(HOSTILE_VALUES),))
+    except sqlite3.Error:
+        return
+
+
+def _recording() -> bytes:
+    label = "thread (123): MainThread"
+    calls = [(label, "", 0), ("<module>", "/srv/train.py", 3), ("train", "/srv/train.py", 9)]
+    events = []
+    for round_ in range(20):
+        for phase, rows in (("B", calls), ("E", calls[::-1])):
+            for name, file, line in rows:
+                at_us = round_ * 2000 + (1000 if phase == "E" else 0)
+                arguments = {"filename": file, "line": line}
+                events.append(
+                    {"ph": phase, "tid": 7, "pid": 1, "ts": at_us, "name": name, "cat": "py-spy", "args": arguments}
+                )
+    return msgspec.json.encode(events)
+
+
+def _dump() -> bytes:
+    local = {"name": "step", "addr": 1, "arg": False, "repr": "417"}
+    frame = {"name": "train", "filename": "/srv/train.py", "short_filename": "train.py", "module": None, "line": 9,
+             "locals": [local], "is_entry": True}  # fmt: skip
+    thread = {"pid": 1, "thread_id": 7, "os_thread_id": 1, "thread_name": "MainThread", "active": True,
+              "owns_gil": True, "frames": [frame, frame]}  # fmt: skip
+    return msgspec.json.encode([thread, thread])
+
+
+def _trace() -> bytes:
+    script = TraceScript().op("aten::add", 1, 20, linked=1).op("aten::mul", 3, 9, linked=2).memory(4, 512)
+    return msgspec.json.encode({"traceEvents": script.events, "baseTimeNanoseconds": 1_700_000_000_000_000_000})
+
+
+def _datagrams() -> list[bytes]:
+    context = kineto.encode("ctxt", (1).to_bytes(4, "little") * 4)
+    return [context, kineto.encode("req", (2).to_bytes(4, "little") + (1).to_bytes(4, "little") * 5)]
+
+
+def _requests() -> list[bytes]:
+    return [msgspec.json.encode(Request(command)) for command in ("hello", "watch", "stop", "window")]
