@@ -22,7 +22,7 @@ def train(model, optimizer, args):
     criterion = nn.CrossEntropyLoss()
     started, steps = time.perf_counter(), 0
     while (elapsed := time.perf_counter() - started) < args.seconds:
-        inputs, labels = torch.rand(2048, 2048), torch.randint(10, (2048,))
+        inputs, labels = torch.rand(512, 2048), torch.randint(10, (512,))
         loss = criterion(model(inputs), labels)
         optimizer.zero_grad()
         loss.backward()
