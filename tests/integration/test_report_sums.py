@@ -63,6 +63,8 @@ def brushed(report: ReportPage, from_x: int, to_x: int) -> list[str]:
     report.page.mouse.up()
     found = re.match(r"#t=([\d.]+)-([\d.]+)", report.address)
     assert found
+    dragged_s = sorted(report.shown(f"[{from_x}, {to_x}].map((x) => profd.timeline.toMs(x) / 1000)"))
+    assert [float(found[1]), float(found[2])] == pytest.approx(dragged_s, abs=0.011)
     return ["--from", found[1], "--to", found[2]]
 
 
