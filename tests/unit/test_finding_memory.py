@@ -40,7 +40,7 @@ def test_pages_that_are_taken_anew_are_told_by_their_faults(tmp_path: Path) -> N
     assert found.severity == WARNING
     assert "614 MB of memory a second are taken from the kernel anew, for 29 % of the time" in found.title
     assert "MALLOC_TRIM_THRESHOLD_" in found.remedy
-    # In a step without the 2 % for which it waits for data, and with what 150,000 faults may take outside of the kernel.
+    # In a step without the 2 % for which it waits for data, and with what 150,000 faults take outside of the kernel.
     assert found.gain_bound == pytest.approx(1 / (1 - 0.98 * 0.3 - 0.03), rel=0.01)
 
 
