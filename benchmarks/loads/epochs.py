@@ -1,7 +1,7 @@
 """Trains for a time in short epochs, each with new DataLoader workers, and prints a line an epoch.
 
-Usage: epochs.py SECONDS [WORKERS]. What a long training does to a profiler: processes that come and go, output, and the
-same stacks again and again.
+Usage: epochs.py SECONDS [WORKERS [EPOCH_S]]. What a long training does to a profiler: processes that come and go,
+output, and the same stacks again and again.
 """
 
 import sys
@@ -25,9 +25,9 @@ class Pictures(Dataset[tuple[torch.Tensor, int]]):
         return torch.full((256,), float(index % 7)), index % 10
 
 
-def train_epoch(model: nn.Module, optimizer: torch.optim.Optimizer, workers: int) -> int:
-    """Train for ten seconds with new workers; returns the number of steps."""
-    until = time.monotonic() + EPOCH_S
+def train_epoch(model: nn.Module, optimizer: torch.optim.Optimizer, workers: int, epoch_s: float) -> int:
+    """Train for so many seconds with new workers; returns the number of steps."""
+    until = time.monotonic() + epoch_s
     for step, (inputs, targets) in enumerate(DataLoader(Pictures(), batch_size=16, num_workers=workers), start=1):
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(inputs), targets).backward()
@@ -37,7 +37,7 @@ def train_epoch(model: nn.Module, optimizer: torch.optim.Optimizer, workers: int
     return 0
 
 
-def main(seconds: float, workers: int) -> None:
+def main(seconds: float, workers: int = 2, epoch_s: float = EPOCH_S) -> None:
     """Train epoch after epoch."""
     torch.set_num_threads(1)
     model = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
@@ -45,10 +45,10 @@ def main(seconds: float, workers: int) -> None:
     print("ready", flush=True)
     started, epoch = time.monotonic(), 0
     while time.monotonic() - started < seconds:
-        steps = train_epoch(model, optimizer, workers)
+        steps = train_epoch(model, optimizer, workers, epoch_s)
         epoch += 1
         print(f"epoch {epoch}: {steps} steps", flush=True)
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 2)
+    main(float(sys.argv[1]), *map(int, sys.argv[2:3]), *map(float, sys.argv[3:4]))
