@@ -63,6 +63,10 @@ class MovedClock:
         """Return that there is none."""
         return 0
 
+    def suspended_ns(self) -> int:
+        """Return 0: it never sleeps."""
+        return 0
+
 
 class Sink:
     """Hands records on to a writer, and counts values."""

@@ -25,6 +25,10 @@ class Clock(Protocol):
         """Return by how many nanoseconds the wall clock has left this clock since it was made."""
         ...
 
+    def suspended_ns(self) -> int:
+        """Return for how many nanoseconds the machine has slept since this clock was made; it stood still meanwhile."""
+        ...
+
 
 class AnchoredClock:
     """The real clock: monotonic, anchored to the wall clock at creation."""
@@ -34,6 +38,7 @@ class AnchoredClock:
         before = time.monotonic_ns()
         self.anchor_wall_ns = time.time_ns()
         self.anchor_monotonic_ns = (before + time.monotonic_ns()) // 2
+        self._slept_before_ns = _slept_ns()
 
     def now_ns(self) -> int:
         """Return nanoseconds since the epoch, never going back."""
@@ -42,3 +47,12 @@ class AnchoredClock:
     def wall_jump_ns(self) -> int:
         """Return by how many nanoseconds the wall clock has left this clock since it was made."""
         return time.time_ns() - self.now_ns()
+
+    def suspended_ns(self) -> int:
+        """Return for how many nanoseconds the machine has slept since this clock was made; it stood still meanwhile."""
+        return _slept_ns() - self._slept_before_ns
+
+
+def _slept_ns() -> int:
+    """Return for how long the machine has slept since it was booted, to a few microseconds."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)

@@ -11,6 +11,7 @@ class StoppedClock:
     def __init__(self, at_ns: int = 1_795_176_000 * SECOND_NS) -> None:
         self.at_ns = at_ns
         self.jump_ns = 0
+        self.slept_ns = 0
 
     def now_ns(self) -> int:
         """Return the time that was set."""
@@ -19,6 +20,10 @@ class StoppedClock:
     def wall_jump_ns(self) -> int:
         """Return the jump that was set."""
         return self.jump_ns
+
+    def suspended_ns(self) -> int:
+        """Return the sleep that was set."""
+        return self.slept_ns
 
     def advance(self, seconds: float) -> None:
         """Let time go by."""

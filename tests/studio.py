@@ -35,6 +35,10 @@ class ManualClock:
     def wall_jump_ns(self) -> int:
         return 0
 
+    def suspended_ns(self) -> int:
+        """Return 0: it never sleeps."""
+        return 0
+
 
 @dataclass
 class FixedPace:

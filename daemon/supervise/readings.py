@@ -15,6 +15,7 @@ from profd.daemon.store.records import EventHappened, Identity, Point, PointsTak
 from profd.daemon.store.writer import RunWriter
 
 WALL_JUMP_NS = SECOND_NS
+SLEEP_NS = SECOND_NS
 
 
 class Readings:
@@ -36,6 +37,7 @@ class Readings:
         self._told_hz = governor.highest_hz
         self._has_told_excess = False
         self._wall_jump_ns = 0
+        self._slept_ns = 0
         self._told_dropped = 0
 
     async def take(self, identities: Iterable[Identity], python_threads: Mapping[Identity, frozenset[int]]) -> None:
@@ -81,7 +83,12 @@ class Readings:
             self._has_told_excess = True
 
     def _take_wall_clock(self) -> None:
-        jump_ns = self._clock.wall_jump_ns()
+        slept_ns = self._clock.suspended_ns()
+        if slept_ns - self._slept_ns > SLEEP_NS:
+            slept_s = (slept_ns - self._slept_ns) / SECOND_NS
+            self._say("wall-jump", f"the machine was suspended for {slept_s:.3f} s, which the run's times leave out")
+            self._slept_ns = slept_ns
+        jump_ns = self._clock.wall_jump_ns() - slept_ns
         if abs(jump_ns - self._wall_jump_ns) > WALL_JUMP_NS:
             self._say("wall-jump", f"the wall clock jumped by {(jump_ns - self._wall_jump_ns) / SECOND_NS:+.3f} s")
             self._wall_jump_ns = jump_ns

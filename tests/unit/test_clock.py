@@ -45,6 +45,16 @@ def test_a_jump_of_the_wall_clock_moves_nothing_and_is_known(clocks: TwoClocks, 
     assert clock.wall_jump_ns() == seconds * SECOND_NS
 
 
+def test_time_that_the_machine_slept_is_left_out_and_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {time.CLOCK_BOOTTIME: 900 * SECOND_NS, time.CLOCK_MONOTONIC: 500 * SECOND_NS}
+    monkeypatch.setattr(time, "clock_gettime_ns", times.__getitem__)
+    clock = AnchoredClock()
+    assert clock.suspended_ns() == 0
+    times[time.CLOCK_BOOTTIME] += 70 * SECOND_NS
+    times[time.CLOCK_MONOTONIC] += 10 * SECOND_NS
+    assert clock.suspended_ns() == 60 * SECOND_NS
+
+
 def test_anchor_lies_in_the_middle_of_its_two_readings(clocks: TwoClocks, monkeypatch: pytest.MonkeyPatch) -> None:
     readings = iter([100, 300, 300])
     monkeypatch.setattr(time, "monotonic_ns", lambda: next(readings))

@@ -75,6 +75,17 @@ async def test_a_jump_of_the_wall_clock_is_said_once(desk: Desk, monkeypatch: py
     assert desk.events() == [("wall-jump", "the wall clock jumped by -3600.500 s")]
 
 
+async def test_a_suspended_machine_is_said_and_is_no_jump(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    cost(monkeypatch, 0.01)
+    await desk.take()
+    desk.clock.slept_ns = desk.clock.jump_ns = 3_600_500_000_000
+    await desk.take(2)
+    desk.clock.slept_ns += 900_000_000
+    desk.clock.jump_ns += 900_000_000
+    await desk.take()
+    assert desk.events() == [("wall-jump", "the machine was suspended for 3600.500 s, which the run's times leave out")]
+
+
 async def test_a_change_of_the_rate_is_said(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     cost(monkeypatch, 0.2)
     await desk.take(30)
