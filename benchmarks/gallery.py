@@ -36,6 +36,7 @@ PLANTED = {
     "python_thread": "interpreter-lock",
     "fresh_memory": "allocator-churn",
     "one_thread": "idle-cores",
+    "tensor_by_tensor": "unfused-optimizer",
     "too_many_threads": "oversubscription",
     "keep_batches": "memory-growth",
 }

@@ -31,6 +31,7 @@ from profd.daemon.analyze.findings import (
     straggler,
     swapping,
     synchronization,
+    unfused_optimizer,
 )
 from profd.daemon.analyze.findings.case import Case
 from profd.daemon.analyze.findings.finding import SEVERITIES, Finding
@@ -67,6 +68,7 @@ RULES: tuple[Rule, ...] = (
     cpu_limit.find,
     swapping.find,
     gpu_unused.find,
+    unfused_optimizer.find,
     small_batches.find,
     copies.find,
     gpu_held_back.find,
