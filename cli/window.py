@@ -12,12 +12,13 @@ import msgspec
 from profd.cli.options import json_option, run_argument
 from profd.cli.runofpid import pid_of, run_of
 from profd.daemon import paths
-from profd.daemon.analyze.issuers import IssuingLine, issuing_lines
-from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
+from profd.daemon.analyze.issuers import issuing_lines
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import SessionFailed, UsageError
-from profd.daemon.render.operatortable import HOST, by_name, operator_table, sort_rows
+from profd.daemon.render.operatortable import by_name, operator_table, sort_rows
+from profd.daemon.render.windowjson import describe
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import OperatorRow, WindowRow
+from profd.daemon.store.rows import WindowRow
 from profd.daemon.supervise.control import ControlClient
 from profd.daemon.windows.request import DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS, WindowRequest
 
@@ -40,40 +41,6 @@ SORTABLE = {
     "cuda_mem": "cuda_bytes",
     "flops": "flops",
 }
-
-
-class Operator(msgspec.Struct, frozen=True):
-    """An operator in the JSON of a window; ``lines`` issued those of its name, by the samples."""
-
-    name: str
-    device: str
-    calls: int
-    self_cpu_us: float
-    cpu_total_us: float
-    self_cuda_us: float
-    cuda_total_us: float
-    self_cpu_bytes: int
-    cpu_bytes: int
-    self_cuda_bytes: int
-    cuda_bytes: int
-    flops: int
-    input_shapes: str
-    lines: tuple[IssuingLine, ...]
-
-
-class Window(msgspec.Struct, frozen=True):
-    """A window in JSON; ``steps`` counts the whole steps in it, ``operators`` are told apart by input shape."""
-
-    source: str
-    pid: int
-    rank: int | None
-    start_ns: int
-    end_ns: int
-    steps: int
-    device_busy_ns: int | None
-    device_idle_ns: int | None
-    device_overlap_ns: int | None
-    operators: list[Operator]
 
 
 @click.command()
@@ -148,7 +115,7 @@ def command(
         reader = stack.enter_context(RunReader(path))
         windows = last_windows(reader) if show else take(reader, request)
         if as_json:
-            click.echo(msgspec.json.encode(_describe(reader, windows[0], SORTABLE[sort])))
+            click.echo(msgspec.json.encode(describe(reader, windows[0], SORTABLE[sort])))
             return
         for window in windows:
             rows = reader.operators(window.id)
@@ -235,44 +202,6 @@ def _title(reader: RunReader, window: WindowRow) -> str:
     who = f"pid {process.pid}" if process.rank is None else f"rank {process.rank}, pid {process.pid}"
     steps = len(reader.window_steps(window.id))
     return f"{who}: {(window.end_ns - window.start_ns) / 1e6:.1f} ms, {steps} whole steps, by {window.source}"
-
-
-def _describe(reader: RunReader, window: WindowRow, field: str) -> Window:
-    process, lines = reader.processes[window.process], issuing_lines(reader, window)
-    return Window(
-        source=window.source,
-        pid=process.pid,
-        rank=process.rank,
-        start_ns=window.start_ns,
-        end_ns=window.end_ns,
-        steps=len(reader.window_steps(window.id)),
-        device_busy_ns=window.device_busy_ns,
-        device_idle_ns=window.device_idle_ns,
-        device_overlap_ns=window.device_overlap_ns,
-        operators=[
-            _operator(row, lines.get(row.name, ()) if row.device == HOST else ())
-            for row in sort_rows(reader.operators(window.id), field)
-        ],
-    )
-
-
-def _operator(row: OperatorRow, lines: tuple[IssuingLine, ...]) -> Operator:
-    return Operator(
-        name=row.name,
-        device=row.device,
-        calls=row.calls,
-        self_cpu_us=row.self_cpu_ns / MICROSECOND_NS,
-        cpu_total_us=row.cpu_total_ns / MICROSECOND_NS,
-        self_cuda_us=row.self_cuda_ns / MICROSECOND_NS,
-        cuda_total_us=row.cuda_total_ns / MICROSECOND_NS,
-        self_cpu_bytes=row.self_cpu_bytes,
-        cpu_bytes=row.cpu_bytes,
-        self_cuda_bytes=row.self_cuda_bytes,
-        cuda_bytes=row.cuda_bytes,
-        flops=row.flops,
-        input_shapes=row.input_shapes,
-        lines=lines,
-    )
 
 
 def _listed(pids: tuple[int, ...]) -> str:

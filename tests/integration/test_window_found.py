@@ -14,7 +14,7 @@ import pytest
 from launching import DEADLINE_S, PROFD
 from sessions import PROGRAMS, wait_ready
 
-from profd.cli.window import Window
+from profd.daemon.render.windowjson import Window
 
 pytest.importorskip("torch")
 

@@ -14,9 +14,9 @@ import pytest
 from launching import DEADLINE_S, PROFD
 from sessions import PROGRAMS, begin_session, wait_ready
 
-from profd.cli.window import Window
 from profd.daemon import paths
 from profd.daemon.errors import ExitCode
+from profd.daemon.render.windowjson import Window
 from profd.daemon.store.reader import RunReader
 
 pytest.importorskip("torch")

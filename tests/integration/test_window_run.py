@@ -13,9 +13,9 @@ import pytest
 from launching import DEADLINE_S, PROFD
 from sessions import PROGRAMS, wait_ready
 
-from profd.cli.window import Window
 from profd.daemon import paths
 from profd.daemon.errors import ExitCode
+from profd.daemon.render.windowjson import Window
 from profd.daemon.store.reader import RunReader
 
 pytest.importorskip("torch")
