@@ -16,8 +16,8 @@ WIDTH = 100
 _ROWS = 8
 _NAME_CELLS = 26
 _PLACE_CELLS = 18
-_BUSIER = 0.1
-"""A machine whose tasks stood still for want of CPU for so much more of the time is worth a word."""
+_BUSY, _BUSIER = 0.5, 0.1
+"""A machine whose tasks stood still for want of CPU for so much of the time, or so much more of it, is worth a word."""
 _TITLES = (
     ("functions", "Your functions, with the libraries they call"),
     ("lines", "Lines of your code, with the libraries they call"),
@@ -64,14 +64,13 @@ def verdict(diff: Diff) -> str:
 
 
 def machine_note(diff: Diff) -> str:
-    """Return a sentence where the machine was busier in one run than in the other; empty where not."""
+    """Return a sentence where the machine was short of CPU, or more so in one of the runs; empty where not."""
     base, new = diff.base.cpu_pressure, diff.new.cpu_pressure
-    if base is None or new is None or abs(new - base) < _BUSIER:
+    if base is None or new is None or (max(base, new) < _BUSY and abs(new - base) < _BUSIER):
         return ""
-    busier = "busier" if new > base else "less busy"
     return (
-        f"The machine was {busier}: tasks stood still for want of a CPU {percent(new)} of the time instead of "
-        f"{percent(base)}. Changes may be its doing."
+        f"Tasks of the machine stood still for want of a CPU {percent(base)} of the time in the base and "
+        f"{percent(new)} in the new run: changes may be its doing."
     )
 
 

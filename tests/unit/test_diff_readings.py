@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from readingruns import write_run
 
@@ -107,6 +108,19 @@ def test_the_text_and_the_verdict_say_it(tmp_path: Path) -> None:
     assert "aten::conv2d" in text
     assert "aten::addmm" not in text
     assert max(map(len, text.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "is_said"),
+    [(0.1, 0.15, False), (0.1, 0.3, True), (0.3, 0.1, True), (0.9, 0.95, True), (None, 0.9, False)],
+)
+def test_a_machine_that_was_short_of_cpu_is_told(
+    tmp_path: Path, base: float | None, new: float | None, is_said: bool
+) -> None:
+    diff = diff_of(write_run(tmp_path / "a.profd", 1), write_run(tmp_path / "b.profd", 2))
+    sides = [msgspec.structs.replace(side, cpu_pressure=share) for side, share in ((diff.base, base), (diff.new, new))]
+    text = diff_text(msgspec.structs.replace(diff, base=sides[0], new=sides[1]))
+    assert ("changes may be its doing" in " ".join(text.split())) is is_said
 
 
 def test_the_json_has_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
