@@ -16,6 +16,8 @@ from profd.daemon.store.rows import FrameRow
 
 FunctionKey = tuple[str, str, int]
 """A function, its file, and the line where lines are told apart, else 0."""
+StackFunctions = tuple[FunctionKey, tuple[tuple[FunctionKey, int], ...]]
+"""What is at the leaf of a stack, and all that is in it once, each with its innermost frame."""
 
 
 class FunctionRow(msgspec.Struct, frozen=True):
@@ -42,12 +44,33 @@ class FunctionRow(msgspec.Struct, frozen=True):
     gpu_utilization: float | None = None
 
 
-class FunctionTimes:
-    """Samples and time of functions, or of their lines, added to stack by stack."""
+class FunctionIndex:
+    """The functions of each stack, or the lines; to be kept by whoever counts them again and again."""
 
     def __init__(self, reader: RunReader, *, by_line: bool = False) -> None:
         self._reader = reader
         self._by_line = by_line
+        self._known: dict[int, StackFunctions] = {}
+
+    def of_stack(self, stack: int) -> StackFunctions:
+        """Return the function at the leaf, and each function of the stack once with its innermost frame."""
+        found = self._known.get(stack)
+        if found is None:
+            frames = self._reader.frames_of(stack)
+            innermost = {self._key(frame): frame.id for frame in frames}
+            found = self._known[stack] = (self._key(frames[-1]), tuple(innermost.items()))
+        return found
+
+    def _key(self, frame: FrameRow) -> FunctionKey:
+        return frame.function, frame.file, frame.line if self._by_line else 0
+
+
+class FunctionTimes:
+    """Samples and time of functions, or of their lines, added to stack by stack."""
+
+    def __init__(self, reader: RunReader, index: FunctionIndex) -> None:
+        self._reader = reader
+        self._index = index
         self.total_ns = 0.0
         self.own_ns: defaultdict[FunctionKey, float] = defaultdict(float)
         self.own_samples: Counter[FunctionKey] = Counter()
@@ -56,7 +79,7 @@ class FunctionTimes:
         self.at_frame: defaultdict[FunctionKey, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
         self._busy_ns: defaultdict[FunctionKey, float] = defaultdict(float)
         self._known_ns: defaultdict[FunctionKey, float] = defaultdict(float)
-        self._stacks: dict[int, tuple[FunctionKey, tuple[tuple[FunctionKey, int], ...]]] = {}
+        self._stacks: dict[int, StackFunctions] = {}
         self._own_doubt = Doubt(self._leaf_of)
         self._doubt = Doubt(self._functions_of)
 
@@ -123,17 +146,10 @@ class FunctionTimes:
             gpu_utilization=self._busy_ns[key] / self._known_ns[key] if self._known_ns.get(key) else None,
         )
 
-    def _functions(self, stack: int) -> tuple[FunctionKey, tuple[tuple[FunctionKey, int], ...]]:
+    def _functions(self, stack: int) -> StackFunctions:
         """Return the function at the leaf, and each function of the stack once with its innermost frame."""
-        known = self._stacks.get(stack)
-        if known is None:
-            frames = self._reader.frames_of(stack)
-            innermost = {self._key(frame): frame.id for frame in frames}
-            known = self._stacks[stack] = (self._key(frames[-1]), tuple(innermost.items()))
-        return known
-
-    def _key(self, frame: FrameRow) -> FunctionKey:
-        return frame.function, frame.file, frame.line if self._by_line else 0
+        found = self._stacks[stack] = self._index.of_stack(stack)
+        return found
 
     def _leaf_of(self, stack: int) -> frozenset[FunctionKey]:
         return frozenset({self._stacks[stack][0]}) if stack in self._stacks else frozenset()
@@ -147,15 +163,14 @@ def hot_functions(reader: RunReader, profile: Profile, busy: Mapping[int, Busy] 
 
     ``busy`` is how busy the GPUs were during each stack, where that is known.
     """
-    return _rows(FunctionTimes(reader), profile, busy)
+    return hot_rows(reader, profile, busy, FunctionIndex(reader))
 
 
-def hot_lines(reader: RunReader, profile: Profile, busy: Mapping[int, Busy] | None = None) -> list[FunctionRow]:
-    """Return the lines of a profile as ``hot_functions`` does functions: each line that was seen is a row."""
-    return _rows(FunctionTimes(reader, by_line=True), profile, busy)
-
-
-def _rows(times: FunctionTimes, profile: Profile, busy: Mapping[int, Busy] | None) -> list[FunctionRow]:
+def hot_rows(
+    reader: RunReader, profile: Profile, busy: Mapping[int, Busy] | None, index: FunctionIndex
+) -> list[FunctionRow]:
+    """Return the functions or lines of a profile, by an index that may know its stacks from earlier ones."""
+    times = FunctionTimes(reader, index)
     for stack, samples in profile.samples.items():
         times.add(stack, samples, profile.time_ns[stack])
     for stack, one in (busy or {}).items():

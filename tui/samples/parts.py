@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 import msgspec
 
 from profd.daemon.analyze.certainty.changes import Changes, ChangesSeen
-from profd.daemon.analyze.functions import FunctionRow, hot_functions, hot_lines
+from profd.daemon.analyze.functions import FunctionIndex, FunctionRow, hot_rows
 from profd.daemon.analyze.gpu.busy import Busy
 from profd.daemon.analyze.lives import Lives
 from profd.daemon.analyze.profile import Profile, process_weights, weighted
@@ -59,6 +59,7 @@ class Samples:
         self._blocks = blocks
         self._lives = lives
         self._devices = Devices(reader)
+        self._indices = {by_line: FunctionIndex(reader, by_line=by_line) for by_line in (False, True)}
         self._changes: dict[int, ChangesSeen] = {}
         self._changes_of: tuple[Range, frozenset[int]] = (Range(0, 0), frozenset())
 
@@ -70,7 +71,7 @@ class Samples:
         """Return the functions or lines of a scope in a range, the hottest first, and what they rest on."""
         profile, part = self.profile(scope, asked)
         busy = self.busy(scope, asked)
-        return (hot_lines if by_line else hot_functions)(self._reader, profile, busy), part
+        return hot_rows(self._reader, profile, busy, self._indices[by_line]), part
 
     def busy(self, scope: Scope, asked: Range) -> Mapping[int, Busy]:
         """Return how busy the GPUs were during the stacks of a scope in a range, as far as that is known."""

@@ -43,7 +43,7 @@ class Header(Lines):
     def show(self, snapshot: Snapshot) -> None:
         """Draw a snapshot."""
         self.snapshot = snapshot
-        self.refresh()
+        self.redraw()
 
     def set_paused(self, *, is_paused: bool) -> None:
         """Say whether the view is held."""

@@ -20,7 +20,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from profd.tui.drawing.cells import Run, fit_runs
-from profd.tui.widgets.drawn import INKS, Drawn
+from profd.tui.widgets.drawn import INKS, Redrawn
 
 Item = TypeVar("Item")
 _TITLE_LINES = 1
@@ -41,7 +41,7 @@ class CursorMoved(Message):
     """The cursor went to another row, or out of the table."""
 
 
-class Table(ScrollView, Drawn, Generic[Item]):
+class Table(ScrollView, Redrawn, Generic[Item]):
     """The table; subclasses say what its columns are and what stands in them."""
 
     can_focus = True
@@ -157,7 +157,7 @@ class Table(ScrollView, Drawn, Generic[Item]):
             self._held = self._held or [self.key(item) for item in self._rows]
             self._move_to(row)
 
-    def render_line(self, y: int) -> Strip:
+    def make_line(self, y: int) -> Strip:
         """Return a line: the titles at the top, however far the rows are scrolled."""
         width, columns = self.size.width, self._shown()
         if y < _TITLE_LINES:
@@ -195,7 +195,7 @@ class Table(ScrollView, Drawn, Generic[Item]):
             self._cursor = keys.index(current) if current in keys else min(self._cursor, max(len(rows) - 1, 0))
         self._rows = rows
         self._fit_height()
-        self.refresh()
+        self.redraw()
 
     def _fit_height(self) -> None:
         self.virtual_size = Size(self.size.width, len(self._rows) + _TITLE_LINES)

@@ -47,7 +47,7 @@ class TabLine(Lines):
     def show(self, snapshot: Snapshot) -> None:
         """Draw a snapshot."""
         self.snapshot = snapshot
-        self.refresh()
+        self.redraw()
 
     def open(self, tab: str, note: str = "") -> None:
         """Mark the open tab, with a note on what its keys do."""

@@ -52,7 +52,7 @@ class VerdictLine(Lines):
         """Draw a snapshot."""
         self.snapshot = snapshot
         self._make_room()
-        self.refresh()
+        self.redraw()
 
     def on_resize(self) -> None:
         """Take the lines that are needed in other room."""
