@@ -232,20 +232,23 @@ class _Laid:
 
 
 def _columns(entries: _Entries, parts: int) -> ThreadSlots:
-    columns = ThreadSlots([], [], [], [], [], [PartColumns([], []) for _ in range(parts)])
-    before = 0
     # What was read one by one may lie before the sums.
-    for (slot, stack), entry in sorted(entries.items(), key=lambda item: item[0][0]):
-        columns.steps.append(slot - before)
-        columns.spans.append(entry.last - slot + 1)
-        columns.stacks.append(stack)
-        columns.samples.append(entry.samples)
-        columns.times_100us.append(_in_units(entry.time_ns))
-        for part, column in enumerate(columns.parts):
-            column.samples.append(entry.part_samples[part])
-            column.times_100us.append(_in_units(entry.parts_ns[part]))
-        before = slot
-    return columns
+    ordered = sorted(entries.items(), key=lambda item: item[0][0])
+    slots = [slot for (slot, _), _ in ordered]
+    found = [entry for _, entry in ordered]
+    return ThreadSlots(
+        steps=[slot - before for slot, before in zip(slots, [0, *slots], strict=False)],
+        spans=[entry.last - slot + 1 for slot, entry in zip(slots, found, strict=True)],
+        stacks=[stack for (_, stack), _ in ordered],
+        samples=[entry.samples for entry in found],
+        times_100us=[_in_units(entry.time_ns) for entry in found],
+        parts=[
+            PartColumns(
+                [entry.part_samples[part] for entry in found], [_in_units(entry.parts_ns[part]) for entry in found]
+            )
+            for part in range(parts)
+        ],
+    )
 
 
 def _in_units(time_ns: int) -> int:
