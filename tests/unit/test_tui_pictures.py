@@ -6,7 +6,7 @@ Look at a picture that has changed before you keep it: nothing but eyes says whe
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -69,21 +69,30 @@ async def draw_view(theater: Theater, view: str) -> str:
     return compact(theater.app.export_screenshot(title="profd"))
 
 
+def changed(drawn: Mapping[str, str], kept: SnapshotAssertion, folder: Path) -> list[Path]:
+    """Return the pictures that are not those that are kept, written to where they can be looked at."""
+    found = [folder / f"{view}.svg" for view, picture in drawn.items() if picture != kept(name=view)]
+    for path in found:
+        path.write_text(drawn[path.stem])
+    return found
+
+
 @pytest.mark.parametrize("size", SIZES)
-async def test_every_view_at_three_sizes(run_file: Path, pictures: SnapshotAssertion, size: str) -> None:
-    for view, picture in (await draw(run_file, VIEWS, SIZES[size])).items():
-        assert picture == pictures(name=view)
+async def test_every_view_at_three_sizes(
+    run_file: Path, tmp_path: Path, pictures: SnapshotAssertion, size: str
+) -> None:
+    assert changed(await draw(run_file, VIEWS, SIZES[size]), pictures, tmp_path) == []
 
 
 async def test_on_a_light_terminal(
-    run_file: Path, pictures: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch
+    run_file: Path, tmp_path: Path, pictures: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLORFGBG", "0;15")
-    for view, picture in (await draw(run_file, ("hot", "flame"), SIZES["120x36"])).items():
-        assert picture == pictures(name=view)
+    assert changed(await draw(run_file, ("hot", "flame"), SIZES["120x36"]), pictures, tmp_path) == []
 
 
-async def test_without_color(run_file: Path, pictures: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_color(
+    run_file: Path, tmp_path: Path, pictures: SnapshotAssertion, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    for view, picture in (await draw(run_file, ("hot", "flame"), SIZES["120x36"])).items():
-        assert picture == pictures(name=view)
+    assert changed(await draw(run_file, ("hot", "flame"), SIZES["120x36"]), pictures, tmp_path) == []
