@@ -25,14 +25,15 @@ def environment(home: Path) -> dict[str, str]:
     return {**os.environ, "PROFD_HOME": str(home), "OMP_NUM_THREADS": "1"}
 
 
-def summary(home: Path) -> Any:
+def summary(home: Path) -> dict[str, Any]:
     """Return what is told of the latest run."""
     words = [*PROFD, "summary", "latest", "--json"]
     told = subprocess.run(words, env=environment(home), capture_output=True, text=True, timeout=120, check=True)
-    return json.loads(told.stdout)
+    found: dict[str, Any] = json.loads(told.stdout)
+    return found
 
 
-def launched(home: Path, *words: str) -> Any:
+def launched(home: Path, *words: str) -> dict[str, Any]:
     """Return what is told of a job that profd launched."""
     ran = subprocess.run(
         [*PROFD, "run", "--headless", *BUDGET, "--", *TORCHRUN, "--seconds", "15", *words],
@@ -42,7 +43,7 @@ def launched(home: Path, *words: str) -> Any:
     return summary(home)
 
 
-def straggler(told: Any) -> Any:
+def straggler(told: dict[str, Any]) -> dict[str, Any] | None:
     """Return the finding that names a rank; None where there is none."""
     return next((one for one in told["findings"] if one["rule"] == "straggler"), None)
 
