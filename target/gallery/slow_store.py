@@ -4,7 +4,7 @@ import argparse
 import time
 
 import torch
-from _timing import work_s
+from _timing import wait_s
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -36,7 +36,7 @@ def main():
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     records, labels = torch.rand(BATCH, 256), torch.randint(10, (BATCH,))
-    step_s = work_s(lambda: step(model, records, labels, criterion, optimizer))
+    step_s = wait_s(lambda: step(model, records, labels, criterion, optimizer))
     workers = ENOUGH_WORKERS if args.fixed else WORKERS
     loader = DataLoader(Records(FETCHING * step_s / BATCH), batch_size=BATCH, num_workers=workers)
     train(model, loader, criterion, optimizer, args.seconds)

@@ -4,7 +4,7 @@ import argparse
 import time
 
 import torch
-from _timing import work_s
+from _timing import wait_s
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -37,7 +37,7 @@ def main():
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     records, labels = torch.rand(BATCH, 256), torch.randint(10, (BATCH,))
-    step_s = work_s(lambda: step(model, records, labels, criterion, optimizer))
+    step_s = wait_s(lambda: step(model, records, labels, criterion, optimizer))
     dataset = Records(OPENING * STEPS_AN_EPOCH * step_s)
     loader = DataLoader(dataset, batch_size=BATCH, num_workers=1, persistent_workers=args.fixed)
     train(model, loader, criterion, optimizer, args.seconds)
