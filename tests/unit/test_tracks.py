@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from profd.daemon.store.sums.tracks import Track, mean_track, track_of
 from profd.daemon.store.rows import PointRow
+from profd.daemon.store.sums.tracks import Track, mean_track, track_of
 
 
 def track(*readings: tuple[int, float]) -> Track:
