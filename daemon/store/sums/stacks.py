@@ -35,6 +35,9 @@ from profd.daemon.store.sums.walks import Walk
 LAG_NS = 20 * SECOND_NS
 """After so long the readings of a time are there: the CPU time of threads is read every five seconds."""
 
+ENDED_LONG_AGO_NS = 5 * MINUTE_NS
+MANY_PROCESSES = 64
+
 _FIELDS = (
     "samples, duration_ns, until_ns, known_ns, busy_ns, "
     "idle_samples, idle_ns, cpu_samples, cpu_ns, both_samples, both_ns"
@@ -56,6 +59,17 @@ _ADD_HOUR = f"""
 _INTERVALS = """
     SELECT start_ns, duration_ns, thread, stack, samples FROM interval
     WHERE start_ns >= ? AND start_ns < ? AND thread IN (SELECT id FROM thread WHERE process = ?) ORDER BY start_ns
+"""
+
+
+_DEVICES = "SELECT device FROM series WHERE name = ? AND process IS NULL AND device IS NOT NULL"
+_HELD_BY_LINE = """
+    WITH RECURSIVE line (id, parent) AS (
+        SELECT id, parent FROM process WHERE id = :process
+        UNION SELECT process.id, process.parent FROM process JOIN line ON process.id = line.parent
+    )
+    SELECT line.id, line.parent, series.device FROM line
+    LEFT JOIN series ON series.name = :name AND series.process = line.id
 """
 
 
@@ -92,6 +106,12 @@ class StackSums:
         self._started_ns = started_ns
         self._waiting: deque[_Recording] = deque()
         self._summed: dict[int, _Summed] = {}
+        self._many = MANY_PROCESSES
+
+    @property
+    def processes_in_mind(self) -> int:
+        """How many processes are remembered with what is summed up of them."""
+        return len(self._summed)
 
     def recorded(self, process: int, start_ns: int, end_ns: int) -> None:
         """Note that a recording was written, all of whose intervals start in [start_ns, end_ns)."""
@@ -101,6 +121,7 @@ class StackSums:
         """Sum up the recordings that ended long enough ago, those first that were written first."""
         while self._waiting and self._waiting[0].end_ns + LAG_NS <= now_ns:
             self._sum_up(self._waiting.popleft())
+        self._forget_ended(now_ns)
 
     def finish(self) -> None:
         """Sum up what still waits: no more readings will come."""
@@ -160,17 +181,24 @@ class StackSums:
     def _devices_of(self, process: int) -> frozenset[str]:
         """Return the GPUs that a process uses, as far as is known by now."""
         execute = self._connection.execute
-        rows = execute(
-            "SELECT device, process, name FROM series WHERE name IN (?, ?) AND device IS NOT NULL",
-            (UTILIZATION, MEMORY_OF_PROCESS),
-        ).fetchall()
+        devices = frozenset(device for (device,) in execute(_DEVICES, (UTILIZATION,)))
+        if not devices:
+            return devices
+        parents: dict[int, int | None] = {}
         held: defaultdict[int, set[str]] = defaultdict(set)
-        for device, holder, name in rows:
-            if name == MEMORY_OF_PROCESS and holder is not None:
-                held[holder].add(device)
-        devices = frozenset(device for device, holder, name in rows if name == UTILIZATION and holder is None)
-        parents = dict(execute("SELECT id, parent FROM process"))
+        for one, parent, device in execute(_HELD_BY_LINE, {"process": process, "name": MEMORY_OF_PROCESS}):
+            parents[one] = parent
+            held[one].update([device] if device is not None else [])
         return devices_used(process, parents, held, devices)
+
+    def _forget_ended(self, now_ns: int) -> None:
+        """Drop what is known of processes that ended, of which no more recordings come, once they are many."""
+        if len(self._summed) < self._many:
+            return
+        ended = self._connection.execute("SELECT id FROM process WHERE ended_ns < ?", (now_ns - ENDED_LONG_AGO_NS,))
+        for (process,) in ended:
+            self._summed.pop(process, None)
+        self._many = max(MANY_PROCESSES, 2 * len(self._summed))
 
 
 class _Held:
