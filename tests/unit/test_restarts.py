@@ -6,7 +6,7 @@ import pytest
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.collect.steps.gait import Gait, Position
-from profd.daemon.collect.steps.restarts import BREAKS_KEPT, Restarts
+from profd.daemon.collect.steps.restarts import BREAKS_KEPT, MOST_CYCLES, Restarts
 
 RATE_PER_S = 20.0
 
@@ -104,3 +104,18 @@ def test_breaks_of_long_ago_may_still_be_wrong() -> None:
 def test_a_break_that_is_no_whole_number_of_cycles_is_the_nearest_one() -> None:
     restarts = restarts_of(((4, 80), (6, 20)), ((9, 80), (17.7, 80)), least_s=4.0)
     assert restarts.ends(2) - restarts.ends(1) == 2
+
+
+def test_an_address_that_was_read_for_a_value_is_not_counted_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To try each number of cycles that so much could be would take hours, and nothing else goes on meanwhile."""
+    tried: list[float] = []
+
+    def refined(period_s: float, breaks: object) -> float:
+        tried.append(period_s)
+        assert len(tried) <= 2 * MOST_CYCLES
+        return period_s
+
+    monkeypatch.setattr("profd.daemon.collect.steps.restarts._refined", refined)
+    seen = [position(14, 100), position(16, 140_652_866_078_112), position(18, 180)]
+    assert not restarts_of(((4, 80), (6, 20))).explain(seen, Gait(RATE_PER_S), 1.0)
+    assert tried

@@ -15,6 +15,8 @@ from profd.daemon.collect.steps.gait import Gait, Position
 
 BREAKS_KEPT = 24
 SLACK_SHARE = 0.15
+MOST_CYCLES = 200
+"""More cycles within one fall cannot be counted: a rate that is off by a thousandth makes a difference of the slack."""
 
 
 class _Break(NamedTuple):
@@ -128,7 +130,8 @@ def _longest_period(breaks: Sequence[_Break], least_s: float) -> float:
     if not falls or least_s <= 0:
         return 0.0
     shortest_s = min(falls)
-    most = math.floor(shortest_s / (least_s * (1 - SLACK_SHARE)))
+    # A torn read may show an address for a value: what falls from there would be billions of cycles.
+    most = min(math.floor(shortest_s / (least_s * (1 - SLACK_SHARE))), MOST_CYCLES)
     periods = (_refined(shortest_s / cycles, breaks) for cycles in range(1, most + 1))
     fitting = ((sum(bool(_whole(one.behind_s, period_s)) for one in breaks), period_s) for period_s in periods)
     return max(fitting, default=(0, 0.0))[1]
