@@ -13,9 +13,10 @@ from profd.cli.options import json_option, run_argument
 from profd.cli.runofpid import pid_of, run_of
 from profd.daemon import paths
 from profd.daemon.analyze.issuers import issuing_lines
+from profd.daemon.analyze.operators import by_name
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import SessionFailed, UsageError
-from profd.daemon.render.operatortable import by_name, operator_table, sort_rows
+from profd.daemon.render.operatortable import operator_table, sort_rows
 from profd.daemon.render.windowjson import describe
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import WindowRow

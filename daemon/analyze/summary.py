@@ -24,6 +24,7 @@ from profd.daemon.analyze.gpu.usage import GpuTracks
 from profd.daemon.analyze.hangs import Hang, take_hangs
 from profd.daemon.analyze.memory.growth import Growth, growth
 from profd.daemon.analyze.memory.jumps import Jump, jumps
+from profd.daemon.analyze.operators import WindowSummary, last_window
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.postmortem import PostMortem, signal_name, take_post_mortem
 from profd.daemon.analyze.profile import Profile, take_profile, weighted
@@ -107,6 +108,7 @@ class Summary(msgspec.Struct, frozen=True):
     post_mortem: PostMortem | None = None
     findings: tuple[Finding, ...] = ()
     ranks: tuple[RankSummary, ...] = ()
+    last_window: tuple[WindowSummary, ...] = ()
 
 
 def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary:
@@ -148,6 +150,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         post_mortem=take_post_mortem(reader),
         findings=find(reader, selection, phases),
         ranks=take_ranks(reader, selection, phases),
+        last_window=last_window(reader, selection),
     )
 
 

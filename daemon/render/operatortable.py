@@ -5,17 +5,14 @@ Columns of a device, of memory and of shapes are there only where the window has
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from profd.daemon.analyze.issuers import IssuingLine
+from profd.daemon.analyze.operators import HOST
 from profd.daemon.render.visible import visible
 from profd.daemon.store.rows import OperatorRow
 
-HOST = "cpu"
 _NAME_CELLS = 55
 _SHAPES_CELLS = 80
 _KIB = 1024
@@ -33,14 +30,6 @@ class Column(NamedTuple):
 
     head: str
     cell: Callable[[OperatorRow, Sums], str]
-
-
-def by_name(rows: Iterable[OperatorRow]) -> list[OperatorRow]:
-    """Return the rows without regard to shapes."""
-    groups: defaultdict[tuple[str, str, bool], list[OperatorRow]] = defaultdict(list)
-    for row in rows:
-        groups[row.name, row.device, row.is_annotation].append(row)
-    return [_merge(group) for group in groups.values()]
 
 
 def sort_rows(rows: Iterable[OperatorRow], field: str) -> list[OperatorRow]:
@@ -81,11 +70,6 @@ def _align(texts: Sequence[str], widths: Sequence[int]) -> list[str]:
         text.ljust(width) if not place else text.rjust(width)
         for place, (text, width) in enumerate(zip(texts, widths, strict=True))
     ]
-
-
-def _merge(rows: Sequence[OperatorRow]) -> OperatorRow:
-    sums = {field: sum(getattr(row, field) for row in rows) for field in OperatorRow.__struct_fields__[4:]}
-    return msgspec.structs.replace(rows[0], input_shapes="", **sums)
 
 
 def sums_of(rows: Iterable[OperatorRow]) -> Sums:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from profd.daemon.analyze.issuers import IssuingLine, issuing_lines
+from profd.daemon.analyze.operators import HOST
 from profd.daemon.clock import MICROSECOND_NS
-from profd.daemon.render.operatortable import HOST, sort_rows
+from profd.daemon.render.operatortable import sort_rows
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import OperatorRow, WindowRow
 

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from profd.daemon.analyze.issuers import IssuingLine
-from profd.daemon.render.operatortable import by_name, operator_table, sort_rows
+from profd.daemon.analyze.operators import by_name
+from profd.daemon.render.operatortable import operator_table, sort_rows
 from profd.daemon.store.rows import OperatorRow
 
 MM = OperatorRow("aten::mm", "cpu", False, "[[2, 3], [3, 5]]", 2, 3_000, 4_000, 0, 0, 0, 0, 0, 0, 6_000_000)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 import msgspec
 from textual.message import Message
 
-from profd.daemon.render.operatortable import by_name
+from profd.daemon.analyze.operators import by_name
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import OperatorRow, ProcessRow, WindowRow
 from profd.tui.flame.tree import Node, grow

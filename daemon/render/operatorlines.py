@@ -1,0 +1,30 @@
+"""The operators of the last window as lines of a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from profd.daemon.analyze.operators import OperatorSummary, WindowSummary
+from profd.daemon.render.cells import cut, fit
+from profd.daemon.render.units import percent
+from profd.daemon.render.visible import visible
+
+_OPERATORS = 6
+_NAME_CELLS = 34
+
+
+def operator_lines(windows: Sequence[WindowSummary], columns: int) -> Iterator[str]:
+    """Yield what took most in the last window, of each process of it; nothing where none was taken."""
+    for window in windows:
+        rank = "" if window.rank is None else f"rank {window.rank}, "
+        on_gpu = any(row.self_cuda_share is not None for row in window.operators)
+        yield f"  {rank}{window.steps} whole steps in {(window.end_ns - window.start_ns) / 1e6:.0f} ms"
+        yield f"  {'self CUDA  ' if on_gpu else ''}self CPU    calls  operator"
+        for row in window.operators[:_OPERATORS]:
+            yield cut(_line(row, on_gpu), columns)
+
+
+def _line(row: OperatorSummary, on_gpu: bool) -> str:
+    cuda = f"{percent(row.self_cuda_share or 0.0):>9}  " if on_gpu else ""
+    place = visible(row.line.label) if row.line else ""
+    return f"  {cuda}{percent(row.self_cpu_share):>8}  {row.calls:>7,}  {fit(visible(row.name), _NAME_CELLS)}  {place}"
