@@ -22,7 +22,11 @@ NAME = "loop counter `i` in train (train.py:58)"
 
 
 def counted_run(
-    path: Path, counts: Sequence[tuple[float, int, float]], *, names: Sequence[tuple[float, str]] = ((8, NAME),)
+    path: Path,
+    counts: Sequence[tuple[float, int, float]],
+    *,
+    names: Sequence[tuple[float, str]] = ((8, NAME),),
+    more: Sequence[records.Record] = (),
 ) -> Path:
     """Write a run with counts at (seconds from its start, steps, error)."""
     everything: list[records.Record] = [main_process()]
@@ -36,6 +40,7 @@ def counted_run(
     everything += [
         records.EventHappened(STARTED_NS + int(at_s * SECOND_NS), "counter", name, MAIN) for at_s, name in names
     ]
+    everything += more
     everything.append(records.RunEnded(STARTED_NS + 60 * SECOND_NS, "target-exited", 0))
     return write_all(path, everything)
 
@@ -92,6 +97,15 @@ def test_what_followed_the_last_count_is_counted_at_the_pace_of_the_last_ones(tm
 def test_a_count_that_ends_with_the_run_is_exact(tmp_path: Path) -> None:
     steps = steps_of(counted_run(tmp_path / "r", [(5, 90, 0.0), (25, 490, 0.0), (60, 1190, 0.0)]))
     assert (steps.count, steps.count_error) == (1190, 1)
+
+
+@pytest.mark.parametrize(("exit_code", "count"), [(0, 1190), (1, 1189)])
+def test_the_step_that_was_under_way_counts_where_the_script_ended_well(
+    tmp_path: Path, exit_code: int, count: int
+) -> None:
+    counts = [(10, 190, 0), (59.99, 1189, 0)]
+    ended = records.ProcessEnded(MAIN, STARTED_NS + 60 * SECOND_NS, exit_code)
+    assert steps_of(counted_run(tmp_path / "r", counts, more=[ended])).count == count
 
 
 def test_a_selection_counts_its_own_steps(tmp_path: Path) -> None:

@@ -86,11 +86,20 @@ def _by_counter(reader: RunReader, process: ProcessRow, selection: Selection) ->
     later, later_error = _made_after(reader, process, counts, source, selection)
     return Steps(
         per_s=per_s,
-        count=round(last.value - first.value + later) + _made_before(reader, first, per_s, selection),
+        count=round(last.value - first.value + later + _begun(process, selection))
+        + _made_before(reader, first, per_s, selection),
         source=source,
         per_s_error=(1 + error) / took_s,
         count_error=math.ceil(1 + error + later_error),
     )
+
+
+def _begun(process: ProcessRow, selection: Selection) -> float:
+    """Return what was done, on average, of the step that a counter was read in, where that step was surely finished.
+
+    Nearly all counters say how many steps are done: those of a loop over a range, and those that go up at a step's end.
+    """
+    return 0.5 if process.exit_code == 0 and selection.to_ns is None else 0.0
 
 
 def _error_between(before: float, after: float, per_s: float) -> float:
