@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,7 @@ KEYS = {
 
 async def draw_views(run_file: Path) -> dict[str, str]:
     """Return the pictures by the names of the views."""
+    os.environ["COLORTERM"] = "truecolor"  # whatever the terminal is that the pictures are taken in
     app = ProfdApp(run_file, may_end=False)
     async with app.run_test(size=SIZE) as pilot:
         await _until(pilot, lambda: _is_diagnosed(app))
