@@ -1,7 +1,7 @@
 """Speedscope's own importer reads what profd exports to it: the released page of its npm package, in a real browser.
 
-`npm install -g speedscope` brings it. It is no tool of CI: where it is missing the test is skipped there too, and
-the schema that the package publishes is tested in any case (tests/unit/test_exports.py).
+`npm install -g speedscope` brings it. The schema that the package publishes is tested in any case
+(tests/unit/test_exports.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.render.exports.speedscope import speedscope
 from profd.daemon.store.reader import RunReader
 
-pytestmark = pytest.mark.requires("playwright")
+pytestmark = pytest.mark.requires("playwright", "speedscope")
 SECONDS = 20
 
 
@@ -28,8 +28,7 @@ SECONDS = 20
 def released() -> Path:
     """Return the page of the installed package."""
     program = shutil.which("speedscope")
-    if program is None:
-        pytest.skip("needs speedscope's npm package, not installed here")
+    assert program is not None
     return Path(program).resolve().parent.parent / "dist" / "release" / "index.html"
 
 

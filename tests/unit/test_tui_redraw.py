@@ -61,6 +61,9 @@ async def test_what_stays_as_it_is_is_not_drawn_again(ended: Path, monkeypatch: 
 
 async def test_a_cursor_that_comes_and_goes_leaves_nothing_behind(ended: Path) -> None:
     async with play(ended) as theater:
+        # The verdict takes a line of the table when it comes.
+        await theater.until_text(VerdictLine, "why")
+        await theater.pilot.pause()
         table = theater.widget(HotTable)
         before = drawn(table)
         await theater.press("down", "down", "o")
