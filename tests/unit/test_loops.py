@@ -166,6 +166,13 @@ def test_a_progress_bar_counts_though_it_is_seldom_on_the_stack() -> None:
     assert name_found(readings) == "n"
 
 
+def test_a_progress_bar_is_known_by_two_sightings_but_not_by_an_address() -> None:
+    readings = [reading_at(0.3 * k, {TQDM: {"n": 6 * k}} if k in {2, 7} else {}) for k in range(8)]
+    assert name_found(readings) == "n"
+    torn = [reading_at(0.3 * k, {TQDM: {"n": 12 if k == 2 else 140_652_866_078_112}}) for k in (2, 7)]
+    assert name_found(torn) is None
+
+
 def test_a_function_that_is_seldom_on_the_stack_is_not_counted_by() -> None:
     readings = [reading_at(2.0 * k, {FORWARD: {"n": 40 * k}} if k % 4 == 0 else {}) for k in range(40)]
     assert name_found(readings) is None

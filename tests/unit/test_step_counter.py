@@ -14,7 +14,7 @@ from profd.daemon.collect.steps import reader as step_reader
 from profd.daemon.collect.steps.cadence import Cadence, Wish
 from profd.daemon.collect.steps.counter import CounterReading, CounterUnread, Place
 from profd.daemon.collect.steps.odometer import Count
-from profd.daemon.collect.steps.reader import StepCounter, StepReader
+from profd.daemon.collect.steps.reader import LAST_TRIES, StepCounter, StepReader
 from profd.daemon.store.records import EventHappened, Identity, PointsTaken, Record
 
 FINE_TUNE = Place(1, "fine_tune", "train.py")
@@ -165,28 +165,41 @@ async def test_counts_are_stored_with_their_error_and_the_counter_is_named_once(
     ]
 
 
-async def test_a_reader_that_is_closed_reads_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    stub = Stub([reading_at(k / 2, {TRAIN: {"i": 10 * k}}) for k in range(13)])
-    monkeypatch.setattr(step_reader, "read_counter", stub.read)
-    monkeypatch.setattr("profd.daemon.collect.steps.reader.processes.is_running", stub.is_running)
-    records: list[Record] = []
-    reader = StepReader("py-spy", PID, AnchoredClock(), records.append)
-    found = asyncio.Event()
+@pytest.mark.parametrize(
+    ("missed", "readings", "counts"), [(0, 1, 1), (3, 4, 1), (LAST_TRIES - 1, LAST_TRIES, 1), (99, LAST_TRIES, 0)]
+)
+async def test_a_reader_that_is_closed_reads_until_it_sees_the_counter_once_more(
+    monkeypatch: pytest.MonkeyPatch, missed: int, readings: int, counts: int
+) -> None:
+    found, last = asyncio.Event(), list[int]()
+
+    def read(*_: object) -> CounterReading:
+        k = len(taken)
+        taken.append(k)
+        if found.is_set():
+            last.append(k)
+        away = found.is_set() and len(last) <= missed
+        return reading_at(k / 2, {FINE_TUNE: {"left": 3}} if away else {TRAIN: {"i": 10 * k}})
+
+    taken: list[int] = []
+    monkeypatch.setattr(step_reader, "read_counter", read)
+    monkeypatch.setattr("profd.daemon.collect.steps.reader.processes.is_running", lambda *_: True)
     monkeypatch.setattr(Cadence, "pause_s", lambda *_: 600.0 if found.is_set() else 0.0)
-    reader_put = reader._put
+    records: list[Record] = []
 
     def put(record: Record) -> None:
-        reader_put(record)
+        records.append(record)
         if isinstance(record, EventHappened):
             found.set()
 
-    monkeypatch.setattr(reader, "_put", put)
+    reader = StepReader("py-spy", PID, AnchoredClock(), put)
     running = asyncio.ensure_future(reader.run())
     await asyncio.wait_for(found.wait(), 30)
-    before = len([record for record in records if isinstance(record, PointsTaken)])
+    before = sum(isinstance(record, PointsTaken) for record in records)
     reader.close()
     await asyncio.wait_for(running, 30)
-    assert len([record for record in records if isinstance(record, PointsTaken)]) == before + 1
+    assert len(last) == readings
+    assert sum(isinstance(record, PointsTaken) for record in records) == before + counts
 
 
 async def test_a_reader_that_has_found_nothing_just_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,8 @@ _COUNTING = re.compile(r"step|iter|batch_i|idx", re.IGNORECASE)
 PACE_LENGTHS = (8, 10, 12, 15, 20)
 RUN_LENGTHS = (10, 12, 15, 20, 30, 40)
 LEAST_RISES = 2
+# tqdm's count is one by its name and place, and is seldom on the stack: that it grows at all is enough.
+LEAST_RISES_OF_BAR = 1
 RISES_A_FALL = 1.5
 LEAST_PRESENCE = 0.5
 STEADY_FACTOR = 2.0
@@ -83,7 +85,8 @@ def growth_of(
     ``bits`` of evidence are asked for: fewer will do for what grows together with a counter.
     """
     track = tracks[variable]
-    if not _rises_mostly(track):
+    least_rises = LEAST_RISES_OF_BAR if _is_progress_bar(variable) else LEAST_RISES
+    if not _rises_mostly(track, least_rises):
         return None
     if _is_progress_bar(variable):
         last: Track = growing_run(track)
@@ -96,7 +99,7 @@ def growth_of(
         for before, after in within_cycles(last, outer_of(variable, last, tracks), tracks)
         if after.value >= before.value
     ]
-    if sum(after.value > before.value for before, after in pairs) < LEAST_RISES:
+    if sum(after.value > before.value for before, after in pairs) < least_rises:
         return None
     found = _measure(variable, track, last, pairs)
     # What grows together with a counter need not show once more that it grows steadily.
@@ -104,11 +107,11 @@ def growth_of(
     return found if is_steady and not _is_clock(found, monotonic_s) else None
 
 
-def _rises_mostly(track: Track) -> bool:
+def _rises_mostly(track: Track, least_rises: int) -> bool:
     """Say whether a variable rises more often than it falls: a cheap look that most variables do not pass."""
     changes = [after.value - before.value for before, after in itertools.pairwise(track)]
     rises, falls = sum(change > 0 for change in changes), sum(change < 0 for change in changes)
-    return rises >= LEAST_RISES and rises >= RISES_A_FALL * falls
+    return rises >= least_rises and rises >= RISES_A_FALL * falls
 
 
 def _best_part(variable: Variable, track: Track, tracks: Tracks, bits: float) -> Track:
