@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -44,12 +45,19 @@ def test_killing_the_session_loses_the_recording_in_flight_alone(
         wait_until(lambda: not py_spies_on(target.pid), "the end of the last py-spy")
 
 
+def is_killed(pid: int) -> bool:
+    """Kill a process; False where it has just ended by itself."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+        return True
+    return False
+
+
 def test_killing_py_spy_costs_a_recording_and_nothing_else(tmp_path: Path) -> None:
     with running("counting.py", tmp_path / "numbers") as target:
         session = begin_session(target.pid)
         wait_until(lambda: recorded_until_ns(session) > 0, "a first recording")
-        for pid in py_spies_on(target.pid):
-            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: any(is_killed(pid) for pid in py_spies_on(target.pid)), "a py-spy to kill")
         killed_ns = time.time_ns()
         wait_until(lambda: recorded_until_ns(session) > killed_ns, "a recording after the kill")
         with RunReader(session.run_file) as reader:
