@@ -33,7 +33,8 @@ class Stat(msgspec.Struct, frozen=True):
     image: int
     """The address where its stack starts: another one means that the process has exec'ed.
 
-    0 where we may not look, and while a process is dying: its memory goes long before it is a zombie.
+    0 where we may not look, while a process is dying (its memory goes long before it is a zombie), and in the midst of
+    an exec, where the kernel moves the stack once more before it says where the code starts.
     """
     exit_status: int
     """As of ``waitpid``; 0 unless the process is a zombie that we may look into."""
@@ -60,7 +61,7 @@ def read_stat(pid: int, os_tid: int | None = None) -> Stat | None:
             cpu_ticks=int(fields[11]) + int(fields[12]),
             threads=int(fields[17]),
             start_ticks=int(fields[19]),
-            image=int(fields[25]),
+            image=int(fields[25]) if int(fields[23]) else 0,
             exit_status=int(fields[49]) if len(fields) > 49 else 0,
         )
     except (IndexError, ValueError):

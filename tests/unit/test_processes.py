@@ -66,6 +66,21 @@ def test_a_malformed_stat_is_none(text: bytes, tmp_path: Path, monkeypatch: pyte
     assert processes.read_stat(12) is None
 
 
+@pytest.mark.parametrize(("starts_at", "image"), [("0", 0), ("4096", 7777)])
+def test_in_the_midst_of_an_exec_no_image_is_told(
+    starts_at: str, image: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel moves the stack twice, and says only in the end where the code starts."""
+    fields = ["S", *["1"] * 49]
+    fields[23], fields[25] = starts_at, "7777"
+    file = tmp_path / "stat"
+    file.write_text(f"1 (true) {' '.join(fields)}")
+    monkeypatch.setattr("builtins.open", lambda *_: file.open("rb"))
+    stat = processes.read_stat(1)
+    assert stat is not None
+    assert stat.image == image
+
+
 def test_a_zombie_does_not_run_and_keeps_its_status(child: subprocess.Popen[bytes]) -> None:
     stat = processes.read_stat(child.pid)
     assert stat is not None
