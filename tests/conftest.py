@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
 
 if TYPE_CHECKING:
     from fakedriver import FakeDriver  # it loads NVML's module, which few tests need
@@ -24,10 +23,6 @@ MODULES = frozenset({"torch", "torchvision", "tqdm", "playwright", "pyarrow"})
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # What chance finds is looked for on developers' machines; what fails in CI has to fail again.
-    settings.register_profile("ci", derandomize=True)
-    if os.environ.get("CI"):
-        settings.load_profile("ci")
     config.addinivalue_line(
         "markers", "requires(*tools): programs on PATH, or modules, that the test cannot do without"
     )

@@ -20,7 +20,9 @@ pytest.importorskip("torch")
 
 OFFSET_NS = 15_000_000
 FEWEST_SAMPLES = 10
-"""On average of the windows, of some 75 in the range of 1.5 s at 100 Hz; a young run's budget may lower the rate."""
+"""Of some 75 in the range, in a window of 1.5 s at 100 Hz; the machine may be slow."""
+BUDGET = ("--budget", "80")
+"""With the default one a young run is sampled less often after its imports: here it is about times."""
 _TOGETHER_NS = 100_000_000
 """Pieces of one stay in the function lie nearer together than this, two stays farther apart."""
 
@@ -31,7 +33,7 @@ def record(path: Path) -> RunReader:
     """Record the program with two windows of it, to the end."""
     pipe = subprocess.PIPE
     command = [sys.executable, str(PROGRAMS / "planted.py")]
-    words = [PROFD, "run", "--headless", "--quiet", "--torch-window", "-o", str(path), "--", *command]
+    words = [PROFD, "run", "--headless", "--quiet", "--torch-window", *BUDGET, "-o", str(path), "--", *command]
     with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as process:
         wait_ready(process)
         for _ in range(2):
@@ -83,8 +85,6 @@ def test_planted_range_is_where_its_samples_are(
         ]
     assert len(offsets) >= 4
     assert abs(statistics.median(offsets)) <= OFFSET_NS, offsets
-    found = [sum(line.samples for line in lines) for lines in issuers]
-    assert min(found) > 0
-    assert statistics.mean(found) >= FEWEST_SAMPLES, found
     for lines in issuers:
         assert {line.module_path for line in lines} == {"planted.py"}
+        assert sum(line.samples for line in lines) >= FEWEST_SAMPLES
