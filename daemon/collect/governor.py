@@ -17,7 +17,9 @@ _DOUBT = 3.0
 _READINGS = 12  # a multiple of a recording's length in seconds: starting one is the dearest part of it
 _AIM = 0.85
 _ROOM = 0.7
-_MOST_RISE = 2.0
+_MOST_RISE = 4.0
+_FIRST_PATIENCE_S = 12.0
+_MOST_PATIENCE_S = 240.0
 _HORIZONS_S = (5.0, 10.0, 20.0, 40.0, MINUTE_S)
 
 
@@ -59,12 +61,17 @@ class Governor:
 
     The control law: every reading (about a second's cost) goes into a ledger of the last minute, start-up too. From it
     follows the *allowance*: the cores that may be taken from now on so that no minute passes the budget. The
-    *forecast* is the mean of the readings since the rate last changed, twelve at most. When the forecast is above the
-    allowance, the rate is lowered in proportion, to 85 % of it; the fewer the readings, the further above it has to be
-    (almost four times as high for one, 75 % for three), so that a dear second moves nothing, while a target that costs
-    ten times what was thought is met at once. When twelve readings are below 70 % of the allowance, and the last
-    lowering is a minute ago, the rate is raised, to twice at most: cost grows by no more than the rate does, as part of
-    it is fixed. The minute is for workers that come and go with every epoch, which shall not move the rate each time.
+    *forecast* is the mean of the readings since the rate last changed, twelve at most; the one that follows a lowering
+    is in part of the rate before, and left out. When the forecast is above the allowance, the rate is lowered in
+    proportion, to 85 % of it; the fewer the readings, the further above it has to be (almost four times as high for
+    one, 75 % for three), so that a dear second moves nothing, while a target that costs ten times what was thought is
+    met at once. When twelve readings are below 70 % of the allowance, the rate is raised, to four times at most: cost
+    grows by no more than the rate does, as part of it is fixed.
+
+    After a lowering the governor has *patience* before it raises: twelve seconds at first, since what it met was most
+    likely the imports, which are deep and dear to read and soon over. Each time that a raise has to be taken back
+    within a minute, its patience doubles, up to four minutes: workers that come and go with every epoch shall not move
+    the rate each time.
 
     One rate is the only lever: that of the main processes. Those that take turns get a part of it, and a part of the
     time that shrinks with it (``turn_share``), so that they give way twice as fast. To give up their turns first would
@@ -79,8 +86,10 @@ class Governor:
         self._budget_cores = budget_cores
         self._ledger = Ledger()
         self._readings: deque[float] = deque(maxlen=_READINGS)
-        self._has_begun = False
+        self._is_settling = True  # what starting costs has to be paid, but says nothing of what recording costs
+        self._patience_s = _FIRST_PATIENCE_S
         self._since_lowering_s = MINUTE_S
+        self._since_rise_s = MINUTE_S
         self.rate_hz = self._within_bounds(budget_cores / _FIRST_CORES_PER_HZ)
 
     @property
@@ -108,18 +117,28 @@ class Governor:
         """Take in what was spent since the last call; True where the rate changed."""
         self._ledger.add(spending)
         self._since_lowering_s += spending.over_s
-        if not self._has_begun:  # what starting costs has to be paid, but says nothing of what recording costs
-            self._has_begun = True
+        self._since_rise_s += spending.over_s
+        if self._is_settling:
+            self._is_settling = False
             return False
         self._readings.append(spending.cores)
         wanted_hz = self._wanted_hz()
         if wanted_hz == self.rate_hz:
             return False
         if wanted_hz < self.rate_hz:
-            self._since_lowering_s = 0.0
+            self._lower()
+        else:
+            self._since_rise_s = 0.0
         self.rate_hz = wanted_hz
         self._readings.clear()
         return True
+
+    def _lower(self) -> None:
+        """Note a lowering: one that takes a raise back makes the next raise wait longer."""
+        if self._since_rise_s < MINUTE_S:
+            self._patience_s = min(2 * self._patience_s, _MOST_PATIENCE_S)
+        self._since_lowering_s = 0.0
+        self._is_settling = True  # the reading that comes next is in part of the rate before
 
     def _wanted_hz(self) -> int:
         forecast = sum(self._readings) / len(self._readings)
@@ -128,7 +147,7 @@ class Governor:
         factor = _AIM * max(allowance, 0.0) / forecast if forecast else _MOST_RISE
         if forecast > doubt * max(allowance, 0.0):
             return self._within_bounds(self.rate_hz * factor)
-        is_calm = len(self._readings) == _READINGS and self._since_lowering_s >= MINUTE_S
+        is_calm = len(self._readings) == _READINGS and self._since_lowering_s >= self._patience_s
         if is_calm and forecast < _ROOM * allowance:
             return self._within_bounds(self.rate_hz * min(factor, _MOST_RISE))
         return self.rate_hz
