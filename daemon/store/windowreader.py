@@ -1,0 +1,36 @@
+"""The torch.profiler windows of a run file: what was taken, its steps, its operators, its trace."""
+
+from __future__ import annotations
+
+from profd.daemon.store.rows import OperatorRow, WindowRow, WindowStepRow
+from profd.daemon.store.runfile import RunFile, columns_of
+
+
+class WindowReader(RunFile):
+    """An open run file with its windows."""
+
+    def windows(self, asked_ns: int = 0) -> list[WindowRow]:
+        """Return the torch.profiler windows that were asked for at this time or later, in the order of writing.
+
+        None from a file that is older than their table.
+        """
+        if not self.has_table("window"):
+            return []
+        columns = ", ".join(WindowRow.__struct_fields__[:-1])
+        sql = f"SELECT {columns}, length(trace) FROM window WHERE asked_ns >= ? ORDER BY id"
+        return [WindowRow(*row) for row in self.select(WindowRow, sql, asked_ns)]
+
+    def window_steps(self, window: int) -> list[WindowStepRow]:
+        """Return the whole steps within a window, in order of time."""
+        sql = "SELECT start_ns, end_ns FROM window_step WHERE window = ? ORDER BY start_ns"
+        return [WindowStepRow(*row) for row in self.select(WindowStepRow, sql, window)]
+
+    def operators(self, window: int) -> list[OperatorRow]:
+        """Return the operators of a window by input shape, and its kernels."""
+        sql = f"SELECT {columns_of(OperatorRow)} FROM operator WHERE window = ? ORDER BY rowid"
+        return [OperatorRow(row[0], row[1], bool(row[2]), *row[3:]) for row in self.select(OperatorRow, sql, window)]
+
+    def window_trace(self, window: int) -> bytes | None:
+        """Return the trace of a window, gzipped; None where it was not kept."""
+        rows = self._query("SELECT trace FROM window WHERE id = ?", window)
+        return rows[0][0] if rows else None
