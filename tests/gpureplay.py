@@ -37,6 +37,8 @@ GAUGES = (
     "temperature_celsius",
     "sm_clock_hz",
     "memory_clock_hz",
+    "pcie_generation",
+    "pcie_lanes",
     "throttle_reasons_mask",
     "ecc_corrected_count",
     "ecc_uncorrected_count",

@@ -178,3 +178,15 @@ int nvmlDeviceGetPcieThroughput(Device *device, uint counter, uint *kilobytes_pe
     const char *name = counter ? "pcie_received_bytes_per_s" : "pcie_sent_bytes_per_s";
     return leave(give_uint(device, name, "", 1e-3, kilobytes_per_s));
 }
+
+int nvmlDeviceGetCurrPcieLinkGeneration(Device *device, uint *generation)
+{
+    ENTER(device);
+    return leave(give_uint(device, "pcie_generation", "", 1, generation));
+}
+
+int nvmlDeviceGetCurrPcieLinkWidth(Device *device, uint *lanes)
+{
+    ENTER(device);
+    return leave(give_uint(device, "pcie_lanes", "", 1, lanes));
+}

@@ -30,6 +30,9 @@ def test_a_fused_optimizer_and_a_short_one_are_no_finding(tmp_path: Path) -> Non
         assert diagnose(write_case(tmp_path / f"{number}.profd", spans), unfused_optimizer.find) is None
 
 
-def test_what_has_a_bound_comes_before_larger_batches(tmp_path: Path) -> None:
-    with RunReader(write_case(tmp_path / "a.profd", step((OPTIMIZER, 190)))) as reader:
+@pytest.mark.parametrize(("one_by_one_ms", "besides_ms"), [(190, 0), (225, 30)], ids=["mild", "grave"])
+def test_a_slow_optimizer_comes_before_larger_batches(tmp_path: Path, one_by_one_ms: int, besides_ms: int) -> None:
+    # What is no update of weights is half of a step for sure only where it is added to that.
+    spans = step((OPTIMIZER, one_by_one_ms), (FUSED, besides_ms))
+    with RunReader(write_case(tmp_path / "a.profd", spans)) as reader:
         assert [one.rule for one in find(reader)] == ["unfused-optimizer", "small-batches"]

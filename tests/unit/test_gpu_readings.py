@@ -19,6 +19,8 @@ GAUGES: dict[str, Any] = {
     "temperature_celsius": 63,
     "sm_clock_hz": 1.98e9,
     "memory_clock_hz": 2.619e9,
+    "pcie_generation": 5,
+    "pcie_lanes": 16,
     "ecc_corrected_count": 7,
     "ecc_uncorrected_count": 0,
 }

@@ -6,10 +6,11 @@ What is known is the bound of who leaves the batches as they are, and the remedy
 
 from __future__ import annotations
 
+from profd.daemon.analyze.findings import unfused_optimizer
 from profd.daemon.analyze.findings.bounds import bound
 from profd.daemon.analyze.findings.case import Case, Share
 from profd.daemon.analyze.findings.devices import utilization
-from profd.daemon.analyze.findings.finding import Finding, Measure
+from profd.daemon.analyze.findings.finding import SEVERITIES, Finding, Measure
 from profd.daemon.analyze.findings.severity import PRICE, severity_of
 from profd.daemon.analyze.findings.wording import at, at_most, percent
 
@@ -26,7 +27,7 @@ def find(case: Case) -> Finding | None:
 
 def _optimizer_bound(case: Case) -> Finding | None:
     share = case.share(_OPTIMIZER)
-    severity = severity_of(share.low, case.profile.total_samples, PRICE)
+    severity = _severity(case, share)
     if severity is None:
         return None
     line = case.line(_OPTIMIZER)
@@ -43,6 +44,12 @@ def _optimizer_bound(case: Case) -> Finding | None:
         evidence=case.evidence(share.measure(_OPTIMIZER), phase=_OPTIMIZER, line=line),
         page="small-batches",
     )
+
+
+def _severity(case: Case, share: Share) -> str | None:
+    """Return how grave it is: no more than that the optimizer is slow by itself, which is to be mended first."""
+    severity, slow = severity_of(share.low, case.profile.total_samples, PRICE), unfused_optimizer.find(case)
+    return severity if severity is None or slow is None else min(severity, slow.severity, key=SEVERITIES.index)
 
 
 def _dispatch_bound(case: Case, busy: float) -> Finding | None:

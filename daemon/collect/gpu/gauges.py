@@ -57,6 +57,9 @@ def slow_gauges(nvml: Nvml, gpu: Gpu) -> Iterator[Point]:
         yield _point(gpu, "gpu_memory_total_bytes", memory.total)
     if gpu.parent is not None:
         return
+    # An idle link is put into a lower generation, so that the highest reading tells what it can carry.
+    yield from _scaled(gpu, "gpu_pcie_generation", nvml.ask(gpu.handle, "nvmlDeviceGetCurrPcieLinkGeneration"))
+    yield from _scaled(gpu, "gpu_pcie_lanes", nvml.ask(gpu.handle, "nvmlDeviceGetCurrPcieLinkWidth"))
     yield from _scaled(gpu, "gpu_power_limit_watts", nvml.ask(gpu.handle, "nvmlDeviceGetEnforcedPowerLimit"), 1e-3)
     for name, kind in (("gpu_ecc_corrected_count", _CORRECTED), ("gpu_ecc_uncorrected_count", _UNCORRECTED)):
         count = nvml.ask(gpu.handle, "nvmlDeviceGetTotalEccErrors", kind, _SINCE_DRIVER_LOAD)
