@@ -113,6 +113,10 @@ class Governor:
         self.rate_hz = self._within_bounds(min(room_hz, rate_hz))
         self._readings.clear()
 
+    def aim_at_budget(self, budget_cores: float) -> None:
+        """Keep to another budget from now on; what the last minute cost counts against it."""
+        self._budget_cores = budget_cores
+
     def take(self, spending: Spending) -> bool:
         """Take in what was spent since the last call; True where the rate changed."""
         self._ledger.add(spending)

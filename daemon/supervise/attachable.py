@@ -15,7 +15,8 @@ import msgspec
 from profd.daemon import processes
 from profd.daemon.supervise.secrets import mask_command
 
-_TORCH = "/libtorch"
+TORCH_LIBRARY = "/libtorch"
+"""Stands in the maps of a process that has PyTorch loaded."""
 
 
 class Attachable(msgspec.Struct, frozen=True):
@@ -50,7 +51,7 @@ def _look_at(pid: int) -> Attachable | None:
     version = processes.python_version(pid)
     stat = processes.read_stat(pid)
     words = processes.command_line(pid)
-    if version is None or stat is None or stat.state in "ZX" or _is_profd(words):
+    if version is None or stat is None or stat.state in "ZX" or is_profd(words):
         return None
     return Attachable(
         pid=pid,
@@ -61,7 +62,7 @@ def _look_at(pid: int) -> Attachable | None:
     )
 
 
-def _is_profd(words: tuple[str, ...]) -> bool:
+def is_profd(words: tuple[str, ...]) -> bool:
     """Say whether a command is profd itself: its command line or its recorder."""
     if any(Path(word).name == "profd" for word in words[:2]):
         return True
@@ -71,7 +72,7 @@ def _is_profd(words: tuple[str, ...]) -> bool:
 def _has_torch(pid: int) -> bool:
     """Say whether a process has a library of PyTorch's mapped."""
     try:
-        return _TORCH in (processes.PROC / str(pid) / "maps").read_text(errors="replace")
+        return TORCH_LIBRARY in (processes.PROC / str(pid) / "maps").read_text(errors="replace")
     except OSError:
         return False
 

@@ -25,19 +25,22 @@ _CLOSING_TIMEOUT_S = 1.0
 LONGEST_NOTE = 500
 """Characters of a note; a request has to fit into one line."""
 HIGHEST_RATE_HZ = 1000
+HIGHEST_BUDGET_PERCENT = 100_000
 
 
 class Request(msgspec.Struct, frozen=True):
     """What a client asks.
 
     ``hello`` for the status, ``watch`` for fresh data while it stays connected, ``stop``, ``window`` for a
-    torch.profiler window, ``mark`` to mark this moment with a note, or ``rate`` to sample at ``rate_hz`` at most.
+    torch.profiler window, ``mark`` to mark this moment with a note, ``rate`` to sample at ``rate_hz`` at most, or
+    ``budget`` to cost ``budget_percent`` of a core at most.
     """
 
-    command: Literal["hello", "watch", "stop", "window", "mark", "rate"]
+    command: Literal["hello", "watch", "stop", "window", "mark", "rate", "budget"]
     window: WindowRequest | None = None
     note: Annotated[str, msgspec.Meta(max_length=LONGEST_NOTE)] = ""
     rate_hz: Annotated[int, msgspec.Meta(ge=1, le=HIGHEST_RATE_HZ)] | None = None
+    budget_percent: Annotated[float, msgspec.Meta(gt=0, le=HIGHEST_BUDGET_PERCENT)] | None = None
 
 
 class SessionStatus(msgspec.Struct, frozen=True):
@@ -93,6 +96,10 @@ class Commands(Protocol):
 
     def aim_at_rate(self, rate_hz: int) -> None:
         """Sample at ``rate_hz`` at most from now on; less where the budget has no room for it."""
+        ...
+
+    def aim_at_budget(self, budget_percent: float) -> None:
+        """Cost this much at most from now on, in percent of one core."""
         ...
 
     def begin_window(self, request: WindowRequest) -> WindowBegun:
@@ -162,6 +169,8 @@ class ControlServer:
             self._commands.mark(request.note)
         elif request.command == "rate" and request.rate_hz is not None:
             self._commands.aim_at_rate(request.rate_hz)
+        elif request.command == "budget" and request.budget_percent is not None:
+            self._commands.aim_at_budget(request.budget_percent)
         return self._commands.status()
 
     def _begin_window(self, request: WindowRequest) -> WindowBegun | Refusal:
@@ -216,6 +225,10 @@ class ControlClient:
     def aim_at_rate(self, rate_hz: int) -> SessionStatus:
         """Ask for another rate, of at most HIGHEST_RATE_HZ; the status says what the budget allowed of it."""
         return self._ask(Request("rate", rate_hz=rate_hz), SessionStatus)
+
+    def aim_at_budget(self, budget_percent: float) -> SessionStatus:
+        """Ask to cost this much at most from now on, in percent of one core."""
+        return self._ask(Request("budget", budget_percent=budget_percent), SessionStatus)
 
     def close(self) -> None:
         """Close the connection."""

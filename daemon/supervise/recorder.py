@@ -102,6 +102,10 @@ class Recorder(Commands):
         self._readings.aim_at_rate(rate_hz)
         self._sampling.hurry()
 
+    def aim_at_budget(self, budget_percent: float) -> None:
+        """Cost this much at most from now on; the rate follows with the next reading of the cost."""
+        self.governor.aim_at_budget(budget_percent / 100)
+
     def begin_window(self, request: WindowRequest) -> WindowBegun:
         """Begin a torch.profiler window of the training's processes; raises SessionFailed."""
         return self._windowing.begin(self._tree.members.values(), request)

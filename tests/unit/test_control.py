@@ -31,6 +31,7 @@ class FakeSession(Commands):
     stops: int = 0
     marks: list[str] = field(default_factory=list)
     rate_hz: int = 100
+    budget_percent: float = 10.0
 
     def status(self) -> SessionStatus:
         return SessionStatus("id", "/runs/id.profd", 1, 4242, self.rate_hz, self.watchers[-1] if self.watchers else 0)
@@ -46,6 +47,9 @@ class FakeSession(Commands):
 
     def aim_at_rate(self, rate_hz: int) -> None:
         self.rate_hz = min(rate_hz, 200)
+
+    def aim_at_budget(self, budget_percent: float) -> None:
+        self.budget_percent = budget_percent
 
     def begin_window(self, request: WindowRequest) -> WindowBegun:
         if request.steps > 100:
@@ -134,6 +138,16 @@ async def test_a_rate_is_passed_on_and_the_answer_says_what_came_of_it(served: S
     for rate_hz in (0, 1001):
         with pytest.raises(SessionFailed, match="not a request"):
             await asyncio.to_thread(client.aim_at_rate, rate_hz)
+    client.close()
+
+
+async def test_a_budget_is_passed_on(served: Served) -> None:
+    client = await connect(served)
+    assert (await asyncio.to_thread(client.aim_at_budget, 2.5)).run_id == "id"
+    assert served.session.budget_percent == 2.5
+    with pytest.raises(SessionFailed, match="not a request"):
+        await asyncio.to_thread(client.aim_at_budget, 0.0)
+    assert served.session.budget_percent == 2.5
     client.close()
 
 

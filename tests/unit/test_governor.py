@@ -254,3 +254,20 @@ def test_a_rate_beyond_the_budget_is_taken_as_far_as_there_is_room() -> None:
     governor.aim(1000)
     assert 150 < governor.rate_hz < 250
     assert max(simulate(governor, linear(0.0005))) <= 250
+
+
+def test_another_budget_is_kept_from_its_first_minute_on() -> None:
+    governor = Governor(100, BUDGET)
+    simulate(governor, linear(0.0006, 0.02), 120)
+    governor.aim_at_budget(BUDGET / 2)
+    rates = simulate(governor, linear(0.0006, 0.02), 300)
+    costs = [0.02 + 0.0006 * rate for rate in rates]
+    assert all(sum(costs[at : at + 60]) / 60 <= BUDGET / 2 * MOST_EXCESS for at in range(60, 240))
+    assert rates[-1] > LOWEST_RATE_HZ
+
+
+def test_a_larger_budget_is_used_again() -> None:
+    governor = Governor(100, BUDGET / 2)
+    assert simulate(governor, linear(0.0006, 0.02), 120)[-1] < 60
+    governor.aim_at_budget(BUDGET)
+    assert simulate(governor, linear(0.0006, 0.02), 300)[-1] > 80
