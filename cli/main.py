@@ -40,6 +40,7 @@ COMMANDS = {
     "export": CommandPlace("profd.cli.export", "Write the samples of a run for another tool."),
     "diff": CommandPlace("profd.cli.diff", "Say what changed from one run to another."),
     "stop": CommandPlace("profd.cli.stop", "End a profiling session; its target runs on."),
+    "daemon": CommandPlace("profd.cli.daemon", "Supervise this host: record and report its trainings."),
     "doctor": CommandPlace("profd.cli.doctor", "Say what works here, and how to mend what does not."),
 }
 

@@ -27,6 +27,7 @@ DESIGNED = [
     "export",
     "diff",
     "stop",
+    "daemon",
     "doctor",
 ]
 

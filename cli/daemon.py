@@ -1,0 +1,119 @@
+"""`profd daemon`: supervise this host; every training that the rules name is recorded and reported by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from profd.cli.table import aligned, titled
+from profd.daemon import paths
+from profd.daemon.clock import AnchoredClock
+from profd.daemon.errors import ProfdError
+from profd.daemon.host.census import Census
+from profd.daemon.host.configuration import Configuration, default_file, read_configuration
+from profd.daemon.host.instance import Instance
+from profd.daemon.host.jobs import Jobs
+from profd.daemon.host.journal import Journal
+from profd.daemon.host.notify import Notifier
+from profd.daemon.host.register import Register, register_folder
+from profd.daemon.host.reporting import CommandReporter
+from profd.daemon.host.rules import Rules, user_name
+from profd.daemon.host.sessions import RealSessions
+from profd.daemon.host.shelf import Shelf
+from profd.daemon.host.subject import ProcTable, Subject
+from profd.daemon.host.supervisor import Supervisor
+from profd.daemon.supervise.secrets import mask_command
+
+_COMMAND_WIDTH = 60
+
+
+@click.command()
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The configuration [default: daemon.toml in $PROFD_HOME or ~/.config/profd; docs/daemon.md].",
+)
+@click.option("--check", is_flag=True, help="Print what was understood, and what it would record now; record nothing.")
+def command(file: Path | None, check: bool) -> None:
+    """Find the trainings of this host by rules, record each at a low rate, and write their reports.
+
+    Runs until SIGTERM; what it records goes on then, unless at_exit says otherwise. SIGHUP reloads the configuration.
+    """
+    configuration = _read(file)
+    if configuration.folder:
+        os.environ["PROFD_HOME"] = configuration.folder
+    if check:
+        click.echo(_checked(configuration))
+        return
+    _die_first()
+    with contextlib.closing(Instance(paths.runtime_folder())):
+        asyncio.run(_supervise(file, configuration))
+
+
+def _read(file: Path | None) -> Configuration:
+    """Return the configuration that is named, or lies at its usual place; else one that has every default."""
+    if file is None and not default_file().exists():
+        return Configuration()
+    return read_configuration(file or default_file())
+
+
+async def _supervise(file: Path | None, configuration: Configuration) -> None:
+    clock, table, journal = AnchoredClock(), ProcTable(), Journal(sys.stderr.buffer)
+    register = Register(register_folder())
+    shelf = Shelf(paths.runs_folder(), paths.runs_folder().with_name("reports"))
+    jobs = Jobs(Census(table, clock), table, Rules(configuration), journal)
+    sessions = RealSessions(configuration, register, clock)
+    reporter = CommandReporter(shelf)
+    supervisor = Supervisor(configuration, jobs, sessions, reporter, register, shelf, journal, clock)
+
+    def reload() -> None:
+        try:
+            wanted = _read(file)
+        except ProfdError as error:
+            journal.say("unreloaded", f"the configuration stays as it was: {error}", level="error")
+            return
+        if wanted.folder != configuration.folder:
+            journal.say("unreloaded", "the folder changes with a restart only", level="warning")
+        sessions.configuration = wanted
+        supervisor.use(wanted)
+        journal.say("reloaded", "the configuration was read again")
+
+    await supervisor.run(Notifier(), reload)
+
+
+def _die_first() -> None:
+    """Have the kernel take profd before the training when memory ends; reports and sessions inherit that."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("500")
+
+
+def _checked(configuration: Configuration) -> str:
+    """Return what a configuration says, every default included, and the processes that meet it now."""
+    values = msgspec.json.format(msgspec.json.encode(configuration), indent=2).decode()
+    most = f"at most {configuration.most_sessions} sessions at a time, in {paths.runs_folder()}"
+    return "\n".join([values, most, "", _matches(configuration)])
+
+
+def _matches(configuration: Configuration) -> str:
+    table, rules = ProcTable(), Rules(configuration)
+    rows = []
+    for subject in Census(table, AnchoredClock()).poll():
+        rule = rules.match(subject)
+        if rule is not None:
+            rows.append((str(subject.identity.pid), user_name(subject.uid), rule.name, _words(subject)))
+    if not rows:
+        return "No process that runs now meets a rule."
+    return titled("Processes that meet a rule", aligned(("pid", "user", "rule", "command"), rows, right=("pid",)))
+
+
+def _words(subject: Subject) -> str:
+    text = " ".join(" ".join(mask_command(subject.command)).split())
+    return text if len(text) <= _COMMAND_WIDTH else f"{text[: _COMMAND_WIDTH - 1]}…"

@@ -1,0 +1,164 @@
+"""What the supervisor is to do, as its TOML file says it: every key, its default, and the errors in naming it.
+
+Documented in docs/daemon.md. Knows nothing of processes; what a rule means for one is the matter of ``rules``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import typing
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import platformdirs
+
+from profd.daemon import paths
+from profd.daemon.errors import UsageError
+
+FILE_NAME = "daemon.toml"
+_PAGE = "docs/daemon.md shows what it holds"
+_ADDRESS = r"^[^\s:]+:[0-9]{1,5}$"
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+AtLeastZero = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """Which processes are recorded: all that is said must hold.
+
+    ``command`` is a regular expression, searched in the words of the command joined by blanks. ``users`` are names or
+    numbers.
+    """
+
+    name: str = ""
+    torch: bool = False
+    gpu: bool = False
+    command: str = ""
+    users: tuple[str, ...] = ()
+    min_age_s: AtLeastZero = 5.0
+
+
+class Exclusion(msgspec.Struct, frozen=True):
+    """Which processes are never recorded, whatever rule they meet: all that is said must hold."""
+
+    command: str = ""
+    users: tuple[str, ...] = ()
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """For how long what is kept of a run: its detail (the run file), its report, and the report of an incident.
+
+    An incident is a run that has a finding worth a warning, hung, or died. ``max_bytes`` is of all of these together.
+    """
+
+    detail_hours: Positive = 168.0
+    report_hours: Positive = 720.0
+    incident_hours: Positive = 8760.0
+    max_bytes: Annotated[int, msgspec.Meta(gt=0)] = 20_000_000_000
+
+
+class Configuration(msgspec.Struct, frozen=True):
+    """What the supervisor is to do.
+
+    ``budget_percent`` is of one core, for all sessions of the host together; ``least_percent`` of it is what a session
+    needs, so their ratio is how many there can be at a time. ``metrics`` is where the first session serves its numbers.
+    """
+
+    folder: str = ""
+    rate_hz: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 20
+    budget_percent: Positive = 10.0
+    least_percent: Positive = 2.0
+    look_every_s: Annotated[float, msgspec.Meta(ge=0.1, le=60)] = 1.0
+    slice_hours: Positive = 24.0
+    hang_after_s: AtLeastZero = 120.0
+    on_hang: str = ""
+    at_exit: Literal["leave", "stop"] = "leave"
+    metrics: Annotated[str, msgspec.Meta(pattern=_ADDRESS)] | None = None
+    rule: tuple[Rule, ...] = (Rule(name="torch", torch=True),)
+    exclude: tuple[Exclusion, ...] = ()
+    retention: Retention = Retention()
+
+    @property
+    def most_sessions(self) -> int:
+        """How many sessions there can be at a time."""
+        return max(int(self.budget_percent / self.least_percent), 1)
+
+
+def default_file() -> Path:
+    """Return where the configuration is looked for that nobody named; the file need not exist."""
+    return (paths.home() or Path(platformdirs.user_config_dir("profd"))) / FILE_NAME
+
+
+def read_configuration(file: Path) -> Configuration:
+    """Return what a file says; raises UsageError that names what is wrong with it."""
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read ({error.strerror})", "name another one with --config FILE") from error
+    return decode(content, str(file))
+
+
+def decode(content: bytes, where: str) -> Configuration:
+    """Return the configuration in a text; raises UsageError, which calls the text ``where``."""
+    try:
+        tables = msgspec.toml.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{where} is no TOML ({error})", _PAGE) from error
+    _check_keys(tables, Configuration, where)
+    try:
+        configuration = msgspec.convert(tables, Configuration)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{where}: {error}", _PAGE) from error
+    _check_meaning(configuration, where)
+    return configuration
+
+
+def _check_keys(table: dict[str, Any], kind: type[msgspec.Struct], where: str) -> None:
+    """Raise UsageError for a key that a table of this kind does not have, with the nearest one that it has."""
+    fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    for key, value in table.items():
+        if key not in fields:
+            near = difflib.get_close_matches(key, fields, 1, 0.5)
+            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(fields)}"
+            raise UsageError(f"{where}: there is no key {key}", hint)
+        for number, (below, inner) in enumerate(_tables_in(value, fields[key]), 1):
+            _check_keys(below, inner, f"{where}, {key} {number}" if isinstance(value, list) else f"{where}, {key}")
+
+
+def _tables_in(value: object, kind: object) -> list[tuple[dict[str, Any], type[msgspec.Struct]]]:
+    """Return the tables in a value that is to be one or several, each with its kind."""
+    inner = next((part for part in (kind, *typing.get_args(kind)) if _is_struct(part)), None)
+    if inner is None:
+        return []
+    many = value if isinstance(value, list) else [value]
+    return [(one, inner) for one in many if isinstance(one, dict)]
+
+
+def _is_struct(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _check_meaning(configuration: Configuration, where: str) -> None:
+    """Raise UsageError where what is said can never work."""
+    if configuration.least_percent > configuration.budget_percent:
+        raise UsageError(f"{where}: least_percent is more than budget_percent", "a session would have no room")
+    if configuration.folder and not os.path.isabs(configuration.folder):  # noqa: PTH117
+        raise UsageError(f"{where}: folder {configuration.folder} is no absolute path", "write it from / on")
+    for number, rule in enumerate(configuration.rule, 1):
+        if not (rule.torch or rule.gpu or rule.command):
+            raise UsageError(f"{where}, rule {number}: it would meet every Python", "give it torch, gpu or command")
+        _check_pattern(rule.command, f"{where}, rule {number}")
+    for number, exclusion in enumerate(configuration.exclude, 1):
+        if not (exclusion.command or exclusion.users):
+            raise UsageError(f"{where}, exclude {number}: it would meet everything", "give it command or users")
+        _check_pattern(exclusion.command, f"{where}, exclude {number}")
+
+
+def _check_pattern(pattern: str, where: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"{where}: {pattern!r} is no regular expression ({error})", "mend its command") from error

@@ -1,0 +1,171 @@
+"""The live sessions of the host: begun, adopted, let go when they end, and given equal parts of the one budget.
+
+Lives in the supervisor's event loop; what may take seconds runs in threads. Knows nothing of rules and reports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from profd.daemon.clock import Clock
+from profd.daemon.errors import ProfdError
+from profd.daemon.host.configuration import Configuration
+from profd.daemon.host.jobs import Jobs
+from profd.daemon.host.journal import Journal
+from profd.daemon.host.lineage import Job
+from profd.daemon.host.register import Entry, Register
+from profd.daemon.host.sessions import Recording, Sessions
+
+_LEAST_CHANGE = 0.01
+
+
+class Crew:
+    """The sessions that live; ``ended`` is called with the entry of each one that has ended."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        sessions: Sessions,
+        jobs: Jobs,
+        register: Register,
+        journal: Journal,
+        clock: Clock,
+        ended: Callable[[Entry], None],
+    ) -> None:
+        self.configuration = configuration
+        self._sessions = sessions
+        self._jobs = jobs
+        self._register = register
+        self._journal = journal
+        self._clock = clock
+        self._ended = ended
+        self._live: dict[str, Recording] = {}
+        self._parts: dict[str, float] = {}
+        self._starting = 0
+        self._sharing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._one_less = asyncio.Event()
+
+    @property
+    def room(self) -> int:
+        """How many more sessions the budget has room for."""
+        return self.configuration.most_sessions - len(self._live) - self._starting
+
+    @property
+    def live(self) -> frozenset[str]:
+        """The ids of the runs that are being recorded."""
+        return frozenset(self._live)
+
+    def begin(self, jobs: list[Job]) -> None:
+        """Have these jobs recorded from now on."""
+        self._starting += len(jobs)
+        for job in jobs:
+            self._go(self._begin(job))
+
+    def adopt(self, entry: Entry) -> bool:
+        """Take over the session of an entry; False where it lives no more."""
+        recording = self._sessions.adopt(entry)
+        if recording is None:
+            return False
+        self._jobs.take([entry.root])
+        self._follow(recording)
+        self._journal.say("adopted", "its session goes on", run=entry.run_id, pid=entry.root.pid)
+        self.share()
+        return True
+
+    def share(self) -> None:
+        """Tell each session its part of the budget, where that has changed."""
+        self._go(self._share())
+
+    async def stop_all(self) -> None:
+        """Ask every session to end, and wait until they have."""
+        for run_id, recording in list(self._live.items()):
+            try:
+                await asyncio.to_thread(self._sessions.stop, recording)
+            except ProfdError as error:
+                self._journal.complain("unreachable", error, run=run_id)
+        while self._live:
+            self._one_less.clear()
+            await self._one_less.wait()
+
+    async def settle(self) -> None:
+        """Wait for what is under way: sessions that start, end, or are told something."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _go(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    @property
+    def _part(self) -> float:
+        return self.configuration.budget_percent / max(len(self._live) + self._starting, 1)
+
+    async def _begin(self, job: Job) -> None:
+        # Room is made before it is taken: the budget holds at any time.
+        await self._share()
+        part = self._part
+        try:
+            recording = await asyncio.to_thread(self._sessions.start, job, part)
+        except ProfdError as error:
+            self._jobs.fail(job)
+            if not self._jobs.has_told(job):
+                self._journal.complain("refused", error, pid=job.root.pid)
+        else:
+            self._parts[recording.entry.run_id] = part
+            self._follow(recording)
+            self._journal.say(
+                "recording", f"by rule {job.rule or 'without a name'}", run=recording.entry.run_id, pid=job.root.pid
+            )
+        finally:
+            self._starting -= 1
+        await self._share()
+
+    async def _share(self) -> None:
+        async with self._sharing:
+            part = self._part
+            told = {
+                run_id: recording
+                for run_id, recording in self._live.items()
+                if abs(self._parts.get(run_id, 0.0) - part) > _LEAST_CHANGE
+            }
+            await asyncio.gather(*(self._allow(recording, part) for recording in told.values()))
+
+    async def _allow(self, recording: Recording, part: float) -> None:
+        run_id = recording.entry.run_id
+        try:
+            await asyncio.to_thread(self._sessions.allow, recording, part)
+        except ProfdError as error:
+            # One that is about to end hears no more: that it has ended is said in a moment.
+            self._journal.complain("unreachable", error, run=run_id)
+        else:
+            self._parts[run_id] = part
+
+    def _follow(self, recording: Recording) -> None:
+        self._live[recording.entry.run_id] = recording
+        asyncio.get_running_loop().add_reader(recording.watch.fileno(), self._take_end, recording)
+
+    def _take_end(self, recording: Recording) -> None:
+        asyncio.get_running_loop().remove_reader(recording.watch.fileno())
+        self._go(self._end(recording))
+
+    async def _end(self, recording: Recording) -> None:
+        run_id, job = recording.entry.run_id, recording.job
+        why = await asyncio.to_thread(self._sessions.close, recording)
+        entry = msgspec.structs.replace(recording.entry, ended_ns=self._clock.now_ns(), why_ended=why)
+        del self._live[run_id]
+        self._one_less.set()
+        self._parts.pop(run_id, None)
+        try:
+            self._register.put(entry)
+        except ProfdError as error:
+            self._journal.complain("unwritable", error, run=run_id)
+        self._journal.say("ended", why, run=run_id, pid=job.root.pid)
+        self._jobs.end(job, why)
+        self._ended(entry)
+        await self._share()

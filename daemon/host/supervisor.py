@@ -1,0 +1,160 @@
+"""The supervisor's loop: looks for jobs, has them recorded and reported, keeps to the retention, heeds signals.
+
+Each part is in a module of its own; this one only says what happens when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable
+
+import msgspec
+
+from profd.daemon.clock import Clock
+from profd.daemon.errors import ProfdError
+from profd.daemon.host.archive import Archive
+from profd.daemon.host.configuration import Configuration
+from profd.daemon.host.crew import Crew
+from profd.daemon.host.desk import Desk
+from profd.daemon.host.hangs import count_hangs
+from profd.daemon.host.jobs import STOPPED, Jobs
+from profd.daemon.host.journal import Journal
+from profd.daemon.host.notify import Notifier
+from profd.daemon.host.register import Entry, Register
+from profd.daemon.host.reporting import Reporter
+from profd.daemon.host.rules import Rules
+from profd.daemon.host.sessions import Sessions, run_file, why_ended
+from profd.daemon.host.shelf import Shelf
+
+_THIN_EVERY_S = 60.0
+_HANGS_EVERY_S = 15.0
+_STOPPING_S = 30.0
+
+
+class Supervisor:
+    """Supervises the host until it is told to end."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        jobs: Jobs,
+        sessions: Sessions,
+        reporter: Reporter,
+        register: Register,
+        shelf: Shelf,
+        journal: Journal,
+        clock: Clock,
+    ) -> None:
+        """Belongs to the running event loop."""
+        self._configuration = configuration
+        self._jobs = jobs
+        self._register = register
+        self._journal = journal
+        self._clock = clock
+        self._archive = Archive(register, shelf, journal, clock)
+        self._desk = Desk(reporter, register, journal, self._thin)
+        self._crew = Crew(configuration, sessions, jobs, register, journal, clock, self._desk.ask)
+        self._hangs: dict[str, int] = {}
+        self._ended = asyncio.Event()
+
+    def end(self) -> None:
+        """End the supervision; what becomes of the sessions the configuration says."""
+        self._ended.set()
+
+    def use(self, configuration: Configuration) -> None:
+        """Go by another configuration from now on; sessions that live keep their rate and the length of their run."""
+        self._configuration = self._crew.configuration = configuration
+        self._jobs.use(Rules(configuration))
+        self._crew.share()
+
+    async def run(self, notifier: Notifier, reload: Callable[[], None]) -> None:
+        """Supervise until ``end`` or SIGTERM; ``reload`` is called at SIGHUP."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.end)
+        loop.add_signal_handler(signal.SIGHUP, reload)
+        self._take_over()
+        beats = [(self._watch_hangs, _HANGS_EVERY_S), (self._thin, _THIN_EVERY_S)]
+        if notifier.watchdog_s:
+            beats.append((lambda: notifier.tell("WATCHDOG=1"), notifier.watchdog_s / 2))
+        endless = [self._look(), self._desk.work(), *(self._beat(what, every_s) for what, every_s in beats)]
+        tasks = {asyncio.ensure_future(work) for work in endless}
+        tasks.add(asyncio.ensure_future(self._wait_for_end()))
+        notifier.tell("READY=1")
+        self._journal.say("ready", f"looks every {self._configuration.look_every_s:g} s")
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        notifier.tell("STOPPING=1")
+        await self._close(tasks)
+
+    def _take_over(self) -> None:
+        """Adopt the sessions that a supervisor before this one left, and have what it did not report reported."""
+        for entry in self._register.entries():
+            if entry.ended_ns:
+                self._take_past(entry)
+            elif not self._crew.adopt(entry):
+                self._take_missed(entry)
+
+    def _take_past(self, entry: Entry) -> None:
+        if entry.why_ended == STOPPED and entry.is_of_this_boot:
+            self._jobs.take([entry.root])
+        if not entry.is_reported:
+            self._desk.ask(entry)
+
+    def _take_missed(self, entry: Entry) -> None:
+        """Take in a run that ended while nobody supervised; one that never began is forgotten."""
+        try:
+            written_ns = run_file(entry.run_id).stat().st_mtime_ns
+        except OSError:
+            self._register.remove(entry.run_id)
+            return
+        why = why_ended(entry.run_id)
+        self._journal.say("ended", f"{why}, while no supervisor ran", run=entry.run_id, pid=entry.root.pid)
+        self._take_past(msgspec.structs.replace(entry, ended_ns=written_ns, why_ended=why))
+
+    async def _wait_for_end(self) -> None:
+        await self._ended.wait()
+
+    async def _look(self) -> None:
+        while True:
+            self._crew.begin(self._jobs.poll(self._crew.room))
+            await asyncio.sleep(self._configuration.look_every_s)
+
+    @staticmethod
+    async def _beat(what: Callable[[], None], every_s: float) -> None:
+        while True:
+            what()
+            await asyncio.sleep(every_s)
+
+    def _thin(self) -> None:
+        self._archive.thin(self._configuration.retention, self._crew.live | self._desk.in_work)
+
+    def _watch_hangs(self) -> None:
+        """Have the report of a live run written as soon as it hangs: nobody may end it before the morning."""
+        live = {entry.run_id: entry for entry in self._register.entries() if entry.run_id in self._crew.live}
+        self._hangs = {run_id: known for run_id, known in self._hangs.items() if run_id in live}
+        for run_id, entry in live.items():
+            try:
+                told = count_hangs(run_file(run_id))
+            except ProfdError as error:
+                self._journal.complain("unreadable", error, run=run_id)
+                continue
+            if told > self._hangs.get(run_id, 0):
+                self._journal.say("hang", "the run hangs", level="warning", run=run_id, pid=entry.root.pid)
+                self._desk.ask(entry)
+            self._hangs[run_id] = told
+
+    async def _close(self, tasks: set[asyncio.Task[None]]) -> None:
+        """End in order, and raise what kept the supervision from going on."""
+        done = [task for task in tasks if task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        with contextlib.suppress(asyncio.TimeoutError):
+            if self._configuration.at_exit == "stop":
+                await asyncio.wait_for(self._crew.stop_all(), _STOPPING_S)
+            await asyncio.wait_for(self._crew.settle(), _STOPPING_S)
+        self._journal.say("stopping", f"{len(self._crew.live)} sessions go on")
+        for task in done:
+            task.result()
