@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from profd.daemon.analyze.compare.blocks import BLOCKS
 from profd.daemon.analyze.compare.diff import Change, Diff, Side
 from profd.daemon.analyze.compare.readings import Reading
 from profd.daemon.analyze.coverage import take_coverage
@@ -152,7 +151,8 @@ def _basis(diff: Diff) -> str:
     )
     return (
         f"{what}, of the main threads, without the start-up. Bounds hold for all rows at once (95 %), from the unrest "
-        f"of {BLOCKS} blocks of each run; below {units.percent(diff.least)} of a step nothing is called a change."
+        f"of {diff.base.blocks} and {diff.new.blocks} blocks of the runs; below {units.percent(diff.least)} of a step "
+        "nothing is called a change."
     )
 
 

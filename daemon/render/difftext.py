@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from profd.daemon.analyze.compare.blocks import BLOCKS
+from profd.daemon.analyze.compare.company import slowing
 from profd.daemon.analyze.compare.diff import Change, Diff, Side
 from profd.daemon.render.cells import cut, fit
 from profd.daemon.render.readingtext import reading_lines, reading_sentence
@@ -16,8 +16,6 @@ WIDTH = 100
 _ROWS = 8
 _NAME_CELLS = 26
 _PLACE_CELLS = 18
-_BUSY, _BUSIER = 0.5, 0.1
-"""A machine whose tasks stood still for want of CPU for so much of the time, or so much more of it, is worth a word."""
 _TITLES = (
     ("functions", "Your functions, with the libraries they call"),
     ("lines", "Lines of your code, with the libraries they call"),
@@ -64,13 +62,15 @@ def verdict(diff: Diff) -> str:
 
 
 def machine_note(diff: Diff) -> str:
-    """Return a sentence where the machine was short of CPU, or more so in one of the runs; empty where not."""
-    base, new = diff.base.cpu_pressure, diff.new.cpu_pressure
-    if base is None or new is None or (max(base, new) < _BUSY and abs(new - base) < _BUSIER):
+    """Return what others took of the machine, where that may have changed steps; empty where not."""
+    base, new = diff.base.company, diff.new.company
+    allowed = slowing(base, new)
+    if base is None or new is None or diff.unit != "s/step" or allowed < diff.least:
         return ""
     return (
-        f"Tasks of the machine stood still for want of a CPU {percent(base)} of the time in the base and "
-        f"{percent(new)} in the new run: changes may be its doing."
+        f"Others kept {percent(base.others)} of the other cores busy in the base and {percent(new.others)} in the new "
+        f"run; the main thread may have waited for a core {percent(base.lacking)} and {percent(new.lacking)} of the "
+        f"time. That makes all steps of one run up to {percent(allowed)} longer, which the bounds allow for."
     )
 
 
@@ -96,7 +96,8 @@ def _basis(diff: Diff) -> Iterator[str]:
         yield "Times are of the main threads, a step; changes are parts of the base's step."
     else:
         yield "One of the runs does not tell its steps: shares of the main threads' time are compared."
-    yield f"Bounds hold for all rows at once, from the unrest of {BLOCKS} blocks of each run;"
+    blocks = f"{diff.base.blocks} and {diff.new.blocks}"
+    yield f"Bounds hold for all rows at once, from the unrest of {blocks} blocks of the runs;"
     yield f"below {percent(diff.least)} of a step nothing is called a change."
     if note := machine_note(diff):
         yield from ("", *textwrap.wrap(note, WIDTH))

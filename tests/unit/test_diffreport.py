@@ -15,7 +15,7 @@ from profd.daemon.analyze.compare.diff import Diff, take_diff
 from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.errors import ExitCode
 from profd.daemon.render.diffreport import DiffExtract, render_diff_report
-from profd.daemon.render.htmlpage import unpack
+from profd.daemon.render.packing import unpack
 from profd.daemon.store.reader import RunReader
 
 SELECTIONS = (MAIN_THREADS, MAIN_THREADS)

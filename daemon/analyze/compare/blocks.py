@@ -17,9 +17,13 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps.steps import take_steps
 from profd.daemon.analyze.totals import selected_totals
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 
 BLOCKS = 12
+MOST_BLOCKS = 24
+"""More blocks tell their own unrest better, where each of them still holds a hundred samples or so."""
+_BLOCK_NS = 2 * SECOND_NS
 TRAINING = frozenset(
     {"data wait", "data load in process", "forward", "loss", "backward", "optimizer", "host-to-device copy"}
 )
@@ -47,6 +51,7 @@ class Blocks(msgspec.Struct, frozen=True):
     ``paces`` are the seconds a step of each block, empty where steps were counted too seldom for that.
     """
 
+    count: int
     shares: Mapping[Item, Sequence[float]]
     step_s: Mean | None
     paces: Sequence[float]
@@ -55,7 +60,7 @@ class Blocks(msgspec.Struct, frozen=True):
 
     def mean(self, item: Item, *, by_step: bool) -> Mean:
         """Return the share of an item, or its seconds a step."""
-        shares = self.shares.get(item, [0.0] * BLOCKS)
+        shares = self.shares.get(item, [0.0] * self.count)
         if not by_step or self.step_s is None:
             return mean_of(shares)
         if self.paces:
@@ -68,18 +73,19 @@ def take_blocks(reader: RunReader, selection: Selection) -> Blocks:
     """Return the blocks of a selection's range of time, from where the training begins."""
     phases = PhaseIndex(reader)
     from_ns, to_ns = _training_range(reader, selection, phases)
-    edges = [from_ns + (to_ns - from_ns) * number // BLOCKS for number in range(BLOCKS + 1)]
+    count = min(max((to_ns - from_ns) // _BLOCK_NS, BLOCKS), MOST_BLOCKS)
+    edges = [from_ns + (to_ns - from_ns) * number // count for number in range(count + 1)]
     parts = [
         msgspec.structs.replace(selection, from_ns=start_ns, to_ns=end_ns)
         for start_ns, end_ns in itertools.pairwise(edges)
     ]
-    shares: defaultdict[Item, list[float]] = defaultdict(lambda: [0.0] * BLOCKS)
+    shares: defaultdict[Item, list[float]] = defaultdict(lambda: [0.0] * count)
     for number, part in enumerate(parts):
         for item, share in _shares(reader, part, phases).items():
             shares[item][number] = share
     paces = _paces(reader, parts, phases)
     whole = msgspec.structs.replace(selection, from_ns=from_ns, to_ns=to_ns)
-    return Blocks(shares, mean_of(paces) if paces else _step_s(reader, whole, phases), paces, from_ns, to_ns)
+    return Blocks(count, shares, mean_of(paces) if paces else _step_s(reader, whole, phases), paces, from_ns, to_ns)
 
 
 def _paces(reader: RunReader, parts: Sequence[Selection], phases: PhaseIndex) -> list[float]:

@@ -2,8 +2,9 @@
 
 Compared are the main threads of the training processes: seconds a step where both runs tell their steps, else shares of
 the time. Two runs of one script differ by more than sampling: each is cut into blocks, and a difference counts where it
-is larger than the unrest of the blocks explains, all items taken together, and larger than ``least``. Beside time there
-are memory, GPUs and the operators of windows.
+is larger than the unrest of the blocks explains, all items taken together, and larger than ``least``. What makes a
+whole run slower is not in its blocks: seconds a step count where they go beyond what the company on the machine may do,
+or where the share of the step changed as well. Beside time there are memory, GPUs and the operators of windows.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from profd.daemon.analyze.compare.blocks import BLOCKS, Blocks, Item, Mean, mean_of, take_blocks
+from profd.daemon.analyze.compare.blocks import Blocks, Item, Mean, mean_of, take_blocks
+from profd.daemon.analyze.compare.company import Company, slowing, take_company
 from profd.daemon.analyze.compare.gpus import gpu_pairs
 from profd.daemon.analyze.compare.memory import memory_pairs
 from profd.daemon.analyze.compare.operators import operator_pairs
@@ -36,7 +38,8 @@ class Change(msgspec.Struct, frozen=True):
     """An item in both runs, in the unit of the diff; ``low`` and ``high`` bound the difference, all items at once.
 
     ``relative`` is the difference as a part of a whole step (of all time) of the base. ``is_significant``: the bounds
-    leave out zero, and it is not smaller than ``least``.
+    leave out zero, and it is not smaller than ``least``. The bounds hold what company may do, but for an item whose
+    share of the step changed as well.
     """
 
     kind: str
@@ -55,7 +58,8 @@ class Change(msgspec.Struct, frozen=True):
 class Side(msgspec.Struct, frozen=True):
     """One of the two runs: how long the part that is compared lasts, and seconds a step in it.
 
-    ``cpu_pressure`` is the share of that time for which some task of the machine stood still for want of a CPU.
+    ``cpu_pressure`` is the share of that time for which some task of the machine stood still for want of a CPU,
+    ``company`` what others took of the machine; ``blocks`` is in how many it was cut.
     """
 
     run: str
@@ -63,6 +67,8 @@ class Side(msgspec.Struct, frozen=True):
     compared_s: float
     step_s: float | None
     cpu_pressure: float | None = None
+    company: Company | None = None
+    blocks: int = 0
 
 
 class Diff(msgspec.Struct, frozen=True):
@@ -121,17 +127,19 @@ def take_diff(
     by_step = all(side.step_s is not None for side in blocks)
     items = _compared(blocks)
     whole = blocks[0].step_s.value if by_step and blocks[0].step_s else 1.0
-    judge = _Judge(len(items) + 1, whole, least)
-    changes = [
-        judge.change(item, blocks[0].mean(item, by_step=by_step), blocks[1].mean(item, by_step=by_step))
-        for item in items
-    ]
+    sides = tuple(
+        _side(reader, side, _part(selection, side))
+        for reader, side, selection in zip((base, new), blocks, selections, strict=True)
+    )
+    slower = slowing(sides[0].company, sides[1].company) if by_step else 0.0
+    judge = _Judge(len(items) + 1, min(side.count for side in blocks) - 1, whole, least, slower)
+    changes = [_changed(judge, item, blocks, by_step=by_step) for item in items]
     changes.sort(key=lambda change: (not change.is_significant, -abs(change.difference)))
     readings = _readings((base, new), selections, blocks)
     return Diff(
         version=VERSION,
-        base=_side(base, blocks[0], _part(selections[0], blocks[0])),
-        new=_side(new, blocks[1], _part(selections[1], blocks[1])),
+        base=sides[0],
+        new=sides[1],
         unit="s/step" if by_step else "share",
         least=least,
         step_time=_step_time(judge, blocks),
@@ -156,6 +164,15 @@ def _readings(
 
 def _part(selection: Selection, blocks: Blocks) -> Selection:
     return msgspec.structs.replace(selection, from_ns=blocks.from_ns, to_ns=blocks.to_ns)
+
+
+def _changed(judge: _Judge, item: Item, blocks: tuple[Blocks, Blocks], *, by_step: bool) -> Change:
+    """Judge an item, by seconds a step where they are known, and by its share of the step beside them."""
+    base, new = (side.mean(item, by_step=by_step) for side in blocks)
+    if not by_step:
+        return judge.change(item, base, new)
+    shares = tuple(side.mean(item, by_step=False) for side in blocks)
+    return judge.change(item, base, new, is_more_than_company=judge.differ(shares, new.value - base.value))
 
 
 def _step_time(judge: _Judge, blocks: tuple[Blocks, Blocks]) -> Change | None:
@@ -184,23 +201,38 @@ def _side(reader: RunReader, blocks: Blocks, part: Selection) -> Side:
         compared_s=(blocks.to_ns - blocks.from_ns) / SECOND_NS,
         step_s=None if blocks.step_s is None else blocks.step_s.value,
         cpu_pressure=mean_of_series(reader, "host_cpu_pressure_share", None, part),
+        company=take_company(reader, part),
+        blocks=blocks.count,
     )
 
 
 class _Judge:
     """Tells changes from noise, for so many items at once."""
 
-    def __init__(self, items: int, whole: float, least: float) -> None:
+    def __init__(self, items: int, freedom: int, whole: float, least: float, slower: float) -> None:
         # Bonferroni: so often chance calls any of all items changed, not each of them.
-        self._critical = t_quantile(1 - _ERROR_RATE_OF_TIMES / 2 / max(items, 1), BLOCKS - 1)
+        self._critical = t_quantile(1 - _ERROR_RATE_OF_TIMES / 2 / max(items, 1), freedom)
         self._whole = whole
         self._least = least
+        self._slower = slower
 
-    def change(self, item: Item, base: Mean, new: Mean) -> Change:
+    def differ(self, shares: tuple[Mean, ...], direction: float) -> bool:
+        """Say whether shares differ by more than their unrest, in a direction."""
+        base, new = shares
         difference = new.value - base.value
-        margin = self._critical * math.hypot(base.error, new.error)
+        return difference * direction > 0 and abs(difference) > self._margin(base, new)
+
+    def change(self, item: Item, base: Mean, new: Mean, *, is_more_than_company: bool = False) -> Change:
+        """Judge a difference."""
+        difference = new.value - base.value
+        margin = self._margin(base, new)
+        if not is_more_than_company:
+            margin += self._slower * max(base.value, new.value)
         relative = difference / self._whole if self._whole else 0.0
         is_significant = abs(difference) > margin and abs(relative) >= self._least
         return Change(
             *item, base.value, new.value, difference, difference - margin, difference + margin, relative, is_significant
         )
+
+    def _margin(self, base: Mean, new: Mean) -> float:
+        return self._critical * math.hypot(base.error, new.error)

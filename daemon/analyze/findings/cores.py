@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import re
-
-from profd.daemon.analyze.course import take_course
+from profd.daemon.analyze import cores
 from profd.daemon.analyze.findings.case import WAITING, Case
 from profd.daemon.analyze.findings.loaders import living_at_once
 from profd.daemon.store.rows import ThreadRow
 
-_CORE = re.compile(r"cpu\d+")
-
 
 def usable_cores(case: Case) -> float | None:
     """Return how many cores the machine has, or the tightest control group allows; None where neither was read."""
-    cores = len({row.device for row in case.reader.series.values() if _CORE.fullmatch(row.device or "")})
+    whole = cores.machine_cores(case.reader)
     limits = [
         point.value
         for row in case.reader.series.values()
         if row.name == "cgroup_cpu_limit_cores"
         if (point := case.reader.last_point(row.id)) is not None
     ]
-    found = [*limits, *([float(cores)] if cores else [])]
+    found = [*limits, *([float(whole)] if whole else [])]
     return min(found, default=None)
 
 
@@ -31,24 +27,17 @@ def ceiling(case: Case) -> float | None:
     Counted is what surely is work: the CPU time of the main threads outside of waits, and that of the workers. None
     where it was not read.
     """
-    cores = usable_cores(case)
+    usable = usable_cores(case)
     used = [case.mean("cpu_cores", row.id) for row in case.workers]
     busy = 1 - case.share(*WAITING).high
     mains = [min(on_cpu, busy) for row in case.trainers if (on_cpu := main_thread_cores(case, row.id)) is not None]
     work = sum(mains) + living_at_once(case) * _mean([one for one in used if one is not None])
-    return max(cores / work, 1.0) if cores is not None and mains and work else None
+    return max(usable / work, 1.0) if usable is not None and mains and work else None
 
 
 def main_thread_cores(case: Case, process: int) -> float | None:
     """Return the CPU time a second of the main thread of a process; None where it was not read."""
-    mains = {row.os_tid for row in case.reader.threads.values() if row.process == process and row.is_main}
-    means = [
-        take_course(case.reader, row.id, case.from_ns, case.to_ns).mean()
-        for row in case.reader.series.values()
-        if row.name == "cpu_cores" and row.process == process and row.os_tid in mains
-    ]
-    known = [mean for mean in means if mean is not None]
-    return _mean(known) if known else None
+    return cores.main_thread_cores(case.reader, process, case.from_ns, case.to_ns)
 
 
 def thread_cores(case: Case, thread: ThreadRow) -> list[float]:

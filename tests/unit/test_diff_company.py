@@ -1,0 +1,93 @@
+"""What others take of the machine: it makes no change of a run that is slower as a whole, and hides none of a part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from stepruns import PLAIN_MS, Lengths, write_steps
+from synthetic import MAIN, STARTED_NS
+
+from profd.daemon.analyze.compare.company import Company, slowing
+from profd.daemon.analyze.compare.diff import Diff, take_diff
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.render.difftext import diff_text
+from profd.daemon.store import records
+from profd.daemon.store.reader import RunReader
+
+ALONE = Company(0.0, 0.0)
+SECONDS = 120
+PROFD_CORES = 0.05
+
+
+def readings(others: float, own: float = 1.0) -> Iterator[records.Record]:
+    """Yield what a machine of four cores tells while others keep some of them busy."""
+    for second in range(SECONDS):
+        points = [
+            records.Point("host_cpu_share", (own + others + PROFD_CORES) / 4),
+            records.Point("cpu_cores", own, MAIN),
+            records.Point("profd_cpu_cores", PROFD_CORES),
+            records.Point("host_cpu_pressure_share", 0.0),
+            *(records.Point("host_core_cpu_share", 0.5, device=f"cpu{core}") for core in range(4)),
+        ]
+        yield records.PointsTaken(STARTED_NS + second * SECOND_NS, tuple(points))
+
+
+def diff_in_company(folder: Path, others: tuple[float, float], factor: float = 1.0, slower: float = 1.0) -> Diff:
+    """Compare two runs: all of the second takes ``factor`` times as long, one function of it ``slower`` times."""
+    paths = []
+    for number, busy in enumerate(others):
+        times = factor if number else 1.0
+        lengths: Lengths = {stack: times * length for stack, length in PLAIN_MS.items()}
+        path = folder / f"{number}.profd"
+        beside = tuple(readings(busy))
+        paths.append(write_steps(path, number, slower if number else 1.0, lengths, beside=beside))
+    with RunReader(paths[0]) as base, RunReader(paths[1]) as new:
+        return take_diff(base, new)
+
+
+def test_others_are_what_neither_the_run_nor_profd_used(tmp_path: Path) -> None:
+    diff = diff_in_company(tmp_path, (0.0, 1.5))
+    assert diff.base.company is not None
+    assert diff.new.company is not None
+    assert diff.base.company.others == pytest.approx(0.0, abs=0.01)
+    assert diff.new.company.others == pytest.approx(0.5, abs=0.01)  # of the three cores beside its own
+
+
+def test_a_run_that_is_slower_as_a_whole_in_company_has_not_changed(tmp_path: Path) -> None:
+    diff = diff_in_company(tmp_path, (0.0, 1.5), factor=1.12)
+    assert not diff.significant
+    assert diff.step_time is not None
+    assert diff.step_time.relative == pytest.approx(0.12, abs=0.02)
+    assert not diff.step_time.is_significant
+    assert "of the other cores busy in the base and 50 % in the new run" in " ".join(diff_text(diff).split())
+
+
+def test_a_run_that_is_slower_as_a_whole_and_alone_has_changed(tmp_path: Path) -> None:
+    diff = diff_in_company(tmp_path, (0.0, 0.0), factor=1.12)
+    assert diff.step_time is not None
+    assert diff.step_time.is_significant
+    assert "Others kept" not in diff_text(diff)
+
+
+def test_a_part_that_is_slower_is_told_in_company_too(tmp_path: Path) -> None:
+    first = diff_in_company(tmp_path, (0.0, 1.5), slower=1.6).first
+    assert first is not None
+    assert first.name == "b"
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "longer"),
+    [
+        (ALONE, ALONE, 0.0),
+        (None, Company(1.0, 0.5), 0.0),
+        (Company(0.2, 0.0), Company(0.4, 0.0), 0.14),
+        (Company(0.4, 0.0), Company(0.4, 0.0), 0.04),
+        (ALONE, Company(0.0, 0.5), 1.1),
+        (Company(0.0, 0.5), Company(0.0, 0.5), 0.1),
+        (ALONE, Company(0.0, 1.0), 108.9),
+    ],
+)
+def test_what_company_may_add_to_a_step(base: Company | None, new: Company, longer: float) -> None:
+    assert slowing(base, new) == slowing(new, base) == pytest.approx(longer)
