@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ from profd.cli.interrupts import StopSignals
 from profd.cli.options import headless_option, recording_options
 from profd.daemon import paths, processes
 from profd.daemon.errors import NoSuchProcess, SessionFailed
+from profd.daemon.metrics.exporter import Exporter, open_exporter
 from profd.daemon.supervise.control import ControlClient
 from profd.daemon.supervise.diagnosis import check_attachable
 from profd.daemon.supervise.naming import script_name
@@ -36,6 +38,8 @@ def command(
     all_gpus: bool,
     hang_after_s: float,
     on_hang: str | None,
+    metrics_address: str | None,
+    otlp_endpoint: str | None,
     headless: bool,
 ) -> None:
     """Profile the running process PID and its children, those that come later included.
@@ -66,13 +70,14 @@ def command(
         hang_after_s=hang_after_s or None,
         on_hang=on_hang,
     )
+    exporter = open_exporter(metrics_address, otlp_endpoint, partial(click.echo, err=True))
     if headless or not is_interactive():
-        _record(options)
+        _record(options, exporter)
     else:
-        _show(options)
+        _show(options, exporter)
 
 
-def _record(options: SessionOptions) -> None:
+def _record(options: SessionOptions, exporter: Exporter | None) -> None:
     """Record until the target or the time ends, or a signal says stop."""
     # From before the start on: a session that came up after a Ctrl-C would be left recording.
     with StopSignals() as signals:
@@ -81,11 +86,13 @@ def _record(options: SessionOptions) -> None:
             f"recording pid {options.pid} as {options.run_id}; Ctrl-C ends the recording, and leaves the process alone"
         )
         signals.call(lambda: _ask_to_end(session))
+        if exporter is not None:
+            exporter.follow(session)
         session.wait_closed(None)
-    _close(options, session)
+    _close(options, session, exporter)
 
 
-def _show(options: SessionOptions) -> None:
+def _show(options: SessionOptions, exporter: Exporter | None) -> None:
     """Record with the dashboard open; leaving it ends the recording, or lets it go on."""
     from profd.tui.app import run_dashboard
     from profd.tui.leaving import Leaving
@@ -93,12 +100,14 @@ def _show(options: SessionOptions) -> None:
     with StopSignals() as signals:
         session = start_session(options)
         signals.call(lambda: _ask_to_end(session))
+    if exporter is not None:
+        exporter.follow(session)
     leaving = run_dashboard(session.run_file)
     if leaving is Leaving.KEEP and session.is_running():
         _say(f"still recording: `profd view {options.run_id}` comes back, `profd stop {options.run_id}` ends it")
         return
     _ask_to_end(session)
-    _close(options, session)
+    _close(options, session, exporter)
 
 
 def _ask_to_end(session: RunningSession) -> None:
@@ -107,13 +116,15 @@ def _ask_to_end(session: RunningSession) -> None:
         client.stop()
 
 
-def _close(options: SessionOptions, session: RunningSession) -> None:
+def _close(options: SessionOptions, session: RunningSession, exporter: Exporter | None) -> None:
     """Wait for the closed run file and sum it up on stderr; raises SessionFailed where it was not closed in order."""
     from profd.daemon.analyze.summary import summarize
     from profd.daemon.render.text import closing_lines
     from profd.daemon.store.reader import RunReader
 
     closed = session.wait_closed(_CLOSING_S)
+    if exporter is not None:
+        exporter.end()
     if session.is_running():
         raise SessionFailed(
             f"the session of {options.run_id} has not ended within {_CLOSING_S:.0f} s", f"kill -9 {session.pid} ends it"

@@ -38,6 +38,10 @@ _RECORDING = (
                  metavar="S", help="Say what everyone waits for after S seconds without progress; 0: never."),
     click.option("--on-hang", metavar="CMD", help="A shell command to run then; PROFD_HANG tells it what hangs."),
     click.option("--all-gpus", is_flag=True, help="Read every GPU of the machine, not only those that the run uses."),
+    click.option("--metrics", "metrics_address", metavar="[HOST:]PORT",
+                 help="Serve metrics for Prometheus there; 0 is any free port, the loopback unless HOST is given."),
+    click.option("--otlp", "otlp_endpoint", metavar="URL",
+                 help="Send the same metrics to an OpenTelemetry receiver (OTLP over HTTP)."),
 )  # fmt: skip
 
 _SELECTION = (
@@ -114,8 +118,8 @@ def recording_options(command: Command) -> Command:
     """Give a command the options of a recording.
 
     They arrive as ``rate_hz: int``, ``budget_percent: float``, ``duration_s: float | None``, ``name: str | None``,
-    ``output: Path | None``, ``subprocesses: bool``, ``all_gpus: bool``, ``steps: bool``, ``hang_after_s: float`` and
-    ``on_hang: str | None``.
+    ``output: Path | None``, ``subprocesses: bool``, ``all_gpus: bool``, ``steps: bool``, ``hang_after_s: float``,
+    ``on_hang: str | None``, ``metrics_address: str | None`` and ``otlp_endpoint: str | None``.
     """
     command = steps_option(command)
     for option in reversed(_RECORDING):

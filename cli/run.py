@@ -15,10 +15,11 @@ import msgspec
 
 from profd.cli.options import headless_option, recording_options
 from profd.daemon import paths
+from profd.daemon.metrics.exporter import Exporter, Recording, open_exporter
 from profd.daemon.supervise.launch import Plan, launch
 from profd.daemon.supervise.naming import script_name
 from profd.daemon.supervise.script import Script
-from profd.daemon.supervise.session import RunningSession, SessionOptions, start_session
+from profd.daemon.supervise.session import SessionOptions, start_session
 from profd.daemon.supervise.terminal import is_interactive
 from profd.daemon.windows.arming import armed
 from profd.daemon.windows.schedule import parse_schedule
@@ -58,6 +59,8 @@ def command(
     all_gpus: bool,
     hang_after_s: float,
     on_hang: str | None,
+    metrics_address: str | None,
+    otlp_endpoint: str | None,
     headless: bool,
     windows: str | None,
     quiet: bool,
@@ -86,12 +89,15 @@ def command(
         on_hang=on_hang,
     )
     farewell = None if quiet else partial(sum_up, options.run_file)
+    exporter = open_exporter(metrics_address, otlp_endpoint, narrate)
     if windows is None:
-        return run_profiled(options, headless=headless, farewell=farewell)
+        return run_profiled(options, headless=headless, farewell=farewell, exporter=exporter)
     with armed(os.environ) as arms:
         schedule = None if windows == _ON_DEMAND else parse_schedule(windows)
         options = msgspec.structs.replace(options, window_folder=arms.folder, window_schedule=schedule)
-        return run_profiled(options, headless=headless, farewell=farewell, variables=arms.environment)
+        return run_profiled(
+            options, headless=headless, farewell=farewell, variables=arms.environment, exporter=exporter
+        )
 
 
 def run_profiled(
@@ -100,16 +106,17 @@ def run_profiled(
     headless: bool,
     farewell: Callable[[], str] | None,
     variables: Mapping[str, str] | None = None,
+    exporter: Exporter | None = None,
 ) -> int:
     """Run ``options.command``, profiled, and return its exit code; the process's PID in ``options`` is yet unknown.
 
     ``farewell`` returns what is said on stderr when all is over; without it only failures are. The dashboard opens on
-    a terminal, unless headless. ``variables`` are set in the command's environment.
+    a terminal, unless headless. ``variables`` are set in the command's environment. ``exporter`` gives out metrics.
     """
     return launch(
         Plan(
             command=options.command,
-            start_session=partial(start_recording, options),
+            start_session=partial(start_recording, options, exporter),
             farewell=farewell,
             narrate=narrate,
             dashboard=dashboard_command if is_interactive() and not headless else None,
@@ -118,10 +125,15 @@ def run_profiled(
     )
 
 
-def start_recording(options: SessionOptions, script: Script, link: socket.socket, pty_fd: int | None) -> RunningSession:
+def start_recording(
+    options: SessionOptions, exporter: Exporter | None, script: Script, link: socket.socket, pty_fd: int | None
+) -> Recording:
     """Start the session of a script that runs; raises the error that keeps it from recording."""
     options = msgspec.structs.replace(options, pid=script.pid, start_ticks=script.start_ticks)
-    return start_session(options, link=link, pty_fd=pty_fd)
+    if exporter is None:
+        return start_session(options, link=link, pty_fd=pty_fd)
+    with contextlib.closing(exporter):  # its process listens then; without a session nobody does
+        return exporter.follow(start_session(options, link=link, pty_fd=pty_fd))
 
 
 def sum_up(run_file: Path) -> str:

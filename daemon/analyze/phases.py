@@ -6,11 +6,13 @@ Decides by the table of ``rules``, once a stack. Knows nothing of times and shar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Protocol
+
 import msgspec
 
 from profd.daemon.analyze.rules import Rule, frame_test, load_rules
-from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import FrameRow
+from profd.daemon.store.rows import FrameRow, StackRow
 
 
 class Phase(msgspec.Struct, frozen=True):
@@ -50,6 +52,24 @@ def phase_named(name: str) -> Phase:
     return _BY_NAME[name]
 
 
+class StackTables(Protocol):
+    """Who knows the stacks of a run: a reader of its file."""
+
+    @property
+    def stacks(self) -> Mapping[int, StackRow]:
+        """The stacks, by id."""
+        ...
+
+    @property
+    def frames(self) -> Mapping[int, FrameRow]:
+        """The frames that the stacks are made of, by id."""
+        ...
+
+    def frames_of(self, stack: int) -> tuple[FrameRow, ...]:
+        """Return the frames of a stack from the root to the leaf."""
+        ...
+
+
 class PhaseIndex:
     """The phase of every stack of a run.
 
@@ -58,7 +78,7 @@ class PhaseIndex:
     the first rule lowest, so that each stack costs one step however deep it is.
     """
 
-    def __init__(self, reader: RunReader, rules: tuple[Rule, ...] | None = None) -> None:
+    def __init__(self, reader: StackTables, rules: tuple[Rule, ...] | None = None) -> None:
         """Index the stacks of ``reader``, those written later too.
 
         ``rules`` are those of the two tables where none are given; raises UsageError where the user's is wrong.

@@ -51,13 +51,15 @@ def test_recording_options_have_their_defaults() -> None:
         "hang_after_s": 30.0,
         "on_hang": None,
         "all_gpus": False,
+        "metrics_address": None,
+        "otlp_endpoint": None,
         "steps": True,
     }
 
 
 def test_recording_options_arrive_in_their_units() -> None:
     words = "--rate 50 --budget 2.5 --duration 1.5 --name cifar -o x.profd --no-subprocesses --all-gpus --no-steps"
-    words += " --hang-after 5 --on-hang date"
+    words += " --hang-after 5 --on-hang date --metrics 0.0.0.0:9400 --otlp http://localhost:4318"
     assert received(recording_options, *words.split()) == {
         "rate_hz": 50,
         "budget_percent": 2.5,
@@ -68,6 +70,8 @@ def test_recording_options_arrive_in_their_units() -> None:
         "hang_after_s": 5.0,
         "on_hang": "date",
         "all_gpus": True,
+        "metrics_address": "0.0.0.0:9400",
+        "otlp_endpoint": "http://localhost:4318",
         "steps": False,
     }
 

@@ -1,0 +1,107 @@
+"""The exporter's process: ``python -m profd.daemon.metrics FILE|FOLDER [ADDRESS]``.
+
+Of a FILE it ends with the run, of a FOLDER when it is told to. Says on stderr where it serves, and what goes wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from profd.daemon.errors import NoSuchRun, ProfdError, UsageError
+from profd.daemon.metrics.address import listen, parse_address, url_of
+from profd.daemon.metrics.exporter import check_endpoint, check_installed
+from profd.daemon.metrics.runs import Folder, Runs
+
+CHECK_S = 1.0
+_NICENESS = 10
+
+
+def main(words: Sequence[str]) -> int:
+    """Give out metrics until the run ends, or somebody says stop; returns the exit code."""
+    # A launcher holds its signals back, and this process would inherit that.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    os.nice(_NICENESS)
+    # Of all that run here, the kernel shall take this first when memory ends, not the training.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("600")
+    try:
+        _export(_parse(words), stop)
+    except ProfdError as error:
+        sys.stderr.write(f"{error}\n")
+        return int(error.exit_code)
+    return 0
+
+
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m profd.daemon.metrics", allow_abbrev=False)
+    parser.add_argument("path", type=Path, help="a live run file, or a folder of runs")
+    parser.add_argument("address", nargs="?", help="where to serve: [HOST:]PORT")
+    parser.add_argument("--otlp", metavar="ENDPOINT", help="URL of an OpenTelemetry receiver")
+    parser.add_argument("--listener-fd", type=int, metavar="FD", help="a socket that listens already")
+    parser.add_argument("--while-stdin", action="store_true", help="end when stdin is closed")
+    return parser.parse_args(words)
+
+
+def _export(options: argparse.Namespace, stop: threading.Event) -> None:
+    """Serve and send until it is time to end; raises ProfdError."""
+    runs, goes_on = _runs(options.path, stop)
+    listener = _listener(options)
+    if listener is not None:
+        check_installed("metrics")
+        from profd.daemon.metrics.scrapes import Server
+
+        Server(listener, runs.samples).start()
+        sys.stderr.write("" if options.listener_fd is not None else f"metrics at {url_of(listener)}\n")
+    sender = None
+    if options.otlp is not None:
+        check_installed("otlp")
+        check_endpoint(options.otlp)
+        from profd.daemon.metrics.otlp import Sender
+
+        sender = Sender(options.otlp, runs.samples)
+    while goes_on() and not (options.while_stdin and _is_closed(sys.stdin.fileno())):
+        stop.wait(CHECK_S)
+    if sender is not None:
+        sender.close()
+
+
+def _runs(path: Path, stop: threading.Event) -> tuple[Runs, Callable[[], bool]]:
+    """Return the runs, and what says whether they are still to be told of; raises NoSuchRun."""
+    if path.is_dir():
+        return Runs(Folder(path)), lambda: not stop.is_set()
+    runs = Runs(lambda: (path,))
+    runs.look_for_runs()
+    if not runs.is_any():
+        raise NoSuchRun(f"{path} is not being recorded", "metrics are told of live runs; `profd summary` reads others")
+    return runs, lambda: runs.is_any() and not stop.is_set()
+
+
+def _listener(options: argparse.Namespace) -> socket.socket | None:
+    if options.listener_fd is not None:
+        return socket.socket(fileno=options.listener_fd)
+    if options.address is not None:
+        return listen(parse_address(options.address))
+    if options.otlp is None:
+        raise UsageError("there is nowhere to give metrics to", "give an address to serve at, or --otlp ENDPOINT")
+    return None
+
+
+def _is_closed(fd: int) -> bool:
+    """Say whether whoever holds the other end of a pipe is gone."""
+    return bool(select.select([fd], [], [], 0)[0]) and not os.read(fd, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

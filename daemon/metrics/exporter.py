@@ -1,0 +1,147 @@
+"""Starts the process that gives out the metrics of a run, and ends it; imports nothing of what that process does.
+
+Everything that can be wrong with an address is found out before anything is started: the socket listens from then on,
+and the process takes it over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from profd.daemon import paths
+from profd.daemon.errors import MissingTool, UsageError
+from profd.daemon.metrics.address import listen, parse_address, url_of
+
+PROGRAM = "profd.daemon.metrics"
+_FAREWELL_S = 5.0
+_NEEDED = {"metrics": "prometheus_client", "otlp": "opentelemetry.exporter.otlp.proto.http"}
+
+
+class Recording(Protocol):
+    """A session that records."""
+
+    @property
+    def run_file(self) -> Path:
+        """The file that it writes."""
+        ...
+
+    def wait_closed(self, timeout_s: float | None) -> bool:
+        """Wait until the session is gone; False where it has not closed its file within ``timeout_s``."""
+        ...
+
+
+class Exporter:
+    """The metrics of one run, from before it is started."""
+
+    def __init__(self, address: str | None, otlp: str | None, narrate: Callable[[str], None]) -> None:
+        """Listen at ``address``, and be ready to send to the OTLP ``otlp``; either may be None.
+
+        Raises UsageError where an address cannot be used, MissingTool where an extra is not installed.
+        """
+        self._narrate = narrate
+        self._otlp = otlp
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = Path(os.devnull)
+        for extra, wanted in (("metrics", address), ("otlp", otlp)):
+            if wanted is not None:
+                check_installed(extra)
+        if otlp is not None:
+            check_endpoint(otlp)
+        self._listener: socket.socket | None = None if address is None else listen(parse_address(address))
+        if self._listener is not None:
+            narrate(f"profd: metrics at {url_of(self._listener)}")
+
+    def follow(self, session: Recording) -> Followed:
+        """Start the process for a session that records, and return the session that ends it, too."""
+        descriptors = [] if self._listener is None else [self._listener.fileno()]
+        words = [sys.executable, "-m", PROGRAM, str(session.run_file)]
+        words += [word for fd in descriptors for word in ("--listener-fd", str(fd))]
+        words += [] if self._otlp is None else ["--otlp", self._otlp]
+        self._log = paths.runtime_folder() / f"{session.run_file.stem}.metrics.log"
+        try:
+            with self._log.open("wb") as log_file:
+                self._process = subprocess.Popen(
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=log_file,
+                    pass_fds=descriptors,
+                    start_new_session=True,
+                    cwd="/",
+                    env={**os.environ, "PYTHONSAFEPATH": "1"},
+                )
+        except OSError as error:
+            self._narrate(f"profd: there are no metrics: their process did not start ({error.strerror})")
+        self.close()  # only the process listens from now on
+        return Followed(session, self)
+
+    def close(self) -> None:
+        """Let go of the socket; a process that was started keeps it."""
+        if self._listener is not None:
+            self._listener.close()
+
+    def end(self) -> None:
+        """End the process, so that the port is free when this returns."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            code = self._process.wait(_FAREWELL_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        if code:
+            self._narrate(f"profd: the metrics broke off: see {self._log}")
+        else:
+            with contextlib.suppress(OSError):
+                self._log.unlink()
+
+
+def open_exporter(address: str | None, otlp: str | None, narrate: Callable[[str], None]) -> Exporter | None:
+    """Return an exporter for what is asked for, None where nothing is; raises as ``Exporter`` does."""
+    return None if address is None and otlp is None else Exporter(address, otlp, narrate)
+
+
+class Followed:
+    """A session whose metrics end with it."""
+
+    def __init__(self, session: Recording, exporter: Exporter) -> None:
+        self._session = session
+        self._exporter = exporter
+
+    @property
+    def run_file(self) -> Path:
+        """The file that the session writes."""
+        return self._session.run_file
+
+    def wait_closed(self, timeout_s: float | None) -> bool:
+        """Wait until the session is gone, and end the metrics; see ``Recording``."""
+        is_closed = self._session.wait_closed(timeout_s)
+        self._exporter.end()
+        return is_closed
+
+
+def check_installed(extra: str) -> None:
+    """Raise MissingTool where what an extra of profd brings is not there; imports nothing of it but its packages."""
+    module = _NEEDED[extra]
+    try:
+        is_there = importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # a package above it
+        is_there = False
+    if not is_there:
+        raise MissingTool(f"--{extra} needs {module}, not installed here", f"pip install 'profd[{extra}]'")
+
+
+def check_endpoint(endpoint: str) -> None:
+    """Raise UsageError where metrics cannot be sent to such an endpoint."""
+    scheme, _, rest = endpoint.partition("://")
+    if scheme not in ("http", "https") or not rest.strip("/"):
+        raise UsageError(f"{endpoint} is no endpoint for OTLP over HTTP", "give its URL, such as http://localhost:4318")

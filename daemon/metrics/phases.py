@@ -1,0 +1,115 @@
+"""Where the time of the training main threads goes, by phase, and what of it while their GPUs were idle."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from profd.daemon.analyze.phases import PHASES, PhaseIndex
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.metrics.catalog import GPU_IDLE_SECONDS, PHASE_SECONDS, Sample
+from profd.daemon.metrics.look import Look, rank_of
+from profd.daemon.store.sums.held import MINUTE_NS, UTILIZATION
+from profd.daemon.store.tail import RunTail
+from profd.daemon.store.tailfile import IdleMinute, Span
+
+NAMES = tuple(phase.name for phase in PHASES)
+_SUMMED_WITHIN_NS = 2 * MINUTE_NS
+"""After so long the recorder's sums of a time are complete: its recordings are seconds, its delay is 20 s."""
+
+
+class _Seconds:
+    """Time by rank and phase; a rank that was seen has all phases from then on."""
+
+    def __init__(self) -> None:
+        self._spent_ns: dict[str, dict[str, int]] = {}
+
+    def know(self, rank: str) -> None:
+        """Have a rank, with no time as yet."""
+        self._spent_ns.setdefault(rank, dict.fromkeys(NAMES, 0))
+
+    def add(self, rank: str, phase: str, time_ns: int) -> None:
+        """Count some time."""
+        self._spent_ns[rank][phase] += time_ns
+
+    def items(self) -> Iterator[tuple[str, str, float]]:
+        """Yield (rank, phase, seconds)."""
+        for rank, spent_ns in self._spent_ns.items():
+            for phase, time_ns in spent_ns.items():
+                yield rank, phase, time_ns / SECOND_NS
+
+
+class PhaseSeconds:
+    """Time by phase: what the intervals say that came since the look before, each once."""
+
+    def __init__(self, phases: PhaseIndex) -> None:
+        self._phases = phases
+        self._read_to_ns: dict[int, int] = {}
+        self._seconds = _Seconds()
+
+    def take(self, look: Look) -> Iterator[Sample]:
+        """Take in the new recordings."""
+        for member in look.trainers():
+            self._seconds.know(rank_of(member))
+        for row in look.file.stack_times(self._spans(look)):
+            member = look.tail.members[look.tail.main_threads[row.thread].process]
+            self._seconds.add(rank_of(member), self._phases.of_stack(row.stack), row.time_ns)
+        for rank, phase, seconds in self._seconds.items():
+            yield Sample(PHASE_SECONDS, (look.run, rank, phase), seconds)
+
+    def _spans(self, look: Look) -> list[Span]:
+        """Return what of each training main thread was recorded, and not counted yet."""
+        to_ns: defaultdict[int, int] = defaultdict(int)
+        for recording in look.recordings:
+            to_ns[recording.process] = max(to_ns[recording.process], recording.end_ns)
+        spans = [
+            Span(thread.id, self._read_to_ns.get(thread.id, look.began_ns), to_ns[thread.process])
+            for thread in look.tail.main_threads.values()
+            if thread.process in to_ns and look.tail.members[thread.process].role == "main"
+        ]
+        spans = [span for span in spans if span.from_ns < span.to_ns]
+        counted = self._read_to_ns | {span.thread: span.to_ns for span in spans}
+        self._read_to_ns = {thread: at_ns for thread, at_ns in counted.items() if thread in look.tail.main_threads}
+        return spans
+
+
+class IdleSeconds:
+    """Time by phase while GPUs were idle: what the recorder's sums by the minute say, some 20 s after it happened."""
+
+    def __init__(self, phases: PhaseIndex) -> None:
+        self._phases = phases
+        self._counted: dict[tuple[int, int, int], int] = {}
+        self._seconds = _Seconds()
+
+    def take(self, look: Look) -> Iterator[Sample]:
+        """Count what was added to the sums; without a GPU there is nothing to tell."""
+        if next(look.of_name(UTILIZATION), None) is None:
+            return
+        threads = {row.id: row.process for row in look.tail.main_threads.values()}
+        trainers = {member.id: rank_of(member) for member in look.trainers()}
+        for rank in trainers.values():
+            self._seconds.know(rank)
+        ranks = {thread: trainers[process] for thread, process in threads.items() if process in trainers}
+        for row in look.file.idle_minutes(ranks, self._first_open(look)):
+            self._seconds.add(ranks[row.thread], self._phases.of_stack(row.stack), self._added_ns(row))
+        for rank, phase, seconds in self._seconds.items():
+            yield Sample(GPU_IDLE_SECONDS, (look.run, rank, phase), seconds)
+
+    def _first_open(self, look: Look) -> int:
+        """Return the first minute that may still be added to, and forget what was counted of those before it."""
+        open_ns = max(look.tail.info.end_ns - _SUMMED_WITHIN_NS, look.began_ns)
+        first = (open_ns - look.tail.info.started_ns) // MINUTE_NS
+        self._counted = {key: time_ns for key, time_ns in self._counted.items() if key[1] >= first}
+        return first
+
+    def _added_ns(self, row: IdleMinute) -> int:
+        """Return what a sum has more than it had; all of it where the recorder began it anew."""
+        key = row.thread, row.minute, row.stack
+        before_ns, self._counted[key] = self._counted.get(key, 0), row.idle_ns
+        return row.idle_ns - before_ns if row.idle_ns >= before_ns else row.idle_ns
+
+
+def phase_parts(tail: RunTail) -> tuple[PhaseSeconds, IdleSeconds]:
+    """Return both, with one index of the run's phases."""
+    phases = PhaseIndex(tail)
+    return PhaseSeconds(phases), IdleSeconds(phases)

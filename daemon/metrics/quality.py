@@ -1,0 +1,123 @@
+"""How well the run is seen and what that costs; ``analyze.coverage`` says what the shares mean, and counts anew."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from profd.daemon.analyze.coverage import COST_SERIES
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.metrics.catalog import (
+    COVERAGE,
+    HANGING,
+    HANGS,
+    RUN_INFO,
+    RUN_STARTED,
+    RUN_WRITTEN,
+    SAMPLES,
+    SELF_CPU,
+    SELF_MEMORY,
+    TORN,
+    TORN_SAMPLES,
+    Sample,
+)
+from profd.daemon.metrics.integral import Integral
+from profd.daemon.metrics.look import Look
+from profd.daemon.store.rows import RecordingRow
+from profd.daemon.store.tail import Member
+
+MEMORY = "profd_rss_bytes"
+
+
+class State:
+    """What the run is, and whether it goes on."""
+
+    def take(self, look: Look) -> Iterator[Sample]:
+        """Tell it as the run file does."""
+        info = look.tail.info
+        yield Sample(RUN_INFO, (info.id, info.name, info.mode, info.host), 1)
+        yield Sample(RUN_STARTED, (info.id,), info.started_ns / SECOND_NS)
+        yield Sample(RUN_WRITTEN, (info.id,), info.end_ns / SECOND_NS)
+        hangs = look.file.hangs()
+        yield Sample(HANGS, (info.id,), hangs.count)
+        yield Sample(HANGING, (info.id,), min(hangs.going_on, 1))
+
+
+class SelfCost:
+    """What the recorder takes."""
+
+    def __init__(self) -> None:
+        self._cpu: Integral | None = None
+
+    def take(self, look: Look) -> Iterator[Sample]:
+        """Take in its readings of itself."""
+        self._cpu = self._cpu or Integral(look.began_ns)
+        for series in look.of_name(COST_SERIES):
+            self._cpu.add(look.file.points_after(series.id, self._cpu.newest_ns))
+        yield Sample(SELF_CPU, (look.run,), self._cpu.total_s)
+        yield Sample(SELF_MEMORY, (look.run,), look.value(MEMORY) or 0.0)
+
+
+class Quality:
+    """What was sampled of the training processes, and how many stacks were torn."""
+
+    def __init__(self) -> None:
+        self._read = self._torn = 0
+        self._lives: dict[int, _Life] = {}
+        self._ended_lived_ns = self._ended_covered_ns = 0
+
+    def take(self, look: Look) -> Iterator[Sample]:
+        """Take in the new recordings."""
+        for row in look.recordings:
+            self._read += row.samples
+            self._torn += row.torn
+        self._live(look)
+        yield Sample(COVERAGE, (look.run,), self._coverage())
+        yield Sample(SAMPLES, (look.run,), self._read)
+        yield Sample(TORN_SAMPLES, (look.run,), self._torn)
+        yield Sample(TORN, (look.run,), self._torn / self._read if self._read else 0.0)
+
+    def _live(self, look: Look) -> None:
+        trainers = {member.id: member for member in look.trainers()}
+        for process in self._lives.keys() - trainers.keys():
+            life = self._lives.pop(process)
+            self._ended_lived_ns += life.lived_ns
+            self._ended_covered_ns += life.covered_ns
+        for member in trainers.values():
+            self._lives.setdefault(member.id, _Life(member, look.began_ns))
+        for row in look.recordings:
+            if row.process in self._lives and row.samples > row.torn:
+                self._lives[row.process].cover(row)
+        for process, life in self._lives.items():
+            life.go_on(trainers[process], look.tail.info.end_ns)
+
+    def _coverage(self) -> float:
+        lived_ns = self._ended_lived_ns + sum(life.lived_ns for life in self._lives.values())
+        covered_ns = self._ended_covered_ns + sum(life.covered_ns for life in self._lives.values())
+        return covered_ns / lived_ns if lived_ns else math.nan
+
+
+class _Life:
+    """A training process: since when it was to be sampled, up to when that is known, and what was sampled of it."""
+
+    def __init__(self, member: Member, began_ns: int) -> None:
+        self.covered_ns = self.lived_ns = 0
+        self._seen_ns = max(member.seen_ns, began_ns)
+        self._first_ns: int | None = None
+        self._covered_to_ns = 0
+
+    def cover(self, row: RecordingRow) -> None:
+        """Count a recording."""
+        if self._first_ns is None:
+            self._first_ns = row.start_ns
+        self.covered_ns += max(row.end_ns - max(row.start_ns, self._covered_to_ns), 0)
+        self._covered_to_ns = max(self._covered_to_ns, row.end_ns)
+
+    def go_on(self, member: Member, now_ns: int) -> None:
+        """Say how long it lived so far: one that was never recorded counts as not covered at all."""
+        if self._first_ns is None:
+            self.lived_ns = max((member.ended_ns or now_ns) - self._seen_ns, 0)
+        else:
+            # What is in flight is not missing yet.
+            end_ns = self._covered_to_ns if member.ended_ns is None else member.ended_ns
+            self.lived_ns = max(end_ns - self._first_ns, self.covered_ns)

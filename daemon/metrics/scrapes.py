@@ -1,0 +1,74 @@
+"""Serves metrics over HTTP by prometheus_client, on a socket that listens already."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from socketserver import ThreadingMixIn
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.core import Metric as Family
+from prometheus_client.registry import Collector
+
+from profd.daemon.metrics.catalog import METRICS, Metric, Sample
+
+_TOTAL = "_total"
+_NEVER_S = 3600.0
+_SLOWEST_S = 10.0
+
+
+class Scrape(Collector):
+    """What prometheus_client asks for at each scrape."""
+
+    def __init__(self, samples: Callable[[], Iterable[Sample]]) -> None:
+        self._samples = samples
+
+    def collect(self) -> Iterable[Family]:
+        """Return the metrics that have values, in the order of the catalog."""
+        families: dict[Metric, Family] = {}
+        for metric, labels, value in self._samples():
+            family = families.get(metric)
+            if family is None:
+                family = families[metric] = Family(metric.name.removesuffix(_TOTAL), metric.help, metric.kind)
+            family.add_sample(metric.name, dict(zip(metric.labels, labels, strict=True)), float(value))
+        return [families[metric] for metric in METRICS if metric in families]
+
+
+class Server(ThreadingMixIn, WSGIServer):
+    """An HTTP server on a socket that is given, with a thread for each request."""
+
+    daemon_threads = True
+
+    def __init__(self, listener: socket.socket, samples: Callable[[], Iterable[Sample]]) -> None:
+        """Serve at ``listener`` what ``samples`` returns, once started."""
+        host, port = listener.getsockname()[:2]
+        super().__init__((host, port), _Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
+        self.server_name, self.server_port = host, port
+        self.setup_environ()
+        registry = CollectorRegistry()
+        registry.register(Scrape(samples))
+        self.set_app(make_wsgi_app(registry))
+
+    def start(self) -> None:
+        """Serve in a thread that ends with the program."""
+        # Nobody stops it, so it need not wake up to see whether somebody does.
+        threading.Thread(target=self.serve_forever, args=(_NEVER_S,), name="profd-scrapes", daemon=True).start()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say what went wrong with a request; that a client is gone is nothing to say."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+class _Handler(WSGIRequestHandler):
+    """Takes a request, and does not wait forever for one."""
+
+    timeout = _SLOWEST_S
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Keep no log of requests."""

@@ -1,0 +1,88 @@
+"""All metrics of one run, as of its newest records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from profd.daemon.analyze.coverage import COST_SERIES
+from profd.daemon.analyze.steps.steps import COUNT_SERIES
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.metrics import memory, quality
+from profd.daemon.metrics.catalog import Sample
+from profd.daemon.metrics.diagnosis import Diagnosis
+from profd.daemon.metrics.gpus import MEMORY_TOTAL, MEMORY_USED, Gpus
+from profd.daemon.metrics.look import Look, Part
+from profd.daemon.metrics.phases import phase_parts
+from profd.daemon.metrics.processes import RSS, Processes
+from profd.daemon.metrics.steps import StepCounts
+from profd.daemon.store.sums.held import MEMORY_OF_PROCESS, UTILIZATION
+from profd.daemon.store.tail import RunTail
+from profd.daemon.store.tailfile import TailFile
+
+SERIES = (
+    COUNT_SERIES,
+    RSS,
+    MEMORY_OF_PROCESS,
+    UTILIZATION,
+    MEMORY_USED,
+    MEMORY_TOTAL,
+    memory.HOST_USED,
+    memory.HOST_TOTAL,
+    memory.CGROUP_USED,
+    memory.CGROUP_LIMIT,
+    COST_SERIES,
+    quality.MEMORY,
+)
+OLD_NS = 600 * SECOND_NS
+"""Of a run that is older when it is first looked at, counters begin so long ago: reading it all would take long."""
+
+
+class RunWatch:
+    """A run that is followed; belongs to one thread at a time."""
+
+    def __init__(self, path: Path, diagnosis: Diagnosis | None = None) -> None:
+        """Follow the run at ``path``; raises RunUnreadable where it is none."""
+        self._tail = RunTail(path, SERIES)
+        info = self._tail.info
+        self._began_ns = max(info.started_ns, info.end_ns - OLD_NS)
+        self._last_recording = 0
+        found = diagnosis or Diagnosis()
+        self._parts: tuple[Part, ...] = (
+            quality.State(),
+            StepCounts(found),
+            *phase_parts(self._tail),
+            Gpus(),
+            Processes(),
+            memory.SharedMemory(),
+            quality.Quality(),
+            quality.SelfCost(),
+            found,
+        )
+
+    @property
+    def run(self) -> str:
+        """The id of the run."""
+        return self._tail.info.id
+
+    def is_recorded(self) -> bool:
+        """Say whether the run goes on; costs no look at its file."""
+        return self._tail.is_recorded()
+
+    def take(self) -> list[Sample]:
+        """Return the values of all metrics now, each once; raises RunUnreadable."""
+        with self._tail.look() as file:
+            look = self._look(file)
+            # Two processes may say that they are one rank: the younger one is believed, as one series has one value.
+            samples = {sample[:2]: sample for part in self._parts for sample in part.take(look)}
+        return list(samples.values())
+
+    def _look(self, file: TailFile) -> Look:
+        recordings = tuple(file.recordings_after(self._last_recording, self._began_ns))
+        self._last_recording = max((row.id for row in recordings), default=self._last_recording)
+        return Look(self._tail, file, self._began_ns, recordings, file.newest_values(self._tail.series))
+
+
+def watch_live(path: Path) -> RunWatch | None:
+    """Follow a run that is being recorded; None where it is not. Raises RunUnreadable."""
+    watch = RunWatch(path)
+    return watch if watch.is_recorded() else None
