@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from profd.daemon.render.packing import Columns
 from profd.daemon.render.slots import ThreadSlots
 
 
@@ -26,14 +27,14 @@ class FileEntry(msgspec.Struct, frozen=True):
     library: bool
 
 
-class FunctionColumns(msgspec.Struct, frozen=True):
+class FunctionColumns(Columns, frozen=True):
     """Functions; ``file`` indexes the files."""
 
     name: list[str]
     file: list[int]
 
 
-class FrameColumns(msgspec.Struct, frozen=True):
+class FrameColumns(Columns, frozen=True):
     """Functions at lines; ``function`` indexes the functions."""
 
     function: list[int]
@@ -41,7 +42,7 @@ class FrameColumns(msgspec.Struct, frozen=True):
     source: list[str | None]
 
 
-class StackColumns(msgspec.Struct, frozen=True):
+class StackColumns(Columns, frozen=True):
     """The prefix tree of stacks, callers first; ``up`` is how far back the calling stack lies, 0 at a root."""
 
     up: list[int]
@@ -58,14 +59,18 @@ class ThreadEntry(msgspec.Struct, frozen=True):
     slots: ThreadSlots
 
 
-class Series(msgspec.Struct, frozen=True):
-    """A series of numbers: each value with its distance to the one before, in ms (of the first: to the run's start)."""
+class Series(Columns, frozen=True):
+    """A series of numbers: each value with its distance to the one before, in ms (of the first: to the run's start).
+
+    A number is ``values[i]`` divided by ten to the power of ``digits``.
+    """
 
     steps_ms: list[int]
-    values: list[float]
+    values: list[int]
+    digits: int
 
 
-class CoverColumns(msgspec.Struct, frozen=True):
+class CoverColumns(Columns, frozen=True):
     """What recordings cover of a process: how much in all by a few times, and evenly between two of them.
 
     Both are columns of distances in ms: of the times (of the first: to the run's start), and of what is covered.

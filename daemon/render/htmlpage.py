@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import jinja2
 import markupsafe
 import msgspec
 
+from profd.daemon.render.packing import pack
+
 PAGE = Path(__file__).with_name("page")
-Data = TypeVar("Data", bound=msgspec.Struct)
 
 
 def render_page(template: str, scripts: Sequence[str], data: msgspec.Struct, **words: object) -> str:
@@ -37,16 +36,6 @@ def render_page(template: str, scripts: Sequence[str], data: msgspec.Struct, **w
         packed=pack(data),
         **words,
     )
-
-
-def pack(data: msgspec.Struct) -> str:
-    """Return data as base64 of deflated JSON: small, and no byte of it can be taken for markup."""
-    return base64.b64encode(zlib.compress(msgspec.json.encode(data))).decode("ascii")
-
-
-def unpack(packed: str, kind: type[Data]) -> Data:
-    """Return the data that were packed."""
-    return msgspec.json.decode(zlib.decompress(base64.b64decode(packed)), type=kind)
 
 
 def _read(name: str) -> str:

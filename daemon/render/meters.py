@@ -40,6 +40,7 @@ _DIGITS = {
     COUNT_SERIES: 4,
 }
 """Decimal places that are worth their bytes."""
+_MOST = 1e15
 
 
 def process_entries(
@@ -110,7 +111,13 @@ def _series(reader: RunReader, found: SeriesRow | None) -> Series:
 
 def _columns_of(reader: RunReader, points: list[PointRow], digits: int) -> Series:
     times_ms = [(point.at_ns - reader.info.started_ns) // MILLISECOND_NS for point in points]
-    return Series(steps_ms=_distances(times_ms), values=[round(point.value, digits) for point in points])
+    scale = 10.0**digits
+    return Series(_distances(times_ms), [_whole(point.value * scale) for point in points], digits)
+
+
+def _whole(value: float) -> int:
+    """Return the nearest whole number; 0 for what no reading can be, and only a damaged file says."""
+    return round(value) if -_MOST < value < _MOST else 0
 
 
 def _thin(points: list[PointRow]) -> list[PointRow]:

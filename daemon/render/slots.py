@@ -18,6 +18,7 @@ from profd.daemon.analyze.conditions import can_tell, covers_of, within
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.analyze.summed import Rest, part_while, sums_by_minute, told
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
+from profd.daemon.render.packing import Columns
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
 from profd.daemon.store.sums.cover import Cover, common
@@ -43,14 +44,14 @@ Part = tuple[str, ...]
 """Conditions that hold together; see ``conditions``."""
 
 
-class PartColumns(msgspec.Struct, frozen=True):
+class PartColumns(Columns, frozen=True):
     """Of each entry the part for which some conditions held; see ``ThreadSlots``."""
 
     samples: list[int]
     times_100us: list[int]
 
 
-class ThreadSlots(msgspec.Struct, frozen=True):
+class ThreadSlots(Columns, frozen=True):
     """What a thread did, as columns: entry ``i`` was seen ``samples[i]`` times in stack ``stacks[i]``.
 
     ``times_100us[i]`` is for how long, in units of 100 µs. ``steps[i]`` is the distance of its slot to that of entry

@@ -1,4 +1,4 @@
-// The run: the columns that were embedded in the page, decoded into typed arrays. It never changes.
+// The run: the columns that were embedded in the page, as typed arrays. It never changes.
 
 class Run {
   constructor(extract) {
@@ -11,12 +11,12 @@ class Run {
     this.files = extract.files;
     this.functionName = extract.functions.name;
     this.functionFile = extract.functions.file;
-    this.frameFunction = Int32Array.from(extract.frames.function);
-    this.frameLine = Int32Array.from(extract.frames.line);
+    this.frameFunction = extract.frames.function;
+    this.frameLine = extract.frames.line;
     this.frameSource = extract.frames.source;
     this.stackParent = Int32Array.from(extract.stacks.up, (up, at) => (up ? at - up : -1));
-    this.stackFrame = Int32Array.from(extract.stacks.frame);
-    this.stackPhase = Uint8Array.from(extract.stacks.phase);
+    this.stackFrame = extract.stacks.frame;
+    this.stackPhase = extract.stacks.phase;
     this.processes = extract.processes.map((entry) => ({
       ...entry,
       cpu: decodeSeries(entry.cpu_cores),
@@ -82,25 +82,30 @@ function runningSums(steps) {
   return sums;
 }
 
+/** Return a column divided by ten to the power of some digits. */
+function scaled(column, digits) {
+  const numbers = new Float64Array(column.length);
+  const [times, parts] = [10 ** Math.max(-digits, 0), 10 ** Math.max(digits, 0)];
+  for (let at = 0; at < column.length; at += 1) numbers[at] = (column[at] * times) / parts;
+  return numbers;
+}
+
 function decodeSeries(series) {
-  return { atMs: runningSums(series.steps_ms), values: Float64Array.from(series.values) };
+  return { atMs: runningSums(series.steps_ms), values: scaled(series.values, series.digits) };
 }
 
 function decodeSlots(columns) {
   return {
     slots: Int32Array.from(runningSums(columns.steps)),
-    spans: Int32Array.from(columns.spans),
-    stacks: Int32Array.from(columns.stacks),
+    spans: columns.spans,
+    stacks: columns.stacks,
     ...decodePart(columns),
     parts: columns.parts.map(decodePart),
   };
 }
 
 function decodePart(columns) {
-  return {
-    samples: Int32Array.from(columns.samples),
-    timesMs: Float64Array.from(columns.times_100us, (time) => time / 10),
-  };
+  return { samples: columns.samples, timesMs: scaled(columns.times_100us, 1) };
 }
 
 /** Return how much of a process's time is covered before a time, in ms. */
