@@ -122,7 +122,8 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     ``read_share`` is how much of the file has been read, 1 once all of it has. ``samples`` are those that the rows of
     ``functions`` are shares of, seen in [from_ns, to_ns); with ``is_estimate`` in parts of that, evenly spread, the
-    rest being read still. ``left_out`` counts the processes that ended long ago. ``findings`` are those of the last
+    rest being read still. ``functions`` and ``processes`` are empty while another tab is open; ``left_out`` counts the
+    processes that ended long ago, ``process_rows`` has all that were seen. ``findings`` are those of the last
     part of a live run, else of all of it; ``is_diagnosed`` says whether they were looked for already. ``view_cores``
     is what the dashboard itself takes of a core, None where that is not known yet.
     """
@@ -138,6 +139,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     samples: int
     from_ns: int
     to_ns: int
+    process_rows: tuple[ProcessRow, ...]
     processes: tuple[ProcessState, ...]
     left_out: int
     events: tuple[EventRow, ...]

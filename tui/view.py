@@ -54,7 +54,7 @@ class View(msgspec.Struct, frozen=True):
     The timeline shows ``span_ns`` up to ``end_ns``: None is the whole run, and the end of it, which a live run moves.
     What is below it is about ``chosen``, which may end after the run does, and where that is None about all that the
     timeline shows. ``columns`` is the width of the timeline's strips in cells. ``by_line`` asks for the hot lines
-    instead of the hot functions.
+    instead of the hot functions. ``tab`` is the view that is open below: what only others show is not worked out.
     """
 
     scope: Scope = Scope()
@@ -63,6 +63,7 @@ class View(msgspec.Struct, frozen=True):
     chosen: Range | None = None
     columns: int = 60
     by_line: bool = False
+    tab: str = "hot"
 
     @property
     def is_everything(self) -> bool:

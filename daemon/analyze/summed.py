@@ -66,10 +66,18 @@ _PARTS: Mapping[frozenset[str], Callable[[StackMinuteRow], tuple[int, int]]] = {
 }
 
 
-def told(reader: RunReader, selection: Selection, threads: frozenset[int]) -> list[Told]:
-    """Return by threads of a selection's range of time what the sums tell, whatever held meanwhile."""
+def told(
+    reader: RunReader,
+    selection: Selection,
+    threads: frozenset[int],
+    summed: Mapping[int, SummedRow] | None = None,
+) -> list[Told]:
+    """Return by threads of a selection's range of time what the sums tell, whatever held meanwhile.
+
+    ``summed`` are the ``summed_processes``, for whoever has read them already since the last recording.
+    """
     alike: defaultdict[_Split, set[int]] = defaultdict(set)
-    known = summed_processes(reader) if _is_long(reader, selection) else {}
+    known = (summed_processes(reader) if summed is None else summed) if _is_long(reader, selection) else {}
     for thread in threads:
         alike[_split(reader, selection, known.get(reader.threads[thread].process))].add(thread)
     return [

@@ -78,6 +78,7 @@ async def test_in_a_range_it_is_the_mean_of_the_time_that_a_process_lived(tmp_pa
         tmp_path / "a.profd", also=[ProcessEnded(synthetic.worker(2), STARTED_NS + 15 * SECOND_NS)]
     )
     async with play(path) as theater:
+        await theater.press("3")
         theater.dashboard.choose_range(STARTED_NS + from_s * SECOND_NS, STARTED_NS + 20 * SECOND_NS)
         snapshot = await theater.snapshot(lambda snapshot: snapshot.view.chosen is not None)
         assert snapshot.view.chosen == Range(STARTED_NS + from_s * SECOND_NS, STARTED_NS + 20 * SECOND_NS)

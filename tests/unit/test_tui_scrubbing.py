@@ -69,7 +69,7 @@ async def test_brackets_choose_a_range_that_is_shown_and_counted(ended: Path) ->
 
 async def test_the_processes_are_those_of_the_range(ended: Path) -> None:
     async with play(ended) as theater:
-        found = await press(theater, "left", "shift+left")
+        found = await press(theater, "3", "left", "shift+left")
         main, worker, _ = found.processes
         assert main.cpu_cores == pytest.approx(0.6)
         assert worker.cpu_cores == pytest.approx(0.97)

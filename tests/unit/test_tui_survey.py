@@ -152,7 +152,7 @@ def test_gauges_sum_up_the_tree_now_and_are_means_and_peaks_later(tmp_path: Path
 
 def test_processes_are_a_tree_with_what_each_is_doing(tmp_path: Path) -> None:
     with RunReader(synthetic.write_run(tmp_path / "a.profd", live=True, seconds=5)) as reader:
-        main, first, second = survey_of(reader).snapshot(View()).processes
+        main, first, second = survey_of(reader).snapshot(View(tab="processes")).processes
 
     assert [(state.depth, state.row.role, state.row.ordinal) for state in (main, first, second)] == [
         (0, "main", None),

@@ -59,14 +59,14 @@ class Exhibits:
         self._rests_until_s = 0.0
         self._is_stale = True
 
-    def take(self, tab: str, view: View, *, is_new: bool) -> Message | None:
-        """Return what a tab shows; None where it shows that already, or nothing of its own, or it is too early.
+    def take(self, view: View, *, is_new: bool) -> Message | None:
+        """Return what the open tab shows; None where it shows that already, nothing of its own, or it is too early.
 
         ``is_new`` says that something was written since the last call.
         """
         self._is_stale = self._is_stale or is_new
-        make = {"flame": self._flame, "torch": self._operators}.get(tab)
-        asked = (tab, view.scope, view.span_ns, view.end_ns, view.chosen)
+        make = {"flame": self._flame, "torch": self._operators}.get(view.tab)
+        asked = (view.tab, view.scope, view.span_ns, view.end_ns, view.chosen)
         begun_s = self._now_s()
         if make is None or (asked == self._answered and (not self._is_stale or begun_s < self._rests_until_s)):
             return None

@@ -78,7 +78,6 @@ class Feed:
         self._shown: View | None = None
         self._shown_at_s = 0.0
         self._output_view = OutputView()
-        self._tab = ""
         self._is_paused = False
         self._is_stopped = False
         self._wake = threading.Event()
@@ -91,11 +90,6 @@ class Feed:
     def look_at_output(self, view: OutputView) -> None:
         """Show the script's output in other room from now on, and soon."""
         self._output_view = view
-        self._wake.set()
-
-    def open(self, tab: str) -> None:
-        """Answer what an open tab shows of its own from now on, and soon."""
-        self._tab = tab
         self._wake.set()
 
     def pause(self, *, is_paused: bool) -> None:
@@ -141,7 +135,7 @@ class Feed:
         snapshot = follower.snapshot(self._shown)
         if snapshot is not None:
             self._post(SnapshotTaken(replace(snapshot, view_cores=self._own_cost.cores())))
-        exhibit = exhibits.take(self._tab, self._shown, is_new=snapshot is not None)
+        exhibit = exhibits.take(self._shown, is_new=snapshot is not None)
         if exhibit is not None:
             self._post(exhibit)
         picture = playback.play(self._output_view)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from profd.daemon.analyze.functions import FunctionRow
 from profd.daemon.analyze.gpu.busy import Busy
 from profd.daemon.analyze.lives import Lives
 from profd.daemon.analyze.phases import PhaseIndex
@@ -19,8 +20,9 @@ from profd.tui.reading.coverage import Coverage
 from profd.tui.reading.diagnosis import Diagnosis, in_background
 from profd.tui.samples.blocks import Blocks
 from profd.tui.samples.parts import Part, Samples
+from profd.tui.samples.sums import Sums
 from profd.tui.samples.tallies import PhaseTally, Places
-from profd.tui.snapshot import Gauge, Lane, PhaseShare, Snapshot, Timeline, Vitals
+from profd.tui.snapshot import Gauge, Lane, PhaseShare, ProcessState, Snapshot, Timeline, Vitals
 from profd.tui.timeline.bins import Ruler
 from profd.tui.timeline.gauges import Gauges
 from profd.tui.timeline.lanes import Lanes
@@ -42,8 +44,9 @@ class Survey:
         self._places = Places(phases)
         self._diagnosis = Diagnosis(reader, start=in_background)
         self._lives = Lives(reader)
-        self._blocks = Blocks(reader, columns)
-        self._samples = Samples(reader, self._blocks, self._lives)
+        sums = Sums(reader, columns)
+        self._blocks = Blocks(reader, columns, sums)
+        self._samples = Samples(reader, self._blocks, sums, self._lives)
         self._lanes = Lanes(reader, columns, self._blocks, self._places)
         self._gauges = Gauges(reader, columns)
         self._pace = Pace(reader, columns, phases)
@@ -95,11 +98,10 @@ class Survey:
         info = self._reader.info
         ruler, about = self._shown(view)[0], self._about(view)
         chosen = about if view.chosen else None
-        functions, rests_on = self._samples.hot_rows(view.scope, about, by_line=view.by_line)
+        functions, rests_on = self._hot(view, about)
         mains = rests_on if view.scope.kind is ScopeKind.MAIN else self._samples.take(about, self._lanes.ids())
         lanes = self._draw_lanes(ruler, mains)
-        is_now = info.state == "live" and chosen is None and view.end_ns is None
-        processes, left_out = self._census.take(None if is_now else about)
+        processes, left_out = self._processes(view, about)
         return Snapshot(
             info=info,
             view=view,
@@ -113,11 +115,12 @@ class Survey:
                 gauges=self._draw_gauges(ruler, chosen),
                 marks=marks_of(self._events, self._reader.windows()),
             ),
-            functions=tuple(functions),
+            functions=functions,
             scope_name=self._scope_name(view),
             samples=rests_on.samples,
             from_ns=about.from_ns,
             to_ns=about.to_ns,
+            process_rows=tuple(self._reader.processes.values()),
             processes=processes,
             left_out=left_out,
             events=tuple(self._events),
@@ -125,6 +128,20 @@ class Survey:
             findings=self._diagnosis.findings,
             is_diagnosed=self._diagnosis.has_looked,
         )
+
+    def _hot(self, view: View, about: Range) -> tuple[tuple[FunctionRow, ...], Part]:
+        """Return the hot functions while they are shown, and what they, or the flame graph, rest on."""
+        if view.tab != "hot":
+            return (), self._samples.of_scope(view.scope, about)
+        functions, rests_on = self._samples.hot_rows(view.scope, about, by_line=view.by_line)
+        return tuple(functions), rests_on
+
+    def _processes(self, view: View, about: Range) -> tuple[tuple[ProcessState, ...], int]:
+        """Return the processes while they are shown, and how many are left out."""
+        if view.tab != "processes":
+            return (), 0
+        is_now = self._reader.info.state == "live" and view.chosen is None and view.end_ns is None
+        return self._census.take(None if is_now else about)
 
     def _take_in(self, recordings: list[RecordingRow]) -> None:
         self._blocks.add(recordings)
@@ -194,7 +211,7 @@ class Survey:
             coverage=self._coverage.share(),
             torn_share=self._coverage.torn_share(),
             cost_cores=self._gauges.newest("profd_cpu_cores") if is_live else self._gauges.mean("profd_cpu_cores"),
-            steps=self._pace.steps(),
+            steps=self._pace.steps(of_all=not self._has_more),
         )
 
     def _read_share(self) -> float:

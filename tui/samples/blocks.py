@@ -1,87 +1,46 @@
 """What was seen of every thread, by stack, in blocks of time: the sum over any range, however long the run.
 
 A block is read once, by SQL; what is recorded later is added to it. A range with more unread blocks than can be read
-while somebody waits is answered from a second of each of some of them, evenly spread, until all were read.
+while somebody waits is answered by the sums of the file, and where it has none from a second of each of some blocks,
+evenly spread, until all were read.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.columns import ColumnReader, ColumnTime
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RecordingRow, StackTotal
+from profd.daemon.store.sums.held import MINUTE_NS
+from profd.tui.samples.block import Block
+from profd.tui.samples.sums import Sums, totals_of_sums
 from profd.tui.view import Range
 
-SHORTEST_NS = 4 * SECOND_NS
+# Blocks get twice as long where there are too many: from a minute on they are whole minutes, as the sums are.
+SHORTEST_NS = MINUTE_NS // 16
 MOST_BLOCKS = 1024
 # What is read at once for whoever waits: about as much as a tenth of a second allows with 200 intervals a second.
 AT_ONCE_NS = 600 * SECOND_NS
 SLICES = 120
 SLICE_NS = SECOND_NS
+# So many are read out of the sums before it is looked whether somebody waits.
+SUMMED_BLOCKS = 8
 _GROUP = 16
-
-
-class Seen:
-    """What was seen of a thread: its samples, and the time that they stand for, by stack."""
-
-    __slots__ = ("samples", "time_ns")
-
-    def __init__(self) -> None:
-        self.samples: Counter[int] = Counter()
-        self.time_ns: Counter[int] = Counter()
-
-    def add(self, total: StackTotal) -> None:
-        """Count what was seen in one stack."""
-        self.samples[total.stack] += total.samples
-        self.time_ns[total.stack] += total.duration_ns
-
-    def update(self, other: Seen, times: int = 1) -> None:
-        """Count what another one counted; its time stands for ``times`` as much."""
-        self.samples.update(other.samples)
-        if times == 1:
-            self.time_ns.update(other.time_ns)
-            return
-        for stack, time_ns in other.time_ns.items():
-            self.time_ns[stack] += time_ns * times
-
-
-class Block:
-    """What was seen of each thread in a stretch of time, with the recordings up to ``recording``.
-
-    ``version`` is another one whenever something was added.
-    """
-
-    __slots__ = ("__weakref__", "recording", "threads", "version")
-
-    def __init__(self, recording: int = 0) -> None:
-        self.recording = recording
-        self.threads: dict[int, Seen] = {}
-        self.version = 0
-
-    def add(self, totals: Iterable[StackTotal]) -> None:
-        """Count what was seen."""
-        self.version += 1
-        for total in totals:
-            self.threads.setdefault(total.thread, Seen()).add(total)
-
-    def update(self, other: Block, threads: Collection[int] | None = None, times: int = 1) -> None:
-        """Count what another one has of some threads, or of all."""
-        self.version += 1
-        for thread, seen in other.threads.items():
-            if threads is None or thread in threads:
-                self.threads.setdefault(thread, Seen()).update(seen, times)
 
 
 class Blocks:
     """The blocks of one run."""
 
-    def __init__(self, reader: RunReader, columns: ColumnReader) -> None:
+    def __init__(self, reader: RunReader, columns: ColumnReader, sums: Sums) -> None:
         self._reader = reader
         self._columns = columns
+        self._sums = sums
+        self.version = 0
+        """Another one whenever something was read or added."""
         self._origin_ns = reader.info.started_ns
         self.width_ns = SHORTEST_NS
         self._whole: dict[int, Block] = {}
@@ -92,6 +51,7 @@ class Blocks:
     def add(self, recordings: Iterable[RecordingRow]) -> None:
         """Take in recordings that were written since the last call: blocks that were read without them get them now."""
         self._widen()
+        self.version += 1
         for recording in recordings:
             threads = [row.id for row in self._reader.threads.values() if row.process == recording.process]
             for index in range(self._index(recording.start_ns), self._index(recording.end_ns - 1) + 1):
@@ -109,9 +69,14 @@ class Blocks:
 
     def read_backlog(self) -> None:
         """Read some blocks that nobody has waited for yet, the newest first."""
-        unread = (index for index in reversed(range(self._count())) if index not in self._whole)
-        for index in list(itertools.islice(unread, max(AT_ONCE_NS // 4 // self.width_ns, 1))):
-            self._read(index)
+        last = next((index + 1 for index in reversed(range(self._count())) if index not in self._whole), None)
+        if last is None:
+            return
+        most = SUMMED_BLOCKS if self._are_minutes else max(AT_ONCE_NS // 4 // self.width_ns, 1)
+        first = last - 1
+        while first and last - first < most and first - 1 not in self._whole:
+            first -= 1
+        self._read(first, last)
 
     @property
     def read_share(self) -> float:
@@ -121,10 +86,13 @@ class Blocks:
     def sum(self, asked: Range, threads: Collection[int] | None = None) -> tuple[Block, bool]:
         """Return what was seen of threads in a range, and whether that is all of it or an estimate."""
         found = Block()
+        threads = frozenset(self._reader.threads) if threads is None else frozenset(threads)
         first, last = -(-(asked.from_ns - self._origin_ns) // self.width_ns), self._index(asked.to_ns)
         if asked.to_ns >= self._reader.info.end_ns:
             last = self._count()
         first = max(first, 0)
+        if not self._has_all(first, last) and self._add_sums(found, asked, threads):
+            return found, True
         if first >= last:
             found.add(totals_of(self._reader, asked.from_ns, asked.to_ns, threads))
             return found, True
@@ -144,12 +112,22 @@ class Blocks:
             if block is not None:
                 yield Range(*self._bounds(index)), block
 
+    def _add_sums(self, found: Block, asked: Range, threads: frozenset[int]) -> bool:
+        """Add what the sums tell of a range and what lies beside them; False where they do not tell enough."""
+        summed = self._sums.read(asked, threads)
+        if summed is None:
+            return False
+        found.add(totals_of_sums(summed.rows))
+        for rest in summed.rest:
+            found.add(totals_of(self._reader, rest.from_ns, rest.to_ns, rest.threads))
+        return True
+
     def _prepare(self, first: int, last: int) -> bool:
         """Read blocks, or a part of some of them where that would take too long; True where all are there."""
         unread = [index for index in range(first, last) if index not in self._whole]
         if len(unread) * self.width_ns <= AT_ONCE_NS:
             for index in unread:
-                self._read(index)
+                self._read(index, index + 1)
             return True
         if sum(index in self._slices for index in unread) * 2 < min(SLICES, len(unread)):
             for number in range(SLICES):
@@ -186,25 +164,56 @@ class Blocks:
                 group.update(block or Block())
         return self._groups[number]
 
-    def _read(self, index: int) -> None:
-        """Read a block as of one moment: what is written while it is read would else be counted now and later."""
+    def _read(self, first: int, last: int) -> None:
+        """Read blocks as of one moment: what is written while they are read would else be counted now and later."""
         recording = -1
-        totals: list[StackTotal] = []
+        found: dict[int, list[StackTotal]] = {}
         while recording != (newest := self._columns.newest_recording()):
-            recording, totals = newest, totals_of(self._reader, *self._bounds(index))
-        block = self._whole[index] = Block(recording)
-        block.add(totals)
+            recording, found = newest, self._totals(first, last)
+        for index in range(first, last):
+            block = self._whole[index] = Block(recording)
+            block.add(found.get(index, ()))
+        self.version += 1
+
+    def _totals(self, first: int, last: int) -> dict[int, list[StackTotal]]:
+        """Return what was seen in blocks, by the sums where there are any of them."""
+        if not self._are_minutes:
+            return {index: totals_of(self._reader, *self._bounds(index)) for index in range(first, last)}
+        found: defaultdict[int, list[StackTotal]] = defaultdict(list)
+        asked = Range(self._bounds(first)[0], self._bounds(last)[0])
+        rows, rests = self._sums.by_width(asked, self.width_ns, frozenset(self._reader.threads))
+        for row in rows:
+            total = StackTotal(row.thread, row.stack, row.samples, row.duration_ns)
+            # Those at the ends of the run may begin before it, or end after it.
+            index = min(max(row.minute * MINUTE_NS // self.width_ns, first), last - 1)
+            found[index].append(total)
+        for rest, index in itertools.product(rests, range(first, last)):
+            from_ns, to_ns = self._bounds(index)
+            from_ns, to_ns = max(from_ns, rest.from_ns or from_ns), min(to_ns, rest.to_ns or to_ns)
+            if from_ns < to_ns:
+                found[index] += totals_of(self._reader, from_ns, to_ns, rest.threads)
+        return found
+
+    @property
+    def _are_minutes(self) -> bool:
+        """Whether blocks are whole minutes, of which there may be sums."""
+        return self.width_ns % MINUTE_NS == 0
+
+    def _has_all(self, first: int, last: int) -> bool:
+        return all(index in self._whole for index in range(first, last))
 
     def _read_slice(self, index: int) -> None:
         if index not in self._slices:
             middle_ns = sum(self._bounds(index)) // 2
             block = self._slices[index] = Block()
             block.add(totals_of(self._reader, middle_ns, middle_ns + SLICE_NS))
+            self.version += 1
 
     def _widen(self) -> None:
         """Make two blocks one, as often as needed, where there are more of them than can be added up quickly."""
         while self._count() > MOST_BLOCKS:
             self.width_ns *= 2
+            self.version += 1
             pairs, self._whole = self._whole, {}
             self._slices, self._groups = {}, {}
             for index in {index // 2 for index in pairs}:
@@ -224,7 +233,9 @@ class Blocks:
         return start_ns, start_ns + self.width_ns
 
 
-def totals_of(reader: RunReader, from_ns: int, to_ns: int, threads: Collection[int] | None = None) -> list[StackTotal]:
+def totals_of(
+    reader: RunReader, from_ns: int | None, to_ns: int | None, threads: Collection[int] | None = None
+) -> list[StackTotal]:
     """Return what was seen by thread and stack, all of which the reader knows afterwards."""
     totals = reader.stack_totals(from_ns, to_ns, threads)
     take_in(reader, totals)

@@ -15,8 +15,10 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import StackTotal
-from profd.tui.samples.blocks import Block, Blocks, Seen, take_in
+from profd.tui.samples.block import Block, Seen
+from profd.tui.samples.blocks import Blocks, take_in
 from profd.tui.samples.devices import Devices
+from profd.tui.samples.sums import Sums
 from profd.tui.view import Range, Scope, ScopeKind
 
 # Changes are read interval by interval: of so much of a range, evenly spread, less where there are many threads. They
@@ -54,11 +56,11 @@ class Part(msgspec.Struct, frozen=True):
 class Samples:
     """The samples of one run."""
 
-    def __init__(self, reader: RunReader, blocks: Blocks, lives: Lives) -> None:
+    def __init__(self, reader: RunReader, blocks: Blocks, sums: Sums, lives: Lives) -> None:
         self._reader = reader
         self._blocks = blocks
         self._lives = lives
-        self._devices = Devices(reader)
+        self._devices = Devices(reader, sums)
         self._indices = {by_line: FunctionIndex(reader, by_line=by_line) for by_line in (False, True)}
         self._changes: dict[int, ChangesSeen] = {}
         self._changes_of: tuple[Range, frozenset[int]] = (Range(0, 0), frozenset())
@@ -66,6 +68,10 @@ class Samples:
     def take(self, asked: Range, threads: Collection[int] | None = None) -> Part:
         """Return what was seen in a range of some threads, or of all."""
         return Part(asked, *self._blocks.sum(asked, threads))
+
+    def of_scope(self, scope: Scope, asked: Range) -> Part:
+        """Return what was seen in a range of the threads of a scope."""
+        return self.take(asked, selection(scope).threads(self._reader))
 
     def hot_rows(self, scope: Scope, asked: Range, *, by_line: bool) -> tuple[list[FunctionRow], Part]:
         """Return the functions or lines of a scope in a range, the hottest first, and what they rest on."""
@@ -126,7 +132,7 @@ def _slices(asked: Range, threads: int) -> Iterator[Range]:
     if asked.length_ns <= LOOKED_AT_NS:
         yield asked
         return
-    looked_at_ns = max(2 * LOOKED_AT_NS // max(threads, 2), _LEAST_LOOKED_AT_NS)
+    looked_at_ns = max(LOOKED_AT_NS // max(threads, 1), _LEAST_LOOKED_AT_NS)
     for number in range(_SLICES):
         from_ns = asked.from_ns + asked.length_ns * number // _SLICES
         yield Range(from_ns, from_ns + looked_at_ns // _SLICES)

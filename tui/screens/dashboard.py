@@ -150,7 +150,7 @@ class Dashboard(Looking, Filtering, Listening, Acting):
         self.clear_filter()
         self.query_one(Panes).current = tab
         self.focus_pane()
-        self._feed.open(tab)
+        self._look(replace(self._view, tab=tab))
         self._look_at_output(replace(self._output_view, is_shown=tab == "output"))
         self._show_table()
         self.note()

@@ -88,7 +88,8 @@ class Looking(Scrubbing):
         current = self.query_one(ProcessTable).current
         if current is not None:
             return current.row.id
-        return self._snapshot.processes[0].row.id if self._snapshot and self._snapshot.processes else None
+        rows = self._snapshot.process_rows if self._snapshot is not None else ()
+        return min(rows, key=lambda row: (row.role != "main", row.id)).id if rows else None
 
     def _is_live(self) -> bool:
         return self._snapshot is not None and self._snapshot.info.state == "live"

@@ -11,7 +11,8 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.columns import ColumnReader, ColumnTime, Grid
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RecordingRow, ThreadRow
-from profd.tui.samples.blocks import Block, Blocks, take_in, totals_of
+from profd.tui.samples.block import Block
+from profd.tui.samples.blocks import Blocks, take_in, totals_of
 from profd.tui.samples.tallies import Places
 from profd.tui.snapshot import PhaseShare
 from profd.tui.timeline.bins import Ruler
@@ -38,6 +39,8 @@ class Lanes:
         self._blocks = blocks
         self._places = places
         self._known: OrderedDict[Grid, dict[int, Column]] = OrderedDict()
+        self._drawn: tuple[Ruler, int] | None = None
+        self._cells: dict[int, tuple[tuple[PhaseShare, ...], ...]] = {}
         # By block: what it was made of, and the phases of its threads.
         self._of_block: WeakKeyDictionary[Block, tuple[int, list[tuple[int, str, int]]]] = WeakKeyDictionary()
 
@@ -55,9 +58,12 @@ class Lanes:
 
     def cells(self, ruler: Ruler) -> dict[int, tuple[tuple[PhaseShare, ...], ...]]:
         """Return by main thread the mixture of its phases in each column; nothing of threads that were not seen."""
-        columns = self._of_blocks(ruler) if ruler.column_ns >= self._blocks.width_ns * 2 else self._of_grid(ruler)
-        seen = {thread for column in columns for thread in column}
-        return {thread: tuple(_mixture(column.get(thread, {})) for column in columns) for thread in seen}
+        if self._drawn != (ruler, self._blocks.version):
+            columns = self._of_blocks(ruler) if ruler.column_ns >= self._blocks.width_ns * 2 else self._of_grid(ruler)
+            seen = {thread for column in columns for thread in column}
+            self._cells = {thread: tuple(_mixture(column.get(thread, {})) for column in columns) for thread in seen}
+            self._drawn = (ruler, self._blocks.version)
+        return self._cells
 
     def threads(self, seen: Iterable[int]) -> list[ThreadRow]:
         """Return main threads by rank."""

@@ -52,11 +52,14 @@ class Pace:
             after_ns = self._counts[-1].at_ns + 1 if self._counts else last.at_ns - _RECENT_NS if last else None
             self._counts.extend(self._reader.points(self._series, after_ns))
 
-    def steps(self) -> Steps | None:
-        """Return the newest count and the rate up to it, of an ended run all of it; None where there are none."""
+    def steps(self, *, of_all: bool = True) -> Steps | None:
+        """Return the newest count and the rate up to it, of an ended run all of it; None where there are none.
+
+        All steps take a while to count: without ``of_all`` it is the newest count of an ended run, too.
+        """
         if len(self._counts) < 2:
             return None
-        if self._reader.info.state != "live":
+        if of_all and self._reader.info.state != "live":
             self._whole = self._whole or self._of_all(self._latest())
             return self._whole
         return self._latest()
@@ -80,8 +83,8 @@ class Pace:
     def strip(self, ruler: Ruler, chosen: Range | None) -> Gauge:
         """Return the steps a second in each column, and one value: of a range, else of now while the run is live."""
         cells = self._cells(ruler)
-        steps = self.steps()
         if chosen is None and self._reader.info.state == "live":
+            steps = self.steps()
             return Gauge(STEPS, cells, steps.per_s if steps else None, "now")
         about = chosen or Range(ruler.from_ns, ruler.to_ns)
         return Gauge(STEPS, cells, self._rate(self._series, about) if self._series is not None else None, "mean")

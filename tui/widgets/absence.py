@@ -24,7 +24,7 @@ def without_samples(snapshot: Snapshot, of_whom: str) -> str:
 
 def _why_none(snapshot: Snapshot) -> str:
     """Return why a part of a run has none: nobody lived then, or nobody was read."""
-    living = [one.row for one in snapshot.processes if one.row.role == "main"]
+    living = [row for row in snapshot.process_rows if row.role == "main"]
     if not any(row.seen_ns < snapshot.to_ns and (row.ended_ns or snapshot.to_ns) > snapshot.from_ns for row in living):
         return "no training process was there"
     if snapshot.info.state == "live" and snapshot.to_ns >= snapshot.info.end_ns:

@@ -24,7 +24,7 @@ class EventTable(Table[EventRow]):
     def show_snapshot(self, snapshot: Snapshot) -> None:
         """Show the events of a snapshot."""
         self._started_ns = snapshot.info.started_ns
-        self._pids = {state.row.id: state.row.pid for state in snapshot.processes}
+        self._pids = {row.id: row.pid for row in snapshot.process_rows}
         self.show(snapshot.events[::-1])
 
     def columns(self) -> Sequence[Column]:

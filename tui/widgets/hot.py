@@ -39,6 +39,8 @@ class HotTable(Table[FunctionRow]):
 
     def show_snapshot(self, snapshot: Snapshot) -> None:
         """Show the functions or lines of a snapshot."""
+        if snapshot.view.tab != self.id:
+            return  # while another tab was open nobody counted
         self.empty_text = without_samples(snapshot, snapshot.scope_name)
         self._has_gpu = any(row.gpu_utilization is not None for row in snapshot.functions)
         if snapshot.view.by_line != self.is_by_line:

@@ -45,6 +45,8 @@ class ProcessTable(Table[ProcessState]):
 
     def show_snapshot(self, snapshot: Snapshot) -> None:
         """Show the processes of a snapshot."""
+        if snapshot.view.tab != self.id:
+            return  # while another tab was open nobody looked at them
         self._is_live = snapshot.info.state == "live"
         self._has_gpu = any(one.gpu_memory_bytes is not None for one in snapshot.processes)
         self._has_steps = any(one.steps_per_s is not None for one in snapshot.processes)
