@@ -13,6 +13,7 @@ from profd.daemon import paths
 from profd.daemon.errors import UsageError
 from profd.daemon.render.exports.formats import FORMATS, OF_ALL_THREADS, TABLES, file_content, tables, write_tables
 from profd.daemon.render.outfile import write_whole
+from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
 
 _STDOUT = Path("-")
@@ -34,22 +35,53 @@ _STDOUT = Path("-")
     metavar="FILE",
     help="Write to FILE, not to stdout (which `-` names, too); for csv, parquet, tensorboard the folder of files.",
 )
+@click.option(
+    "--to",
+    "url",
+    metavar="URL",
+    help="Of parquet: put the whole run into the data set at URL, a folder or any fsspec URL, for `profd fleet`.",
+)
 @click.option("--threads", is_flag=True, help="Of collapsed: take all threads, and put each stack under its thread.")
 @click.option("--processes", is_flag=True, help="Of collapsed: the same by process.")
 @selection_options
-def command(run: str, form: str, output: Path | None, threads: bool, processes: bool, words: SelectionWords) -> None:
+def command(
+    run: str, form: str, output: Path | None, url: str | None, threads: bool, processes: bool, words: SelectionWords
+) -> None:
     """Write the samples of RUN for another tool, to stdout or to a file.
 
     Without a selection, collapsed and svg take the main threads of the training processes, the others all threads.
     """
     if (threads or processes) and form != "collapsed":
         raise UsageError("--threads and --processes are of the format collapsed", f"leave them out: {form} has both")
+    if url is not None:
+        _check_whole(form, output, words)
     with RunReader(paths.find_run(run)) as reader, reader.one_moment():
+        if url is not None:
+            _put(reader, url)
+            return
         selection = words.build(reader, main_threads=not (threads or processes or form in OF_ALL_THREADS))
         if form in TABLES:
             _write_tables(tables(reader, selection, form), output)
         else:
             _write(file_content(reader, selection, form, threads=threads, processes=processes), output)
+
+
+def _check_whole(form: str, output: Path | None, words: SelectionWords) -> None:
+    """Raise UsageError where something else is asked for than a whole run in a data set."""
+    if form != "parquet":
+        raise UsageError("--to is of the format parquet", f"leave it out: {form} is written with -o FILE")
+    if output is not None:
+        raise UsageError("--to and -o name two places", "leave one of them out")
+    if any(value not in (None, ()) for value in words):
+        raise UsageError("a data set has whole runs", "leave out what selects samples")
+
+
+def _put(reader: RunReader, url: str) -> None:
+    from profd.daemon.fleet.dataset import DataSet
+    from profd.daemon.fleet.export import export_run
+
+    manifest = export_run(reader, DataSet(url))
+    click.echo(f"profd: put {manifest.samples:,} rows of samples of {visible(manifest.run)} into {url}", err=True)
 
 
 def _write(content: bytes, output: Path | None) -> None:

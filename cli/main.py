@@ -39,6 +39,7 @@ COMMANDS = {
     "report": CommandPlace("profd.cli.report", "Write a self-contained HTML report of a run."),
     "export": CommandPlace("profd.cli.export", "Write the samples of a run for another tool."),
     "diff": CommandPlace("profd.cli.diff", "Say what changed from one run to another."),
+    "fleet": CommandPlace("profd.cli.fleet", "Say what many runs together lose, and where."),
     "stop": CommandPlace("profd.cli.stop", "End a profiling session; its target runs on."),
     "daemon": CommandPlace("profd.cli.daemon", "Supervise this host: record and report its trainings."),
     "doctor": CommandPlace("profd.cli.doctor", "Say what works here, and how to mend what does not."),

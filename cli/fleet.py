@@ -1,0 +1,90 @@
+"""`profd fleet`: what many runs together say of hours lost, of nodes, and of what got slower."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from profd.cli.options import json_option
+
+if TYPE_CHECKING:
+    from profd.daemon.fleet.engines import Engine
+
+
+@click.command()
+@click.argument("url", metavar="URL")
+@click.option(
+    "--dask", "address", metavar="ADDRESS", help="Let the workers of this Dask scheduler read: tcp://HOST:PORT."
+)
+@click.option(
+    "--memory",
+    "memory_gb",
+    type=click.FloatRange(0.1),
+    default=2.0,
+    show_default=True,
+    metavar="GB",
+    help="The most memory that DuckDB takes; what does not fit goes to temporary files.",
+)
+@click.option(
+    "--days", type=click.IntRange(1), default=28, show_default=True, metavar="N", help="Take the last N days."
+)
+@click.option(
+    "--until",
+    type=click.DateTime(),
+    metavar="TIME",
+    help="The end of the last day, in UTC [default: the end of the newest run].",
+)
+@click.option(
+    "--least",
+    type=click.FloatRange(0, 100),
+    default=2.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="Call nothing slower that is so by less than PERCENT.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, readable=False),
+    metavar="FILE",
+    help="Write an HTML page to FILE too.",
+)
+@json_option
+def command(
+    url: str,
+    address: str | None,
+    memory_gb: float,
+    days: int,
+    until: datetime | None,
+    least: float,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Say of all runs in the data set at URL: hours lost by cause, what costs most, slow nodes, what got slower.
+
+    URL is a folder or any fsspec URL that `profd export RUN --format parquet --to URL` wrote to.
+    """
+    from profd.daemon.clock import SECOND_NS
+    from profd.daemon.fleet.dataset import DataSet
+    from profd.daemon.fleet.fleet import Question, ask
+    from profd.daemon.fleet.text import fleet_text
+
+    until_ns = None if until is None else int(until.replace(tzinfo=timezone.utc).timestamp()) * SECOND_NS
+    question = Question(until_ns=until_ns, days=days, least=least / 100, memory_bytes=int(memory_gb * 1e9))
+    fleet = ask(DataSet(url), question, _engine(address))
+    if output is not None:
+        from profd.daemon.fleet.page import write_fleet_page
+
+        write_fleet_page(output, fleet)
+        click.echo(f"profd: wrote {output}", err=True)
+    click.echo(msgspec.json.format(msgspec.json.encode(fleet), indent=2) if as_json else fleet_text(fleet))
+
+
+def _engine(address: str | None) -> Engine:
+    from profd.daemon.fleet.engines import Cluster, Here
+
+    return Here() if address is None else Cluster(address)

@@ -1,0 +1,1 @@
+"""Many runs together: a partitioned data set of Parquet files, and what it answers about jobs, nodes and weeks."""

@@ -1,0 +1,160 @@
+"""A data set as a folder or any URL that fsspec knows: manifests are read and replaced here, files put and removed.
+
+A run is there from the moment that its manifest is, and no longer: files are written before it, and removed after it.
+Knows nothing of what stands in the files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from profd.daemon.errors import MissingTool, OutputUnwritable, RunUnreadable, UsageError
+from profd.daemon.fleet.layout import MANIFESTS, VERSION, Manifest, encoded, is_inside
+
+if TYPE_CHECKING:
+    import fsspec
+
+_PATTERN = re.compile(r"[*?\[\]{}]")
+
+
+class DataSet:
+    """A place for the runs of many jobs and nodes."""
+
+    def __init__(self, url: str) -> None:
+        """Name the place; raises MissingTool without fsspec or what it needs, UsageError where it is none."""
+        try:
+            import fsspec
+        except ImportError:
+            raise MissingTool("data sets need fsspec, not installed here", "pip install 'profd[fleet]'") from None
+        self.url = url
+        try:
+            self.files, self.root = fsspec.core.url_to_fs(url)
+        except ImportError as error:
+            raise MissingTool(f"{url} needs a package that is not installed", str(error)) from None
+        except ValueError as error:
+            raise UsageError(f"{url} is no place for a data set ({error})", "name a folder or a URL") from None
+        self.root = self.root.rstrip("/") or "/"
+        if _PATTERN.search(self.root):
+            raise UsageError(f"{url} has a character that stands for others", "name it without * ? [ ] { }")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a folder of this machine."""
+        from fsspec.implementations.local import LocalFileSystem
+
+        return isinstance(self.files, LocalFileSystem)
+
+    def place(self, path: str) -> str:
+        """Return the place of a file as whoever has ``file_system`` opens it."""
+        return f"{self.root}/{path}" if self.is_local else str(self.files.unstrip_protocol(f"{self.root}/{path}"))
+
+    @property
+    def file_system(self) -> fsspec.AbstractFileSystem | None:
+        """What opens the files; None: they are local."""
+        return None if self.is_local else self.files
+
+    def manifests(self) -> list[Manifest]:
+        """Return what there is of all runs, in order of their names; raises RunUnreadable."""
+        with self._reading():
+            if not self.files.isdir(f"{self.root}/{MANIFESTS}"):
+                raise RunUnreadable(
+                    f"{self.url} holds no data set", "write one with `profd export RUN --format parquet --to URL`"
+                )
+            self.files.invalidate_cache()
+            paths = sorted(self.files.glob(f"{self.root}/{MANIFESTS}/*.json"))
+            contents: dict[str, Any] = self.files.cat(paths) if paths else {}
+        return [self._decoded(path, contents[path]) for path in paths]
+
+    def manifest(self, run: str) -> Manifest | None:
+        """Return what there is of a run; None where it is not there."""
+        path = self._manifest_path(run)
+        with self._reading():
+            if not self.files.exists(path):
+                return None
+            return self._decoded(path, self.files.cat_file(path))
+
+    def put(self, path: str, source: Path) -> None:
+        """Copy a local file to its place, where it is whole as soon as it is there; raises OutputUnwritable."""
+        with self._writing():
+            self._put(f"{self.root}/{path}", source)
+
+    def commit(self, manifest: Manifest, source: Path) -> None:
+        """Make a run's new files the ones that count; ``source`` is a local file that may be overwritten."""
+        with self._writing():
+            source.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+            self._put(self._manifest_path(manifest.run), source)
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """Remove files of which no manifest tells any more."""
+        for path in paths:
+            with self._writing(), contextlib.suppress(FileNotFoundError):
+                self.files.rm_file(f"{self.root}/{path}")
+
+    def leftovers(self, folders: Iterable[str], prefix: str) -> list[str]:
+        """Return the files in some folders whose names begin like this."""
+        found = []
+        for folder in folders:
+            with self._reading():
+                if self.files.isdir(f"{self.root}/{folder}"):
+                    names = [str(name).rpartition("/")[2] for name in self.files.ls(f"{self.root}/{folder}", False)]
+                    found += [f"{folder}/{name}" for name in names if name.startswith(prefix)]
+        return found
+
+    def _put(self, place: str, source: Path) -> None:
+        if not self.is_local:
+            self.files.makedirs(place.rpartition("/")[0], exist_ok=True)
+            self.files.put_file(str(source), place)
+            return
+        target = Path(place)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = target.with_name(f".{secrets.token_hex(8)}")
+        try:
+            shutil.copyfile(source, beside)
+            beside.replace(target)
+        finally:
+            beside.unlink(missing_ok=True)
+
+    def _manifest_path(self, run: str) -> str:
+        return f"{self.root}/{MANIFESTS}/{encoded(run)}.json"
+
+    def _decoded(self, path: str, content: object) -> Manifest:
+        if isinstance(content, Exception):
+            raise RunUnreadable(f"cannot read {path} ({content})", "try again")
+        try:
+            version = msgspec.json.decode(bytes(content), type=_Versioned).version  # type: ignore[call-overload]
+            if version > VERSION:
+                raise RunUnreadable(f"{path} is of version {version}, and this profd reads {VERSION}", "update profd")
+            manifest = msgspec.json.decode(bytes(content), type=Manifest)  # type: ignore[call-overload]
+        except msgspec.DecodeError as error:
+            raise RunUnreadable(f"{path} is no manifest ({error})", "export its run again") from None
+        if not all(is_inside(file.path) for file in manifest.files):
+            raise RunUnreadable(f"{path} names files that lie elsewhere", "remove it, or export its run again")
+        return manifest
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RunUnreadable(f"cannot read {self.url} ({error.strerror or error})", "see that it is there") from None
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OutputUnwritable(
+                f"cannot write to {self.url} ({error.strerror or error})", "choose another place with --to URL"
+            ) from None
+
+
+class _Versioned(msgspec.Struct, frozen=True):
+    version: int

@@ -1,0 +1,141 @@
+"""Reduces whole runs of a data set to what they come to, by DuckDB: the one place where rows are read.
+
+The same here and in a task on a cluster. Knows nothing of questions and answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from profd.daemon.errors import MissingTool, RunUnreadable
+from profd.daemon.fleet.dataset import DataSet
+from profd.daemon.fleet.layout import Manifest
+from profd.daemon.fleet.parquet import empty_file
+from profd.daemon.fleet.partial import (
+    DayKey,
+    Found,
+    FunctionKey,
+    Partial,
+    PhaseKey,
+    RuleKey,
+    RunPart,
+    Spent,
+    Stepped,
+)
+
+if TYPE_CHECKING:
+    import duckdb
+
+IDLING = (
+    "data wait",
+    "data load in process",
+    "collective",
+    "checkpoint",
+    "logging",
+    "compile",
+    "startup, import",
+    "waiting",
+)
+"""Phases that leave a GPU idle, where nobody read how busy it was."""
+_QUERIES: Mapping[str, str] = dict(
+    re.findall(
+        r"^-- (\w+)(?::[^\n]*)?\n(CREATE.*?;)$", Path(__file__).with_name("reduction.sql").read_text(), re.S | re.M
+    )
+)
+_SPENT = "sum(rank_ns), sum(gpu_ns), sum(lost_ns), sum(gpu_lost_ns), sum(gpu_idle_ns)"
+
+
+class Task(msgspec.Struct, frozen=True):
+    """Runs of a data set to be reduced: those rows of them that are in [since_ns, until_ns)."""
+
+    url: str
+    runs: tuple[Manifest, ...]
+    since_ns: int
+    until_ns: int
+    memory_bytes: int
+    threads: int | None = None
+    """None: as many as there are cores."""
+
+
+def reduce_runs(task: Task) -> Partial:
+    """Return what the runs of a task come to.
+
+    Raises MissingTool without DuckDB, RunUnreadable where files are missing or damaged.
+    """
+    data = DataSet(task.url)
+    with _connected(data, task) as (database, folder):
+        _reduce(database, data, task, folder)
+        return Partial(
+            runs=[RunPart(*row) for row in _rows(database, _RUNS)],
+            phases=[(PhaseKey(*row[:3]), Spent(*row[3:])) for row in _rows(database, _PHASES)],
+            steps=[(DayKey(*row[:2]), Stepped(*row[2:])) for row in _rows(database, "SELECT * FROM step")],
+            functions=[(FunctionKey(*row[:5]), Spent(*row[5:])) for row in _rows(database, _FUNCTIONS)],
+            findings=[(RuleKey(*row[:2]), Found(*row[2:])) for row in _rows(database, "SELECT * FROM finding")],
+        )
+
+
+_RUNS = """
+    SELECT run, max(name), max(host), max(command), min(started_ns), max(ended_ns), count(*), sum(gpus), sum(lived_ns),
+        sum(lived_ns * gpus)
+    FROM trainer GROUP BY run
+"""
+_PHASES = f"SELECT run, day, phase, {_SPENT}, 1 FROM hours GROUP BY run, day, phase"
+_FUNCTIONS = f"""
+    SELECT true, job, phase, function, file, {_SPENT}, count(DISTINCT run) FROM hours GROUP BY ALL
+    UNION ALL
+    SELECT false, job, phase, user_function, user_file, {_SPENT}, count(DISTINCT run) FROM hours GROUP BY ALL
+"""
+
+
+def _reduce(database: duckdb.DuckDBPyConnection, data: DataSet, task: Task, empty: Path) -> None:
+    """Make the tables of ``reduction.sql``; ``empty`` is a folder for tables of which there are no rows."""
+    times = {"until": task.until_ns, "since": task.since_ns}
+    files = {table: _places(data, task, table, empty) for table in ("runs", "stacks", "samples", "steps", "findings")}
+    database.execute(_QUERIES["trainers"], {"files": files["runs"]})
+    database.execute(_QUERIES["stacks"], {"files": files["stacks"]})
+    database.execute(_QUERIES["samples"], {"files": files["samples"], **times})
+    database.execute(_QUERIES["hours"], {"idling": list(IDLING)})
+    database.execute(_QUERIES["steps"], {"files": files["steps"], **times})
+    database.execute(_QUERIES["findings"], {"files": files["findings"], **times})
+
+
+def _places(data: DataSet, task: Task, table: str, empty: Path) -> list[str]:
+    """Return where the files of a table lie; where there are none, that of an empty one."""
+    places = [data.place(path) for manifest in task.runs for path in manifest.paths(table)]
+    return places or [str(empty_file(table, empty / table))]
+
+
+def _rows(database: duckdb.DuckDBPyConnection, sql: str) -> list[Any]:
+    return database.execute(sql).fetchall()
+
+
+@contextlib.contextmanager
+def _connected(data: DataSet, task: Task) -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
+    """Give a database in memory, bounded, and a temporary folder; raises RunUnreadable where a query fails."""
+    try:
+        import duckdb
+    except ImportError:
+        raise MissingTool("this needs DuckDB, not installed here", "pip install 'profd[fleet]'") from None
+    with tempfile.TemporaryDirectory(prefix="profd-") as folder, duckdb.connect() as database:
+        database.execute(f"SET memory_limit = '{task.memory_bytes}B'")
+        database.execute(f"SET temp_directory = '{folder}/spilled'")
+        database.execute("SET preserve_insertion_order = false")
+        if task.threads is not None:
+            database.execute(f"SET threads = {task.threads}")
+        if data.file_system is not None:
+            database.register_filesystem(data.file_system)
+        try:
+            yield database, Path(folder)
+        except duckdb.OutOfMemoryException:
+            size = f"{task.memory_bytes / 1e9:.3g} GB"
+            raise RunUnreadable(f"the data set cannot be read within {size}", "allow more with --memory GB") from None
+        except duckdb.Error as error:
+            why = str(error).partition("\n")[0]
+            raise RunUnreadable(f"the data set {data.url} cannot be read ({why})", "export its runs again") from None

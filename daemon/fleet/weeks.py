@@ -1,0 +1,146 @@
+"""What got slower since last week: the steps of each job, and the phases of those whose steps did.
+
+What differs by chance are runs: machines and data are never alike. Days of one run tell where that run lasts from one
+week to the other. Where neither is there, nothing is said.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from profd.daemon.analyze.compare.blocks import mean_of
+from profd.daemon.fleet.answers import JobPace, PhaseChange, Slower, WeekPace
+from profd.daemon.fleet.gaps import Gap, gap
+from profd.daemon.fleet.paces import Pace, RunPaces, by_job
+
+RUNS, DAYS = "runs", "days of one run"
+_FEWEST_DAYS = 3
+
+
+class Pair(NamedTuple):
+    """A job's paces in the last week and in an earlier one; ``basis`` is what each of them is of."""
+
+    job: str
+    now: Sequence[Pace]
+    before: Sequence[Pace]
+    weeks_ago: int
+    basis: str
+
+    def gap(self, measure: Callable[[Pace], float]) -> Gap | None:
+        """Return by how much a measure is higher now."""
+        now, before = ([measure(one) for one in paces] for paces in (self.now, self.before))
+        if self.basis == RUNS:
+            return gap(now, before)
+        # Neighboring days are alike.
+        one, other = mean_of(now), mean_of(before)
+        return Gap(one.value - other.value, math.hypot(one.error, other.error), len(now) + len(before) - 2)
+
+    def means(self, measure: Callable[[Pace], float]) -> tuple[float, float]:
+        """Return the mean of a measure before and now."""
+        return statistics.fmean(map(measure, self.before)), statistics.fmean(map(measure, self.now))
+
+
+def find_slower(paces: Iterable[RunPaces], least: float) -> tuple[list[Slower], list[JobPace]]:
+    """Return the jobs whose steps surely take longer, by ``least`` or more, and the paces of all jobs by the week.
+
+    Those that got slowest first.
+    """
+    jobs = by_job(paces)
+    pairs = {job: _pair(job, runs) for job, runs in jobs.items()}
+    told = [pair for pair in pairs.values() if isinstance(pair, Pair)]
+    slower = [one for pair in told if (one := _judged(pair, len(told), least)) is not None]
+    slower.sort(key=lambda one: (-one.times, one.job))
+    return slower, [_job_pace(job, runs, pairs[job]) for job, runs in jobs.items()]
+
+
+def _pair(job: str, runs: Sequence[RunPaces]) -> Pair | str:
+    """Return what is to be compared of a job, or why nothing is."""
+    earlier = [week for run in runs for week in run.weeks if week > 0]
+    if not any(0 in run.weeks for run in runs):
+        return "it did not run in the last seven days"
+    if not earlier:
+        return "it did not run before the last seven days"
+    week = min(earlier)
+    now, before = _paces(runs, 0), _paces(runs, week)
+    if min(len(now), len(before)) >= 2:
+        return Pair(job, list(now.values()), list(before.values()), week, RUNS)
+    for run in runs:
+        days = [_days(run, 0), _days(run, week)]
+        if min(map(len, days)) >= _FEWEST_DAYS:
+            return Pair(job, days[0], days[1], week, DAYS)
+    return "one run a week tells nothing of how much runs differ by chance"
+
+
+def _paces(runs: Iterable[RunPaces], week: int) -> dict[str, Pace]:
+    found = {run.run.run: run.pace(run.days(week)) for run in runs}
+    return {run: pace for run, pace in found.items() if pace is not None}
+
+
+def _days(run: RunPaces, week: int) -> list[Pace]:
+    return [pace for day in run.days(week) if (pace := run.pace([day])) is not None]
+
+
+def _judged(pair: Pair, comparisons: int, least: float) -> Slower | None:
+    """Return a job as one that got slower; None where that may be chance, or is little."""
+    found = pair.gap(_log_step)
+    if found is None or found.value < math.log1p(least):
+        return None
+    low, high = found.bounds(comparisons)
+    if low <= 0:
+        return None
+    before_s, now_s = pair.means(_step)
+    return Slower(
+        pair.job,
+        before_s,
+        now_s,
+        math.exp(found.value),
+        math.exp(low),
+        math.exp(high),
+        pair.weeks_ago,
+        len(pair.before),
+        len(pair.now),
+        pair.basis,
+        tuple(_phases(pair, least * before_s)),
+    )
+
+
+def _phases(pair: Pair, least_s: float) -> list[PhaseChange]:
+    """Return the phases that surely take more of a step, those that grew most first."""
+    names = sorted({phase for pace in (*pair.now, *pair.before) for phase in pace.phases})
+    found = []
+    for phase in names:
+        in_phase = _seconds_of(phase)
+        difference = pair.gap(in_phase)
+        if difference is not None and difference.value >= least_s:
+            low, high = difference.bounds(len(names))
+            if low > 0:
+                found.append(PhaseChange(phase, *pair.means(in_phase), low, high))
+    return sorted(found, key=lambda one: one.before_s - one.now_s)
+
+
+def _step(pace: Pace) -> float:
+    return pace.step_s
+
+
+def _log_step(pace: Pace) -> float:
+    return math.log(pace.step_s)
+
+
+def _seconds_of(phase: str) -> Callable[[Pace], float]:
+    return lambda pace: pace.phases.get(phase, 0.0)
+
+
+def _job_pace(job: str, runs: Sequence[RunPaces], pair: Pair | str) -> JobPace:
+    weeks = sorted({week for run in runs for week in run.weeks}, reverse=True)
+    by_week: Mapping[int, Mapping[str, Pace]] = {week: _paces(runs, week) for week in weeks}
+    return JobPace(
+        job,
+        tuple(
+            WeekPace(week, statistics.fmean(pace.step_s for pace in paces.values()), len(paces))
+            for week, paces in by_week.items()
+        ),
+        pair if isinstance(pair, str) else None,
+    )

@@ -1,0 +1,219 @@
+"""Answers in words and cells, the same for the terminal and for the page. No control character gets through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import NamedTuple
+
+from profd.daemon.fleet.answers import FindingCost, Fleet, FunctionCost, Hours, PhaseCost, Slower, SlowNode
+from profd.daemon.render.units import percent
+from profd.daemon.render.visible import visible
+
+
+class Table(NamedTuple):
+    """A question with its answer; ``note`` says what the numbers are, ``numbers`` which columns are numbers.
+
+    ``nothing`` is said where there are no rows.
+    """
+
+    title: str
+    note: str
+    heads: Sequence[str]
+    numbers: frozenset[str]
+    rows: Sequence[Sequence[str]]
+    nothing: str = ""
+
+
+class Unit(NamedTuple):
+    """What hours are of: GPUs, or ranks where no run has GPUs."""
+
+    gpus: bool
+
+    @property
+    def name(self) -> str:
+        """The unit in words."""
+        return "GPU hours" if self.gpus else "rank hours"
+
+    def lost(self, hours: Hours) -> float:
+        """Return the hours that are lost."""
+        return hours.gpus_lost if self.gpus else hours.ranks_lost
+
+    def whole(self, hours: Hours) -> float:
+        """Return all hours."""
+        return hours.gpus if self.gpus else hours.ranks
+
+    def at_most(self, cost: FindingCost) -> float:
+        """Return what a fix can give back at most."""
+        return cost.gpus_lost_at_most if self.gpus else cost.ranks_lost_at_most
+
+
+def unit_of(fleet: Fleet) -> Unit:
+    """Return what hours of these answers are of."""
+    return Unit(fleet.hours.gpus > 0)
+
+
+def headline(fleet: Fleet) -> str:
+    """Return what was looked at, and how much of it is lost."""
+    unit = unit_of(fleet)
+    lost, whole = unit.lost(fleet.hours), unit.whole(fleet.hours)
+    share = percent(lost / whole) if whole else "-"
+    return (
+        f"{counted(fleet.runs, 'run')} of {counted(fleet.jobs, 'job')} on {counted(fleet.nodes, 'node')}: "
+        f"{hours(whole)} {unit.name}, {hours(lost)} of them lost ({share})"
+    )
+
+
+def verdict(fleet: Fleet) -> str:
+    """Return the one thing of each kind that is to be looked at first, as sentences."""
+    unit, said = unit_of(fleet), []
+    if fleet.phases and unit.lost(fleet.phases[0].hours):
+        first = fleet.phases[0]
+        said.append(f"Most is lost in {visible(first.phase)}: {hours(unit.lost(first.hours))} {unit.name}.")
+    if fleet.slow_nodes:
+        node = fleet.slow_nodes[0]
+        said.append(f"{visible(node.node)} takes {node.times:.2f} times as long as other nodes.")
+    if fleet.slower:
+        job = fleet.slower[0]
+        said.append(f"{visible(job.job)} takes {job.times:.2f} times as long as {_week(job.weeks_ago)}.")
+    return " ".join(said)
+
+
+def tables(fleet: Fleet) -> list[Table]:
+    """Return all questions with their answers."""
+    return [
+        _phases(fleet),
+        _findings(fleet),
+        _functions(fleet, fleet.functions, "Functions of your code that cost most, with what they call in libraries"),
+        _functions(fleet, fleet.leaves, "Functions that cost most by themselves"),
+        _nodes(fleet),
+        _slower(fleet),
+        _paces(fleet),
+    ]
+
+
+def counted(count: int, what: str) -> str:
+    """Return a number of things: ``1 job``, ``12 jobs``."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def hours(value: float) -> str:
+    """Return hours with three digits or more: ``0.0417``, ``32.1``, ``12,255``."""
+    return f"{value:,.0f}" if value >= 99.95 or not value else f"{value:#.3g}"
+
+
+def _phases(fleet: Fleet) -> Table:
+    unit = unit_of(fleet)
+    rows = [_phase(one, unit) for one in fleet.phases]
+    note = "Lost is the time for which a GPU was idle; where nobody read it, that of phases that leave it idle."
+    heads = ("lost", "of", "share", "measured", "phase", "jobs")
+    return Table(
+        f"{unit.name[0].upper()}{unit.name[1:]} lost by phase", note, heads, frozenset((*heads[:4], "jobs")), rows
+    )
+
+
+def _phase(one: PhaseCost, unit: Unit) -> tuple[str, ...]:
+    lost, whole = unit.lost(one.hours), unit.whole(one.hours)
+    measured = percent(min(one.hours.gpus_idle / lost, 1.0)) if unit.gpus and lost else "-"
+    share = percent(lost / whole) if whole else "-"
+    return hours(lost), hours(whole), share, measured, visible(one.phase), f"{one.jobs:,}"
+
+
+def _findings(fleet: Fleet) -> Table:
+    unit = unit_of(fleet)
+    rows = [
+        (
+            hours(unit.at_most(one)),
+            visible(one.label),
+            visible(one.rule),
+            f"{one.jobs:,}",
+            f"{one.runs:,}",
+            visible(one.most_in),
+        )
+        for one in fleet.findings
+    ]
+    note = f"{unit.name[0].upper()}{unit.name[1:]} that fixes give back at most; two findings may mean the same ones."
+    heads = ("at most", "finding", "rule", "jobs", "runs", "most in")
+    return Table("Findings that cost most", note, heads, frozenset(("at most", "jobs", "runs")), rows, "No findings.")
+
+
+def _functions(fleet: Fleet, functions: Sequence[FunctionCost], title: str) -> Table:
+    unit = unit_of(fleet)
+    rows = [
+        (
+            hours(unit.whole(one.hours)),
+            hours(unit.lost(one.hours)),
+            visible(one.function),
+            visible(PurePath(one.file).name),
+            visible(one.phase),
+            f"{one.jobs:,}",
+        )
+        for one in functions
+    ]
+    heads = (unit.name, "lost", "function", "file", "phase", "jobs")
+    return Table(title, "Of the main threads of all ranks.", heads, frozenset((unit.name, "lost", "jobs")), rows)
+
+
+def _nodes(fleet: Fleet) -> Table:
+    rows = [_node(one) for one in fleet.slow_nodes]
+    note = (
+        "Steps against those of the same job, command and week on other nodes, without time in collectives; bounds "
+        "hold for all nodes at once (95 %)."
+    )
+    nothing = f"None of {counted(fleet.nodes_compared, 'node')} that could be compared is surely slow."
+    heads = ("times", "bounds", "node", "runs", "jobs")
+    return Table("Slow nodes", note, heads, frozenset(("times", "bounds", "runs")), rows, nothing)
+
+
+def _node(one: SlowNode) -> tuple[str, ...]:
+    jobs = ", ".join(visible(job) for job in one.jobs[:4]) + (f" and {len(one.jobs) - 4} more" if one.jobs[4:] else "")
+    return f"{one.times:.2f}", f"{one.low:.2f} to {one.high:.2f}", visible(one.node), f"{one.runs:,}", jobs
+
+
+def _slower(fleet: Fleet) -> Table:
+    compared = sum(1 for one in fleet.paces if one.why_untold is None)
+    rows = [row for one in fleet.slower for row in _job(one)]
+    note = (
+        "Seconds a step in the last seven days against the week before, by how much runs differ by chance; bounds hold "
+        "for all jobs at once (95 %). Below a job the phases that grew."
+    )
+    heads = ("times", "bounds", "before", "now", "job", "runs", "against")
+    nothing = f"None of {counted(compared, 'job')} that could be compared is surely slower."
+    return Table("Slower than last week", note, heads, frozenset(("times", "bounds", "before", "now")), rows, nothing)
+
+
+def _job(one: Slower) -> list[tuple[str, ...]]:
+    runs = f"{one.before} and {one.now}{'' if one.basis == 'runs' else f' {one.basis}'}"
+    found: list[tuple[str, ...]] = [
+        (
+            f"{one.times:.2f}",
+            f"{one.low:.2f} to {one.high:.2f}",
+            seconds(one.before_s),
+            seconds(one.now_s),
+            visible(one.job),
+            runs,
+            _week(one.weeks_ago),
+        )
+    ]
+    for phase in one.phases:
+        bounds = f"+{seconds(phase.difference_low_s)} to +{seconds(phase.difference_high_s)}"
+        found.append(("", bounds, seconds(phase.before_s), seconds(phase.now_s), f"  {visible(phase.phase)}", "", ""))
+    return found
+
+
+def _paces(fleet: Fleet) -> Table:
+    rows = []
+    for one in fleet.paces:
+        weeks = ", ".join(f"{seconds(week.step_s)} ({counted(week.runs, 'run')})" for week in one.weeks)
+        rows.append((visible(one.job), weeks, one.why_untold or ""))
+    note = "Seconds a step by the week, the last one last, without runs on slow nodes."
+    return Table("Steps of each job", note, ("job", "weeks", "not compared, as"), frozenset(), rows)
+
+
+def seconds(value: float) -> str:
+    """Return a length of time of a step: ``251 ms``, ``1.32 s``."""
+    return f"{value * 1e3:.3g} ms" if value < 0.9995 else f"{value:.3g} s"
+
+
+def _week(weeks_ago: int) -> str:
+    return "last week" if weeks_ago == 1 else f"{weeks_ago} weeks ago"
