@@ -55,14 +55,19 @@ def are_summed(conditions: Iterable[Condition]) -> bool:
 
 def part_while(conditions: Iterable[Condition]) -> Callable[[StackMinuteRow], tuple[int, int]]:
     """Return what gives the samples and the time of a sum while some conditions held, of which there are sums."""
-    return _PARTS[frozenset(one.name for one in conditions)]
+    return attrgetter(*_PARTS[frozenset(one.name for one in conditions)])
 
 
-_PARTS: Mapping[frozenset[str], Callable[[StackMinuteRow], tuple[int, int]]] = {
-    frozenset(): attrgetter("samples", "duration_ns"),
-    frozenset({"gpu-idle"}): attrgetter("idle_samples", "idle_ns"),
-    frozenset({"on-cpu"}): attrgetter("cpu_samples", "cpu_ns"),
-    frozenset({"gpu-idle", "on-cpu"}): attrgetter("both_samples", "both_ns"),
+def parts_while(parts: Iterable[Iterable[Condition]]) -> Callable[[StackMinuteRow], tuple[int, ...]]:
+    """Return what gives the samples and the time of a sum for each of some parts, all in one row."""
+    return attrgetter(*(name for part in parts for name in _PARTS[frozenset(one.name for one in part)]))
+
+
+_PARTS: Mapping[frozenset[str], tuple[str, str]] = {
+    frozenset(): ("samples", "duration_ns"),
+    frozenset({"gpu-idle"}): ("idle_samples", "idle_ns"),
+    frozenset({"on-cpu"}): ("cpu_samples", "cpu_ns"),
+    frozenset({"gpu-idle", "on-cpu"}): ("both_samples", "both_ns"),
 }
 
 

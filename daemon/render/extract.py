@@ -25,8 +25,9 @@ from profd.daemon.render.entries import (
     StackColumns,
     ThreadEntry,
 )
+from profd.daemon.render.laid import ThreadSlots
 from profd.daemon.render.meters import gpu_entries, process_entries
-from profd.daemon.render.slots import ThreadSlots, take_slots
+from profd.daemon.render.slots import take_slots
 from profd.daemon.render.visible import visible
 from profd.daemon.render.windowentries import window_entries
 from profd.daemon.store.reader import RunReader

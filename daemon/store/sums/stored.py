@@ -83,23 +83,43 @@ def stack_minutes(
 ) -> list[StackMinuteRow]:
     """Return the sums of some threads over the minutes from ``first`` up to, not including, ``last``.
 
-    So many minutes are added ``together``, those since the run's start; in order of thread, time and stack.
+    So many minutes are added ``together``, those since the run's start; in order of time where they are several.
     """
-    where = f"thread IN ({','.join(str(int(thread)) for thread in threads)}) AND minute >= ? AND minute < ?"
-    sql = f"SELECT * FROM stack_minute WHERE {where} ORDER BY thread, minute, stack"
-    values = [first, last]
-    if together > 1:
-        at = "(minute / ?) * ?"
-        sql = (
-            f"SELECT thread, {at} AS at, stack, {added_up()} FROM stack_minute WHERE {where} GROUP BY thread, at, stack"
-        )
-        values = [together, together, *values]
-    return _rows(reader, sql, *values)
+    if together == 1:
+        sql = f"SELECT * FROM stack_minute WHERE {_minutes_of(threads)} ORDER BY thread, minute, stack"
+        return _rows(reader, sql, first, last)
+    sql = f"SELECT thread, ?, stack, {added_up()} FROM stack_minute WHERE {_minutes_of(threads)} GROUP BY thread, stack"
+    if together >= ALL_TOGETHER:
+        return _rows(reader, sql, 0, first, last)
+    found: list[StackMinuteRow] = []
+    # To sort a few at a time is quicker than to sort them all.
+    while (minute := _next_minute(reader, threads, first)) is not None and minute < last:
+        begin = minute // together * together
+        found += _rows(reader, sql, begin, first, min(begin + together, last))
+        first = begin + together
+    return found
+
+
+def _minutes_of(threads: Collection[int]) -> str:
+    """Return a condition on sums by the minute, as SQL with two open values."""
+    return f"thread IN ({_listed(threads)}) AND minute >= ? AND minute < ?"
+
+
+def _listed(threads: Collection[int]) -> str:
+    return ",".join(str(int(thread)) for thread in threads)
+
+
+def _next_minute(reader: RunReader, threads: Collection[int], first: int) -> int | None:
+    """Return the first minute from this one on that has sums of any of some threads; None where there is none."""
+    of_thread = "(SELECT min(minute) FROM stack_minute AS sum WHERE sum.thread = thread.id AND minute >= ?)"
+    sql = f"SELECT min({of_thread}) FROM thread WHERE id IN ({_listed(threads)})"
+    minute: int | None = reader.select(_MinuteRow, sql, first)[0][0]
+    return minute
 
 
 def stack_hours(reader: RunReader, threads: Collection[int], hours: range) -> list[StackMinuteRow]:
     """Return the sums of some threads over whole hours, which the file has to have of all of them, by stack."""
-    where = f"thread IN ({','.join(str(int(thread)) for thread in threads)}) AND hour >= ? AND hour < ?"
+    where = f"thread IN ({_listed(threads)}) AND hour >= ? AND hour < ?"
     first = hours.start * HOUR_MINUTES
     sql = f"SELECT thread, {first}, stack, {added_up()} FROM stack_hour WHERE {where} GROUP BY thread, stack"
     return _rows(reader, sql, hours.start, hours.stop)
@@ -130,3 +150,7 @@ def point_minutes(reader: RunReader, series: int, first: int, last: int) -> list
 
 class _CountRow(msgspec.Struct, frozen=True):
     count: Count
+
+
+class _MinuteRow(msgspec.Struct, frozen=True):
+    minute: int | None
