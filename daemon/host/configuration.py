@@ -69,7 +69,7 @@ class Configuration(msgspec.Struct, frozen=True):
 
     folder: str = ""
     rate_hz: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 20
-    budget_percent: Positive = 10.0
+    budget_percent: Annotated[float, msgspec.Meta(ge=2)] = 10.0
     least_percent: Positive = 2.0
     look_every_s: Annotated[float, msgspec.Meta(ge=0.1, le=60)] = 1.0
     slice_hours: Positive = 24.0

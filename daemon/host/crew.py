@@ -17,10 +17,12 @@ from profd.daemon.host.configuration import Configuration
 from profd.daemon.host.jobs import Jobs
 from profd.daemon.host.journal import Journal
 from profd.daemon.host.lineage import Job
+from profd.daemon.host.purse import Purse
 from profd.daemon.host.register import Entry, Register
 from profd.daemon.host.sessions import Recording, Sessions
 
-_LEAST_CHANGE = 0.01
+_LEAST_CHANGE = 0.1
+"""Of its part: a session that is told something new each second would never settle."""
 
 
 class Crew:
@@ -45,6 +47,9 @@ class Crew:
         self._ended = ended
         self._live: dict[str, Recording] = {}
         self._parts: dict[str, float] = {}
+        self._cpu_s: dict[str, float] = {}
+        self._unread_s = 0.0
+        self._purse = Purse(clock)
         self._starting = 0
         self._sharing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -52,8 +57,9 @@ class Crew:
 
     @property
     def room(self) -> int:
-        """How many more sessions the budget has room for."""
-        return self.configuration.most_sessions - len(self._live) - self._starting
+        """How many more sessions the budget has room for now."""
+        starts = self._purse.starts(self.configuration.budget_percent)
+        return min(self.configuration.most_sessions - len(self._live), starts) - self._starting
 
     @property
     def live(self) -> frozenset[str]:
@@ -72,10 +78,18 @@ class Crew:
         if recording is None:
             return False
         self._jobs.take([entry.root])
+        # What it cost before is past, and known to nobody here.
+        self._cpu_s[entry.run_id] = self._sessions.cpu_s(recording)
         self._follow(recording)
         self._journal.say("adopted", "its session goes on", run=entry.run_id, pid=entry.root.pid)
         self.share()
         return True
+
+    def meter(self) -> None:
+        """Read what the sessions have cost since the last call, and tell them where that changes their parts."""
+        self._purse.take(self._unread_s + sum(map(self._spent_s, self._live.values())))
+        self._unread_s = 0.0
+        self.share()
 
     def share(self) -> None:
         """Tell each session its part of the budget, where that has changed."""
@@ -104,7 +118,8 @@ class Crew:
 
     @property
     def _part(self) -> float:
-        return self.configuration.budget_percent / max(len(self._live) + self._starting, 1)
+        wanted = self.configuration
+        return self._purse.part(wanted.budget_percent, wanted.least_percent, len(self._live) + self._starting)
 
     async def _begin(self, job: Job) -> None:
         # Room is made before it is taken: the budget holds at any time.
@@ -129,12 +144,19 @@ class Crew:
     async def _share(self) -> None:
         async with self._sharing:
             part = self._part
-            told = {
-                run_id: recording
-                for run_id, recording in self._live.items()
-                if abs(self._parts.get(run_id, 0.0) - part) > _LEAST_CHANGE
-            }
-            await asyncio.gather(*(self._allow(recording, part) for recording in told.values()))
+            changed = [one for one in self._live.values() if self._is_news(one, part)]
+            await asyncio.gather(*(self._allow(recording, part) for recording in changed))
+
+    def _is_news(self, recording: Recording, part: float) -> bool:
+        known = self._parts.get(recording.entry.run_id, 0.0)
+        return abs(known - part) > _LEAST_CHANGE * part
+
+    def _spent_s(self, recording: Recording) -> float:
+        """Return the CPU seconds of a session since this was last asked."""
+        run_id = recording.entry.run_id
+        before_s = self._cpu_s.get(run_id, 0.0)
+        self._cpu_s[run_id] = max(self._sessions.cpu_s(recording), before_s)
+        return self._cpu_s[run_id] - before_s
 
     async def _allow(self, recording: Recording, part: float) -> None:
         run_id = recording.entry.run_id
@@ -152,6 +174,7 @@ class Crew:
 
     def _take_end(self, recording: Recording) -> None:
         asyncio.get_running_loop().remove_reader(recording.watch.fileno())
+        self._unread_s += self._spent_s(recording)
         self._go(self._end(recording))
 
     async def _end(self, recording: Recording) -> None:
@@ -161,6 +184,7 @@ class Crew:
         del self._live[run_id]
         self._one_less.set()
         self._parts.pop(run_id, None)
+        self._cpu_s.pop(run_id, None)
         try:
             self._register.put(entry)
         except ProfdError as error:

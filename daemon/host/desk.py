@@ -16,7 +16,6 @@ from profd.daemon.host.journal import Journal
 from profd.daemon.host.register import Entry, Register
 from profd.daemon.host.reporting import Reporter
 
-_NOTHING_KNOWN = "no report could be written"
 
 
 class Desk:
@@ -68,9 +67,7 @@ class Desk:
             digest = await self._reporter.report(entry.run_id)
         except ProfdError as error:
             self._journal.complain("unreported", error, run=entry.run_id)
-            incident = entry.incident or _NOTHING_KNOWN
-        else:
-            incident = digest.incident
-            level = "warning" if incident else "info"
-            self._journal.say("reported", incident or "nothing to worry about", level=level, run=entry.run_id)
-        return msgspec.structs.replace(entry, is_reported=bool(entry.ended_ns), incident=incident)
+            return entry  # the next supervisor tries again
+        level = "warning" if digest.incident else "info"
+        self._journal.say("reported", digest.incident or "nothing to worry about", level=level, run=entry.run_id)
+        return msgspec.structs.replace(entry, is_reported=bool(entry.ended_ns), incident=digest.incident)

@@ -50,6 +50,7 @@ class Register:
 
     def __init__(self, folder: Path) -> None:
         """Keep them in ``folder``, which is made; raises OutputUnwritable."""
+        paths.make_private(folder.parent)
         self._folder = paths.make_private(folder)
 
     def entries(self) -> list[Entry]:

@@ -47,7 +47,7 @@ class Recording(msgspec.Struct, frozen=True):
 
 
 class Sessions(Protocol):
-    """What the supervisor asks of sessions; every method may take seconds, and is called in a thread."""
+    """What the supervisor asks of sessions; every method but ``cpu_s`` may take seconds, and is called in a thread."""
 
     def start(self, job: Job, budget_percent: float) -> Recording:
         """Have a job recorded, and return once it is; raises ProfdError."""
@@ -59,6 +59,10 @@ class Sessions(Protocol):
 
     def allow(self, recording: Recording, budget_percent: float) -> None:
         """Tell a session what it may cost from now on; raises SessionFailed."""
+        ...
+
+    def cpu_s(self, recording: Recording) -> float:
+        """Return the CPU seconds of a session and its recordings so far; at once, in no thread."""
         ...
 
     def stop(self, recording: Recording) -> None:
@@ -110,6 +114,12 @@ class RealSessions:
         with contextlib.closing(ControlClient(recording.control_socket)) as client:
             client.aim_at_budget(budget_percent)
 
+    def cpu_s(self, recording: Recording) -> float:
+        """Return the CPU seconds of a session and its recordings so far; at once, in no thread."""
+        pid = recording.watch.identity.pid
+        children = processes.children(pid, of_all_threads=False)
+        return (_cpu_ticks(pid) + sum(map(_cpu_ticks, children))) / processes.CLOCK_TICKS
+
     def stop(self, recording: Recording) -> None:
         """Ask a session to end; raises SessionFailed."""
         with contextlib.closing(ControlClient(recording.control_socket)) as client:
@@ -154,6 +164,15 @@ def why_ended(run_id: str) -> str:
             return reader.info.why_ended or INTERRUPTED
     except ProfdError:
         return INTERRUPTED
+
+
+def _cpu_ticks(pid: int) -> int:
+    """Return the CPU time of a process and of its children that have ended; that of a zombie, too."""
+    try:
+        fields = (processes.PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        return sum(map(int, fields[11:15]))
+    except (OSError, ValueError):
+        return 0
 
 
 def _watch(pid: int) -> Watch:

@@ -118,6 +118,7 @@ class Supervisor:
 
     async def _look(self) -> None:
         while True:
+            self._crew.meter()
             self._crew.begin(self._jobs.poll(self._crew.room))
             await asyncio.sleep(self._configuration.look_every_s)
 

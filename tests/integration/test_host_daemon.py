@@ -1,0 +1,212 @@
+"""The supervisor of a host, for real: ten short jobs found, recorded and reported, over a restart and a kill -9."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+from launching import until
+from plainuser import NOBODY, as_plain_user
+from supervision import DEADLINE_S, PROFD, ShortJob, Supervised, short_job, supervised
+
+from profd.daemon import paths
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.reader import RunReader
+
+JOBS = 10
+BUDGET_PERCENT = 25.0
+CONFIGURATION = f"""
+rate_hz = 20
+budget_percent = {BUDGET_PERCENT}
+look_every_s = 0.2
+{{more}}
+[[rule]]
+name = "short"
+command = 'shortjob\\.py'
+min_age_s = 0
+{{tables}}
+"""
+
+
+@pytest.fixture
+def configure(profd_home: Path) -> Callable[..., None]:
+    """Give a function that writes the configuration."""
+
+    def write(more: str = "", tables: str = "") -> None:
+        (profd_home / "daemon.toml").write_text(CONFIGURATION.format(more=more, tables=tables))
+
+    write()
+    return write
+
+
+def record(daemon: Supervised, job: ShortJob) -> str:
+    """Wait until a job is recorded, let it end, and return its run."""
+    run = daemon.wait("recording", pid=job.pid).run
+    assert job.train() == 0
+    return run
+
+
+def reported(folder: Path, run: str) -> bool:
+    return all((folder / "reports" / f"{run}{ending}").is_file() for ending in (".html", ".json"))
+
+
+def sampled() -> list[int]:
+    """Return the targets of all runs; each run has ended, and has samples."""
+    found = []
+    for path in paths.list_runs():
+        with RunReader(path) as reader:
+            assert reader.info.state == "ended"
+            assert sum(recording.samples for recording in reader.recordings()) > 0
+            found.append(reader.info.pid)
+    return found
+
+
+def spent_s() -> float:
+    """Return the CPU seconds that all sessions together have taken."""
+    total_s = 0.0
+    for path in paths.list_runs():
+        with RunReader(path) as reader:
+            series = reader.find_series("profd_cpu_cores")
+            assert series is not None
+            times = [reader.info.started_ns, *(point.at_ns for point in reader.points(series.id))]
+            steps = zip(itertools.pairwise(times), reader.points(series.id), strict=True)
+            total_s += sum((to_ns - from_ns) / SECOND_NS * point.value for (from_ns, to_ns), point in steps)
+    return total_s
+
+
+def test_ten_short_jobs_leave_ten_runs_with_reports_over_a_restart_and_a_kill(
+    configure: Callable[..., None], profd_home: Path
+) -> None:
+    runs: dict[int, str] = {}
+    begun_s = time.monotonic()
+    daemon = Supervised()
+    for number in range(JOBS):
+        with short_job() as job:
+            runs[job.pid] = daemon.wait("recording", pid=job.pid).run
+            if number == 3:  # the session goes on, and the next supervisor takes it over
+                daemon.end(signal.SIGKILL)
+                daemon = Supervised()
+                assert daemon.wait("adopted", pid=job.pid).run == runs[job.pid]
+            if number == 6:  # the job ends while nobody supervises
+                assert daemon.end(signal.SIGTERM) == 0
+            assert job.train() == 0
+            if number == 6:
+                daemon = Supervised()
+        daemon.wait("ended", run=runs[job.pid])
+    for run in runs.values():
+        until(lambda run=run: reported(profd_home, run), f"a report of {run}")  # type: ignore[misc]
+    assert daemon.end() == 0
+    assert sorted(sampled()) == sorted(runs)  # each job once
+    minutes = max((time.monotonic() - begun_s) / 60, 1)
+    assert spent_s() < 1.2 * minutes * 60 * BUDGET_PERCENT / 100
+
+
+def test_a_second_supervisor_is_told_who_is_first(configure: Callable[..., None]) -> None:
+    with supervised() as daemon:
+        second = subprocess.run([*PROFD, "daemon"], capture_output=True, text=True, timeout=DEADLINE_S)
+        assert second.returncode == 74
+        assert f"runs already, as pid {daemon.process.pid}" in second.stderr
+    with supervised():  # the lock of one that was killed holds nobody back
+        pass
+
+
+def test_a_configuration_is_reloaded_and_a_broken_one_is_not(configure: Callable[..., None]) -> None:
+    with supervised() as daemon:
+        configure("rate = 20")
+        daemon.process.send_signal(signal.SIGHUP)
+        assert "did you mean rate_hz?" in daemon.wait("unreloaded").message
+        configure(tables='[[exclude]]\ncommand = "400"\n')
+        daemon.process.send_signal(signal.SIGHUP)
+        daemon.wait("reloaded")
+        with short_job(400) as excluded, short_job() as job:
+            record(daemon, job)
+            assert excluded.pid not in {line.pid for line in daemon.lines}
+
+
+def test_commands_work_on_its_sessions_and_what_is_stopped_stays_so(configure: Callable[..., None]) -> None:
+    with supervised() as daemon, short_job() as job:
+        run = daemon.wait("recording", pid=job.pid).run
+        assert listed() == {run: "live"}
+        subprocess.run([*PROFD, "stop", run], capture_output=True, timeout=DEADLINE_S, check=True)
+        assert daemon.wait("ended", run=run).message == "stopped"
+        daemon.wait("reported", run=run)
+        with short_job() as other:  # by the time that this one is found, the first would have been found again
+            record(daemon, other)
+        assert [line.pid for line in daemon.lines if line.event == "recording"] == [job.pid, other.pid]
+
+
+def test_what_the_retention_does_not_keep_is_removed(configure: Callable[..., None], profd_home: Path) -> None:
+    bystander = profd_home / "runs" / "20200101-000000-mine-0000.profd"
+    bystander.parent.mkdir()
+    bystander.write_bytes(b"a person's own")
+    configure(tables="[retention]\ndetail_hours = 0.0000001\n")
+    with supervised() as daemon:
+        with short_job() as job:
+            run = record(daemon, job)
+        daemon.wait("removed", run=run)
+    assert reported(profd_home, run)
+    assert paths.list_runs() == [bystander]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two users")
+def test_two_users_see_neither_runs_nor_jobs_of_each_other() -> None:
+    nobody = as_plain_user()
+    other = tuple(word.replace(str(NOBODY), str(NOBODY - 1)) for word in nobody)
+    with home_of(NOBODY) as home, home_of(NOBODY - 1) as other_home:
+        environment, other_environment = {"PROFD_HOME": str(home)}, {"PROFD_HOME": str(other_home)}
+        with (
+            supervised(before=nobody, environment=environment) as daemon,
+            supervised(before=other, environment=other_environment) as other_daemon,
+            short_job(before=nobody) as job,
+            short_job(before=other) as other_job,
+        ):
+            run, other_run = record(daemon, job), record(other_daemon, other_job)
+            daemon.wait("reported", run=run)
+            other_daemon.wait("reported", run=other_run)
+            assert {line.pid for line in daemon.lines} - {0} == {job.pid}
+            assert {line.pid for line in other_daemon.lines} - {0} == {other_job.pid}
+        assert listed(*nobody, environment=environment) == {run: "ended"}
+        for folder, mode in ((home / "runs", 0o700), (home / "runs" / f"{run}.profd", 0o600), (home / "daemon", 0o700)):
+            assert stat.S_IMODE(folder.stat().st_mode) == mode
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+def test_the_capabilities_of_the_system_unit_are_enough(configure: Callable[..., None]) -> None:
+    nobody = as_plain_user()
+    unit = (Path(__file__).parents[2] / "packaging" / "systemd" / "system" / "profd.service").read_text()
+    left = next(line for line in unit.splitlines() if line.startswith("CapabilityBoundingSet="))
+    capabilities = [f"+{word.removeprefix('CAP_').lower()}" for word in left.partition("=")[2].split()]
+    confined = ("setpriv", "--no-new-privs", f"--bounding-set={','.join(['-all', *capabilities])}", "--")
+    with supervised(before=confined) as daemon, short_job(before=nobody) as job:
+        record(daemon, job)
+        daemon.wait("ended", pid=job.pid)
+    assert sampled() == [job.pid]
+
+
+@contextlib.contextmanager
+def home_of(uid: int) -> Iterator[Path]:
+    """Make a home of profd's for another user, with the configuration of these tests."""
+    with tempfile.TemporaryDirectory(prefix="profd-") as name:
+        home = Path(name)
+        (home / "daemon.toml").write_text(CONFIGURATION.format(more="", tables=""))
+        os.chown(home, uid, uid)
+        yield home
+
+
+def listed(*before: str, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the state of each run that `profd ls` shows."""
+    command = [*before, *PROFD, "ls", "--json"]
+    said = subprocess.run(
+        command, capture_output=True, timeout=DEADLINE_S, check=True, env={**os.environ, **(environment or {})}
+    )
+    return {one["run"]: one["state"] for one in msgspec.json.decode(said.stdout)["runs"]}

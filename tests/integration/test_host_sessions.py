@@ -1,0 +1,81 @@
+"""The sessions of a supervisor, for real: begun, told their budget, adopted by another, stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from launching import until
+from supervision import ShortJob, short_job
+
+from profd.daemon import processes
+from profd.daemon.clock import AnchoredClock
+from profd.daemon.errors import NoSuchProcess
+from profd.daemon.host.configuration import Configuration
+from profd.daemon.host.lineage import Job
+from profd.daemon.host.register import Register
+from profd.daemon.host.sessions import INTERRUPTED, RealSessions, run_file, why_ended
+from profd.daemon.store.records import Identity
+from profd.daemon.supervise.control import ControlClient
+
+
+@pytest.fixture
+def register(profd_home: Path) -> Register:
+    return Register(profd_home / "daemon" / "host")
+
+
+def job_of(job: ShortJob) -> Job:
+    stat = processes.read_stat(job.pid)
+    assert stat is not None
+    return Job(Identity(job.pid, stat.start_ticks), job.pid, "short", processes.command_line(job.pid))
+
+
+def begin(register: Register) -> RealSessions:
+    return RealSessions(Configuration(rate_hz=100), register, AnchoredClock())
+
+
+def test_session_keeps_to_a_budget_that_it_is_told(register: Register) -> None:
+    sessions = begin(register)
+    with short_job() as job:
+        recording = sessions.start(job_of(job), 50.0)
+        client = ControlClient(recording.control_socket)
+        assert client.hello().rate_hz == 100
+        sessions.allow(recording, 0.1)
+        until(lambda: client.hello().rate_hz < 20, "a lower rate")
+        assert sessions.cpu_s(recording) > 0.1
+        client.close()
+        sessions.stop(recording)
+        assert sessions.close(recording) == "stopped"
+
+
+def test_session_is_adopted_by_whoever_comes_next(register: Register) -> None:
+    with short_job() as job:
+        first = begin(register).start(job_of(job), 50.0)
+        (entry,) = register.entries()
+        assert entry == first.entry
+        sessions = begin(register)
+        adopted = sessions.adopt(entry)
+        assert adopted is not None
+        assert adopted.watch.identity == first.watch.identity
+        assert job.train() == 0
+        assert sessions.close(first) == "target-exited"
+        assert sessions.adopt(entry) is None
+
+
+def test_session_without_a_run_file_yet_is_adopted_too(register: Register) -> None:
+    with short_job() as job:
+        recording = begin(register).start(job_of(job), 50.0)
+        run_file(recording.entry.run_id).unlink()
+        sessions = begin(register)
+        adopted = sessions.adopt(recording.entry)
+        assert adopted is not None
+        until(lambda: not processes.is_running(*adopted.watch.identity), "its end")
+        assert why_ended(recording.entry.run_id) == INTERRUPTED
+
+
+def test_job_that_is_gone_leaves_no_entry(register: Register) -> None:
+    with short_job() as job:
+        gone = Job(Identity(job.pid, 1), job.pid, "short", ())
+        with pytest.raises(NoSuchProcess):
+            begin(register).start(gone, 50.0)
+    assert register.entries() == []
