@@ -15,6 +15,7 @@ from profd.daemon.store.records import Identity
 TICKS = processes.CLOCK_TICKS
 PAGE = os.sysconf("SC_PAGESIZE")
 STATUS = f"/proc/{TARGET.pid}/status"
+SCHEDULED = f"/proc/{TARGET.pid}/schedstat"
 
 
 @pytest.fixture
@@ -101,8 +102,10 @@ def test_slow_counters_are_rates_and_levels(
     files.contents["/proc/sys/kernel/task_delayacct"] = "1\n"
     source = SlowCounters(clock)
     files.contents[STATUS] = "Name:\tvoluntary_ctxt_switches: 9\nRssFile:\t 3 kB\nvoluntary_ctxt_switches:\t5\n"
+    files.contents[SCHEDULED] = "900 1000000000 7\n"
     files.run(threads=3)
     assert values(read(source, TARGET)) == {"threads": 3, "rss_file_bytes": 3072}
+    files.contents[SCHEDULED] = "990 2500000000 9\n"
     files.contents[STATUS] = (
         "RssAnon:\t 9 kB\nRssFile:\t 4 kB\nRssShmem:\t 2 kB\nVmSwap:\t 1 kB\n"
         "voluntary_ctxt_switches:\t55\nnonvoluntary_ctxt_switches:\t7\n"
@@ -120,6 +123,7 @@ def test_slow_counters_are_rates_and_levels(
         "minor_faults_per_s": 20,
         "major_faults_per_s": 4,
         "main_thread_io_wait_share": 0.2,
+        "main_thread_core_wait_share": 0.3,
         "read_bytes_per_s": 1000,
         "write_bytes_per_s": 200,
         "rss_file_bytes": 4096,

@@ -44,6 +44,14 @@ def test_what_is_left_may_get_faster_by_what_cores_are_lacking(
     assert found.gain_bound == pytest.approx(plain(tmp_path / "b.profd") * slower, rel=0.01)
 
 
+def test_cores_are_lacking_for_as_long_as_the_main_thread_itself_waits(tmp_path: Path) -> None:
+    series = [*company(on_cpu=0.8, pressure=0.9), Series("main_thread_core_wait_share", 0.1)]
+    found = diagnose(write_case(tmp_path / "a.profd", LOADING, series=series), load_in_process.find)
+
+    assert found is not None
+    assert found.gain_bound == pytest.approx(plain(tmp_path / "b.profd") / 0.9, rel=0.01)
+
+
 def test_on_crowded_cores_no_bound_is_told(tmp_path: Path) -> None:
     path = write_case(tmp_path / "a.profd", LOADING, series=company(on_cpu=0.3, pressure=0.9))
     found = diagnose(path, load_in_process.find)

@@ -50,6 +50,17 @@ def test_a_main_thread_that_does_not_wait_for_its_turn_is_no_finding(tmp_path: P
     assert diagnose(path, interpreter_lock.find) is None
 
 
+@pytest.mark.parametrize(("core_wait", "is_found"), [(0.0, True), (0.5, False)])
+def test_what_the_main_thread_itself_waits_for_says_more_than_the_machine_does(
+    tmp_path: Path, core_wait: float, is_found: bool
+) -> None:
+    # Whether it is the other thread that is kept from a core, or it.
+    series = [*turns(main=0.5, rival=0.5, pressure=0.5), Series("main_thread_core_wait_share", core_wait)]
+    path = write_case(tmp_path / "a.profd", HEALTHY, beside=COMPUTES, series=series)
+
+    assert (diagnose(path, interpreter_lock.find) is not None) == is_found
+
+
 def test_a_wait_for_data_is_no_wait_for_a_turn(tmp_path: Path) -> None:
     series = turns(main=0.5, rival=0.5)
     path = write_case(tmp_path / "a.profd", step((DATA_WAIT, 250)), beside=COMPUTES, series=series)

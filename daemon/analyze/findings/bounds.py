@@ -9,12 +9,10 @@ from __future__ import annotations
 import statistics
 
 from profd.daemon.analyze.findings.case import WAITING, Case, Share
-from profd.daemon.analyze.findings.cores import main_thread_cores
+from profd.daemon.analyze.findings.cores import core_wait, main_thread_cores
 
 TOLD_UNTIL = 1.5
 """From this crowding on a bound would be one on the company, not on the fix."""
-
-_PRESSURE = "host_cpu_pressure_share"
 
 
 def bound(case: Case, share: Share, *limits: float | None) -> float | None:
@@ -31,14 +29,14 @@ def bound(case: Case, share: Share, *limits: float | None) -> float | None:
 def crowding(case: Case) -> float:
     """Return by how many times the main threads' own work takes longer because they wait for a core; 1 where unknown.
 
-    Who has work and no CPU time may wait for a core, a disk, or a lock; for a core it waits no longer than the kernel
-    says that anybody did.
+    Who has work and no CPU time may wait for a core, a disk, or a lock; for a core it waits as long as the kernel says,
+    or where that is not counted by thread, no longer than it says that anybody did.
     """
     known = [cores for row in case.trainers if (cores := main_thread_cores(case, row.id)) is not None]
-    pressure = case.mean(_PRESSURE)
-    if not known or pressure is None:
+    waited = core_wait(case)
+    if not known or waited is None:
         return 1.0
     work = 1 - case.share(*WAITING).value
     on_cpu = min(statistics.fmean(known), work)
-    held_up = min(work - on_cpu, pressure)
+    held_up = min(work - on_cpu, waited)
     return work / (work - held_up) if held_up < work else float("inf")

@@ -7,6 +7,9 @@ from profd.daemon.analyze.findings.case import WAITING, Case
 from profd.daemon.analyze.findings.loaders import living_at_once
 from profd.daemon.store.rows import ThreadRow
 
+PRESSURE, CORE_WAIT = "host_cpu_pressure_share", "main_thread_core_wait_share"
+"""For what part of the time anybody waited for a core, and a main thread, which not every kernel tells."""
+
 
 def usable_cores(case: Case) -> float | None:
     """Return how many cores the machine has, or the tightest control group allows; None where neither was read."""
@@ -38,6 +41,21 @@ def ceiling(case: Case) -> float | None:
 def main_thread_cores(case: Case, process: int) -> float | None:
     """Return the CPU time a second of the main thread of a process; None where it was not read."""
     return cores.main_thread_cores(case.reader, process, case.from_ns, case.to_ns)
+
+
+def core_wait(case: Case) -> float | None:
+    """Return the share of the time for which main threads waited for a core; None where nothing tells.
+
+    It is no more than what is returned where the kernel tells only for how long anybody waited.
+    """
+    own = [mean for row in case.trainers if (mean := case.mean(CORE_WAIT, row.id)) is not None]
+    return _mean(own) if own else case.mean(PRESSURE)
+
+
+def core_wait_readings(case: Case) -> list[float]:
+    """Return the readings of that share."""
+    own = [value for row in case.trainers for value in case.values(CORE_WAIT, row.id)]
+    return own or case.values(PRESSURE)
 
 
 def thread_cores(case: Case, thread: ThreadRow) -> list[float]:

@@ -9,7 +9,7 @@ import msgspec
 
 from profd.daemon.analyze.findings.bounds import bound
 from profd.daemon.analyze.findings.case import NONE, Case, Share, share_of_series
-from profd.daemon.analyze.findings.cores import thread_cores
+from profd.daemon.analyze.findings.cores import CORE_WAIT, PRESSURE, core_wait_readings, thread_cores
 from profd.daemon.analyze.findings.devices import uses_gpu
 from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.lines import heaviest_line
@@ -20,7 +20,6 @@ from profd.daemon.store.rows import ThreadRow
 
 # Phases in which nothing else is waited for: no disk, no batch, no device.
 _WORK = ("forward", "loss", "optimizer", "logging", "other")
-_PRESSURE = "host_cpu_pressure_share"
 
 
 class _Rival(msgspec.Struct, frozen=True):
@@ -59,7 +58,7 @@ def find(case: Case) -> Finding | None:
                 lost.measure("waiting for its turn"),
                 rival.used.measure(f"cores of {rival.thread.name}"),
                 line=line,
-                series=("cpu_cores", _PRESSURE),
+                series=("cpu_cores", CORE_WAIT, PRESSURE),
             ),
             selection=selection,
         ),
@@ -84,12 +83,12 @@ def _held_up(case: Case) -> Share:
     work = case.share(*_WORK) if uses_gpu(case) else case.share(*_WORK, "backward")
     mains = [row for row in case.reader.threads.values() if row.is_main and case.selection.takes(row, case.reader)]
     on_cpu = share_of_series([value for row in mains for value in thread_cores(case, row)])
-    pressure = share_of_series(case.values(_PRESSURE))
-    if on_cpu is None or pressure is None:
+    waited = share_of_series(core_wait_readings(case))
+    if on_cpu is None or waited is None:
         return NONE
     return Share(
-        max(work.value - on_cpu.value - pressure.value, 0.0),
-        max(work.low - on_cpu.high - pressure.high, 0.0),
+        max(work.value - on_cpu.value - waited.value, 0.0),
+        max(work.low - on_cpu.high - waited.high, 0.0),
         max(work.high - on_cpu.low, 0.0),
         work.samples,
     )

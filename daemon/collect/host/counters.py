@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from profd.daemon import processes
-from profd.daemon.clock import Clock
+from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.collect.host import procfile
 from profd.daemon.collect.host.lane import Watched
 from profd.daemon.collect.host.rates import Rates
@@ -89,6 +89,13 @@ class SlowCounters:
         if self._knows_delays and len(fields) > procfile.BLOCK_DELAY_TICKS:
             delay_s = int(fields[procfile.BLOCK_DELAY_TICKS]) / ticks
             yield from self._rate("main_thread_io_wait_share", identity, delay_s)
+        yield from self._core_wait(identity)
+
+    def _core_wait(self, identity: Identity) -> Iterator[Point]:
+        """Yield for what part of the time the main thread could run and had no core; not every kernel counts that."""
+        counts = (procfile.read(f"/proc/{identity.pid}/schedstat") or b"").split()
+        if len(counts) > 1:
+            yield from self._rate("main_thread_core_wait_share", identity, int(counts[1]) / SECOND_NS)
 
     def _io(self, identity: Identity) -> Iterator[Point]:
         total = processes.io_bytes(identity.pid)
