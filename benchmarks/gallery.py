@@ -37,9 +37,15 @@ PLANTED = {
     "fresh_memory": "allocator-churn",
     "one_thread": "idle-cores",
     "tensor_by_tensor": "unfused-optimizer",
+    "small_batches": "small-batches",
+    "recompile": "compile-share",
+    "slow_start": "slow-start",
+    "slow_down": "slow-down",
     "too_many_threads": "oversubscription",
     "keep_batches": "memory-growth",
 }
+# What comes on slowly, and is not told of a shorter run.
+LEAST_S = {"slow_down": 120.0}
 NOTHING = "nothing"
 _PACE = re.compile(r"steps at ([\d.]+)/s")
 
@@ -66,6 +72,7 @@ class Pair(NamedTuple):
 
 def run(script: str, seconds: float, *, fixed: bool) -> Outcome:
     """Profile a script and ask what was found."""
+    seconds = max(seconds, LEAST_S.get(script, 0.0))
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "PROFD_HOME": home}
         profd = [sys.executable, "-m", "profd"]

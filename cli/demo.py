@@ -19,7 +19,7 @@ from profd.daemon.supervise.session import SessionOptions
 DEFAULT_TARGET = "cifar_resnet18"
 # Each takes about a minute on the two cores of a laptop.
 TARGET_ARGUMENTS = {
-    "cifar_resnet18": ("--steps", "300", "--workers", "2"),
+    "cifar_resnet18": ("--steps", "300"),
     "simple_net": ("--steps", "50000"),
 }
 _NEEDED = ("torch", "torchvision", "tqdm")

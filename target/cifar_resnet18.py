@@ -24,7 +24,8 @@ def main():
 
     model = models.resnet18(num_classes=CLASSES).to(args.device)
     criterion = nn.CrossEntropyLoss()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    # It has no fused form: what it takes of a step is less only in larger batches.
+    optimizer = torch.optim.NAdam(model.parameters(), lr=1e-3)
 
     steps_left = args.steps
     for epoch in range(1, args.epochs + 1):
@@ -82,7 +83,7 @@ def progress(name, loader, max_steps):
 def load_datasets(folder):
     """Return CIFAR-10's training and test sets out of ``folder``; without one, random images in their place."""
     normalize = [transforms.ToTensor(), transforms.Normalize(MEAN, STD)]
-    augment = [transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip()]
+    augment = [transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip(), transforms.AugMix()]
     train_transform, test_transform = transforms.Compose(augment + normalize), transforms.Compose(normalize)
     if folder is not None:
         return datasets.CIFAR10(folder, True, train_transform), datasets.CIFAR10(folder, False, test_transform)
@@ -96,7 +97,7 @@ def parse_args():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", metavar="DIR", help="folder that holds cifar-10-batches-py (default: random images)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--workers", type=int, default=2, help="processes that load data (default: 2)")
+    parser.add_argument("--workers", type=int, default=0, help="processes that load data (default: none)")
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--steps", type=int, help="stop training after this many optimizer steps in all")

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from cases import BUSY_WORKER, HEALTHY, LOAD_IN_PROCESS, step, write_case
+from gallery import PLANTED
 from training_stacks import DATA_WAIT, SYNCHRONIZE
 
 from profd.daemon.analyze.findings import catalog
@@ -19,6 +20,7 @@ from profd.daemon.store.reader import RunReader
 
 ROOM = Path(catalog.__file__).parent
 DOCS = Path(__file__).parents[2] / "docs" / "findings.md"
+TESTS = Path(__file__).parent
 BOTH = step((LOAD_IN_PROCESS, 100), (SYNCHRONIZE, 200))
 
 
@@ -57,6 +59,22 @@ def test_every_rule_has_its_page(tmp_path: Path) -> None:
 
     assert named == pages
     assert len(named) == len(RULES)
+
+
+def test_the_table_of_rules_names_where_each_is_and_what_tests_it() -> None:
+    rows = re.findall(r"^\| ([\w-]+) \| `(\w+)\.py` \| `(\w+\.py)` \| (?:`(\w+)\.py`)?", DOCS.read_text(), re.MULTILINE)
+    for rule, module, test, _ in rows:
+        assert f'rule="{rule}"' in (ROOM / f"{module}.py").read_text()
+        assert re.search(rf"^from .*findings import .*\b{module}\b", _unwrapped(TESTS / test), re.MULTILINE)
+
+    assert len(rows) == len(RULES)
+    planted = {script: rule for rule, _, _, script in rows if script and not script.startswith("ddp")}
+    assert planted == PLANTED
+
+
+def _unwrapped(path: Path) -> str:
+    """Return a file with each import on one line."""
+    return re.sub(r"\((.*?)\)", lambda found: found[1].replace("\n", " "), path.read_text(), flags=re.DOTALL)
 
 
 def test_the_verdict_is_the_strongest_finding_that_is_more_than_worth_knowing(tmp_path: Path) -> None:
