@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from profd.cli.options import SelectionWords, run_argument, selection_options
+from profd.cli.options import SelectionWords, parse_time, run_argument, selection_options
 from profd.daemon import paths
 from profd.daemon.errors import UsageError
 from profd.daemon.render.exports.formats import FORMATS, OF_ALL_THREADS, TABLES, file_content, tables, write_tables
@@ -35,29 +35,22 @@ _STDOUT = Path("-")
     metavar="FILE",
     help="Write to FILE, not to stdout (which `-` names, too); for csv, parquet, tensorboard the folder of files.",
 )
-@click.option(
-    "--to",
-    "url",
-    metavar="URL",
-    help="Of parquet: put the whole run into the data set at URL, a folder or any fsspec URL, for `profd fleet`.",
-)
 @click.option("--threads", is_flag=True, help="Of collapsed: take all threads, and put each stack under its thread.")
 @click.option("--processes", is_flag=True, help="Of collapsed: the same by process.")
 @selection_options
-def command(
-    run: str, form: str, output: Path | None, url: str | None, threads: bool, processes: bool, words: SelectionWords
-) -> None:
+def command(run: str, form: str, output: Path | None, threads: bool, processes: bool, words: SelectionWords) -> None:
     """Write the samples of RUN for another tool, to stdout or to a file.
 
     Without a selection, collapsed and svg take the main threads of the training processes, the others all threads.
+    `--format parquet --to URL` puts the whole run into the data set at URL, a folder or any fsspec URL, for
+    `profd fleet`.
     """
     if (threads or processes) and form != "collapsed":
         raise UsageError("--threads and --processes are of the format collapsed", f"leave them out: {form} has both")
-    if url is not None:
-        _check_whole(form, output, words)
     with RunReader(paths.find_run(run)) as reader, reader.one_moment():
+        url = None if form != "parquet" or output is not None else _url(words.to_time, reader)
         if url is not None:
-            _put(reader, url)
+            _put(reader, url, words._replace(to_time=None))
             return
         selection = words.build(reader, main_threads=not (threads or processes or form in OF_ALL_THREADS))
         if form in TABLES:
@@ -66,20 +59,22 @@ def command(
             _write(file_content(reader, selection, form, threads=threads, processes=processes), output)
 
 
-def _check_whole(form: str, output: Path | None, words: SelectionWords) -> None:
-    """Raise UsageError where something else is asked for than a whole run in a data set."""
-    if form != "parquet":
-        raise UsageError("--to is of the format parquet", f"leave it out: {form} is written with -o FILE")
-    if output is not None:
-        raise UsageError("--to and -o name two places", "leave one of them out")
-    if any(value not in (None, ()) for value in words):
-        raise UsageError("a data set has whole runs", "leave out what selects samples")
+def _url(word: str | None, reader: RunReader) -> str | None:
+    """Return where a data set is to be: what ``--to`` says if that is no time, which Parquet needs a folder for."""
+    try:
+        if word is not None:
+            parse_time(word, reader.info)
+    except UsageError:
+        return word
+    return None
 
 
-def _put(reader: RunReader, url: str) -> None:
+def _put(reader: RunReader, url: str, words: SelectionWords) -> None:
     from profd.daemon.fleet.dataset import DataSet
     from profd.daemon.fleet.export import export_run
 
+    if any(value not in (None, ()) for value in words):
+        raise UsageError("a data set has whole runs", "leave out what selects samples")
     manifest = export_run(reader, DataSet(url))
     click.echo(f"profd: put {manifest.samples:,} rows of samples of {visible(manifest.run)} into {url}", err=True)
 

@@ -50,9 +50,7 @@ class PartitionFile:
         self.rows = 0
         self._schema = schema or schema_of(table)
         # A dictionary that grows beyond the limit is given up for the whole column, and stacks are long.
-        self._writer = parquet.ParquetWriter(
-            path, self._schema, compression="zstd", dictionary_pagesize_limit=1 << 26, store_schema=False
-        )
+        self._writer = parquet.ParquetWriter(path, self._schema, compression="zstd", dictionary_pagesize_limit=1 << 26)
         self._batch: list[tuple[Value, ...]] = []
 
     def add(self, values: tuple[Value, ...]) -> None:
