@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -12,7 +11,29 @@ from theater import play
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store.reader import RunReader
 from profd.tui.reading.diagnosis import EVERY_S, Diagnosis
+from profd.tui.reading.examiner import look
+from profd.tui.reading.questions import Answer, Question
 from profd.tui.widgets.verdict import VerdictLine
+
+
+class Doctor:
+    """Looks when it is asked for what it found, and says that this took so long."""
+
+    def __init__(self, path: Path, spent_s: float = 0.0) -> None:
+        self.asked: list[Question] = []
+        self.is_there = self.is_busy = False
+        self._path = path
+        self._spent_s = spent_s
+
+    def ask(self, question: Question) -> bool:
+        self.asked.append(question)
+        self.is_there = True
+        return True
+
+    def answer(self) -> Answer | None:
+        return (
+            None if self.is_busy else msgspec.structs.replace(look(self._path, self.asked[-1]), spent_s=self._spent_s)
+        )
 
 
 class Watch:
@@ -28,7 +49,7 @@ class Watch:
 def test_a_live_run_is_looked_at_every_few_seconds_where_it_grew(tmp_path: Path) -> None:
     watch = Watch()
     with live_run(tmp_path / "a.profd", seconds=20) as run, RunReader(run.path) as reader:
-        diagnosis = Diagnosis(reader, watch, spent_s=lambda: 0.0)
+        diagnosis = Diagnosis(reader, Doctor(run.path), watch)
         assert diagnosis.renew()
         first = diagnosis.findings
         assert [one.rule for one in first] == ["input-bound-saturated"]
@@ -47,9 +68,9 @@ def test_a_live_run_is_looked_at_every_few_seconds_where_it_grew(tmp_path: Path)
 
 
 def test_a_dear_look_is_followed_by_a_long_rest(tmp_path: Path) -> None:
-    watch, spent_s = Watch(), iter([0.0, 0.5, 1.0, 1.5])
+    watch = Watch()
     with live_run(tmp_path / "a.profd", seconds=20) as run, RunReader(run.path) as reader:
-        diagnosis = Diagnosis(reader, watch, spent_s=lambda: next(spent_s))
+        diagnosis = Diagnosis(reader, Doctor(run.path, spent_s=0.5), watch)
         assert diagnosis.renew()
 
         run.advance()
@@ -64,7 +85,7 @@ def test_an_ended_run_is_looked_at_as_a_whole(tmp_path: Path) -> None:
     # What was slow a minute before the end counts too.
     steps = [step((LOAD_IN_PROCESS, 300))] * 60 + [HEALTHY] * 60
     with RunReader(write_case(tmp_path / "a.profd", *steps, seconds=120)) as reader:
-        diagnosis = Diagnosis(reader)
+        diagnosis = Diagnosis(reader, Doctor(reader.path))
 
         assert diagnosis.renew()
         assert [one.rule for one in diagnosis.findings] == ["input-bound-in-process"]
@@ -73,7 +94,7 @@ def test_an_ended_run_is_looked_at_as_a_whole(tmp_path: Path) -> None:
 
 def test_without_training_nothing_is_found(tmp_path: Path) -> None:
     with RunReader(write_case(tmp_path / "a.profd", ((IMPORT, 500),))) as reader:
-        diagnosis = Diagnosis(reader)
+        diagnosis = Diagnosis(reader, Doctor(reader.path))
         assert not diagnosis.has_looked
 
         assert diagnosis.renew()
@@ -90,22 +111,52 @@ async def test_no_run_is_called_healthy_before_it_was_looked_at(tmp_path: Path) 
         assert "healthy" not in theater.text(VerdictLine)
 
 
-def test_a_look_in_the_background_is_waited_for_by_nobody(tmp_path: Path) -> None:
-    looks: list[Callable[[], None]] = []
-    with RunReader(write_case(tmp_path / "a.profd", step((LOAD_IN_PROCESS, 300)), seconds=60)) as reader:
-        diagnosis = Diagnosis(reader, start=looks.append)
+def test_a_look_is_waited_for_by_nobody_and_asked_for_once(tmp_path: Path) -> None:
+    path = write_case(tmp_path / "a.profd", step((LOAD_IN_PROCESS, 300)), seconds=60)
+    doctor = Doctor(path)
+    with RunReader(path) as reader:
+        diagnosis = Diagnosis(reader, doctor)
+        doctor.is_busy = True
         assert not diagnosis.renew()
         assert not diagnosis.renew()
-        assert len(looks) == 1
+        assert len(doctor.asked) == 1
 
-        looks.pop()()
+        doctor.is_busy = False
         assert diagnosis.renew()
         assert [one.rule for one in diagnosis.findings] == ["input-bound-in-process"]
 
 
-def test_what_goes_wrong_in_the_background_is_raised_in_front(tmp_path: Path) -> None:
+def test_what_goes_wrong_there_is_raised_here(tmp_path: Path) -> None:
     path = write_case(tmp_path / "a.profd", HEALTHY)
     with RunReader(path) as reader:
         path.rename(tmp_path / "elsewhere")
         with pytest.raises(RunUnreadable):
-            Diagnosis(reader).renew()
+            Diagnosis(reader, Doctor(path)).renew()
+
+
+def test_whoever_died_of_a_question_is_asked_again_after_a_rest(tmp_path: Path) -> None:
+    watch, path = Watch(), write_case(tmp_path / "a.profd", HEALTHY)
+    doctor = Doctor(path)
+    with RunReader(path) as reader:
+        diagnosis = Diagnosis(reader, doctor, watch)
+        doctor.is_busy = True
+        diagnosis.renew()
+        doctor.is_there = False
+        diagnosis.renew()
+        diagnosis.renew()
+        assert len(doctor.asked) == 1
+
+        watch.now_s += EVERY_S
+        doctor.is_busy = False
+        assert diagnosis.renew()
+        assert diagnosis.has_looked
+
+
+def test_where_nobody_is_left_to_look_that_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_case(tmp_path / "a.profd", HEALTHY)
+    doctor = Doctor(path)
+    monkeypatch.setattr(doctor, "ask", lambda question: False)
+    with RunReader(path) as reader:
+        diagnosis = Diagnosis(reader, doctor)
+        assert not diagnosis.renew()
+        assert (diagnosis.has_failed, diagnosis.has_looked) == (True, False)

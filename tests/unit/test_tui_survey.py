@@ -15,14 +15,32 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
-from profd.tui.reading.diagnosis import at_once
-from profd.tui.reading.survey import Follower, Survey
+from profd.tui.reading.examiner import look
+from profd.tui.reading.follower import Follower
+from profd.tui.reading.questions import Answer, Question
+from profd.tui.reading.survey import Survey
 from profd.tui.snapshot import Snapshot
 from profd.tui.view import Scope, ScopeKind, View
 
 RECENT = View(span_ns=30 * SECOND_NS)
 VALUES = {"cpu_cores": 0.6 + 2 * 0.97, "rss_bytes": 904e6 + 600e6, "host_cpu_share": 0.64}
 ALL = View(scope=Scope(ScopeKind.ALL))
+
+
+class AtOnce:
+    """Looks for findings when it is asked for them."""
+
+    is_there = True
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def ask(self, question: Question) -> bool:
+        self._question = question
+        return True
+
+    def answer(self) -> Answer:
+        return look(self._path, self._question)
 
 
 def survey_of(reader: RunReader) -> Survey:
@@ -164,10 +182,9 @@ def test_processes_are_a_tree_with_what_each_is_doing(tmp_path: Path) -> None:
     assert (first.cpu_cores, first.rss_bytes, first.threads) == (0.97, 300e6, 4)
 
 
-def test_nothing_new_is_no_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(survey_module, "in_background", at_once)
+def test_nothing_new_is_no_snapshot(tmp_path: Path) -> None:
     with synthetic.live_run(tmp_path / "a.profd") as run, RunReader(run.path) as reader:
-        follower = Follower(reader, ColumnReader(reader.path))
+        follower = Follower(reader, ColumnReader(reader.path), AtOnce(reader.path))
         while follower.look():
             pass
         assert follower.snapshot(View()) is not None

@@ -19,9 +19,10 @@ from profd.daemon.errors import ProfdError
 from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.supervise.control import ControlClient
+from profd.tui.reading.examination import Examination, command
 from profd.tui.reading.exhibits import Exhibits
+from profd.tui.reading.follower import Follower
 from profd.tui.reading.owncost import OwnCost
-from profd.tui.reading.survey import Follower
 from profd.tui.reading.watch import Connect, Watch
 from profd.tui.snapshot import Snapshot
 from profd.tui.terminal.picture import Picture
@@ -73,7 +74,8 @@ class Feed:
         self._post = post
         self._connect = connect
         self._now_s = now_s
-        self._own_cost = OwnCost(now_s)
+        self._examination = Examination(command(path))
+        self._own_cost = OwnCost(now_s, self._spent_s)
         self._view = View()
         self._shown: View | None = None
         self._shown_at_s = 0.0
@@ -109,13 +111,14 @@ class Feed:
                 RunReader(self._path) as reader,
                 contextlib.closing(ColumnReader(self._path)) as columns,
                 contextlib.closing(Watch(self._connect)) as watch,
+                contextlib.closing(self._examination),
             ):
                 self._follow(reader, columns, watch)
         except ProfdError as error:
             self._post(FeedFailed(error))
 
     def _follow(self, reader: RunReader, columns: ColumnReader, watch: Watch) -> None:
-        follower, playback = Follower(reader, columns), Playback(reader)
+        follower, playback = Follower(reader, columns, self._examination), Playback(reader)
         exhibits = Exhibits(reader, follower.survey)
         while not self._is_stopped:
             self._wake.clear()
@@ -125,6 +128,10 @@ class Feed:
                 self._post_what_is_new(follower, playback, exhibits)
             if not is_behind:
                 self._wake.wait(TYPING_S if self._output_view.is_typing else REFRESH_S)
+
+    def _spent_s(self) -> float:
+        """Return the CPU time of the dashboard, the process that looks for findings included."""
+        return time.process_time() + self._examination.spent_s()
 
     def _is_due(self) -> bool:
         """Say whether to show what was read of a run that is not read to its end: at once where it was asked for."""

@@ -1,4 +1,4 @@
-"""What the dashboard itself takes of a core: its own CPU time, apart from what the run file says of the profiler."""
+"""What the dashboard itself takes of a core: its CPU time, apart from what the run file says of the profiler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SOONEST_S = 2.0
 
 
 class OwnCost:
-    """The CPU time of this process over the last seconds; reading a run that is opened counts, its imports do not."""
+    """The CPU time of the dashboard over the last seconds; reading a run that is opened counts, its imports do not."""
 
     def __init__(
         self, now_s: Callable[[], float] = time.monotonic, spent_s: Callable[[], float] = time.process_time

@@ -17,7 +17,6 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import EventRow, RecordingRow
 from profd.tui.reading.census import Census
 from profd.tui.reading.coverage import Coverage
-from profd.tui.reading.diagnosis import Diagnosis, in_background
 from profd.tui.samples.blocks import Blocks
 from profd.tui.samples.parts import Part, Samples
 from profd.tui.samples.sums import Sums
@@ -42,7 +41,6 @@ class Survey:
         self._columns = columns
         phases = PhaseIndex(reader)
         self._places = Places(phases)
-        self._diagnosis = Diagnosis(reader, start=in_background)
         self._lives = Lives(reader)
         sums = Sums(reader, columns)
         self._blocks = Blocks(reader, columns, sums)
@@ -89,10 +87,6 @@ class Survey:
         """Return the phase of a stack."""
         return self._places.of_stack(stack)[0]
 
-    def diagnose(self) -> bool:
-        """Look for what slows the run, where it is time to; True where other things were found than before."""
-        return self._diagnosis.renew()
-
     def snapshot(self, view: View) -> Snapshot:
         """Return the run as it is now, in this view."""
         info = self._reader.info
@@ -125,8 +119,6 @@ class Survey:
             left_out=left_out,
             events=tuple(self._events),
             is_estimate=not rests_on.is_whole,
-            findings=self._diagnosis.findings,
-            is_diagnosed=self._diagnosis.has_looked,
         )
 
     def _hot(self, view: View, about: Range) -> tuple[tuple[FunctionRow, ...], Part]:
@@ -227,35 +219,3 @@ class Survey:
             return view.scope.kind.value
         name = process.role if process.ordinal is None else f"{process.role} {process.ordinal}"
         return f"{name} · pid {process.pid}"
-
-
-class Follower:
-    """The survey of a run, looked at again and again: does as little as can be while nothing is written."""
-
-    def __init__(self, reader: RunReader, columns: ColumnReader) -> None:
-        self._reader = reader
-        self.survey = Survey(reader, columns)
-        self._shown: tuple[View, str] | None = None
-        self._has_more = True
-        self._is_stale = True
-
-    def look(self) -> bool:
-        """Take in what is new; True where there is more to be read at once."""
-        if self._reader.changed() or self._has_more:
-            self._has_more = self.survey.catch_up()
-            self._is_stale = True
-        elif self._reader.info.state == "live":
-            # A recorder that was killed writes nothing any more: its absence has to be looked for.
-            self._reader.refresh()
-        # Not before something is shown.
-        if not self._has_more and self._shown is not None and self.survey.diagnose():
-            self._is_stale = True
-        return self._has_more
-
-    def snapshot(self, view: View) -> Snapshot | None:
-        """Return the run as it is now, None where that is what the last snapshot said."""
-        asked = (view, self._reader.info.state)
-        if not self._is_stale and asked == self._shown:
-            return None
-        self._is_stale, self._shown = False, asked
-        return self.survey.snapshot(view)

@@ -24,6 +24,7 @@ from profd.tui.widgets.table import Column, CursorMoved, Table
 
 _INKS = {INFO: "dim", CRITICAL: "bad"}
 _MARKS = {INFO: "·"}
+_NOT_LOOKED = "Nobody could look: the process that looks for findings has ended three times."
 
 
 class FindingChosen(Message):
@@ -145,6 +146,7 @@ class FindingsPane(Horizontal):
 
     def show_snapshot(self, snapshot: Snapshot) -> None:
         """Show the findings of a snapshot."""
+        self.table.empty_text = _NOT_LOOKED if snapshot.is_undiagnosable else FindingTable.empty_text
         self.table.show(snapshot.findings)
         self._show_evidence()
 

@@ -1,0 +1,50 @@
+"""Follows a run: looks at it again and again, and says when there is something new to be shown."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from profd.daemon.store.columns import ColumnReader
+from profd.daemon.store.reader import RunReader
+from profd.tui.reading.diagnosis import Diagnosis, Examiner
+from profd.tui.reading.survey import Survey
+from profd.tui.snapshot import Snapshot
+from profd.tui.view import View
+
+
+class Follower:
+    """The survey of a run, looked at again and again: does as little as can be while nothing is written."""
+
+    def __init__(self, reader: RunReader, columns: ColumnReader, examiner: Examiner) -> None:
+        self._reader = reader
+        self._diagnosis = Diagnosis(reader, examiner)
+        self.survey = Survey(reader, columns)
+        self._shown: tuple[View, str] | None = None
+        self._has_more = True
+        self._is_stale = True
+
+    def look(self) -> bool:
+        """Take in what is new; True where there is more to be read at once."""
+        if self._reader.changed() or self._has_more:
+            self._has_more = self.survey.catch_up()
+            self._is_stale = True
+        elif self._reader.info.state == "live":
+            # A recorder that was killed writes nothing any more: its absence has to be looked for.
+            self._reader.refresh()
+        # Not before something is shown.
+        if not self._has_more and self._shown is not None and self._diagnosis.renew():
+            self._is_stale = True
+        return self._has_more
+
+    def snapshot(self, view: View) -> Snapshot | None:
+        """Return the run as it is now, None where that is what the last snapshot said."""
+        asked = (view, self._reader.info.state)
+        if not self._is_stale and asked == self._shown:
+            return None
+        self._is_stale, self._shown = False, asked
+        return replace(
+            self.survey.snapshot(view),
+            findings=self._diagnosis.findings,
+            is_diagnosed=self._diagnosis.has_looked,
+            is_undiagnosable=self._diagnosis.has_failed,
+        )
