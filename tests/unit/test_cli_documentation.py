@@ -23,7 +23,7 @@ def test_every_command_is_documented() -> None:
     assert re.findall(r"^\| `profd (\w+)", PAGE, re.MULTILINE) == list(COMMANDS)
 
 
-@pytest.mark.parametrize("name", ["attach", "summary", "export", "diff"])
+@pytest.mark.parametrize("name", ["attach", "summary", "export", "diff", "fleet"])
 def test_every_option_is_documented(name: str) -> None:
     command = importlib.import_module(COMMANDS[name].module).command
     options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]

@@ -1,0 +1,74 @@
+"""The same answers from a real Dask scheduler with two worker processes as from here."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fleets import asked, make
+
+from profd.cli.main import run_command_line
+from profd.daemon.errors import ExitCode, RunUnreadable, SessionFailed
+from profd.daemon.fleet import engines
+from profd.daemon.fleet.dataset import DataSet
+from profd.daemon.fleet.engines import Cluster
+from profd.daemon.fleet.fleet import Question, ask
+
+distributed = pytest.importorskip("distributed")
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+    ) as cluster:
+        yield cluster.scheduler_address
+
+
+@pytest.fixture
+def few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have groups of five runs, so that both workers get some."""
+    monkeypatch.setattr(engines, "_MOST_RUNS", 5)
+
+
+def test_a_cluster_gives_identical_answers(tmp_path: Path, address: str, few_runs: None) -> None:
+    make(tmp_path)
+    here = asked(tmp_path)
+    assert here.slow_nodes
+    assert ask(DataSet(str(tmp_path / "fleet")), Question(), Cluster(address)) == here
+
+
+def test_both_workers_reduce(tmp_path: Path, address: str, few_runs: None) -> None:
+    make(tmp_path)
+    ask(DataSet(str(tmp_path / "fleet")), Question(), Cluster(address))
+    with distributed.Client(address, set_as_default=False) as client:
+        logs = client.run(lambda dask_worker: dask_worker.state.executed_count)
+    assert len(logs) == 2
+    assert all(logs.values())
+
+
+def test_the_command_prints_the_same(tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    make(tmp_path)
+    told = []
+    for words in ([], ["--dask", address]):
+        assert run_command_line(["fleet", str(tmp_path / "fleet"), "--json", *words]) == ExitCode.OK
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1]
+
+
+def test_what_fails_on_a_worker_is_said_here(tmp_path: Path, address: str) -> None:
+    make(tmp_path)
+    next((tmp_path / "fleet").glob("samples/**/*.parquet")).unlink()
+    with pytest.raises(RunUnreadable, match="on a worker"):
+        ask(DataSet(str(tmp_path / "fleet")), Question(), Cluster(address))
+
+
+def test_no_scheduler_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path)
+    monkeypatch.setattr(engines, "_CONNECT_S", 0.5)
+    with socket.socket() as bound:  # nobody listens
+        bound.bind(("127.0.0.1", 0))
+        with pytest.raises(SessionFailed, match="no Dask scheduler"):
+            ask(DataSet(str(tmp_path / "fleet")), Question(), Cluster(f"tcp://127.0.0.1:{bound.getsockname()[1]}"))

@@ -1,0 +1,53 @@
+"""Differences of means have the errors that textbooks give them, and bounds that hold as often as they say."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from profd.daemon.fleet.gaps import Gap, combined, gap, pooled_gap
+
+
+def test_welch_by_hand() -> None:
+    found = gap([3.0, 5.0], [1.0, 1.0, 4.0])
+    assert found is not None
+    assert found.value == 2.0
+    assert found.error == pytest.approx((2 / 2 + 3 / 3) ** 0.5)
+    assert found.freedom == int(2**2 / (1**2 / 1 + 1**2 / 2))
+
+
+def test_a_single_value_is_judged_by_how_others_vary() -> None:
+    found = pooled_gap([4.0], [1.0, 2.0, 3.0])
+    assert found is not None
+    assert found == (2.0, pytest.approx((4 / 3) ** 0.5), 2)
+
+
+def test_too_few_values_tell_nothing() -> None:
+    assert gap([1.0], [1.0, 2.0]) is None
+    assert pooled_gap([1.0], [1.0, 2.0]) is None
+    assert pooled_gap([], [1.0, 2.0, 3.0]) is None
+
+
+def test_bounds_of_many_comparisons_are_wider() -> None:
+    one = Gap(0.0, 1.0, 10)
+    assert one.bounds(1) == pytest.approx((-2.228, 2.228), abs=1e-3)
+    assert one.bounds(10)[1] == pytest.approx(3.581, abs=0.01)
+
+
+def test_exact_gaps_weigh_most() -> None:
+    found = combined([Gap(1.0, 0.1, 4), Gap(3.0, 0.2, 6)])
+    assert found.value == pytest.approx((1 * 100 + 3 * 25) / 125)
+    assert found.error == pytest.approx(125**-0.5)
+    assert found.freedom == 10
+
+
+def test_bounds_hold_as_often_as_they_say() -> None:
+    chance = random.Random(7)
+    held = 0
+    for _ in range(400):
+        found = gap([chance.gauss(0, 1) for _ in range(4)], [chance.gauss(0, 2) for _ in range(5)])
+        assert found is not None
+        low, high = found.bounds(1)
+        held += low <= 0 <= high
+    assert held >= 370
