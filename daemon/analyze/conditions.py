@@ -41,7 +41,7 @@ def within(from_ns: int | None, to_ns: int | None) -> Within:
 
 def gpu_idle(reader: RunReader, process: int, limit: float, time: Within = WHOLE) -> Cover:
     """Return when the GPUs of a process were utilized below ``limit``, on average over several."""
-    return idle_time(GpuTracks(reader, *time).of_process(process), limit)
+    return idle_time(GpuTracks(reader, *time, longest_ns=0).of_process(process), limit)
 
 
 def cpu_saturated(reader: RunReader, process: int, _: float, time: Within = WHOLE) -> Cover:
@@ -116,7 +116,7 @@ def _with_tracks(reader: RunReader, conditions: Iterable[Condition], time: Withi
     """Return the conditions, the GPUs' readings shared by all processes where they are asked for."""
     if not any(one.name == "gpu-idle" for one in conditions):
         return CONDITIONS
-    tracks = GpuTracks(reader, *time)
+    tracks = GpuTracks(reader, *time, longest_ns=0)
 
     def shared(reader: RunReader, process: int, limit: float, time: Within) -> Cover:
         return idle_time(tracks.of_process(process), limit)

@@ -32,11 +32,10 @@ class Coverage(msgspec.Struct, frozen=True):
 
 def take_coverage(reader: RunReader, selection: Selection) -> Coverage:
     """Return the coverage of a selection's range of time, over its processes of role main."""
-    recordings = reader.recordings(selection.from_ns, selection.to_ns)
-    read = sum(recording.samples for recording in recordings)
+    recorded = reader.recorded(selection.from_ns, selection.to_ns)
     return Coverage(
         share=_covered_share(reader, selection),
-        torn_share=sum(recording.torn for recording in recordings) / read if read else None,
+        torn_share=recorded.torn / recorded.samples if recorded.samples else None,
         cost_core_share=mean_of_series(reader, COST_SERIES, None, selection),
     )
 

@@ -55,7 +55,7 @@ def take_slots(reader: RunReader, entry_limit: int = ENTRY_LIMIT, one_by_one: in
     parts = _parts(reader)
     laid = Laid(reader.info.started_ns, entry_limit, len(parts))
     everything = [Rest(frozenset(reader.threads), None, None)]
-    is_long = sum(recording.samples for recording in reader.recordings()) > one_by_one
+    is_long = reader.recorded().samples > one_by_one
     rest = _lay_sums(reader, laid, parts) if is_long else everything
     for one in rest:
         _lay_intervals(reader, laid, parts, one)

@@ -121,6 +121,13 @@ class RecordingRow(msgspec.Struct, frozen=True):
     cpu_ns: Time
 
 
+class RecordedTotal(msgspec.Struct, frozen=True):
+    """The stacks that recordings have read in all, and how many of them were torn."""
+
+    samples: Count
+    torn: Count
+
+
 class IntervalRow(msgspec.Struct, frozen=True):
     """A thread stood in one stack, seen there ``samples`` times."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from profd.daemon.store.entities import Entities
-from profd.daemon.store.rows import IntervalRow, RecordingRow, StackTotal
+from profd.daemon.store.rows import IntervalRow, RecordedTotal, RecordingRow, StackTotal
 from profd.daemon.store.runfile import columns_of, time_range
 
 
@@ -44,6 +44,12 @@ class SampleReader(Entities):
                 *values,
             )
         ]
+
+    def recorded(self, from_ns: int | None = None, to_ns: int | None = None) -> RecordedTotal:
+        """Return what the recordings that start in [from_ns, to_ns) have read in all."""
+        where, values = time_range("start_ns", from_ns, to_ns)
+        sql = f"SELECT coalesce(sum(samples), 0), coalesce(sum(torn), 0) FROM recording WHERE {where}"
+        return RecordedTotal(*self.select(RecordedTotal, sql, *values)[0])
 
     def recordings_after(self, recording: int, limit: int) -> list[RecordingRow]:
         """Return up to ``limit`` recordings written after the one with this id, in the order of writing."""

@@ -8,11 +8,11 @@ are read at the same moments, so what changes at one moment errs together.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from profd.daemon.analyze.conditions import covers_of, within
+from profd.daemon.analyze.conditions import Within, covers_of
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
@@ -119,14 +119,22 @@ def take_changes(
     slices = _slices(reader, selection, looked_at_ns)
     found: defaultdict[int, Changes] = defaultdict(Changes)
     for from_ns, to_ns in slices:
-        covers = covers_of(reader, selection.when, threads, within(from_ns, to_ns))
-        for row in reader.intervals(from_ns, to_ns, threads):
+        rows = list(reader.intervals(from_ns, to_ns, threads))
+        covers = covers_of(reader, selection.when, threads, _time_of(rows))
+        for row in rows:
             if not covers or covers[row.thread].between(row.start_ns, row.start_ns + row.duration_ns):
                 found[reader.threads[row.thread].process].add(row)
         for changes in found.values():
             changes.forget_place()
     times = max(_length_ns(reader, selection) / looked_at_ns, 1.0) if len(slices) > 1 else 1.0
     return {process: changes.take(times) for process, changes in found.items()}
+
+
+def _time_of(rows: Sequence[IntervalRow]) -> Within:
+    """Return the time of intervals that are in order of their start."""
+    if not rows:
+        return Within(0, 0)
+    return Within(rows[0].start_ns, max(row.start_ns + row.duration_ns for row in rows))
 
 
 def changes_of(rows: Iterable[IntervalRow], reader: RunReader) -> dict[int, ChangesSeen]:

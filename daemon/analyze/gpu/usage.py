@@ -26,10 +26,19 @@ _LATELY_NS = 600 * SECOND_NS
 class GpuTracks:
     """The utilization of the GPUs of each process over a range of time, read once."""
 
-    def __init__(self, reader: RunReader, from_ns: int | None = None, to_ns: int | None = None) -> None:
-        """Read what the run has of the intervals that start in a range of time; all of it where none is given."""
+    def __init__(
+        self,
+        reader: RunReader,
+        from_ns: int | None = None,
+        to_ns: int | None = None,
+        longest_ns: int = LONGEST_INTERVAL_NS,
+    ) -> None:
+        """Read what the run has of the intervals that start in a range of time; all of it where none is given.
+
+        ``longest_ns`` is how long after the range they may end.
+        """
         self._reader = reader
-        self._range = from_ns, None if to_ns is None else to_ns + LONGEST_INTERVAL_NS
+        self._range = from_ns, None if to_ns is None else to_ns + longest_ns
         self._of_device: dict[str, Track] = {}
         self._of_process: dict[int, Track] = {}
 

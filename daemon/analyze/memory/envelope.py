@@ -5,10 +5,11 @@ What a series comes back to says more of what it keeps than its mean does: work 
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -52,10 +53,14 @@ def thinned(times_s: Sequence[float], values: Sequence[float]) -> tuple[list[flo
 
 def cut(times_s: Sequence[float], values: Sequence[float]) -> list[Block]:
     """Cut a series into equal stretches of time; those without a point are left out."""
+    number = _numbering(times_s, BLOCKS)
     blocks = []
-    for inside in _stretches(times_s, values, BLOCKS):
-        at_s, lowest = min(inside, key=_value)
-        blocks.append(Block(at_s, lowest, max(inside, key=_value)[1]))
+    begin = 0
+    while begin < len(times_s):
+        end = bisect.bisect_right(times_s, number(times_s[begin]), begin, key=number)
+        lowest = min(values[begin:end])
+        blocks.append(Block(times_s[values.index(lowest, begin)], lowest, max(values[begin:end])))
+        begin = end
     return blocks
 
 
@@ -81,10 +86,15 @@ def fit(blocks: Sequence[Block]) -> Line:
 
 def _stretches(times_s: Sequence[float], values: Sequence[float], count: int) -> Iterator[list[tuple[float, float]]]:
     """Yield the points in each of so many equal stretches of time."""
-    first_s, length_s = times_s[0], (times_s[-1] - times_s[0]) / count
-    points = zip(times_s, values, strict=True)
-    for _, inside in itertools.groupby(points, key=lambda point: min(int((point[0] - first_s) / length_s), count - 1)):
+    number = _numbering(times_s, count)
+    for _, inside in itertools.groupby(zip(times_s, values, strict=True), key=lambda point: number(point[0])):
         yield list(inside)
+
+
+def _numbering(times_s: Sequence[float], count: int) -> Callable[[float], int]:
+    """Return what numbers so many equal stretches of time."""
+    first_s, length_s = times_s[0], (times_s[-1] - times_s[0]) / count
+    return lambda at_s: min(int((at_s - first_s) / length_s), count - 1)
 
 
 def _value(point: tuple[float, float]) -> float:

@@ -84,6 +84,8 @@ def _steps(points: Sequence[PointRow]) -> Iterator[tuple[PointRow, PointRow]]:
     usual = statistics.median(changes) if changes else 0.0
     for index in range(NEIGHBORS, len(points) - NEIGHBORS + 1):
         before, after = points[index - 1], points[index]
+        if after.value - before.value < LEAST_BYTES:  # what follows asks for more, and takes longer
+            continue
         highest = max(point.value for point in points[index - NEIGHBORS : index])
         lowest = min(point.value for point in points[index : index + NEIGHBORS])
         if lowest - highest >= max(LEAST_BYTES, LEAST_SHARE * highest, LEAST_STEPS * usual):
