@@ -162,8 +162,15 @@ def make_fleet(data: DataSet, template: Template, plan: Plan) -> Truth:
         rows += made.rows
         for phase, idle_ns in made.idle_ns.items():
             idle[phase] += idle_ns
-    planted = (None, None, None) if plan.quiet else (_node(plan.nodes - 1), _job(1), plan.cause)
-    return Truth(rows, runs, *planted, max(idle, key=idle.__getitem__), idle)
+    return Truth(
+        rows=rows,
+        runs=runs,
+        slow_node=None if plan.quiet else _node(plan.nodes - 1),
+        slower_job=None if plan.quiet else _job(1),
+        slower_phase=None if plan.quiet else plan.cause,
+        cause=max(idle, key=idle.__getitem__),
+        gpu_idle_ns=idle,
+    )
 
 
 def _runs(plan: Plan, template: Template) -> Iterator[Run]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import hostile
@@ -82,6 +84,44 @@ def test_the_end_of_a_range_of_time_is_no_place(
 def told_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     code = run_command_line(words)
     return code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "extra"), [("duckdb", [], "fleet"), ("distributed", ["--dask", "tcp://localhost:1"], "dask")]
+)
+def test_what_is_not_installed_is_named_with_its_extra(
+    data: str,
+    module: str,
+    words: list[str],
+    extra: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    code, said = told_of(["fleet", data, *words], capsys)
+    assert code == ExitCode.MISSING_TOOL
+    assert f"profd[{extra}]" in said
+
+
+@pytest.mark.parametrize("module", ["pyarrow", "fsspec"])
+def test_an_export_says_what_it_lacks_and_writes_nothing(
+    tmp_path: Path, module: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path / "a.profd")
+    monkeypatch.setitem(sys.modules, module, None)
+    code, said = told_of(["export", str(run), "--format", "parquet", "--to", str(tmp_path / "fleet")], capsys)
+    assert code == ExitCode.MISSING_TOOL
+    assert "profd[fleet]" in said
+    assert not (tmp_path / "fleet").exists()
+
+
+def test_help_loads_none_of_it() -> None:
+    program = "import sys; from profd.cli.main import run_command_line as run; run(['fleet', '--help']); "
+    program += "print('loaded', *{'duckdb', 'pyarrow', 'distributed', 'fsspec', 'jinja2'} & set(sys.modules))"
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    assert told.splitlines()[-1] == "loaded"
 
 
 def test_a_place_without_a_data_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,6 @@ from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.analyze.shares import phase_shares
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable
-from profd.daemon.fleet import export
 from profd.daemon.fleet.dataset import DataSet
 from profd.daemon.fleet.export import export_run, rows_by_table
 from profd.daemon.fleet.layout import TABLES, Manifest
@@ -152,7 +151,7 @@ def test_nothing_counts_before_its_manifest(tmp_path: Path, monkeypatch: pytest.
         put_file(self, path, source)
         seen.append(data.manifest("20261120-120000-cifar-3fa9@ada-desktop"))
 
-    monkeypatch.setattr(export.DataSet, "put", watched)
+    monkeypatch.setattr(DataSet, "put", watched)
     put(write_run(tmp_path / "a.profd"), tmp_path / "fleet")
     assert seen
     assert set(seen) == {None}

@@ -20,7 +20,8 @@ def test_welch_by_hand() -> None:
 def test_a_single_value_is_judged_by_how_others_vary() -> None:
     found = pooled_gap([4.0], [1.0, 2.0, 3.0])
     assert found is not None
-    assert found == (2.0, pytest.approx((4 / 3) ** 0.5), 2)
+    assert (found.value, found.freedom) == (2.0, 2)
+    assert found.error == pytest.approx((4 / 3) ** 0.5)
 
 
 def test_too_few_values_tell_nothing() -> None:
