@@ -17,7 +17,6 @@ from profd.daemon.host.register import Entry, Register
 from profd.daemon.host.reporting import Reporter
 
 
-
 class Desk:
     """The queue of reports; ``written`` is called after each."""
 

@@ -1,0 +1,98 @@
+"""What the supervisor learns of real processes, from /proc alone."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sessions import running
+
+from profd.daemon import processes
+from profd.daemon.host import subject as subjects
+from profd.daemon.host.subject import ProcTable
+
+WAITING = "import time\nprint('ready', flush=True)\ninput()\n"
+MAPPING = """
+import mmap
+with open("{file}", "r+b") as opened:
+    held = mmap.mmap(opened.fileno(), 0)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "train.py"
+    path.write_text(WAITING)
+    return path
+
+
+def test_a_python_is_told_as_it_is(script: Path) -> None:
+    with running(script, "--lr", "1") as process:
+        found = ProcTable().look(process.pid)
+    assert found is not None
+    assert found.identity.pid == process.pid
+    assert found.command[-3:] == (str(script), "--lr", "1")
+    assert (found.parent, found.uid, found.uses_torch, found.uses_gpu) == (os.getpid(), os.getuid(), False, False)
+    assert 0 <= found.age_s < 60
+
+
+@pytest.mark.parametrize(("mapped", "torch", "gpu"), [("libtorch_cpu.so", True, False), ("nothing", False, False)])
+def test_torch_is_told_by_its_library(mapped: str, torch: bool, gpu: bool, tmp_path: Path) -> None:
+    library = tmp_path / mapped
+    library.write_bytes(bytes(mmap.PAGESIZE))
+    script = tmp_path / "train.py"
+    script.write_text(MAPPING.format(file=library) + WAITING)
+    with running(script) as process:
+        found = ProcTable().look(process.pid)
+    assert found is not None
+    assert (found.uses_torch, found.uses_gpu) == (torch, gpu)
+
+
+def test_a_gpu_is_told_by_its_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    device = tmp_path / "nvidia0"
+    device.write_bytes(bytes(mmap.PAGESIZE))
+    monkeypatch.setattr(subjects, "_GPU_DEVICE", str(device))
+    script = tmp_path / "train.py"
+    script.write_text(MAPPING.format(file=device) + WAITING)
+    with running(script) as process:
+        found = ProcTable().look(process.pid)
+    assert found is not None
+    assert (found.uses_torch, found.uses_gpu) == (False, True)
+
+
+def test_what_is_no_python_of_ours_is_not_told() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        assert ProcTable().look(process.pid) is None
+        assert process.pid in ProcTable().pids()
+        process.kill()
+    assert ProcTable().look(process.pid) is None
+    words = [sys.executable, "-m", "profd.daemon.supervise"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as own:
+        assert ProcTable().look(own.pid) is None
+        own.kill()
+
+
+def test_a_recording_is_known_by_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = {
+        1: ("py-spy", "record", "--nonblocking", "--rate", "20", "--pid", "4242"),
+        2: ("py-spy", "dump", "--pid", "4243"),
+        3: ("python", "record", "--pid", "4244"),
+        4: (),
+    }
+    monkeypatch.setattr(ProcTable, "pids", lambda table: set(commands))
+    monkeypatch.setattr(processes, "command_line", commands.__getitem__)
+    assert ProcTable().recorded() == {4242}
+
+
+def test_descendants_and_parents_are_known(script: Path) -> None:
+    with running(script) as process:
+        table = ProcTable()
+        assert process.pid in table.descendants(os.getpid())
+        program = table.program(process.pid)
+        assert program is not None
+        assert (program.parent, program.uid) == (os.getpid(), os.getuid())
+    assert table.program(process.pid) is None
