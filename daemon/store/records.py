@@ -44,13 +44,14 @@ DescribeFrame = Callable[[Frame], FrameDescription]
 class Placement(msgspec.Struct, frozen=True):
     """The place of a process in a job: its rank of ``world_size``, and its ``local_rank`` on the node of this number.
 
-    None where the launcher does not say.
+    ``job`` is what all ranks of the job are told alike, and no other job's. None where the launcher does not say.
     """
 
     rank: int
     local_rank: int | None = None
     node: int | None = None
     world_size: int | None = None
+    job: str | None = None
 
 
 class ProcessSeen(msgspec.Struct, frozen=True, tag="process"):

@@ -27,7 +27,8 @@ CREATE TABLE placement (
     process INTEGER PRIMARY KEY REFERENCES process,
     local_rank INTEGER,               -- on its node, from 0; NULL, as the others: the launcher does not say
     node INTEGER,                     -- which of the job's, from 0
-    world_size INTEGER                -- ranks of the job
+    world_size INTEGER,               -- ranks of the job
+    job TEXT                          -- what its launcher tells all ranks of the job alike: an id, or ADDRESS:PORT
 );
 
 CREATE TABLE thread (

@@ -126,7 +126,7 @@ class Tables:
             )
         if record.placement is not None:
             _, *place = msgspec.structs.astuple(record.placement)
-            self._connection.execute("INSERT OR REPLACE INTO placement VALUES (?,?,?,?)", (known, *place))
+            self._connection.execute("INSERT OR REPLACE INTO placement VALUES (?,?,?,?,?)", (known, *place))
 
     @_write.register
     def _(self, record: ProcessEnded) -> None:

@@ -30,7 +30,15 @@ _LAUNCHERS = (
     _Launcher("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS"),
 )
 
-VARIABLES = frozenset(name for one in _LAUNCHERS for name in msgspec.structs.astuple(one) if name)
+_RUN_ID, _ADDRESS, _PORT = "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"
+_SLURM_JOB, _SLURM_STEP = "SLURM_JOB_ID", "SLURM_STEP_ID"
+_NO_ID = "none"  # what torchrun writes where it was given none
+_WORD = re.compile(r"[!-~]{1,128}")
+
+VARIABLES = frozenset(
+    {name for one in _LAUNCHERS for name in msgspec.structs.astuple(one) if name}
+    | {_RUN_ID, _ADDRESS, _PORT, _SLURM_JOB, _SLURM_STEP}
+)
 """All that is read of an environment."""
 
 
@@ -42,8 +50,10 @@ def placement_of(environment: Mapping[str, str]) -> Placement | None:
     for names in _LAUNCHERS:
         rank = _number(environment, names.rank)
         if rank is not None:
-            rest = (_number(environment, name) for name in (names.local_rank, names.node, names.world_size))
-            return Placement(rank, *rest)
+            local_rank, node, world_size = (
+                _number(environment, name) for name in (names.local_rank, names.node, names.world_size)
+            )
+            return Placement(rank, local_rank, node, world_size, _job(environment))
     return None
 
 
@@ -52,6 +62,26 @@ def in_words(place: Placement) -> str:
     words = f"rank {place.rank}" + ("" if place.world_size is None else f" of {place.world_size}")
     words += "" if place.local_rank is None else f", local rank {place.local_rank}"
     return words if place.node is None else f"{words} on node {place.node}"
+
+
+def _job(environment: Mapping[str, str]) -> str | None:
+    """Return what all ranks of a job, and no other, have in common; None where nothing says.
+
+    Several trainings may run in one job of Slurm's, so its number comes last.
+    """
+    run_id = _word(environment, _RUN_ID)
+    if run_id is not None and run_id != _NO_ID:
+        return run_id
+    address, port = _word(environment, _ADDRESS), _word(environment, _PORT)
+    if address is not None and port is not None:
+        return f"{address}:{port}"
+    job, step = _word(environment, _SLURM_JOB), _word(environment, _SLURM_STEP)
+    return f"{job}.{step}" if job is not None and step is not None else job
+
+
+def _word(environment: Mapping[str, str], name: str) -> str | None:
+    found = _WORD.fullmatch(environment.get(name, ""))
+    return found[0] if found else None
 
 
 def _number(environment: Mapping[str, str], name: str) -> int | None:
