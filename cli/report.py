@@ -6,14 +6,15 @@ from pathlib import Path
 
 import click
 
+from profd.cli.folder import folder_of, job_option, open_run
 from profd.cli.options import run_argument
 from profd.daemon import paths
 from profd.daemon.render.report import write_report
-from profd.daemon.store.reader import RunReader
 
 
 @click.command(short_help="Write a self-contained HTML report of a run.")
 @run_argument
+@job_option
 @click.option(
     "-o",
     "--output",
@@ -21,14 +22,16 @@ from profd.daemon.store.reader import RunReader
     metavar="FILE",
     help="Write to FILE [default: <id>.html in the current folder].",
 )
-def command(run: str, output: Path | None) -> None:
+def command(run: str, job: str | None, output: Path | None) -> None:
     """Write a report of RUN as one HTML file, which opens anywhere and needs no network.
 
-    The path of the file is printed. A live run may be reported too: as far as it has come.
+    The path of the file is printed. A live run may be reported too: as far as it has come. RUN may be a folder with the
+    run files of all nodes of a job.
     """
-    run_file = paths.find_run(run)
+    folder = folder_of(run)
     # Named after the file, not by what stands in it: a file from elsewhere could say ../../anything.
-    path = output or Path(f"{run_file.stem}.html")
-    with RunReader(run_file) as reader:
+    name = paths.find_run(run).stem if folder is None else paths.clean_name(job or folder.absolute().name)
+    path = output or Path(f"{name}.html")
+    with open_run(run, job) as reader:
         write_report(reader, path)
     click.echo(path)

@@ -34,6 +34,7 @@ from profd.daemon.analyze.shares import PhaseLine, phase_lines, phase_shares
 from profd.daemon.analyze.steps.steps import Steps, take_steps
 from profd.daemon.analyze.totals import selected_totals
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.noderows import JoinedNode, nodes_of
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, RunInfo, StackTotal
 
@@ -81,6 +82,7 @@ class Summary(msgspec.Struct, frozen=True):
     ``state`` is live, ended or interrupted; ``why_ended`` is target-exited, stopped, duration or failed. ``samples``
     are those of the selection, ``phases`` and ``functions`` their shares, 0 to 1, the largest first. ``Coverage``
     explains ``coverage``, ``torn_share`` and ``cost_core_share``. ``gpu_idle`` is None where no GPU was read.
+    ``nodes`` are those of a job whose run files were joined.
     """
 
     version: int
@@ -109,6 +111,7 @@ class Summary(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
     ranks: tuple[RankSummary, ...] = ()
     last_window: tuple[WindowSummary, ...] = ()
+    nodes: tuple[JoinedNode, ...] = ()
 
 
 def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary:
@@ -151,6 +154,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         findings=find(reader, selection, phases),
         ranks=take_ranks(reader, selection, phases),
         last_window=last_window(reader, selection),
+        nodes=nodes_of(reader),
     )
 
 

@@ -28,14 +28,23 @@ def render_page(template: str, scripts: Sequence[str], data: msgspec.Struct, **w
     """
     script = '"use strict";(() => {\n' + "\n".join(_read(name) for name in scripts) + "\n})();"
     style = _read("report.css")
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    return environment.from_string(_read(template)).render(
+    return _template(template).render(
         style=markupsafe.Markup(style),
         policy=markupsafe.Markup(_policy(style, script)),
         script=markupsafe.Markup(script),
         packed=pack(data),
         **words,
     )
+
+
+def render_part(template: str, **words: object) -> markupsafe.Markup:
+    """Return a part of a page, from a template of its own in the folder ``page``."""
+    return markupsafe.Markup(_template(template).render(**words))
+
+
+def _template(name: str) -> jinja2.Template:
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    return environment.from_string(_read(name))
 
 
 def _read(name: str) -> str:

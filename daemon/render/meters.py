@@ -20,6 +20,7 @@ from profd.daemon.render.entries import CoverColumns, GpuEntry, MemoryEntry, Pro
 from profd.daemon.render.growth import growth_words
 from profd.daemon.render.threads import process_title
 from profd.daemon.render.visible import visible
+from profd.daemon.store.noderows import hosts_of, nodes_of
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow, SeriesRow
 from profd.daemon.store.sums.cover import Cover
@@ -49,10 +50,10 @@ def process_entries(
     """Return the processes with their readings; ``index`` has the place of each, ``memory`` how theirs goes on."""
     started_ns = reader.info.started_ns
     charted = set(list(index)[:CHARTED_PROCESSES])
-    kinds = _by_process(memory)
+    kinds, hosts = _by_process(memory), hosts_of(reader) if nodes_of(reader) else {}
     return [
         ProcessEntry(
-            title=process_title(row),
+            title=process_title(row, hosts.get(row.id)),
             role=row.role,
             rank=row.rank,
             pid=row.pid,

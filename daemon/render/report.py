@@ -14,6 +14,7 @@ from profd.daemon.render.extract import take_extract
 from profd.daemon.render.htmlpage import render_page
 from profd.daemon.render.incidents import CURVE_HEIGHT, CURVE_WIDTH
 from profd.daemon.render.outfile import write_whole
+from profd.daemon.render.ranktable import rank_tables
 from profd.daemon.render.words import take_words
 from profd.daemon.store.reader import RunReader
 
@@ -32,6 +33,7 @@ SCRIPTS = (
     "flamegraph.js",
     "chart.js",
     "brush.js",
+    "band.js",
     "timeline.js",
     "panel.js",
     "table.js",
@@ -70,4 +72,5 @@ def render_report(reader: RunReader) -> str:
     summary = summarize(reader)
     extract = take_extract(reader, PhaseIndex(reader), summary.memory)
     words = take_words(reader, summary, extract.slot_ms)
-    return render_page("report.html.j2", SCRIPTS, extract, words=words, views=VIEWS, curve=(CURVE_WIDTH, CURVE_HEIGHT))
+    curve, ranks = (CURVE_WIDTH, CURVE_HEIGHT), rank_tables(summary)
+    return render_page("report.html.j2", SCRIPTS, extract, words=words, views=VIEWS, curve=curve, ranks=ranks)

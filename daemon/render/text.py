@@ -20,6 +20,7 @@ from profd.daemon.render.findinglines import finding_lines, verdict_lines
 from profd.daemon.render.gpulines import gpu_lines, idle_lines
 from profd.daemon.render.growth import growth_lines, jump_lines
 from profd.daemon.render.hanglines import hang_lines
+from profd.daemon.render.nodelines import node_lines
 from profd.daemon.render.operatorlines import operator_lines
 from profd.daemon.render.postmortemlines import post_mortem_lines
 from profd.daemon.render.ranklines import rank_lines
@@ -67,6 +68,7 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
         *_section("Hot functions of the main thread", _function_table(summary.functions, columns)),
         *_section("Operators of the last window", operator_lines(summary.last_window, columns)),
         *_section("Ranks", rank_lines(summary.ranks, columns)),
+        *_section("Nodes", node_lines(summary.nodes)),
         *_section("GPUs", gpu_lines(summary.gpus)),
         *idle_lines(summary.gpu_idle, columns),
         *_section("Processes", _process_table(summary.processes, columns)),

@@ -7,11 +7,12 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow
 
 
-def process_title(row: ProcessRow) -> str:
-    """Return what a process is called: ``main``, ``rank 0``, ``worker 1``, ``helper``."""
+def process_title(row: ProcessRow, host: str | None = None) -> str:
+    """Return what a process is called: ``main``, ``rank 0``, ``worker 1``, ``helper``, with a host given."""
+    title = row.role if row.ordinal is None else f"{row.role} {row.ordinal}"
     if row.role == "main":
-        return "main" if row.rank is None else f"rank {row.rank}"
-    return row.role if row.ordinal is None else f"{row.role} {row.ordinal}"
+        title = "main" if row.rank is None else f"rank {row.rank}"
+    return title if host is None else f"{title} {visible(host)}"
 
 
 def thread_title(reader: RunReader, thread: int) -> str:

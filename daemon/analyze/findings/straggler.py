@@ -12,6 +12,7 @@ from profd.daemon.analyze.findings.wording import at, percent, times
 from profd.daemon.analyze.ranks.job import Job
 from profd.daemon.analyze.ranks.lateness import Lateness, median_of_others, own_share
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.store.noderows import hosts_of, nodes_of
 
 _DATA_WAIT, _BACKWARD = "data wait", "backward"
 _OFF_CPU = 0.1
@@ -36,8 +37,8 @@ def find(case: Case) -> Finding | None:
         rule="straggler",
         severity=severity,
         label="straggler",
-        title=f"straggler: rank {late.rank} makes the others wait {least}{percent(late.surplus)} of the time, "
-        f"in {function}{at(line)}: without that steps get at most {times(gain)} as fast",
+        title=f"straggler: {_who(case, late.rank)} makes the others wait {least}{percent(late.surplus)} of the "
+        f"time, in {function}{at(line)}: without that steps get at most {times(gain)} as fast",
         cause=_cause(job, late, phase),
         remedy=_remedy(case, late, function, line, phase),
         gain_bound=gain,
@@ -75,6 +76,16 @@ def _line(case: Case, job: Job, late: Lateness) -> Line | None:
     return line_of(job.effort(late.rank).frames[late.place])
 
 
+def _who(case: Case, rank: int) -> str:
+    """Return a rank, with its node where there are several."""
+    return f"rank {rank} on {_host(case, rank)}" if nodes_of(case.reader) else f"rank {rank}"
+
+
+def _host(case: Case, rank: int) -> str:
+    hosts = hosts_of(case.reader)
+    return next((hosts[row.id] for row in case.trainers if row.rank == rank), case.reader.info.host)
+
+
 def _alone(case: Case, rank: int) -> Case:
     """Return the case of one rank."""
     whole = Selection(case.from_ns, case.to_ns, case.whole.processes, rank, main_threads=True)
@@ -99,7 +110,7 @@ def _is_off_cpu(job: Job, late: Lateness) -> bool:
 
 
 def _remedy(case: Case, late: Lateness, function: str, line: Line | None, phase: str) -> str:
-    host = case.reader.info.host
+    host = _host(case, late.rank)
     if late.place is None or phase in ("forward", "loss", _BACKWARD, "optimizer"):
         return (
             f"See what rank {late.rank} on {host} has more of to compute{at(line)}: longer batches, more layers, "

@@ -11,6 +11,7 @@ from profd.daemon.analyze.ranks.job import Job, take_job
 from profd.daemon.analyze.ranks.lateness import lateness, own_share
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps.steps import take_steps
+from profd.daemon.store.noderows import hosts_of
 from profd.daemon.store.reader import RunReader
 
 
@@ -62,12 +63,12 @@ def take_ranks(reader: RunReader, selection: Selection, phases: PhaseIndex) -> t
 def _rank(
     reader: RunReader, job: Job, effort: Effort, most: float, selection: Selection, phases: PhaseIndex
 ) -> RankSummary:
-    own, placements = own_share(effort), reader.placements()
+    own, placements, hosts = own_share(effort), reader.placements(), hosts_of(reader)
     place = next((placements[process] for process in sorted(effort.processes) if process in placements), None)
     alone = msgspec.structs.replace(selection, rank=effort.rank)
     return RankSummary(
         rank=effort.rank,
-        host=reader.info.host,
+        host=hosts[min(effort.processes)],
         pids=tuple(sorted(reader.processes[process].pid for process in effort.processes)),
         steps_per_s=take_steps(reader, alone, phases).per_s,
         own_share=own,

@@ -1,0 +1,64 @@
+"""What RUN means where it may also be a folder of run files, one of each node of a job."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from profd.daemon import paths
+from profd.daemon.errors import UsageError
+
+if TYPE_CHECKING:
+    from profd.daemon.analyze.nodes.jobs import Folder
+    from profd.daemon.store.reader import RunReader
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def job_option(command: Command) -> Command:
+    """Give a command ``--job``; it arrives as ``job: str | None``."""
+    return click.option("--job", metavar="NAME", help="Where RUN is a folder of several jobs: which of them.")(command)
+
+
+def folder_of(run: str) -> Path | None:
+    """Return the folder that RUN is; None where it is a run."""
+    path = Path(run)
+    is_path = os.sep in run or run in (os.curdir, os.pardir)
+    is_folder = os.path.isdir(path)  # noqa: PTH112  Path raises for a folder that is not ours
+    return path if is_folder and (is_path or any(path.glob(f"*{paths.SUFFIX}"))) else None
+
+
+def known_folder(folder: Path) -> Folder:
+    """Return what a folder holds, and say on stderr which of its files cannot be read."""
+    from profd.daemon.analyze.nodes.jobs import read_folder
+
+    found = read_folder(folder)
+    for why in found.left_out:
+        click.echo(f"profd: left out: {why}", err=True)
+    return found
+
+
+@contextlib.contextmanager
+def open_run(run: str, job: str | None) -> Iterator[RunReader]:
+    """Give a reader of a run, or of all nodes of a job where RUN is a folder.
+
+    Raises NoSuchRun, RunUnreadable, and UsageError where a folder holds several jobs and none is named.
+    """
+    from profd.daemon.store.reader import RunReader
+
+    folder = folder_of(run)
+    if folder is not None:
+        from profd.daemon.analyze.nodes.joined import open_job
+
+        with open_job(known_folder(folder).choose(job)) as reader:
+            yield reader
+        return
+    if job is not None:
+        raise UsageError(f"{run} is a run and no folder", "leave --job away")
+    with RunReader(paths.find_run(run)) as reader:
+        yield reader

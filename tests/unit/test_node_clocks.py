@@ -1,0 +1,79 @@
+"""How far the clocks of nodes are apart, from their run files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from clockshift import shift_clock
+from noderuns import Job
+
+from profd.daemon.analyze.nodes.clocks import COLLECTIVES, FIRST, STEPS, WALL_CLOCK, ClockOffset, take_offsets
+from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.store.reader import RunReader
+
+MS = MILLISECOND_NS
+AHEAD_NS = 1_700_000_003
+
+
+def offset(first: Path, second: Path) -> ClockOffset:
+    with RunReader(first) as one, RunReader(second) as other:
+        agreed, found = take_offsets([one, other])
+    assert agreed == ClockOffset(0, 0, FIRST)
+    return found
+
+
+@pytest.mark.parametrize("ahead_ns", [AHEAD_NS, -AHEAD_NS, 0])
+def test_even_steps_are_aligned_from_the_moment_at_which_all_joined(ahead_ns: int, tmp_path: Path) -> None:
+    job = Job(jitter_ms=0.3)
+    found = offset(
+        job.write(tmp_path / "0.profd", 0), job.write(tmp_path / "1.profd", 1, own_share=0.9, ahead_ns=ahead_ns)
+    )
+
+    assert found.source == COLLECTIVES
+    assert abs(found.offset_ns - ahead_ns) < 5 * MS
+    assert found.error_ns is not None
+    assert found.error_ns < 5 * MS
+    assert found.matched > 100
+
+
+def test_uneven_steps_are_aligned_by_counters_where_the_start_was_not_seen(tmp_path: Path) -> None:
+    job = Job(jitter_ms=25)
+    found = offset(
+        job.write(tmp_path / "0.profd", 0, joined=False),
+        job.write(tmp_path / "1.profd", 1, own_share=0.8, ahead_ns=AHEAD_NS, joined=False),
+    )
+
+    assert found.source == COLLECTIVES
+    assert abs(found.offset_ns - AHEAD_NS) < 5 * MS
+
+
+def test_even_steps_whose_start_was_not_seen_are_known_to_some_steps_and_that_is_said(tmp_path: Path) -> None:
+    job = Job(jitter_ms=0.3)
+    found = offset(
+        job.write(tmp_path / "0.profd", 0, joined=False),
+        job.write(tmp_path / "1.profd", 1, ahead_ns=AHEAD_NS, joined=False),
+    )
+
+    assert found.source == STEPS
+    assert found.error_ns is not None
+    assert abs(found.offset_ns - AHEAD_NS) < found.error_ns < SECOND_NS / 2
+
+
+def test_where_nothing_tells_the_wall_clock_is_taken_and_that_is_said(tmp_path: Path) -> None:
+    job, other = Job(jitter_ms=0.3), Job(jitter_ms=0.3, seed=2)
+    found = offset(
+        job.write(tmp_path / "0.profd", 0, joined=False, counted=False),
+        other.write(tmp_path / "1.profd", 1, joined=False, counted=False),
+    )
+
+    assert found == ClockOffset(0, None, WALL_CLOCK)
+
+
+def test_a_clock_that_is_shifted_moves_the_offset_by_as_much(tmp_path: Path) -> None:
+    job = Job(steps=100)
+    first, second = job.write(tmp_path / "0.profd", 0), job.write(tmp_path / "1.profd", 1)
+    before = offset(first, second)
+    shift_clock(second, AHEAD_NS)
+
+    assert offset(first, second).offset_ns == pytest.approx(before.offset_ns + AHEAD_NS, abs=MS)
