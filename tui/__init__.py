@@ -14,6 +14,6 @@ import os
 
 # Textual holds Escape back for so many milliseconds, since the bytes of every arrow key begin with it, too. Its own 100
 # are longer than a person may wait for any key, and longer than is needed: terminals write the bytes of a key at once,
-# and ssh sends them in one packet. It reads this once, when it is imported: so it is set here, before any module of ours
+# and ssh sends them in one packet. It reads this once, when it is imported: so it is set here, before a module of ours
 # imports it. What the user has set stays.
 os.environ.setdefault("ESCDELAY", "30")

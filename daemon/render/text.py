@@ -5,9 +5,7 @@ Takes a ``Summary`` and a width in cells, knows nothing of files or terminals, a
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import PurePath
 
 from profd.daemon.analyze.certainty.confidence import margin
 from profd.daemon.analyze.functions import FunctionRow
@@ -24,6 +22,7 @@ from profd.daemon.render.nodelines import node_lines
 from profd.daemon.render.operatorlines import operator_lines
 from profd.daemon.render.postmortemlines import post_mortem_lines
 from profd.daemon.render.ranklines import rank_lines
+from profd.daemon.render.script import script as script
 from profd.daemon.render.units import UNKNOWN, duration, percent, rate, size
 from profd.daemon.render.visible import visible
 
@@ -76,16 +75,6 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
         *_section("Memory that jumped", jump_lines(summary.memory_jumps, roles)),
     ]
     return "\n".join(cut(line, columns).rstrip() for line in lines)
-
-
-def script(command: Sequence[str]) -> str:
-    """Return what runs in a command: the name of its script, its module after ``-m``, else of its program."""
-    for word, following in itertools.zip_longest(command, command[1:], fillvalue=""):
-        if word.endswith(".py"):
-            return PurePath(word).name
-        if word == "-m" and following:
-            return following
-    return PurePath(command[0]).name if command else "the target"
 
 
 def _title(summary: Summary) -> str:

@@ -48,12 +48,19 @@ def until(holds: Callable[[], bool]) -> None:
     end_s = time.monotonic() + DEADLINE_S
     while not holds():
         assert time.monotonic() < end_s
+        os.sched_yield()
 
 
 def answered(found: Examination) -> Answer:
-    answers: list[Answer] = []
-    until(lambda: bool(answers) or ((answer := found.answer()) is not None and not answers.append(answer)))
-    return answers[0]
+    answers: list[Answer | None] = [None]
+
+    def is_there() -> bool:
+        answers.append(found.answer())
+        return answers[-1] is not None
+
+    until(is_there)
+    assert answers[-1] is not None
+    return answers[-1]
 
 
 def children() -> list[psutil.Process]:

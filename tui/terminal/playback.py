@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from profd.daemon.store.reader import RunReader
-from profd.tui.terminal.emulator import Emulator
 from profd.tui.terminal.picture import Picture
 from profd.tui.view import OutputView
 
@@ -13,13 +14,16 @@ MOST_BYTES = 64 << 10
 STEP_BYTES = 8 << 10
 _PLAIN = b"\x1b[0m"
 
+if TYPE_CHECKING:
+    from profd.tui.terminal.emulator import Emulator
+
 
 class Playback:
     """The output of one run; nothing is read of it before it is shown."""
 
     def __init__(self, reader: RunReader) -> None:
         self._reader = reader
-        self._emulator = Emulator(1, 1)
+        self._emulator: Emulator | None = None
         self._size = (0, 0)
         self._last_row = 0
         self._pending = b""
@@ -31,7 +35,10 @@ class Playback:
             return None
         size = (view.columns, view.lines)
         is_new = size != self._size
-        if is_new:
+        if is_new or self._emulator is None:
+            # Here and not above: a dashboard's first picture has no output in it.
+            from profd.tui.terminal.emulator import Emulator
+
             self._emulator, self._size = Emulator(*size), size
             self._last_row, self._pending, self._is_cut = 0, b"", False
         self._read()

@@ -11,7 +11,6 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps.steps import COUNT_SERIES, take_steps
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.render.text import is_estimate
 from profd.daemon.store.columns import ColumnReader, Grid
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow
@@ -76,6 +75,9 @@ class Pace:
 
     def _of_all(self, latest: Steps) -> Steps:
         """Add what the summary says of all steps: the last count is older than the end of the loop."""
+        # Here and not above: the summary's text brings all the rules along, and this is not for the first picture.
+        from profd.daemon.render.text import is_estimate
+
         whole = take_steps(self._reader, Selection(), self._phases)
         per_s = whole.per_s if whole.per_s is not None else latest.per_s
         return replace(latest, per_s=per_s, made=whole.count, is_about=is_estimate(whole))
