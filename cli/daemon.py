@@ -69,7 +69,7 @@ async def _supervise(file: Path | None, configuration: Configuration) -> None:
     clock, table, journal = AnchoredClock(), ProcTable(), Journal(sys.stderr.buffer)
     register = Register(register_folder())
     shelf = Shelf(paths.runs_folder(), paths.runs_folder().with_name("reports"))
-    jobs = Jobs(Census(table, clock), table, Rules(configuration), journal)
+    jobs = Jobs(Census(table, clock), table, Rules(configuration), journal, clock)
     sessions = RealSessions(configuration, register, clock)
     reporter = CommandReporter(shelf)
     supervisor = Supervisor(configuration, jobs, sessions, reporter, register, shelf, journal, clock)

@@ -19,7 +19,7 @@ from profd.daemon.host.subject import Program, Subject
 from profd.daemon.store.records import Identity
 from profd.daemon.supervise.exitstatus import Watch
 
-UID = 1000
+UID = os.geteuid()
 
 
 class FakeTable:
@@ -30,6 +30,7 @@ class FakeTable:
         self.subjects: dict[int, Subject] = {}
         self.being_recorded: set[int] = set()
         self.looks: list[int] = []
+        self._ended: list[int] = []
 
     def add(
         self,
@@ -43,13 +44,14 @@ class FakeTable:
         python: bool = True,
     ) -> None:
         """Let a process run."""
-        identity, words = Identity(pid, 10 * pid), command or ("python", "train.py")
+        identity, words = Identity(pid, 10 * pid + self._ended.count(pid)), command or ("python", "train.py")
         self.programs[pid] = Program(identity, parent, uid, words)
         if python:
             self.subjects[pid] = Subject(identity, parent, uid, torch, gpu, age_s, words)
 
     def remove(self, pid: int) -> None:
-        """Let a process end."""
+        """Let a process end; the next one with its PID is another one."""
+        self._ended.append(pid)
         del self.programs[pid]
         self.subjects.pop(pid, None)
 

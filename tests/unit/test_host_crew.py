@@ -27,7 +27,7 @@ class Manned:
 
     def __init__(self, folder: Path) -> None:
         self.table, self.clock, self.said, self.sessions = FakeTable(), StoppedClock(), Said(), FakeSessions()
-        self.jobs = Jobs(Census(self.table, self.clock), self.table, Rules(CONFIGURATION), self.said)
+        self.jobs = Jobs(Census(self.table, self.clock), self.table, Rules(CONFIGURATION), self.said, self.clock)
         self.register = Register(folder / "daemon" / "host")
         self.ended: list[Entry] = []
         self.crew = Crew(

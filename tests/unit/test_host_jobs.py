@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from clocks import StoppedClock
-from hostfakes import FakeTable, Said
+from hostfakes import UID, FakeTable, Said
 
 from profd.daemon.host.census import Census
 from profd.daemon.host.configuration import Configuration, Exclusion, Rule
@@ -20,7 +20,7 @@ class Host:
 
     def __init__(self, configuration: Configuration = TORCH) -> None:
         self.table, self.clock, self.said = FakeTable(), StoppedClock(), Said()
-        self.jobs = Jobs(Census(self.table, self.clock), self.table, Rules(configuration), self.said)
+        self.jobs = Jobs(Census(self.table, self.clock), self.table, Rules(configuration), self.said, self.clock)
 
     def poll(self, after_s: float = 0.0, room: int = 9) -> list[Job]:
         self.clock.advance(after_s)
@@ -80,7 +80,7 @@ def test_a_training_that_a_notebook_or_a_shell_starts_is_its_own_job(host: Host)
 
 
 def test_a_launcher_of_another_user_is_not_part_of_a_job(host: Host) -> None:
-    host.table.add(5, "mpirun", python=False, uid=0)
+    host.table.add(5, "mpirun", python=False, uid=UID + 1)
     host.table.add(7, torch=True, parent=5)
     assert host.roots() == [7]
 
@@ -135,6 +135,33 @@ def test_what_was_cut_off_is_tried_again_later_each_time(host: Host) -> None:
         waits.append(next(second for second in range(2000) if host.roots(0 if second == 0 else 1) == [7]))
         host.jobs.end(job, DURATION)
     assert waits == [5, 10, 20, 40, 80, 160, 320, 600, 600]
+
+
+def test_the_next_slice_begins_also_where_other_ranks_have_come(host: Host) -> None:
+    host.table.add(5, "mpirun", python=False)
+    host.table.add(7, torch=True, parent=5)
+    (job,) = host.poll()
+    host.table.remove(7)
+    host.table.add(8, torch=True, parent=5)
+    assert host.roots(1) == []
+    host.jobs.end(job, DURATION)
+    assert host.roots(1) == [5]
+
+
+def test_a_young_rank_does_not_have_its_job_tried_too_early(host: Host) -> None:
+    host.table.add(5, "mpirun", python=False)
+    host.table.add(7, torch=True, parent=5)
+    (job,) = host.poll()
+    host.jobs.fail(job)
+    host.table.add(8, torch=True, parent=5)
+    assert [host.roots(1) for _ in range(5)] == [[], [], [], [], [5]]
+
+
+def test_the_job_of_another_user_is_left_to_that_users_supervisor_first(host: Host) -> None:
+    host.table.add(7, torch=True, age_s=5.0, uid=UID + 1)
+    assert host.roots() == []
+    host.table.add(7, torch=True, age_s=8.0, uid=UID + 1)
+    assert host.roots(3) == [7]
 
 
 def test_other_rules_hold_from_the_next_look_on(host: Host) -> None:

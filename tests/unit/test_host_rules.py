@@ -31,8 +31,8 @@ def matched(one: Subject, *rules: Rule, exclude: tuple[Exclusion, ...] = ()) -> 
         (Rule("r", command=r"train\.py"), True),
         (Rule("r", command=r"^train"), False),
         (Rule("r", command="--lr 1"), True),
-        (Rule("r", gpu=True, users=("1000",)), True),
-        (Rule("r", gpu=True, users=("1001",)), False),
+        (Rule("r", gpu=True, users=(str(UID),)), True),
+        (Rule("r", gpu=True, users=("4711",)), False),
         (Rule("r", gpu=True, torch=True), False),
     ],
 )
@@ -50,7 +50,7 @@ def test_exclusions_come_first() -> None:
     notebook = subject("python", "-m", "ipykernel", torch=True)
     rule = Rule("r", torch=True)
     assert matched(notebook, rule, exclude=(Exclusion(command="ipykernel"),)) is None
-    assert matched(notebook, rule, exclude=(Exclusion(command="ipykernel", users=("1001",)),)) == "r"
+    assert matched(notebook, rule, exclude=(Exclusion(command="ipykernel", users=("4711",)),)) == "r"
 
 
 def test_of_several_rules_the_one_with_the_least_age_counts() -> None:
