@@ -63,6 +63,6 @@ def _callback(metric: Metric, samples: Callable[[], Iterable[Sample]]) -> Callba
     def observe(_: CallbackOptions) -> Iterable[Observation]:
         for sample in samples():
             if sample.metric is metric and math.isfinite(sample.value):
-                yield Observation(sample.value, dict(zip(metric.labels, sample.labels, strict=True)))
+                yield Observation(float(sample.value), dict(zip(metric.labels, sample.labels, strict=True)))
 
     return observe

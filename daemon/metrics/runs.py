@@ -98,15 +98,15 @@ class Runs:
     def _take_all(self) -> list[Sample]:
         samples: list[Sample] = []
         for path, watch in list(self._watches.items()):
-            is_recorded = watch.is_recorded()
             try:
                 samples += watch.take()
             except RunUnreadable as error:
                 sys.stderr.write(f"{error}\n")
-                is_recorded = False
-            if not is_recorded:
-                del self._watches[path]
-                self._over.add(path)
+            else:
+                if watch.is_recorded():
+                    continue
+            del self._watches[path]
+            self._over.add(path)
         return samples
 
 

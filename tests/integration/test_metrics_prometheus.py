@@ -1,0 +1,172 @@
+"""A real Prometheus scrapes profd, answers queries, and finds nothing wrong with names, rules and dashboard."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import socket
+import subprocess
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpurun import busy
+from metricsproc import PATIENCE_S, exporting, names, scrape
+from synthetic import MAIN, PHASE_SHARES, LiveRun, live_run
+from told import churn, put, until
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.metrics.catalog import METRICS
+from profd.daemon.store.records import Point, PointsTaken
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "packaging" / "prometheus" / "profd.rules.yml"
+DASHBOARD = ROOT / "packaging" / "grafana" / "profd.json"
+SECONDS = "sum by (phase) (profd_phase_seconds_total)"
+SERIES = "scrape_samples_post_metric_relabeling"
+CONFIGURATION = """
+global: {{scrape_interval: 1s, evaluation_interval: 1s}}
+rule_files: ["{rules}"]
+scrape_configs:
+  - job_name: profd
+    static_configs: [{{targets: ["{target}"]}}]
+"""
+
+
+class Prometheus:
+    """A Prometheus that scrapes one target each second."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def ask(self, path: str, **parameters: str) -> Any:  # noqa: ANN401  JSON of many forms
+        """Return what its API answers."""
+        text = scrape(f"{self._url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}")
+        answer = json.loads(text)
+        assert answer["status"] == "success"
+        return answer["data"]
+
+    def query(self, expression: str, by: str) -> dict[str, float]:
+        """Return the values of a query by one of their labels."""
+        found = self.ask("query", query=expression)["result"]
+        return {one["metric"][by]: float(one["value"][1]) for one in found}
+
+    def value(self, expression: str) -> float | None:
+        """Return the value of a query that has one, None where it has none."""
+        found = self.ask("query", query=expression)["result"]
+        return float(found[0]["value"][1]) if found else None
+
+
+@contextlib.contextmanager
+def prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
+    """Run a Prometheus of its own, with profd's alerts."""
+    configuration = CONFIGURATION.format(rules=RULES, target=urllib.parse.urlsplit(target).netloc)
+    (folder / "prometheus.yml").write_text(configuration)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = [
+        "prometheus",
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address={address}",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: _is_ready(f"http://{address}/-/ready"))
+        yield Prometheus(f"http://{address}")
+    finally:
+        process.terminate()
+        process.wait(PATIENCE_S)
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        return bool(scrape(url))
+    except OSError:
+        return False
+
+
+def promtool(*words: str, given: str = "") -> str:
+    """Return what promtool says of something that is right."""
+    done = subprocess.run(["promtool", *words], input=given, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@contextlib.contextmanager
+def full_run(path: Path) -> Iterator[LiveRun]:
+    """Give a live run in which every metric has a value."""
+    with live_run(path, seconds=70) as run:
+        for second in range(70, 75):
+            at_ns = run.started_ns + second * SECOND_NS
+            points = [
+                Point("gpu_utilization_share", busy(0), device="gpu0"),
+                Point("gpu_memory_used_bytes", 3e9, device="gpu0"),
+                Point("gpu_memory_total_bytes", 8e9, device="gpu0"),
+                Point("gpu_process_memory_bytes", 2e9, MAIN, device="gpu0"),
+                Point("cgroup_memory_limit_bytes", 8e9, MAIN, device="/job"),
+                Point("cgroup_memory_working_set_bytes", 1e9, device="/job"),
+                Point("step_count", 2.0 * second, MAIN),
+            ]
+            put(run, PointsTaken(at_ns, tuple(points)), at_ns)
+        run.advance(5)
+        yield run
+
+
+@pytest.mark.requires("promtool")
+def test_every_metric_is_in_a_scrape_and_promtool_has_nothing_to_say(tmp_path: Path) -> None:
+    with full_run(tmp_path / "a.profd") as run, exporting(run.path) as url:
+        until(lambda: "profd_finding{" in scrape(url))
+        text = scrape(url)
+
+    assert names(text) == {metric.name for metric in METRICS}
+    assert promtool("check", "metrics", given=text) == ""
+
+
+@pytest.mark.requires("promtool")
+def test_the_alerts_are_rules() -> None:
+    assert "10 rules found" in promtool("check", "rules", str(RULES))
+
+
+@pytest.mark.requires("prometheus")
+def test_prometheus_has_what_the_run_has(tmp_path: Path) -> None:
+    with full_run(tmp_path / "a.profd") as run, exporting(run.path) as url, prometheus(tmp_path, url) as server:
+        until(lambda: server.value("profd_finding"))
+        run.advance(10)
+        until(lambda: server.value(f"sum({SECONDS})") == pytest.approx(85))
+        shares = server.query(f"{SECONDS} / ignoring (phase) group_left sum ({SECONDS}) > 0", by="phase")
+        assert shares == pytest.approx(PHASE_SHARES)
+        for metric in METRICS:
+            assert server.value(f"count({metric.name})"), metric.name
+        for query in queries():
+            server.ask("query", query=query)
+        alerts = {one["labels"]["alertname"] for one in server.ask("alerts")["alerts"]}
+        assert "TrainingIsSlow" in alerts  # pending: it is for a quarter of an hour
+
+
+@pytest.mark.requires("prometheus")
+def test_no_scrape_is_missed_and_no_series_added_while_workers_come_and_go(tmp_path: Path) -> None:
+    with live_run(tmp_path / "a.profd", seconds=5, workers=0) as run, exporting(run.path) as url:
+        churn(run, 2)
+        with prometheus(tmp_path, url) as server:
+            until(lambda: server.value("up"))
+            series = server.value(SERIES)
+            for scrapes in (3, 6, 9):
+                churn(run, 10)
+                until(functools.partial(_has_scraped, server, scrapes))
+            assert server.value("min_over_time(up[1h])") == 1
+            assert server.value(SERIES) == series
+
+
+def _has_scraped(server: Prometheus, times: int) -> bool:
+    return (server.value("count_over_time(up[1h])") or 0) >= times
+
+
+def queries() -> list[str]:
+    """Return the queries of the dashboard as Grafana would ask them."""
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    asked = [target["expr"] for panel in panels for target in panel["targets"]]
+    return [query.replace("$__rate_interval", "1m").replace("$run", ".*") for query in asked]

@@ -1,0 +1,172 @@
+"""`profd run --metrics` and `profd attach --metrics`: metrics while the run is recorded, and nothing after it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import launching
+import pytest
+from metricsproc import exporting, names, scrape, values
+from synthetic import live_run, write_run
+from told import until
+
+from profd.daemon.metrics.catalog import METRICS
+
+URL = re.compile(rb"^profd: metrics at (http://127\.0\.0\.1:\d+/metrics)$", re.MULTILINE)
+
+
+def start(*words: str) -> tuple[subprocess.Popen[bytes], str]:
+    """Start profd with metrics at any port, and return where they are."""
+    command = [launching.PROFD, *words]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+    assert process.stderr is not None
+    found = URL.match(process.stderr.readline())
+    assert found is not None
+    return process, found[1].decode()
+
+
+def exporter_of(pid: int) -> int:
+    """Return the process below ``pid`` that answers scrapes."""
+    found = [one for one in launching.descendants(pid) if b"profd.daemon.metrics" in cmdline(one)]
+    (exporter,) = found
+    return exporter
+
+
+def cmdline(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def is_answered(url: str) -> bool:
+    try:
+        return bool(scrape(url))
+    except OSError:
+        return False
+
+
+def test_metrics_are_there_while_the_script_runs_and_gone_with_it() -> None:
+    process, url = start("run", "--headless", "--metrics", "0", "--", *launching.PYTHON, launching.WAITING)
+    launching.read_ready(process)
+    text = scrape(url)
+    out, err, code = launching.finish(process)
+
+    assert (out, code) == (b"done\n", 3)
+    assert b"metrics" not in err
+    assert names(text) <= {metric.name for metric in METRICS}
+    assert 'profd_processes{role="main",' in text
+    assert not is_answered(url)
+
+
+def test_a_run_ends_as_one_file_whoever_scrapes_it(profd_home: Path) -> None:
+    process, url = start("run", "--headless", "--metrics", "0", "--", *launching.PYTHON, launching.WAITING)
+    launching.read_ready(process)
+    scrape(url)
+    launching.finish(process)
+
+    assert [path.suffix for path in (profd_home / "runs").iterdir()] == [".profd"]
+    assert list((profd_home / "run").iterdir()) == []
+
+
+def test_a_port_in_use_ends_the_command_before_the_script_starts(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = launching.run(f"--metrics={port}", "--", "touch", str(tmp_path / "started"))
+
+    assert done.returncode == 2
+    assert f"port {port} (it is in use)".encode() in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_killed_exporter_changes_nothing() -> None:
+    process, url = start("run", "--headless", "--metrics", "0", "--", *launching.PYTHON, launching.WAITING)
+    launching.read_ready(process)
+    scrape(url)
+    os.kill(exporter_of(process.pid), signal.SIGKILL)
+    out, err, code = launching.finish(process)
+
+    assert (out, code) == (b"done\n", 3)
+    assert b"the metrics broke off" in err
+    assert b"samples over" in err
+
+
+def test_a_killed_session_takes_its_metrics_along() -> None:
+    process, url = start("run", "--headless", "--metrics", "0", "--", *launching.PYTHON, launching.WAITING)
+    launching.read_ready(process)
+    scrape(url)
+    exporter = exporter_of(process.pid)
+    os.kill(launching.session_pid(process.pid), signal.SIGKILL)
+    until(lambda: not launching.is_alive(exporter) and not is_answered(url))
+    out, _, code = launching.finish(process)
+    assert (out, code) == (b"done\n", 3)
+
+
+def test_attach_has_metrics_until_it_is_stopped() -> None:
+    script = subprocess.Popen(
+        [*launching.PYTHON, launching.WAITING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    pid = launching.read_ready(script)
+    process, url = start("attach", str(pid), "--headless", "--metrics", "0")
+    assert "profd_run_info" in scrape(url)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=launching.DEADLINE_S)
+
+    assert not is_answered(url)
+    launching.finish(script)
+
+
+def test_a_folder_is_served_until_its_server_is_told_to_end(tmp_path: Path) -> None:
+    with exporting(tmp_path) as url:
+        assert "profd_run_info" not in scrape(url)
+        with live_run(tmp_path / "a.profd") as run:
+            until(lambda: "profd_run_info" in scrape(url))
+            before = values(scrape(url))
+            run.advance(5)
+            until(lambda: values(scrape(url)) != before)
+            run.end()
+        until(lambda: "profd_run_info" not in scrape(url))
+
+
+def test_a_server_ends_with_whoever_holds_its_stdin(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "profd.daemon.metrics", str(tmp_path), "0", "--while-stdin"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    process.stderr.readline()
+    process.communicate(timeout=launching.DEADLINE_S)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "code"),
+    [
+        (["a.profd", "0"], "is not being recorded", 72),
+        (["b.profd", "0"], "is not being recorded", 72),
+        ([".", "nowhere"], "is no address", 2),
+        (["."], "nowhere to give metrics to", 2),
+        ([".", "--otlp", "localhost"], "is no endpoint", 2),
+    ],
+)
+def test_what_cannot_be_is_said_without_a_traceback(tmp_path: Path, words: list[str], said: str, code: int) -> None:
+    write_run(tmp_path / "a.profd")
+    command = [sys.executable, "-m", "profd.daemon.metrics", *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=launching.DEADLINE_S)
+
+    assert said in done.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (code, 1)
+
+
+@pytest.mark.parametrize("command", ["run", "attach"])
+def test_a_command_loads_nothing_of_what_serves(command: str) -> None:
+    program = f"import profd.cli.{command}, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    loaded = {name.split(".")[0] for name in done.stdout.split()}
+    assert not loaded & {"prometheus_client", "opentelemetry", "wsgiref"}
