@@ -40,7 +40,7 @@ class Plan(msgspec.Struct, frozen=True):
     """What is to be made: about ``rows`` samples, of ``jobs`` on ``nodes`` over two weeks.
 
     Each job has ``runs`` in each week, one a node and turn, with ``gpus`` to a rank of which a ``busy`` part is used
-    but in the phase ``cause``. Where ``quiet``, nothing is planted.
+    but in the phase ``cause``, which takes ``share`` of the time. Where ``quiet``, nothing else is planted.
     """
 
     rows: int
@@ -50,6 +50,7 @@ class Plan(msgspec.Struct, frozen=True):
     gpus: int = 1
     busy: float = 0.95
     cause: str = "data wait"
+    share: float = 0.3
     slow: float = 1.25
     regression: float = 1.2
     quiet: bool = False
@@ -150,7 +151,9 @@ def _stack(source: Source, stack: int, number: int) -> tuple[Any, ...]:
 
 
 def make_fleet(data: DataSet, template: Template, plan: Plan) -> Truth:
-    """Write a data set, and return what is in it."""
+    """Write a data set, and return what is in it; raises ValueError where the template has nothing of the cause."""
+    if plan.cause not in template.phases:
+        raise ValueError(f"the run has no {plan.cause}: take one that waits for data")
     random = numpy.random.default_rng(plan.seed)
     rows, runs, idle = 0, 0, dict.fromkeys(sorted(set(template.phases[1:])), 0)
     for run in _runs(plan, template):
@@ -248,7 +251,7 @@ def _samples(run: Run, template: Template, plan: Plan, random: numpy.random.Gene
     time_ns = template.time_ns[rows] * (1 + MINUTE_SPREAD * random.standard_normal(len(rows), dtype=numpy.float32))
     in_cause = (template.phases == plan.cause)[stack]
     is_trainer = numpy.array([role == "main" and is_main for role, _, is_main in template.threads])[thread]
-    _lengthen(time_ns, in_cause & is_trainer, is_trainer, run)
+    _lengthen(time_ns, in_cause & is_trainer, is_trainer, run, plan)
     times = numpy.maximum(time_ns, 1).astype(numpy.int64)
     idle = numpy.where(in_cause, 1.0, 1 - plan.busy) * times * plan.busy
     return {
@@ -263,12 +266,12 @@ def _samples(run: Run, template: Template, plan: Plan, random: numpy.random.Gene
     }
 
 
-def _lengthen(time_ns: Numbers, in_cause: Numbers, is_trainer: Numbers, run: Run) -> None:
-    """Give the cause the time by which steps take longer, and bring the trainer's time back to that of the run."""
-    whole = time_ns[is_trainer].sum()
-    caused = time_ns[in_cause].sum()
-    if caused and run.waits > 1:
-        time_ns[in_cause] *= 1 + (run.waits - 1) * whole / caused
+def _lengthen(time_ns: Numbers, in_cause: Numbers, is_trainer: Numbers, run: Run, plan: Plan) -> None:
+    """Give the cause its share and the time by which steps take longer, and the trainer the time of the run in all."""
+    caused, whole = time_ns[in_cause].sum(), time_ns[is_trainer].sum()
+    wanted = plan.share / (1 - plan.share) * (whole - caused)
+    wanted += (run.waits - 1) * wanted / plan.share
+    time_ns[in_cause] *= wanted / caused
     time_ns[is_trainer] *= run.minutes * MINUTE_NS / time_ns[is_trainer].sum()
 
 

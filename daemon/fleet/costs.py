@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.fleet.answers import FindingCost, FunctionCost, Hours, PhaseCost
 from profd.daemon.fleet.partial import Found, FunctionKey, Partial, RuleKey, Spent
 
-_HOUR_NS = 3600 * 1_000_000_000
+_HOUR_NS = 3600 * SECOND_NS
 
 
 def hours_of(spent: Spent) -> Hours:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.fleet.partial import Partial, RunPart, Spent, Stepped
 
 COLLECTIVE = "collective"
 WEEK_DAYS = 7
 _MICRO = 1_000_000
-_SECOND_NS = 1_000_000_000
+_TOGETHER_NS = 600 * SECOND_NS
 
 
 class Pace(msgspec.Struct, frozen=True):
@@ -52,7 +54,7 @@ class RunPaces:
         if not days:
             return None
         microsteps = sum(self._steps[day].microsteps for day in days)
-        step_s = sum(self._steps[day].duration_ns for day in days) / _SECOND_NS * _MICRO / microsteps
+        step_s = sum(self._steps[day].duration_ns for day in days) / SECOND_NS * _MICRO / microsteps
         spent: defaultdict[str, int] = defaultdict(int)
         for day in days:
             for phase, one in self._phases.get(day, {}).items():
@@ -70,6 +72,34 @@ def take_paces(partial: Partial) -> list[RunPaces]:
     for key, spent in partial.phases:
         phases[key.run][key.day][key.phase] = spent
     return [RunPaces(run, steps[run.run], phases[run.run]) for run in partial.runs if run.run in steps]
+
+
+def mean_pace(paces: Sequence[Pace]) -> Pace:
+    """Return the mean of paces of ranks that step together."""
+    names = sorted({phase for pace in paces for phase in pace.phases})
+    step_s = statistics.fmean(pace.step_s for pace in paces)
+    return Pace(step_s, {name: statistics.fmean(pace.phases.get(name, 0.0) for pace in paces) for name in names})
+
+
+def executions(runs: Iterable[RunPaces]) -> list[list[RunPaces]]:
+    """Return the runs of a job, those of the nodes of one execution together: they don't differ by chance."""
+    found: list[list[RunPaces]] = []
+    for one in sorted(runs, key=lambda one: (one.run.command, one.run.started_ns, one.run.run)):
+        if found and _is_with(found[-1][-1].run, one.run):
+            found[-1].append(one)
+        else:
+            found.append([one])
+    return found
+
+
+def _is_with(earlier: RunPart, run: RunPart) -> bool:
+    """Say whether two runs of a job, in order of time, are of nodes that began together."""
+    return (
+        earlier.is_part
+        and run.is_part
+        and (earlier.command, earlier.world_size) == (run.command, run.world_size)
+        and run.started_ns - earlier.started_ns <= _TOGETHER_NS
+    )
 
 
 def by_job(paces: Iterable[RunPaces]) -> dict[str, list[RunPaces]]:

@@ -8,7 +8,10 @@ import msgspec
 
 
 class RunPart(msgspec.Struct, frozen=True):
-    """A run of one node: its job, where and when it ran, its training processes and their GPUs."""
+    """A run of one node: its job, where and when it ran, its training processes and their GPUs.
+
+    ``world_size`` is how many ranks the job has on all its nodes; ``ranks`` of them are in this run.
+    """
 
     run: str
     job: str
@@ -20,6 +23,12 @@ class RunPart(msgspec.Struct, frozen=True):
     gpus: int
     lived_ns: int
     gpu_lived_ns: int
+    world_size: int
+
+    @property
+    def is_part(self) -> bool:
+        """Whether other nodes have runs of the same job at the same time."""
+        return self.world_size > self.ranks
 
 
 class PhaseKey(msgspec.Struct, frozen=True):

@@ -83,7 +83,7 @@ def reduce_runs(task: Task) -> Partial:
 
 _RUNS = """
     SELECT run, max(name), max(host), max(command), min(started_ns), max(ended_ns), count(*), sum(gpus), sum(lived_ns),
-        sum(lived_ns * gpus)
+        sum(lived_ns * gpus), max(world_size)
     FROM trainer GROUP BY run
 """
 _PHASES = f"SELECT run, day, phase, {_SPENT}, 1 FROM hours GROUP BY run, day, phase"

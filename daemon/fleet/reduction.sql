@@ -1,10 +1,13 @@
 -- What some whole runs come to, small enough to be kept for all of them. Each run is reduced by one query alone, and all
 -- that is added up over runs are integers: so it does not matter how runs are put together, nor in which order.
--- {samples} and so on are lists of files, :until is the end of the time looked at, day 0 the 24 hours before it.
+-- $files are those of the table that a query is named after. [$since, $until) is looked at; day 0 is its last one.
 
--- trainers
+-- trainers: of those that had one PID after the other, the most GPUs
 CREATE TABLE trainer AS
-SELECT run, pid, name, host, command, started_ns, ended_ns, lived_ns, gpus FROM read_parquet($files, hive_partitioning = false);
+SELECT run, pid, max(name) AS name, max(host) AS host, max(command) AS command, min(started_ns) AS started_ns,
+    max(ended_ns) AS ended_ns, sum(lived_ns) AS lived_ns, max(gpus) AS gpus, coalesce(max(world_size), 1) AS world_size
+FROM read_parquet($files, hive_partitioning = false)
+GROUP BY run, pid;
 
 -- stacks
 CREATE TABLE stack AS

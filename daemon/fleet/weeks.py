@@ -1,20 +1,20 @@
 """What got slower since last week: the steps of each job, and the phases of those whose steps did.
 
-What differs by chance are runs: machines and data are never alike. Days of one run tell where that run lasts from one
-week to the other. Where neither is there, nothing is said.
+What differs by chance are runs, those of the nodes of one job taken as one: machines and data are never alike. Days of
+one run tell where that run lasts from one week to the other. Where neither is there, nothing is said.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from profd.daemon.analyze.compare.blocks import mean_of
 from profd.daemon.fleet.answers import JobPace, PhaseChange, Slower, WeekPace
 from profd.daemon.fleet.gaps import Gap, gap
-from profd.daemon.fleet.paces import Pace, RunPaces, by_job
+from profd.daemon.fleet.paces import Pace, RunPaces, by_job, executions, mean_pace
 
 RUNS, DAYS = "runs", "days of one run"
 _FEWEST_DAYS = 3
@@ -66,7 +66,7 @@ def _pair(job: str, runs: Sequence[RunPaces]) -> Pair | str:
     week = min(earlier)
     now, before = _paces(runs, 0), _paces(runs, week)
     if min(len(now), len(before)) >= 2:
-        return Pair(job, list(now.values()), list(before.values()), week, RUNS)
+        return Pair(job, now, before, week, RUNS)
     for run in runs:
         days = [_days(run, 0), _days(run, week)]
         if min(map(len, days)) >= _FEWEST_DAYS:
@@ -74,9 +74,11 @@ def _pair(job: str, runs: Sequence[RunPaces]) -> Pair | str:
     return "one run a week tells nothing of how much runs differ by chance"
 
 
-def _paces(runs: Iterable[RunPaces], week: int) -> dict[str, Pace]:
-    found = {run.run.run: run.pace(run.days(week)) for run in runs}
-    return {run: pace for run, pace in found.items() if pace is not None}
+def _paces(runs: Iterable[RunPaces], week: int) -> list[Pace]:
+    """Return the paces of a week, one for each execution however many nodes it ran on."""
+    found = [[run.pace(run.days(week)) for run in together] for together in executions(runs)]
+    told = [[pace for pace in paces if pace is not None] for paces in found]
+    return [mean_pace(paces) for paces in told if paces]
 
 
 def _days(run: RunPaces, week: int) -> list[Pace]:
@@ -135,11 +137,11 @@ def _seconds_of(phase: str) -> Callable[[Pace], float]:
 
 def _job_pace(job: str, runs: Sequence[RunPaces], pair: Pair | str) -> JobPace:
     weeks = sorted({week for run in runs for week in run.weeks}, reverse=True)
-    by_week: Mapping[int, Mapping[str, Pace]] = {week: _paces(runs, week) for week in weeks}
+    by_week = {week: _paces(runs, week) for week in weeks}
     return JobPace(
         job,
         tuple(
-            WeekPace(week, statistics.fmean(pace.step_s for pace in paces.values()), len(paces))
+            WeekPace(week, statistics.fmean(pace.step_s for pace in paces), len(paces))
             for week, paces in by_week.items()
         ),
         pair if isinstance(pair, str) else None,

@@ -21,6 +21,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.fleet.dataset import DataSet
 from profd.daemon.fleet.export import export_run, rows_by_table
+from profd.daemon.fleet.fleet import Question, ask
 from profd.daemon.fleet.layout import TABLES, Manifest
 from profd.daemon.store.reader import RunReader
 
@@ -141,6 +142,20 @@ def test_a_data_set_may_be_at_a_url(tmp_path: Path) -> None:
     assert data.manifests() == [second]
     assert not data.files.exists(f"{data.root}/{first.files[0].path}")
     assert all(data.files.exists(f"{data.root}/{file.path}") for file in second.files)
+
+
+def test_a_data_set_at_a_url_is_asked(tmp_path: Path) -> None:
+    url = f"memory://{tmp_path.name}/fleet"
+    with RunReader(write_run(tmp_path / "a.profd")) as reader:
+        export_run(reader, DataSet(url))
+    fleet = ask(DataSet(url), Question())
+    assert {one.phase: one.hours.ranks * 180 for one in fleet.phases} == pytest.approx(PHASE_SHARES)
+
+
+def test_a_run_without_samples_is_there(tmp_path: Path) -> None:
+    put(write_run(tmp_path / "a.profd", seconds=0), tmp_path / "fleet")
+    fleet = ask(DataSet(str(tmp_path / "fleet")), Question())
+    assert (fleet.runs, fleet.samples, fleet.hours.ranks, fleet.phases) == (1, 0, 0.0, ())
 
 
 def test_nothing_counts_before_its_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
