@@ -69,14 +69,15 @@ function addToGrid(grid, series, durationMs) {
   const scale = grid.length / durationMs;
   const holdMs = Math.max(HOLD_MS, 2 * meanStep(series.atMs));
   let cell = 0;
-  series.atMs.forEach((ms, at) => {
+  for (let at = 0; at < series.atMs.length; at += 1) {
+    const ms = series.atMs[at];
     const beforeMs = at ? series.atMs[at - 1] : series.isMean ? ms : 0;
     const sinceMs = series.isMean ? beforeMs : Math.max(beforeMs, ms - holdMs);
     const end = Math.min(Math.round(ms * scale), grid.length);
     for (cell = Math.max(cell, Math.round(sinceMs * scale)); cell < end; cell += 1) {
       grid[cell] = (Number.isNaN(grid[cell]) ? 0 : grid[cell]) + series.values[at];
     }
-  });
+  }
 }
 
 function meanStep(atMs) {

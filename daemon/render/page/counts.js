@@ -24,7 +24,7 @@ class Counts {
     const stacks = [];
     for (let at = first; at < end; at += 1) {
       const stack = thread.stacks[at];
-      if (timesMs[at] || counted[at]) stacks.push(stack);
+      if (this.doubt.tellsOrder && (timesMs[at] || counted[at])) stacks.push(stack);
       everyTime += timesMs[at] * weight;
       everySample += counted[at];
       if (selection.phase !== null && stackPhase[stack] !== selection.phase) continue;

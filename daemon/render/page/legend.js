@@ -8,8 +8,7 @@ class Legend {
     this.onphase = onphase;
     // The order is that of the whole run, so that nothing jumps while a range is dragged.
     this.usual = new Counts(run, new Selection(run)).byPhase();
-    const every = Object.assign(new Selection(run), { process: "all", thread: "all" });
-    this.everSeen = new Set([...new Counts(run, every).byPhase()].flatMap((time, phase) => (time > 0 ? [phase] : [])));
+    this.everSeen = phasesSeen(run);
     this.order = [...run.phases.keys()].sort((a, b) => this.usual[b] - this.usual[a] || a - b);
   }
 
@@ -40,6 +39,17 @@ class Legend {
       element("b", {}, share),
     );
   }
+}
+
+/** Return the phases that any thread has spent time in. */
+function phasesSeen(run) {
+  const isSeen = new Uint8Array(run.stackCount);
+  for (const { stacks, timesMs } of run.threads) {
+    for (let at = 0; at < stacks.length; at += 1) if (timesMs[at] > 0) isSeen[stacks[at]] = 1;
+  }
+  const phases = new Set();
+  isSeen.forEach((seen, stack) => seen && phases.add(run.stackPhase[stack]));
+  return phases;
 }
 
 /** Return a selection that differs in its phase alone: the shares of phases are those of all of them. */

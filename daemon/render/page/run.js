@@ -71,7 +71,8 @@ class Run {
 
   /** Return a time since the start as the clock on the wall, where the page is read. */
   wallClock(ms) {
-    return new Date(this.startedMs + ms).toLocaleTimeString("en-GB");
+    const at = new Date(this.startedMs + ms);
+    return [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");
   }
 }
 
@@ -96,16 +97,28 @@ function decodeSeries(series) {
 
 function decodeSlots(columns) {
   return {
-    slots: Int32Array.from(runningSums(columns.steps)),
+    slots: new Int32Array(runningSums(columns.steps)),
     spans: columns.spans,
     stacks: columns.stacks,
     ...decodePart(columns),
-    parts: columns.parts.map(decodePart),
+    parts: columns.parts.map(decodeLater),
   };
 }
 
 function decodePart(columns) {
   return { samples: columns.samples, timesMs: scaled(columns.times_100us, 1) };
+}
+
+/** Return a part whose times are decoded when they are first asked for: a page opens without conditions. */
+function decodeLater(columns) {
+  let decoded = null;
+  return {
+    samples: columns.samples,
+    get timesMs() {
+      decoded ??= scaled(columns.times_100us, 1);
+      return decoded;
+    },
+  };
 }
 
 /** Return how much of a process's time is covered before a time, in ms. */

@@ -25,8 +25,9 @@ function percent(part, whole) {
   return part > 0 && share < 0.05 ? "< 0.1 %" : `${share.toFixed(1)} %`;
 }
 
+/** Return a whole number as `1,234,567`; what the browser has for this loads its tables of all languages first. */
 function grouped(count) {
-  return Math.round(count).toLocaleString("en-US");
+  return String(Math.round(count)).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
 function counted(count, noun) {

@@ -2,13 +2,8 @@
 
 const LEFT = 118;
 const RIGHT = 126;
-const BAND = 46;
 const GAP = 8;
 const AXIS = 22;
-const COLUMN = 3; // pixels
-const LETTER_STRIDE = 40; // columns from a letter of a phase to the next one
-const LETTER_STRIDE_ANEW = 20; // where the phase begins anew
-const LETTER_HEIGHT = 11; // pixels
 const MOST_BANDS = 16;
 const MOST_GPUS = 8;
 const MOST_EVENTS = 6; // in the tooltip
@@ -22,7 +17,7 @@ class Timeline {
     const training = run.threads.filter((thread) => run.isTraining(thread));
     this.bands = (training.length ? training : run.threads.filter((thread) => thread.main)).slice(0, MOST_BANDS);
     this.charts = chartsOf(run);
-    this.columns = new Map();
+    this.drawn = new Map();
     this.brush = new Brush(node, this, onrange);
     node.addEventListener("mousemove", (event) => this.pointAt(event));
     node.addEventListener("mouseleave", () => tooltip.hide());
@@ -71,65 +66,11 @@ class Timeline {
 
   drawBand(context, thread, top, colors) {
     this.drawTitle(context, this.run.processes[thread.process].title, String(this.run.processes[thread.process].pid), top + BAND / 2, colors);
-    const columns = this.phasesOf(thread);
-    context.fillStyle = colors.faint;
-    context.fillRect(LEFT, top, this.plotWidth, BAND);
-    columns.forEach((shares, at) => {
-      let y = top + BAND;
-      for (const [phase, share] of shares) {
-        context.fillStyle = this.run.phases[phase].color;
-        context.fillRect(LEFT + at * COLUMN, y - share * BAND, COLUMN, share * BAND);
-        y -= share * BAND;
-      }
-    });
-    this.drawLetters(context, columns, top, colors);
-  }
-
-  /** Write each phase's letter where its area is large enough, so that colors alone carry nothing. */
-  drawLetters(context, columns, top, colors) {
-    context.font = `600 10px ${colors.font}`;
-    context.textAlign = "center";
-    const [drawnAt, seenAt] = [new Map(), new Map()];
-    for (let at = 1; at < columns.length - 1; at += 1) {
-      for (const [phase, from, to] of heights(columns[at])) {
-        const middle = (from + to) / 2;
-        const isRoom = [at - 1, at, at + 1].every((near) => covers(columns[near], phase, middle));
-        if (!isRoom) continue;
-        const stride = seenAt.get(phase) === at - 1 ? LETTER_STRIDE : LETTER_STRIDE_ANEW;
-        seenAt.set(phase, at);
-        if (at < (drawnAt.get(phase) ?? -Infinity) + stride) continue;
-        drawnAt.set(phase, at);
-        context.fillStyle = inkOn(parseColor(this.run.phases[phase].color));
-        context.fillText(this.run.phases[phase].letter, LEFT + (at + 0.5) * COLUMN, top + BAND * (1 - middle));
-      }
-    }
-    context.textAlign = "left";
-  }
-
-  /** Return a column of pixels at a time: [phase, share of the time in it], in the order of phases. */
-  phasesOf(thread) {
-    const known = this.columns.get(thread);
-    if (known && known.width === this.plotWidth) return known.shares;
-    const count = Math.floor(this.plotWidth / COLUMN);
-    const phases = this.run.phases.length;
-    const sums = new Float64Array(count * phases);
-    for (let at = 0; at < thread.slots.length; at += 1) this.spread(sums, thread, at, count);
-    const shares = Array.from({ length: count }, (_, column) => columnShares(sums, column * phases, phases));
-    this.columns.set(thread, { width: this.plotWidth, shares });
-    return shares;
-  }
-
-  /** Spread the time of an entry over the columns that it lasted for. */
-  spread(sums, thread, at, count) {
-    const scale = (count * this.run.slotMs) / this.run.durationMs;
-    const from = Math.max(0, thread.slots[at] * scale);
-    const to = Math.min(count, (thread.slots[at] + thread.spans[at]) * scale);
-    const density = thread.timesMs[at] / Math.max(to - from, 1e-9);
-    const phase = this.run.stackPhase[thread.stacks[at]];
-    for (let column = Math.floor(from); column < to; column += 1) {
-      const inside = Math.min(to, column + 1) - Math.max(from, column);
-      sums[column * this.run.phases.length + phase] += density * inside;
-    }
+    const { plotWidth } = this;
+    const known = this.drawn.get(thread);
+    const band = known?.width === plotWidth ? known : new Band(this.run, thread, plotWidth);
+    this.drawn.set(thread, band);
+    band.draw(context, LEFT, top, colors);
   }
 
   drawChart(context, chart, top, colors) {
@@ -239,28 +180,6 @@ function chartsOf(run) {
 function stepCharts(run) {
   const telling = run.processes.find((process) => process.steps.values.length);
   return telling ? [new Chart(run, [telling.steps], "steps", telling.title, (pace) => `${significant(pace)}/s`, "mean")] : [];
-}
-
-/** Return where each phase of a column lies in its band, from 0 at the bottom to 1: [phase, from, to]. */
-function heights(shares) {
-  let at = 0;
-  return shares.map(([phase, share]) => [phase, at, (at += share)]);
-}
-
-/** Say whether a phase has room for a letter at a height of a column. */
-function covers(shares, phase, middle) {
-  const half = LETTER_HEIGHT / 2 / BAND;
-  return heights(shares).some(([each, from, to]) => each === phase && from <= middle - half && to >= middle + half);
-}
-
-function columnShares(sums, offset, phases) {
-  let whole = 0;
-  for (let phase = 0; phase < phases; phase += 1) whole += sums[offset + phase];
-  const shares = [];
-  for (let phase = 0; phase < phases; phase += 1) {
-    if (sums[offset + phase] > 0) shares.push([phase, sums[offset + phase] / whole]);
-  }
-  return shares;
 }
 
 /** Return the smallest round distance of time that is not below `ms`. */
