@@ -30,6 +30,7 @@ class FakeTable:
         self.subjects: dict[int, Subject] = {}
         self.being_recorded: set[int] = set()
         self.looks: list[int] = []
+        self.ages: dict[int, float] = {}
         self._ended: list[int] = []
 
     def add(
@@ -57,6 +58,9 @@ class FakeTable:
 
     def pids(self) -> set[int]:
         return set(self.programs)
+
+    def age_s(self, pid: int) -> float:
+        return self.ages.get(pid, 0.0)
 
     def look(self, pid: int) -> Subject | None:
         self.looks.append(pid)

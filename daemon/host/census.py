@@ -24,6 +24,10 @@ class ProcessTable(Protocol):
         """Return the PIDs of all processes."""
         ...
 
+    def age_s(self, pid: int) -> float:
+        """Return for how long a process has run; 0 where it is gone."""
+        ...
+
     def look(self, pid: int) -> Subject | None:
         """Return what is known of a process; None where it is nothing to record."""
         ...
@@ -48,18 +52,19 @@ class Census:
         self._table = table
         self._clock = clock
         self._due_ns: dict[int, int] = {}
-        self._seen_ns: dict[int, int] = {}
+        self._began_ns: dict[int, int] = {}
 
     def poll(self) -> list[Subject]:
         """Return the Python processes among those that are to be looked at now."""
         now_ns, pids = self._clock.now_ns(), self._table.pids()
         for pid in self._due_ns.keys() - pids:
-            del self._due_ns[pid], self._seen_ns[pid]
+            del self._due_ns[pid], self._began_ns[pid]
         for pid in pids - self._due_ns.keys():
-            self._due_ns[pid] = self._seen_ns[pid] = now_ns
+            self._due_ns[pid] = now_ns
+            self._began_ns[pid] = now_ns - int(self._table.age_s(pid) * SECOND_NS)
         due = [pid for pid, due_ns in self._due_ns.items() if due_ns <= now_ns]
         for pid in due:
-            rest_s = (now_ns - self._seen_ns[pid]) / SECOND_NS * _REST_OF_AGE
+            rest_s = (now_ns - self._began_ns[pid]) / SECOND_NS * _REST_OF_AGE
             self.look_again(pid, min(max(rest_s, _SHORTEST_REST_S), _LONGEST_REST_S))
         return [subject for subject in map(self._table.look, due) if subject is not None]
 

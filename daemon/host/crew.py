@@ -62,9 +62,9 @@ class Crew:
         return min(self.configuration.most_sessions - len(self._live), starts) - self._starting
 
     @property
-    def live(self) -> frozenset[str]:
-        """The ids of the runs that are being recorded."""
-        return frozenset(self._live)
+    def live(self) -> dict[str, Entry]:
+        """The entries of the runs that are being recorded, by their ids."""
+        return {run_id: recording.entry for run_id, recording in self._live.items()}
 
     def begin(self, jobs: list[Job]) -> None:
         """Have these jobs recorded from now on."""

@@ -28,7 +28,7 @@ from profd.daemon.host.rules import Rules
 from profd.daemon.host.sessions import Sessions, run_file, why_ended
 from profd.daemon.host.shelf import Shelf
 
-_THIN_EVERY_S = 60.0
+_THIN_EVERY_S = 300.0
 _HANGS_EVERY_S = 15.0
 _STOPPING_S = 30.0
 
@@ -129,11 +129,11 @@ class Supervisor:
             await asyncio.sleep(every_s)
 
     def _thin(self) -> None:
-        self._archive.thin(self._configuration.retention, self._crew.live | self._desk.in_work)
+        self._archive.thin(self._configuration.retention, {*self._crew.live, *self._desk.in_work})
 
     def _watch_hangs(self) -> None:
         """Have the report of a live run written as soon as it hangs: nobody may end it before the morning."""
-        live = {entry.run_id: entry for entry in self._register.entries() if entry.run_id in self._crew.live}
+        live = self._crew.live
         self._hangs = {run_id: known for run_id, known in self._hangs.items() if run_id in live}
         for run_id, entry in live.items():
             try:

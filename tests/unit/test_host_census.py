@@ -31,6 +31,13 @@ def test_a_process_is_looked_at_the_less_often_the_older_it_grows() -> None:
     assert len(seconds) < 25
 
 
+def test_a_process_that_is_old_already_is_looked_at_seldom_from_the_start() -> None:
+    table, clock = FakeTable(), StoppedClock()
+    table.add(7)
+    table.ages[7] = 5000.0
+    assert looks_of(table, Census(table, clock), clock, 300) == [0, 60, 120, 180, 240]
+
+
 def test_new_processes_are_found_at_the_next_look() -> None:
     table, clock = FakeTable(), StoppedClock()
     census = Census(table, clock)

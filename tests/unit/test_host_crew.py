@@ -105,7 +105,7 @@ async def test_a_job_that_cannot_be_recorded_is_told_once_and_takes_no_room(mann
     await manned.begin(7)
     assert manned.said.events == ["refused"]
     assert manned.crew.room == 5
-    assert manned.crew.live == frozenset()
+    assert manned.crew.live == {}
 
 
 async def test_an_adopted_session_shares_the_budget_too(manned: Manned) -> None:

@@ -76,6 +76,25 @@ def test_what_is_no_python_of_ours_is_not_told() -> None:
         own.kill()
 
 
+def test_a_program_with_python_in_it_is_told_and_others_are_soon_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    embedding, other = os.getpid(), os.getppid()
+    asked: list[int] = []
+
+    def maps(pid: int) -> str:
+        asked.append(pid)
+        return "7f00 /usr/lib/libpython3.11.so.1.0" if pid == embedding else "7f00 /usr/lib/libc.so"
+
+    monkeypatch.setattr(subjects, "_maps", maps)
+    monkeypatch.setattr(os, "readlink", lambda path: "/usr/bin/server")
+    table = ProcTable()
+    assert table.look(embedding) is not None
+    assert [table.look(other) for _ in range(9)] == [None] * 9
+    assert asked.count(other) == 5
+    monkeypatch.setattr(os, "readlink", lambda path: "/usr/bin/python3.11")  # it has become another program
+    table.look(other)
+    assert asked.count(other) == 6
+
+
 def test_a_recording_is_known_by_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     commands = {
         1: ("py-spy", "record", "--nonblocking", "--rate", "20", "--pid", "4242"),
