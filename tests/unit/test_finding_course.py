@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 from cases import HEALTHY, IMPORT, Series, diagnose, step, write_case
+from synthetic import MAIN, STARTED_NS
 from training_stacks import LIBRARY, TRAIN
 
 from profd.daemon.analyze.findings import slow_down, slow_start
 from profd.daemon.analyze.findings.finding import INFO, WARNING
-from profd.daemon.store.records import Frame
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.records import Frame, Point, PointsTaken
 
 SAVE = (
     Frame("<module>", TRAIN, 96),
@@ -51,6 +54,25 @@ def test_steps_that_take_longer_and_longer_are_found_with_what_grew(tmp_path: Pa
     assert found is not None
     assert "steps take 100 % longer than at first, most of it in checkpoint (train.py:70)" in found.title
     assert found.gain_bound == pytest.approx(2.0, rel=0.03)
+
+
+def seldom(*rates: float) -> list[PointsTaken]:
+    """Return the counts of steps that go at these rates, each for a second, as they are every eleven seconds."""
+    counts = list(accumulate(rates, initial=0.0))
+    return [
+        PointsTaken(STARTED_NS + second * SECOND_NS, (Point("step_count", counts[second], MAIN),))
+        for second in range(0, len(counts), 11)
+    ]
+
+
+def test_counts_that_are_read_seldom_tell_it_as_well(tmp_path: Path) -> None:
+    slowing = [20.0 / (1 + second / 60) for second in range(120)]
+    found = diagnose(write_case(tmp_path / "a.profd", HEALTHY, more=seldom(*slowing), seconds=120), slow_down.find)
+
+    assert found is not None
+    # Counts lie in the first third from 11 to 44 s, in the last from 77 to 110 s: steps take 1 + 27.5 / 60 and
+    # 1 + 93.5 / 60 of what the first of all did.
+    assert found.evidence.measures[0].value == pytest.approx(1.755, rel=0.02)
 
 
 @pytest.mark.parametrize(
