@@ -25,6 +25,8 @@ JOINING = (
 SAMPLE_MS = 10
 _LENGTH_S = 5
 
+_Span = tuple[float, float, tuple[Frame, ...]]
+
 
 class Job:
     """A job whose steps take about ``step_ms``; ``jitter_ms`` is by how much they differ.
@@ -48,11 +50,12 @@ class Job:
         joined: bool = True,
         counted: bool = True,
         ranks: int = 3,
-        exchanges: bool = True,
+        sample_ms: int = SAMPLE_MS,
+        wait: tuple[Frame, ...] = BACKWARD,
     ) -> Path:
         """Write the file of a rank that works ``own_share`` of each step and waits for the rest.
 
-        ``joined``: it was recorded from its start; ``counted``: its loop counter was read.
+        ``joined``: it was recorded from its start; ``counted``: its loop counter was read; ``wait`` is where it waits.
         """
         started_ns = STARTED_NS + ahead_ns
         started = msgspec.structs.replace(run_started(started_ns), id=f"run-{rank}", host=f"node{rank}")
@@ -62,8 +65,8 @@ class Job:
         found: list[records.Record] = [
             records.ProcessSeen(me, None, COMMAND, "main", rank, None, "3.11.7", started_ns, place)
         ]
-        spans = self._spans(own_share, joined, exchanges)
-        found += self._recordings(me, started_ns, spans)
+        spans = self._spans(own_share, joined, sample_ms, wait)
+        found += self._recordings(me, started_ns, spans, sample_ms)
         if counted:
             found += self._counts(me, started_ns)
         found.append(records.RunEnded(started_ns + int(self.ends_ms[-1] * MILLISECOND_NS), "target-exited", 0))
@@ -73,26 +76,23 @@ class Job:
         assert writer.failure is None, writer.failure
         return path
 
-    def _spans(self, own_share: float, joined: bool, exchanges: bool) -> list[tuple[float, float, tuple[Frame, ...]]]:
+    def _spans(self, own_share: float, joined: bool, sample_ms: int, wait: tuple[Frame, ...]) -> list[_Span]:
         """Return (from, to, stack) in ms; a stack is seen from the first sample in it on."""
         borders: list[tuple[float, tuple[Frame, ...]]] = [(0.0, JOINING if joined else LOAD)]
         for before, after in itertools.pairwise(self.ends_ms):
             own_ms = (after - before) * own_share
-            forward = FORWARD if exchanges else FORWARD[:3]
-            borders += [(before, LOAD), (before + 0.8 * own_ms, forward), (before + own_ms, BACKWARD)]
-        phase_ms = self.chance.uniform(0, SAMPLE_MS)
+            borders += [(before, LOAD), (before + 0.8 * own_ms, FORWARD), (before + own_ms, wait)]
+        phase_ms = self.chance.uniform(0, sample_ms)
         seen: list[tuple[float, tuple[Frame, ...]]] = []
         for at_ms, stack in borders:
-            sample_ms = -((phase_ms - at_ms) // SAMPLE_MS) * SAMPLE_MS + phase_ms
-            if seen and seen[-1][0] == sample_ms:
+            seen_ms = -((phase_ms - at_ms) // sample_ms) * sample_ms + phase_ms
+            if seen and seen[-1][0] == seen_ms:
                 seen.pop()
-            seen.append((sample_ms, stack))
+            seen.append((seen_ms, stack))
         seen.append((self.ends_ms[-1], LOAD))
         return [(start, end, stack) for (start, stack), (end, _) in itertools.pairwise(seen) if end > start]
 
-    def _recordings(
-        self, me: Identity, started_ns: int, spans: list[tuple[float, float, tuple[Frame, ...]]]
-    ) -> list[records.Record]:
+    def _recordings(self, me: Identity, started_ns: int, spans: list[_Span], sample_ms: int) -> list[records.Record]:
         found: list[records.Record] = []
         for first_ms in range(0, int(self.ends_ms[-1]) + 1, _LENGTH_S * 1000):
             inside = [span for span in spans if first_ms <= span[0] < first_ms + _LENGTH_S * 1000]
@@ -102,7 +102,7 @@ class Job:
                     started_ns + int(start * MILLISECOND_NS),
                     int(end * MILLISECOND_NS) - int(start * MILLISECOND_NS),
                     stacks.index(stack),
-                    round((end - start) / SAMPLE_MS),
+                    round((end - start) / sample_ms),
                 )
                 for start, end, stack in inside
             )
@@ -110,7 +110,7 @@ class Job:
             timeline = records.ThreadTimeline(me.pid, "MainThread", True, rows)
             found.append(
                 records.RecordingTaken(
-                    me, start_ns, start_ns + _LENGTH_S * SECOND_NS, 1000 // SAMPLE_MS, sum(row.samples for row in rows),
+                    me, start_ns, start_ns + _LENGTH_S * SECOND_NS, 1000 // sample_ms, sum(row.samples for row in rows),
                     0, 0, MILLISECOND_NS, MILLISECOND_NS, tuple(stacks), (timeline,),
                 )
             )  # fmt: skip

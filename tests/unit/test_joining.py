@@ -82,14 +82,16 @@ def test_nothing_that_was_seen_is_lost_or_told_twice(folder: Path) -> None:
 def test_processes_series_windows_and_devices_of_nodes_are_told_apart(tmp_path: Path) -> None:
     # Two nodes whose processes have the same PIDs and start times, and whose GPUs have the same names.
     paths = [rankrun.write_run(tmp_path / f"{number}.profd") for number in range(2)]
-    shift_clock(paths[1], AHEAD_NS)
-    nodes = [JoinedNode(0, "a", "run-a", 0, 0, "", 0), JoinedNode(1, "b", "run-b", AHEAD_NS, 1, "", 9)]
+    ahead_ns = 200 * AHEAD_NS
+    shift_clock(paths[1], ahead_ns)
+    nodes = [JoinedNode(0, "a", "run-a", 0, 0, "", 0), JoinedNode(1, "b", "run-b", ahead_ns, 1, "", 9)]
     with RunReader(paths[0]) as one, RunReader(paths[1]) as other:
         join_runs([one, other], nodes, "both", tmp_path / "both.profd")
         alone = {(row.name, row.device) for row in one.series.values()}
         alone_rows, windows = len(one.processes), one.windows()
         points = {row.name: len(one.points(row.id)) for row in one.series.values() if row.process is not None}
         operators = one.operators(windows[0].id)
+        intervals = sorted((row.start_ns, row.duration_ns) for row in one.intervals())
     with RunReader(tmp_path / "both.profd") as both:
         assert len(both.processes) == 2 * alone_rows
         assert sorted(hosts_of(both).values()) == ["a"] * alone_rows + ["b"] * alone_rows
@@ -99,6 +101,7 @@ def test_processes_series_windows_and_devices_of_nodes_are_told_apart(tmp_path: 
         for row in both.series.values():
             if row.process is not None:
                 assert len(both.points(row.id)) == points[row.name]
+        assert sorted((row.start_ns, row.duration_ns) for row in both.intervals()) == sorted(2 * intervals)
         assert [row.start_ns for row in both.windows()] == [windows[0].start_ns] * 2
         assert both.operators(both.windows()[1].id) == operators
 

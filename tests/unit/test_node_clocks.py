@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from clockshift import shift_clock
 from noderuns import Job
+from training_stacks import BACKWARD, LIBRARY
 
-from profd.daemon.analyze.nodes.clocks import COLLECTIVES, FIRST, STEPS, WALL_CLOCK, ClockOffset, take_offsets
+from profd.daemon.analyze.nodes.clocks import COLLECTIVES, FIRST, JOINING, STEPS, WALL_CLOCK, ClockOffset, take_offsets
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Frame
 
 MS = MILLISECOND_NS
 AHEAD_NS = 1_700_000_003
@@ -35,6 +37,26 @@ def test_even_steps_are_aligned_from_the_moment_at_which_all_joined(ahead_ns: in
     assert found.error_ns is not None
     assert found.error_ns < 5 * MS
     assert found.matched > 100
+
+
+def test_who_is_sampled_less_often_is_not_taken_to_be_later(tmp_path: Path) -> None:
+    job = Job(steps=800, jitter_ms=3)
+    found = offset(job.write(tmp_path / "0.profd", 0), job.write(tmp_path / "1.profd", 1, own_share=0.3, sample_ms=50))
+
+    # Half of the distance of samples is 5 ms on one side, and 25 ms on the other.
+    assert found.source == COLLECTIVES
+    assert abs(found.offset_ns) < 8 * MS
+
+
+def test_what_some_leave_before_others_come_tells_no_clock(tmp_path: Path) -> None:
+    job = Job(jitter_ms=0.3)
+    where = "torch/distributed/distributed_c10d.py"
+    blocking, one_sided = ((*BACKWARD[:3], Frame(name, LIBRARY + where, 9)) for name in ("all_reduce", "broadcast"))
+    files = [job.write(tmp_path / f"{number}.profd", number, wait=blocking) for number in range(2)]
+    other = job.write(tmp_path / "2.profd", 2, wait=one_sided)
+
+    assert offset(files[0], files[1]).source == COLLECTIVES
+    assert offset(files[0], other).source == JOINING
 
 
 def test_uneven_steps_are_aligned_by_counters_where_the_start_was_not_seen(tmp_path: Path) -> None:

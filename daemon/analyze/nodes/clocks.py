@@ -39,7 +39,7 @@ class _Side:
     def __init__(self, reader: RunReader) -> None:
         self.info = reader.info
         self.departures = DepartureIndex(reader)
-        self.joined_ns = joined_ns(reader, self.departures.threads)
+        self.joined_ns = joined_ns(reader, self.departures)
         self.counts = take_counts(reader, self.departures.threads)
 
 

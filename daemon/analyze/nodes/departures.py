@@ -7,7 +7,8 @@ compares nothing.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.ranks.waits import COLLECTIVE, WaitIndex
@@ -31,6 +32,9 @@ class DepartureIndex:
         self._phases = PhaseIndex(reader)
         self._waits = WaitIndex(reader, self._phases)
         self._waits_for_all: dict[int, bool] = {}
+        self._recordings: defaultdict[int, list[RecordingRow]] = defaultdict(list)
+        for row in reader.recordings():
+            self._recordings[row.process].append(row)
         self.threads = [row for row in reader.main_threads() if reader.processes[row.process].rank is not None]
 
     def between(self, from_ns: int, to_ns: int) -> list[int]:
@@ -42,11 +46,13 @@ class DepartureIndex:
         return max(found, key=len, default=[])
 
     def _of_thread(self, thread: ThreadRow, from_ns: int, to_ns: int) -> list[int]:
-        recordings = [
-            row for row in self._reader.recordings(from_ns - 60 * SECOND_NS, to_ns) if row.process == thread.process
-        ]
-        starts = [row.start_ns for row in recordings]
-        return [at_ns - _half_a_sample(recordings, starts, at_ns) for at_ns in self._ends(thread, from_ns, to_ns)]
+        return [at_ns - self.half_a_sample(thread, at_ns) for at_ns in self._ends(thread, from_ns, to_ns)]
+
+    def half_a_sample(self, thread: ThreadRow, at_ns: int) -> int:
+        """Return half of the distance of two samples of a thread at a time."""
+        recordings = self._recordings[thread.process]
+        at = bisect.bisect(recordings, at_ns, key=lambda row: row.start_ns) - 1
+        return SECOND_NS // (2 * recordings[max(at, 0)].rate_hz) if recordings else 0
 
     def _ends(self, thread: ThreadRow, from_ns: int, to_ns: int) -> Iterator[int]:
         """Yield the starts of the first intervals after each wait."""
@@ -73,9 +79,3 @@ class DepartureIndex:
             # Kernels are waited for elsewhere than they are launched.
             return phase not in (_COPY, "backward")
         return phase != COLLECTIVE or not any(frame.function in _ONE_SIDED for frame in self._reader.frames_of(stack))
-
-
-def _half_a_sample(recordings: Sequence[RecordingRow], starts: Sequence[int], at_ns: int) -> int:
-    """Return half of the distance of two samples at a time."""
-    at = bisect.bisect(starts, at_ns) - 1
-    return SECOND_NS // (2 * recordings[max(at, 0)].rate_hz) if recordings else 0

@@ -13,6 +13,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from profd.daemon.analyze.nodes.alignment import Guess
+from profd.daemon.analyze.nodes.departures import DepartureIndex
 from profd.daemon.analyze.steps.steps import COUNT_SERIES
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.store.reader import RunReader
@@ -23,16 +24,17 @@ _JOINED_WITHIN_NS = 60 * MILLISECOND_NS
 _STEPS_OFF = 1.5
 
 
-def joined_ns(reader: RunReader, threads: Sequence[ThreadRow]) -> dict[str, int]:
+def joined_ns(reader: RunReader, departures: DepartureIndex) -> dict[str, int]:
     """Return by function when a rank last left each of those in which all ranks join, as far as it was seen there."""
     stacks = _joining_stacks(reader)
-    if not stacks or not threads:
+    if not stacks or not departures.threads:
         return {}
+    thread = departures.threads[0]
     found: dict[str, int] = {}
-    for row in reader.intervals(threads=[threads[0].id]):
+    for row in reader.intervals(threads=[thread.id]):
         for function in stacks.get(row.stack, ()):
             found[function] = row.start_ns + row.duration_ns
-    return found
+    return {function: at_ns - departures.half_a_sample(thread, at_ns) for function, at_ns in found.items()}
 
 
 def guess_by_joining(first: Mapping[str, int], second: Mapping[str, int]) -> Guess | None:
