@@ -72,7 +72,11 @@ def test_counts_that_are_read_seldom_tell_it_as_well(tmp_path: Path) -> None:
     assert found is not None
     # Counts lie in the first third from 11 to 44 s, in the last from 77 to 110 s: steps take 1 + 27.5 / 60 and
     # 1 + 93.5 / 60 of what the first of all did.
-    assert found.evidence.measures[0].value == pytest.approx(1.755, rel=0.02)
+    measure = found.evidence.measures[0]
+    assert measure.value == pytest.approx(1.755, rel=0.02)
+    # What steps differ by within a third is no chance: it belongs to a course that is even over the whole run.
+    assert measure.low is not None
+    assert measure.low > 1.7
 
 
 @pytest.mark.parametrize(
