@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
-from profd.daemon.collect.stacks import chrometrace, readmoments, tearing
+from profd.daemon.collect.stacks import chrometrace, failedreads, readmoments, tearing
 from profd.daemon.collect.stacks.chrometrace import ThreadTrace
 from profd.daemon.collect.stacks.pyspy import RawRecording
 from profd.daemon.collect.stacks.tearing import Evidence, NoSource
@@ -76,7 +76,7 @@ def assemble(
     ``evidence`` is what earlier recordings of the process told of its calls, and learns from this one.
     """
     threads, evidence = threads or Threads(), evidence or Evidence(NoSource())
-    noted = chrometrace.decode(raw.data)
+    noted = failedreads.as_failed(chrometrace.decode(raw.data), raw.failed, raw.zero_ns, raw.samples)
     traces = [
         _ended(trace, rate_hz) if threads.have_lost(trace) else trace
         for trace in readmoments.as_read(noted, raw.samples, raw.cpu_ns)

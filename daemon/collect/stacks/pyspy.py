@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.collect.stacks.failedreads import LOG_FAILURES, FailedRead, read_log, without_log
 from profd.daemon.errors import MissingTool
 
 _SAMPLING = b"Sampling process"
@@ -29,14 +30,15 @@ _SPARE_S = 5
 _KILL_AFTER_S = 5.0
 _REAP_AGAIN_S = 0.001
 # With RUST_BACKTRACE in the environment py-spy would unwind its own stack at every read that fails.
-_NO_BACKTRACES = {"RUST_LIB_BACKTRACE": "0"}
+_ENVIRONMENT = {"RUST_LIB_BACKTRACE": "0", **LOG_FAILURES}
 
 
 class RawRecording(msgspec.Struct, frozen=True):
     """What one py-spy process gave.
 
     ``zero_ns`` is the time of the trace's zero, in the middle of the bracket that it must lie in, ``clock_error_ns``
-    half of the bracket's width. ``samples`` counts the stacks read of all threads, ``errors`` the failed reads.
+    half of the bracket's width. ``samples`` counts the stacks read of all threads, ``errors`` the failed reads, of
+    which ``failed`` has those with a time.
     """
 
     data: bytes
@@ -45,6 +47,7 @@ class RawRecording(msgspec.Struct, frozen=True):
     samples: int
     errors: int
     cpu_ns: int
+    failed: tuple[FailedRead, ...] = ()
 
 
 class RecordingFailed(Exception):
@@ -101,7 +104,7 @@ class Recording:
                 self._pid = os.posix_spawn(
                     executable,
                     arguments,
-                    {**os.environ, **_NO_BACKTRACES},
+                    {**os.environ, **_ENVIRONMENT},
                     file_actions=[
                         (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
                         (os.POSIX_SPAWN_DUP2, write_end, 1),
@@ -142,6 +145,7 @@ class Recording:
             samples=int(totals[1]),
             errors=int(totals[2]),
             cpu_ns=self.cpu_ns,
+            failed=read_log(bytes(self._said), self._clock.wall_jump_ns()),
         )
 
     def abandon(self) -> None:
@@ -216,7 +220,8 @@ class Recording:
 
     def _reason(self) -> str:
         """Return the reason that py-spy gave for failing, on one line."""
-        lines = [line.strip() for line in self._said.decode(errors="replace").splitlines() if line.strip()]
+        said = without_log(bytes(self._said)).decode(errors="replace")
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
         errors = [line.removeprefix("Error:").strip() for line in lines if line.startswith("Error:")]
         causes = [line.partition(":")[2].strip() for line in lines if re.match(r"\d+: (?!.*::)", line)]
         return " — ".join([*errors, *causes[:1]]) or (lines[-1] if lines else "py-spy ended without a word")
