@@ -31,6 +31,7 @@ from profd.tui.view import OutputView, View
 
 REFRESH_S = 0.5
 TYPING_S = 0.1
+DRAWING_S = 0.05
 
 
 class SnapshotTaken(Message):
@@ -126,6 +127,8 @@ class Feed:
             is_behind = follower.look()
             if not self._is_paused and (not is_behind or self._is_due()):
                 self._post_what_is_new(follower, playback, exhibits)
+                if is_behind:  # to draw it the event loop needs Python's lock, for which reading on would compete
+                    self._wake.wait(DRAWING_S)
             if not is_behind:
                 self._wake.wait(TYPING_S if self._output_view.is_typing else REFRESH_S)
 

@@ -49,11 +49,17 @@ class Block:
         """Count what was seen."""
         self.version += 1
         for total in totals:
-            self.threads.setdefault(total.thread, Seen()).add(total)
+            self._seen(total.thread).add(total)
 
     def update(self, other: Block, threads: Collection[int] | None = None, times: int = 1) -> None:
         """Count what another one has of some threads, or of all."""
         self.version += 1
         for thread, seen in other.threads.items():
             if threads is None or thread in threads:
-                self.threads.setdefault(thread, Seen()).update(seen, times)
+                self._seen(thread).update(seen, times)
+
+    def _seen(self, thread: int) -> Seen:
+        seen = self.threads.get(thread)
+        if seen is None:
+            seen = self.threads[thread] = Seen()
+        return seen

@@ -1,7 +1,7 @@
 """What was seen of every thread, by stack, in blocks of time: the sum over any range, however long the run.
 
 A block is read once, by SQL; what is recorded later is added to it. A range with more unread blocks than can be read
-while somebody waits is answered by the sums of the file, and where it has none from a second of each of some blocks,
+while somebody waits is answered by the sums of the file, and where it has none by half a second of each of some blocks,
 evenly spread, until all were read.
 """
 
@@ -26,7 +26,7 @@ MOST_BLOCKS = 1024
 # What is read at once for whoever waits: about as much as a tenth of a second allows with 200 intervals a second.
 AT_ONCE_NS = 600 * SECOND_NS
 SLICES = 120
-SLICE_NS = SECOND_NS
+SLICE_NS = SECOND_NS // 2
 # So many are read out of the sums before it is looked whether somebody waits.
 SUMMED_BLOCKS = 8
 _GROUP = 16

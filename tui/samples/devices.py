@@ -16,7 +16,7 @@ from profd.tui.samples.sums import Summed, Sums
 from profd.tui.view import Range
 
 LOOKED_AT_NS = 30 * SECOND_NS
-_SLICES = 30
+_SLICES = 10
 
 
 class Devices:

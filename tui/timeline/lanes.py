@@ -20,10 +20,10 @@ from profd.tui.view import Range
 
 # So much time of all main threads together is read interval by interval, in about a tenth of a second; of more than
 # that some parts are read, which are enough for a picture.
-EXACT_NS = 2400 * SECOND_NS
+EXACT_NS = 1200 * SECOND_NS
 GRIDS = 4
 _SLICES = 4
-_SLICE_NS = 2 * SECOND_NS
+_SLICE_NS = SECOND_NS // 2
 
 Phases = dict[str, int]
 Column = dict[int, Phases]
@@ -129,20 +129,22 @@ class Lanes:
         for column in range(first, last):
             known[column] = {}
         for column, thread, stack, time_ns in times:
-            phases = known[column].setdefault(thread, {})
-            phase = self._places.of_stack(stack)[0]
-            phases[phase] = phases.get(phase, 0) + time_ns
+            self._count(known[column], thread, stack, time_ns)
 
     def _sampled(self, from_ns: int, to_ns: int) -> Column:
         """Return a column as some parts of it tell, where there are too many columns to read all of them."""
-        column = Block()
+        column: Column = {}
         every_ns = (to_ns - from_ns) // _SLICES
         for start_ns in range(from_ns + every_ns // 2, to_ns, every_ns):
-            column.add(totals_of(self._reader, start_ns, min(start_ns + _SLICE_NS, to_ns), self.ids()))
-        phases: Column = {}
-        for thread, phase, time_ns in self._phases(column, self.ids()):
-            phases.setdefault(thread, {})[phase] = time_ns
-        return phases
+            for total in totals_of(self._reader, start_ns, min(start_ns + _SLICE_NS, to_ns), self.ids()):
+                self._count(column, total.thread, total.stack, total.duration_ns)
+        return column
+
+    def _count(self, column: Column, thread: int, stack: int, time_ns: int) -> None:
+        """Count time of a thread in a stack."""
+        phases = column.setdefault(thread, {})
+        phase = self._places.of_stack(stack)[0]
+        phases[phase] = phases.get(phase, 0) + time_ns
 
 
 def _stretches(columns: Sequence[int]) -> list[tuple[int, int]]:
