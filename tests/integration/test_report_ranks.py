@@ -1,0 +1,56 @@
+"""The ranks and nodes of a job in its report, in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from browser import ReportPage, launched_chromium
+from noderuns import Job
+
+from profd.daemon.analyze.nodes.jobs import read_folder
+from profd.daemon.analyze.nodes.joined import open_job
+from profd.daemon.render.report import write_report
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.requires("playwright")]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReportPage]:
+    folder, job = tmp_path_factory.mktemp("job"), Job()
+    for rank in range(3):
+        job.write(folder / f"{rank}.profd", rank, own_share=0.9 if rank == 1 else 0.4, ahead_ns=rank * 700_000_003)
+    with open_job(read_folder(folder).choose(None)) as reader:
+        write_report(reader, folder / "job.html")
+    with launched_chromium() as browser:
+        yield ReportPage(browser.new_page(), folder / "job.html")
+
+
+def test_a_rank_of_the_table_is_picked_and_left_again(report: ReportPage) -> None:
+    report.open()
+    page = report.page
+    rows = page.locator(".ranks tbody tr")
+
+    assert rows.count() == 3
+    assert rows.nth(1).inner_text().split()[:3] == ["▲", "1", "node1"]
+    merged, alone = report.samples, []
+    for rank in range(3):
+        rows.nth(rank).get_by_role("link").click()
+        report.wait_for(f"document.querySelector('#rank').value === '{rank}'")
+        assert f"rank {rank}" in page.locator("#basis").inner_text()
+        alone.append(report.samples)
+    assert sum(alone) == merged
+    page.get_by_role("link", name="all ranks").click()
+    report.wait_for("document.querySelector('#rank').value === 'all'")
+    assert report.samples == merged
+
+
+def test_processes_are_named_by_rank_and_node(report: ReportPage) -> None:
+    report.open()
+    titles = report.page.locator("#process option").all_inner_texts()
+
+    assert [title.partition(" · ")[0] for title in titles if title.startswith("rank")] == [
+        "rank 0 node0", "rank 1 node1", "rank 2 node2",
+    ]  # fmt: skip
+    assert report.page.locator(".nodes tbody tr").nth(2).inner_text().split()[:1] == ["node2"]
+    assert report.complaints == []
