@@ -13,7 +13,7 @@ from profd.daemon.fleet.dataset import DataSet
 from profd.daemon.fleet.fleet import Question, ask
 from profd.daemon.store.reader import RunReader
 
-PLAN = Plan(rows=20_000, jobs=6, nodes=5, runs=4)
+PLAN = Plan(rows=20_000, jobs=6, nodes=5, runs=4, gpus=2)
 
 
 def template(folder: Path) -> Template:

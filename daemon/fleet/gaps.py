@@ -13,11 +13,15 @@ SURE = 0.95
 
 
 class Gap(NamedTuple):
-    """By how much the mean of one group is above that of another, with its standard error and degrees of freedom."""
+    """By how much the mean of one group is above that of another, with its standard error and degrees of freedom.
+
+    ``weight`` is how many values it is worth.
+    """
 
     value: float
     error: float
     freedom: int
+    weight: float = 1.0
 
     def bounds(self, comparisons: int) -> tuple[float, float]:
         """Return bounds that hold for so many comparisons at once, 95 times in 100."""
@@ -43,16 +47,18 @@ def pooled_gap(new: Sequence[float], base: Sequence[float]) -> Gap | None:
     if not new or not base or freedom < 2:
         return None
     squares = sum(statistics.variance(values) * (len(values) - 1) for values in (new, base) if len(values) > 1)
-    error = math.sqrt(squares / freedom * (1 / len(new) + 1 / len(base)))
-    return Gap(statistics.fmean(new) - statistics.fmean(base), error, freedom)
+    weight = 1 / (1 / len(new) + 1 / len(base))
+    return Gap(statistics.fmean(new) - statistics.fmean(base), math.sqrt(squares / freedom / weight), freedom, weight)
 
 
 def combined(gaps: Sequence[Gap]) -> Gap:
-    """Return the mean of gaps of the same thing, each as much as it is exact."""
-    if any(not one.error for one in gaps):
-        gaps = [one for one in gaps if not one.error]
-        return Gap(statistics.fmean(one.value for one in gaps), 0.0, sum(one.freedom for one in gaps))
-    weights = [one.error**-2 for one in gaps]
-    whole = sum(weights)
-    value = sum(weight * one.value for weight, one in zip(weights, gaps, strict=True)) / whole
-    return Gap(value, whole**-0.5, sum(one.freedom for one in gaps))
+    """Return the mean of gaps of the same thing, each as much as it has values (Satterthwaite's degrees of freedom).
+
+    Not by how exact each seems: of few values, those that are alike by chance would count most, and promise too much.
+    """
+    whole = sum(one.weight for one in gaps)
+    squares = [(one.weight / whole * one.error) ** 2 for one in gaps]
+    doubt = sum(square**2 / one.freedom for square, one in zip(squares, gaps, strict=True))
+    freedom = sum(squares) ** 2 / doubt if doubt else sum(one.freedom for one in gaps)
+    value = sum(one.weight / whole * one.value for one in gaps)
+    return Gap(value, math.sqrt(sum(squares)), max(int(freedom), 1), whole)

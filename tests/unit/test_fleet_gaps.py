@@ -36,11 +36,22 @@ def test_bounds_of_many_comparisons_are_wider() -> None:
     assert one.bounds(10)[1] == pytest.approx(3.581, abs=0.01)
 
 
-def test_exact_gaps_weigh_most() -> None:
-    found = combined([Gap(1.0, 0.1, 4), Gap(3.0, 0.2, 6)])
-    assert found.value == pytest.approx((1 * 100 + 3 * 25) / 125)
-    assert found.error == pytest.approx(125**-0.5)
-    assert found.freedom == 10
+def test_gaps_weigh_as_much_as_they_have_values() -> None:
+    found = combined([Gap(1.0, 0.3, 4, 1.0), Gap(4.0, 0.6, 6, 2.0)])
+    assert found.value == pytest.approx(3.0)
+    assert found.error == pytest.approx((0.1**2 + 0.4**2) ** 0.5)
+    assert found.freedom == int((0.01 + 0.16) ** 2 / (0.01**2 / 4 + 0.16**2 / 6))
+
+
+@pytest.mark.parametrize("jobs", [1, 12])
+def test_bounds_of_many_jobs_with_few_runs_hold(jobs: int) -> None:
+    chance = random.Random(jobs)
+    held = 0
+    for _ in range(400):
+        gaps = [pooled_gap([chance.gauss(0, 1)], [chance.gauss(0, 1) for _ in range(3)]) for _ in range(jobs)]
+        low, high = combined([one for one in gaps if one is not None]).bounds(1)
+        held += low <= 0 <= high
+    assert held >= 370
 
 
 def test_bounds_hold_as_often_as_they_say() -> None:
