@@ -65,6 +65,7 @@ class Job:
         found: list[records.Record] = [
             records.ProcessSeen(me, None, COMMAND, "main", rank, None, "3.11.7", started_ns, place)
         ]
+        found.append(_nameless(me, started_ns))
         spans = self._spans(own_share, joined, sample_ms, wait)
         found += self._recordings(me, started_ns, spans, sample_ms)
         if counted:
@@ -78,7 +79,7 @@ class Job:
 
     def _spans(self, own_share: float, joined: bool, sample_ms: int, wait: tuple[Frame, ...]) -> list[_Span]:
         """Return (from, to, stack) in ms; a stack is seen from the first sample in it on."""
-        borders: list[tuple[float, tuple[Frame, ...]]] = [(0.0, JOINING if joined else LOAD)]
+        borders: list[tuple[float, tuple[Frame, ...]]] = [(200.0, JOINING if joined else LOAD)]
         for before, after in itertools.pairwise(self.ends_ms):
             own_ms = (after - before) * own_share
             borders += [(before, LOAD), (before + 0.8 * own_ms, FORWARD), (before + own_ms, wait)]
@@ -94,7 +95,7 @@ class Job:
 
     def _recordings(self, me: Identity, started_ns: int, spans: list[_Span], sample_ms: int) -> list[records.Record]:
         found: list[records.Record] = []
-        for first_ms in range(0, int(self.ends_ms[-1]) + 1, _LENGTH_S * 1000):
+        for first_ms in range(100, int(self.ends_ms[-1]) + 1, _LENGTH_S * 1000):
             inside = [span for span in spans if first_ms <= span[0] < first_ms + _LENGTH_S * 1000]
             stacks = list(dict.fromkeys(stack for _, _, stack in inside))
             rows = tuple(
@@ -124,3 +125,12 @@ class Job:
             point = records.Point("step_count", float(step), me)
             found.append(records.PointsTaken(started_ns + int(at_ms * MILLISECOND_NS), (point,)))
         return found
+
+
+def _nameless(me: Identity, started_ns: int) -> records.RecordingTaken:
+    """Return the first recording, in which the main thread has no name yet."""
+    row = Interval(started_ns, 100 * MILLISECOND_NS, 0, 10)
+    timeline = records.ThreadTimeline(me.pid, "", True, (row,))
+    return records.RecordingTaken(
+        me, started_ns, started_ns + 100 * MILLISECOND_NS, 100, 10, 0, 0, 0, 0, (JOINING[:1],), (timeline,)
+    )

@@ -29,12 +29,14 @@ def joined_ns(reader: RunReader, departures: DepartureIndex) -> dict[str, int]:
     stacks = _joining_stacks(reader)
     if not stacks or not departures.threads:
         return {}
-    thread = departures.threads[0]
+    # A thread that is renamed has a row under each name.
+    rank = departures.threads[0]
+    names = [thread.id for thread in departures.threads if thread.process == rank.process]
     found: dict[str, int] = {}
-    for row in reader.intervals(threads=[thread.id]):
+    for row in reader.intervals(threads=names):
         for function in stacks.get(row.stack, ()):
             found[function] = row.start_ns + row.duration_ns
-    return {function: at_ns - departures.half_a_sample(thread, at_ns) for function, at_ns in found.items()}
+    return {function: at_ns - departures.half_a_sample(rank, at_ns) for function, at_ns in found.items()}
 
 
 def guess_by_joining(first: Mapping[str, int], second: Mapping[str, int]) -> Guess | None:
