@@ -68,7 +68,7 @@ def _read(file: Path | None) -> Configuration:
 async def _supervise(file: Path | None, configuration: Configuration) -> None:
     clock, table, journal = AnchoredClock(), ProcTable(), Journal(sys.stderr.buffer)
     register = Register(register_folder())
-    shelf = Shelf(paths.runs_folder(), paths.runs_folder().with_name("reports"))
+    shelf = Shelf(paths.make_private(paths.runs_folder()), paths.runs_folder().with_name("reports"))
     jobs = Jobs(Census(table, clock), table, Rules(configuration), journal, clock)
     sessions = RealSessions(configuration, register, clock)
     reporter = CommandReporter(shelf)

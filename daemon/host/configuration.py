@@ -20,7 +20,8 @@ from profd.daemon.errors import UsageError
 
 FILE_NAME = "daemon.toml"
 _PAGE = "docs/daemon.md shows what it holds"
-_ADDRESS = r"^[^\s:]+:[0-9]{1,5}$"
+_ADDRESS = r"^(\S+:)?[0-9]{1,5}$"
+_URL = r"^https?://[^/\s]"
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 AtLeastZero = Annotated[float, msgspec.Meta(ge=0)]
@@ -64,7 +65,8 @@ class Configuration(msgspec.Struct, frozen=True):
     """What the supervisor is to do.
 
     ``budget_percent`` is of one core, for all sessions of the host together; ``least_percent`` of it is what a session
-    needs, so their ratio is how many there can be at a time. ``metrics`` is where the first session serves its numbers.
+    needs, so their ratio is how many there can be at a time. ``metrics`` is where the
+    numbers of all live runs are served, ``otlp`` where they are sent to.
     """
 
     folder: str = ""
@@ -77,6 +79,7 @@ class Configuration(msgspec.Struct, frozen=True):
     on_hang: str = ""
     at_exit: Literal["leave", "stop"] = "leave"
     metrics: Annotated[str, msgspec.Meta(pattern=_ADDRESS)] | None = None
+    otlp: Annotated[str, msgspec.Meta(pattern=_URL)] | None = None
     rule: tuple[Rule, ...] = (Rule(name="torch", torch=True),)
     exclude: tuple[Exclusion, ...] = ()
     retention: Retention = Retention()

@@ -12,12 +12,14 @@ from collections.abc import Callable
 
 import msgspec
 
+from profd.daemon import paths
 from profd.daemon.clock import Clock
 from profd.daemon.errors import ProfdError
 from profd.daemon.host.archive import Archive
 from profd.daemon.host.configuration import Configuration
 from profd.daemon.host.crew import Crew
 from profd.daemon.host.desk import Desk
+from profd.daemon.host.exporting import Exporting, metrics_command
 from profd.daemon.host.hangs import count_hangs
 from profd.daemon.host.jobs import STOPPED, Jobs
 from profd.daemon.host.journal import Journal
@@ -56,6 +58,7 @@ class Supervisor:
         self._archive = Archive(register, shelf, journal, clock)
         self._desk = Desk(reporter, register, journal, self._thin)
         self._crew = Crew(configuration, sessions, jobs, register, journal, clock, self._desk.ask)
+        self._exporting = Exporting(journal)
         self._hangs: dict[str, int] = {}
         self._ended = asyncio.Event()
 
@@ -68,6 +71,7 @@ class Supervisor:
         self._configuration = self._crew.configuration = configuration
         self._jobs.use(Rules(configuration))
         self._crew.share()
+        self._exporting.use(metrics_command(configuration, paths.runs_folder()))
 
     async def run(self, notifier: Notifier, reload: Callable[[], None]) -> None:
         """Supervise until ``end`` or SIGTERM; ``reload`` is called at SIGHUP."""
@@ -76,6 +80,7 @@ class Supervisor:
             loop.add_signal_handler(number, self.end)
         loop.add_signal_handler(signal.SIGHUP, reload)
         self._take_over()
+        self._exporting.use(metrics_command(self._configuration, paths.runs_folder()))
         beats = [(self._watch_hangs, _HANGS_EVERY_S), (self._thin, _THIN_EVERY_S)]
         if notifier.watchdog_s:
             beats.append((lambda: notifier.tell("WATCHDOG=1"), notifier.watchdog_s / 2))
@@ -152,6 +157,7 @@ class Supervisor:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._exporting.close()
         with contextlib.suppress(asyncio.TimeoutError):
             if self._configuration.at_exit == "stop":
                 await asyncio.wait_for(self._crew.stop_all(), _STOPPING_S)

@@ -10,6 +10,8 @@ import stat
 import subprocess
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -156,6 +158,26 @@ def test_what_the_retention_does_not_keep_is_removed(configure: Callable[..., No
         daemon.wait("removed", run=run)
     assert reported(profd_home, run)
     assert paths.list_runs() == [bystander]
+
+
+def test_metrics_of_its_runs_are_served_and_end_with_it(configure: Callable[..., None]) -> None:
+    configure('metrics = "127.0.0.1:0"')
+    with supervised() as daemon, short_job() as job:
+        run = daemon.wait("recording", pid=job.pid).run
+        url = daemon.wait("metrics").message.split()[-1]
+        until(lambda: f'run="{run}"' in scraped(url), "metrics of the run")
+        daemon.end(signal.SIGKILL)
+        until(lambda: scraped(url) == "", "the end of its process")
+        job.train()
+
+
+def scraped(url: str) -> str:
+    """Return what is served there; nothing where nobody listens."""
+    try:
+        with urllib.request.urlopen(url, timeout=DEADLINE_S) as answer:
+            return str(answer.read().decode())
+    except (urllib.error.URLError, ConnectionError):
+        return ""
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two users")

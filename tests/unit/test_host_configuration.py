@@ -66,6 +66,8 @@ def test_rules_and_exclusions_are_read_in_order() -> None:
         ("folder = 'runs'", "folder runs is no absolute path"),
         ("least_percent = 20", "least_percent is more than budget_percent"),
         ("at_exit = 'kill'", "at_exit"),
+        ("metrics = 'here'", "metrics"),
+        ("otlp = 'localhost'", "otlp"),
         ("rule = 'torch'", "Expected `array`"),
         ("xyzzy = 1", "there are: folder, rate_hz"),
     ],
