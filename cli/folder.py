@@ -25,12 +25,16 @@ def job_option(command: Command) -> Command:
     return click.option("--job", metavar="NAME", help="Where RUN is a folder of several jobs: which of them.")(command)
 
 
-def folder_of(run: str) -> Path | None:
-    """Return the folder that RUN is; None where it is a run."""
+def folder_of(run: str, job: str | None) -> Path | None:
+    """Return the folder that RUN is; None where it is a run, of which no job can be chosen: raises UsageError."""
     path = Path(run)
     is_path = os.sep in run or run in (os.curdir, os.pardir)
     is_folder = os.path.isdir(path)  # noqa: PTH112  Path raises for a folder that is not ours
-    return path if is_folder and (is_path or any(path.glob(f"*{paths.SUFFIX}"))) else None
+    if is_folder and (is_path or any(path.glob(f"*{paths.SUFFIX}"))):
+        return path
+    if job is not None:
+        raise UsageError(f"{run} is a run and no folder", "leave --job away")
+    return None
 
 
 def known_folder(folder: Path) -> Folder:
@@ -51,14 +55,12 @@ def open_run(run: str, job: str | None) -> Iterator[RunReader]:
     """
     from profd.daemon.store.reader import RunReader
 
-    folder = folder_of(run)
+    folder = folder_of(run, job)
     if folder is not None:
         from profd.daemon.analyze.nodes.joined import open_job
 
         with open_job(known_folder(folder).choose(job)) as reader:
             yield reader
         return
-    if job is not None:
-        raise UsageError(f"{run} is a run and no folder", "leave --job away")
     with RunReader(paths.find_run(run)) as reader:
         yield reader

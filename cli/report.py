@@ -28,7 +28,7 @@ def command(run: str, job: str | None, output: Path | None) -> None:
     The path of the file is printed. A live run may be reported too: as far as it has come. RUN may be a folder with the
     run files of all nodes of a job.
     """
-    folder = folder_of(run)
+    folder = folder_of(run, job)
     # Named after the file, not by what stands in it: a file from elsewhere could say ../../anything.
     name = paths.find_run(run).stem if folder is None else paths.clean_name(job or folder.absolute().name)
     path = output or Path(f"{name}.html")

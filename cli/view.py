@@ -25,7 +25,7 @@ def command(run: str, job: str | None, pty_fd: int | None) -> None:
     Leaving it changes nothing: a live run is recorded on until its script ends, or `profd stop` ends the recording. RUN
     may be a folder with the run files of all nodes of a job: they are listed, and of several one is chosen.
     """
-    folder = folder_of(run)
+    folder = folder_of(run, job)
     run_file = paths.find_run(run) if folder is None else _chosen(folder, job)
     RunReader(run_file).close()  # what is no run is that first, with a terminal and without
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
