@@ -19,7 +19,7 @@ def train(model, optimizer, args):
     criterion = nn.CrossEntropyLoss()
     started, steps = time.perf_counter(), 0
     while (elapsed := time.perf_counter() - started) < args.seconds:
-        inputs, labels = torch.rand(48, 256), torch.randint(10, (48,))
+        inputs, labels = torch.rand(96, 256), torch.randint(10, (96,))
         loss = criterion(model(inputs), labels)
         optimizer.zero_grad()
         loss.backward()
