@@ -6,11 +6,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import hostile
+import pyarrow
 import pytest
 from fleets import renamed
 from gpurun import write_gpu_run
-from pyarrow import parquet
+from pyarrow import dataset, parquet
 from synthetic import PHASE_SHARES, STARTED_NS, write_run
 
 from profd.daemon.analyze.phases import PhaseIndex
@@ -132,6 +134,23 @@ def test_hostile_names_stay_inside(tmp_path: Path) -> None:
     assert all(path.is_relative_to(folder) for path in written)
     assert "/job=%2E.%2F..%2F..%2Fx/node=%2E./" in manifest.files[0].path
     assert {row["name"] for row in rows_of(folder, "runs")} == {"../../../x"}
+
+
+@pytest.mark.parametrize("name", ["a/b=c", "..", "naïve 😈", "50%", "plain-1.0"])
+def test_others_read_the_partitions_by_their_names(tmp_path: Path, name: str) -> None:
+    with renamed(write_run(tmp_path / "a.profd"), name=name, host=name) as reader:
+        export_run(reader, DataSet(str(tmp_path / "fleet")))
+    page = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text()
+    documented = page.partition("```sql\n")[2].partition(";\n```")[0].replace("URL", str(tmp_path / "fleet"))
+    hours = duckdb.connect().execute(documented).fetchall()
+    assert {job for job, _, _ in hours} == {name}
+    assert {phase: 180 * told for _, phase, told in hours} == pytest.approx(PHASE_SHARES)
+    columns = pyarrow.schema(
+        [("date", pyarrow.string()), ("job", pyarrow.string()), ("node", pyarrow.string()), ("rank", pyarrow.int64())]
+    )
+    hive = dataset.partitioning(columns, flavor="hive")
+    table = dataset.dataset(tmp_path / "fleet" / "samples", partitioning=hive).to_table(columns=["job", "node", "rank"])
+    assert {tuple(row.values()) for row in table.to_pylist()} == {(name, name, None)}
 
 
 def test_a_data_set_may_be_at_a_url(tmp_path: Path) -> None:
