@@ -21,7 +21,8 @@ from profd.daemon.metrics.address import listen, parse_address, url_of
 from profd.daemon.metrics.exporter import check_endpoint, check_installed
 from profd.daemon.metrics.runs import Folder, Runs
 
-CHECK_S = 1.0
+CHECK_S = 2.0
+"""How long after its run a process ends that nobody ends before."""
 _NICENESS = 10
 
 

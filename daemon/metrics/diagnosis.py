@@ -1,7 +1,7 @@
 """What takes more than a scrape may: findings, the growth of memory, the rate of steps that nobody counts.
 
-Looked for in a thread, over the last part of the run, and the more seldom the longer it takes: a thousandth of a core
-at most, so that all of the exporter stays below a fifth of a percent.
+Looked for in a thread, over the last part of the run, and the more seldom the longer it takes: at most a
+two-thousandth of a core, so that all that the exporter does stays below four of them.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ FIRST_NS = 60 * SECOND_NS
 """So old a run is when it is first looked at: before that there is little to see."""
 RECENT_NS = 60 * SECOND_NS
 GROWTH_NS = 600 * SECOND_NS
-EVERY_S = 60.0
-REST = 999
+EVERY_S = 120.0
+REST = 1999
 """For how many times a look's CPU time the next one is put off."""
 _MEMORIES = {"rss_bytes": "rss", GPU_SERIES: "gpu"}
 

@@ -21,7 +21,7 @@ from profd.daemon.store.rows import FrameRow, RunInfo, SeriesRow, StackRow, Time
 from profd.daemon.store.tailfile import TailFile
 
 LINGER_NS = 30 * SECOND_NS
-"""For so long a process is remembered after its end: what was recorded of it last is written later."""
+"""For so long a training process is remembered after its end: what was recorded of it last is written later."""
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class RunTail:
         """Begin to follow ``path``; of series those of these names. Raises RunUnreadable where it is no run file."""
         self.path = path
         self.members: dict[int, Member] = {}
-        """The processes that live or have ended lately."""
+        """The processes that live, and training processes that have ended lately."""
         self.main_threads: dict[int, MainThread] = {}
         """Those of the members."""
         self.series: dict[int, SeriesRow] = {}
@@ -87,7 +87,10 @@ class RunTail:
     def _look_at_members(self, file: TailFile) -> None:
         rows = [*file.rows_of(Member, "process", self.members), *self._new(file, "process", Member)]
         gone_ns = self.info.end_ns - LINGER_NS
-        self.members = {row[0]: Member(*row) for row in rows if row[4] is None or row[4] >= gone_ns}
+        members = (Member(*row) for row in rows)
+        self.members = {
+            one.id: one for one in members if one.ended_ns is None or (one.role == "main" and one.ended_ns >= gone_ns)
+        }
         threads = {row[0]: MainThread(*row) for row in self._new(file, "thread", MainThread, "is_main")}
         known = {**self.main_threads, **threads}
         self.main_threads = {one: row for one, row in known.items() if row.process in self.members}

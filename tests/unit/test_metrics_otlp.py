@@ -85,11 +85,12 @@ def test_the_receiver_gets_counters_and_gauges_with_their_labels(tmp_path: Path,
     assert (memory.as_double, set(labels_of(memory.attributes))) == (9e9, {"run"})
 
 
-def test_what_is_not_known_is_not_sent(tmp_path: Path, receiver: Receiver) -> None:
+def test_what_is_not_known_is_not_sent(tmp_path: Path, receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
     with live_run(tmp_path / "a.profd", seconds=3) as run:
         Sender(receiver.url, Runs(lambda: (run.path,)).samples).close()
 
     assert "profd_process_memory_slope_bytes_per_second" not in metrics_of(receiver.received.get(timeout=30)[1])
+    assert caplog.messages == []  # nor is the SDK asked to
 
 
 def test_metrics_are_sent_again_and_again(tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
