@@ -6,6 +6,9 @@ says); ``htmlpage`` makes one file of it.
 
 from __future__ import annotations
 
+import contextlib
+import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 from profd.daemon.analyze.phases import PhaseIndex
@@ -69,8 +72,21 @@ def write_report(reader: RunReader, path: Path) -> None:
 
 def render_report(reader: RunReader) -> str:
     """Return the report of a run as HTML."""
-    summary = summarize(reader)
-    extract = take_extract(reader, PhaseIndex(reader), summary.memory)
-    words = take_words(reader, summary, extract.slot_ms)
-    curve, ranks = (CURVE_WIDTH, CURVE_HEIGHT), rank_tables(summary)
-    return render_page("report.html.j2", SCRIPTS, extract, words=words, views=VIEWS, curve=curve, ranks=ranks)
+    with _uncollected():
+        summary = summarize(reader)
+        extract = take_extract(reader, PhaseIndex(reader), summary.memory)
+        words = take_words(reader, summary, extract.slot_ms)
+        curve, ranks = (CURVE_WIDTH, CURVE_HEIGHT), rank_tables(summary)
+        return render_page("report.html.j2", SCRIPTS, extract, words=words, views=VIEWS, curve=curve, ranks=ranks)
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Look for no cycles meanwhile: none are made, and of a long run all that was read would be gone through anew."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

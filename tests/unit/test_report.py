@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import hashlib
 import os
 import re
@@ -47,6 +48,17 @@ def test_page_carries_every_sample_of_its_run(reader: RunReader) -> None:
     )
     assert sum(sum(thread.slots.samples) for thread in extract.threads) == everything.total_samples
     assert sum(sum(thread.slots.times_100us) for thread in extract.threads) == everything.total_ns / TIME_UNIT_NS
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_cycles_are_looked_for_afterwards_as_before(reader: RunReader, enabled: bool) -> None:
+    before = gc.isenabled()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        render_report(reader)
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 def test_stacks_have_the_frames_of_the_run(reader: RunReader) -> None:

@@ -15,6 +15,7 @@ import msgspec
 
 from profd.daemon.analyze.certainty.confidence import margin
 from profd.daemon.analyze.certainty.uncertainty import Doubt
+from profd.daemon.analyze.course import take_course
 from profd.daemon.analyze.coverage import mean_of_series
 from profd.daemon.analyze.findings.finding import Evidence, Line, Measure
 from profd.daemon.analyze.findings.training import training_range
@@ -186,6 +187,11 @@ class Case:
             return mean_of_series(self.reader, name, process, self.selection)
         values = self.values(name, process, device)
         return math.fsum(values) / len(values) if values else None
+
+    def most(self, name: str, process: int | None = None, device: str | None = None) -> float | None:
+        """Return the highest value of a series; None where nothing was read. Of a long time quicker than ``values``."""
+        series = self.reader.find_series(name, process, device)
+        return None if series is None else take_course(self.reader, series.id, self.from_ns, self.to_ns).most
 
     def values(self, name: str, process: int | None = None, device: str | None = None) -> list[float]:
         """Return the values of a series, in order of time."""

@@ -15,9 +15,9 @@ _WELL_USED, _FULL = 0.92, 0.98
 def find(case: Case) -> Finding | None:
     """Return the finding for the first GPU of the training that was seen to be nearly full."""
     for device in used_devices(case):
-        used, total = case.values(_USED, device=device), case.values(_TOTAL, device=device)
-        if used and total and max(used) >= _WELL_USED * total[-1]:
-            return _finding(case, device, max(used) / total[-1], total[-1])
+        used, total = case.most(_USED, device=device), case.values(_TOTAL, device=device)
+        if used and total and used >= _WELL_USED * total[-1]:
+            return _finding(case, device, used / total[-1], total[-1])
     return None
 
 
