@@ -35,13 +35,13 @@ def test_even_steps_are_aligned_from_the_moment_at_which_all_joined(ahead_ns: in
     assert found.source == COLLECTIVES
     assert abs(found.offset_ns - ahead_ns) < 5 * MS
     assert found.error_ns is not None
-    assert found.error_ns < 5 * MS
+    assert abs(found.offset_ns - ahead_ns) < found.error_ns < 12 * MS
     assert found.matched > 100
 
 
 def test_who_is_sampled_less_often_is_not_taken_to_be_later(tmp_path: Path) -> None:
     job = Job(steps=800, jitter_ms=3)
-    found = offset(job.write(tmp_path / "0.profd", 0), job.write(tmp_path / "1.profd", 1, own_share=0.3, sample_ms=50))
+    found = offset(job.write(tmp_path / "0.profd", 0), job.write(tmp_path / "1.profd", 1, own_share=0.6, sample_ms=50))
 
     # Half of the distance of samples is 5 ms on one side, and 25 ms on the other.
     assert found.source == COLLECTIVES

@@ -23,6 +23,7 @@ _SURE = 4.0
 _BLOCK_NS = 5 * SECOND_NS
 _FEWEST_BLOCKS = 6
 _DOUBT = 0.05
+_OUTERMOST = 0.1
 _FARTHEST_NS = 100 * MILLISECOND_NS
 
 
@@ -122,13 +123,13 @@ def _difference(first: Sequence[int], at_ns: int) -> int:
 
 
 def _refine(first: Sequence[int], second: Sequence[int], offset_ns: int) -> Offset | None:
-    """Return the median offset of moments that belong together, and its interval."""
+    """Return the mean offset of moments that belong together, and its interval."""
     farthest_ns = _farthest(first)
     differences = [(at_ns, _difference(first, at_ns - offset_ns)) for at_ns in second]
     matched = [(at_ns, difference) for at_ns, difference in differences if abs(difference) < farthest_ns]
     if len(matched) < FEWEST_MATCHED:
         return None
-    center_ns = int(statistics.median(difference for _, difference in matched))
+    center_ns = int(_center([difference for _, difference in matched]))
     low_ns, high_ns = median_interval(_independent(matched))
     return Offset(
         offset_ns + center_ns,
@@ -139,12 +140,21 @@ def _refine(first: Sequence[int], second: Sequence[int], offset_ns: int) -> Offs
 
 
 def _independent(matched: Sequence[tuple[int, int]]) -> list[float]:
-    """Return what tells how far differences vary by chance: their medians over stretches of a recording's length.
+    """Return what tells how far differences vary by chance: their means over stretches of a recording's length.
 
     Times within one recording are off together. Where there are few stretches, the differences themselves.
     """
     blocks: dict[int, list[int]] = {}
     for at_ns, difference in matched:
         blocks.setdefault(at_ns // _BLOCK_NS, []).append(difference)
-    medians = [statistics.median(block) for block in blocks.values()]
-    return medians if len(medians) >= _FEWEST_BLOCKS else [float(difference) for _, difference in matched]
+    means = [_center(block) for block in blocks.values()]
+    return means if len(means) >= _FEWEST_BLOCKS else [float(difference) for _, difference in matched]
+
+
+def _center(differences: Sequence[int]) -> float:
+    """Return the mean without the outermost tenth at either end.
+
+    Not the median: samples come at even distances on both sides, so that differences take few values.
+    """
+    left_out = int(_OUTERMOST * len(differences))
+    return statistics.fmean(sorted(differences)[left_out : len(differences) - left_out])

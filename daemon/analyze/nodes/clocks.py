@@ -55,7 +55,8 @@ def _offset(first: _Side, other: _Side) -> ClockOffset:
     for _, guess in (*guesses, (WALL_CLOCK, Guess(0, _FARTHEST_NS))):
         found = align(*_departures(first, other, guess), guess)
         if found is not None:
-            error_ns = max(found.high_ns - found.offset_ns, found.offset_ns - found.low_ns)
+            by_chance_ns = max(found.high_ns - found.offset_ns, found.offset_ns - found.low_ns)
+            error_ns = by_chance_ns + max(first.departures.slack_ns, other.departures.slack_ns)
             return ClockOffset(found.offset_ns, error_ns, COLLECTIVES, found.matched)
     for source, guess in guesses:
         return ClockOffset(guess.offset_ns, guess.reach_ns, source)

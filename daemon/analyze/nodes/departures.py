@@ -7,6 +7,7 @@ compares nothing.
 from __future__ import annotations
 
 import bisect
+import statistics
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -53,6 +54,15 @@ class DepartureIndex:
         recordings = self._recordings[thread.process]
         at = bisect.bisect(recordings, at_ns, key=lambda row: row.start_ns) - 1
         return SECOND_NS // (2 * recordings[max(at, 0)].rate_hz) if recordings else 0
+
+    @property
+    def slack_ns(self) -> int:
+        """By how much all ends may be off together: half of the distance of samples, as it was in the median.
+
+        What is shorter than that distance is only seen where a sample happens to fall, and ends beside its middle.
+        """
+        rates = [row.rate_hz for thread in self.threads for row in self._recordings[thread.process]]
+        return int(SECOND_NS / (2 * statistics.median(rates))) if rates else 0
 
     def _ends(self, thread: ThreadRow, from_ns: int, to_ns: int) -> Iterator[int]:
         """Yield the starts of the first intervals after each wait."""
