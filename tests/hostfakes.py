@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -166,14 +167,18 @@ class FakeSessions:
 
 @dataclass
 class FakeReporter:
-    """Writes nothing; says ``digest``, or fails."""
+    """Writes nothing; says ``digest``, or fails. ``meanwhile`` is called once, while the first report is written."""
 
     digest: Digest = field(default_factory=Digest)
     failing: bool = False
+    meanwhile: Callable[[], None] | None = None
     reported: list[str] = field(default_factory=list)
 
     async def report(self, run_id: str) -> Digest:
         self.reported.append(run_id)
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
         if self.failing:
             raise SessionFailed("it cannot be read")
         return self.digest

@@ -63,9 +63,11 @@ async def test_the_report_of_a_live_run_is_not_its_last(manned: Manned) -> None:
 
 async def test_a_run_that_ends_while_its_report_is_written_is_reported_again(manned: Manned) -> None:
     live = entry_of(7)
+    ended = msgspec.structs.replace(live, ended_ns=5, why_ended="stopped")
+    manned.reporter.meanwhile = lambda: manned.desk.ask(ended)
     manned.desk.ask(live)
-    manned.desk.ask(msgspec.structs.replace(live, ended_ns=5, why_ended="stopped"))
     await manned.desk.until_idle()
+    assert len(manned.reporter.reported) == 2
     (entry,) = manned.register.entries()
     assert (entry.why_ended, entry.is_reported) == ("stopped", True)
 

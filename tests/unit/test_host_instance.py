@@ -7,6 +7,7 @@ import socket
 import stat
 from pathlib import Path
 
+import msgspec
 import pytest
 from hostfakes import Said, entry_of
 
@@ -82,7 +83,10 @@ def test_entries_are_kept_from_one_supervisor_to_the_next(profd_home: Path) -> N
 
 def test_what_is_no_entry_is_left_alone(profd_home: Path) -> None:
     register = Register(profd_home / "daemon" / "host")
-    strange = profd_home / "daemon" / "host" / "strange.json"
-    strange.write_bytes(b"{")
+    folder = profd_home / "daemon" / "host"
+    entry = entry_of(7)
+    (folder / "cut.json").write_bytes(b"{")
+    (folder / "other.json").write_bytes(msgspec.json.encode(entry))
+    (folder / "latest.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(entry, run_id="latest")))
     assert register.entries() == []
-    assert strange.exists()
+    assert len(list(folder.iterdir())) == 3

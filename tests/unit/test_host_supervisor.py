@@ -90,6 +90,7 @@ async def test_what_lives_is_adopted_and_not_recorded_twice(host: Host) -> None:
     host.table.add(8, torch=True)
     host.begin()
     await host.until(lambda: 8 in host.sessions.live)
+    await host.end()
     assert host.sessions.started == [8]
     assert host.said.events[0] == "adopted"
 
@@ -119,6 +120,7 @@ async def test_what_was_stopped_before_a_restart_stays_so(host: Host) -> None:
     host.table.add(8, torch=True)
     host.begin()
     await host.until(lambda: 8 in host.sessions.live)
+    await host.end()
     assert host.sessions.started == [8]
 
 
