@@ -27,7 +27,7 @@ from profd.daemon.supervise.naming import script_name
 from profd.daemon.supervise.session import RunningSession, SessionOptions, start_session
 
 INTERRUPTED = "interrupted"
-_SECONDS = 3600.0
+_HOUR_S = 3600.0
 _REAPING_S = 5.0
 
 
@@ -146,7 +146,7 @@ class RealSessions:
             command=job.command,
             rate_hz=wanted.rate_hz,
             budget_percent=budget_percent,
-            duration_s=wanted.slice_hours * _SECONDS,
+            duration_s=wanted.slice_hours * _HOUR_S,
             hang_after_s=wanted.hang_after_s or None,
             on_hang=wanted.on_hang or None,
         )
