@@ -6,6 +6,7 @@ A group is the same in both and reduced by the same function, and groups are add
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from typing import Any, Protocol
 
 import msgspec
@@ -18,6 +19,7 @@ from profd.daemon.fleet.reduction import Task, reduce_runs
 _MOST_SAMPLES = 8_000_000
 _MOST_RUNS = 500
 _CONNECT_S = 10
+_THIS = "this version of profd"
 
 
 class Engine(Protocol):
@@ -55,10 +57,30 @@ class Cluster:
                 "name it as tcp://HOST:PORT",
             ) from None
         with client:
+            if not client.nthreads():
+                raise SessionFailed(f"the Dask scheduler at {self._address} has no workers", "start some")
             alone = [msgspec.structs.replace(task, threads=1) for task in tasks]
             futures = client.map(reduce_encoded, [msgspec.json.encode(task) for task in alone], pure=False)
-            for outcome in client.gather(futures):
-                yield _decoded(outcome)
+            yield from map(_outcome, futures)
+
+
+def _outcome(future: Any) -> Partial:  # noqa: ANN401  Dask has no types
+    """Return what a group came to; raises SessionFailed where its worker failed, RunUnreadable where its files did."""
+    try:
+        error = future.exception()
+    except CancelledError:
+        raise SessionFailed("the Dask scheduler went away", "see what its log says") from None
+    if error is not None:
+        raise SessionFailed(
+            f"a Dask worker failed ({type(error).__name__}: {error})", f"install {_THIS} on all of them"
+        )
+    try:
+        decoded = msgspec.json.decode(future.result(), type=Reduced | Failed)
+    except msgspec.DecodeError as error:
+        raise SessionFailed(f"a Dask worker speaks otherwise ({error})", f"install {_THIS} on all of them") from None
+    if isinstance(decoded, Failed):
+        raise RunUnreadable(f"on a worker: {decoded.what}", decoded.remedy)
+    return decoded.partial
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
@@ -80,13 +102,6 @@ def reduce_encoded(task: bytes) -> bytes:
         return msgspec.json.encode(Reduced(reduce_runs(msgspec.json.decode(task, type=Task))))
     except ProfdError as error:
         return msgspec.json.encode(Failed(error.what, error.remedy))
-
-
-def _decoded(outcome: bytes) -> Partial:
-    decoded = msgspec.json.decode(outcome, type=Reduced | Failed)
-    if isinstance(decoded, Failed):
-        raise RunUnreadable(f"on a worker: {decoded.what}", decoded.remedy)
-    return decoded.partial
 
 
 def grouped(runs: Iterable[Manifest]) -> Iterator[tuple[Manifest, ...]]:

@@ -31,9 +31,10 @@ def schema_of(table: str) -> pyarrow.Schema:
 
 def empty_file(table: str, path: Path) -> Path:
     """Write a table without rows, and return its path."""
+    schema = schema_of(table)
     from pyarrow import parquet
 
-    parquet.write_table(schema_of(table).empty_table(), path)
+    parquet.write_table(schema.empty_table(), path)
     return path
 
 

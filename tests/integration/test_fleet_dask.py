@@ -65,6 +65,27 @@ def test_what_fails_on_a_worker_is_said_here(tmp_path: Path, address: str) -> No
         ask(DataSet(str(tmp_path / "fleet")), Question(), Cluster(address))
 
 
+def unknown_there(task: bytes) -> bytes:
+    """Stand for a function that workers of another version lack: they cannot import this file."""
+    return task
+
+
+def test_workers_without_this_profd_are_said(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path)
+    monkeypatch.setattr(engines, "reduce_encoded", unknown_there)
+    with pytest.raises(SessionFailed, match="install this version of profd"):
+        ask(DataSet(str(tmp_path / "fleet")), Question(), Cluster(address))
+
+
+def test_a_scheduler_without_workers_is_said(tmp_path: Path) -> None:
+    make(tmp_path)
+    with (
+        distributed.LocalCluster(n_workers=0, processes=True, dashboard_address=":0", host="127.0.0.1") as cluster,
+        pytest.raises(SessionFailed, match="has no workers"),
+    ):
+        ask(DataSet(str(tmp_path / "fleet")), Question(), Cluster(cluster.scheduler_address))
+
+
 def test_no_scheduler_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path)
     monkeypatch.setattr(engines, "_CONNECT_S", 0.5)
