@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import synthetic
 from gpurun import waits, write_gpu_run
+from synthetic import MAIN
 from textual.widgets import Input
 from theater import Theater, play, train_backward
 
@@ -98,7 +99,7 @@ async def test_i_puts_the_leaves_on_top_and_f_folds_libraries(ended: Path) -> No
         await theater.press("i", "f")
         folded = [block.node.title for block in view.walk.row(4)]
         assert "torch · 4 frames" in folded
-        assert "library frames folded" in theater.text(FlameView)
+        assert "folded" in theater.text(FlameView)
 
 
 async def test_c_colors_by_the_idle_gpu_where_there_is_one(tmp_path: Path) -> None:
@@ -152,6 +153,29 @@ async def test_a_search_marks_frames_and_says_their_share(ended: Path) -> None:
         await theater.press("escape")
         assert theater.dashboard.query_one(Input).value == ""
         assert "of the time has" not in theater.text(FlameView)
+
+
+async def test_one_escape_ends_a_search_with_the_cursor_in_the_picture(ended: Path) -> None:
+    async with play(ended) as theater:
+        view = await open_flame(theater)
+        await theater.press("slash", *"adam.py", "enter", "down", "down")
+        assert view.has_cursor
+        await theater.press("escape")
+        assert "of the time has" not in theater.text(FlameView)
+        assert view.has_cursor
+        await theater.press("escape")
+        assert not view.has_cursor
+
+
+async def test_what_the_colors_mean_is_said_where_room_is_short(tmp_path: Path) -> None:
+    run = write_gpu_run(tmp_path / "a.profd", {"0": waits}, {MAIN: ("0",)})
+    async with play(run, size=(80, 24)) as theater:
+        await open_flame(theater)
+        await theater.press("i", "f", "c", "c")
+        legend = theater.text(FlameView).splitlines()[-2]
+        assert "colors by idle GPU" in legend
+        assert " idle" in legend.partition("busy")[2]
+        assert legend.rstrip().endswith("folded")
 
 
 async def test_it_follows_the_scope(ended: Path) -> None:

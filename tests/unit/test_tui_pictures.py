@@ -18,6 +18,7 @@ from theater import Theater, play
 
 from profd.tui.reading.exhibits import FlameGrown, OperatorsRead
 from profd.tui.reading.feed import OutputDrawn
+from profd.tui.widgets.tabs import TabLine
 
 SIZES = {"80x24": (80, 24), "120x36": (120, 36), "200x60": (200, 60)}
 VIEWS = ("hot", "flame", "processes", "torch", "findings", "events", "output")
@@ -64,6 +65,9 @@ async def draw(run_file: Path, views: Sequence[str], size: tuple[int, int]) -> d
 
 async def draw_view(theater: Theater, view: str) -> str:
     await theater.press(str(VIEWS.index(view) + 1))
+    shown = theater.widget(TabLine).snapshot
+    if shown is None or shown.view.tab != view:
+        await theater.snapshot(lambda snapshot: snapshot.view.tab == view)
     if view in READ_LATER:
         await theater.until(READ_LATER[view])
     return compact(theater.app.export_screenshot(title="profd"))

@@ -7,8 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 import synthetic
+from cases import HEALTHY, IMPORT, write_case
+from synthetic import STARTED_NS
 from theater import play
 
+from profd.daemon.clock import SECOND_NS
 from profd.tui.widgets.tabs import TabLine
 from profd.tui.widgets.verdict import VerdictLine
 
@@ -47,3 +50,14 @@ async def test_it_keeps_its_lines_when_it_gets_shorter(tmp_path: Path) -> None:
         await theater.pilot.resize_terminal(200, 60)
         await theater.pilot.pause()
         assert line.size.height == 1
+
+
+async def test_a_range_that_startup_takes_much_of_is_not_called_healthy(tmp_path: Path) -> None:
+    path = write_case(tmp_path / "a.profd", *[((IMPORT, 500),)] * 40, *[HEALTHY] * 60, seconds=100)
+    async with play(path) as theater:
+        await theater.until_text(VerdictLine, "startup and import")
+        said = theater.text(VerdictLine)
+        assert "40 % of this time is startup and import; of the rest" in said
+        assert "healthy" not in said
+        theater.dashboard.choose_range(STARTED_NS + 50 * SECOND_NS, STARTED_NS + 90 * SECOND_NS)
+        await theater.until_text(VerdictLine, "healthy")

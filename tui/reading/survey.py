@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from profd.daemon.analyze.functions import FunctionRow
 from profd.daemon.analyze.gpu.busy import Busy
 from profd.daemon.analyze.lives import Lives
 from profd.daemon.analyze.phases import PhaseIndex
@@ -18,7 +17,7 @@ from profd.daemon.store.rows import EventRow, RecordingRow
 from profd.tui.reading.census import Census
 from profd.tui.reading.coverage import Coverage
 from profd.tui.samples.blocks import Blocks
-from profd.tui.samples.parts import Part, Samples
+from profd.tui.samples.parts import Hot, Part, Samples
 from profd.tui.samples.sums import Sums
 from profd.tui.samples.tallies import PhaseTally, Places
 from profd.tui.snapshot import Gauge, Lane, PhaseShare, ProcessState, Snapshot, Timeline, Vitals
@@ -92,8 +91,8 @@ class Survey:
         info = self._reader.info
         ruler, about = self._shown(view)[0], self._about(view)
         chosen = about if view.chosen else None
-        functions, rests_on = self._hot(view, about)
-        mains = rests_on if view.scope.kind is ScopeKind.MAIN else self._samples.take(about, self._lanes.ids())
+        hot = self._hot(view, about)
+        mains = hot.part if view.scope.kind is ScopeKind.MAIN else self._samples.take(about, self._lanes.ids())
         lanes = self._draw_lanes(ruler, mains)
         processes, left_out = self._processes(view, about)
         return Snapshot(
@@ -109,24 +108,24 @@ class Survey:
                 gauges=self._draw_gauges(ruler, chosen),
                 marks=marks_of(self._events, self._reader.windows()),
             ),
-            functions=functions,
-            scope_name=self._scope_name(view),
-            samples=rests_on.samples,
+            functions=hot.rows,
+            scope_name=f"{self._scope_name(view)}{', startup aside' if hot.is_without_startup else ''}",
+            samples=hot.samples,
             from_ns=about.from_ns,
             to_ns=about.to_ns,
             process_rows=tuple(self._reader.processes.values()),
             processes=processes,
             left_out=left_out,
             events=tuple(self._events),
-            is_estimate=not rests_on.is_whole,
+            is_estimate=not hot.part.is_whole,
         )
 
-    def _hot(self, view: View, about: Range) -> tuple[tuple[FunctionRow, ...], Part]:
-        """Return the hot functions while they are shown, and what they, or the flame graph, rest on."""
-        if view.tab != "hot":
-            return (), self._samples.of_scope(view.scope, about)
-        functions, rests_on = self._samples.hot_rows(view.scope, about, by_line=view.by_line)
-        return tuple(functions), rests_on
+    def _hot(self, view: View, about: Range) -> Hot:
+        """Return the hot functions while they are shown, else what they would be of, as the flame graph is."""
+        if view.tab == "hot":
+            return self._samples.hot(view.scope, about, self._places, by_line=view.by_line)
+        part = self._samples.of_scope(view.scope, about)
+        return Hot((), part, part.samples, is_without_startup=False)
 
     def _processes(self, view: View, about: Range) -> tuple[tuple[ProcessState, ...], int]:
         """Return the processes while they are shown, and how many are left out."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from profd.daemon.analyze.certainty.changes import Changes, ChangesSeen
+from profd.daemon.analyze.findings.training import STEP
 from profd.daemon.analyze.functions import FunctionIndex, FunctionRow, hot_rows
 from profd.daemon.analyze.gpu.busy import Busy
 from profd.daemon.analyze.lives import Lives
@@ -19,6 +21,7 @@ from profd.tui.samples.block import Block, Seen
 from profd.tui.samples.blocks import Blocks, take_in
 from profd.tui.samples.devices import Devices
 from profd.tui.samples.sums import Sums
+from profd.tui.samples.tallies import STARTUP, Places
 from profd.tui.view import Range, Scope, ScopeKind
 
 # Changes are read interval by interval: of so much of a range, evenly spread, less where there are many threads. They
@@ -53,6 +56,15 @@ class Part(msgspec.Struct, frozen=True):
         return self.block.threads.get(thread) or Seen()
 
 
+class Hot(msgspec.Struct, frozen=True):
+    """Hot functions with the part that they are of, and how many of its samples: all but those of startup, or all."""
+
+    rows: tuple[FunctionRow, ...]
+    part: Part
+    samples: int
+    is_without_startup: bool
+
+
 class Samples:
     """The samples of one run."""
 
@@ -73,11 +85,16 @@ class Samples:
         """Return what was seen in a range of the threads of a scope."""
         return self.take(asked, selection(scope).threads(self._reader))
 
-    def hot_rows(self, scope: Scope, asked: Range, *, by_line: bool) -> tuple[list[FunctionRow], Part]:
-        """Return the functions or lines of a scope in a range, the hottest first, and what they rest on."""
+    def hot(self, scope: Scope, asked: Range, places: Places, *, by_line: bool) -> Hot:
+        """Return the functions or lines of a scope in a range, the hottest first.
+
+        Of main threads that train, those are the functions of the training: what starts up does so once.
+        """
         profile, part = self.profile(scope, asked)
-        busy = self.busy(scope, asked)
-        return hot_rows(self._reader, profile, busy, self._indices[by_line]), part
+        counted = training(profile, places) if scope.kind is ScopeKind.MAIN else profile
+        busy = {stack: one for stack, one in self.busy(scope, asked).items() if stack in counted.time_ns}
+        rows = hot_rows(self._reader, counted, busy, self._indices[by_line])
+        return Hot(tuple(rows), part, counted.total_samples, counted is not profile)
 
     def busy(self, scope: Scope, asked: Range) -> Mapping[int, Busy]:
         """Return how busy the GPUs were during the stacks of a scope in a range, as far as that is known."""
@@ -118,6 +135,16 @@ class Samples:
                 changes.forget_place()
         times = asked.length_ns / sum(one.length_ns for one in slices)
         return {process: changes.take(max(times, 1.0)) for process, changes in found.items()}
+
+
+def training(profile: Profile, places: Places) -> Profile:
+    """Return a profile without startup and import where there is a training in it, else as it is."""
+    phases = {stack: places.of_stack(stack)[0] for stack in profile.time_ns}
+    if STARTUP not in phases.values() or STEP.isdisjoint(phases.values()):
+        return profile
+    kept = [stack for stack, phase in phases.items() if phase != STARTUP]
+    samples = {stack: profile.samples[stack] for stack in kept}
+    return replace(profile, samples=samples, time_ns={stack: profile.time_ns[stack] for stack in kept})
 
 
 def selection(scope: Scope) -> Selection:

@@ -123,8 +123,8 @@ class FlameView(Lines):
 
     def action_release(self) -> None:
         """Take the cursor out of the picture."""
-        if not self.has_cursor:
-            raise SkipAction  # escape is the screen's then
+        if not self.has_cursor or self.search.text:
+            raise SkipAction  # escape is the screen's then, which ends a search first
         self.walk.release()
         self._moved()
 
@@ -227,10 +227,12 @@ class FlameView(Lines):
         return [*runs, self.run(shares), self.run(f"   {visible(source)}" if source else "", "dim")]
 
     def _legend(self) -> list[Run]:
-        words = [self.coloring]
-        words += ["leaves on top, their callers below"] if self.walk.is_inverted else []
-        words += ["library frames folded"] if self.walk.is_folded else []
-        return [self.run(f" {' · '.join(words)}", "dim"), *(self._idle_scale() if self.coloring == BY_GPU else [])]
+        scale = self._idle_scale() if self.coloring == BY_GPU else []
+        words = ["leaves on top"] if self.walk.is_inverted else []
+        words += ["folded"] if self.walk.is_folded else []
+        # The scale comes first: where room is short the end is cut, and without it the colors say nothing.
+        about = self.run(f"   {' · '.join(words)}" if words else "", "dim")
+        return [self.run(f" {self.coloring}", "dim"), *scale, about]
 
     def _idle_scale(self) -> list[Run]:
         """Return what the colors of the idle GPU mean."""

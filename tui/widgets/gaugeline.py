@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from profd.daemon.render.units import UNKNOWN, percent, rate, size
 from profd.tui.drawing.cells import Run, width
@@ -52,18 +52,32 @@ def amount(gauge: Gauge) -> str:
 
 def side_of(widget: Lines, gauge: Gauge, beside: Mapping[str, Gauge], cells: int) -> list[Run]:
     """Return what stands right of a strip, in ``cells`` cells; ``beside`` are the gauges without a line."""
-    runs = [widget.run(f"{amount(gauge):<{_VALUE_CELLS}}"), *_kind(widget, gauge), *_slope(widget, gauge)]
+    value, kind = widget.run(f"{amount(gauge):<{_VALUE_CELLS}}"), _kind(widget, gauge)
+    power = beside.get(GPU_POWER_SERIES) if gauge.name == GPU_SERIES else None
+    watts = [widget.run(f"  {amount(power)}", "dim")] if power is not None and power.value is not None else []
     other = beside.get(BESIDE.get(gauge.name, ""))
     if other is None or other.value is None:
-        return runs
-    tail = [widget.run(f" {amount(other)}"), *_kind(widget, other), *_slope(widget, other)]
-    power = beside.get(GPU_POWER_SERIES)
-    if gauge.name == GPU_SERIES and power is not None and power.value is not None:
-        tail.append(widget.run(f"  {amount(power)}", "dim"))
-    lead = widget.run(f"  {_BESIDE_LABELS[other.name]} ", "dim")
-    room = min(cells - sum(width(run.text) for run in (*runs, lead, *tail)), _MOST_BESIDE)
+        short = [widget.run(amount(gauge)), *watts]
+        return _fitting([[value, *kind, *_slope(widget, gauge), *watts], short, [value]], cells)
+    lead = [value, *kind, *_slope(widget, gauge), widget.run(f"  {_BESIDE_LABELS[other.name]} ", "dim")]
+    # What is cut would be misread: the limit goes before the watts do.
+    tails = [
+        [widget.run(f" {said}"), *_kind(widget, other), *_slope(widget, other), *rest]
+        for said, rest in ((amount(other), watts), (size(other.value), watts), (size(other.value), []))
+    ]
+    tail = _fitting(tails, cells - _cells(lead))
+    room = min(cells - _cells([*lead, *tail]), _MOST_BESIDE)
     strip = sparkline(squeezed(other.cells, room), top_of(other)) if room >= 3 else ""
-    return [*runs, lead, widget.run(strip, "bar"), *tail]
+    return [*lead, widget.run(strip, "bar"), *tail]
+
+
+def _fitting(choices: Sequence[list[Run]], cells: int) -> list[Run]:
+    """Return the first of some runs that there is room for, else the last."""
+    return next((runs for runs in choices if _cells(runs) <= cells), choices[-1])
+
+
+def _cells(runs: Sequence[Run]) -> int:
+    return sum(width(run.text) for run in runs)
 
 
 def _kind(widget: Lines, gauge: Gauge) -> list[Run]:

@@ -142,8 +142,8 @@ class Table(ScrollView, Redrawn, Generic[Item]):
 
     def action_release(self) -> None:
         """Take the cursor out of the table, so that its rows follow their order again."""
-        if self._held is None:
-            raise SkipAction  # escape is the screen's then
+        if self._held is None or self._needle:
+            raise SkipAction  # escape is the screen's then, which shows all rows again first
         self.let_go()
         self._arrange()
         self.post_message(CursorMoved())

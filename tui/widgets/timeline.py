@@ -17,7 +17,7 @@ from profd.tui.drawing.strips import axis, slice_run, slices, sparkline
 from profd.tui.snapshot import Gauge, PhaseShare, Snapshot
 from profd.tui.snapshot import Timeline as Strips
 from profd.tui.timeline.bins import Ruler
-from profd.tui.timeline.gauges import GPU_MEMORY_SERIES, GPU_SERIES
+from profd.tui.timeline.gauges import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
 from profd.tui.timeline.pace import STEPS
 from profd.tui.timeline.scrub import Scrub
 from profd.tui.view import Range
@@ -179,9 +179,11 @@ class Timeline(Lines):
             return [label, self.run(fit("no GPU", self._columns), "faint")]
         strip = fit(sparkline(gauge.cells[: self._columns], top_of(gauge)), self._columns)
         own = {row.gauge for row in self._rows}
-        beside = {other: value for other, value in gauges.items() if other not in own}
         is_wide = _side_cells(width) == _SIDE_CELLS
-        side = side_of(self, gauge, beside if is_wide else {}, _SIDE_CELLS)
+        beside = {other: value for other, value in gauges.items() if other not in own}
+        if not is_wide:  # there is room for a short number, but for no second strip
+            beside = {other: value for other, value in beside.items() if other == GPU_POWER_SERIES}
+        side = side_of(self, gauge, beside, _side_cells(width))
         return [label, *self._highlighted(snapshot, strip), self.run("  "), *side]
 
     def _highlighted(self, snapshot: Snapshot, strip: str) -> list[Run]:

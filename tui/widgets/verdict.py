@@ -10,6 +10,7 @@ from profd.daemon.render.units import percent
 from profd.daemon.render.visible import visible
 from profd.tui.drawing.cells import Run
 from profd.tui.drawing.wrapping import wrap_runs
+from profd.tui.samples.tallies import STARTUP
 from profd.tui.snapshot import Snapshot, Verdict
 from profd.tui.widgets.absence import without_samples
 from profd.tui.widgets.drawn import Lines
@@ -39,6 +40,8 @@ _WORK = {
 # In rooms of fewer lines than that the sentence has one of them, else two where it needs them.
 _TWO_LINES_FROM = 20
 _INDENT = 3
+# From so much of a range on it is not the training alone that it tells of.
+_MUCH_STARTUP = 0.2
 
 
 class VerdictLine(Lines):
@@ -89,7 +92,7 @@ class VerdictLine(Lines):
         work = work_share(self.snapshot)
         # Nobody is called healthy before it was looked for what is wrong.
         if work is not None and work >= HEALTHY_SHARE and self.snapshot.is_diagnosed:
-            return self._healthy(work)
+            return self._healthy(work, startup_share(self.snapshot))
         verdict = self.snapshot.verdict
         if verdict is None:
             return [self.run(" "), self._without_samples(self.snapshot)]
@@ -116,10 +119,19 @@ class VerdictLine(Lines):
             self.run("   5 why", "dim"),
         ]
 
-    def _healthy(self, work: float) -> Sequence[Run]:
-        """Return that nothing is wrong."""
-        of_time = "of the training's time is forward, backward and optimizer"
-        return [self.run(" ✓ healthy: ", "good"), self.run(percent(work), "bright"), self.run(f" {of_time}")]
+    def _healthy(self, work: float, startup: float) -> Sequence[Run]:
+        """Return that nothing is wrong; of a range that startup takes much of only what is in it."""
+        is_work = "is forward, backward and optimizer"
+        if startup < _MUCH_STARTUP:
+            share = self.run(percent(work), "bright")
+            return [self.run(" ✓ healthy: ", "good"), share, self.run(f" of the training's time {is_work}")]
+        look = self.phase_look(STARTUP)
+        return [
+            Run(f" {look.letter} ", look.cell),
+            self.run(" "),
+            self.run(percent(startup), "bright"),
+            self.run(f" of this time is startup and import; of the rest {percent(work)} {is_work}"),
+        ]
 
     def _without_samples(self, snapshot: Snapshot) -> Run:
         """Return why there is nothing to say."""
@@ -132,6 +144,12 @@ def work_share(snapshot: Snapshot) -> float | None:
     shares = [{one.phase: one.share for one in lane.shares} for lane in snapshot.timeline.lanes if lane.shares]
     known = [worked_share(lane) for lane in shares]
     return sum(known) / len(known) if known else None
+
+
+def startup_share(snapshot: Snapshot) -> float:
+    """Return the share of startup and import in the main threads' time."""
+    shares = [{one.phase: one.share for one in lane.shares} for lane in snapshot.timeline.lanes if lane.shares]
+    return sum(lane.get(STARTUP, 0.0) for lane in shares) / (len(shares) or 1)
 
 
 def sentence(verdict: Verdict) -> tuple[str, str, str]:
