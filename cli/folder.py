@@ -40,10 +40,11 @@ def folder_of(run: str, job: str | None) -> Path | None:
 def known_folder(folder: Path) -> Folder:
     """Return what a folder holds, and say on stderr which of its files cannot be read."""
     from profd.daemon.analyze.nodes.jobs import read_folder
+    from profd.daemon.render.visible import visible
 
     found = read_folder(folder)
     for why in found.left_out:
-        click.echo(f"profd: left out: {why}", err=True)
+        click.echo(f"profd: left out: {visible(why)}", err=True)
     return found
 
 

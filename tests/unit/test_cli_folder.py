@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,18 @@ def test_a_job_of_a_run_that_is_no_folder_is_an_error(folder: Path, capsys: pyte
         assert run_command_line([command, str(folder / "0.profd"), "--job", "x"]) == ExitCode.USAGE
         assert "no folder" in capsys.readouterr().err
     assert run_command_line(["summary", str(folder.parent)]) == ExitCode.NO_RUN
+
+
+def test_what_stands_in_files_of_others_is_harmless(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in folder.iterdir():
+        with sqlite3.connect(path) as connection:
+            connection.execute("UPDATE meta SET value = ? WHERE name = 'id'", (f"../../{tmp_path.name}/{path.stem}",))
+            connection.execute("UPDATE meta SET value = ? WHERE name = 'host'", (f"\x1b[2J{path.stem}",))
+    there = sorted(tmp_path.rglob("*"))
+
+    assert run_command_line(["summary", str(folder)]) == ExitCode.OK
+    assert run_command_line(["view", str(folder)]) == ExitCode.USAGE
+    assert "\x1b" not in "".join(capsys.readouterr())
+    assert sorted(tmp_path.rglob("*")) == there

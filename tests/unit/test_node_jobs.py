@@ -34,6 +34,10 @@ def test_other_jobs_and_those_whose_ranks_are_all_in_one_file_stay_alone() -> No
     assert ranks_of(node(of=None, job=None), node(of=None, job=None, at=1)) == [[[]], [[]]]
 
 
+def test_a_name_can_be_printed() -> None:
+    assert [job.name for job in join([node(0, job="a\x1b[2J\n")])] == ["a?[2J?"]
+
+
 def test_a_job_that_ran_again_is_another_one() -> None:
     jobs = join([node(0, 1), node(2, 3, at=1), node(0, 1, at=60), node(2, 3, at=61)])
 

@@ -124,7 +124,9 @@ def _names(attempts: Sequence[Sequence[NodeFile]]) -> list[str]:
     names: list[str] = []
     for attempt in attempts:
         first = attempt[0]
-        name = first.job if first.job is not None and not first.is_whole else first.run
+        told = first.job if first.job is not None and not first.is_whole else first.run
+        # It is printed, and may come from anywhere.
+        name = "".join(character if character.isprintable() else "?" for character in told)
         again = sum(known.partition("#")[0] == name for known in names)
         names.append(f"{name}#{again + 1}" if again else name)
     return names

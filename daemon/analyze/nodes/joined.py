@@ -27,7 +27,8 @@ def open_job(job: FoundJob) -> Iterator[RunReader]:
         if len(job.files) == 1:
             yield open_files.enter_context(RunReader(job.files[0].path))
             return
-        path = open_files.enter_context(_scratch()) / f"{job.files[0].run}{SUFFIX}"
+        # Not named by what stands in a file: one from elsewhere could say ../../anything.
+        path = open_files.enter_context(_scratch()) / f"job{SUFFIX}"
         join_files(job, path)
         yield open_files.enter_context(RunReader(path))
 
