@@ -37,11 +37,15 @@ def main(words: Sequence[str]) -> int:
     # Of all that run here, the kernel shall take this first when memory ends, not the training.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("600")
+    options = _parse(words)
     try:
-        _export(_parse(words), stop)
+        _export(options, stop)
     except ProfdError as error:
         sys.stderr.write(f"{error}\n")
         return int(error.exit_code)
+    finally:
+        if options.log is not None:
+            _remove_empty(options.log)
     return 0
 
 
@@ -51,6 +55,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("address", nargs="?", help="where to serve: [HOST:]PORT")
     parser.add_argument("--otlp", metavar="ENDPOINT", help="URL of an OpenTelemetry receiver")
     parser.add_argument("--listener-fd", type=int, metavar="FD", help="a socket that listens already")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="where stderr goes: removed where nothing was said")
     parser.add_argument("--while-stdin", action="store_true", help="end when stdin is closed")
     return parser.parse_args(words)
 
@@ -97,6 +102,12 @@ def _listener(options: argparse.Namespace) -> socket.socket | None:
     if options.otlp is None:
         raise UsageError("there is nowhere to give metrics to", "give an address to serve at, or --otlp ENDPOINT")
     return None
+
+
+def _remove_empty(log: Path) -> None:
+    with contextlib.suppress(OSError):
+        if not log.stat().st_size:
+            log.unlink()
 
 
 def _is_closed(fd: int) -> bool:

@@ -6,22 +6,24 @@ and the process takes it over.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from profd.daemon import paths
-from profd.daemon.errors import MissingTool, UsageError
+from profd.daemon.errors import ExitCode, MissingTool, UsageError
 from profd.daemon.metrics.address import listen, parse_address, url_of
 
 PROGRAM = "profd.daemon.metrics"
 _FAREWELL_S = 5.0
+_ENDED_WITH_ITS_RUN = (ExitCode.OK, ExitCode.NO_RUN, -signal.SIGTERM)
+"""The exit codes of a process whose run has ended; that of a short run has not come to look at it, or not to start."""
 _NEEDED = {"metrics": "prometheus_client", "otlp": "opentelemetry.exporter.otlp.proto.http"}
 
 
@@ -61,27 +63,30 @@ class Exporter:
 
     def follow(self, session: Recording) -> Followed:
         """Start the process for a session that records, and return the session that ends it, too."""
-        descriptors = [] if self._listener is None else [self._listener.fileno()]
-        words = [sys.executable, "-m", PROGRAM, str(session.run_file)]
-        words += [word for fd in descriptors for word in ("--listener-fd", str(fd))]
-        words += [] if self._otlp is None else ["--otlp", self._otlp]
         self._log = paths.runtime_folder() / f"{session.run_file.stem}.metrics.log"
         try:
             with self._log.open("wb") as log_file:
-                self._process = subprocess.Popen(
-                    words,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=log_file,
-                    pass_fds=descriptors,
-                    start_new_session=True,
-                    cwd="/",
-                    env={**os.environ, "PYTHONSAFEPATH": "1"},
-                )
+                self._process = self._start(session.run_file, log_file)
         except OSError as error:
             self._narrate(f"profd: there are no metrics: their process did not start ({error.strerror})")
         self.close()  # only the process listens from now on
         return Followed(session, self)
+
+    def _start(self, run_file: Path, log_file: BinaryIO) -> subprocess.Popen[bytes]:
+        descriptors = [] if self._listener is None else [self._listener.fileno()]
+        words = [sys.executable, "-m", PROGRAM, str(run_file), "--log", str(self._log)]
+        words += [word for fd in descriptors for word in ("--listener-fd", str(fd))]
+        words += [] if self._otlp is None else ["--otlp", self._otlp]
+        return subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=log_file,
+            pass_fds=descriptors,
+            start_new_session=True,
+            cwd="/",
+            env={**os.environ, "PYTHONSAFEPATH": "1"},
+        )
 
     def close(self) -> None:
         """Let go of the socket; a process that was started keeps it."""
@@ -98,11 +103,10 @@ class Exporter:
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
-        if code:
-            self._narrate(f"profd: the metrics broke off: see {self._log}")
+        if code in _ENDED_WITH_ITS_RUN:
+            self._log.unlink(missing_ok=True)
         else:
-            with contextlib.suppress(OSError):
-                self._log.unlink()
+            self._narrate(f"profd: the metrics broke off: see {self._log}")
 
 
 def open_exporter(address: str | None, otlp: str | None, narrate: Callable[[str], None]) -> Exporter | None:

@@ -87,6 +87,15 @@ def test_a_port_in_use_ends_the_command_before_the_script_starts(tmp_path: Path)
     assert not (tmp_path / "started").exists()
 
 
+@pytest.mark.parametrize("lives_s", [0.0, 0.2, 0.4, 0.8])
+def test_a_short_run_ends_without_a_word_of_its_metrics(profd_home: Path, lives_s: float) -> None:
+    done = launching.run("--metrics=0", "--", *launching.PYTHON, f"import time; time.sleep({lives_s})")
+
+    assert b"broke off" not in done.stderr
+    assert done.returncode == 0
+    assert list((profd_home / "run").glob("*")) == []
+
+
 def test_a_killed_exporter_changes_nothing() -> None:
     process, url = start("run", "--headless", "--metrics", "0", "--", *launching.PYTHON, launching.WAITING)
     launching.read_ready(process)
@@ -99,13 +108,14 @@ def test_a_killed_exporter_changes_nothing() -> None:
     assert b"samples over" in err
 
 
-def test_a_killed_session_takes_its_metrics_along() -> None:
+def test_a_killed_session_takes_its_metrics_along(profd_home: Path) -> None:
     process, url = start("run", "--headless", "--metrics", "0", "--", *launching.PYTHON, launching.WAITING)
     launching.read_ready(process)
     scrape(url)
     exporter = exporter_of(process.pid)
     os.kill(launching.session_pid(process.pid), signal.SIGKILL)
     until(lambda: not launching.is_alive(exporter) and not is_answered(url))
+    assert list((profd_home / "run").glob("*.metrics.log")) == []
     out, _, code = launching.finish(process)
     assert (out, code) == (b"done\n", 3)
 
