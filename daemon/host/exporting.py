@@ -72,13 +72,15 @@ class Exporting:
         try:
             async for line in process.stderr:
                 self._journal.say("metrics", line.decode(errors="replace").strip())
+            return await process.wait()  # it has let go of stderr, and ends in its own way
         except ValueError:  # a line without end
             process.kill()
+            return await process.wait()
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()
-            code = await process.wait()
-        return code
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.terminate()
+                await process.wait()
 
 
 async def _end(task: asyncio.Task[None] | None) -> None:
