@@ -51,6 +51,13 @@ def configure(profd_home: Path) -> Callable[..., None]:
     return write
 
 
+@pytest.fixture
+def stack() -> Iterator[contextlib.ExitStack]:
+    """Give a stack of what is to be ended, whatever becomes of the test."""
+    with contextlib.ExitStack() as opened:
+        yield opened
+
+
 def record(daemon: Supervised, job: ShortJob) -> str:
     """Wait until a job is recorded, let it end, and return its run."""
     run = daemon.wait("recording", pid=job.pid).run
@@ -87,23 +94,23 @@ def spent_s() -> float:
 
 
 def test_ten_short_jobs_leave_ten_runs_with_reports_over_a_restart_and_a_kill(
-    configure: Callable[..., None], profd_home: Path
+    configure: Callable[..., None], profd_home: Path, stack: contextlib.ExitStack
 ) -> None:
     runs: dict[int, str] = {}
     begun_s = time.monotonic()
-    daemon = Supervised()
+    daemon = stack.enter_context(supervised())
     for number in range(JOBS):
         with short_job() as job:
             runs[job.pid] = daemon.wait("recording", pid=job.pid).run
             if number == 3:  # the session goes on, and the next supervisor takes it over
                 daemon.end(signal.SIGKILL)
-                daemon = Supervised()
+                daemon = stack.enter_context(supervised())
                 assert daemon.wait("adopted", pid=job.pid).run == runs[job.pid]
             if number == 6:  # the job ends while nobody supervises
                 assert daemon.end(signal.SIGTERM) == 0
             assert job.train() == 0
             if number == 6:
-                daemon = Supervised()
+                daemon = stack.enter_context(supervised())
         daemon.wait("ended", run=runs[job.pid])
     for run in runs.values():
         until(lambda run=run: reported(profd_home, run), f"a report of {run}")  # type: ignore[misc]
