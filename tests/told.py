@@ -35,7 +35,7 @@ def series(samples: Iterable[Sample]) -> set[tuple[str, tuple[str, ...]]]:
 
 
 def churn(run: LiveRun, seconds: int, workers: int = 4) -> None:
-    """Go on with a run whose workers live for a second each, and are recorded in it."""
+    """Go on with a run whose workers live for half a second each, and are recorded in it."""
     for _ in range(seconds):
         at_ns = run.started_ns + run.seconds * SECOND_NS
         for number in range(workers):
@@ -65,10 +65,10 @@ def _end_ns(path: Path) -> int:
 
 
 def _life(worker: Identity, ordinal: int, at_ns: int) -> list[records.Record]:
-    spans = ((worker.pid, "MainThread", True, WORKER_STEP + WORKER_STEP),)
+    spans = ((worker.pid, "MainThread", True, WORKER_STEP),)
     return [
         records.ProcessSeen(worker, MAIN, COMMAND, "worker", None, ordinal, "3.11.7", at_ns),
-        recording(worker, at_ns, spans),
+        recording(worker, at_ns, spans, duration_ns=SECOND_NS // 2),
         records.PointsTaken(at_ns, (records.Point("rss_bytes", 3e8, worker),)),
-        records.ProcessEnded(worker, at_ns + SECOND_NS, exit_code=0),
+        records.ProcessEnded(worker, at_ns + SECOND_NS // 2, exit_code=0),
     ]

@@ -63,7 +63,7 @@ def test_counters_are_those_of_the_summary(tmp_path: Path) -> None:
 def test_a_recording_that_comes_after_its_process_has_ended_counts(tmp_path: Path) -> None:
     with live_run(tmp_path / "a.profd", seconds=4) as run:
         watched = watch(run.path)
-        ended_ns = run.started_ns + 5 * SECOND_NS
+        ended_ns = run.started_ns + 9 * SECOND_NS // 2
         put(run, ProcessEnded(MAIN, ended_ns, exit_code=0), ended_ns)
         before = watched.take()
         run.advance()
@@ -101,7 +101,7 @@ def test_series_stay_the_same_while_workers_come_and_go(tmp_path: Path) -> None:
 
     assert series(last) == first
     assert value(last, catalog.PROCESSES, "worker") == 0
-    assert value(last, catalog.SAMPLES) > 80 * 4 * 100
+    assert value(last, catalog.SAMPLES) > 80 * 4 * 50
 
 
 def test_nothing_is_remembered_of_workers_that_are_gone(tmp_path: Path) -> None:
