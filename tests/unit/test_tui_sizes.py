@@ -8,6 +8,7 @@ from pathlib import Path
 import hostile
 import pytest
 import synthetic
+from exhibition import write_exhibition
 from textual.widget import Widget
 from theater import Theater, play
 
@@ -152,3 +153,12 @@ def assert_lines_fit(theater: Theater) -> None:
         widget = theater.widget(kind)
         for y in range(widget.size.height):
             assert widget.render_line(y).cell_length == widget.size.width, (kind, y)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+async def test_nothing_beside_the_timeline_is_cut(tmp_path: Path, size: tuple[int, int]) -> None:
+    async with play(write_exhibition(tmp_path / "a.profd"), size=size) as theater:
+        said = theater.text(Timeline)
+        assert "294 W" in said
+        assert "● note" in said
+        assert "…" not in said

@@ -84,6 +84,7 @@ async def test_the_output_scrolls_by_pages_and_stays_where_it_was_scrolled_to(tm
         run.writer.put(records.OutputWritten(run.started_ns, b"".join(b"\r\nline %d," % n for n in range(200))))
         run.advance()
         async with play(run.path) as theater:
+            await theater.snapshot(lambda snapshot: snapshot.is_diagnosed)  # the verdict may take a line more
             await theater.press("7")
             await theater.until(OutputDrawn, lambda message: "line 198," in str(message.picture.lines))
             assert "line 198," in theater.text(OutputPane)

@@ -64,8 +64,8 @@ def marks_in(snapshot: Snapshot) -> list[Mark]:
     return [*saves(snapshot.timeline.lanes, snapshot), *snapshot.timeline.marks]
 
 
-def mark_side(widget: Lines, snapshot: Snapshot, scrub: Scrub) -> list[Run]:
-    """Return what the mark under the cursor says, else what the marks mean that are to be seen."""
+def mark_side(widget: Lines, snapshot: Snapshot, scrub: Scrub, cells: int) -> list[Run]:
+    """Return what the mark under the cursor says, else what those marks mean that ``cells`` cells have room for."""
     ruler, marks = snapshot.timeline.ruler, marks_in(snapshot)
     if scrub.cursor is not None:
         at = scrub.cursor
@@ -76,7 +76,10 @@ def mark_side(widget: Lines, snapshot: Snapshot, scrub: Scrub) -> list[Run]:
     shown = dict.fromkeys(mark.kind for mark in marks if mark.to_ns > ruler.from_ns and mark.from_ns < ruler.to_ns)
     found: list[Run] = []
     for kind in shown:
-        found += [widget.run(GLYPHS[kind][0], GLYPHS[kind][1]), widget.run(f" {kind}  ", "dim")]
+        cells -= len(f"{GLYPHS[kind][0]} {kind}")
+        if cells >= 0:
+            found += [widget.run(GLYPHS[kind][0], GLYPHS[kind][1]), widget.run(f" {kind}  ", "dim")]
+        cells -= 2
     return found
 
 

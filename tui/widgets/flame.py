@@ -30,7 +30,7 @@ _NAME_CELLS, _PLACE_CELLS = 3, 16
 _OTHER = "other"
 # Packages have no colors of their own: those of phases are told apart well, and a line below says what they mean.
 _MODULE_COLORS = ("forward", "backward", "optimizer", "evaluation", "collective", "loss", "logging", "checkpoint")
-_KEYS = " arrows move · ⏎ zooms · ⌫ back · i inverts · f folds libraries · c colors · / searches"
+_KEYS = " arrows move · ⏎ zooms · ⌫ back · i inverts · f folds · c colors · / searches"
 
 
 BY_PHASE, BY_MODULE, BY_GPU = "colors by phase", "colors by module", "colors by idle GPU"

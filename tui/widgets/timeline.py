@@ -131,7 +131,7 @@ class Timeline(Lines):
             return [self.run(" " * LABEL_CELLS), *short_legend(self, shares, width - LABEL_CELLS)]
         if row.kind == "gauge":
             return self._gauge(self.snapshot, row.gauge, width)
-        return self._marks(self.snapshot) if row.kind == "marks" else self._axis(self.snapshot, width)
+        return self._marks(self.snapshot, width) if row.kind == "marks" else self._axis(self.snapshot, width)
 
     def _lay_out(self) -> None:
         lanes = len(self.snapshot.timeline.lanes) if self.snapshot else 1
@@ -197,9 +197,10 @@ class Timeline(Lines):
             runs.append(Run(cell, style + Style(reverse=True) if column in cursor else style))
         return runs
 
-    def _marks(self, snapshot: Snapshot) -> list[Run]:
+    def _marks(self, snapshot: Snapshot, width: int) -> list[Run]:
         cells = mark_cells(self, snapshot, self.scrub, self._columns)
-        return [self.run(" " * LABEL_CELLS), *cells, self.run("  "), *mark_side(self, snapshot, self.scrub)]
+        side = mark_side(self, snapshot, self.scrub, _side_cells(width))
+        return [self.run(" " * LABEL_CELLS), *cells, self.run("  "), *side]
 
     def _axis(self, snapshot: Snapshot, cells: int) -> list[Run]:
         times = fit(axis(snapshot.timeline.ruler, self._columns), self._columns)
