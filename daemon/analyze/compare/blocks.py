@@ -64,7 +64,8 @@ class Blocks(msgspec.Struct, frozen=True):
         if not by_step or self.step_s is None:
             return mean_of(shares)
         if self.paces:
-            return mean_of([share * pace_s for share, pace_s in zip(shares, self.paces, strict=True)])
+            scale = self.step_s.value / statistics.fmean(self.paces)
+            return mean_of([scale * share * pace_s for share, pace_s in zip(shares, self.paces, strict=True)])
         share, step_s = mean_of(shares), self.step_s
         return Mean(share.value * step_s.value, math.hypot(share.error * step_s.value, share.value * step_s.error))
 
@@ -85,7 +86,10 @@ def take_blocks(reader: RunReader, selection: Selection) -> Blocks:
             shares[item][number] = share
     paces = _paces(reader, parts, phases)
     whole = msgspec.structs.replace(selection, from_ns=from_ns, to_ns=to_ns)
-    return Blocks(count, shares, mean_of(paces) if paces else _step_s(reader, whole, phases), paces, from_ns, to_ns)
+    step_s = _step_s(reader, whole, phases)
+    if paces:  # blocks tell how uneven steps are; how long they are is known best over all of them
+        step_s = Mean(step_s.value, mean_of(paces).error) if step_s else mean_of(paces)
+    return Blocks(count, shares, step_s, paces, from_ns, to_ns)
 
 
 def _paces(reader: RunReader, parts: Sequence[Selection], phases: PhaseIndex) -> list[float]:
