@@ -29,6 +29,7 @@ DESIGNED = [
     "stop",
     "daemon",
     "doctor",
+    "fleet",
 ]
 
 
