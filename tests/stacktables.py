@@ -48,7 +48,7 @@ def phase_of(*frames: str, rules: tuple[Rule, ...] | None = None) -> str:
     """Return the phase of a stack, by the built-in rules where none are given."""
     tables = Tables()
     stack = tables.add(*frames)
-    return PhaseIndex(tables, rules).of_stack(stack)  # type: ignore[arg-type]
+    return PhaseIndex(tables, rules).of_stack(stack)
 
 
 def stacks_in(name: str) -> list[tuple[str, list[str]]]:

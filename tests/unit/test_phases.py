@@ -89,7 +89,7 @@ def test_phase_is_owed_to_the_line_that_calls_into_it() -> None:
     )
     library = tables.add("run | threading.py")
     unknown = tables.add(ROOT, f"train | {TRAIN} | x = x @ w", "helper | torch/x.py")
-    index = PhaseIndex(tables)  # type: ignore[arg-type]
+    index = PhaseIndex(tables)
 
     lines = [index.user_line(stack) for stack in (model, library, unknown)]
 
@@ -142,7 +142,7 @@ def test_ten_thousand_deep_stacks_are_told_within_a_second() -> None:
     for number in range(leaf + 1, leaf + 10_001):
         tables.frames[number] = FrameRow(number, f"leaf_{number % 3000}", "a.py", "a.py", number, False, "x()")
         tables.stacks[number] = StackRow(number, leaf, 1 + number % leaf)
-    index = PhaseIndex(tables)  # type: ignore[arg-type]
+    index = PhaseIndex(tables)
 
     before_s = time.process_time()
     for stack in tables.stacks:
@@ -156,7 +156,7 @@ def test_synthetic_run_has_the_phases_that_it_claims() -> None:
     shares: Counter[str] = Counter()
     for frames, length_ms in synthetic.STEP:
         stack = tables.add(*map(_as_text, frames))
-        shares[PhaseIndex(tables).of_stack(stack)] += length_ms  # type: ignore[arg-type]
+        shares[PhaseIndex(tables).of_stack(stack)] += length_ms
 
     assert {phase: total / 500 for phase, total in shares.items()} == pytest.approx(synthetic.PHASE_SHARES)
 
