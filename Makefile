@@ -10,7 +10,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench truth gallery soak pictures format install clean
+.PHONY: help demo test check bench truth gallery soak scale pictures format install clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,9 +47,14 @@ truth: .venv/dev-installed ## measure on a quiet machine how true shares, interv
 
 gallery: .venv/dev-installed ## measure on a quiet machine whether findings are right, about 2 hours; writes docs/measurements.md; BENCH_ARGS="--runs 1" is shorter
 	$(BIN)/python benchmarks/gallery.py $(BENCH_ARGS)
+	$(BIN)/python benchmarks/classic.py
 
 soak: .venv/dev-installed ## profile a training for an hour and see whether profd stays as it is; MINUTES=N for another time
 	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES)
+
+scale: .venv/dev-installed ## measure on a quiet machine what an hour of metrics costs, and fleets of 10^8 rows, about 90 minutes
+	$(BIN)/python benchmarks/metrics.py --minutes 60
+	$(BIN)/python benchmarks/fleet.py
 
 trust: .venv/dev-installed ## kill profd a hundred times and give its readers hostile bytes, about an hour
 	$(BIN)/python benchmarks/kills.py
