@@ -15,6 +15,5 @@ import os
 # Textual holds Escape back for so many milliseconds, since the bytes of every arrow key begin with it, too. Its own 100
 # are longer than a person may wait for any key, and longer than is needed: terminals write the bytes of a key at once,
 # and ssh sends them in one packet. It reads this once, when it is imported: so it is set here, before a module of ours
-# imports it. What the user has set stays. Its driver looks ten times a second whether the time is up, so that Escape
-# alone takes a tenth of a second all the same.
+# imports it. What the user has set stays. ``keyboard`` has its driver look often enough whether the time is up.
 os.environ.setdefault("ESCDELAY", "30")

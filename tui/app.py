@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from textual import on
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
 from textual.message import Message
 from textual.screen import Screen
 
@@ -18,6 +19,7 @@ from profd.daemon.store.rows import RunInfo
 from profd.tui.drawing.colors import DARK, LIGHT, suited_theme
 from profd.tui.errands import session
 from profd.tui.errands.outcomes import ErrandDone
+from profd.tui.keyboard import answer_escape_soon
 from profd.tui.leaving import Leaving
 from profd.tui.reading.feed import Feed, FeedFailed
 from profd.tui.screens.dashboard import Dashboard
@@ -48,6 +50,11 @@ class ProfdApp(App[Leaving]):
         self._run_file = run_file
         self._may_end = may_end
         self._terminal = Terminal(pty_fd) if pty_fd is not None else None
+
+    def get_driver_class(self) -> type[Driver]:
+        """Return Textual's driver, which is made to answer Escape soon."""
+        answer_escape_soon()
+        return super().get_driver_class()
 
     def get_default_screen(self) -> Screen[None]:
         """Return the dashboard."""
