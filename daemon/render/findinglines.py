@@ -15,11 +15,15 @@ ALARM, WORTH_KNOWING, HEALTHY = "▲", "·", "✓"
 _WORK = ("forward", "loss", "backward", "optimizer")
 HEALTHY_SHARE = 0.8
 """From so much of its time on, spent on what it is there for, a training without findings is healthy."""
+MUCH_STARTUP = 0.2
+"""A range that startup takes so much of is not called healthy, only what is left of it."""
+_STARTUP = "startup, import"
 
 
 def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
     """Return the strongest finding above info, else that the run is healthy; empty where neither can be said.
 
+    Of a run that startup takes much of, only what is left can be.
     ``phases`` are the shares of the main thread's time.
     """
     for finding in findings:
@@ -28,12 +32,18 @@ def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
     work = worked_share(phases)
     if work < HEALTHY_SHARE:
         return ""
-    return f"{HEALTHY} healthy: {percent(work)} of the training's time is forward, backward and optimizer"
+    what = "is forward, backward and optimizer"
+    startup = phases.get(_STARTUP, 0.0)
+    if startup >= MUCH_STARTUP:
+        return (
+            f"{WORTH_KNOWING} {percent(startup)} of the time is startup and import; of the rest {percent(work)} {what}"
+        )
+    return f"{HEALTHY} healthy: {percent(work)} of the training's time {what}"
 
 
 def worked_share(phases: Mapping[str, float]) -> float:
     """Return the share of forward, loss, backward and optimizer in the time of a training, its startup aside."""
-    return sum(phases.get(name, 0.0) for name in _WORK) / ((1 - phases.get("startup, import", 0.0)) or 1.0)
+    return sum(phases.get(name, 0.0) for name in _WORK) / ((1 - phases.get(_STARTUP, 0.0)) or 1.0)
 
 
 def verdict_lines(findings: Sequence[Finding], phases: Mapping[str, float], columns: int) -> list[str]:

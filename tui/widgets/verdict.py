@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from profd.daemon.analyze.findings.finding import CRITICAL, INFO, Finding
-from profd.daemon.render.findinglines import HEALTHY_SHARE, worked_share
+from profd.daemon.render.findinglines import HEALTHY_SHARE, MUCH_STARTUP, worked_share
 from profd.daemon.render.units import percent
 from profd.daemon.render.visible import visible
 from profd.tui.drawing.cells import Run
@@ -40,8 +40,6 @@ _WORK = {
 # In rooms of fewer lines than that the sentence has one of them, else two where it needs them.
 _TWO_LINES_FROM = 20
 _INDENT = 3
-# From so much of a range on it is not the training alone that it tells of.
-_MUCH_STARTUP = 0.2
 
 
 class VerdictLine(Lines):
@@ -122,7 +120,7 @@ class VerdictLine(Lines):
     def _healthy(self, work: float, startup: float) -> Sequence[Run]:
         """Return that nothing is wrong; of a range that startup takes much of only what is in it."""
         is_work = "is forward, backward and optimizer"
-        if startup < _MUCH_STARTUP:
+        if startup < MUCH_STARTUP:
             share = self.run(percent(work), "bright")
             return [self.run(" ✓ healthy: ", "good"), share, self.run(f" of the training's time {is_work}")]
         look = self.phase_look(STARTUP)
