@@ -167,7 +167,12 @@ def test_truncated_run_file(command: tuple[str, ...], tmp_path: Path) -> None:
 
 
 def test_folder_is_no_run(tmp_path: Path) -> None:
-    assert refused("summary", tmp_path)[0] == ExitCode.UNREADABLE_RUN
+    assert refused("diff", tmp_path, tmp_path)[0] == ExitCode.UNREADABLE_RUN
+
+
+def test_folder_without_any_run(tmp_path: Path) -> None:
+    for command in ("summary", "report", "view"):
+        assert refused(command, tmp_path)[0] == ExitCode.NO_RUN
 
 
 def test_run_that_nobody_made() -> None:
