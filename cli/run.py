@@ -116,7 +116,7 @@ def run_profiled(
     return launch(
         Plan(
             command=options.command,
-            start_session=partial(start_recording, options, exporter),
+            start_session=partial(start_recording, options, exporter=exporter),
             farewell=farewell,
             narrate=narrate,
             dashboard=dashboard_command if is_interactive() and not headless else None,
@@ -126,7 +126,12 @@ def run_profiled(
 
 
 def start_recording(
-    options: SessionOptions, exporter: Exporter | None, script: Script, link: socket.socket, pty_fd: int | None
+    options: SessionOptions,
+    script: Script,
+    link: socket.socket,
+    pty_fd: int | None,
+    *,
+    exporter: Exporter | None = None,
 ) -> Recording:
     """Start the session of a script that runs; raises the error that keeps it from recording."""
     options = msgspec.structs.replace(options, pid=script.pid, start_ticks=script.start_ticks)
