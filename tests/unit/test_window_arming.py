@@ -67,7 +67,10 @@ def test_two_runs_have_two_folders() -> None:
 def test_what_others_have_armed_is_found_in_its_environment(
     variables: dict[str, str], sockets: Sockets | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=variables) as process:
+    command = [sys.executable, "-c", "print('ready', flush=True); input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"  # its environment is the new program's by now
         assert sockets_of(process.pid) == sockets
         monkeypatch.setattr(arming, "sees_our_files", lambda pid: False)
         monkeypatch.setattr(arming, "_shares_network", lambda pid: False)
