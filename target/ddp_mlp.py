@@ -78,19 +78,19 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     if dist.get_rank() == 0:
         print(f"training on {dist.get_world_size()} ranks", flush=True)
-    steps, elapsed = train(model, loader, optimizer, slow, args.seconds)
+    steps, elapsed = train(model, loader, optimizer, slow, args.seconds, args.slower)
     if dist.get_rank() == 0:
         print(f"{steps} steps at {steps / elapsed:.2f}/s")
     dist.destroy_process_group()
 
 
-def train(model, loader, optimizer, slow, seconds):
+def train(model, loader, optimizer, slow, seconds, slower):
     criterion = nn.CrossEntropyLoss()
     disk = Disk(SLOW_READ_S if slow == "disk" else READ_S)
     started, is_over = time.perf_counter(), torch.zeros(1)
     for step, (records, labels) in enumerate(loader, 1):
         mask = read_block(disk) > 0
-        scale = normalize(SLOW_VALUES if slow == "compute" else 1)
+        scale = normalize(round(slower * SLOW_VALUES) if slow == "compute" else 1)
         if slow == "batch":
             records, labels = (
                 records.repeat(LONG_BATCH_SIZE // BATCH_SIZE, 1),
@@ -112,6 +112,7 @@ def parse_args():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--slow", choices=KINDS, help="what is slow on one rank (default: nothing)")
     parser.add_argument("--slow-rank", type=int, default=2, help="which rank that is (default: 2)")
+    parser.add_argument("--slower", type=float, default=1, help="how many times its usual slowness compute has")
     parser.add_argument("--seconds", type=float, default=60, help="how long to train (default: 60)")
     return parser.parse_args()
 

@@ -53,7 +53,9 @@ def start(lab: Lab, node: int, home: Path, folder: Path) -> subprocess.Popen[str
     }
     # The nodes share two cores with all that records them: with the default budget there would be few samples.
     run = [*PROFD, "run", "--headless", "--quiet", "--budget", "80", "-o", str(folder / f"node{node}.profd"), "--"]
-    target = [sys.executable, TARGET, "--seconds", "15", "--slow", "compute", "--slow-rank", str(SLOW_RANK)]
+    # Steps that are longer than joining may be off by are told from their neighbors, even as they are.
+    slow = ["--slow", "compute", "--slower", "3", "--slow-rank", str(SLOW_RANK)]
+    target = [sys.executable, TARGET, "--seconds", "20", *slow]
     return subprocess.Popen(
         lab.command(node, [*run, *target]),
         env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
