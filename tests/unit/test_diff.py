@@ -69,6 +69,28 @@ def test_a_function_is_told_apart_by_who_calls_it(tmp_path: Path) -> None:
     assert first.difference == pytest.approx(0.020, abs=0.004)
 
 
+def lengths_of_lines(first_ms: float, second_ms: float) -> Lengths:
+    """Return steps of two lines of one function, and of another function."""
+    main = Frame("main", TRAIN, 1)
+    lines = [(main, Frame("work", TRAIN, 40)), (main, Frame("work", TRAIN, 41)), (main, Frame("other", TRAIN, 50))]
+    return dict(zip(lines, (first_ms, second_ms, 100.0), strict=True))
+
+
+def test_time_that_moves_between_the_lines_of_a_function_is_no_change(tmp_path: Path) -> None:
+    one = write_steps(tmp_path / "a.profd", 1, lengths_ms=lengths_of_lines(130, 70))
+    other = write_steps(tmp_path / "b.profd", 2, lengths_ms=lengths_of_lines(70, 130))
+    diff = diff_of(one, other)
+    assert max(abs(line.relative) for line in diff.lines) > 0.15
+    assert not diff.significant
+
+
+def test_a_line_that_is_slower_makes_its_function_slower(tmp_path: Path) -> None:
+    one = write_steps(tmp_path / "a.profd", 1, lengths_ms=lengths_of_lines(70, 70))
+    other = write_steps(tmp_path / "b.profd", 2, lengths_ms=lengths_of_lines(70, 130))
+    diff = diff_of(one, other)
+    assert [line.line for line in diff.lines if line.is_significant] == [41]
+
+
 def test_seconds_a_step_are_known_where_blocks_are_too_short_for_it(tmp_path: Path) -> None:
     paths = [
         write_steps(tmp_path / f"{n}.profd", n, slower, PLAIN_MS, counted_every=120)

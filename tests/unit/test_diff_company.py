@@ -82,11 +82,11 @@ def test_a_part_that_is_slower_is_told_in_company_too(tmp_path: Path) -> None:
     [
         (ALONE, ALONE, 0.0),
         (None, Company(1.0, 0.5), 0.0),
-        (Company(0.2, 0.0), Company(0.4, 0.0), 0.14),
-        (Company(0.4, 0.0), Company(0.4, 0.0), 0.04),
-        (ALONE, Company(0.0, 0.5), 1.1),
-        (Company(0.0, 0.5), Company(0.0, 0.5), 0.1),
-        (ALONE, Company(0.0, 1.0), 108.9),
+        (Company(0.2, 0.0), Company(0.4, 0.0), 0.2),
+        (Company(0.4, 0.0), Company(0.4, 0.0), 0.1),
+        (ALONE, Company(0.0, 0.5), 1.25),
+        (Company(0.0, 0.5), Company(0.0, 0.5), 0.25),
+        (ALONE, Company(0.0, 1.0), 123.75),
     ],
 )
 def test_what_company_may_add_to_a_step(base: Company | None, new: Company, longer: float) -> None:

@@ -19,6 +19,7 @@ from profd.daemon.analyze.steps.steps import take_steps
 from profd.daemon.analyze.totals import selected_totals
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import FrameRow
 
 BLOCKS = 12
 MOST_BLOCKS = 24
@@ -48,7 +49,8 @@ class Mean(msgspec.Struct, frozen=True):
 class Blocks(msgspec.Struct, frozen=True):
     """By item its share of the main threads' time in each block; seconds a step, in all (None: not known).
 
-    ``paces`` are the seconds a step of each block, empty where steps were counted too seldom for that.
+    ``paces`` are the seconds a step of each block, empty where steps were counted too seldom for that. ``functions``
+    has for each line the function that it is in, as its module path and name.
     """
 
     count: int
@@ -57,6 +59,7 @@ class Blocks(msgspec.Struct, frozen=True):
     paces: Sequence[float]
     from_ns: int
     to_ns: int
+    functions: Mapping[Item, tuple[str, str]]
 
     def mean(self, item: Item, *, by_step: bool) -> Mean:
         """Return the share of an item, or its seconds a step."""
@@ -89,7 +92,7 @@ def take_blocks(reader: RunReader, selection: Selection) -> Blocks:
     step_s = _step_s(reader, whole, phases)
     if paces:  # blocks tell how uneven steps are; how long they are is known best over all of them
         step_s = Mean(step_s.value, mean_of(paces).error) if step_s else mean_of(paces)
-    return Blocks(count, shares, step_s, paces, from_ns, to_ns)
+    return Blocks(count, shares, step_s, paces, from_ns, to_ns, _functions_of_lines(reader))
 
 
 def _paces(reader: RunReader, parts: Sequence[Selection], phases: PhaseIndex) -> list[float]:
@@ -142,7 +145,16 @@ def _items(reader: RunReader, stack: int, phases: PhaseIndex) -> Iterator[Item]:
         callers = [frame.function for frame in own if frame.function not in (line.function, "<module>")]
         name = f"{callers[-1]} → {line.function}" if callers else line.function
         yield "function", name, line.module_path, 0
-        yield "line", line.source or line.function, line.module_path, line.line
+        yield _line_item(line)
+
+
+def _functions_of_lines(reader: RunReader) -> dict[Item, tuple[str, str]]:
+    """Return the function of each line of the user's code."""
+    return {_line_item(frame): (frame.module_path, frame.function) for frame in reader.frames.values()}
+
+
+def _line_item(frame: FrameRow) -> Item:
+    return "line", frame.source or frame.function, frame.module_path, frame.line
 
 
 def _training_range(reader: RunReader, selection: Selection, phases: PhaseIndex) -> tuple[int, int]:

@@ -10,7 +10,8 @@ or where the share of the step changed as well. Beside time there are memory, GP
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -30,6 +31,7 @@ VERSION = 1
 LEAST = 0.02
 """A change that is smaller than this part of a step is none: two runs of one script are seldom more alike."""
 _COMPARED_SHARE = 0.005
+_OF_ITS_LINE = 0.5
 _ERROR_RATE_OF_TIMES, _ERROR_RATE_OF_READINGS = 0.04, 0.01
 """How often chance calls anything a change: in 5 % of comparisons, most of that left to what is most asked for."""
 
@@ -134,6 +136,7 @@ def take_diff(
     slower = slowing(sides[0].company, sides[1].company) if by_step else 0.0
     judge = _Judge(len(items) + 1, min(side.count for side in blocks) - 1, whole, least, slower)
     changes = [_changed(judge, item, blocks, by_step=by_step) for item in items]
+    changes = _without_moves(changes, {**blocks[0].functions, **blocks[1].functions})
     changes.sort(key=lambda change: (not change.is_significant, -abs(change.difference)))
     readings = _readings((base, new), selections, blocks)
     return Diff(
@@ -173,6 +176,32 @@ def _changed(judge: _Judge, item: Item, blocks: tuple[Blocks, Blocks], *, by_ste
         return judge.change(item, base, new)
     shares = tuple(side.mean(item, by_step=False) for side in blocks)
     return judge.change(item, base, new, is_more_than_company=judge.differ(shares, new.value - base.value))
+
+
+def _without_moves(changes: Sequence[Change], functions: Mapping[Item, tuple[str, str]]) -> list[Change]:
+    """Return changes, those of lines significant only where their function changed by half as much at least.
+
+    To which of two lines of a short loop an instruction between them is counted differs from run to run, as code and
+    its caches come to lie elsewhere. What makes a line slower makes its function slower.
+    """
+    moved: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for change in changes:
+        if change.kind == "function":
+            moved[change.module_path, change.name.rpartition(" → ")[2]] += change.difference
+    return [
+        msgspec.structs.replace(change, is_significant=False)
+        if change.kind == "line" and not _follows(change, moved[functions.get(_item(change), ("", ""))])
+        else change
+        for change in changes
+    ]
+
+
+def _follows(line: Change, of_function: float) -> bool:
+    return of_function * line.difference > 0 and abs(of_function) >= _OF_ITS_LINE * abs(line.difference)
+
+
+def _item(change: Change) -> Item:
+    return change.kind, change.name, change.module_path, change.line
 
 
 def _step_time(judge: _Judge, blocks: tuple[Blocks, Blocks]) -> Change | None:
