@@ -9,8 +9,9 @@ import pytest
 from stepruns import PLAIN_MS, Lengths, write_steps
 from synthetic import MAIN, STARTED_NS
 
-from profd.daemon.analyze.compare.company import Company, slowing
+from profd.daemon.analyze.compare.company import Company, slowing, take_company
 from profd.daemon.analyze.compare.diff import Diff, take_diff
+from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.difftext import diff_text
 from profd.daemon.store import records
@@ -75,6 +76,32 @@ def test_a_part_that_is_slower_is_told_in_company_too(tmp_path: Path) -> None:
     first = diff_in_company(tmp_path, (0.0, 1.5), slower=1.6).first
     assert first is not None
     assert first.name == "b"
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({"main_thread_core_wait_share": 0.15, "host_cpu_pressure_share": 0.9}, 0.15),  # the kernel counts it by thread
+        ({"host_cpu_pressure_share": 0.25}, 0.25),  # nobody waited for longer
+        ({}, 0.0),
+    ],
+)
+def test_how_long_a_core_was_lacking(tmp_path: Path, told: dict[str, float], expected: float) -> None:
+    points = [records.Point(name, value, MAIN if name.startswith("main") else None) for name, value in told.items()]
+    known = [
+        records.PointsTaken(STARTED_NS + second * SECOND_NS, (*points, records.Point("host_cpu_share", 0.5)))
+        for second in range(60)
+    ]
+    cores = [
+        records.PointsTaken(STARTED_NS, (records.Point("host_core_cpu_share", 0.5, device=f"cpu{core}"),))
+        for core in range(2)
+    ]
+    path = write_steps(tmp_path / "a.profd", 1, beside=[*known, *cores])
+    with RunReader(path) as reader:
+        part = Selection(from_ns=STARTED_NS, to_ns=STARTED_NS + 50 * SECOND_NS)
+        company = take_company(reader, part)
+    assert company is not None
+    assert company.lacking == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -136,3 +136,13 @@ def test_the_log_of_py_spy_is_read() -> None:
     assert other == FailedRead(ZERO_NS + 430_673_338 - 500, None)
     assert b"Failed" not in without_log(LOG)
     assert b"Error: Something else" in without_log(LOG)
+
+
+@pytest.mark.parametrize("at", ["2026-99-21T13:22:21.4", "0000-11-21T13:22:21.4", "2026-11-21T99:22:21.4", "yesterday"])
+def test_a_log_without_a_time_that_can_be_tells_nothing(at: str) -> None:
+    assert read_log(f"[{at}Z {FAILED} call get_stack_trace for thread 7\n".encode(), 0) == ()
+
+
+def test_a_thread_of_no_possible_number_is_not_known() -> None:
+    (one,) = read_log(f"[2026-11-21T13:22:21.4Z {FAILED} call get_stack_trace for thread {'7' * 5000}\n".encode(), 0)
+    assert one.ident is None

@@ -96,10 +96,11 @@ async def test_i_puts_the_leaves_on_top_and_f_folds_libraries(ended: Path) -> No
         await theater.press("i")
         assert {block.node.title for block in view.walk.row(1)} >= {"Condition.wait", "_engine_run_backward"}
         assert "leaves on top" in theater.text(FlameView)
+        assert "folded" not in theater.text(FlameView)
         await theater.press("i", "f")
         folded = [block.node.title for block in view.walk.row(4)]
         assert "torch · 4 frames" in folded
-        assert "folded" in theater.text(FlameView)
+        assert "colors by phase   folded" in theater.text(FlameView)
 
 
 async def test_c_colors_by_the_idle_gpu_where_there_is_one(tmp_path: Path) -> None:

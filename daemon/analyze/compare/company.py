@@ -11,7 +11,7 @@ import statistics
 
 import msgspec
 
-from profd.daemon.analyze.cores import machine_cores, main_thread_cores
+from profd.daemon.analyze.cores import PRESSURE, machine_cores, main_thread_cores, own_core_wait
 from profd.daemon.analyze.course import take_course
 from profd.daemon.analyze.coverage import COST_SERIES, mean_of_series
 from profd.daemon.analyze.selection import Selection
@@ -29,8 +29,8 @@ class Company(msgspec.Struct, frozen=True):
     """What others took of the machine while a run was recorded.
 
     ``others`` is the share of the cores, one of them left out, that neither the run nor profd kept busy, but others;
-    what a hypervisor gave to other machines counts. ``lacking`` is the most for which main threads may have waited for
-    a core, as a share of the time.
+    what a hypervisor gave to other machines counts. ``lacking`` is for how long main threads waited for a core, or may
+    have, as a share of the time.
     """
 
     others: float
@@ -57,11 +57,17 @@ def slowing(base: Company | None, new: Company | None) -> float:
 
 
 def _lacking(reader: RunReader, part: Selection) -> float:
-    """Return for which share of the time main threads had no core at most: no longer than any task of the machine."""
+    """Return for which share of the time main threads had no core, or the most that it may have been.
+
+    Where the kernel does not tell it of them, it is no longer than any task of the machine waited.
+    """
     mains = [row.id for row in reader.processes.values() if row.role == "main"]
+    waited = own_core_wait(mains, lambda name, process: mean_of_series(reader, name, process, part))
+    if waited is not None:
+        return waited
     known = [main_thread_cores(reader, process, part.from_ns, part.to_ns) for process in mains]
     off = [1 - min(cores, 1.0) for cores in known if cores is not None]
-    pressure = mean_of_series(reader, "host_cpu_pressure_share", None, part) or 0.0
+    pressure = mean_of_series(reader, PRESSURE, None, part) or 0.0
     return min(statistics.fmean(off), pressure) if off else pressure
 
 

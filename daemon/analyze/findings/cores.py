@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from profd.daemon.analyze import cores
+from profd.daemon.analyze.cores import CORE_WAIT, PRESSURE
 from profd.daemon.analyze.findings.case import WAITING, Case
 from profd.daemon.analyze.findings.loaders import living_at_once
 from profd.daemon.store.rows import ThreadRow
-
-PRESSURE, CORE_WAIT = "host_cpu_pressure_share", "main_thread_core_wait_share"
-"""For what part of the time anybody waited for a core, and a main thread, which not every kernel tells."""
 
 
 def usable_cores(case: Case) -> float | None:
@@ -48,8 +46,8 @@ def core_wait(case: Case) -> float | None:
 
     It is no more than what is returned where the kernel tells only for how long anybody waited.
     """
-    own = [mean for row in case.trainers if (mean := case.mean(CORE_WAIT, row.id)) is not None]
-    return _mean(own) if own else case.mean(PRESSURE)
+    own = cores.own_core_wait((row.id for row in case.trainers), case.mean)
+    return case.mean(PRESSURE) if own is None else own
 
 
 def core_wait_readings(case: Case) -> list[float]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
+from profd.daemon.analyze.cores import CORE_WAIT, PRESSURE
 from profd.daemon.analyze.findings.bounds import bound
 from profd.daemon.analyze.findings.case import NONE, Case, Share, share_of_series
-from profd.daemon.analyze.findings.cores import CORE_WAIT, PRESSURE, core_wait_readings, thread_cores
+from profd.daemon.analyze.findings.cores import core_wait_readings, thread_cores
 from profd.daemon.analyze.findings.devices import uses_gpu
 from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.lines import heaviest_line

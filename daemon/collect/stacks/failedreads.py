@@ -30,7 +30,7 @@ _LOGGED = re.compile(
     rb"^\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{1,9})Z +WARN +py_spy\] Failed to get stack trace from \d+: ([^\n]*)",
     re.MULTILINE,
 )
-_OF_THREAD = re.compile(rb" for thread (\d+)")
+_OF_THREAD = re.compile(rb" for thread (\d{1,20})\b")
 _FAR_DEEPER = 8
 """So many times the frames: what a training loop has, from its script to the innermost module, is less."""
 _NEARBY_DISTANCES = 3.0
@@ -48,10 +48,16 @@ class FailedRead(msgspec.Struct, frozen=True):
 
 
 def read_log(said: bytes, wall_ahead_ns: int) -> tuple[FailedRead, ...]:
-    """Return the failed reads that py-spy logged, by a clock that the wall clock is ahead of by so much, in order."""
+    """Return the failed reads that py-spy logged, by a clock that the wall clock is ahead of by so much, in order.
+
+    What has no time that can be is left out.
+    """
     found = []
     for seconds, fraction, why in _LOGGED.findall(said):
-        at = datetime.fromisoformat(f"{seconds.decode()}+00:00")
+        try:
+            at = datetime.fromisoformat(f"{seconds.decode()}+00:00")
+        except ValueError:
+            continue
         wall_ns = int(at.timestamp()) * SECOND_NS + int(fraction.ljust(9, b"0"))
         thread = _OF_THREAD.search(why)
         found.append(FailedRead(wall_ns - wall_ahead_ns, int(thread[1]) if thread else None))
