@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fleets import asked, make
+from sessions import PROGRAMS
 
 from profd.cli.main import run_command_line
 from profd.daemon.errors import ExitCode, RunUnreadable, SessionFailed
@@ -21,10 +24,15 @@ distributed = pytest.importorskip("distributed")
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
-    ) as cluster:
-        yield cluster.scheduler_address
+    # In a process of its own: multiprocessing starts a helper that stays until its process ends, and other tests see
+    # to it that this one has no children left.
+    words, pipe = [sys.executable, str(PROGRAMS / "daskcluster.py")], subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as cluster:
+        assert cluster.stdout is not None
+        assert cluster.stdin is not None
+        yield cluster.stdout.readline().strip()
+        cluster.stdin.close()
+        assert cluster.wait(60) == 0
 
 
 @pytest.fixture
