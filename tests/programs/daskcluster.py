@@ -4,9 +4,9 @@ import sys
 
 from distributed import LocalCluster
 
+HERE = {"dashboard_address": None, "host": "127.0.0.1"}
+
 if __name__ == "__main__":
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
-    ) as made:
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, **HERE) as made:  # type: ignore[no-untyped-call]
         print(made.scheduler_address, flush=True)
         sys.stdin.read()
