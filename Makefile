@@ -56,11 +56,10 @@ scale: .venv/dev-installed ## measure on a quiet machine what an hour of metrics
 	$(BIN)/python benchmarks/metrics.py --minutes 60
 	$(BIN)/python benchmarks/fleet.py
 
-trust: .venv/dev-installed ## kill profd a hundred times and give its readers hostile bytes, about an hour
+trust: .venv/dev-installed ## kill profd, plant hangs, give its readers hostile bytes, about NN minutes; writes docs/measurements.md
 	$(BIN)/python benchmarks/kills.py
-	$(BIN)/python benchmarks/fuzz.py run-bytes run-values
-	$(BIN)/python benchmarks/fuzz.py --runs 100000 datagrams $(foreach kind,recording dump counter trace control,$(kind)-values) \
-		recordings dumps counters traces control
+	$(BIN)/python benchmarks/hangs.py
+	$(BIN)/python benchmarks/fuzz.py
 
 pictures: .venv/dev-installed ## take the pictures of README and docs from a training, on a quiet machine; needs chromium
 	$(BIN)/python docs/pictures/take.py

@@ -5,7 +5,8 @@
 Subjects are run files (their bytes, and the values in their tables), recordings of py-spy, dumps of py-spy, Kineto's
 traces and datagrams, and control messages; of those that are JSON the bytes, and the values. Says on stderr, as a JSON
 line for every thousand cases, how far it is; prints for each subject how its cases ended, and the slowest; last, the
-most memory of any of its processes. Ends with 1 where any case broke out of the errors that are meant for it, or took
+most memory of any of its processes. Without words it gives each subject the cases that it is owed, and writes its
+section of ``docs/measurements.md``. Ends with 1 where any case broke out of the errors that are meant for it, or took
 longer than five seconds, or memory passed 500 MB.
 """
 
@@ -29,10 +30,13 @@ from types import FrameType
 from typing import NamedTuple
 
 from fuzzsubjects import Subject, subjects
+from measurements import write_section
 
 SLOWEST_S = 5.0
 MOST_BYTES = 500 << 20
 PART = 1000
+RUN_FILES, OTHERS = 10_000, 100_000
+"""Cases of each subject: one of a run file takes as long as ten others."""
 
 
 class Finding(NamedTuple):
@@ -109,10 +113,15 @@ def fuzz_in_parts(pool: ProcessPoolExecutor, name: str, cases: int, seed: int) -
     return whole
 
 
+def in_words(endings: Counter[str]) -> str:
+    """Return how cases ended, the most frequent first."""
+    return ", ".join(f"{count:,} {ending}" for ending, count in endings.most_common())
+
+
 def report(name: str, outcome: Outcome) -> Iterator[str]:
     """Yield what is said of a subject."""
-    endings = ", ".join(f"{count:,} {ending}" for ending, count in outcome.endings.most_common())
-    yield f"{name:16} {sum(outcome.endings.values()):>8,} cases: {endings}; slowest {outcome.slowest_s:.2f} s"
+    cases, endings = outcome.endings.total(), in_words(outcome.endings)
+    yield f"{name:16} {cases:>8,} cases: {endings}; slowest {outcome.slowest_s:.2f} s"
     seen: set[str] = set()
     for finding in outcome.findings:
         last = finding.words.strip().splitlines()[-1]
@@ -125,20 +134,30 @@ def main() -> int:
     """Fuzz the subjects named, or all; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("names", nargs="*", metavar="SUBJECT")
-    parser.add_argument("--runs", "--cases", type=int, default=10_000, help="cases of each subject [10000]")
+    parser.add_argument("--runs", "--cases", type=int, help="cases of each subject [run files 10000, others 100000]")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once [one a core]")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         known = tuple(subjects(Path(folder)))
-    is_sound, peak_bytes = True, 0
+    is_sound, peak_bytes, rows = True, 0, ["| subject | cases | how they ended | slowest |", "|---|---:|---|---:|"]
     with ProcessPoolExecutor(options.jobs) as pool:
         for name in options.names or known:
-            outcome = fuzz_in_parts(pool, name, options.runs, options.seed)
+            cases = options.runs or (RUN_FILES if name.startswith("run-") else OTHERS)
+            outcome = fuzz_in_parts(pool, name, cases, options.seed)
             print("\n".join(report(name, outcome)), flush=True)
+            rows.append(f"| {name} | {cases:,} | {in_words(outcome.endings)} | {outcome.slowest_s:.2f} s |")
             is_sound = is_sound and not outcome.findings
             peak_bytes = max(peak_bytes, outcome.peak_bytes)
-    print(f"memory: at most {peak_bytes / 1e6:.0f} MB")
+    memory = f"memory: at most {peak_bytes / 1e6:.0f} MB"
+    print(memory)
+    if not options.names and not options.runs:
+        write_section(
+            "Hostile bytes",
+            "`benchmarks/fuzz.py`: what profd reads, with bytes or values changed by chance. `read` is what could be "
+            "read after all; the others are errors that say what is wrong. None may end in another way, or after 5 s.",
+            [*rows, "", f"{memory[0].upper()}{memory[1:]}."],
+        )
     return 0 if is_sound and peak_bytes <= MOST_BYTES else 1
 
 

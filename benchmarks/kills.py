@@ -4,8 +4,8 @@
 
 The target is a chain of digests, checked link by link at the end. After each kill the target has to run on, never in
 state T; the run file has to open and to be summed up; and what is lost may be no more than the recording in flight.
-Takes about fifteen seconds a kill, and says as a JSON line on stderr what came of each. Ends with 1 where any of that
-was not so.
+Takes about fifteen seconds a kill, and says as a JSON line on stderr what came of each. Writes its section of
+``docs/measurements.md`` unless there were fewer kills than a hundred; ends with 1 where any of that was not so.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import random
 import select
 import signal
+import statistics
 import sys
 import tempfile
 import time
@@ -26,6 +27,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from loads.chain import link
+from measurements import write_section
 from sessions import begin_session, running
 
 from profd.daemon import processes
@@ -36,6 +38,7 @@ from profd.daemon.store.reader import RunReader
 
 LOAD = Path(__file__).parent / "loads" / "chain.py"
 LONGEST_S = 12.0
+COUNTS_FROM = 100
 # From one hand-over to the next, with what it takes to start, end and write a recording.
 IN_FLIGHT_S = 5.0
 _WATCHED_S = 0.5
@@ -139,9 +142,20 @@ def main() -> int:
         wrong, links = wrong_links(diary)
     sound = sum(kill.is_sound() for kill in kills)
     lost_s = max((kill.lost_s for kill in kills), default=0.0)
-    print(
-        f"{sound} of {len(kills)} kills were sound; at most {lost_s:.1f} s were lost; {wrong} of {links:,} links wrong"
-    )
+    median_s = statistics.median([kill.lost_s for kill in kills] or [0.0])
+    lines = [
+        f"{sound} of {len(kills)} kills were sound: the target ran on, was not seen stopped, and the run was readable.",
+        f"Lost were {median_s:.1f} s of recording in the median, {lost_s:.1f} s at most, from the start of py-spy on;",
+        f"{wrong} of the target's {links:,} links are wrong.",
+    ]
+    print("\n".join(lines))
+    if len(kills) >= COUNTS_FROM:
+        write_section(
+            "Kills",
+            f"`benchmarks/kills.py`: `kill -9` of the session at random moments of its first {LONGEST_S:g} s, beside "
+            "one target that is never started anew.",
+            lines,
+        )
     return 0 if sound == len(kills) and not wrong else 1
 
 

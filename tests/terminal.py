@@ -33,6 +33,10 @@ class Terminal:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take the terminal away from whatever runs in it."""
         subprocess.run(["tmux", "-S", self._socket, "kill-server"], check=False, capture_output=True)
 
     def start(self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> None:

@@ -6,10 +6,10 @@ import select
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from profd.daemon import processes
 from profd.daemon.store.reader import RunReader
-from profd.daemon.supervise.session import RunningSession
 
 DEADLINE_S = 30.0
 
@@ -34,7 +34,7 @@ def states_while_running(process: subprocess.Popen[str], seconds: float) -> set[
     return states
 
 
-def recorded_until_ns(session: RunningSession) -> int:
-    """Return up to when the run file of a session has samples; 0 where it has none."""
-    with RunReader(session.run_file) as reader:
+def recorded_until_ns(run_file: Path) -> int:
+    """Return up to when a run file has samples; 0 where it has none."""
+    with RunReader(run_file) as reader:
         return max((recording.end_ns for recording in reader.recordings()), default=0)

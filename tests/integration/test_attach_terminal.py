@@ -7,10 +7,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from sessions import running
 from terminal import Terminal
+from watching import DEADLINE_S, recorded_until_ns, wait_until
 
+from profd.cli.main import run_command_line
 from profd.daemon import paths
 from profd.daemon.errors import ExitCode
 from profd.daemon.store.reader import RunReader
@@ -82,3 +85,25 @@ def test_leaving_in_the_background_keeps_recording_and_view_comes_back(terminal:
         assert target.poll() is None
         with RunReader(paths.find_run("latest")) as reader:
             assert reader.info.state == "ended"
+
+
+def test_a_closed_terminal_ends_the_dashboard_and_not_the_recording(terminal: Terminal, profd_home: Path) -> None:
+    # What a broken ssh does too: its end of the terminal is closed, and those on it get SIGHUP.
+    with running("switching.py") as target:
+        terminal.start([*PROFD, "attach", str(target.pid)], {"PROFD_HOME": str(profd_home)})
+        terminal.wait_for("before_the_line")
+        with RunReader(paths.find_run("latest")) as reader:
+            recorder = psutil.Process(reader.info.recorder_pid)
+        dashboard = recorder.parent()
+        assert dashboard is not None
+        shown_by = [dashboard, *(child for child in dashboard.children() if child != recorder)]
+        assert len(shown_by) == 2  # the dashboard, and who looks for findings
+
+        terminal.close()
+        closed_ns = time.time_ns()
+        assert psutil.wait_procs(shown_by, timeout=DEADLINE_S)[1] == []
+        wait_until(lambda: recorded_until_ns(paths.find_run("latest")) > closed_ns, "a recording that goes on")
+        assert run_command_line(["stop", "latest"]) == ExitCode.OK
+        assert target.poll() is None
+        with RunReader(paths.find_run("latest")) as reader:
+            assert (reader.info.state, reader.info.why_ended) == ("ended", "stopped")

@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from profd.daemon.supervise.control import ControlClient
 from profd.daemon.supervise.session import RunningSession
 
 MANY = 500
+SMALL_DISK = 4 << 20
 
 
 class Scene(NamedTuple):
@@ -54,8 +56,19 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     numbers = tmp_path / "numbers"
     with running("counting.py", numbers) as target:
         session = begin_session(target.pid)
-        wait_until(lambda: recorded_until_ns(session) > 0, "a first recording")
+        wait_until(lambda: recorded_until_ns(session.run_file) > 0, "a first recording")
         yield Scene(target.pid, numbers, session)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give a disk of four megabytes that is profd's home."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "tmpfs", folder], check=True)
+    monkeypatch.setenv("PROFD_HOME", os.fspath(folder))
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 def test_a_full_disk_ends_the_recording_and_is_said(scene: Scene) -> None:
@@ -71,6 +84,23 @@ def test_a_full_disk_ends_the_recording_and_is_said(scene: Scene) -> None:
         assert reader.recordings()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk")
+def test_a_disk_that_others_fill_ends_the_recording_and_what_was_recorded_is_kept(small_disk: Path) -> None:
+    with running("counting.py", numbers := small_disk.with_name("numbers")) as target:
+        scene = Scene(target.pid, numbers, begin_session(target.pid))
+        wait_until(lambda: recorded_until_ns(scene.session.run_file) > 0, "a first recording")
+
+        filler = small_disk / "filler"
+        with pytest.raises(OSError, match="No space left"):
+            filler.write_bytes(bytes(SMALL_DISK))
+        wait_until(lambda: not scene.session.is_running(), "the end of the session")
+        assert "Traceback" not in scene.log()
+        scene.goes_on()
+        with RunReader(scene.session.run_file) as reader:
+            assert reader.info.state == "interrupted"
+            assert reader.recordings()
+
+
 def test_a_folder_that_vanishes_ends_the_recording_and_is_said(scene: Scene) -> None:
     shutil.rmtree(scene.session.run_file.parent)
     wait_until(lambda: not scene.session.is_running(), "the end of the session")
@@ -83,12 +113,12 @@ def test_a_target_that_is_stopped_stays_so_and_is_recorded_when_it_goes_on(scene
     os.kill(scene.target, signal.SIGSTOP)
     wait_until(lambda: state_of(scene.target) == "T", "the stop")
     stopped_ns = time.time_ns()
-    wait_until(lambda: recorded_until_ns(scene.session) > stopped_ns, "a recording of the stopped target")
+    wait_until(lambda: recorded_until_ns(scene.session.run_file) > stopped_ns, "a recording of the stopped target")
     assert state_of(scene.target) == "T"  # it is not ours to wake
     os.kill(scene.target, signal.SIGCONT)
     scene.goes_on()
     awake_ns = time.time_ns()
-    wait_until(lambda: recorded_until_ns(scene.session) > awake_ns, "a recording after the stop")
+    wait_until(lambda: recorded_until_ns(scene.session.run_file) > awake_ns, "a recording after the stop")
     with scene.end() as reader:
         assert reader.info.state == "ended"
         assert not [event.text for event in reader.events() if event.kind == "error"]
@@ -102,7 +132,7 @@ def test_a_session_that_is_stopped_leaves_the_target_alone_and_goes_on_later(sce
         scene.goes_on()
     os.kill(scene.session.pid, signal.SIGCONT)
     awake_ns = time.time_ns()
-    wait_until(lambda: recorded_until_ns(scene.session) > awake_ns, "a recording after the stop")
+    wait_until(lambda: recorded_until_ns(scene.session.run_file) > awake_ns, "a recording after the stop")
     with scene.end() as reader:
         assert reader.info.state == "ended"
 

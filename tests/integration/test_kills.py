@@ -28,13 +28,15 @@ def test_killing_the_session_loses_the_recording_in_flight_alone(
         if watched:
             client.watch()
         started_ns = time.time_ns()
-        wait_until(lambda: recorded_until_ns(session) > started_ns + 7 * SECOND_NS, "recording for seven seconds")
+        wait_until(
+            lambda: recorded_until_ns(session.run_file) > started_ns + 7 * SECOND_NS, "recording for seven seconds"
+        )
         os.kill(session.pid, signal.SIGKILL)
         killed_ns = time.time_ns()
         wait_until(lambda: not session.is_running(), "the end of the session")
         client.close()
 
-        assert killed_ns - recorded_until_ns(session) <= in_flight_s * SECOND_NS
+        assert killed_ns - recorded_until_ns(session.run_file) <= in_flight_s * SECOND_NS
         assert states_while_running(target, 1.0).isdisjoint("Tt")
         before = (tmp_path / "numbers").read_text().splitlines()
         wait_until(lambda: len((tmp_path / "numbers").read_text().splitlines()) > len(before), "counting on")
@@ -56,10 +58,10 @@ def is_killed(pid: int) -> bool:
 def test_killing_py_spy_costs_a_recording_and_nothing_else(tmp_path: Path) -> None:
     with running("counting.py", tmp_path / "numbers") as target:
         session = begin_session(target.pid)
-        wait_until(lambda: recorded_until_ns(session) > 0, "a first recording")
+        wait_until(lambda: recorded_until_ns(session.run_file) > 0, "a first recording")
         wait_until(lambda: any(is_killed(pid) for pid in py_spies_on(target.pid)), "a py-spy to kill")
         killed_ns = time.time_ns()
-        wait_until(lambda: recorded_until_ns(session) > killed_ns, "a recording after the kill")
+        wait_until(lambda: recorded_until_ns(session.run_file) > killed_ns, "a recording after the kill")
         with RunReader(session.run_file) as reader:
             assert "loss" in {event.kind for event in reader.events()}
         ControlClient(session.control_socket).stop()
@@ -70,7 +72,7 @@ def test_killing_py_spy_costs_a_recording_and_nothing_else(tmp_path: Path) -> No
 def test_killing_the_target_ends_the_run_and_names_the_signal(tmp_path: Path) -> None:
     with running("counting.py", tmp_path / "numbers") as target:
         session = begin_session(target.pid)
-        wait_until(lambda: recorded_until_ns(session) > 0, "a first recording")
+        wait_until(lambda: recorded_until_ns(session.run_file) > 0, "a first recording")
         target.kill()
         assert session.wait_closed(DEADLINE_S)
         with RunReader(session.run_file) as reader:
