@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from profd.cli.folder import open_run
 from profd.cli.options import SelectionWords, json_option, selection_options
-from profd.daemon import paths
 from profd.daemon.analyze.compare.diff import LEAST, Diff, take_diff
 from profd.daemon.analyze.compare.limits import parse_limit
 from profd.daemon.errors import ExitCode
 from profd.daemon.render.difftext import diff_text
-from profd.daemon.store.reader import RunReader
 
 if TYPE_CHECKING:
     from profd.daemon.analyze.selection import Selection
+    from profd.daemon.store.reader import RunReader
 
 
 @click.command()
@@ -61,6 +61,7 @@ def command(
 
     The main threads of the training processes are compared, without the start-up; a step at a time where both runs tell
     their steps, else by shares. A selection applies to both runs. The text goes to stdout; -o FILE writes a report.
+    Either may be a folder with the run files of all nodes of a job, or the URL of a file or folder.
     """
     wanted = [parse_limit(text) for text in limits]
     diff = _diff(base, new, words, least / 100, output)
@@ -75,12 +76,11 @@ def command(
 
 
 def _diff(base: str, new: str, words: SelectionWords, least: float, output: Path | None) -> Diff:
-    readers = RunReader(paths.find_run(base)), RunReader(paths.find_run(new))
-    with readers[0] as first, readers[1] as second, first.one_moment(), second.one_moment():
+    with open_run(base, None) as first, open_run(new, None) as second, first.one_moment(), second.one_moment():
         selections = words.build(first), words.build(second)
         diff = take_diff(first, second, selections, least=least)
         if output is not None:
-            _write(output, readers, selections, diff)
+            _write(output, (first, second), selections, diff)
         return diff
 
 

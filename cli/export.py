@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
+from profd.cli.folder import brought_here, files_of, job_option, open_run
 from profd.cli.options import SelectionWords, parse_time, run_argument, selection_options
-from profd.daemon import paths
 from profd.daemon.errors import UsageError
 from profd.daemon.render.exports.formats import FORMATS, OF_ALL_THREADS, TABLES, file_content, tables, write_tables
 from profd.daemon.render.outfile import write_whole
@@ -21,6 +21,7 @@ _STDOUT = Path("-")
 
 @click.command()
 @run_argument
+@job_option
 @click.option(
     "--format",
     "form",
@@ -38,25 +39,29 @@ _STDOUT = Path("-")
 @click.option("--threads", is_flag=True, help="Of collapsed: take all threads, and put each stack under its thread.")
 @click.option("--processes", is_flag=True, help="Of collapsed: the same by process.")
 @selection_options
-def command(run: str, form: str, output: Path | None, threads: bool, processes: bool, words: SelectionWords) -> None:
+def command(
+    run: str, job: str | None, form: str, output: Path | None, threads: bool, processes: bool, words: SelectionWords
+) -> None:
     """Write the samples of RUN for another tool, to stdout or to a file.
 
     Without a selection, collapsed and svg take the main threads of the training processes, the others all threads.
     `--format parquet --to URL` puts the whole run into the data set at URL, a folder or any fsspec URL, for
-    `profd fleet`.
+    `profd fleet`. RUN may be a folder with the run files of all nodes of a job, or the URL of a file or folder.
     """
     if (threads or processes) and form != "collapsed":
         raise UsageError("--threads and --processes are of the format collapsed", f"leave them out: {form} has both")
-    with RunReader(paths.find_run(run)) as reader, reader.one_moment():
-        url = None if form != "parquet" or output is not None else _url(words.to_time, reader)
-        if url is not None:
-            _put(reader, url, words._replace(to_time=None))
-            return
-        selection = words.build(reader, main_threads=not (threads or processes or form in OF_ALL_THREADS))
-        if form in TABLES:
-            _write_tables(tables(reader, selection, form), output)
-        else:
-            _write(file_content(reader, selection, form, threads=threads, processes=processes), output)
+    with brought_here(run) as here:
+        with open_run(here, job) as reader, reader.one_moment():
+            url = None if form != "parquet" or output is not None else _url(words.to_time, reader)
+            if url is None:
+                selection = words.build(reader, main_threads=not (threads or processes or form in OF_ALL_THREADS))
+                if form in TABLES:
+                    _write_tables(tables(reader, selection, form), output)
+                else:
+                    _write(file_content(reader, selection, form, threads=threads, processes=processes), output)
+                return
+        for path in files_of(here, job):
+            _put(path, url, words._replace(to_time=None))
 
 
 def _url(word: str | None, reader: RunReader) -> str | None:
@@ -69,13 +74,14 @@ def _url(word: str | None, reader: RunReader) -> str | None:
     return None
 
 
-def _put(reader: RunReader, url: str, words: SelectionWords) -> None:
+def _put(run_file: Path, url: str, words: SelectionWords) -> None:
     from profd.daemon.fleet.dataset import DataSet
     from profd.daemon.fleet.export import export_run
 
     if any(value not in (None, ()) for value in words):
         raise UsageError("a data set has whole runs", "leave out what selects samples")
-    manifest = export_run(reader, DataSet(url))
+    with RunReader(run_file) as reader, reader.one_moment():
+        manifest = export_run(reader, DataSet(url))
     click.echo(f"profd: put {manifest.samples:,} rows of samples of {visible(manifest.run)} into {url}", err=True)
 
 

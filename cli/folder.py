@@ -1,9 +1,10 @@
-"""What RUN means where it may also be a folder of run files, one of each node of a job."""
+"""What RUN means where it may also be a folder of run files, one of each node of a job, or a URL of either."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,12 +18,31 @@ if TYPE_CHECKING:
     from profd.daemon.analyze.nodes.jobs import Folder
     from profd.daemon.store.reader import RunReader
 
+_MARK = "://"
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def job_option(command: Command) -> Command:
     """Give a command ``--job``; it arrives as ``job: str | None``."""
     return click.option("--job", metavar="NAME", help="Where RUN is a folder of several jobs: which of them.")(command)
+
+
+@contextlib.contextmanager
+def brought_here(run: str) -> Iterator[str]:
+    """Give RUN as a path, or whatever else names a run: what a URL names is copied to a folder for as long.
+
+    Raises RunUnreadable, MissingTool, and UsageError where nothing can be read by such a URL.
+    """
+    if _MARK not in run:
+        yield run
+        return
+    from profd.daemon.store.remote import fetch
+
+    with tempfile.TemporaryDirectory(prefix="profd-") as folder:
+        into = Path(folder) / paths.clean_name(run.rstrip("/").rpartition("/")[2])
+        into.mkdir()
+        yield os.fspath(fetch(run, into))
 
 
 def folder_of(run: str, job: str | None) -> Path | None:
@@ -48,20 +68,32 @@ def known_folder(folder: Path) -> Folder:
     return found
 
 
+def files_of(run: str, job: str | None) -> list[Path]:
+    """Return the file of a run, or those of all nodes of a job where RUN is a folder; says nothing on stderr.
+
+    Raises what ``open_run`` does.
+    """
+    from profd.daemon.analyze.nodes.jobs import read_folder
+
+    folder = folder_of(run, job)
+    return [paths.find_run(run)] if folder is None else [file.path for file in read_folder(folder).choose(job).files]
+
+
 @contextlib.contextmanager
 def open_run(run: str, job: str | None) -> Iterator[RunReader]:
     """Give a reader of a run, or of all nodes of a job where RUN is a folder.
 
-    Raises NoSuchRun, RunUnreadable, and UsageError where a folder holds several jobs and none is named.
+    Raises NoSuchRun, RunUnreadable, MissingTool, and UsageError where a folder holds several jobs and none is named.
     """
     from profd.daemon.store.reader import RunReader
 
-    folder = folder_of(run, job)
-    if folder is not None:
-        from profd.daemon.analyze.nodes.joined import open_job
+    with brought_here(run) as here:
+        folder = folder_of(here, job)
+        if folder is not None:
+            from profd.daemon.analyze.nodes.joined import open_job
 
-        with open_job(known_folder(folder).choose(job)) as reader:
+            with open_job(known_folder(folder).choose(job)) as reader:
+                yield reader
+            return
+        with RunReader(paths.find_run(here)) as reader:
             yield reader
-        return
-    with RunReader(paths.find_run(run)) as reader:
-        yield reader

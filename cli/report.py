@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from profd.cli.folder import folder_of, job_option, open_run
+from profd.cli.folder import brought_here, folder_of, job_option, open_run
 from profd.cli.options import run_argument
 from profd.daemon import paths
 from profd.daemon.render.report import write_report
@@ -26,12 +26,13 @@ def command(run: str, job: str | None, output: Path | None) -> None:
     """Write a report of RUN as one HTML file, which opens anywhere and needs no network.
 
     The path of the file is printed. A live run may be reported too: as far as it has come. RUN may be a folder with the
-    run files of all nodes of a job.
+    run files of all nodes of a job, or the URL of a file or folder.
     """
-    folder = folder_of(run, job)
-    # Named after the file, not by what stands in it: a file from elsewhere could say ../../anything.
-    name = paths.find_run(run).stem if folder is None else paths.clean_name(job or folder.absolute().name)
-    path = output or Path(f"{name}.html")
-    with open_run(run, job) as reader:
-        write_report(reader, path)
+    with brought_here(run) as here:
+        folder = folder_of(here, job)
+        # Named after the file, not by what stands in it: a file from elsewhere could say ../../anything.
+        name = paths.find_run(here).stem if folder is None else paths.clean_name(job or folder.absolute().name)
+        path = output or Path(f"{name}.html")
+        with open_run(here, job) as reader:
+            write_report(reader, path)
     click.echo(path)

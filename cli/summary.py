@@ -19,7 +19,7 @@ from profd.daemon.render.text import summary_text
 def command(run: str, job: str | None, words: SelectionWords, as_json: bool) -> None:
     """Say where the time of RUN went: phases, hot functions, processes, coverage and cost.
 
-    RUN may be a folder with the run files of all nodes of a job.
+    RUN may be a folder with the run files of all nodes of a job, or the URL of a file or folder.
     """
     with open_run(run, job) as reader, reader.one_moment():
         summary = summarize(reader, words.build(reader))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from profd.cli.folder import folder_of, job_option, known_folder
+from profd.cli.folder import brought_here, folder_of, job_option, known_folder
 from profd.cli.options import run_argument
 from profd.cli.table import aligned
 from profd.daemon import paths
@@ -24,17 +24,19 @@ def command(run: str, job: str | None, pty_fd: int | None) -> None:
     """Open the dashboard on RUN, live or finished.
 
     Leaving it changes nothing: a live run is recorded on until its script ends, or `profd stop` ends the recording. RUN
-    may be a folder with the run files of all nodes of a job: they are listed, and of several one is chosen.
+    may be a folder with the run files of all nodes of a job: they are listed, and of several one is chosen. It may be the
+    URL of a file or folder, too.
     """
-    folder = folder_of(run, job)
-    run_file = paths.find_run(run) if folder is None else _chosen(folder, job)
-    RunReader(run_file).close()  # what is no run is that first, with a terminal and without
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError("the dashboard needs a terminal", f"`profd summary {run}` says the same as text")
-    # Here and not above: `profd --help` and every other command do without Textual.
-    from profd.tui.app import run_dashboard
+    with brought_here(run) as here:
+        folder = folder_of(here, job)
+        run_file = paths.find_run(here) if folder is None else _chosen(folder, job)
+        RunReader(run_file).close()  # what is no run is that first, with a terminal and without
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise UsageError("the dashboard needs a terminal", f"`profd summary {run}` says the same as text")
+        # Here and not above: `profd --help` and every other command do without Textual.
+        from profd.tui.app import run_dashboard
 
-    run_dashboard(run_file, pty_fd=pty_fd, may_end=False)
+        run_dashboard(run_file, pty_fd=pty_fd, may_end=False)
 
 
 def _chosen(folder: Path, job: str | None) -> Path:

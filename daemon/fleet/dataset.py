@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from profd.daemon.errors import MissingTool, OutputUnwritable, RunUnreadable, UsageError
+from profd.daemon.errors import OutputUnwritable, RunUnreadable, UsageError
 from profd.daemon.fleet.layout import MANIFESTS, VERSION, Manifest, encoded, is_inside
+from profd.daemon.store.remote import open_url
 
 if TYPE_CHECKING:
     import fsspec
@@ -30,18 +31,8 @@ class DataSet:
 
     def __init__(self, url: str) -> None:
         """Name the place; raises MissingTool without fsspec or what it needs, UsageError where it is none."""
-        try:
-            import fsspec
-        except ImportError:
-            raise MissingTool("data sets need fsspec, not installed here", "pip install 'profd[fleet]'") from None
         self.url = url
-        try:
-            self.files, self.root = fsspec.core.url_to_fs(url)
-        except ImportError as error:
-            raise MissingTool(f"{url} needs a package that is not installed", str(error)) from None
-        except ValueError as error:
-            raise UsageError(f"{url} is no place for a data set ({error})", "name a folder or a URL") from None
-        self.root = self.root.rstrip("/") or "/"
+        self.files, self.root = open_url(url)
         if _PATTERN.search(self.root):
             raise UsageError(f"{url} has a character that stands for others", "name it without * ? [ ] { }")
 

@@ -1,0 +1,96 @@
+"""Commands on run files behind a URL: a file system in memory stands for a store that is elsewhere."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import fsspec
+import pytest
+from noderuns import JOB, Job
+
+from profd.cli.main import run_command_line
+from profd.daemon.errors import ExitCode
+from profd.daemon.fleet.dataset import DataSet
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a folder with the files of two nodes of a job."""
+    folder, job = tmp_path / "job", Job(steps=120)
+    folder.mkdir()
+    for rank in range(2):
+        job.write(folder / f"{rank}.profd", rank, own_share=0.9 if rank else 0.4)
+    return folder
+
+
+@pytest.fixture
+def url(folder: Path) -> str:
+    """Give the URL of such a folder, with something beside the runs."""
+    url = f"memory://{folder.parent.name}/job"
+    files, root = fsspec.core.url_to_fs(url)
+    files.makedirs(root)
+    for path in folder.iterdir():
+        files.put_file(str(path), f"{root}/{path.name}")
+    files.pipe_file(f"{root}/notes.txt", b"no run")
+    return url
+
+
+def test_a_job_behind_a_url_is_summarized_as_one_run_and_nothing_is_left(
+    url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = set(tmp_path.iterdir())
+    assert run_command_line(["summary", url, "--json"]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["run"] == f"{JOB} on 2 nodes"
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_a_single_file_behind_a_url_is_a_run(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["summary", f"{url}/1.profd", "--json"]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["run"] == "run-1"
+
+
+@pytest.mark.parametrize(("rest", "named"), [("", "job.html"), ("/", "job.html"), ("/0.profd", "0.html")])
+def test_a_report_is_named_after_the_last_part_of_the_url(
+    url: str, rest: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_command_line(["report", url + rest]) == ExitCode.OK
+    assert capsys.readouterr().out == f"{named}\n"
+    assert (tmp_path / named).exists()
+
+
+def test_exports_and_comparisons_take_jobs(url: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["export", url, "--format", "collapsed"]) == ExitCode.OK
+    there = capsys.readouterr().out
+    assert run_command_line(["export", str(folder), "--format", "collapsed"]) == ExitCode.OK
+    assert there == capsys.readouterr().out
+    assert there
+
+    assert run_command_line(["diff", url, str(folder), "--json"]) == ExitCode.OK
+    told = json.loads(capsys.readouterr().out)
+    assert {told["base"]["run"], told["new"]["run"]} == {f"{JOB} on 2 nodes"}
+    assert [change for change in told["functions"] if change["is_significant"]] == []
+
+
+def test_each_node_of_a_job_is_put_into_a_data_set(url: str, tmp_path: Path) -> None:
+    where = str(tmp_path / "fleet")
+    assert run_command_line(["export", url, "--format", "parquet", "--to", where]) == ExitCode.OK
+    assert [manifest.run for manifest in DataSet(where).manifests()] == ["run-0@node0", "run-1@node1"]
+
+
+def test_what_cannot_be_fetched_is_said(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for wrong, code, why in (
+        (f"{url}/none", ExitCode.UNREADABLE_RUN, "cannot read"),
+        (f"{url}/2.profd", ExitCode.UNREADABLE_RUN, "cannot read"),
+        ("memory://empty-of-runs", ExitCode.UNREADABLE_RUN, "cannot read"),
+        ("nosuch://bucket/job", ExitCode.USAGE, "no place"),
+    ):
+        assert run_command_line(["summary", wrong]) == code, wrong
+        assert why in capsys.readouterr().err
+    files, root = fsspec.core.url_to_fs(f"{url}/empty")
+    files.makedirs(root)
+    assert run_command_line(["summary", f"{url}/empty"]) == ExitCode.UNREADABLE_RUN
+    assert "holds no run files" in capsys.readouterr().err
