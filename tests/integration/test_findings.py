@@ -12,10 +12,12 @@ ROOT = Path(__file__).parents[2]
 GALLERY = ROOT / "target" / "gallery"
 
 
-def diagnosed(script: str, home: Path, *, fixed: bool = False) -> tuple[list[dict[str, object]], str]:
+def diagnosed(
+    script: str, home: Path, *, fixed: bool = False, seconds: int = 8
+) -> tuple[list[dict[str, object]], str]:  # fmt: skip
     """Profile a script of the gallery; return its findings, and the closing lines."""
     environment = {**os.environ, "PROFD_HOME": str(home), "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, str(GALLERY / f"{script}.py"), "--seconds", "8", *(["--fixed"] * fixed)]
+    words = [sys.executable, str(GALLERY / f"{script}.py"), "--seconds", str(seconds), *(["--fixed"] * fixed)]
     profd = [sys.executable, "-m", "profd"]
     ran = subprocess.run(
         [*profd, "run", "--headless", "--", *words],
@@ -55,7 +57,8 @@ def test_the_planted_cause_is_found_first_with_its_line(script: str, rule: str, 
 
 
 def test_the_healthy_twin_has_no_finding_above_info(tmp_path: Path) -> None:
-    findings, said = diagnosed("values_each_step", tmp_path, fixed=True)
+    # Long beside its startup: a run that spends a fifth of its time on that is not called healthy as a whole.
+    findings, said = diagnosed("values_each_step", tmp_path, fixed=True, seconds=24)
 
     assert [one for one in findings if one["severity"] != "info"] == []
     assert "✓ healthy" in said
