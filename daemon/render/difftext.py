@@ -34,7 +34,7 @@ def diff_text(diff: Diff, *, columns: int = WIDTH) -> str:
     ]
     for field, title in _TITLES:
         changes: Sequence[Change] = getattr(diff, field)
-        shown = [change for change in changes if change.is_significant][:_ROWS]
+        shown = [change for change in changes if change.is_significant or change == diff.likeliest][:_ROWS]
         if shown:
             lines += ["", f"{title:{_NAME_CELLS + _PLACE_CELLS + 4}}      base       new    change  95 % bounds"]
             lines += _rows(diff, shown)
@@ -44,7 +44,10 @@ def diff_text(diff: Diff, *, columns: int = WIDTH) -> str:
 
 def verdict(diff: Diff) -> str:
     """Return in one sentence what changed most."""
-    largest = diff.first
+    largest, step = diff.first, diff.step_time
+    longer = f"a step takes {percent(abs(step.relative), 1)} {_than(step)}" if step and step.is_significant else ""
+    if largest is None and longer:
+        return f"▲ {longer}: all parts alike, as far as can be told"
     if largest is None and diff.readings:
         return f"▲ times are alike, but not all else: {visible(reading_sentence(diff.readings[0]))}"
     if largest is None:
@@ -53,12 +56,15 @@ def verdict(diff: Diff) -> str:
         f" ({visible(largest.module_path)}{f':{largest.line}' if largest.line else ''})" if largest.module_path else ""
     )
     more = "more" if largest.difference > 0 else "less"
-    cost = f"{visible(largest.name)}{place} takes {_amount(abs(largest.difference), diff.unit)} {more}"
-    step = diff.step_time
-    if step is None or not step.is_significant:
-        return f"▲ {cost}"
-    longer = "longer" if step.difference > 0 else "less long"
-    return f"▲ a step takes {percent(abs(step.relative), 1)} {longer}: {cost}"
+    amount = f"{_amount(abs(largest.difference), diff.unit)} {more}"
+    if largest == diff.likeliest:
+        return f"▲ {longer or 'times differ'}: most likely {visible(largest.name)}{place}, by {amount}"
+    cost = f"{visible(largest.name)}{place} takes {amount}"
+    return f"▲ {longer}: {cost}" if longer else f"▲ {cost}"
+
+
+def _than(change: Change) -> str:
+    return "longer" if change.difference > 0 else "less long"
 
 
 def machine_note(diff: Diff) -> str:

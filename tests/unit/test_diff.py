@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import hostile
@@ -12,7 +13,8 @@ from stepruns import PLAIN_MS, STEPS, Lengths, write_steps
 from synthetic import BACKWARD, TRAIN
 
 from profd.cli.main import run_command_line
-from profd.daemon.analyze.compare.blocks import mean_of
+from profd.daemon.analyze.compare import diff as diff_module
+from profd.daemon.analyze.compare.blocks import MOST_BLOCKS, Blocks, Mean, mean_of
 from profd.daemon.analyze.compare.diff import Diff, take_diff
 from profd.daemon.analyze.compare.limits import parse_limit
 from profd.daemon.errors import ExitCode, UsageError
@@ -160,3 +162,54 @@ def test_neighbors_that_are_alike_widen_the_error() -> None:
     uneven, drifting = [1.0, 2.0] * 6, [1.0] * 6 + [2.0] * 6
     assert mean_of(drifting).error > 2 * mean_of(uneven).error
     assert mean_of(uneven).value == 1.5
+
+
+def blocks_of(share_of_b: float, step_s: float) -> Blocks:
+    """Return blocks in which three functions share out the time, each known to within 0.01, and steps are even."""
+    shares = {"a → work": 0.5, "b → work": share_of_b, "c → work": 0.5 - share_of_b}
+    off = 0.01 * math.sqrt(MOST_BLOCKS - 1)
+    return Blocks(
+        count=MOST_BLOCKS,
+        shares={
+            ("function", name, TRAIN, 0): [share + off * (-1) ** number for number in range(MOST_BLOCKS)]
+            for name, share in shares.items()
+        },
+        step_s=Mean(step_s, step_s / 1000),
+        paces=[step_s] * MOST_BLOCKS,
+        from_ns=0,
+        to_ns=10**9,
+        functions={},
+    )
+
+
+@pytest.mark.parametrize(
+    ("b", "likeliest"),
+    [
+        (0.333, "b → work"),  # 2.3 standard errors more: not sure among all, but sure enough where something changed
+        (0.315, None),  # 1.1: all parts alike
+        (0.267, "c → work"),
+    ],
+)
+def test_a_sure_change_is_laid_to_the_function_that_leans_most(
+    b: float, likeliest: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides = iter((blocks_of(0.300, 0.100), blocks_of(b, 0.106)))
+    monkeypatch.setattr(diff_module, "take_blocks", lambda *_: next(sides))
+    run = write_steps(tmp_path / "a.profd", 1)
+    diff = diff_of(run, run)
+    assert diff.step_time is not None
+    assert diff.step_time.is_significant
+    assert diff.significant == []
+    assert (diff.likeliest.name if diff.likeliest else None) == likeliest
+    said = f"most likely {likeliest}" if likeliest else "all parts alike, as far as can be told"
+    assert f"a step takes 6.0 % longer: {said}" in verdict(diff)
+    assert (likeliest in diff_text(diff)) if likeliest else ("→" not in diff_text(diff))
+
+
+def test_where_nothing_surely_changed_nothing_is_likely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = iter((blocks_of(0.300, 0.100), blocks_of(0.333, 0.103)))
+    monkeypatch.setattr(diff_module, "take_blocks", lambda *_: next(sides))
+    run = write_steps(tmp_path / "a.profd", 1)
+    diff = diff_of(run, run)
+    assert diff.likeliest is None
+    assert "no change" in verdict(diff)

@@ -36,6 +36,8 @@ _COMPARED_SHARE = 0.005
 _OF_ITS_LINE = 0.5
 _ERROR_RATE_OF_TIMES, _ERROR_RATE_OF_READINGS = 0.04, 0.01
 """How often chance calls anything a change: in 5 % of comparisons, most of that left to what is most asked for."""
+_ERROR_RATE_OF_LIKELIEST = 0.05
+"""How often a function leans as much by chance, of those that did not change where something else surely did."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -79,7 +81,8 @@ class Diff(msgspec.Struct, frozen=True):
     """A comparison; ``unit`` is ``s/step`` or ``share``. Changes stand in the order of their size.
 
     ``step_time`` is None where a run does not tell its steps. ``operators`` is empty where a run has no window,
-    ``gpus`` where one has no GPU.
+    ``gpus`` where one has no GPU. ``likeliest`` is the function that a sure change likely lies in, where none of the
+    functions and lines has surely changed by itself.
     """
 
     version: int
@@ -95,6 +98,7 @@ class Diff(msgspec.Struct, frozen=True):
     operators: tuple[Reading, ...] = ()
     memory: tuple[Reading, ...] = ()
     gpus: tuple[Reading, ...] = ()
+    likeliest: Change | None = None
 
     @property
     def readings(self) -> list[Reading]:
@@ -113,7 +117,10 @@ class Diff(msgspec.Struct, frozen=True):
 
         A function changes with a line in it, and a line with what it calls: the narrowest of them says where to look.
         """
-        found = [change for change in self.significant if change.kind in ("function", "line")] or self.significant
+        found = [change for change in self.significant if change.kind in ("function", "line")]
+        if not found and self.likeliest is not None:
+            return self.likeliest
+        found = found or self.significant
         largest = max((abs(change.difference) for change in found), default=0.0)
         narrow = [change for change in found if abs(change.difference) >= largest / 2]
         return max(narrow, key=lambda change: abs(change.difference) / max(change.base, change.new), default=None)
@@ -141,13 +148,14 @@ def take_diff(
     changes = _without_moves(changes, {**blocks[0].functions, **blocks[1].functions})
     changes.sort(key=lambda change: (not change.is_significant, -abs(change.difference)))
     readings = _readings((base, new), selections, blocks)
+    step_time = _step_time(judge, blocks)
     return Diff(
         version=VERSION,
         base=sides[0],
         new=sides[1],
         unit="s/step" if by_step else "share",
         least=least,
-        step_time=_step_time(judge, blocks),
+        step_time=step_time,
         phases=_of_kind("phase", changes),
         functions=_of_kind("function", changes),
         lines=_of_kind("line", changes),
@@ -155,6 +163,7 @@ def take_diff(
         operators=tuple(one for one in readings if one.kind == "operator"),
         memory=tuple(one for one in readings if one.kind == "memory"),
         gpus=tuple(one for one in readings if one.kind == "gpu"),
+        likeliest=_likeliest(judge, changes, step_time, blocks),
     )
 
 
@@ -178,6 +187,27 @@ def _changed(judge: _Judge, item: Item, blocks: tuple[Blocks, Blocks], *, by_ste
         return judge.change(item, base, new)
     shares = tuple(side.mean(item, by_step=False) for side in blocks)
     return judge.change(item, base, new, is_more_than_company=judge.differ(shares, new.value - base.value))
+
+
+def _likeliest(
+    judge: _Judge, changes: Sequence[Change], step_time: Change | None, blocks: tuple[Blocks, Blocks]
+) -> Change | None:
+    """Return the function that a sure change likely lies in: of those whose share went the same way the largest.
+
+    That anything changed is sure then, for all items together; so each function may be judged by itself.
+    """
+    sure = [change for change in (step_time, *changes) if change is not None and change.is_significant]
+    if not sure or any(change.kind in ("function", "line") for change in sure):
+        return None
+    way = sure[0].difference
+    found = [
+        change
+        for change in changes
+        if change.kind == "function"
+        and change.difference * way > 0
+        and judge.lean((blocks[0].mean(_item(change), by_step=False), blocks[1].mean(_item(change), by_step=False)), way)
+    ]
+    return max(found, key=lambda change: abs(change.difference), default=None)
 
 
 def _without_moves(changes: Sequence[Change], functions: Mapping[Item, tuple[str, str]]) -> list[Change]:
@@ -243,6 +273,7 @@ class _Judge:
     def __init__(self, items: int, freedom: int, whole: float, least: float, slower: float) -> None:
         # Bonferroni: so often chance calls any of all items changed, not each of them.
         self._critical = t_quantile(1 - _ERROR_RATE_OF_TIMES / 2 / max(items, 1), freedom)
+        self._critical_of_one = t_quantile(1 - _ERROR_RATE_OF_LIKELIEST, freedom)
         self._whole = whole
         self._least = least
         self._slower = slower
@@ -252,6 +283,12 @@ class _Judge:
         base, new = shares
         difference = new.value - base.value
         return difference * direction > 0 and abs(difference) > self._margin(base, new)
+
+    def lean(self, shares: tuple[Mean, ...], direction: float) -> bool:
+        """Say whether shares of one item differ by more than their unrest, in a direction, as though it were alone."""
+        base, new = shares
+        error = math.hypot(base.error, new.error)
+        return (new.value - base.value) * math.copysign(1, direction) > self._critical_of_one * error
 
     def change(self, item: Item, base: Mean, new: Mean, *, is_more_than_company: bool = False) -> Change:
         """Judge a difference."""
