@@ -2,46 +2,71 @@
 
 ``python benchmarks/diff.py [--pairs 20] [--planted 5] [--seconds 12] [--planted-seconds 60]``, about 20 minutes; writes
 its section of ``docs/measurements.md``. In a planted pair the second run's ``augment``, a third of each step, does 20 %
-more work: 6 % of a step, in runs long enough to tell that. Each pair says how much of the other cores others kept busy:
+more work: 6 or 7 % of a step, in runs long enough to tell that. Each pair says how much of the other cores others kept busy:
 where that is much, bounds are wide.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
-from load import command
+from load import LOADS, command
 from measurements import write_section
 
-from profd.daemon.analyze.compare.diff import Diff, take_diff
+from profd.daemon.analyze.compare.diff import Change, Diff, take_diff
 from profd.daemon.store.reader import RunReader
 
-SLOWER = 1.2
+PLANTED = "augment"
+ROUNDS, SLOWER = 30, 36
 
 
-def record(folder: Path, name: str, seconds: float, factor: float) -> Path:
+class Recorded(NamedTuple):
+    """A run, and the seconds a step that the script itself counted."""
+
+    path: Path
+    step_s: float
+
+
+def record(folder: Path, name: str, seconds: float, rounds: int) -> Recorded:
     """Record the script once and return the run."""
     run = folder / f"{name}.profd"
-    words = ["run", "--headless", "--quiet", "-o", str(run), "--", *command("changing", seconds, factor)]
-    subprocess.run([sys.executable, "-m", "profd", *words], check=True, stdout=subprocess.DEVNULL)
-    return run
+    words = ["run", "--headless", "--quiet", "-o", str(run), "--", *command("changing", seconds, rounds)]
+    done = subprocess.run([sys.executable, "-m", "profd", *words], check=True, stdout=subprocess.PIPE, text=True)
+    steps, took_s = done.stdout.split()
+    return Recorded(run, float(took_s) / int(steps))
 
 
-def compare(folder: Path, name: str, seconds: float, factor: float) -> Diff:
-    """Record a pair and compare it."""
-    base, new = record(folder, f"{name}-base", seconds, 1.0), record(folder, f"{name}-new", seconds, factor)
-    with RunReader(base) as first, RunReader(new) as second:
-        return take_diff(first, second)
+def compare(folder: Path, name: str, seconds: float, rounds: int) -> tuple[Diff, str]:
+    """Record a pair and compare it; returns also what a step took, by the script and by profd, in words."""
+    base, new = record(folder, f"{name}-base", seconds, ROUNDS), record(folder, f"{name}-new", seconds, rounds)
+    with RunReader(base.path) as first, RunReader(new.path) as second:
+        diff = take_diff(first, second)
+    steps = [
+        f"{1e3 * one.step_s:.2f} ms, told {1e3 * (side.step_s or float('nan')):.2f}"
+        for one, side in ((base, diff.base), (new, diff.new))
+    ]
+    return diff, "; ".join(steps)
 
 
 def is_quiet(diff: Diff) -> bool:
     """Say whether nothing is called a change."""
     step_is_same = diff.step_time is None or not diff.step_time.is_significant
     return step_is_same and not diff.significant and not diff.readings
+
+
+def is_planted(change: Change) -> bool:
+    """Say whether a change is that of the function which does more, or of a line in it."""
+    tree = ast.parse((LOADS / "changing.py").read_text())
+    function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == PLANTED)
+    if change.kind == "line":
+        return function.lineno <= change.line <= (function.end_lineno or 0)
+    return PLANTED in change.name.split(" → ")
 
 
 def describe(diff: Diff) -> str:
@@ -67,13 +92,13 @@ def main() -> None:
     quiet, found = 0, 0
     with tempfile.TemporaryDirectory() as folder:
         for number in range(pairs):
-            diff = compare(Path(folder), f"same-{number}", options.seconds, 1.0)
+            diff, steps = compare(Path(folder), f"same-{number}", options.seconds, ROUNDS)
             quiet += is_quiet(diff)
-            print(f"same {number + 1}: {describe(diff)}", flush=True)
+            print(f"same {number + 1}: {describe(diff)}; {steps}", flush=True)
         for number in range(planted):
-            diff = compare(Path(folder), f"planted-{number}", options.planted_seconds, SLOWER)
-            found += diff.first is not None and diff.first.difference > 0 and "augment" in diff.first.name
-            print(f"planted {number + 1}: {describe(diff)}", flush=True)
+            diff, steps = compare(Path(folder), f"planted-{number}", options.planted_seconds, SLOWER)
+            found += diff.first is not None and diff.first.difference > 0 and is_planted(diff.first)
+            print(f"planted {number + 1}: {describe(diff)}; {steps}", flush=True)
     if options.quick:
         return
     rows = [
@@ -86,7 +111,8 @@ def main() -> None:
     write_section(
         "Telling a change from noise",
         f"`benchmarks/diff.py`: pairs of runs of {options.seconds:g} s (planted: {options.planted_seconds:g} s) under "
-        "`profd run --headless`, compared by `profd diff` with its defaults. The function is a third of each step.",
+        "`profd run --headless`, compared by `profd diff` with its defaults. The function is a third of each step"
+        ", and is named where it, or a line in it, comes first.",
         rows,
     )
 
