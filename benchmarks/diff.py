@@ -2,8 +2,8 @@
 
 ``python benchmarks/diff.py [--pairs 20] [--planted 5] [--seconds 12] [--planted-seconds 60]``, about 20 minutes; writes
 its section of ``docs/measurements.md``. In a planted pair the second run's ``augment``, a third of each step, does 20 %
-more work: 6 or 7 % of a step, in runs long enough to tell that. Each pair says how much of the other cores others kept busy:
-where that is much, bounds are wide.
+more work: 6 or 7 % of a step, in runs long enough to tell that. Each pair says how much of the other cores others kept
+busy, and what a step took by the script's own count.
 """
 
 from __future__ import annotations

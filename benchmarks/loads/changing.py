@@ -1,7 +1,7 @@
-"""A small training of functions that do a fixed amount of work each, one of them more of it: what runs are compared by.
+"""A small training whose functions do a fixed amount of work each, one of them more of it: what diffs are tried on.
 
-Usage: changing.py SECONDS [ROUNDS]. ``augment`` does so many rounds of its work, 30 unless given, which are a third of a
-step. Prints the steps that it made and the seconds that they took.
+Usage: changing.py SECONDS [ROUNDS]. ``augment`` does so many rounds of its work, 30 unless given: a third of a step.
+Prints the steps that it made and the seconds that they took.
 """
 
 from __future__ import annotations
