@@ -1,6 +1,6 @@
 """Whether ``profd diff`` tells a change from noise: pairs of runs of one script, and pairs with one slower function.
 
-``python benchmarks/diff.py [--pairs 20] [--planted 5] [--seconds 12] [--planted-seconds 60]``, about 20 minutes; writes
+``python benchmarks/diff.py [--pairs 20] [--planted 5] [--seconds 12] [--planted-seconds 120]``, about 30 minutes; writes
 its section of ``docs/measurements.md``. In a planted pair the second run's ``augment``, a third of each step, does 20 %
 more work: 6 or 7 % of a step, in runs long enough to tell that. Each pair says how much of the other cores others kept
 busy, and what a step took by the script's own count.
@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--planted", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=12)
-    parser.add_argument("--planted-seconds", type=float, default=60)
+    parser.add_argument("--planted-seconds", type=float, default=120)
     parser.add_argument("--quick", action="store_true", help="one pair of each, written nowhere")
     options = parser.parse_args()
     pairs, planted = (1, 1) if options.quick else (options.pairs, options.planted)

@@ -10,7 +10,7 @@ import msgspec
 
 from profd.cli.folder import open_run
 from profd.cli.options import SelectionWords, json_option, selection_options
-from profd.daemon.analyze.compare.diff import LEAST, Diff, take_diff
+from profd.daemon.analyze.compare.diff import ALIKE, LEAST, Diff, take_diff
 from profd.daemon.analyze.compare.limits import parse_limit
 from profd.daemon.errors import ExitCode
 from profd.daemon.render.difftext import diff_text
@@ -40,6 +40,14 @@ if TYPE_CHECKING:
     help="Call nothing a change that is smaller than PERCENT of a step.",
 )
 @click.option(
+    "--alike",
+    type=click.FloatRange(0, 100),
+    default=100 * ALIKE,
+    show_default=True,
+    metavar="PERCENT",
+    help="Call it no change where all parts of a step take longer by up to PERCENT, as runs of one script do.",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, readable=False),
@@ -53,6 +61,7 @@ def command(
     new: str,
     limits: tuple[str, ...],
     least: float,
+    alike: float,
     output: Path | None,
     words: SelectionWords,
     as_json: bool,
@@ -64,7 +73,7 @@ def command(
     Either may be a folder with the run files of all nodes of a job, or the URL of a file or folder.
     """
     wanted = [parse_limit(text) for text in limits]
-    diff = _diff(base, new, words, least / 100, output)
+    diff = _diff((base, new), words, (least / 100, alike / 100), output)
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(diff), indent=2))
     else:
@@ -75,10 +84,10 @@ def command(
     return ExitCode.BEYOND_LIMIT if broken else ExitCode.OK
 
 
-def _diff(base: str, new: str, words: SelectionWords, least: float, output: Path | None) -> Diff:
-    with open_run(base, None) as first, open_run(new, None) as second, first.one_moment(), second.one_moment():
+def _diff(runs: tuple[str, str], words: SelectionWords, bounds: tuple[float, float], output: Path | None) -> Diff:
+    with open_run(runs[0], None) as first, open_run(runs[1], None) as second, first.one_moment(), second.one_moment():
         selections = words.build(first), words.build(second)
-        diff = take_diff(first, second, selections, least=least)
+        diff = take_diff(first, second, selections, least=bounds[0], alike=bounds[1])
         if output is not None:
             _write(output, (first, second), selections, diff)
         return diff

@@ -193,7 +193,7 @@ def blocks_of(share_of_b: float, step_s: float) -> Blocks:
 def test_a_sure_change_is_laid_to_the_function_that_leans_most(
     b: float, likeliest: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sides = iter((blocks_of(0.300, 0.100), blocks_of(b, 0.106)))
+    sides = iter((blocks_of(0.300, 0.100), blocks_of(b, 0.120)))
     monkeypatch.setattr(diff_module, "take_blocks", lambda *_: next(sides))
     run = write_steps(tmp_path / "a.profd", 1)
     diff = diff_of(run, run)
@@ -202,14 +202,14 @@ def test_a_sure_change_is_laid_to_the_function_that_leans_most(
     assert diff.significant == []
     assert (diff.likeliest.name if diff.likeliest else None) == likeliest
     said = f"most likely {likeliest}" if likeliest else "all parts alike, as far as can be told"
-    assert f"a step takes 6.0 % longer: {said}" in verdict(diff)
+    assert f"a step takes 20.0 % longer: {said}" in verdict(diff)
     assert (likeliest in diff_text(diff)) if likeliest else ("→" not in diff_text(diff))
 
 
 def test_where_nothing_surely_changed_nothing_is_likely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sides = iter((blocks_of(0.300, 0.100), blocks_of(0.333, 0.103)))
+    sides = iter((blocks_of(0.300, 0.100), blocks_of(0.333, 0.110)))
     monkeypatch.setattr(diff_module, "take_blocks", lambda *_: next(sides))
     run = write_steps(tmp_path / "a.profd", 1)
     diff = diff_of(run, run)
     assert diff.likeliest is None
-    assert "no change" in verdict(diff)
+    assert "no sure change: a step takes 10.0 % longer, all parts alike" in verdict(diff)

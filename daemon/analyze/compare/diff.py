@@ -30,10 +30,10 @@ from profd.daemon.store.reader import RunReader
 VERSION = 1
 LEAST = 0.02
 """A change that is smaller than this part of a step is none: two runs of one script are seldom more alike."""
-ALIKE = 0.04
-"""By so much all steps of one of two runs may be longer, even alone on a machine: of twenty pairs 3.4 % was most."""
+ALIKE = 0.15
+"""By so much all parts of a step may be longer in one of two runs of one script: of forty, alone, 15 % was most."""
 _COMPARED_SHARE = 0.005
-_OF_ITS_LINE = 0.5
+_HALF = 0.5
 _ERROR_RATE_OF_TIMES, _ERROR_RATE_OF_READINGS = 0.04, 0.01
 """How often chance calls anything a change: in 5 % of comparisons, most of that left to what is most asked for."""
 _ERROR_RATE_OF_LIKELIEST = 0.05
@@ -90,6 +90,7 @@ class Diff(msgspec.Struct, frozen=True):
     new: Side
     unit: str
     least: float
+    alike: float
     step_time: Change | None
     phases: tuple[Change, ...]
     functions: tuple[Change, ...]
@@ -132,8 +133,9 @@ def take_diff(
     selections: tuple[Selection, Selection] = (MAIN_THREADS, MAIN_THREADS),
     *,
     least: float = LEAST,
+    alike: float = ALIKE,
 ) -> Diff:
-    """Compare two runs, each over its selection."""
+    """Compare two runs, each over its selection; what makes all parts longer by up to ``alike`` is no change."""
     blocks = take_blocks(base, selections[0]), take_blocks(new, selections[1])
     by_step = all(side.step_s is not None for side in blocks)
     items = _compared(blocks)
@@ -142,19 +144,20 @@ def take_diff(
         _side(reader, side, _part(selection, side))
         for reader, side, selection in zip((base, new), blocks, selections, strict=True)
     )
-    slower = ALIKE + slowing(sides[0].company, sides[1].company) if by_step else 0.0
+    slower = alike + slowing(sides[0].company, sides[1].company) if by_step else 0.0
     judge = _Judge(len(items) + 1, min(side.count for side in blocks) - 1, whole, least, slower)
     changes = [_changed(judge, item, blocks, by_step=by_step) for item in items]
     changes = _without_moves(changes, {**blocks[0].functions, **blocks[1].functions})
     changes.sort(key=lambda change: (not change.is_significant, -abs(change.difference)))
     readings = _readings((base, new), selections, blocks)
-    step_time = _step_time(judge, blocks)
+    step_time = _step_time(judge, blocks, changes)
     return Diff(
         version=VERSION,
         base=sides[0],
         new=sides[1],
         unit="s/step" if by_step else "share",
         least=least,
+        alike=alike,
         step_time=step_time,
         phases=_of_kind("phase", changes),
         functions=_of_kind("function", changes),
@@ -229,16 +232,25 @@ def _without_moves(changes: Sequence[Change], functions: Mapping[Item, tuple[str
 
 
 def _follows(line: Change, of_function: float) -> bool:
-    return of_function * line.difference > 0 and abs(of_function) >= _OF_ITS_LINE * abs(line.difference)
+    return of_function * line.difference > 0 and abs(of_function) >= _HALF * abs(line.difference)
 
 
 def _item(change: Change) -> Item:
     return change.kind, change.name, change.module_path, change.line
 
 
-def _step_time(judge: _Judge, blocks: tuple[Blocks, Blocks]) -> Change | None:
+def _step_time(judge: _Judge, blocks: tuple[Blocks, Blocks], changes: Sequence[Change]) -> Change | None:
+    """Judge the time of a step: where half of the change lies in a part that surely changed, nothing else explains it."""
     base, new = (side.step_s for side in blocks)
-    return None if base is None or new is None else judge.change(("step", "step time", "", 0), base, new)
+    if base is None or new is None:
+        return None
+    difference = new.value - base.value
+    is_explained = any(
+        change.difference * difference > 0 and abs(change.difference) >= _HALF * abs(difference)
+        for change in changes
+        if change.is_significant
+    )
+    return judge.change(("step", "step time", "", 0), base, new, is_more_than_company=is_explained)
 
 
 def _compared(blocks: tuple[Blocks, Blocks]) -> list[Item]:
