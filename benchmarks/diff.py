@@ -1,9 +1,9 @@
 """Whether ``profd diff`` tells a change from noise: pairs of runs of one script, and pairs with one slower function.
 
-``python benchmarks/diff.py [--pairs 20] [--planted 5] [--seconds 12] [--planted-seconds 120]``, about 30 minutes; writes
-its section of ``docs/measurements.md``. In a planted pair the second run's ``augment``, a third of each step, does 20 %
-more work: 6 or 7 % of a step, in runs long enough to tell that. Each pair says how much of the other cores others kept
-busy, and what a step took by the script's own count.
+``python benchmarks/diff.py [--pairs 20] [--planted 5] [--seconds 12] [--planted-seconds 120]``, about 30 minutes;
+writes its section of ``docs/measurements.md``. In a planted pair the second run's ``augment``, a third of each step,
+does 20 % more work: 6 or 7 % of a step, in runs long enough to tell that. Each pair says how much of the other cores
+others kept busy, and what a step took by the script's own count.
 """
 
 from __future__ import annotations
