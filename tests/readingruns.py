@@ -28,16 +28,19 @@ def write_run(
     windows: int = 6,
     workers: int = 1,
     worker_life_s: int = SECONDS,
+    spike_bytes: float = 0.0,
 ) -> Path:
     """Write a run whose GPU is idle for a share of the time, and busy for 80 % else; all of it uneven by chance.
 
     Its main process has its peak for the second half, its convolution takes ``conv_ms`` of its own CPU time a step.
+    ``spike_bytes`` is what a single reading of it, the last one, finds more.
     """
     chance = random.Random(seed)
     beside = [
         *_devices(),
         *_workers(workers),
         *_readings(chance, idle, peak_bytes, growth_bytes_per_s, workers, worker_life_s),
+        *_spike(peak_bytes + spike_bytes),
         *(_window(chance, number, conv_ms) for number in range(windows)),
     ]
     return write_steps(path, seed, beside=beside)
@@ -67,6 +70,11 @@ def _readings(
         if at_ms <= worker_life_s * 1000:
             points += [records.Point("rss_bytes", 5e8, worker(ordinal)) for ordinal in range(1, workers + 1)]
         yield records.PointsTaken(STARTED_NS + at_ms * MILLISECOND_NS, tuple(points))
+
+
+def _spike(rss: float) -> Iterator[records.Record]:
+    at_ns = STARTED_NS + SECONDS * SECOND_NS - MILLISECOND_NS
+    yield records.PointsTaken(at_ns, (records.Point("rss_bytes", rss, MAIN),))
 
 
 def _window(chance: random.Random, number: int, conv_ms: float) -> records.Record:

@@ -49,6 +49,11 @@ def test_a_higher_peak_is_told_and_a_small_difference_is_none(tmp_path: Path) ->
     assert not changed(diff_of(base, write_run(tmp_path / "c.profd", 3, peak_bytes=2.05e9)))
 
 
+def test_a_spike_that_one_reading_caught_is_no_peak(tmp_path: Path) -> None:
+    base = write_run(tmp_path / "a.profd", 1)
+    assert not changed(diff_of(base, write_run(tmp_path / "b.profd", 2, spike_bytes=1e9)))
+
+
 def test_growth_is_told_with_its_pace(tmp_path: Path) -> None:
     steady, leaking = (write_run(tmp_path / f"{n}.profd", n, growth_bytes_per_s=n * 3e6 + 1) for n in (0, 1))
     growth = changed(diff_of(steady, leaking))["main", "RSS, growth"]

@@ -6,8 +6,9 @@ that has most, or that grows fastest.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -32,7 +33,7 @@ Key = tuple[str, str]
 
 
 class Held(msgspec.Struct, frozen=True):
-    """The memory of a role: the most that one process had; how fast the fastest grows, None where that is not known."""
+    """The memory of a role: the most that one process had for a while; how fast the fastest grows, None where that is not known."""
 
     peak_bytes: float
     growth: Growth | None
@@ -78,12 +79,21 @@ def _held(reader: RunReader, part: Selection) -> Mapping[Key, Held]:
             continue
         key = role_title(reader.processes[one.process]), _KINDS[one.series]
         points = _points(reader, one, part)
-        peaks[key] = max(peaks[key], max((point.value for point in points), default=0.0))
+        peaks[key] = max(peaks[key], _held_peak(points))
         lives_ns[key] += points[-1].at_ns - points[0].at_ns if points else 0
         if one.slope_bytes_per_s is not None:
             grown[key] = max(one, grown.get(key, one), key=lambda each: each.slope_bytes_per_s or 0.0)
     least_ns = LEAST_LIFE * ((part.to_ns or 0) - (part.from_ns or 0))
     return {key: Held(peak, grown.get(key)) for key, peak in peaks.items() if peak and lives_ns[key] >= least_ns}
+
+
+def _held_peak(points: Sequence[PointRow]) -> float:
+    """Return the most that two readings in a row had: which single reading a spike is caught by is chance.
+
+    A process that ends is such a spike, as it touches libraries that it did not use before.
+    """
+    values = [point.value for point in points]
+    return max(map(min, itertools.pairwise(values)), default=max(values, default=0.0))
 
 
 def _points(reader: RunReader, one: Growth, part: Selection) -> list[PointRow]:
