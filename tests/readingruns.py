@@ -33,14 +33,14 @@ def write_run(
     """Write a run whose GPU is idle for a share of the time, and busy for 80 % else; all of it uneven by chance.
 
     Its main process has its peak for the second half, its convolution takes ``conv_ms`` of its own CPU time a step.
-    ``spike_bytes`` is what a single reading of it, the last one, finds more.
+    ``spike_bytes`` is what a single reading finds more.
     """
     chance = random.Random(seed)
     beside = [
         *_devices(),
         *_workers(workers),
         *_readings(chance, idle, peak_bytes, growth_bytes_per_s, workers, worker_life_s),
-        *_spike(peak_bytes + spike_bytes),
+        *(_spike(peak_bytes + spike_bytes) if spike_bytes else ()),
         *(_window(chance, number, conv_ms) for number in range(windows)),
     ]
     return write_steps(path, seed, beside=beside)
@@ -73,7 +73,7 @@ def _readings(
 
 
 def _spike(rss: float) -> Iterator[records.Record]:
-    at_ns = STARTED_NS + SECONDS * SECOND_NS - MILLISECOND_NS
+    at_ns = STARTED_NS + SECONDS * SECOND_NS * 3 // 4 + MILLISECOND_NS
     yield records.PointsTaken(at_ns, (records.Point("rss_bytes", rss, MAIN),))
 
 
