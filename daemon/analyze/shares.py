@@ -44,7 +44,7 @@ def user_lines(profile: Profile, phases: PhaseIndex) -> list[PhaseLine]:
         if frame is not None:
             place = (phases.of_stack(stack), frame.function, frame.file, frame.module_path, frame.line, frame.source)
             spent_ns[place] += time_ns
-    whole_ns = profile.total_ns
+    whole_ns = profile.total_ns or 1.0
     lines = [PhaseLine(*place, share=time_ns / whole_ns) for place, time_ns in spent_ns.items()]
     return sorted(lines, key=lambda line: -line.share)
 

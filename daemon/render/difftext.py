@@ -52,8 +52,8 @@ def verdict(diff: Diff) -> str:
         return f"▲ times are alike, but not all else: {visible(reading_sentence(diff.readings[0]))}"
     if largest is None and step is not None and abs(step.relative) >= diff.least:
         return (
-            f"· no sure change: a step takes {percent(abs(step.relative), 1)} {_than(step)}, all parts alike as far as can "
-            f"be told; two runs of one script may differ by {percent(diff.alike)}"
+            f"· no sure change: a step takes {percent(abs(step.relative), 1)} {_than(step)}, all parts alike as far as "
+            f"can be told; two runs of one script may differ by {percent(diff.alike)}"
         )
     if largest is None:
         return f"✓ no change: nothing differs by more than the unrest of the runs and {percent(diff.least)} of a step"

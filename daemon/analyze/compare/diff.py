@@ -208,7 +208,9 @@ def _likeliest(
         for change in changes
         if change.kind == "function"
         and change.difference * way > 0
-        and judge.lean((blocks[0].mean(_item(change), by_step=False), blocks[1].mean(_item(change), by_step=False)), way)
+        and judge.lean(
+            (blocks[0].mean(_item(change), by_step=False), blocks[1].mean(_item(change), by_step=False)), way
+        )
     ]
     return max(found, key=lambda change: abs(change.difference), default=None)
 
@@ -240,7 +242,7 @@ def _item(change: Change) -> Item:
 
 
 def _step_time(judge: _Judge, blocks: tuple[Blocks, Blocks], changes: Sequence[Change]) -> Change | None:
-    """Judge the time of a step: where half of the change lies in a part that surely changed, nothing else explains it."""
+    """Judge the time of a step: where half of its change lies in a part that surely changed, that explains it."""
     base, new = (side.step_s for side in blocks)
     if base is None or new is None:
         return None

@@ -33,7 +33,7 @@ Key = tuple[str, str]
 
 
 class Held(msgspec.Struct, frozen=True):
-    """The memory of a role: the most that one process had for a while; how fast the fastest grows, None where that is not known."""
+    """The memory of a role: the most that one process held, and how fast the fastest grows (None: not known)."""
 
     peak_bytes: float
     growth: Growth | None

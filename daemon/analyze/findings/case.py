@@ -125,6 +125,8 @@ class Case:
             spent_ns[phase] += profile.time_ns[stack]
             samples[phase] += profile.samples[stack]
         whole_ns = profile.total_ns
+        if not whole_ns:
+            return {}
         return {
             phase: share_around(
                 time_ns / whole_ns, doubt.standard_error(phase, time_ns / whole_ns, whole_ns), samples[phase]
