@@ -24,8 +24,8 @@ def command(run: str, job: str | None, pty_fd: int | None) -> None:
     """Open the dashboard on RUN, live or finished.
 
     Leaving it changes nothing: a live run is recorded on until its script ends, or `profd stop` ends the recording. RUN
-    may be a folder with the run files of all nodes of a job: they are listed, and of several one is chosen. It may be the
-    URL of a file or folder, too.
+    may be a folder with the run files of all nodes of a job: they are listed, and of several one is chosen. It may be
+    the URL of a file or folder, too.
     """
     with brought_here(run) as here:
         folder = folder_of(here, job)
