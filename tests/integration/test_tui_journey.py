@@ -110,9 +110,10 @@ def zooms_and_searches_the_flame_graph(terminal: Terminal) -> None:
     terminal.type("adam.py")
     terminal.press("Enter")
     terminal.wait_for("of the time has “adam.py” in its stack")
-    terminal.press("Escape")  # takes the cursor out of the graph
     terminal.press("Escape")
     gone(terminal, "“adam.py”")
+    terminal.press("Escape")  # takes the cursor out of the graph
+    terminal.wait_for("colors by phase")  # a key right after Escape would be taken for one with Alt
 
 
 def takes_a_window(terminal: Terminal) -> None:
