@@ -149,6 +149,17 @@ async def test_steps_without_cpu_are_no_hang() -> None:
     assert stage.found() == []
 
 
+async def test_a_training_that_takes_little_cpu_has_all_the_patience_from_its_last_step_on() -> None:
+    stage = Stage()
+    for step in range(60):
+        await stage.pass_s(1, 0.02, Point("step_count", step, MAIN))
+    await stage.pass_s(25)
+    assert stage.found() == []
+    await stage.pass_s(5)
+    (hang,) = stage.found()
+    assert "no progress for 27 s" in hang.text
+
+
 async def test_long_steps_get_long_patience() -> None:
     stage = Stage()
     for step in range(3):

@@ -46,14 +46,19 @@ class Stillness:
             self._readings.append((record.at_ns, cores, processes))
 
     def quiet_s(self) -> float:
-        """Return for how many seconds up to the last reading hardly any CPU time was used, on average."""
+        """Return for how many seconds up to the last reading hardly any CPU time was used, on average.
+
+        None of them lies before the last step that was seen: a training that mostly waits steps all the same.
+        """
         quiet_s = length_s = spent_core_s = 0.0
         for step_s, cores, processes in self._backwards():
             length_s += step_s
             spent_core_s += cores * step_s
             if spent_core_s <= _allowed_cores(processes) * length_s + _SPARE_CORE_S:
                 quiet_s = length_s
-        return quiet_s
+        if self.step_ns is None or not self._readings:
+            return quiet_s
+        return min(quiet_s, max(self._readings[-1][0] - self.step_ns, 0) / SECOND_NS)
 
     def is_busy_since(self, at_ns: int) -> bool:
         """Say whether more CPU time was used after a time, in the last minute of it, than a run that hangs takes."""
