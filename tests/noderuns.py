@@ -127,6 +127,15 @@ class Job:
         return found
 
 
+def write_folder(folder: Path) -> Path:
+    """Write the files of two nodes of a job into a new folder, and return it."""
+    folder.mkdir()
+    job = Job(steps=120)
+    for rank in range(2):
+        job.write(folder / f"{rank}.profd", rank, own_share=0.9 if rank else 0.4)
+    return folder
+
+
 def _nameless(me: Identity, started_ns: int) -> records.RecordingTaken:
     """Return the first recording, in which the main thread has no name yet."""
     row = Interval(started_ns, 100 * MILLISECOND_NS, 0, 10)

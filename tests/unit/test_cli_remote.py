@@ -8,7 +8,7 @@ from pathlib import Path
 
 import fsspec
 import pytest
-from noderuns import JOB, Job
+from noderuns import JOB, write_folder
 
 from profd.cli.main import run_command_line
 from profd.daemon.errors import ExitCode
@@ -18,11 +18,7 @@ from profd.daemon.fleet.dataset import DataSet
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Give a folder with the files of two nodes of a job."""
-    folder, job = tmp_path / "job", Job(steps=120)
-    folder.mkdir()
-    for rank in range(2):
-        job.write(folder / f"{rank}.profd", rank, own_share=0.9 if rank else 0.4)
-    return folder
+    return write_folder(tmp_path / "job")
 
 
 @pytest.fixture
