@@ -56,7 +56,7 @@ scale: .venv/dev-installed ## measure on a quiet machine what an hour of metrics
 	$(BIN)/python benchmarks/metrics.py --minutes 60
 	$(BIN)/python benchmarks/fleet.py
 
-trust: .venv/dev-installed ## kill profd, plant hangs, give its readers hostile bytes, about 90 minutes; writes docs/measurements.md
+trust: .venv/dev-installed ## kill profd, plant hangs, give its readers hostile bytes, about 45 minutes; writes docs/measurements.md
 	$(BIN)/python benchmarks/kills.py
 	$(BIN)/python benchmarks/hangs.py
 	$(BIN)/python benchmarks/fuzz.py
