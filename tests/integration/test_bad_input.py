@@ -166,13 +166,10 @@ def test_truncated_run_file(command: tuple[str, ...], tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [run]
 
 
-def test_folder_is_no_run(tmp_path: Path) -> None:
-    assert refused("diff", tmp_path, tmp_path)[0] == ExitCode.UNREADABLE_RUN
-
-
 def test_folder_without_any_run(tmp_path: Path) -> None:
-    for command in ("summary", "report", "view"):
-        assert refused(command, tmp_path)[0] == ExitCode.NO_RUN
+    for command in ("summary", "report", "view", "diff"):
+        operands = [tmp_path] * (2 if command == "diff" else 1)
+        assert refused(command, *operands)[0] == ExitCode.NO_RUN
 
 
 def test_run_that_nobody_made() -> None:
