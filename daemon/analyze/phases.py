@@ -73,9 +73,9 @@ class StackTables(Protocol):
 class PhaseIndex:
     """The phase of every stack of a run.
 
-    A stack meets a rule where any of its frames does (its innermost one, for rules on the leaf), and the first rule in
-    order decides. What the frames of a stack meet is what its parent's meet and what its own meets: one bit a rule,
-    the first rule lowest, so that each stack costs one step however deep it is.
+    A stack meets a rule where any of its frames does (its innermost one, or the innermost of the user's own, for rules
+    on these), and the first rule in order decides. What the frames of a stack meet is what its parent's meet and what
+    its own meets: one bit a rule, the first rule lowest, so that each stack costs one step however deep it is.
     """
 
     def __init__(self, reader: StackTables, rules: tuple[Rule, ...] | None = None) -> None:
@@ -87,9 +87,11 @@ class PhaseIndex:
         self._rules = load_rules(_BY_NAME) if rules is None else rules
         self._tests = [frame_test(rule) for rule in self._rules]
         self._leaf_rules = sum(1 << number for number, rule in enumerate(self._rules) if rule.leaf)
+        self._innermost_rules = sum(1 << number for number, rule in enumerate(self._rules) if rule.innermost)
         self._met_by_frame: dict[int, int] = {}
         # The stack 0 is the parent of the roots.
         self._met_by_stack: dict[int, int] = {0: 0}
+        self._met_by_innermost: dict[int, int] = {0: 0}
         self._rule_of_stack: dict[int, int | None] = {}
 
     def of_stack(self, stack: int) -> str:
@@ -108,32 +110,49 @@ class PhaseIndex:
         for frame in self._reader.frames_of(stack):
             if not frame.is_library:
                 found = frame
-            if rule is not None and not self._rules[rule].leaf and self._met(frame) >> rule & 1:
+            if rule is not None and self._is_on_any(rule) and self._met(frame) >> rule & 1:
                 break
         return found
 
     def _rule(self, stack: int) -> int | None:
         """Return the number of the rule that decides on a stack."""
         if stack not in self._rule_of_stack:
-            met = self._met_along(stack)
+            met = self._met_along(stack) | self._met_innermost(stack)
             if stack:
-                met |= self._met(self._reader.frames[self._reader.stacks[stack].frame])
+                met |= self._met(self._frame(stack)) & ~self._innermost_rules
             # The lowest bit that is set.
             self._rule_of_stack[stack] = (met & -met).bit_length() - 1 if met else None
         return self._rule_of_stack[stack]
 
     def _met_along(self, stack: int) -> int:
-        """Return the rules that the frames of a stack meet, those on the leaf aside."""
+        """Return the rules on any frame that the frames of a stack meet."""
         unknown = []
         while stack not in self._met_by_stack:
             unknown.append(stack)
             stack = self._reader.stacks[stack].parent
         met = self._met_by_stack[stack]
         for inner in reversed(unknown):
-            frame = self._reader.frames[self._reader.stacks[inner].frame]
-            met |= self._met(frame) & ~self._leaf_rules
+            met |= self._met(self._frame(inner)) & ~(self._leaf_rules | self._innermost_rules)
             self._met_by_stack[inner] = met
         return met
+
+    def _met_innermost(self, stack: int) -> int:
+        """Return the rules on it that the innermost frame of the user's in a stack meets."""
+        above = []
+        while stack not in self._met_by_innermost and self._frame(stack).is_library:
+            above.append(stack)
+            stack = self._reader.stacks[stack].parent
+        if stack not in self._met_by_innermost:
+            self._met_by_innermost[stack] = self._met(self._frame(stack)) & self._innermost_rules
+        met = self._met_by_innermost[stack]
+        self._met_by_innermost.update(dict.fromkeys(above, met))
+        return met
+
+    def _is_on_any(self, rule: int) -> bool:
+        return not (self._rules[rule].leaf or self._rules[rule].innermost)
+
+    def _frame(self, stack: int) -> FrameRow:
+        return self._reader.frames[self._reader.stacks[stack].frame]
 
     def _met(self, frame: FrameRow) -> int:
         """Return the rules that a frame meets."""

@@ -34,6 +34,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str = ""
     library: bool | None = None
     leaf: bool = False
+    innermost: bool = False
 
 
 class _RuleFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -87,7 +88,7 @@ def _check(rule: Rule, where: str, phases: frozenset[str]) -> None:
 
 
 def frame_test(rule: Rule) -> FrameTest:
-    """Return a function that says whether a frame meets the conditions of a rule, ``leaf`` aside."""
+    """Return a function that says whether a frame meets the conditions of a rule, ``leaf`` and ``innermost`` aside."""
     function = _name_test(rule.function)
     module = _any_of(rule.module)
     source = re.compile(rule.source)

@@ -10,7 +10,8 @@ import contextlib
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ import msgspec
 
 from profd.daemon.errors import OutputUnwritable, RunUnreadable, UsageError
 from profd.daemon.fleet.layout import MANIFESTS, VERSION, Manifest, encoded, is_inside
-from profd.daemon.store.remote import open_url
+from profd.daemon.store.remote import open_url, reaching
 
 if TYPE_CHECKING:
     import fsspec
@@ -130,21 +131,12 @@ class DataSet:
             raise RunUnreadable(f"{path} names files that lie elsewhere", "remove it, or export its run again")
         return manifest
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise RunUnreadable(f"cannot read {self.url} ({error.strerror or error})", "see that it is there") from None
+    def _reading(self) -> AbstractContextManager[None]:
+        return reaching(lambda said: RunUnreadable(f"cannot read {self.url} ({said})", "see that it is there"))
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise OutputUnwritable(
-                f"cannot write to {self.url} ({error.strerror or error})", "choose another place with --to URL"
-            ) from None
+    def _writing(self) -> AbstractContextManager[None]:
+        remedy = "choose another place with --to URL"
+        return reaching(lambda said: OutputUnwritable(f"cannot write to {self.url} ({said})", remedy))
 
 
 class _Versioned(msgspec.Struct, frozen=True):

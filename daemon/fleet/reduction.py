@@ -137,5 +137,13 @@ def _connected(data: DataSet, task: Task) -> Iterator[tuple[duckdb.DuckDBPyConne
             size = f"{task.memory_bytes / 1e9:.3g} GB"
             raise RunUnreadable(f"the data set cannot be read within {size}", "allow more with --memory GB") from None
         except duckdb.Error as error:
-            why = str(error).partition("\n")[0]
+            why = _said(str(error))
             raise RunUnreadable(f"the data set {data.url} cannot be read ({why})", "export its runs again") from None
+
+
+def _said(error: str) -> str:
+    """Return the line of an error of DuckDB's that says what failed: it hands on whole tracebacks of file systems."""
+    first, *others = error.splitlines() or [""]
+    if first.startswith("Traceback"):
+        return next((line for line in others if line and not line[0].isspace()), first)
+    return first

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profd.daemon import paths
-from profd.daemon.errors import MissingTool, RunUnreadable, UsageError
+from profd.daemon.errors import MissingTool, NoSuchRun, ProfdError, RunUnreadable, UsageError
 
 if TYPE_CHECKING:
     import fsspec
@@ -26,27 +28,43 @@ def open_url(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
         files, root = fsspec.core.url_to_fs(url)
     except ImportError as error:
         raise MissingTool(f"{url} needs a package that is not installed", str(error)) from None
-    except ValueError as error:
-        raise UsageError(f"{url} is no place that can be read ({error})", "name a folder or a URL") from None
+    except Exception as error:  # noqa: BLE001  see ``reaching``
+        raise UsageError(f"{url} is no place that can be read ({said_by(error)})", "name a folder or a URL") from None
     return files, root.rstrip("/") or "/"
+
+
+@contextlib.contextmanager
+def reaching(failure: Callable[[str], ProfdError]) -> Iterator[None]:
+    """Raise ``failure`` of what was said where a store cannot be reached.
+
+    Each kind of store has a package of its own, and that its own errors: for credentials, for names of hosts.
+    """
+    try:
+        yield
+    except ProfdError:
+        raise
+    except Exception as error:  # noqa: BLE001  whatever a store's package raises
+        raise failure(said_by(error)) from None
+
+
+def said_by(error: Exception) -> str:
+    """Return what an error says, which may be nothing but its name."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
 
 
 def fetch(url: str, into: Path) -> Path:
     """Copy the run file at a URL, or the run files in a folder there, into a folder; returns the copy, or the folder.
 
-    Raises RunUnreadable where there are none or they cannot be brought here, and what ``open_url`` does.
+    Raises NoSuchRun where there are none, RunUnreadable where they cannot be brought here, and what ``open_url`` does.
     """
     files, root = open_url(url)
-    try:
+    remedy = f"see that it is there, and that {into.parent} has room"
+    with reaching(lambda said: RunUnreadable(f"cannot read {url} ({said})", remedy)):
         is_file = files.isfile(root)
         found = [root] if is_file else sorted(name for name in files.ls(root, False) if name.endswith(paths.SUFFIX))
         copies = {name: into / name.rpartition("/")[2] for name in found}
         for name, copy in copies.items():
             files.get_file(name, os.fspath(copy))
-    except OSError as error:
-        raise RunUnreadable(
-            f"cannot read {url} ({error.strerror or error})", f"see that it is there, and that {into.parent} has room"
-        ) from None
     if not copies:
-        raise RunUnreadable(f"{url} holds no run files", f"name a file, or a folder with files *{paths.SUFFIX}")
+        raise NoSuchRun(f"{url} holds no run files", f"name a file, or a folder with files *{paths.SUFFIX}")
     return copies[root] if is_file else into

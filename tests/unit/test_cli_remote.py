@@ -8,11 +8,52 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from noderuns import JOB, write_folder
 
 from profd.cli.main import run_command_line
 from profd.daemon.errors import ExitCode
 from profd.daemon.fleet.dataset import DataSet
+
+
+class CredentialsMissing(Exception):
+    """What the package of a store raises is its own, and mostly no OSError."""
+
+
+class LockedStore(MemoryFileSystem):
+    """A store in memory that lets nobody in who has no key."""
+
+    protocol = "locked"
+    store: dict[str, object] = {}
+    pseudo_dirs: list[str] = [""]
+    is_open = False
+
+    def _let_in(self) -> None:
+        if not self.is_open:
+            raise CredentialsMissing("there is no key\nto this store")
+
+    def info(self, path: str, **options: object) -> dict[str, object]:
+        """Return what a place is."""
+        self._let_in()
+        return super().info(path, **options)
+
+    def ls(self, path: str, detail: bool = True, **options: object) -> list[object]:
+        """Return what is in a folder."""
+        self._let_in()
+        return super().ls(path, detail, **options)
+
+    def _open(self, path: str, *words: object, **options: object) -> object:
+        if path.endswith(".parquet"):
+            self._let_in()
+        return super()._open(path, *words, **options)
+
+
+@pytest.fixture
+def locked_store(monkeypatch: pytest.MonkeyPatch) -> type[LockedStore]:
+    """Give the class of what is behind ``locked://``."""
+    fsspec.register_implementation("locked", LockedStore, clobber=True)
+    monkeypatch.setattr(LockedStore, "is_open", False)
+    return LockedStore
 
 
 @pytest.fixture
@@ -88,5 +129,34 @@ def test_what_cannot_be_fetched_is_said(url: str, capsys: pytest.CaptureFixture[
         assert why in capsys.readouterr().err
     files, root = fsspec.core.url_to_fs(f"{url}/empty")
     files.makedirs(root)
-    assert run_command_line(["summary", f"{url}/empty"]) == ExitCode.UNREADABLE_RUN
+    assert run_command_line(["summary", f"{url}/empty"]) == ExitCode.NO_RUN
     assert "holds no run files" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("locked_store")
+def test_errors_of_a_stores_own_are_one_line(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = f"locked://{tmp_path.name}"
+    for command, code in (
+        (["summary", f"{place}/run.profd"], ExitCode.UNREADABLE_RUN),
+        (["fleet", place], ExitCode.UNREADABLE_RUN),
+        (["export", url, "--format", "parquet", "--to", place], ExitCode.UNWRITABLE_OUTPUT),
+    ):
+        assert run_command_line(command) == code, command
+        said = capsys.readouterr().err
+        assert "there is no key" in said
+        assert said.count("\n") == 1, said
+
+
+def test_a_store_that_closes_while_it_is_read_is_said(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], locked_store: type[LockedStore],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    place = f"locked://{tmp_path.name}"
+    monkeypatch.setattr(locked_store, "is_open", True)
+    assert run_command_line(["export", url, "--format", "parquet", "--to", place]) == ExitCode.OK
+    monkeypatch.setattr(LockedStore, "info", MemoryFileSystem.info)
+    monkeypatch.setattr(LockedStore, "ls", MemoryFileSystem.ls)
+    monkeypatch.setattr(locked_store, "is_open", False)
+    capsys.readouterr()
+    assert run_command_line(["fleet", place]) == ExitCode.UNREADABLE_RUN
+    assert "cannot be read (CredentialsMissing: there is no key" in " ".join(capsys.readouterr().err.split())

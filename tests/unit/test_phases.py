@@ -68,6 +68,16 @@ def test_rule_on_the_leaf_leaves_outer_frames_alone() -> None:
     assert phase_of(line, "inner | x.py", rules=rules) == "other"
 
 
+def test_rule_on_the_innermost_line_of_the_user_covers_what_it_calls_and_no_function_of_theirs() -> None:
+    rules = (Rule(phase="logging", source="^log", innermost=True, library=False),)
+    line = f"train | {TRAIN} | log(dumps(x))"
+
+    assert phase_of(line, rules=rules) == "logging"
+    assert phase_of(line, "dumps | json/__init__.py", "encode | json/encoder.py", rules=rules) == "logging"
+    assert phase_of(line, f"dumps | {TRAIN} | return str(x)", rules=rules) == "other"
+    assert phase_of(line, f"dumps | {TRAIN} | return str(x)", "f | x.py", rules=rules) == "other"
+
+
 def test_conditions_of_a_rule_are_about_one_frame() -> None:
     rules = (Rule(phase="forward", function=("step",), module=("a.py",)),)
 
@@ -91,9 +101,12 @@ def test_phase_is_owed_to_the_line_that_calls_into_it() -> None:
     unknown = tables.add(ROOT, f"train | {TRAIN} | x = x @ w", "helper | torch/x.py")
     index = PhaseIndex(tables)
 
-    lines = [index.user_line(stack) for stack in (model, library, unknown)]
+    log = "logging.info(dumps(sizes))"
+    reported = tables.add(f"<module> | {TRAIN} | log(main())", f"main | {TRAIN} | {log}", "dumps | json/__init__.py")
 
-    assert [line and line.source for line in lines] == ["logits = model(x)", None, "x = x @ w"]
+    lines = [index.user_line(stack) for stack in (model, library, unknown, reported)]
+
+    assert [line and line.source for line in lines] == ["logits = model(x)", None, "x = x @ w", log]
 
 
 def test_rules_of_the_user_come_first(tmp_path: Path) -> None:
