@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from profd.daemon.clock import AnchoredClock
-from profd.daemon.collect.stacks import chrometrace, failedreads
+from profd.daemon.collect.stacks import chrometrace, visits
+from profd.daemon.collect.stacks.paces import Paces
 from profd.daemon.collect.stacks.pyspy import RawRecording, Recording, find_py_spy
 
 SECONDS = 3.0
@@ -42,4 +43,4 @@ def test_every_failed_read_has_its_time_and_its_thread() -> None:
     at_us = [(one.at_ns - raw.zero_ns) // 1000 for one in raw.failed]
     error_us = raw.clock_error_ns // 1000
     assert all(-error_us <= one <= trace.changes[-1].at_us + error_us for one in at_us)
-    assert deep_us(failedreads.as_failed([trace], raw.failed, raw.zero_ns, raw.samples)[0]) > deep_us(trace)
+    assert deep_us(visits.with_visits(trace, at_us, raw.samples, Paces())) > deep_us(trace)

@@ -21,6 +21,7 @@ def test_what_is_found_first_says_how_many_workers() -> None:
         "rule": "input-bound-in-process",
         "severity": WARNING,
         "gain_bound": 1.5,
+        "evidence": {"measures": [{"value": 0.3, "unit": "share"}]},
         "remedy": "Give num_workers=2 to",
     }
     mild = {**found, "severity": INFO}

@@ -134,7 +134,26 @@ def test_a_caller_that_went_on_is_put_back_to_the_line_that_calls(program: str) 
 def test_a_function_that_only_others_call_by_name_is_torn_from_this_one(program: str) -> None:
     elsewhere = (Frame("<module>", program, 99), Frame("main", program, 4), Frame("Adam.step", "/lib/torch.py", 7))
     others = [stack for stack in loop(program, 40) if stack[-1] != elsewhere[-1]]
-    assert torn([*others, *[elsewhere, others[0]] * 40, call(program, 3, "Adam.step")])[-1]
+    assert mended([*others, *[elsewhere, others[0]] * 40, call(program, 3, "Adam.step")])[-1] == elsewhere
+
+
+def test_what_lost_its_root_is_the_stack_that_ends_so_most_often(program: str) -> None:
+    deep = (*call(program, 4, "Adam.step"), Frame("adam", "/lib/torch.py", 9))
+    other = (*call(program, 3, "Tensor.backward"), Frame("adam", "/lib/torch.py", 9))
+    stacks = [*[deep, call(program, 2, "Model.__call__")] * 3, other, other]
+    assert mended([*stacks, deep[-1:]])[-1] == deep
+    assert mended([*stacks, other[-2:]])[-1] == other
+    glued = (Frame("is_compiling", "/lib/torch.py", 90_970_258), *other[-2:])
+    assert mended([*stacks, glued])[-1] == other
+    assert mended([*stacks, (Frame("adam", "/lib/torch.py", 10),)])[-1] is None
+
+
+def test_a_lost_root_is_that_of_the_same_kind_of_thread(program: str) -> None:
+    evidence = Evidence(Statements())
+    worker = (Frame("Thread._bootstrap", "/lib/threading.py", 1002), Frame("run", "/lib/threading.py", 9))
+    mend([worker], frozenset({"Thread._bootstrap"}), evidence)
+    assert mend([worker[-1:]], frozenset({"<module>"}), evidence) == [None]
+    assert mend([worker[-1:]], frozenset({"Thread._bootstrap"}), evidence) == [worker]
 
 
 def test_little_is_known_in_the_beginning_and_so_kept(program: str) -> None:

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
-from profd.daemon.collect.stacks import chrometrace, failedreads, readmoments, tearing
-from profd.daemon.collect.stacks.chrometrace import ThreadTrace
+from profd.daemon.collect.stacks import chrometrace, failedreads, readmoments, tearing, visits
+from profd.daemon.collect.stacks.chrometrace import Change, ThreadTrace
 from profd.daemon.collect.stacks.pyspy import RawRecording
 from profd.daemon.collect.stacks.tearing import Evidence, NoSource
 from profd.daemon.store.records import Frame, Identity, Interval, RecordingTaken, ThreadTimeline
@@ -42,6 +42,18 @@ class Piece(msgspec.Struct, frozen=True):
     start_ns: int
     end_ns: int
     stack: Stack
+
+
+class _Read(msgspec.Struct, frozen=True):
+    """What a thread did, when reads of it were torn, and whether it is one of a C library's.
+
+    Such threads, those of autograd and of compilers, call into Python now and then and have no frames meanwhile. A
+    thread that has frames for most of the time has always some: there a stack without any is torn.
+    """
+
+    trace: ThreadTrace
+    torn_us: list[int]
+    is_seldom_in_python: bool
 
 
 class Threads(msgspec.Struct, frozen=True):
@@ -76,26 +88,29 @@ def assemble(
     ``evidence`` is what earlier recordings of the process told of its calls, and learns from this one.
     """
     threads, evidence = threads or Threads(), evidence or Evidence(NoSource())
-    noted = failedreads.as_failed(chrometrace.decode(raw.data), raw.failed, raw.zero_ns, raw.samples)
+    noted = chrometrace.decode(raw.data)
+    about = _samples_by_thread(noted, raw.samples)
+    read = [_read(trace, samples, raw, evidence) for trace, samples in zip(noted, about, strict=True)]
     traces = [
         _ended(trace, rate_hz) if threads.have_lost(trace) else trace
-        for trace in readmoments.as_read(noted, raw.samples, raw.cpu_ns)
+        for trace in readmoments.as_read([one.trace for one in read], raw.samples, raw.cpu_ns)
     ]
     timelines: list[ThreadTimeline] = []
     stacks: dict[Stack, int] = {}
     samples = torn = 0
-    for trace, total in zip(traces, _samples_by_thread(traces, raw.samples), strict=True):
+    for trace, one, total in zip(traces, read, _samples_by_thread(traces, raw.samples), strict=True):
         pieces = _pieces(trace, raw.zero_ns, keep)
-        shares = apportion(total, [piece.end_ns - piece.start_ns for piece in pieces])
+        shares = apportion(max(total - len(one.torn_us), 0), [piece.end_ns - piece.start_ns for piece in pieces])
         inside = [(piece, share) for piece, share in zip(pieces, shares, strict=True) if keep.holds(piece.start_ns)]
-        kept = _in_python(inside)
-        whole = _whole(kept, evidence)
-        samples += sum(share for _, share in kept)
-        torn += sum(share for _, share in kept) - sum(share for _, share in whole)
         intervals = tuple(
             Interval(piece.start_ns, piece.end_ns - piece.start_ns, stacks.setdefault(piece.stack, len(stacks)), share)
-            for piece, share in whole
+            for piece, share in inside
+            if piece.stack
         )
+        whole = sum(interval.samples for interval in intervals)
+        lost = sum(keep.holds(raw.zero_ns + at_us * MICROSECOND_NS) for at_us in one.torn_us)
+        lost += 0 if one.is_seldom_in_python else sum(share for piece, share in inside if not piece.stack)
+        samples, torn = samples + whole + lost, torn + lost
         is_main = _is_main(trace, threads.id_of(trace), identity, len(traces))
         timelines.append(ThreadTimeline(threads.id_of(trace), trace.name, is_main, intervals))
     start_ns, end_ns = _bounds(traces, raw.zero_ns, keep)
@@ -114,35 +129,34 @@ def assemble(
     )
 
 
-def _in_python(pieces: list[tuple[Piece, int]]) -> list[tuple[Piece, int]]:
-    """Return the pieces of one thread without those in which it stood in no Python code.
+def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidence) -> _Read:
+    """Return what a thread did without impossible stacks, of which only those in place of nothing else leave a gap.
 
-    A thread of a C library, such as those of autograd and of compilers, calls into Python now and then and has no
-    frames meanwhile. A thread that has frames for most of the time has always some: there a stack without any is torn.
+    A torn read is no sample, as one that failed is none: what was seen before it lasts until the next sample, unless it
+    was most likely something else. Where there were many samples in a row, nobody knows what the thread did meanwhile.
     """
-    empty = sum(samples for piece, samples in pieces if not piece.stack)
-    if 2 * empty <= sum(samples for _, samples in pieces):
-        return pieces
-    return [(piece, samples) for piece, samples in pieces if piece.stack]
-
-
-def _whole(pieces: Sequence[tuple[Piece, int]], evidence: Evidence) -> list[tuple[Piece, int]]:
-    """Return the pieces of one thread, with their samples, without impossible stacks.
-
-    A torn read is no sample, as one that failed is none: what was seen before it lasts until the next sample. Where
-    there were many samples in a row it is something else, and nobody knows what the thread did meanwhile.
-    """
-    roots = tearing.valid_roots((piece.stack, samples) for piece, samples in pieces)
-    mended = tearing.mend([piece.stack for piece, _ in pieces], roots, evidence)
-    found: list[tuple[Piece, int]] = []
-    for (piece, samples), stack in zip(pieces, mended, strict=True):
-        if stack is not None:
-            found.append((Piece(piece.start_ns, piece.end_ns, stack), samples))
-        elif found and found[-1][0].end_ns == piece.start_ns and samples <= _TORN_SAMPLES:
-            before, earlier = found[-1]
-            held = Piece(before.start_ns, piece.end_ns, before.stack)
-            found[-1] = (held, max(earlier + samples - 1, 0))
-    return found
+    *changes, end = trace.changes
+    lengths_us = [after.at_us - now.at_us for now, after in itertools.pairwise(trace.changes)]
+    whole_us = sum(lengths_us)
+    is_seldom_in_python = (
+        2 * sum(length_us for change, length_us in zip(changes, lengths_us, strict=True) if not change.frames)
+        > whole_us
+    )
+    roots = tearing.valid_roots(
+        (change.frames, length_us) for change, length_us in zip(changes, lengths_us, strict=True)
+    )
+    mended = tearing.mend([change.frames for change in changes], roots, evidence)
+    found: list[Change] = []
+    torn_us: list[int] = []
+    for change, length_us, stack in zip(changes, lengths_us, mended, strict=True):
+        is_out = is_seldom_in_python and not change.frames
+        if stack is not None or is_out or not found or length_us * samples > _TORN_SAMPLES * whole_us:
+            found.append(Change(change.at_us, stack or ()))
+        else:
+            torn_us.append(change.at_us)
+    whole = msgspec.structs.replace(trace, changes=(*found, end))
+    times_us = [*failedreads.times_at(trace, raw.failed, raw.zero_ns), *torn_us]
+    return _Read(visits.with_visits(whole, times_us, samples, evidence.paces), torn_us, is_seldom_in_python)
 
 
 def apportion(total: int, lengths: Sequence[int]) -> list[int]:

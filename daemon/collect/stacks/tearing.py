@@ -6,7 +6,8 @@ be one, or a call that its line cannot make. To drop a whole stack is worse than
 impossible only where it is rare and everything that is known speaks against it.
 
 Stacks are read from the leaf to the root, and the most frequent tear is a caller that went on to its next line before
-its turn came. Where another line of the same function is known for the call, the stack is mended, not dropped.
+its turn came. Where another line of the same function is known for the call, the stack is mended, not dropped; and so
+is one that ends as a whole stack does which was seen.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from profd.daemon.collect.stacks.endings import Endings
+from profd.daemon.collect.stacks.paces import Paces
 from profd.daemon.collect.stacks.statements import Statement
 from profd.daemon.store.records import Frame
 
@@ -144,12 +147,14 @@ def valid_roots(stacks: Iterable[tuple[Stack, int]]) -> frozenset[str]:
 
 
 class Evidence:
-    """What is known of a process: the calls that were seen in it, and its source."""
+    """What is known of a process: the calls and stacks that were seen in it, and its source."""
 
-    __slots__ = ("calls", "source")
+    __slots__ = ("calls", "endings", "paces", "source")
 
     def __init__(self, source: Source) -> None:
         self.calls = Calls()
+        self.endings = Endings()
+        self.paces = Paces()
         self.source = source
 
 
@@ -161,8 +166,26 @@ def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> 
     evidence.calls.add(stacks)
     evidence.source.allow_more()
     judge = _Judge(roots, evidence)
-    mended = {stack: judge.mend(stack) for stack in dict.fromkeys(stacks)}
+    times = Counter(stacks)
+    mended = {stack: judge.mend(stack) for stack in times}
+    evidence.endings.learn({stack: often for stack, often in times.items() if mended[stack] == stack})
+    for stack, found in mended.items():
+        if found is None:
+            mended[stack] = evidence.endings.whole(stack, roots)
+    evidence.paces.learn(*_counted(times, mended))
     return [mended[stack] for stack in stacks]
+
+
+def _counted(times: Mapping[Stack, int], mended: Mapping[Stack, Stack | None]) -> tuple[Counter[Stack], Counter[Stack]]:
+    """Return how often stacks were seen, as what they were, and how often they were torn."""
+    seen: Counter[Stack] = Counter()
+    torn: Counter[Stack] = Counter()
+    for stack, often in times.items():
+        found = mended[stack]
+        if found is not None:
+            seen[found] += often
+            torn[found] += often if found != stack else 0
+    return seen, +torn
 
 
 def is_plausible(frame: Frame) -> bool:
