@@ -37,6 +37,11 @@ WORKER_WAITS = (
 IMPORT = (Frame("<module>", TRAIN, 3), Frame("_find_and_load", "<frozen importlib._bootstrap>", 1176))
 
 
+def at_most_without(share: float) -> float:
+    """Return how many times the pace a step has at most without a share of it, and what that had cost the rest."""
+    return 1 / ((1 - share) * (1 - 0.15 * share))
+
+
 def step(*lost: tuple[tuple[Frame, ...], int]) -> Spans:
     """Return a step of half a second: what is lost, in milliseconds, and otherwise forward, backward and a little."""
     left_ms = STEP_MS - sum(length_ms for _, length_ms in lost) - 10

@@ -43,7 +43,7 @@ def test_without_a_gpu_the_optimizer_tells_that_batches_are_small(tmp_path: Path
     assert found.severity == WARNING
     assert "the optimizer takes 32 % of a step (train.py:64)" in found.title
     assert found.gain_bound is None
-    assert "one step of the optimizer for several of them (train.py:64) brings at most 1.5" in found.remedy
+    assert "one step of the optimizer for several of them (train.py:64) brings at most 1.6" in found.remedy
 
 
 def test_copies_are_a_loss_only_while_the_gpu_has_room(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cases import BESIDE_TID, HEALTHY, Series, Spans, cores, diagnose, step, write_case
+from cases import BESIDE_TID, HEALTHY, Series, Spans, at_most_without, cores, diagnose, step, write_case
 from synthetic import MAIN, MAIN_TID
 from training_stacks import BACKWARD, CONV, DATA_WAIT, TRAIN
 
@@ -30,8 +30,18 @@ def test_a_thread_that_computes_in_python_keeps_the_main_thread_waiting(tmp_path
     assert found is not None
     assert found.severity == CRITICAL
     assert "waits 48 % of the time while thread beside computes in Python (train.py:78)" in found.title
-    assert found.gain_bound == pytest.approx(1 / (1 - 0.48), rel=0.05)
+    assert found.gain_bound == pytest.approx(at_most_without(0.48), rel=0.05)
     assert found.evidence.selection.thread == "beside"
+
+
+def test_where_hardly_anything_is_left_to_the_main_thread_no_bound_is_told(tmp_path: Path) -> None:
+    path = write_case(tmp_path / "a.profd", HEALTHY, beside=COMPUTES, series=turns(main=0.02, rival=0.97))
+    found = diagnose(path, interpreter_lock.find)
+
+    assert found is not None
+    assert found.severity == CRITICAL
+    assert found.title.endswith("no wait brings many times the pace")
+    assert found.gain_bound is None
 
 
 @pytest.mark.parametrize(

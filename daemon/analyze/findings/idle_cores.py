@@ -30,7 +30,7 @@ def find(case: Case) -> Finding | None:
     severity = severity_of(lost.low, case.profile.total_samples)
     if severity is None:
         return None
-    gain, line = bound(case, lost), case.line(*STEP)
+    gain, line = bound(case, lost, lost.gain), case.line(*STEP)
     return Finding(
         rule="idle-cores",
         severity=severity,

@@ -21,6 +21,8 @@ from profd.daemon.store.rows import ThreadRow
 
 # Phases in which nothing else is waited for: no disk, no batch, no device.
 _WORK = ("forward", "loss", "optimizer", "logging", "other")
+# Beyond, so little is left that most of it is the taking of turns itself, which a fix removes as well.
+_TOLD_UNTIL = 0.9
 
 
 class _Rival(msgspec.Struct, frozen=True):
@@ -42,13 +44,15 @@ def find(case: Case) -> Finding | None:
     selection = Selection(
         case.from_ns, case.to_ns, processes=frozenset({rival.thread.process}), thread=rival.thread.name
     )
-    line, gain = heaviest_line(case, case.profile_on(selection)), bound(case, lost)
+    line = heaviest_line(case, case.profile_on(selection))
+    gain = bound(case, lost) if lost.high <= _TOLD_UNTIL else None
+    brings = at_most(gain) if lost.high <= _TOLD_UNTIL else "many times the pace"
     return Finding(
         rule="interpreter-lock",
         severity=severity,
         label="interpreter lock",
         title=f"interpreter lock: the main thread waits {percent(lost.value)} of the time while thread "
-        f"{rival.thread.name} computes in Python{at(line)}: no wait brings {at_most(gain)}",
+        f"{rival.thread.name} computes in Python{at(line)}: no wait brings {brings}",
         cause="Python lets one thread of a process run at a time. Each time that the main thread gives up its turn, in "
         "an operation of torch or at a wait, it may have to wait 5 ms for the next.",
         remedy=f"Do the work of thread {rival.thread.name}{at(line)} in a process of its own (multiprocessing, a "

@@ -22,7 +22,7 @@ def find(case: Case) -> Finding | None:
     severity = severity_of(share.low, case.profile.total_samples) if share else None
     if share is None or severity is None:
         return None
-    line, gain = case.line("forward"), bound(case, share)
+    line, gain = case.line("forward"), bound(case, share, share.gain)
     return Finding(
         rule="memory-format",
         severity=severity,

@@ -36,7 +36,7 @@ def _has_tensor_cores(case: Case) -> bool:
 
 
 def _finding(case: Case, share: Share, severity: str) -> Finding:
-    line, gain = case.line("forward"), bound(case, share)
+    line, gain = case.line("forward"), bound(case, share, share.gain)
     return Finding(
         rule="precision",
         severity=severity,

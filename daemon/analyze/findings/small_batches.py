@@ -59,7 +59,7 @@ def _dispatch_bound(case: Case, busy: float) -> Finding | None:
     severity = severity_of(removable.low, case.profile.total_samples, PRICE)
     if severity is None:
         return None
-    line = case.line(*_STARTING)
+    line, gain = case.line(*_STARTING), bound(case, removable, removable.gain)
     return Finding(
         rule="small-batches",
         severity=severity,
@@ -68,7 +68,7 @@ def _dispatch_bound(case: Case, busy: float) -> Finding | None:
         f"{percent(share.value)} of the time{at(line)}",
         cause="Operations are over on the GPU before Python has started the next: it waits for Python, not for data.",
         remedy=f"{_ENLARGE} With batches as they are, CUDA graphs (torch.compile with "
-        f'mode="reduce-overhead") start the same operations at once, and bring {at_most(bound(case, removable))}.',
+        f'mode="reduce-overhead") start the same operations at once, and bring {at_most(gain)}.',
         gain_bound=None,
         evidence=case.evidence(
             share.measure("starting operations"),
