@@ -136,20 +136,14 @@ def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidenc
     was most likely something else. Where there were many samples in a row, nobody knows what the thread did meanwhile.
     """
     *changes, end = trace.changes
-    lengths_us = [after.at_us - now.at_us for now, after in itertools.pairwise(trace.changes)]
-    whole_us = sum(lengths_us)
-    is_seldom_in_python = (
-        2 * sum(length_us for change, length_us in zip(changes, lengths_us, strict=True) if not change.frames)
-        > whole_us
-    )
-    roots = tearing.valid_roots(
-        (change.frames, length_us) for change, length_us in zip(changes, lengths_us, strict=True)
-    )
-    mended = tearing.mend([change.frames for change in changes], roots, evidence)
+    stays = [(change.frames, after.at_us - change.at_us) for change, after in itertools.pairwise(trace.changes)]
+    whole_us = sum(length_us for _, length_us in stays)
+    is_seldom_in_python = 2 * sum(length_us for frames, length_us in stays if not frames) > whole_us
+    mended = tearing.mend([frames for frames, _ in stays], tearing.valid_roots(stays), evidence)
     found: list[Change] = []
     torn_us: list[int] = []
-    for change, length_us, stack in zip(changes, lengths_us, mended, strict=True):
-        is_out = is_seldom_in_python and not change.frames
+    for change, (frames, length_us), stack in zip(changes, stays, mended, strict=True):
+        is_out = is_seldom_in_python and not frames
         if stack is not None or is_out or not found or length_us * samples > _TORN_SAMPLES * whole_us:
             found.append(Change(change.at_us, stack or ()))
         else:
