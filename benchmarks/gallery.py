@@ -76,8 +76,10 @@ class Pair(NamedTuple):
 
         Below 1 the fix speeds up what it does not touch, or the machine was faster that minute: no share tells.
         """
-        share = self.planted.share
-        return None if share is None or share >= 1 else 1 / self.gain / (1 - share)
+        share, bound = self.planted.share, self.planted.bound
+        if share is None or bound is None or bound * (1 - share) < 1:  # the share of something else
+            return None
+        return 1 / self.gain / (1 - share)
 
 
 def run(script: str, seconds: float, *, fixed: bool) -> Outcome:
