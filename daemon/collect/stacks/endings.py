@@ -13,7 +13,7 @@ from profd.daemon.store.records import Frame
 
 Stack = tuple[Frame, ...]
 
-_STACKS_HELD = 5_000
+_STACKS_HELD = 2_000
 
 
 class Endings:

@@ -14,7 +14,7 @@ from profd.daemon.store.records import Frame
 Stack = tuple[Frame, ...]
 
 _DEEPEST = 32
-_PLACES_HELD = 50_000
+_PLACES_HELD = 10_000
 # What is known of few sightings is that of the place around, which counts as so many.
 _AROUND = 3
 # From here on one place is as restless as another: how often reads fail and how often they are torn are not the same.
