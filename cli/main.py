@@ -97,8 +97,13 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
 
 
 def tell(error: ProfdError) -> None:
-    """Write an error to stderr as one line: what failed, then what to do about it."""
-    click.echo("profd: " + " ".join(str(error).split()), err=True)
+    """Write an error to stderr as one line: what failed, then what to do about it.
+
+    It may name a file of someone else, or quote one: what would steer the terminal is spelled out.
+    """
+    from profd.daemon.render.visible import visible
+
+    click.echo("profd: " + visible(" ".join(str(error).split())), err=True)
 
 
 def main() -> NoReturn:

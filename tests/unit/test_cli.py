@@ -85,6 +85,12 @@ def test_error_is_one_line_with_its_remedy_and_exit_code(outcome: Outcome, capsy
     assert capsys.readouterr() == ("", "profd: there is no process 7: try another\n")
 
 
+def test_what_an_error_quotes_does_not_steer_the_terminal(outcome: Outcome, capsys: pytest.CaptureFixture[str]) -> None:
+    outcome.raises = NoSuchProcess("\x1b]0;owned\x07a\u202eb is no run", "try another")
+    assert main.run_command_line(["fail"]) == ExitCode.NO_PROCESS
+    assert capsys.readouterr().err == "profd: \\x1b]0;owned\\x07a\\u202eb is no run: try another\n"
+
+
 def test_exit_code_of_a_command_is_passed_on(outcome: Outcome) -> None:
     outcome.returns = 143
     assert main.run_command_line(["fail"]) == 143
