@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from fleetgen import Plan, Template, Truth, make_fleet, take_template
+from fleetgen import Plan, Truth, make_fleet
+from fleettemplate import Template, take_template
 from measurements import write_section
 
 from profd.daemon.fleet.answers import Fleet

@@ -17,16 +17,13 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy
 import pyarrow
+from fleettemplate import Numbers, Template, take_template
 
 from profd.daemon.fleet.dataset import DataSet
 from profd.daemon.fleet.export import place_files
 from profd.daemon.fleet.layout import DAY_NS, TABLES, Partition, date_of
-from profd.daemon.fleet.minutes import Minute, take_minutes
 from profd.daemon.fleet.parquet import PartitionFile
-from profd.daemon.fleet.tables import Source
-from profd.daemon.store.reader import RunReader
 
-Numbers = numpy.ndarray[Any, Any]
 MINUTE_NS = 60_000_000_000
 MOST_MINUTES = 1440
 UNTIL = datetime(2026, 11, 16, tzinfo=timezone.utc)
@@ -70,24 +67,6 @@ class Truth(msgspec.Struct, frozen=True):
     """By phase."""
 
 
-class Template(NamedTuple):
-    """A recorded run by the minute: rows ``starts[i]`` to ``starts[i + 1]`` are those of minute ``i``."""
-
-    stacks: list[tuple[Any, ...]]
-    phases: Numbers
-    starts: Numbers
-    stack: Numbers
-    samples: Numbers
-    time_ns: Numbers
-    thread: Numbers
-    threads: list[tuple[str, str, bool]]
-
-    @property
-    def rows_a_minute(self) -> float:
-        """How many rows a minute has in the mean."""
-        return float(self.starts[-1]) / (len(self.starts) - 1)
-
-
 class Run(NamedTuple):
     """A run to be made."""
 
@@ -104,50 +83,6 @@ class Run(NamedTuple):
         """What tells it from all others."""
         stamp = datetime.fromtimestamp(self.started_ns // 1_000_000_000, timezone.utc).strftime("%Y%m%d-%H%M%S")
         return f"{stamp}-{self.job}@{self.node}"
-
-
-def take_template(path: Path) -> Template:
-    """Read the whole minutes of the first training process of a run, or what it has of one minute."""
-    with RunReader(path) as reader, reader.one_moment():
-        source = Source(reader)
-        minutes = sorted(_of_whole_minutes(reader, list(take_minutes(reader))), key=lambda one: one.minute_ns)
-        ids = {stack: number for number, stack in enumerate(sorted({one.stack for one in minutes}), 1)}
-        threads = sorted({_thread(reader, one.thread) for one in minutes})
-        numbers = {name: number for number, name in enumerate(threads)}
-        stacks = [_stack(source, stack, number) for stack, number in ids.items()]
-        _, starts = numpy.unique([one.minute_ns for one in minutes], return_index=True)
-        return Template(
-            stacks=stacks,
-            phases=numpy.array(["", *(row[1] for row in stacks)], dtype=object),
-            starts=numpy.append(starts, len(minutes)),
-            stack=numpy.array([ids[one.stack] for one in minutes]),
-            samples=numpy.array([one.samples for one in minutes]),
-            time_ns=numpy.array([one.time_ns for one in minutes]),
-            thread=numpy.array([numbers[_thread(reader, one.thread)] for one in minutes]),
-            threads=threads,
-        )
-
-
-def _of_whole_minutes(reader: RunReader, minutes: list[Minute]) -> list[Minute]:
-    """Leave out the last minute where there are others: it is no whole one."""
-    last_ns = max(one.minute_ns for one in minutes)
-    first_ns = min(one.minute_ns for one in minutes)
-    return [one for one in minutes if one.minute_ns < last_ns] if last_ns > first_ns else minutes
-
-
-def _thread(reader: RunReader, thread: int) -> tuple[str, str, bool]:
-    row = reader.threads[thread]
-    return reader.processes[row.process].role, row.name, row.is_main
-
-
-def _stack(source: Source, stack: int, number: int) -> tuple[Any, ...]:
-    """Return the columns of table ``stacks`` from ``stack`` on."""
-    frames = source.reader.frames_of(stack)
-    leaf = frames[-1]
-    own = next((frame for frame in reversed(frames) if not frame.is_library), None)
-    place = (None, None, None) if own is None else (own.function, own.file, own.line)
-    path = ";".join(frame.label for frame in frames)
-    return (number, source.phases.of_stack(stack), leaf.function, leaf.file, leaf.line, *place, path)
 
 
 def make_fleet(data: DataSet, template: Template, plan: Plan) -> Truth:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-from fleetgen import Plan, Template, Truth, make_fleet, take_template
+from fleetgen import Plan, Truth, make_fleet
+from fleettemplate import Template, take_template
 from synthetic import write_run
 
 from profd.daemon.fleet.answers import Fleet
