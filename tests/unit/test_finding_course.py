@@ -79,6 +79,19 @@ def test_counts_that_are_read_seldom_tell_it_as_well(tmp_path: Path) -> None:
     assert measure.low > 1.7
 
 
+def test_the_bound_goes_by_the_first_step_and_not_by_what_has_grown_by_then(tmp_path: Path) -> None:
+    counts = [0.0]
+    for _ in range(120):  # a step takes 10 ms, and 0.02 ms more for each before it
+        counts.append(counts[-1] + 1 / (0.01 + 0.00002 * counts[-1]))
+    series = Series("step_count", *counts)
+    found = diagnose(write_case(tmp_path / "a.profd", HEALTHY, series=[series], seconds=120), slow_down.find)
+
+    gain = 120 / counts[-1] / 0.01
+    assert found is not None
+    assert found.gain_bound is not None
+    assert gain < found.gain_bound < 2 * gain
+
+
 @pytest.mark.parametrize(
     "rates",
     [[20.0] * 120, [10.0] * 60 + [20.0] * 60, [5.0, 35.0] * 30 + [4.0, 28.0] * 30],
@@ -94,3 +107,9 @@ def test_a_short_run_has_no_course(tmp_path: Path) -> None:
     path = write_case(tmp_path / "a.profd", HEALTHY, series=[counted(*[20.0] * 20, *[5.0] * 40)], seconds=60)
 
     assert diagnose(path, slow_down.find) is None
+
+
+def test_counts_of_one_place_tell_of_no_first_step() -> None:
+    paces = [slow_down._Pace(at_s, 1.0, 20.0, 10.0) for at_s in (0.0, 1.0, 2.0)]
+
+    assert slow_down._first_s(paces) == 0

@@ -27,11 +27,12 @@ _SLOWER = 1.1
 
 
 class _Pace(NamedTuple):
-    """How many steps went by between two counts, since when and in what time."""
+    """How many steps went by between two counts, since when and in what time, and which step was in their middle."""
 
     at_s: float
     length_s: float
     steps: float
+    middle: float
 
     @property
     def step_s(self) -> float:
@@ -46,12 +47,20 @@ class _Third(msgspec.Struct, frozen=True):
     around: float
 
 
+class _Course(msgspec.Struct, frozen=True):
+    """The first and the last third, and how long the very first step took at the least; 0 or less: nobody knows."""
+
+    early: _Third
+    late: _Third
+    first_s: float
+
+
 def find(case: Case) -> Finding | None:
     """Return the finding where steps of the last third surely take longer than those of the first."""
-    thirds = _thirds(case)
-    if thirds is None:
+    course = _course(case)
+    if course is None:
         return None
-    early, late = thirds
+    early, late = course.early, course.late
     ratio = late.mean / early.mean
     around = ratio * math.hypot(early.around / early.mean, late.around / late.mean)
     if ratio - around < _SLOWER:
@@ -67,7 +76,7 @@ def find(case: Case) -> Finding | None:
         f"most of it in {phase}{at(line)}",
         cause="Something grows with the steps: a list that is gone through, a graph that is kept, a table, a file.",
         remedy=f"See what {phase} does more of now than in the first third{at(line)}: profd diff compares two ranges.",
-        gain_bound=ratio + around,
+        gain_bound=(late.mean + late.around) / course.first_s if course.first_s > 0 else None,
         evidence=Evidence(
             (
                 Measure("longer a step", ratio, "times", ratio - around, ratio + around),
@@ -84,8 +93,8 @@ def find(case: Case) -> Finding | None:
     )
 
 
-def _thirds(case: Case) -> tuple[_Third, _Third] | None:
-    """Return the first and the last third of the steps' durations; None where too little is known."""
+def _course(case: Case) -> _Course | None:
+    """Return the course of the steps' durations; None where too little is known."""
     if case.to_ns - case.from_ns < _LEAST_NS:
         return None
     for row in case.trainers:
@@ -93,15 +102,22 @@ def _thirds(case: Case) -> tuple[_Third, _Third] | None:
         points = case.reader.points(series.id, case.from_ns, case.to_ns) if series else []
         first, second, last = (_paces(points, *_bounds(case, third)) for third in range(3))
         if min(len(first), len(last)) >= _LEAST_PACES:
-            around_line = _spread_around_line([*first, *second, *last])
-            return _third(first, around_line), _third(last, around_line)
+            paces = [*first, *second, *last]
+            around_line = _spread_around_line(paces)
+            early = _third(first, around_line)
+            return _Course(early, _third(last, around_line), min(_first_s(first), early.mean - early.around))
     return None
 
 
 def _paces(points: Sequence[PointRow], from_ns: int, to_ns: int) -> list[_Pace]:
     """Return the paces from one count to the next whose middle lies in [from_ns, to_ns)."""
     return [
-        _Pace(before.at_ns / SECOND_NS, (after.at_ns - before.at_ns) / SECOND_NS, after.value - before.value)
+        _Pace(
+            before.at_ns / SECOND_NS,
+            (after.at_ns - before.at_ns) / SECOND_NS,
+            after.value - before.value,
+            (before.value + after.value) / 2,
+        )
         for before, after in itertools.pairwise(points)
         if after.value > before.value and from_ns <= (before.at_ns + after.at_ns) // 2 < to_ns
     ]
@@ -113,6 +129,24 @@ def _third(paces: Sequence[_Pace], around_line: float) -> _Third:
     mean = math.fsum(pace.length_s for pace in paces) / math.fsum(pace.steps for pace in paces)
     scatter = _student_95(len(paces) - 1) * statistics.stdev(pace.step_s for pace in paces)
     return _Third(mean, min(scatter, around_line) / math.sqrt(len(paces)))
+
+
+def _first_s(paces: Sequence[_Pace]) -> float:
+    """Return how long the very first step took at the least, 95 times in 100, by the paces of the first third.
+
+    What grows with the number of steps has grown within that third already.
+    """
+    numbers, steps_s = [pace.middle for pace in paces], [pace.step_s for pace in paces]
+    if len(set(numbers)) < 2:  # a counter that begins anew, read at the same place each time
+        return 0.0
+    slope, height = statistics.linear_regression(numbers, steps_s)
+    squares = math.fsum(
+        (took_s - height - slope * number) ** 2 for number, took_s in zip(numbers, steps_s, strict=True)
+    )
+    degrees, mean = len(paces) - 2, statistics.fmean(numbers)
+    spread = math.fsum((number - mean) ** 2 for number in numbers)
+    error = math.sqrt(squares / degrees * (1 / len(paces) + mean**2 / spread))
+    return height - _student_95(degrees) * error
 
 
 def _spread_around_line(paces: Sequence[_Pace]) -> float:
