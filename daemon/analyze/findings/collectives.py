@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from profd.daemon.analyze.cores import PRESSURE
 from profd.daemon.analyze.findings.case import NONE, Case, Share
 from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.severity import PRICE, severity_of
@@ -10,7 +11,6 @@ from profd.daemon.analyze.ranks.job import Job
 from profd.daemon.analyze.ranks.waiting import take_waiting
 
 _PHASE, _BACKWARD = "collective", "backward"
-_PRESSURE = "host_cpu_pressure_share"
 
 
 def find(case: Case) -> Finding | None:
@@ -44,7 +44,7 @@ def _share(case: Case, job: Job) -> Share:
     """Return the share of time in which ranks wait: by what they stand in, and where waits sleep by their CPU time."""
     if not job.sleeps_in_waits:
         return case.share(_PHASE)
-    waiting = take_waiting(job.efforts, case.mean(_PRESSURE) or 0.0)
+    waiting = take_waiting(job.efforts, case.mean(PRESSURE) or 0.0)
     if waiting is None:
         return NONE
     return Share(waiting.value, waiting.low, waiting.high, sum(effort.samples for effort in job.efforts))
