@@ -128,6 +128,14 @@ class RecordedTotal(msgspec.Struct, frozen=True):
     torn: Count
 
 
+class ReadsTotal(msgspec.Struct, frozen=True):
+    """How many reads of a process were due, and how many of them failed."""
+
+    process: int
+    failed: Count
+    due: Annotated[float, msgspec.Meta(ge=0)]
+
+
 class IntervalRow(msgspec.Struct, frozen=True):
     """A thread stood in one stack, seen there ``samples`` times."""
 

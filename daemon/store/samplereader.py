@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.entities import Entities
-from profd.daemon.store.rows import IntervalRow, RecordedTotal, RecordingRow, StackTotal
+from profd.daemon.store.rows import IntervalRow, ReadsTotal, RecordedTotal, RecordingRow, StackTotal
 from profd.daemon.store.runfile import columns_of, time_range
+
+# No recording lasts longer: by this the index of their starts is of use where only their ends are asked for.
+_LONGEST_NS = 60 * SECOND_NS
 
 
 class SampleReader(Entities):
@@ -50,6 +54,16 @@ class SampleReader(Entities):
         where, values = time_range("start_ns", from_ns, to_ns)
         sql = f"SELECT coalesce(sum(samples), 0), coalesce(sum(torn), 0) FROM recording WHERE {where}"
         return RecordedTotal(*self.select(RecordedTotal, sql, *values)[0])
+
+    def reads(self, from_ns: int | None = None, to_ns: int | None = None) -> list[ReadsTotal]:
+        """Return by process how many reads were due and how many failed, in recordings that reach into a range."""
+        begins, values = time_range("start_ns", None if from_ns is None else from_ns - _LONGEST_NS, to_ns)
+        ends, after = time_range("end_ns", None if from_ns is None else from_ns + 1, None)
+        sql = (
+            "SELECT process, sum(errors), sum(rate_hz * max(end_ns - start_ns, 0) / 1e9) FROM recording "
+            f"WHERE {begins} AND {ends} GROUP BY process"
+        )
+        return [ReadsTotal(*row) for row in self.select(ReadsTotal, sql, *values, *after)]
 
     def recordings_after(self, recording: int, limit: int) -> list[RecordingRow]:
         """Return up to ``limit`` recordings written after the one with this id, in the order of writing."""

@@ -4,11 +4,12 @@ import itertools
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
 import pytest
 import synthetic
 import turns
 
-from profd.daemon.analyze.certainty.changes import Changes, ChangesSeen, take_changes, together
+from profd.daemon.analyze.certainty.changes import Changes, ChangesSeen, Reads, take_changes, together
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
@@ -97,6 +98,25 @@ def test_changes_are_those_of_the_selection(tmp_path: Path) -> None:
         assert not any(seen.squares for key, seen in take_changes(reader, Selection()).items() if key != process)
         before = Selection(to_ns=synthetic.STARTED_NS + 10 * SECOND_NS)
         assert not take_changes(reader, before)[process].squares
+
+
+def test_changes_know_how_many_of_the_reads_around_them_failed(tmp_path: Path) -> None:
+    failing_ns = synthetic.STARTED_NS + 4 * SECOND_NS
+    failing = synthetic.recording(synthetic.MAIN, failing_ns, (), duration_ns=4 * SECOND_NS)
+    also = [msgspec.structs.replace(failing, errors=200)]
+    with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=4, also=also)) as reader:
+
+        def reads(from_s: float, to_s: float | None = None) -> Reads:
+            to_ns = None if to_s is None else synthetic.STARTED_NS + int(to_s * SECOND_NS)
+            within = Selection(from_ns=synthetic.STARTED_NS + int(from_s * SECOND_NS), to_ns=to_ns)
+            return next((row.reads for row in take_changes(reader, within).values()), Reads())
+
+        whole = take_changes(reader, MAIN_THREADS)[1].reads
+        assert (whole.failed, whole.due) == (200, 800.0)
+        assert reads(0, 4) == Reads(0, 400)
+        inside = {row.process: row for row in reader.reads(failing_ns + SECOND_NS, failing_ns + 2 * SECOND_NS)}
+        assert (inside[1].failed, inside[1].due) == (200, 400.0)
+        assert not reader.reads(failing_ns + 4 * SECOND_NS)
 
 
 def test_of_a_long_run_a_part_counts_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profd.daemon.collect.stacks.endings import Endings
 from profd.daemon.collect.stacks.statements import Statements
 from profd.daemon.collect.stacks.tearing import Calls, Evidence, NoSource, Stack, is_plausible, mend, valid_roots
 from profd.daemon.store.records import Frame
@@ -154,6 +155,36 @@ def test_a_lost_root_is_that_of_the_same_kind_of_thread(program: str) -> None:
     mend([worker], frozenset({"Thread._bootstrap"}), evidence)
     assert mend([worker[-1:]], frozenset({"<module>"}), evidence) == [None]
     assert mend([worker[-1:]], frozenset({"Thread._bootstrap"}), evidence) == [worker]
+
+
+def test_a_torn_stack_of_no_known_ending_tells_of_where_its_function_or_its_file_is_run(program: str) -> None:
+    root = Frame("<module>", program, 99)
+    busy = (root, Frame("report", program, 4), Frame("info", "/lib/logging.py", 9))
+    calm, idle = (root, Frame("multiply", program, 2)), (root, Frame("wait", program, 3))
+    for lost in (Frame("release", "/lib/logging.py", 930), Frame("info", "/lib/logging.py", 12)):
+        evidence = Evidence(Statements())
+        seen = [busy, calm, idle] * 20
+        assert mend([*seen, (lost,)], frozenset({"<module>"}), evidence) == [*seen, None]
+        assert evidence.paces.of(busy) > 8 * evidence.paces.of(calm)
+
+
+def test_of_a_program_that_makes_up_functions_few_stacks_are_held() -> None:
+    root, endings = Frame("<module>", "/home/ada/train.py", 9), Endings()
+    for number in range(5_000):
+        made_up = root, Frame(f"f{number}", "<string>", 1)
+        endings.learn({made_up: 1})
+        assert endings.whole(made_up[1:], frozenset({"<module>"})) == made_up
+    held = sum(
+        endings.whole((Frame(f"f{number}", "<string>", 1),), frozenset({"<module>"})) is not None
+        for number in range(5_000)
+    )
+    assert held <= 1_001
+
+
+def test_a_torn_stack_of_no_known_file_tells_of_no_place(program: str) -> None:
+    evidence = Evidence(Statements())
+    mend([*loop(program, 40), (Frame("encode", "/lib/json.py", 3),)], frozenset({"<module>"}), evidence)
+    assert len({evidence.paces.of(one) for one in loop(program, 1)}) == 1
 
 
 def test_little_is_known_in_the_beginning_and_so_kept(program: str) -> None:

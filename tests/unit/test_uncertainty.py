@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from profd.daemon.analyze.certainty.changes import ChangesSeen
+from profd.daemon.analyze.certainty.changes import ChangesSeen, Reads
 from profd.daemon.analyze.certainty.confidence import CONFIDENCE_95, is_hint
 from profd.daemon.analyze.certainty.uncertainty import Doubt
 
@@ -49,6 +49,25 @@ def test_what_changes_outside_of_the_selection_leaves_nothing_open() -> None:
     doubt = doubt_of({((UNSELECTED, UNSELECTED + 1),): 5.0, ((A, UNSELECTED), (UNSELECTED, A)): 5.0})
 
     assert doubt.standard_error("a", 0.5, 10) == pytest.approx(math.sqrt(1) / 10)
+
+
+def test_what_failed_reads_would_have_shown_is_a_guess_that_no_time_makes_better() -> None:
+    def error(failed: float, whole_ns: float, share: float = 0.5) -> float:
+        doubt = doubt_of({})
+        doubt.add(ChangesSeen({((A, B),): whole_ns}, 1.0, Reads(failed, 100.0)))
+        return doubt.standard_error("a", share, whole_ns)
+
+    assert error(0, 1e12) < 1e-5
+    assert 0.01 < error(25, 1e12) < 0.04
+    assert error(50, 1e12) == pytest.approx(4 * error(25, 1e12), rel=0.001)
+    assert error(9, 100) == pytest.approx(error(0, 100), rel=0.01), "few failed reads say hardly less"
+    assert error(50, 1e12, share=1.0) < 1e-5, "a share of everything is everything"
+
+
+def test_failed_reads_of_processes_count_by_their_time() -> None:
+    assert (Reads(10, 100).times(3) + Reads(0, 100)).failed_share == pytest.approx(30 / 400)
+    assert Reads().failed_share == 0
+    assert Reads(9, 3).failed_share == 1
 
 
 def test_threads_that_leave_the_selection_at_once_err_together() -> None:

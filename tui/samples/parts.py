@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from profd.daemon.analyze.certainty.changes import Changes, ChangesSeen
+from profd.daemon.analyze.certainty.changes import Changes, ChangesSeen, with_reads
 from profd.daemon.analyze.findings.training import STEP
 from profd.daemon.analyze.functions import FunctionIndex, FunctionRow, hot_rows
 from profd.daemon.analyze.gpu.busy import Busy
@@ -134,7 +134,8 @@ class Samples:
             for changes in found.values():
                 changes.forget_place()
         times = asked.length_ns / sum(one.length_ns for one in slices)
-        return {process: changes.take(max(times, 1.0)) for process, changes in found.items()}
+        taken = {process: changes.take(max(times, 1.0)) for process, changes in found.items()}
+        return with_reads(self._reader, taken, [(one.from_ns, one.to_ns) for one in slices])
 
 
 def training(profile: Profile, places: Places) -> Profile:
@@ -166,4 +167,5 @@ def _slices(asked: Range, threads: int) -> Iterator[Range]:
 
 
 def _times(seen: ChangesSeen, times: float) -> ChangesSeen:
-    return ChangesSeen({moment: square * times for moment, square in seen.squares.items()}, seen.open_ns2 * times)
+    squares = {moment: square * times for moment, square in seen.squares.items()}
+    return ChangesSeen(squares, seen.open_ns2 * times, seen.reads)

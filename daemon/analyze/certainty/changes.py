@@ -33,11 +33,35 @@ _TOGETHER_TELL = 4
 _SLICES = 60
 
 
+class Reads(msgspec.Struct, frozen=True):
+    """How many reads were due, and how many of them failed: of what went on then nothing is known for sure."""
+
+    failed: float = 0.0
+    due: float = 0.0
+
+    @property
+    def failed_share(self) -> float:
+        """The share of the reads that failed."""
+        return min(self.failed / self.due, 1.0) if self.due else 0.0
+
+    def times(self, weight: float) -> Reads:
+        """Return as many reads weighted."""
+        return Reads(self.failed * weight, self.due * weight)
+
+    def __add__(self, other: Reads) -> Reads:
+        """Return the reads of both."""
+        return Reads(self.failed + other.failed, self.due + other.due)
+
+
 class ChangesSeen(msgspec.Struct, frozen=True):
-    """What changes leave open: squared nanoseconds by moment, and ``open_ns2`` for the one that is not yet seen."""
+    """What changes leave open: squared nanoseconds by moment, and ``open_ns2`` for the one that is not yet seen.
+
+    ``reads`` tells how much was seen at all.
+    """
 
     squares: Mapping[Moment, float] = {}
     open_ns2: float = 0.0
+    reads: Reads = Reads()
 
 
 def together(changes: Mapping[int, ChangesSeen], weights: Mapping[int, float]) -> ChangesSeen:
@@ -46,7 +70,9 @@ def together(changes: Mapping[int, ChangesSeen], weights: Mapping[int, float]) -
     for process, one in changes.items():
         for moment, square in one.squares.items():
             squares[moment] += square * weights[process] ** 2
-    return ChangesSeen(squares, sum(one.open_ns2 * weights[process] ** 2 for process, one in changes.items()))
+    open_ns2 = sum(one.open_ns2 * weights[process] ** 2 for process, one in changes.items())
+    reads = sum((one.reads.times(weights[process]) for process, one in changes.items()), Reads())
+    return ChangesSeen(squares, open_ns2, reads)
 
 
 class Changes:
@@ -127,7 +153,19 @@ def take_changes(
         for changes in found.values():
             changes.forget_place()
     times = max(_length_ns(reader, selection) / looked_at_ns, 1.0) if len(slices) > 1 else 1.0
-    return {process: changes.take(times) for process, changes in found.items()}
+    taken = {process: changes.take(times) for process, changes in found.items()}
+    return with_reads(reader, taken, slices)
+
+
+def with_reads(
+    reader: RunReader, changes: Mapping[int, ChangesSeen], ranges: Iterable[tuple[int | None, int | None]]
+) -> dict[int, ChangesSeen]:
+    """Return the changes of processes with how many of the reads in ranges of time failed."""
+    reads: defaultdict[int, Reads] = defaultdict(Reads)
+    for from_ns, to_ns in ranges:
+        for row in reader.reads(from_ns, to_ns):
+            reads[row.process] += Reads(row.failed, row.due)
+    return {process: msgspec.structs.replace(seen, reads=reads[process]) for process, seen in changes.items()}
 
 
 def _time_of(rows: Sequence[IntervalRow]) -> Within:
@@ -135,14 +173,6 @@ def _time_of(rows: Sequence[IntervalRow]) -> Within:
     if not rows:
         return Within(0, 0)
     return Within(rows[0].start_ns, max(row.start_ns + row.duration_ns for row in rows))
-
-
-def changes_of(rows: Iterable[IntervalRow], reader: RunReader) -> dict[int, ChangesSeen]:
-    """Return by process the changes of intervals that are in order of time."""
-    found: defaultdict[int, Changes] = defaultdict(Changes)
-    for row in rows:
-        found[reader.threads[row.thread].process].add(row)
-    return {process: changes.take() for process, changes in found.items()}
 
 
 def _looked_at_ns(reader: RunReader, threads: frozenset[int]) -> int:

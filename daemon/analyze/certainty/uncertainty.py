@@ -4,6 +4,9 @@ py-spy samples at Poisson moments, and what a sample sees is taken to last until
 a state, divided by the mean distance of samples, is then a martingale that jumps by one at each change of the state
 that is seen, and its variance is the number of those changes: whatever the rhythm of the program, and whether the state
 lasts for microseconds or minutes (docs/decisions.md has the figures). One change more may be under way at the end.
+
+Where reads fail all the time, what they would have shown is a guess, and the more of them fail in a row the less there
+is to go by. That error does not get less with time, as all the guesses err alike.
 """
 
 from __future__ import annotations
@@ -13,9 +16,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from profd.daemon.analyze.certainty.changes import ChangesSeen, Moment
+from profd.daemon.analyze.certainty.changes import ChangesSeen, Moment, Reads
 
 State = TypeVar("State")
+
+_GUESSED = 1.5
+"""By how much guesses are off where all reads fail: the standard error of the log odds of a share. It falls with the
+square of the share of failed reads, and was found with the known program of restless code (docs/decisions.md)."""
 
 
 class Doubt(Generic[State]):
@@ -24,7 +31,7 @@ class Doubt(Generic[State]):
     ``states`` tells in which of them a thread is while it stands in a stack: in none where the stack is not selected.
     """
 
-    __slots__ = ("_known", "_open_ns2", "_own", "_shared", "_states", "_whole")
+    __slots__ = ("_known", "_open_ns2", "_own", "_reads", "_shared", "_states", "_whole")
 
     def __init__(self, states: Callable[[int], frozenset[State]]) -> None:
         self._states = states
@@ -33,10 +40,12 @@ class Doubt(Generic[State]):
         self._shared: defaultdict[State, float] = defaultdict(float)
         self._whole = 0.0
         self._open_ns2 = 0.0
+        self._reads = Reads()
 
     def add(self, seen: ChangesSeen) -> None:
         """Count changes of one process, with what they leave open."""
         self._open_ns2 = seen.open_ns2
+        self._reads += seen.reads
         for moment, square in seen.squares.items():
             self._count(moment, square)
 
@@ -44,6 +53,7 @@ class Doubt(Generic[State]):
         """Count what another one counted of another process, its times weighted."""
         square = weight**2
         self._open_ns2 += other._open_ns2 * square
+        self._reads += other._reads.times(weight)
         self._whole += other._whole * square
         for own, others in ((self._own, other._own), (self._shared, other._shared)):
             for state, open_ns2 in others.items():
@@ -55,7 +65,8 @@ class Doubt(Generic[State]):
             return 1.0
         own, shared = self._own.get(state, 0.0), self._shared.get(state, 0.0)
         changed = own - 2 * share * shared + share**2 * self._whole
-        return min(math.sqrt(changed + self._open_ns2) / whole_ns, 1.0)
+        guessed = _GUESSED * self._reads.failed_share**2 * share * (1 - share)
+        return min(math.hypot(math.sqrt(changed + self._open_ns2) / whole_ns, guessed), 1.0)
 
     def _count(self, moment: Moment, square: float) -> None:
         if len(moment) > 1:

@@ -150,7 +150,8 @@ def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidenc
             torn_us.append(change.at_us)
     whole = msgspec.structs.replace(trace, changes=(*found, end))
     times_us = [*failedreads.times_at(trace, raw.failed, raw.zero_ns), *torn_us]
-    return _Read(visits.with_visits(whole, times_us, samples, evidence.paces), torn_us, is_seldom_in_python)
+    visited = visits.with_visits(whole, times_us, samples - len(torn_us), evidence.paces)
+    return _Read(visited, torn_us, is_seldom_in_python)
 
 
 def apportion(total: int, lengths: Sequence[int]) -> list[int]:

@@ -13,7 +13,7 @@ from profd.daemon.store.records import Frame
 
 Stack = tuple[Frame, ...]
 
-_STACKS_HELD = 2_000
+_STACKS_HELD = 1_000
 
 
 class Endings:
@@ -43,6 +43,28 @@ class Endings:
             return None
         possible = [stack for stack in known if stack[0].function in roots]
         return max(possible, key=lambda stack: (_alike(stack, torn), known[stack]), default=None)
+
+
+def whereabouts(torn: Stack, seen: Mapping[Stack, int]) -> dict[Stack, float]:
+    """Return which of the stacks that were seen a torn one of no known ending may have been: shares that add up to 1.
+
+    These are those with the same function in them, or else one of the same file; none where there is no such.
+    """
+    for like in (_function, _file):
+        for frame in reversed(torn):
+            found = {stack: times for stack, times in seen.items() if any(like(one) == like(frame) for one in stack)}
+            if found:
+                whole = sum(found.values())
+                return {stack: times / whole for stack, times in found.items()}
+    return {}
+
+
+def _function(frame: Frame) -> tuple[str, str]:
+    return frame.function, frame.file
+
+
+def _file(frame: Frame) -> str:
+    return frame.file
 
 
 def _alike(one: Stack, other: Stack) -> int:

@@ -14,11 +14,11 @@ from profd.daemon.store.records import Frame
 Stack = tuple[Frame, ...]
 
 _DEEPEST = 32
-_PLACES_HELD = 10_000
+_PLACES_HELD = 4_000
 # What is known of few sightings is that of the place around, which counts as so many.
-_AROUND = 3
+_AROUND = 1
 # From here on one place is as restless as another: how often reads fail and how often they are torn are not the same.
-_MOST = 0.2
+_MOST = 0.5
 
 
 class _Place:
@@ -27,7 +27,7 @@ class _Place:
     __slots__ = ("inner", "seen", "torn")
 
     def __init__(self) -> None:
-        self.seen = self.torn = 0
+        self.seen = self.torn = 0.0
         self.inner: dict[Frame, _Place] = {}
 
 
@@ -38,12 +38,12 @@ class Paces:
         self._outside = _Place()
         self.held = 0
 
-    def learn(self, seen: Mapping[Stack, int], torn: Mapping[Stack, int]) -> None:
+    def learn(self, seen: Mapping[Stack, float], torn: Mapping[Stack, float]) -> None:
         """Learn how often stacks were seen, whole or torn, and how often they were torn."""
         if self.held > _PLACES_HELD:  # a program that makes up functions: begin anew
             self._outside, self.held = _Place(), 0
         for stack, times in seen.items():
-            torn_times = torn.get(stack, 0)
+            torn_times = torn.get(stack, 0.0)
             for place in self._along(stack, makes=True):
                 place.seen += times
                 place.torn += torn_times

@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from profd.daemon.collect.stacks.endings import Endings
+from profd.daemon.collect.stacks.endings import Endings, whereabouts
 from profd.daemon.collect.stacks.paces import Paces
 from profd.daemon.collect.stacks.statements import Statement
 from profd.daemon.store.records import Frame
@@ -176,16 +176,24 @@ def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> 
     return [mended[stack] for stack in stacks]
 
 
-def _counted(times: Mapping[Stack, int], mended: Mapping[Stack, Stack | None]) -> tuple[Counter[Stack], Counter[Stack]]:
-    """Return how often stacks were seen, as what they were, and how often they were torn."""
-    seen: Counter[Stack] = Counter()
-    torn: Counter[Stack] = Counter()
+def _counted(
+    times: Mapping[Stack, int], mended: Mapping[Stack, Stack | None]
+) -> tuple[dict[Stack, float], dict[Stack, float]]:
+    """Return how often stacks were seen, as what they were or may have been, and how often they were torn."""
+    seen: defaultdict[Stack, float] = defaultdict(float)
+    torn: defaultdict[Stack, float] = defaultdict(float)
+    known: Counter[Stack] = Counter()
     for stack, often in times.items():
-        found = mended[stack]
-        if found is not None:
+        if (found := mended[stack]) is not None:
+            known[found] += often
             seen[found] += often
             torn[found] += often if found != stack else 0
-    return seen, +torn
+    for stack, often in times.items():
+        if mended[stack] is None:
+            for found, share in whereabouts(stack, known).items():
+                seen[found] += often * share
+                torn[found] += often * share
+    return seen, torn
 
 
 def is_plausible(frame: Frame) -> bool:

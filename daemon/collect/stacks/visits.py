@@ -14,7 +14,8 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -33,8 +34,8 @@ samples for the most part, and a little by more, since where all reads fail noth
 _REACH = 30.0
 # An interval has this share of it left for its stack, however many reads failed there.
 _LEAST_HELD = 0.1
-# Numbers between 0 and 1 that are spread evenly, however many are taken: by chance, but the same every time.
-_SPREAD, _SPREAD_OTHERWISE = (math.sqrt(5) - 1) / 2, math.sqrt(2) - 1
+# Its multiples, less their whole part, are spread evenly however many are taken: chance, but the same every time.
+_SPREAD = (math.sqrt(5) - 1) / 2
 
 
 def with_visits(trace: ThreadTrace, failed_us: Sequence[int], samples: int, paces: Paces) -> ThreadTrace:
@@ -64,79 +65,44 @@ class _Thread:
         whole_us = self._starts_us[-1] - self._starts_us[0]
         self._distance_us = max(whole_us / (samples + len(times_us)), 1.0)
         self._difficulties: dict[Stack, float] = {}
-        self._returning: dict[Stack, float] = {}
-        self._lengths_us = [after - now for now, after in itertools.pairwise(self._starts_us)]
-        before = [bisect_left(times_us, start_us) for start_us in self._starts_us]
-        self._failed = [after - now for now, after in itertools.pairwise(before)]
-        # What is left of each interval for its stack if no read failed in that.
-        self._held_us = [
-            max(length_us - failed * self._distance_us, _LEAST_HELD * length_us)
-            for length_us, failed in zip(self._lengths_us, self._failed, strict=True)
-        ]
+        self._places = [bisect_right(self._starts_us, at_us) - 1 for at_us in times_us]
+        self._fadings = [(reach * self._distance_us, weight) for reach, weight in _FADING]
+        self._whole_us = sum(2 * reach_us * weight for reach_us, weight in self._fadings)
 
     def visited(self) -> ThreadTrace:
         """Return the thread's trace with a visit of a far harder stack at each of these times that was most likely one.
 
         Like a sample, a visit stands for the time up to the next one. That is the next read which fails or shows
-        another stack, unless the thread is back before in the stack that it left, which leaves no trace.
+        another stack, unless the thread is back before in the stack that it left, which leaves no trace. But reads come
+        when they come, whatever the thread does: on average a visit stands for the distance of samples.
         """
-        visits: dict[int, list[Visit]] = {}
-        for number, at_us in enumerate(self._times_us, start=1):
-            place = bisect_right(self._starts_us, at_us) - 1
-            if not 0 <= place < len(self._starts_us) - 1:
-                continue
-            stack = self._hard_stack(place, at_us, number * _SPREAD % 1)
-            if stack is not None:
-                next_us = min([self._starts_us[place + 1], *self._times_us[number : number + 1]])
-                stay_us = self._stay_us(place, next_us - at_us, number * _SPREAD_OTHERWISE % 1)
-                visits.setdefault(place, []).append(Visit(at_us, at_us + round(stay_us), stack))
-        if not visits:
+        found = {number: visit for number in range(len(self._times_us)) if (visit := self._visit(number)) is not None}
+        if not found:
             return self._trace
-        changes = [
-            one
-            for place, change in enumerate(self._trace.changes)
-            for one in _visited(
-                change, visits.get(place, ()), self._starts_us[min(place + 1, len(self._starts_us) - 1)]
-            )
-        ]
-        return msgspec.structs.replace(self._trace, changes=tuple(changes))
+        lengths_us = [visit.until_us - visit.from_us for visit in found.values()]
+        most_us = round(cap(lengths_us, len(lengths_us) * self._distance_us))
+        visits: defaultdict[int, list[Visit]] = defaultdict(list)
+        for number, visit in found.items():
+            until_us = min(visit.until_us, visit.from_us + most_us)
+            visits[self._places[number]].append(Visit(visit.from_us, until_us, visit.stack))
+        return msgspec.structs.replace(self._trace, changes=tuple(self._changes(visits)))
 
-    def _stay_us(self, place: int, most_us: float, chance: float) -> float:
-        """Return how long a visit lasts of which nothing is seen until ``most_us`` later: up to then, or less.
+    def _visit(self, number: int) -> Visit | None:
+        """Return the visit of a far harder stack that a read failed in, up to the next sight of anything, if any."""
+        at_us, place = self._times_us[number], self._places[number]
+        if not 0 <= place < len(self._starts_us) - 1:
+            return None
+        stack = self._hard_stack(place, at_us, (number + 1) * _SPREAD % 1)
+        if stack is None:
+            return None
+        return Visit(at_us, min([self._starts_us[place + 1], *self._times_us[number + 1 : number + 2]]), stack)
 
-        While it lasts, reads are due at their distance and would show. Where the thread is back before in the stack
-        that it left, nothing shows for as long as that lasts. ``chance`` draws one of the times that this leaves.
-        """
-        held = self._trace.changes[place].frames
-        returns, shows = self._returns(held), 1 / self._distance_us
-        shows_after = 1 / (self._lasts_us(held) + self._distance_us)
-        soon = returns + shows - shows_after
-        in_time = 1 - math.exp(-soon * most_us)
-        is_back = shows_after * returns / soon * in_time
-        drawn = chance * (is_back + shows * (1 - in_time))
-        return most_us if drawn >= is_back else min(-math.log(1 - drawn / is_back * in_time) / soon, most_us)
-
-    def _returns(self, stack: Stack) -> float:
-        """Return how often in a microsecond of far harder stacks the thread goes back to this one."""
-        if stack not in self._returning:
-            seen = [change.frames for change in self._trace.changes[:-1]]
-            is_hard = {one: self._is_far_harder(one, stack) for one in dict.fromkeys(seen)}
-            back = sum(is_hard[before] and after == stack for before, after in itertools.pairwise(seen))
-            hard_us = sum(
-                length_us if is_hard[one] else self._distance_us * failed
-                for one, length_us, failed in zip(seen, self._lengths_us, self._failed, strict=True)
-            )
-            self._returning[stack] = (back + 0.5) / max(hard_us, self._distance_us)
-        return self._returning[stack]
-
-    def _lasts_us(self, stack: Stack) -> float:
-        """Return for how long a stack lasts; what is seen at all is seen for one distance, however soon it ends."""
-        stays_us = [
-            held_us
-            for change, held_us in zip(self._trace.changes, self._held_us, strict=False)
-            if change.frames == stack
-        ]
-        return max(sum(stays_us) / len(stays_us) - self._distance_us, 0.0)
+    def _changes(self, visits: Mapping[int, Sequence[Visit]]) -> Iterator[Change]:
+        """Yield the changes of the thread, with the visits in each of its intervals."""
+        *changes, end = self._trace.changes
+        for place, (change, end_us) in enumerate(zip(changes, self._starts_us[1:], strict=True)):
+            yield from _visited(change, visits.get(place, ()), end_us)
+        yield end
 
     def _is_far_harder(self, one: Stack, other: Stack) -> bool:
         return self._difficulty(one) >= _FAR_HARDER * self._difficulty(other)
@@ -144,7 +110,7 @@ class _Thread:
     def _hard_stack(self, place: int, at_us: int, chance: float) -> Stack | None:
         """Return the far harder stack that a read failed in, as likely as it is; None for any other."""
         held = self._trace.changes[place].frames
-        likely = self._likely(place, at_us)
+        likely = self._likely(at_us)
         left = chance * sum(likely.values())
         for stack, weight in likely.items():
             left -= weight
@@ -152,18 +118,46 @@ class _Thread:
                 return stack if self._is_far_harder(stack, held) else None
         return None
 
-    def _likely(self, place: int, at_us: int) -> dict[Stack, float]:
-        """Return by stack how likely a read failed in it: its time about then, by how hard it is to read."""
+    def _likely(self, at_us: int) -> dict[Stack, float]:
+        """Return by stack how likely a read failed in it: its time about then, by how hard it is to read.
+
+        Reads that failed while a stack was held were in it the less, the harder others nearby are.
+        """
         starts_us, reach_us = self._starts_us, _REACH * self._distance_us
         first = max(bisect_left(starts_us, at_us - reach_us) - 1, 0)
         last = min(bisect_right(starts_us, at_us + reach_us), len(starts_us) - 1)
+        held = [change.frames for change in self._trace.changes[first:last]]
+        times_us = [later - before for before, later in itertools.pairwise(self._near_us(first, last, at_us))]
+        failed_us = self._failed_us(first, last, at_us)
+        hardest = max(map(self._difficulty, held), default=1.0)
         likely: dict[Stack, float] = {}
-        for number in range(first, last):
-            frames = self._trace.changes[number].frames
-            time_us = self._near_us(starts_us[number + 1] - at_us) - self._near_us(starts_us[number] - at_us)
-            time_us *= self._held_us[number] / max(self._lengths_us[number], 1)
-            likely[frames] = likely.get(frames, 0.0) + time_us * self._difficulty(frames)
+        for frames, time_us, lost_us in zip(held, times_us, failed_us, strict=True):
+            difficulty = self._difficulty(frames)
+            left_us = max(time_us - lost_us * (1 - difficulty / hardest), _LEAST_HELD * time_us)
+            likely[frames] = likely.get(frames, 0.0) + left_us * difficulty
         return likely
+
+    def _near_us(self, first: int, last: int, at_us: int) -> Iterator[float]:
+        """Yield how much time there is up to changes, counted from a moment and the less the further away it is."""
+        for start_us in self._starts_us[first : last + 1]:
+            left_us = sum(reach_us * left for reach_us, left in self._faded(start_us - at_us))
+            yield left_us if start_us < at_us else self._whole_us - left_us
+
+    def _failed_us(self, first: int, last: int, at_us: int) -> list[float]:
+        """Return for how much time of intervals reads failed, where it counts less the further away it is."""
+        lost_us = [0.0] * (last - first)
+        for number in range(bisect_left(self._places, first), bisect_left(self._places, last)):
+            distance_us = self._times_us[number] - at_us
+            if abs(distance_us) < _REACH * self._distance_us:
+                lost_us[self._places[number] - first] += self._distance_us * sum(
+                    left for _, left in self._faded(distance_us)
+                )
+        return lost_us
+
+    def _faded(self, distance_us: float) -> list[tuple[float, float]]:
+        """Return how far each fading reaches, and what it leaves at a distance."""
+        distance_us = abs(distance_us)
+        return [(reach_us, weight * math.exp(-distance_us / reach_us)) for reach_us, weight in self._fadings]
 
     def _difficulty(self, stack: Stack) -> float:
         """Return how likely a read of a stack fails, beside others: by how long it takes, in frames, and its pace."""
@@ -171,14 +165,15 @@ class _Thread:
             self._difficulties[stack] = (1 + len(stack)) * self._paces.of(stack)
         return self._difficulties[stack]
 
-    def _near_us(self, distance_us: float) -> float:
-        """Return how much time there is up to a distance from a moment, where it counts less the further away it is."""
-        counted_us = 0.0
-        for reach, weight in _FADING:
-            reach_us = reach * self._distance_us
-            fading_us = reach_us * math.exp(-abs(distance_us) / reach_us)
-            counted_us += weight * (fading_us if distance_us < 0 else 2 * reach_us - fading_us)
-        return counted_us
+
+def cap(lengths: Sequence[float], whole: float) -> float:
+    """Return what lengths have to be cut to so that they add up to ``whole``; the longest where they are too short."""
+    left = whole
+    for longer, length in zip(range(len(lengths), 0, -1), sorted(lengths), strict=True):
+        if length * longer >= left:
+            return left / longer
+        left -= length
+    return max(lengths)
 
 
 def _visited(change: Change, visits: Sequence[Visit], end_us: int) -> Iterator[Change]:
