@@ -280,7 +280,9 @@ async def test_tabs_and_rows_can_be_clicked_on(ended: Path) -> None:
     async with play(ended) as theater:
         await theater.pilot.click(TabLine, offset=(18, 0))
         assert is_open(theater, "processes")
+        await theater.until_text(ProcessTable, "worker")
         await theater.pilot.click(ProcessTable, offset=(5, 2))
+        await theater.pilot.pause()
         current = theater.widget(ProcessTable).current
         assert current is not None
         assert current.row.ordinal == 1
