@@ -18,8 +18,8 @@ from profd.daemon.store.records import DescribeFrame, Frame, Identity, Point
 # Recordings and counters of a process that has ended come in for some seconds more.
 REMEMBERED_NS = 30 * SECOND_NS
 # Some hundred bytes each, and of both generations of them. A training has some thousand frames and stacks.
-FRAMES_HELD = 4096
-STACKS_HELD = 8192
+FRAMES_HELD = 2048
+STACKS_HELD = 4096
 # Of one process: workers that come and go leave threads behind in the one that started them.
 THREADS_HELD = 256
 SERIES_HELD = 512

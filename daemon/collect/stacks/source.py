@@ -18,7 +18,7 @@ _LINE_END = re.compile(r"\r\n?|\n")
 _USERS_OWN_CODE = ("<string>", "<stdin>")
 # Whole files are large and asked for a few of their lines: few are held, the lines that were asked for long.
 _FILES_HELD = 4
-_LINES_HELD = 8192
+_LINES_HELD = 2048
 _FILE_LIMIT_BYTES = 4 << 20
 _LINE_LIMIT = 200
 
@@ -36,7 +36,7 @@ class SourceTree:
         self._bytes = functools.lru_cache(_FILES_HELD)(self._read)
         self.line = functools.lru_cache(_LINES_HELD)(self._line)
         """``line(file, line)``: the text of a line without the space around it; None where it cannot be read."""
-        self._has_init = functools.lru_cache(4096)(self._read_has_init)
+        self._has_init = functools.lru_cache(1024)(self._read_has_init)
 
     def describe(self, frame: Frame) -> FrameDescription:
         """Return what is kept of a frame beside its identity."""

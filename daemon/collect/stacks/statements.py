@@ -18,7 +18,7 @@ from profd.daemon.collect.stacks.source import SourceTree
 
 # A millisecond or two each.
 PARSED_AT_ONCE = 8
-_ANSWERS_HELD = 4096
+_ANSWERS_HELD = 2048
 
 # What these are made of enters no function: names that are read, bound and returned. Everything else may: a call, an
 # operator, an attribute, a loop, a truth value (`__bool__`), an import, a decorator, an await.
