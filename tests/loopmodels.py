@@ -136,6 +136,26 @@ class Torn:
 
 
 @dataclass(frozen=True)
+class Slowing:
+    """A loop of hundreds of steps a second that takes ever longer, and half of whose readings are torn.
+
+    What they show is what was put where the counter had been: powers of two, other counts, nothing.
+    """
+
+    per_s: float
+    chance: random.Random
+
+    def integers(self, at_s: float) -> Integers:
+        value: int | None = math.floor(self.steps(at_s))
+        if self.chance.random() < 1 / 2:
+            value = self.chance.choice([65536, 65536, 262144, 524288, 8192, 18872, 487772452, 9655109, 371, 4717, None])
+        return {TRAIN: {"total": 0, **({} if value is None else {"i": value})}}
+
+    def steps(self, at_s: float) -> float:
+        return self.per_s * 40 * math.log1p(at_s / 40)
+
+
+@dataclass(frozen=True)
 class CalledAnew:
     """Epochs of a loop whose counter is a local of a function that is called anew each step, as Lightning's is.
 

@@ -9,7 +9,7 @@ import pytest
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.collect.steps.counter import Place
-from profd.daemon.collect.steps.evidence import is_paced, order_bits, pace_bits, pace_per_s
+from profd.daemon.collect.steps.evidence import is_paced, order_bits, pace_bits, pace_per_s, paced_chain
 from profd.daemon.collect.steps.growth import Growth, growth_of
 from profd.daemon.collect.steps.sightings import Sighting, Variable
 
@@ -69,6 +69,34 @@ def test_chance_gives_no_evidence_of_pace(most: int) -> None:
         seen = track([chance.randrange(most) for _ in range(12)])
         pairs = list(itertools.pairwise(seen))
         assert pace_bits(pace_per_s(pairs), pairs) < 15
+
+
+# As read of a loop of 400 steps a second, at these seconds.
+READ = [
+    *((0.0, 2027), (0.3, 2133), (0.6, 65536), (1.0, 262144), (1.5, 65536), (1.9, 65536), (2.4, 2728), (3.0, 65536)),
+    *((3.4, 3001), (4.4, 3263), (5.7, 3625), (7.0, 65536), (8.5, 4200)),
+]
+
+
+def test_a_chain_leaves_out_the_half_that_is_torn() -> None:
+    seen = [Sighting(int(at_s * SECOND_NS), 10_000_000, value, 20, k) for k, (at_s, value) in enumerate(READ)]
+    chain = paced_chain(seen)
+    assert chain.bits > 16
+    assert {one.value for one in chain.sightings} <= {2027, 2133, 2728, 3001, 3263, 3625, 4200}
+    assert paced_chain(seen[:7]).bits < 16
+
+
+@pytest.mark.parametrize("most", [3, 20, 1000, 10**6])
+def test_chance_makes_no_chain(most: int) -> None:
+    chance = random.Random(most)
+    for _ in range(100):
+        evenly = [chance.randrange(most) for _ in range(20)]
+        of_all_orders = [int(most ** chance.random()) for _ in range(20)]
+        assert max(paced_chain(track(evenly)).bits, paced_chain(track(of_all_orders)).bits) < 16
+
+
+def test_what_stands_is_no_chain() -> None:
+    assert paced_chain(track([65536] * 12)).bits == 0
 
 
 def test_a_value_that_hardly_moves_is_no_evidence() -> None:

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loopmodels import ADVANCE, BOOTED_S, TRAIN, CalledAnew, Nested, Plain, Torn, Watched, reading_at
+from loopmodels import ADVANCE, BOOTED_S, TRAIN, CalledAnew, Nested, Plain, Slowing, Torn, Watched, reading_at
 
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.collect.steps.counter import CounterReading, Place
 from profd.daemon.collect.steps.loops import find_loop
 from profd.daemon.collect.steps.sightings import Variable
@@ -136,6 +137,15 @@ def test_a_loop_over_offsets_counts_by_its_stride() -> None:
     assert loop.rate_per_s == pytest.approx(20, rel=0.15)
 
 
+def test_steps_that_are_multiples_of_four_by_chance_are_no_stride() -> None:
+    """They wait for what tells: five rises by a true stride of four are as little evidence."""
+    rises = [400, 404, 392, 408, 396, 404, 397, 403, 399, 401]
+    seen = [sum(rises[:number]) for number in range(len(rises) + 1)]
+    found = [find_loop(history(*({"step": value} for value in seen[:length]))) for length in range(5, len(seen) + 1)]
+    assert found[-1] is not None
+    assert {loop.stride for loop in found if loop} == {1}
+
+
 def test_what_is_handed_down_is_called_by_where_it_comes_from() -> None:
     """A torn reading lacks the variable where it comes from."""
     inner = Place(4, "optimize", "train.py")
@@ -221,6 +231,15 @@ def test_a_loop_is_followed_through_torn_readings(per_s: float, seed: int) -> No
     assert watched.counter.loop is not None
     assert watched.counter.loop.counter.name == "i"
     assert abs(watched.steps_per_s() - watched.true_steps_per_s()) <= 0.02 * per_s
+
+
+def test_a_fast_loop_that_slows_down_is_mostly_found_though_half_of_the_readings_are_torn() -> None:
+    """Whether it is depends on chance; what is told at the end is true of nearly all."""
+    watched = [Watched(Slowing(400, random.Random(seed)), 100, seed) for seed in range(40)]
+    found = [one for one in watched if one.counter.loop is not None]
+    assert len(found) >= 30
+    off = [one.counts[-1].steps / one.program.steps(one.counts[-1].at_ns / SECOND_NS) - 1 for one in found]
+    assert sum(abs(share) > 0.02 for share in off) <= 2
 
 
 @settings(deadline=None, max_examples=20)

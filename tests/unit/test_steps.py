@@ -83,6 +83,12 @@ def test_steps_before_the_first_count_are_counted_where_the_run_made_them(tmp_pa
     assert steps_of(counted_run(tmp_path / "resumed", [(5, 50_090, 0), (25, 50_490, 0), (60, 51_190, 0)])).count == 1100
 
 
+def test_steps_before_the_first_count_of_a_loop_that_slows_down_are_told(tmp_path: Path) -> None:
+    """It made twice as many a second at first as in the mean, and was found late."""
+    counts = [(30, 6000, 0.0), (32, 6380, 0.0), (34, 6740, 0.0), (36, 7080, 0.0), (60, 7800, 0.0)]
+    assert steps_of(counted_run(tmp_path / "r", counts)).count == 7800
+
+
 def test_what_followed_the_last_count_is_counted_at_the_pace_of_the_last_ones(tmp_path: Path) -> None:
     run = counted_run(tmp_path / "r", [(5, 90, 0.5), (15, 290, 0.5), (25, 490, 0.5)])
     steps = steps_of(run)

@@ -30,6 +30,8 @@ ONCE_A_STEP = (("backward",), ("forward", "loss"), ("data wait", "data load in p
 _LONGEST_READING_S = 0.5
 # The last counts tell how fast the run stepped after the last one of them, and how much that varies.
 _LATE_COUNTS = 7
+# And the first ones how fast it stepped before them.
+_EARLY_COUNTS = 4
 _LEAST_SPREAD = 0.02
 _SPREAD_UNKNOWN = 0.1
 _LINES_NS = 600 * SECOND_NS
@@ -87,7 +89,7 @@ def _by_counter(reader: RunReader, process: ProcessRow, selection: Selection) ->
     return Steps(
         per_s=per_s,
         count=round(last.value - first.value + later + _begun(process, selection))
-        + _made_before(reader, first, per_s, selection),
+        + _made_before(reader, counts, selection),
         source=source,
         per_s_error=(1 + error) / took_s,
         count_error=math.ceil(1 + error + later_error),
@@ -133,12 +135,16 @@ def _pace(before: PointRow, after: PointRow) -> float:
     return (after.value - before.value) * SECOND_NS / (after.at_ns - before.at_ns)
 
 
-def _made_before(reader: RunReader, first: PointRow, per_s: float, selection: Selection) -> int:
-    """Return the steps before the first count: all that it says, where they were made since the run was launched."""
-    info = reader.info
+def _made_before(reader: RunReader, counts: Sequence[PointRow], selection: Selection) -> int:
+    """Return the steps before the first count: all that it says, where they can have been made since the launch.
+
+    By the pace of the first counts: a loop that slows down made more steps before than its mean tells.
+    """
+    info, first = reader.info, counts[0]
     if info.mode != "launched" or selection.from_ns is not None:
         return 0
-    can_have_made = 1 + 1.5 * per_s * (first.at_ns - info.started_ns) / SECOND_NS
+    pace = max(_pace(first, counts[min(_EARLY_COUNTS, len(counts)) - 1]), _pace(first, counts[-1]))
+    can_have_made = 1 + 1.5 * pace * (first.at_ns - info.started_ns) / SECOND_NS
     return round(first.value) if 0 <= first.value <= can_have_made else 0
 
 

@@ -1,14 +1,16 @@
 """How much speaks for an integer being a counter rather than chance, in bits. Pure.
 
-Two things speak for one: that it grows and grows (n numbers in a random order do so in one of n! cases), and that it
-grows by as much as its rate says (a number that is anywhere in its range comes so close in few cases).
+Three things speak for one: that it grows and grows (n numbers in a random order do so in one of n! cases), that it
+grows by as much as its rate says (a number that is anywhere in its range comes so close in few cases), and that many of
+its values, with torn ones between them, go on growing about as fast as the ones before did.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.collect.steps.sightings import Sighting
@@ -16,7 +18,12 @@ from profd.daemon.collect.steps.sightings import Sighting
 Pair = tuple[Sighting, Sighting]
 
 PACE_SHARE = 0.1
+# From one link of a chain to the next: loops slow down, and other programs take their time.
+DRIFT_SHARE = 0.35
 LEAST_PACED = 5
+# As many ways there are to leave some out: in the more of them, the more often chance leaves a chain.
+SKIP_BITS = 3.0
+MOST_LINK_BITS = 10.0
 
 
 def order_bits(values: int, left_out: int) -> float:
@@ -62,3 +69,83 @@ def _slack(rate_per_s: float, before: Sighting, after: Sighting) -> float:
     """Return by how much the growth of a steady counter may differ from what its rate says."""
     moments = rate_per_s * (before.error_ns + after.error_ns) / SECOND_NS
     return 1 + moments + PACE_SHARE * _made(rate_per_s, before, after)
+
+
+class Chain(NamedTuple):
+    """Sightings of a variable, oldest first, each of which is where the two before it led to, and what that says."""
+
+    bits: float
+    sightings: tuple[Sighting, ...]
+
+
+def paced_chain(track: Sequence[Sighting]) -> Chain:
+    """Return the chain in a track that says most; those that are torn are left out of it.
+
+    Of a loop of hundreds of steps a second half of the sightings are torn, so neighbors are seldom both true.
+    """
+    values = [sighting.value for sighting in track]
+    chance = _Chance(values)
+    ends: list[dict[int, _Link]] = [{} for _ in track]
+    best, end = 0.0, (0, 0)
+    for last in range(len(track)):
+        for middle in range(last):
+            if values[middle] <= values[last]:
+                ends[last][middle] = link = _link(track, ends[middle], (middle, last), chance)
+                best, end = max((best, end), (link.bits, (middle, last)))
+    chain = _way_back(ends, *end) if best else []
+    is_enough = len({values[index] for index in chain}) >= LEAST_PACED
+    return Chain(best, tuple(track[index] for index in chain)) if is_enough else Chain(0.0, ())
+
+
+class _Link(NamedTuple):
+    """What the best chain says that ends with two sightings, and which one is before these; None: they begin it."""
+
+    bits: float
+    first: int | None
+
+
+def _link(track: Sequence[Sighting], before: Mapping[int, _Link], ends: tuple[int, int], chance: _Chance) -> _Link:
+    """Return the best chain that ends with two sightings, by the chains ``before`` that end with the first of them."""
+    middle, last = ends
+    grown, skipped = track[last].value - track[middle].value, SKIP_BITS * (last - middle - 1)
+    best = _Link(-skipped, None)
+    for first, link in before.items():
+        least, most = _expected(track[first], track[middle], track[last])
+        if least <= grown <= most:
+            told = chance.bits(track[middle].value, least, most) if grown else 0.0
+            best = max(best, _Link(link.bits + told - skipped, first), key=lambda one: one.bits)
+    return best
+
+
+def _way_back(ends: Sequence[Mapping[int, _Link]], middle: int, last: int) -> list[int]:
+    """Return the sightings of a chain by its last two."""
+    chain = [last, middle]
+    while (first := ends[last][middle].first) is not None:
+        chain.append(first)
+        middle, last = first, middle
+    return chain[::-1]
+
+
+class _Chance:
+    """How probable a number within bounds is by chance: where numbers of all sizes, or of all orders, are alike."""
+
+    def __init__(self, values: Sequence[int]) -> None:
+        self._range = max(values) - min(values) + 1
+        self._orders = math.log2(max(map(abs, values)) + 2)
+
+    def bits(self, value: int, least: float, most: float) -> float:
+        """Return what it says that a value grew by something between two bounds."""
+        chance = (most - least + 1) / self._range
+        if value >= 0:
+            chance = max(chance, math.log2((value + most + 2) / (value + least + 1)) / self._orders)
+        return min(max(-math.log2(chance), 0.0), MOST_LINK_BITS)
+
+
+def _expected(first: Sighting, before: Sighting, after: Sighting) -> tuple[float, float]:
+    """Return by how much a counter grows at least and at most up to a sighting, by how it grew before."""
+    grown = before.value - first.value
+    seen_s, error_s = (before.at_ns - first.at_ns) / SECOND_NS, (before.error_ns + first.error_ns) / SECOND_NS
+    took_s, margin_s = (after.at_ns - before.at_ns) / SECOND_NS, (after.error_ns + before.error_ns) / SECOND_NS
+    slowest = max(grown - 1, 0) / (seen_s + error_s) * (1 - DRIFT_SHARE)
+    fastest = (grown + 1) / max(seen_s - error_s, 1e-9) * (1 + DRIFT_SHARE)
+    return max(slowest * (took_s - margin_s) - 1, 0.0), fastest * (took_s + margin_s) + 1

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.collect.steps.evidence import is_paced, order_bits, pace_bits, pace_per_s
+from profd.daemon.collect.steps.evidence import is_paced, order_bits, pace_bits, pace_per_s, paced_chain
 from profd.daemon.collect.steps.sightings import (
     Sighting,
     Track,
@@ -28,6 +28,7 @@ RESET_BITS = 5.0
 NAME_BITS = 4.0
 _COUNTING = re.compile(r"step|iter|batch_i|idx", re.IGNORECASE)
 PACE_LENGTHS = (8, 10, 12, 15, 20)
+CHAIN_LENGTH = 20
 RUN_LENGTHS = (10, 12, 15, 20, 30, 40)
 LEAST_RISES = 2
 # tqdm's count is one by its name and place, and is seldom on the stack: that it grows at all is enough.
@@ -44,11 +45,11 @@ CLOCK_RATE_FACTOR = 1.5
 CLOCK_MARGIN_S = 10.0  # deadlines lie ahead of the clock
 LEAST_STRIDE = 4
 MOST_TORN_FIRST = 3
-DISTINCT_RISES_FOR_STRIDE = 4
+STRIDE_BITS = 16.0
 
 
 class Growth(msgspec.Struct, frozen=True):
-    """How a variable grew over the last of its sightings; ``rises`` and ``resets`` are those of all of them.
+    """How a variable grew, with ``rises``, over the last of its sightings; ``resets`` are those of all of them.
 
     A stride is what it grows by a step: what all its rises are multiples of, where they differ enough to tell.
     """
@@ -63,8 +64,12 @@ class Growth(msgspec.Struct, frozen=True):
     @property
     def stride(self) -> int:
         """By how much it grows a step."""
-        divisor = math.gcd(*self.rises)
-        return divisor if divisor >= LEAST_STRIDE and len(set(self.rises)) >= DISTINCT_RISES_FOR_STRIDE else 1
+        return math.gcd(*self.rises) if self._stride_bits >= STRIDE_BITS else 1
+
+    @property
+    def is_stride_told(self) -> bool:
+        """Say whether it is plain by how much it grows a step: a few rises may all be multiples of 4 by chance."""
+        return not 0 < self._stride_bits < STRIDE_BITS or len(set(self.rises)) == 1
 
     @property
     def steps_per_s(self) -> float:
@@ -75,6 +80,12 @@ class Growth(msgspec.Struct, frozen=True):
     def change_share(self) -> float:
         """In how many of the readings it had changed, 0 to 1."""
         return self.changes / len(self.sightings)
+
+    @property
+    def _stride_bits(self) -> float:
+        """How much speaks for a stride."""
+        divisor = math.gcd(*self.rises)
+        return len(set(self.rises)) * math.log2(divisor) if divisor >= LEAST_STRIDE else 0.0
 
 
 def growth_of(
@@ -103,7 +114,7 @@ def growth_of(
         return None
     found = _measure(variable, track, last, pairs)
     # What grows together with a counter need not show once more that it grows steadily.
-    is_steady = bits < EVIDENCE_BITS or _is_steady(found.rate_per_s, pairs)
+    is_steady = bits < EVIDENCE_BITS or (found.is_stride_told and _is_steady(found.rate_per_s, pairs))
     return found if is_steady and not _is_clock(found, monotonic_s) else None
 
 
@@ -116,6 +127,9 @@ def _rises_mostly(track: Track, least_rises: int) -> bool:
 
 def _best_part(variable: Variable, track: Track, tracks: Tracks, bits: float) -> Track:
     """Return the last sightings by which a variable shows itself a counter; empty where none do."""
+    chain = paced_chain(track[-CHAIN_LENGTH:])
+    if chain.bits >= bits:
+        return chain.sightings
     run = _run_with_outliers(track, bits)
     if run:
         return run
@@ -181,7 +195,7 @@ def _measure(variable: Variable, track: Track, last: Track, pairs: Sequence[tupl
     return Growth(
         variable=variable,
         sightings=tuple(last[torn:]),
-        rises=tuple(change for change in changes if change > 0),
+        rises=tuple(after.value - before.value for before, after in pairs if after.value > before.value),
         resets=sum(change < 0 for change in changes),
         changes=sum(before.value != after.value for before, after in itertools.pairwise(last[torn:])),
         rate_per_s=rate_per_s,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.collect.steps.cyclelength import CycleLength
-from profd.daemon.collect.steps.gait import Gait, Position, is_faster, is_slower, is_told_outside
+from profd.daemon.collect.steps.gait import Gait, Position, has_changed, is_faster, is_told_outside
 from profd.daemon.collect.steps.restarts import Restarts
 from profd.daemon.collect.steps.sightings import Sighting
 
@@ -163,7 +163,7 @@ class Odometer:
             return [_Step(run[-2], 0), _Step(position, 0)]
         if len(run) < 3 or is_told_outside(last, position):
             return []
-        if is_slower(last, run):
+        if has_changed(last, run):
             return [_Step(one, 0) for one in run]
         fits_period = self._restarts.explain([last, *run], self._gait, self._least_s())
         return [_Step(one, None) for one in run] if fits_period else []
