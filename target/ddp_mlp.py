@@ -20,6 +20,7 @@ BATCH_SIZE, LONG_BATCH_SIZE, FEATURES = 8, 4096, 256
 FETCH_S, SLOW_FETCH_S = 0.005, 0.012
 READ_S, SLOW_READ_S = 0.005, 0.060
 SLOW_VALUES = 500_000
+LETTING_GO_S = 0.2
 
 
 class Records(Dataset):
@@ -82,6 +83,8 @@ def main():
     if dist.get_rank() == 0:
         print(f"{steps} steps at {steps / elapsed:.2f}/s")
     dist.destroy_process_group()
+    # Threads of gloo live on, and let go of the last tensor with the interpreter's lock: where that is gone they abort.
+    time.sleep(LETTING_GO_S)
 
 
 def train(model, loader, optimizer, slow, seconds, slower):
