@@ -21,8 +21,8 @@ PACE_SHARE = 0.1
 # From one link of a chain to the next: loops slow down, and other programs take their time.
 DRIFT_SHARE = 0.35
 LEAST_PACED = 5
-# As many ways there are to leave some out: in the more of them, the more often chance leaves a chain.
-SKIP_BITS = 3.0
+# What each sighting that is left out takes from a chain as it is looked for.
+SKIP_BITS = 1.5
 MOST_LINK_BITS = 10.0
 
 
@@ -93,8 +93,12 @@ def paced_chain(track: Sequence[Sighting]) -> Chain:
                 ends[last][middle] = link = _link(track, ends[middle], (middle, last), chance)
                 best, end = max((best, end), (link.bits, (middle, last)))
     chain = _way_back(ends, *end) if best else []
-    is_enough = len({values[index] for index in chain}) >= LEAST_PACED
-    return Chain(best, tuple(track[index] for index in chain)) if is_enough else Chain(0.0, ())
+    if len({values[index] for index in chain}) < LEAST_PACED:
+        return Chain(0.0, ())
+    # In the more ways some can be left out, the more often chance leaves a chain.
+    span = chain[-1] - chain[0] + 1
+    told = best + SKIP_BITS * (span - len(chain)) - math.log2(math.comb(span, len(chain)))
+    return Chain(told, tuple(track[index] for index in chain))
 
 
 class _Link(NamedTuple):

@@ -28,12 +28,12 @@ RESET_BITS = 5.0
 NAME_BITS = 4.0
 _COUNTING = re.compile(r"step|iter|batch_i|idx", re.IGNORECASE)
 PACE_LENGTHS = (8, 10, 12, 15, 20)
-CHAIN_LENGTH = 20
+CHAIN_LENGTH = 24
 RUN_LENGTHS = (10, 12, 15, 20, 30, 40)
 LEAST_RISES = 2
 # tqdm's count is one by its name and place, and is seldom on the stack: that it grows at all is enough.
 LEAST_RISES_OF_BAR = 1
-RISES_A_FALL = 1.5
+RISES_A_FALL = 1.2
 LEAST_PRESENCE = 0.5
 STEADY_FACTOR = 2.0
 STEADY_SHARE = 0.75
@@ -189,9 +189,7 @@ def _measure(variable: Variable, track: Track, last: Track, pairs: Sequence[tupl
     grown = sum(after.value - before.value for before, after in pairs)
     took_ns = sum(after.at_ns - before.at_ns for before, after in pairs)
     rate_per_s = grown * SECOND_NS / took_ns
-    # The first one may have been torn as well as any, and has no other one before it to show that.
-    torn = sum(1 for _ in itertools.takewhile(lambda pair: not is_paced(rate_per_s, *pair), itertools.pairwise(last)))
-    torn = torn if torn <= MOST_TORN_FIRST else 0
+    torn = 0 if _is_one_chain(last) else _torn_first(rate_per_s, last)
     return Growth(
         variable=variable,
         sightings=tuple(last[torn:]),
@@ -200,6 +198,17 @@ def _measure(variable: Variable, track: Track, last: Track, pairs: Sequence[tupl
         changes=sum(before.value != after.value for before, after in itertools.pairwise(last[torn:])),
         rate_per_s=rate_per_s,
     )
+
+
+def _is_one_chain(last: Track) -> bool:
+    """Say whether each sighting is where the ones before it led to: then the first ones are no exception."""
+    return len(paced_chain(last).sightings) == len(last)
+
+
+def _torn_first(rate_per_s: float, last: Track) -> int:
+    """Return how many of the first may have been torn as well as any, and have no others before them to show that."""
+    torn = sum(1 for _ in itertools.takewhile(lambda pair: not is_paced(rate_per_s, *pair), itertools.pairwise(last)))
+    return torn if torn <= MOST_TORN_FIRST else 0
 
 
 def _is_steady(rate_per_s: float, pairs: Sequence[tuple[Sighting, Sighting]]) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.collect.steps.counter import CounterReading
 from profd.daemon.collect.steps.growth import LEAST_PRESENCE, Growth, growth_of
 from profd.daemon.collect.steps.sightings import EPOCH, Sighting, Track, Tracks, Variable, tracks_of
@@ -22,6 +23,7 @@ LEAST_JUDGED = 3
 COMPANION_BITS = 8.0
 BESIDE_SHARE = 0.8
 SEEN_AS_OFTEN = 0.8
+_FIRST_SEEN = 4
 
 _ASIDE = re.compile(r"(^|[._])(eval|evaluate|evaluation|valid|validate|validation|test|predict)", re.IGNORECASE)
 
@@ -37,6 +39,15 @@ class Loop(msgspec.Struct, frozen=True):
     rate_per_s: float
     line: int
     sightings: tuple[Sighting, ...]
+
+    @property
+    def first_rate_per_s(self) -> float:
+        """Steps a second when it was first seen; the mean where it started over then."""
+        seen = self.sightings[:_FIRST_SEEN]
+        took_ns = seen[-1].at_ns - seen[0].at_ns
+        if took_ns <= 0 or any(after.value <= before.value for before, after in itertools.pairwise(seen)):
+            return self.rate_per_s
+        return (seen[-1].value - seen[0].value) / self.stride * SECOND_NS / took_ns
 
     def __str__(self) -> str:
         """Return how the loop is called in words."""

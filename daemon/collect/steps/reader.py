@@ -122,7 +122,7 @@ class StepCounter:
         left = self.rest()
         self.loop, self._misses, self._searches = found, 0, 0
         self._outer = None
-        self._odometer = Odometer(found.stride, found.rate_per_s)
+        self._odometer = Odometer(found.stride, found.first_rate_per_s)
         if self._last is not None:
             first = found.sightings[0]
             unseen = self._unseen(found, self._last, first.at_ns)
