@@ -7,7 +7,7 @@ from synthetic import MAIN, STARTED_NS
 from training_stacks import LIBRARY, OPTIMIZER, TRAIN
 
 from profd.daemon.analyze.findings import compilation, copies, gpu_held_back, gpu_unused, small_batches
-from profd.daemon.analyze.findings.finding import CRITICAL, WARNING
+from profd.daemon.analyze.findings.finding import CRITICAL, INFO, WARNING
 from profd.daemon.store.records import DeviceSeen, Frame
 
 GPU = "gpu0"
@@ -44,6 +44,14 @@ def test_without_a_gpu_the_optimizer_tells_that_batches_are_small(tmp_path: Path
     assert "the optimizer takes 32 % of a step (train.py:64)" in found.title
     assert found.gain_bound is None
     assert "one step of the optimizer for several of them (train.py:64) brings at most 1.6" in found.remedy
+
+
+def test_an_optimizer_warns_where_a_batch_of_twice_the_size_spares_a_tenth(tmp_path: Path) -> None:
+    """It has 10 ms of the 500 anyway, and the interval's low end counts."""
+    found = [
+        diagnose(write_case(tmp_path / f"{ms}.profd", step((OPTIMIZER, ms))), small_batches.find) for ms in (70, 130)
+    ]
+    assert [one.severity if one else None for one in found] == [INFO, WARNING]
 
 
 def test_copies_are_a_loss_only_while_the_gpu_has_room(tmp_path: Path) -> None:

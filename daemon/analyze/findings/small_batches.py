@@ -47,8 +47,11 @@ def _optimizer_bound(case: Case) -> Finding | None:
 
 
 def _severity(case: Case, share: Share) -> str | None:
-    """Return how grave it is: no more than that the optimizer is slow by itself, which is to be mended first."""
-    severity, slow = severity_of(share.low, case.profile.total_samples, PRICE), unfused_optimizer.find(case)
+    """Return how grave it is: a batch of twice the size takes half of the share away.
+
+    No more than that the optimizer is slow by itself, which is to be mended first.
+    """
+    severity, slow = severity_of(share.low / 2, case.profile.total_samples), unfused_optimizer.find(case)
     return severity if severity is None or slow is None else min(severity, slow.severity, key=SEVERITIES.index)
 
 
