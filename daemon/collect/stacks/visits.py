@@ -28,7 +28,7 @@ Stack = tuple[Frame, ...]
 _FAR_HARDER = 8
 """So many times the frames, or the torn reads: what a training loop has, from its script to the innermost module, is
 less."""
-_FADING = ((3.0, 1.0), (15.0, 0.1))
+_NEAR, _FAR, _FAR_WEIGHT = 3.0, 15.0, 0.1
 """Which stacks a thread was in at a moment is told by those that it was seen in about then: by so many distances of
 samples for the most part, and a little by more, since where all reads fail nothing is seen."""
 _REACH = 30.0
@@ -60,14 +60,17 @@ class _Thread:
     def __init__(self, trace: ThreadTrace, times_us: Sequence[int], samples: int, paces: Paces) -> None:
         self._trace = trace
         self._times_us = times_us
-        self._paces = paces
         self._starts_us = [change.at_us for change in trace.changes]
         whole_us = self._starts_us[-1] - self._starts_us[0]
         self._distance_us = max(whole_us / (samples + len(times_us)), 1.0)
-        self._difficulties: dict[Stack, float] = {}
         self._places = [bisect_right(self._starts_us, at_us) - 1 for at_us in times_us]
-        self._fadings = [(reach * self._distance_us, weight) for reach, weight in _FADING]
-        self._whole_us = sum(2 * reach_us * weight for reach_us, weight in self._fadings)
+        self._near_us, self._far_us = _NEAR * self._distance_us, _FAR * self._distance_us
+        # Each stack is looked at here only: there are dozens of them around each time.
+        numbers: dict[Stack, int] = {}
+        self._numbers = [numbers.setdefault(change.frames, len(numbers)) for change in trace.changes]
+        self._stacks = list(numbers)
+        self._difficulties = [(1 + len(stack)) * paces.of(stack) for stack in self._stacks]
+        """How likely a read of each fails, beside others: by how long it takes, in frames, and its pace."""
 
     def visited(self) -> ThreadTrace:
         """Return the thread's trace with a visit of a far harder stack at each of these times that was most likely one.
@@ -104,66 +107,58 @@ class _Thread:
             yield from _visited(change, visits.get(place, ()), end_us)
         yield end
 
-    def _is_far_harder(self, one: Stack, other: Stack) -> bool:
-        return self._difficulty(one) >= _FAR_HARDER * self._difficulty(other)
-
     def _hard_stack(self, place: int, at_us: int, chance: float) -> Stack | None:
         """Return the far harder stack that a read failed in, as likely as it is; None for any other."""
-        held = self._trace.changes[place].frames
-        likely = self._likely(at_us)
+        reach_us = _REACH * self._distance_us
+        first = max(bisect_left(self._starts_us, at_us - reach_us) - 1, 0)
+        last = min(bisect_right(self._starts_us, at_us + reach_us), len(self._starts_us) - 1)
+        far_harder = _FAR_HARDER * self._difficulties[self._numbers[place]]
+        hardest = max((self._difficulties[number] for number in self._numbers[first:last]), default=1.0)
+        if hardest < far_harder:
+            return None
+        likely = self._likely(first, last, at_us, hardest)
         left = chance * sum(likely.values())
-        for stack, weight in likely.items():
+        for number, weight in likely.items():
             left -= weight
             if left <= 0:
-                return stack if self._is_far_harder(stack, held) else None
+                return self._stacks[number] if self._difficulties[number] >= far_harder else None
         return None
 
-    def _likely(self, at_us: int) -> dict[Stack, float]:
+    def _likely(self, first: int, last: int, at_us: int, hardest: float) -> dict[int, float]:
         """Return by stack how likely a read failed in it: its time about then, by how hard it is to read.
 
-        Reads that failed while a stack was held were in it the less, the harder others nearby are.
+        Of the intervals from the ``first`` up to the ``last``. Reads that failed while a stack was held were in it the
+        less, the harder others nearby are.
         """
-        starts_us, reach_us = self._starts_us, _REACH * self._distance_us
-        first = max(bisect_left(starts_us, at_us - reach_us) - 1, 0)
-        last = min(bisect_right(starts_us, at_us + reach_us), len(starts_us) - 1)
-        held = [change.frames for change in self._trace.changes[first:last]]
-        times_us = [later - before for before, later in itertools.pairwise(self._near_us(first, last, at_us))]
         failed_us = self._failed_us(first, last, at_us)
-        hardest = max(map(self._difficulty, held), default=1.0)
-        likely: dict[Stack, float] = {}
-        for frames, time_us, lost_us in zip(held, times_us, failed_us, strict=True):
-            difficulty = self._difficulty(frames)
+        past_us = [self._past_us(start_us - at_us) for start_us in self._starts_us[first : last + 1]]
+        times_us = [later_us - before_us for before_us, later_us in itertools.pairwise(past_us)]
+        likely: dict[int, float] = {}
+        for number, time_us, lost_us in zip(self._numbers[first:last], times_us, failed_us, strict=True):
+            difficulty = self._difficulties[number]
             left_us = max(time_us - lost_us * (1 - difficulty / hardest), _LEAST_HELD * time_us)
-            likely[frames] = likely.get(frames, 0.0) + left_us * difficulty
+            likely[number] = likely.get(number, 0.0) + left_us * difficulty
         return likely
 
-    def _near_us(self, first: int, last: int, at_us: int) -> Iterator[float]:
-        """Yield how much time there is up to changes, counted from a moment and the less the further away it is."""
-        for start_us in self._starts_us[first : last + 1]:
-            left_us = sum(reach_us * left for reach_us, left in self._faded(start_us - at_us))
-            yield left_us if start_us < at_us else self._whole_us - left_us
+    def _past_us(self, distance_us: float) -> float:
+        """Return how much time there is up to a distance from a moment, which counts the less the further away it is.
+
+        Counted from the moment, so what is before it is as much as what is after it.
+        """
+        near_us, far_us = self._near_us, self._far_us
+        near = near_us * math.exp(-abs(distance_us) / near_us)
+        left_us = near + _FAR_WEIGHT * far_us * math.exp(-abs(distance_us) / far_us)
+        return left_us if distance_us < 0 else 2 * (near_us + _FAR_WEIGHT * far_us) - left_us
 
     def _failed_us(self, first: int, last: int, at_us: int) -> list[float]:
         """Return for how much time of intervals reads failed, where it counts less the further away it is."""
         lost_us = [0.0] * (last - first)
         for number in range(bisect_left(self._places, first), bisect_left(self._places, last)):
-            distance_us = self._times_us[number] - at_us
-            if abs(distance_us) < _REACH * self._distance_us:
-                lost_us[self._places[number] - first] += self._distance_us * sum(
-                    left for _, left in self._faded(distance_us)
-                )
+            distance_us = abs(self._times_us[number] - at_us)
+            if distance_us < _REACH * self._distance_us:
+                weight = math.exp(-distance_us / self._near_us) + _FAR_WEIGHT * math.exp(-distance_us / self._far_us)
+                lost_us[self._places[number] - first] += self._distance_us * weight
         return lost_us
-
-    def _faded(self, distance_us: float) -> list[tuple[float, float]]:
-        """Return how far each fading reaches, and what it leaves at a distance."""
-        distance_us = abs(distance_us)
-        return [(reach_us, weight * math.exp(-distance_us / reach_us)) for reach_us, weight in self._fadings]
-
-    def _difficulty(self, stack: Stack) -> float:
-        """Return how likely a read of a stack fails, beside others: by how long it takes, in frames, and its pace."""
-        if stack not in self._difficulties:
-            self._difficulties[stack] = (1 + len(stack)) * self._paces.of(stack)
-        return self._difficulties[stack]
 
 
 def cap(lengths: Sequence[float], whole: float) -> float:
