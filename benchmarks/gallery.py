@@ -1,8 +1,8 @@
 """Whether profd finds the cause that is planted in each script of ``target/gallery``, and none in its healthy twin.
 
-Run on a quiet machine: ``python benchmarks/gallery.py [--runs 5] [--seconds 60] [SCRIPT ...]``, about 3 minutes a
-script and run; writes its section of ``docs/measurements.md``. Each run is one of the script and one of its twin, so
-that the gain of the fix can be held against the bound that was stated before.
+Run on a quiet machine: ``python benchmarks/gallery.py [--runs 5] [--seconds 60] [--title NAME] [SCRIPT ...]``, about 3
+minutes a script and run; writes its section of ``docs/measurements.md``. Each run is one of the script and one of its
+twin, so that the gain of the fix can be held against the bound that was stated before.
 """
 
 from __future__ import annotations
@@ -148,6 +148,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--dry-run", action="store_true", help="print only")
+    parser.add_argument("--title", default="Diagnosis", help="the section to write")
     parser.add_argument("scripts", nargs="*", default=list(PLANTED), help=f"of {', '.join(PLANTED)}")
     options = parser.parse_args()
     found: dict[str, Sequence[Pair]] = {}
@@ -165,10 +166,10 @@ def main() -> None:
     matrix = confusion(found)
     print("\n".join(["", *matrix]))
     if not options.dry_run:
+        scripts = "each script" if options.scripts == list(PLANTED) else "these scripts"
         write_section(
-            "Diagnosis",
-            f"`benchmarks/gallery.py`: {options.runs} runs of {options.seconds:.0f} s of each script of "
-            "`target/gallery` "
+            options.title,
+            f"`benchmarks/gallery.py`: {options.runs} runs of {options.seconds:.0f} s of {scripts} of `target/gallery` "
             "and of its twin without the bottleneck. Found first: the planted cause is the first finding. Twin "
             "healthy: no finding above info. Gain and bound are medians, as times the steps a second. Rest of a step: "
             "what a step took in the twin, over what it took in the script without the share of the cause.",
