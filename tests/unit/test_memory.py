@@ -33,14 +33,16 @@ def of(
     return [[Point(name, value(second), identity, device=device)] for second in range(SECONDS)]
 
 
-def written(path: Path, *series: Sequence[Sequence[Point]]) -> RunReader:
-    """Write a run of a training process and a worker with these series, and open it."""
+def written(path: Path, *series: Sequence[Sequence[Point]], ends: bool = False) -> RunReader:
+    """Write a run of a training process, which ends or not, and a worker with these series, and open it."""
     writer = RunWriter(path / "a.profd", synthetic.run_started(), synthetic.describe)
     assert writer.put(synthetic.main_process())
     assert writer.put(records.ProcessSeen(worker(1), MAIN, (), "worker", None, 1, "3.11.7", STARTED_NS))
     for second in range(SECONDS):
         points = tuple(point for one in series for point in one[second])
         assert writer.put(records.PointsTaken(STARTED_NS + second * SECOND_NS, points))
+    if ends:
+        assert writer.put(records.ProcessEnded(MAIN, STARTED_NS + SECONDS * SECOND_NS, 0))
     writer.close()
     return RunReader(path / "a.profd")
 
@@ -59,6 +61,26 @@ def test_a_leak_is_growing_with_slope_interval_and_beginning(tmp_path: Path) -> 
     assert found.since_ns is not None
     assert 0 <= found.since_ns - STARTED_NS <= 25 * SECOND_NS
     assert (found.bytes_per_step, found.limit, found.time_to_limit_s) == (None, None, None)
+
+
+def test_a_leak_grows_though_all_is_given_back_as_the_process_ends(tmp_path: Path) -> None:
+    """Freeing gigabytes takes seconds, in which the memory is read."""
+
+    def freed(second: int) -> float:
+        return leak(second) if second < SECONDS - 3 else 1e9 - 200 * MB * (second - SECONDS + 4)
+
+    with written(tmp_path, of("rss_bytes", freed), ends=True) as reader:
+        found = only(growth(reader))
+    assert found.verdict == "growing"
+    assert found.slope_bytes_per_s == pytest.approx(2 * MB)
+
+
+def test_a_fall_that_is_not_at_the_end_of_the_process_counts(tmp_path: Path) -> None:
+    def fell(second: int) -> float:
+        return leak(second) if second < SECONDS - 3 else 0.5e9
+
+    with written(tmp_path, of("rss_bytes", fell)) as reader:
+        assert only(growth(reader)).verdict == "steady"
 
 
 @pytest.mark.parametrize("kind", STEADY)

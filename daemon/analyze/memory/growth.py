@@ -28,6 +28,8 @@ FILE_SERIES = "rss_file_bytes"
 LEAST_GROWTH_BYTES = 4e6
 LEAST_GROWTH_SHARE = 0.0025
 MOST_OF_FILES = 0.5
+# Longer than it takes to give back what was in use.
+ENDING_NS = 10 * SECOND_NS
 EVERYTHING = Selection()
 LEAST_MINUTES = 240
 """Of so many minutes the least and the highest value are all that is looked at."""
@@ -84,6 +86,7 @@ def _growth(reader: RunReader, process: ProcessRow, row: SeriesRow, selection: S
     points = take_course(reader, row.id, selection.from_ns, selection.to_ns, LEAST_MINUTES).extremes(
         reader.info.started_ns
     )
+    points = _before_its_end(points, process)
     unknown = Growth(process.id, process.pid, row.name, row.device, "unknown")
     if not points:
         return unknown
@@ -105,6 +108,17 @@ def _growth(reader: RunReader, process: ProcessRow, row: SeriesRow, selection: S
         since_ns=round(found.start_s * SECOND_NS),
         limit=tightest(reader, row, selection),
     )
+
+
+def _before_its_end(points: Sequence[PointRow], process: ProcessRow) -> Sequence[PointRow]:
+    """Leave out the readings that fell as a process ended: it gave everything back, whatever had grown."""
+    first = len(points)
+    if process.ended_ns is not None:
+        while first > 1 and points[first - 1].at_ns > process.ended_ns - ENDING_NS:
+            if points[first - 1].value >= points[first - 2].value:
+                break
+            first -= 1
+    return points[:first]
 
 
 def _by_time(points: Sequence[PointRow]) -> Trend | None:
