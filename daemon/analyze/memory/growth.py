@@ -83,10 +83,8 @@ def _growths(reader: RunReader, selection: Selection) -> tuple[Growth, ...]:
 
 
 def _growth(reader: RunReader, process: ProcessRow, row: SeriesRow, selection: Selection) -> Growth:
-    points = take_course(reader, row.id, selection.from_ns, selection.to_ns, LEAST_MINUTES).extremes(
-        reader.info.started_ns
-    )
-    points = _before_its_end(points, process)
+    course = take_course(reader, row.id, selection.from_ns, selection.to_ns, LEAST_MINUTES)
+    points = _before_its_end(course.extremes(reader.info.started_ns), process)
     unknown = Growth(process.id, process.pid, row.name, row.device, "unknown")
     if not points:
         return unknown
