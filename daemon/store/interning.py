@@ -91,12 +91,21 @@ class Interning:
             self._members.pop(self._ended.popleft()[1], None)
 
     def thread(self, identity: Identity, os_tid: int, name: str, *, is_main: bool) -> int:
-        """Return the id of a thread; raises LookupError where the file does not know the process."""
+        """Return the id of a thread; raises LookupError where the file does not know the process.
+
+        A thread whose name is not known yet, "", is the one that has a name before or later.
+        """
         member = self._known(identity)
 
         def look_up() -> int:
-            row = {"process": member.process, "os_tid": os_tid, "name": name}
-            return self._find_or_add("thread", row, lambda: {"is_main": is_main})
+            row = {"process": member.process, "os_tid": os_tid, "is_main": is_main}
+            if not name:
+                return self._find_or_add("thread", row, lambda: {"name": ""})
+            nameless = self._find("thread", {**row, "name": ""})
+            if nameless is None or self._find("thread", {**row, "name": name}) is not None:
+                return self._find_or_add("thread", {**row, "name": name})
+            self._connection.execute("UPDATE thread SET name = ? WHERE id = ?", (name, nameless))
+            return nameless
 
         return member.threads.get((os_tid, name), look_up)
 

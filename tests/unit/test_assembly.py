@@ -205,6 +205,12 @@ def test_the_only_thread_is_the_main_one_whatever_it_is_called() -> None:
     assert assemble(raw_recording(lone), TARGET, 100, Span()).threads[0].is_main
 
 
+def test_the_main_thread_has_its_name_before_the_program_knows_threads() -> None:
+    lone = Told([(0, stack("a"))], 1_000_000, f"thread ({MAIN_TID})")
+    (thread,) = assemble(raw_recording(lone), TARGET, 100, Span()).threads
+    assert (thread.name, thread.is_main) == ("MainThread", True)
+
+
 def test_a_recording_that_saw_nothing_is_empty() -> None:
     record = assemble(raw_recording(samples=0), TARGET, 100, Span())
     assert (record.start_ns, record.end_ns, record.samples, record.threads) == (ZERO_NS, ZERO_NS, 0, ())

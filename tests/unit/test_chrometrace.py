@@ -48,6 +48,14 @@ def test_thread_is_named_as_far_as_the_interpreter_tells(label: str, os_tid: int
     assert (trace.os_tid, trace.name) == (os_tid, name)
 
 
+def test_a_thread_has_the_name_that_it_gets_later() -> None:
+    before = Told([(0, A_TO_C[0])], 20, "thread (12)")
+    after = Told([(20, A_TO_C[1])], 30, "thread (12): feeder")
+    (trace,) = decode(write_trace(before, after))
+    assert (trace.os_tid, trace.name) == (12, "feeder")
+    assert [change.at_us for change in trace.changes] == [0, 20, 30]
+
+
 def test_equal_frames_are_one_object() -> None:
     (trace,) = decode(write_trace(Told([(0, stack("a", "b")), (5, stack()), (9, stack("a", "b"))], 20)))
     assert trace.changes[0].frames[2] is trace.changes[2].frames[2]

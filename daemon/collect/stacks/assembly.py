@@ -23,6 +23,7 @@ from profd.daemon.store.records import Frame, Identity, Interval, RecordingTaken
 Stack = tuple[Frame, ...]
 # One read is given as many samples as its interval is long; hardly ever more than these.
 _TORN_SAMPLES = 5
+_MAIN_THREAD = "MainThread"
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -112,7 +113,8 @@ def assemble(
         lost += 0 if one.is_seldom_in_python else sum(share for piece, share in inside if not piece.stack)
         samples, torn = samples + whole + lost, torn + lost
         is_main = _is_main(trace, threads.id_of(trace), identity, len(traces))
-        timelines.append(ThreadTimeline(threads.id_of(trace), trace.name, is_main, intervals))
+        name = trace.name or (_MAIN_THREAD if is_main else "")
+        timelines.append(ThreadTimeline(threads.id_of(trace), name, is_main, intervals))
     start_ns, end_ns = _bounds(traces, raw.zero_ns, keep)
     return RecordingTaken(
         identity=identity,
@@ -173,7 +175,7 @@ def apportion(total: int, lengths: Sequence[int]) -> list[int]:
 def _is_main(trace: ThreadTrace, os_tid: int, identity: Identity, threads: int) -> bool:
     """Say whether a thread is the main one; by its name where the interpreter does not tell the thread's id."""
     if trace.os_tid is None:
-        return trace.name == "MainThread" or threads == 1
+        return trace.name == _MAIN_THREAD or threads == 1
     return os_tid == identity.pid
 
 

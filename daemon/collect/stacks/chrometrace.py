@@ -114,14 +114,18 @@ class _Thread:
 
     def trace(self) -> ThreadTrace | None:
         self._close()
-        named = next((change.frames[0] for change in self._changes if change.frames), None)
-        if named is None or len(self._changes) < 2:
+        # py-spy names a thread once it can: hardly before the program has imported threading.
+        roots = dict.fromkeys(change.frames[0].function for change in self._changes if change.frames)
+        if not roots or len(self._changes) < 2:
             return None
-        match = _THREAD.fullmatch(named.function)
-        if not match:
-            raise TraceDamaged("py-spy did not name the threads")
+        os_tid, name = None, ""
+        for root in roots:
+            match = _THREAD.fullmatch(root)
+            if not match:
+                raise TraceDamaged("py-spy did not name the threads")
+            os_tid, name = int(match[1]) if match[1] else os_tid, name or match[2] or ""
         changes = tuple(Change(change.at_us, change.frames[1:]) for change in self._changes)
-        return ThreadTrace(self._ident, int(match[1]) if match[1] else None, match[2] or "", changes)
+        return ThreadTrace(self._ident, os_tid, name, changes)
 
     def _close(self) -> None:
         if self._at_us >= 0:
