@@ -16,6 +16,8 @@ from profd.daemon.analyze.findings.wording import at, at_most, percent
 
 _STARTING = ("forward", "loss", "backward", "optimizer")
 _OPTIMIZER = "optimizer"
+# By a batch of three times the size, which memory mostly allows: of what a step takes whatever the size of its batch.
+_SPARED = 2 / 3
 _ENLARGE = "Enlarge the batch as far as memory allows (and the learning rate with it); the gain is one of samples."
 
 
@@ -47,11 +49,11 @@ def _optimizer_bound(case: Case) -> Finding | None:
 
 
 def _severity(case: Case, share: Share) -> str | None:
-    """Return how grave it is: a batch of twice the size takes half of the share away.
+    """Return how grave it is, by what a larger batch spares.
 
     No more than that the optimizer is slow by itself, which is to be mended first.
     """
-    severity, slow = severity_of(share.low / 2, case.profile.total_samples), unfused_optimizer.find(case)
+    severity, slow = severity_of(_SPARED * share.low, case.profile.total_samples), unfused_optimizer.find(case)
     return severity if severity is None or slow is None else min(severity, slow.severity, key=SEVERITIES.index)
 
 
