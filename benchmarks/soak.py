@@ -12,6 +12,7 @@ import json
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +31,7 @@ READ_EVERY_S = 5.0
 EPOCH_S = 10.0
 TELL_EVERY = 12
 SETTLED_S = 600.0
+MINUTE_S = 60.0
 CLOSING_S = 60.0
 MEGABYTE = 1e6
 METHOD = (
@@ -60,11 +62,27 @@ QUANTITIES = (
     Quantity("descriptors of the launcher", "", Bound(per_hour=0.5)),
     Quantity("children of the session", "", Bound(per_hour=0.5)),
     Quantity("run file", "MB", Bound(per_hour=20.0)),
-    Quantity("CPU since the start, percent of a core", "", Bound()),
+    # The default budget is 10, never exceeded by more than a fifth over any minute.
+    Quantity("CPU over a minute, percent of a core", "", Bound(highest=12.0)),
 )
 
 
-def read_all(profd: Profd, elapsed_s: float) -> Mapping[str, float]:
+class Spending:
+    """The CPU seconds spent so far, at each reading of the last minute."""
+
+    def __init__(self) -> None:
+        self._readings = deque([(0.0, 0.0)])
+
+    def over_a_minute(self, at_s: float, cpu_s: float) -> float:
+        """Return what was spent over the last minute, a fraction of a core: nothing was before the start at 0 s."""
+        self._readings.append((at_s, cpu_s))
+        while self._readings[1][0] <= at_s - MINUTE_S:
+            self._readings.popleft()
+        from_s, before_s = self._readings[0]
+        return (cpu_s - before_s) / max(at_s - from_s, MINUTE_S)
+
+
+def read_all(profd: Profd, spending: Spending, elapsed_s: float) -> Mapping[str, float]:
     """Read every quantity once; ``elapsed_s`` is the time since the start."""
     launcher, session = profd.process.pid, profd.session_pid
     own, session_own = memory_of([launcher]), memory_of([session])
@@ -78,7 +96,7 @@ def read_all(profd: Profd, elapsed_s: float) -> Mapping[str, float]:
         descriptors(launcher),
         len(processes.children(session)),
         database_bytes(profd.run_file) / MEGABYTE,
-        100 * (own_cpu_s(launcher) + cpu_with_children_s(session)) / elapsed_s,
+        100 * spending.over_a_minute(elapsed_s, own_cpu_s(launcher) + cpu_with_children_s(session)),
     )
     return {quantity.name: float(value) for quantity, value in zip(QUANTITIES, values, strict=True)}
 
@@ -89,10 +107,11 @@ def soak(minutes: float, run_file: Path, epoch_s: float = EPOCH_S) -> tuple[dict
     started_s = time.monotonic()
     profd = Profd.launch(load.command("epochs", seconds + READ_EVERY_S, 2, epoch_s), run_file)
     readings: dict[str, list[tuple[float, float]]] = {quantity.name: [] for quantity in QUANTITIES}
+    spending = Spending()
     while (elapsed_s := time.monotonic() - started_s) < seconds and profd.process.poll() is None:
         time.sleep(READ_EVERY_S - elapsed_s % READ_EVERY_S)
         at_s = time.monotonic() - started_s
-        values = read_all(profd, at_s)
+        values = read_all(profd, spending, at_s)
         for name, value in values.items():
             readings[name].append((at_s, value))
         if len(readings[QUANTITIES[0].name]) % TELL_EVERY == 0:

@@ -35,7 +35,7 @@ def test_bounds_break_one_by_one() -> None:
 
 
 def test_soak_names_what_broke() -> None:
-    flat = [(float(second), 50.0) for second in range(0, 3600, 5)]
+    flat = [(float(second), 5.0) for second in range(0, 3600, 5)]
     readings = {quantity.name: flat for quantity in soak.QUANTITIES} | {"USS of the session": RISING}
     rows, broken = soak.judge(readings, settled_s=600)
     assert broken == ["USS of the session: grows by 10.0 an hour, more than 2.0"]
@@ -43,3 +43,12 @@ def test_soak_names_what_broke() -> None:
         "| USS of the session | 109.99 MB | 6.25 MB | 10.00 MB | at most 2 more an hour: broken |"
     ]
     assert len(rows) == len(soak.QUANTITIES)
+
+
+def test_spending_is_told_over_the_last_minute() -> None:
+    spending = soak.Spending()
+    assert spending.over_a_minute(5.0, 3.0) == pytest.approx(0.05)  # nothing was before the start
+    steady = [spending.over_a_minute(float(at_s), 3.0 + (at_s - 5) * 0.1) for at_s in range(10, 600, 5)]
+    assert max(steady) < 0.16
+    assert steady[-1] == pytest.approx(0.1)
+    assert spending.over_a_minute(600.0, 3.0 + 590 * 0.1 + 5.0) == pytest.approx(0.1 + 4.5 / 60)
