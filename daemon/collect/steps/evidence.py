@@ -85,20 +85,38 @@ def paced_chain(track: Sequence[Sighting]) -> Chain:
     """
     values = [sighting.value for sighting in track]
     chance = _Chance(values)
-    ends: list[dict[int, _Link]] = [{} for _ in track]
-    best, end = 0.0, (0, 0)
-    for last in range(len(track)):
-        for middle in range(last):
-            if values[middle] <= values[last]:
-                ends[last][middle] = link = _link(track, ends[middle], (middle, last), chance)
-                best, end = max((best, end), (link.bits, (middle, last)))
-    chain = _way_back(ends, *end) if best else []
+    chain, best = _whole_chain(track, chance) or _best_chain(track, chance)
     if len({values[index] for index in chain}) < LEAST_PACED:
         return Chain(0.0, ())
     # In the more ways some can be left out, the more often chance leaves a chain.
     span = chain[-1] - chain[0] + 1
     told = best + SKIP_BITS * (span - len(chain)) - math.log2(math.comb(span, len(chain)))
     return Chain(told, tuple(track[index] for index in chain))
+
+
+_Found = tuple[Sequence[int], float]
+"""Which sightings of a track are a chain, and what it says but for those that it leaves out."""
+
+
+def _whole_chain(track: Sequence[Sighting], chance: _Chance) -> _Found | None:
+    """Return the chain of all sightings, None where they are none: to see that costs a hundredth of a search."""
+    if len(track) < 2 or track[1].value < track[0].value:
+        return None
+    bits = [_told(*three, chance) for three in zip(track, track[1:], track[2:], strict=False)]
+    told = [each for each in bits if each is not None]
+    return (range(len(track)), sum(told)) if len(told) == len(bits) else None
+
+
+def _best_chain(track: Sequence[Sighting], chance: _Chance) -> _Found:
+    """Search for the chain that says most."""
+    ends: list[dict[int, _Link]] = [{} for _ in track]
+    best, end = 0.0, (0, 0)
+    for last in range(len(track)):
+        for middle in range(last):
+            if track[middle].value <= track[last].value:
+                ends[last][middle] = link = _link(track, ends[middle], (middle, last), chance)
+                best, end = max((best, end), (link.bits, (middle, last)))
+    return (_way_back(ends, *end), best) if best else ((), 0.0)
 
 
 class _Link(NamedTuple):
@@ -111,14 +129,22 @@ class _Link(NamedTuple):
 def _link(track: Sequence[Sighting], before: Mapping[int, _Link], ends: tuple[int, int], chance: _Chance) -> _Link:
     """Return the best chain that ends with two sightings, by the chains ``before`` that end with the first of them."""
     middle, last = ends
-    grown, skipped = track[last].value - track[middle].value, SKIP_BITS * (last - middle - 1)
+    skipped = SKIP_BITS * (last - middle - 1)
     best = _Link(-skipped, None)
     for first, link in before.items():
-        least, most = _expected(track[first], track[middle], track[last])
-        if least <= grown <= most:
-            told = chance.bits(track[middle].value, least, most) if grown else 0.0
+        told = _told(track[first], track[middle], track[last], chance)
+        if told is not None:
             best = max(best, _Link(link.bits + told - skipped, first), key=lambda one: one.bits)
     return best
+
+
+def _told(first: Sighting, before: Sighting, after: Sighting, chance: _Chance) -> float | None:
+    """Return what it says that a sighting is where the two before it led to, in bits; None where it is not."""
+    least, most = _expected(first, before, after)
+    grown = after.value - before.value
+    if not least <= grown <= most:
+        return None
+    return chance.bits(before.value, least, most) if grown else 0.0
 
 
 def _way_back(ends: Sequence[Mapping[int, _Link]], middle: int, last: int) -> list[int]:
