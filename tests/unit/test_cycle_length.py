@@ -66,3 +66,28 @@ def test_bounds_that_differ_by_more_than_their_margins_widen_the_error() -> None
     wanted, margin = closest_bound([Bound(200, 3), Bound(205, 3)], least=180)
     assert (wanted, margin) == (202.5, 3)
     assert closest_bound([Bound(200, 3), Bound(206, 3), Bound(190, 20), Bound(230, 30)], 180).margin > 3
+
+
+def test_a_value_at_which_many_cycles_are_met_is_the_last() -> None:
+    length = length_of((3, 2.5, 3), (2, 2, 3))
+    for _ in range(4):
+        assert length.estimate()[1] > 5
+        length.see(STEPS - 1)
+    assert length.estimate() == (STEPS, 1.0)
+
+
+def test_a_value_that_was_passed_is_not_the_last() -> None:
+    length = length_of((3, 2.5, 3), (2, 2, 3))
+    for value in [STEPS - 9] * 4:
+        length.see(value)
+    assert length.estimate() == (STEPS - 8, 1.0)
+    length.see(STEPS - 1)
+    assert is_within(length, STEPS)
+    assert length.estimate()[1] > 5
+
+
+def test_a_short_cycle_is_met_at_any_of_its_values() -> None:
+    length = length_of((3, 2.5, 3), (2, 2, 3))
+    for value in [*range(STEPS - 9), *[STEPS - 9] * 4]:
+        length.see(value)
+    assert length.estimate()[1] > 5

@@ -1,7 +1,8 @@
 """How many steps a cycle of a loop (an epoch) has, and how long it lasts, by what is seen of its counter. Pure.
 
 At least as many as the counter has reached, at most as many as the loop's rate allows from one cycle to the next. The
-closer these are, the closer the bounds; where the counter stands still at the highest value seen, that is the last one.
+closer these are, the closer the bounds; where the counter stands still at the highest value seen, or is met there again
+and again, that is the last one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ from profd.daemon.collect.steps.gait import Gait, Position
 
 HIGHEST_START = 0  # nearly every cycle begins at 0, though it may never have been seen there
 STOPS_TO_BELIEVE = 2
+# Several cycles were seen at the highest value of all, and many more of them than chance brings to any one value.
+VISITS_TO_BELIEVE = 4
+VISITS_OVER_CHANCE = 4.0
+# That says something only where readings were to find it further by so many steps.
+LEAST_FURTHER = 3
 ENDS_KEPT = 12
 
 
@@ -48,6 +54,8 @@ class CycleLength:
         self._lowest: int | None = None
         self._highest = 0
         self._stops: dict[int, int] = {}
+        self._seen = 0
+        self._visits = 0
         self._ends: deque[_End] = deque(maxlen=ENDS_KEPT)
 
     @property
@@ -66,10 +74,18 @@ class CycleLength:
         cycles = sum(end.cycles for end in self._ends)
         return sum(self._gait.behind_s(end.before, end.after) for end in self._ends) / cycles if cycles else 0.0
 
+    def may_end_at(self, value: int) -> bool:
+        """Say whether a value may be the last of a cycle, at which the counter stands until the next one begins."""
+        return self.has_ended and value >= self._highest
+
     def see(self, value: int) -> None:
-        """Learn that the counter has reached a value."""
+        """Learn that the counter has reached a value, at which it was not seen before in this cycle."""
         self._lowest = value if self._lowest is None else min(self._lowest, value)
-        self._highest = max(self._highest, value)
+        if value > self._highest:
+            self._highest, self._visits = value, 1
+        elif value == self._highest and self.halfway() >= value + LEAST_FURTHER:
+            self._visits += 1
+        self._seen += 1
 
     def see_stop(self, value: int) -> None:
         """Learn that the counter stood still at a value for longer than a step takes."""
@@ -88,7 +104,7 @@ class CycleLength:
     def estimate(self) -> tuple[int, float]:
         """Return how many steps a cycle has, and by how many that may be wrong."""
         least_error = 1.0 if (self._lowest or 0) > HIGHEST_START else 0.0
-        if not self._ends or self._stops.get(self._highest, 0) >= STOPS_TO_BELIEVE:
+        if not self._ends or self._ends_at_highest():
             return self.least, least_error
         wanted, margin = self._at_most()
         steps = max(round(wanted), self.least)
@@ -112,6 +128,12 @@ class CycleLength:
     def most_ends(self, before: Position, after: Position) -> int:
         """Return how often a cycle can have ended between two positions, generously."""
         return 1 + int(2 * self._gait.expected(before, after) / max(self.least, 1))
+
+    def _ends_at_highest(self) -> bool:
+        """Say whether the highest value seen is the last of a cycle: the counter stands there until the next begins."""
+        by_chance = self._seen / max(self.least, 1)
+        is_met_often = self._visits >= max(VISITS_TO_BELIEVE, VISITS_OVER_CHANCE * by_chance)
+        return is_met_often or self._stops.get(self._highest, 0) >= STOPS_TO_BELIEVE
 
     def _at_most(self) -> Bound:
         """Return the closest upper bound of the length."""

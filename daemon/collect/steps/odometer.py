@@ -20,6 +20,7 @@ CLOSE_SHARE = 0.02
 HELD_SHARE = 0.05
 CYCLES_HELD = 2
 CYCLES_PROBED = 12
+ROUGH_SHARE = 0.1
 SOONEST_S = 0.25
 PASSED_OVER_TO_JUDGE = 2
 
@@ -111,7 +112,8 @@ class Odometer:
         rate_per_s = self._gait.rate_per_s
         if self._last is None or not rate_per_s or not self._length.has_ended:
             return None
-        if self._cycles_of(self._last) > CYCLES_PROBED or self._length.is_within(CLOSE_SHARE):
+        probed = self._cycles_of(self._last) > CYCLES_PROBED
+        if self._length.is_within(ROUGH_SHARE if probed else CLOSE_SHARE):
             return None
         return max((self._length.halfway() - self._last.position.value) / rate_per_s, SOONEST_S)
 
@@ -203,11 +205,12 @@ class Odometer:
             self._length.see_end(last, position, step.cycles)
         elif self._gait.stood(last, position):
             self._length.see_stop(position.value)
-        else:
+        elif not self._length.may_end_at(position.value):
             self._gait.learn(last, position)
         difference = self._last.difference + position.value - last.value
         self._last = _Reached(position, difference, self._last.cycles + (step.cycles or 0), self._restarts.seen)
-        self._length.see(position.value)
+        if step.cycles != 0 or position.value != last.value:
+            self._length.see(position.value)
         self._held.append(self._last)
         return self.rest() if self._is_ripe(self._cycles_of(self._last)) else []
 
