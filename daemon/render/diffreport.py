@@ -10,7 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from profd.daemon.analyze.compare.diff import Change, Diff, Side
+from profd.daemon.analyze.compare.change import Change
+from profd.daemon.analyze.compare.diff import Diff, Side
 from profd.daemon.analyze.compare.readings import Reading
 from profd.daemon.analyze.coverage import take_coverage
 from profd.daemon.analyze.phases import PHASES

@@ -5,8 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from profd.daemon.analyze.compare.change import Change
 from profd.daemon.analyze.compare.company import slowing
-from profd.daemon.analyze.compare.diff import Change, Diff, Side
+from profd.daemon.analyze.compare.diff import Diff, Side
 from profd.daemon.render.cells import cut, fit
 from profd.daemon.render.readingtext import reading_lines, reading_sentence
 from profd.daemon.render.units import duration, percent

@@ -9,19 +9,18 @@ or where the share of the step changed as well. Beside time there are memory, GP
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from profd.daemon.analyze.compare.blocks import Blocks, Item, Mean, mean_of, take_blocks
+from profd.daemon.analyze.compare.blocks import Blocks, Item, mean_of, take_blocks
+from profd.daemon.analyze.compare.change import Change, Judge
 from profd.daemon.analyze.compare.company import Company, slowing, take_company
 from profd.daemon.analyze.compare.gpus import gpu_pairs
 from profd.daemon.analyze.compare.memory import memory_pairs
 from profd.daemon.analyze.compare.operators import operator_pairs
 from profd.daemon.analyze.compare.readings import Reading, judged
-from profd.daemon.analyze.compare.student import t_quantile
 from profd.daemon.analyze.coverage import mean_of_series
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
@@ -34,31 +33,8 @@ ALIKE = 0.15
 """By so much all parts of a step may be longer in one of two runs of one script: of forty, alone, 15 % was most."""
 _COMPARED_SHARE = 0.005
 _HALF = 0.5
-_ERROR_RATE_OF_TIMES, _ERROR_RATE_OF_READINGS = 0.04, 0.01
-"""How often chance calls anything a change: in 5 % of comparisons, most of that left to what is most asked for."""
-_ERROR_RATE_OF_LIKELIEST = 0.05
-"""How often a function leans as much by chance, of those that did not change where something else surely did."""
-
-
-class Change(msgspec.Struct, frozen=True):
-    """An item in both runs, in the unit of the diff; ``low`` and ``high`` bound the difference, all items at once.
-
-    ``relative`` is the difference as a part of a whole step (of all time) of the base. ``is_significant``: the bounds
-    leave out zero, and it is not smaller than ``least``. The bounds hold what company may do, but for an item whose
-    share of the step changed as well.
-    """
-
-    kind: str
-    name: str
-    module_path: str
-    line: int
-    base: float
-    new: float
-    difference: float
-    low: float
-    high: float
-    relative: float
-    is_significant: bool
+_ERROR_RATE_OF_READINGS = 0.01
+"""How often chance calls anything of them a change: the most of 5 % of comparisons is left to times."""
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -145,7 +121,7 @@ def take_diff(
         for reader, side, selection in zip((base, new), blocks, selections, strict=True)
     )
     slower = alike + slowing(sides[0].company, sides[1].company) if by_step else 0.0
-    judge = _Judge(len(items) + 1, min(side.count for side in blocks) - 1, whole, least, slower)
+    judge = Judge(len(items) + 1, min(side.count for side in blocks) - 1, whole, least, slower)
     changes = [_changed(judge, item, blocks, by_step=by_step) for item in items]
     changes = _without_moves(changes, {**blocks[0].functions, **blocks[1].functions})
     changes.sort(key=lambda change: (not change.is_significant, -abs(change.difference)))
@@ -183,7 +159,7 @@ def _part(selection: Selection, blocks: Blocks) -> Selection:
     return msgspec.structs.replace(selection, from_ns=blocks.from_ns, to_ns=blocks.to_ns)
 
 
-def _changed(judge: _Judge, item: Item, blocks: tuple[Blocks, Blocks], *, by_step: bool) -> Change:
+def _changed(judge: Judge, item: Item, blocks: tuple[Blocks, Blocks], *, by_step: bool) -> Change:
     """Judge an item, by seconds a step where they are known, and by its share of the step beside them."""
     base, new = (side.mean(item, by_step=by_step) for side in blocks)
     if not by_step:
@@ -193,7 +169,7 @@ def _changed(judge: _Judge, item: Item, blocks: tuple[Blocks, Blocks], *, by_ste
 
 
 def _likeliest(
-    judge: _Judge, changes: Sequence[Change], step_time: Change | None, blocks: tuple[Blocks, Blocks]
+    judge: Judge, changes: Sequence[Change], step_time: Change | None, blocks: tuple[Blocks, Blocks]
 ) -> Change | None:
     """Return the function that a sure change likely lies in: of those whose share went the same way the largest.
 
@@ -241,7 +217,7 @@ def _item(change: Change) -> Item:
     return change.kind, change.name, change.module_path, change.line
 
 
-def _step_time(judge: _Judge, blocks: tuple[Blocks, Blocks], changes: Sequence[Change]) -> Change | None:
+def _step_time(judge: Judge, blocks: tuple[Blocks, Blocks], changes: Sequence[Change]) -> Change | None:
     """Judge the time of a step: where half of its change lies in a part that surely changed, that explains it."""
     base, new = (side.step_s for side in blocks)
     if base is None or new is None:
@@ -279,42 +255,3 @@ def _side(reader: RunReader, blocks: Blocks, part: Selection) -> Side:
         company=take_company(reader, part),
         blocks=blocks.count,
     )
-
-
-class _Judge:
-    """Tells changes from noise, for so many items at once."""
-
-    def __init__(self, items: int, freedom: int, whole: float, least: float, slower: float) -> None:
-        # Bonferroni: so often chance calls any of all items changed, not each of them.
-        self._critical = t_quantile(1 - _ERROR_RATE_OF_TIMES / 2 / max(items, 1), freedom)
-        self._critical_of_one = t_quantile(1 - _ERROR_RATE_OF_LIKELIEST, freedom)
-        self._whole = whole
-        self._least = least
-        self._slower = slower
-
-    def differ(self, shares: tuple[Mean, ...], direction: float) -> bool:
-        """Say whether shares differ by more than their unrest, in a direction."""
-        base, new = shares
-        difference = new.value - base.value
-        return difference * direction > 0 and abs(difference) > self._margin(base, new)
-
-    def lean(self, shares: tuple[Mean, ...], direction: float) -> bool:
-        """Say whether shares of one item differ by more than their unrest, in a direction, as though it were alone."""
-        base, new = shares
-        error = math.hypot(base.error, new.error)
-        return (new.value - base.value) * math.copysign(1, direction) > self._critical_of_one * error
-
-    def change(self, item: Item, base: Mean, new: Mean, *, is_more_than_company: bool = False) -> Change:
-        """Judge a difference."""
-        difference = new.value - base.value
-        margin = self._margin(base, new)
-        if not is_more_than_company:
-            margin += self._slower * max(base.value, new.value)
-        relative = difference / self._whole if self._whole else 0.0
-        is_significant = abs(difference) > margin and abs(relative) >= self._least
-        return Change(
-            *item, base.value, new.value, difference, difference - margin, difference + margin, relative, is_significant
-        )
-
-    def _margin(self, base: Mean, new: Mean) -> float:
-        return self._critical * math.hypot(base.error, new.error)

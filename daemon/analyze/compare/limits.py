@@ -6,7 +6,8 @@ import re
 
 import msgspec
 
-from profd.daemon.analyze.compare.diff import Change, Diff
+from profd.daemon.analyze.compare.change import Change
+from profd.daemon.analyze.compare.diff import Diff
 from profd.daemon.analyze.compare.readings import Reading
 from profd.daemon.errors import UsageError
 
