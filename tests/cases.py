@@ -11,7 +11,7 @@ from training_stacks import BACKWARD, CONV, DATA, DATA_WAIT, LIBRARY, OPTIMIZER,
 from profd.daemon.analyze.findings.case import Case
 from profd.daemon.analyze.findings.catalog import Rule
 from profd.daemon.analyze.findings.finding import Finding
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
@@ -86,12 +86,13 @@ def write_case(
     generations: int = 1,
     more: Sequence[records.Record] = (),
     beside: Spans | None = None,
+    sample_ms: int = 10,
 ) -> Path:
     """Write a run that makes the same step twice a second, or one after the other of several, a second each.
 
     ``workers`` are those of a DataLoader by number with what each does in half a second; with several ``generations``
     they are started anew so many times. ``more`` is written first. ``beside`` is what another thread of the training
-    process does in half a second.
+    process does in half a second. The training process is sampled every ``sample_ms``.
     """
     writer = RunWriter(path, run_started(), describe)
     found: list[records.Record] = [main_process(), *more]
@@ -102,7 +103,7 @@ def write_case(
         spans = (*steps[second % len(steps)],) * 2
         threads: list[tuple[int, str, bool, Spans]] = [(MAIN_TID, "MainThread", True, spans)]
         threads += [(BESIDE_TID, "beside", False, (*beside, *beside))] if beside else []
-        found.append(recording(MAIN, start_ns, threads))
+        found.append(recording(MAIN, start_ns, threads, sample_ns=sample_ms * MILLISECOND_NS))
         for number, done in (workers or {}).items():
             identity = _identity(number, generation)
             found.append(recording(identity, start_ns, [(identity.pid, "MainThread", True, (*done, *done))]))

@@ -159,8 +159,9 @@ def recording(
     duration_ns: int = SECOND_NS,
     torn: int = 0,
     cpu_ns: int = 40 * MILLISECOND_NS,
+    sample_ns: int = SAMPLE_NS,
 ) -> records.RecordingTaken:
-    """Return a recording sampled evenly at 100 Hz.
+    """Return a recording sampled evenly, at 100 Hz unless told otherwise.
 
     ``threads`` are (os_tid, name, is_main, [(stack, milliseconds)]), their stacks in order of time from ``start_ns``.
     """
@@ -170,7 +171,7 @@ def recording(
         intervals, at_ns = [], start_ns
         for stack, length_ms in spans:
             end_ns = at_ns + length_ms * MILLISECOND_NS
-            samples = (end_ns - start_ns) // SAMPLE_NS - (at_ns - start_ns) // SAMPLE_NS
+            samples = (end_ns - start_ns) // sample_ns - (at_ns - start_ns) // sample_ns
             intervals.append(Interval(at_ns, end_ns - at_ns, stacks.setdefault(stack, len(stacks)), samples))
             at_ns = end_ns
         timelines.append(records.ThreadTimeline(os_tid, name, is_main, tuple(intervals)))
@@ -178,7 +179,7 @@ def recording(
         identity=identity,
         start_ns=start_ns,
         end_ns=start_ns + duration_ns,
-        rate_hz=RATE_HZ,
+        rate_hz=SECOND_NS // sample_ns,
         samples=sum(i.samples for timeline in timelines for i in timeline.intervals) + torn,
         torn=torn,
         errors=0,

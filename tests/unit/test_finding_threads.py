@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+import random
 from pathlib import Path
 
 import pytest
@@ -114,5 +116,21 @@ def test_cores_are_idle_only_where_more_threads_would_use_them(tmp_path: Path, s
 def test_short_operations_may_be_too_short_for_several_threads(tmp_path: Path) -> None:
     short = ((CONV, 25), (BACKWARD, 25)) * 10
     path = write_case(tmp_path / "a.profd", short, series=machine(4, used=0.26))
+
+    assert diagnose(path, idle_cores.find) is None
+
+
+@pytest.mark.parametrize("sample_ms", [10, 25])
+def test_short_operations_that_samples_happen_to_find_again_are_not_long(tmp_path: Path, sample_ms: int) -> None:
+    """Of a step that takes less time than from one sample to the next, each finds backward in half of the cases."""
+    chance = random.Random(3)
+    steps = [
+        tuple(
+            (stack, sample_ms * sum(1 for _ in row))
+            for stack, row in itertools.groupby(chance.choice((CONV, BACKWARD)) for _ in range(500 // sample_ms))
+        )
+        for _ in range(30)
+    ]
+    path = write_case(tmp_path / "a.profd", *steps, series=machine(4, used=0.26), sample_ms=sample_ms)
 
     assert diagnose(path, idle_cores.find) is None

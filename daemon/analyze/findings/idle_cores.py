@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+
 from profd.daemon.analyze.findings.bounds import bound
 from profd.daemon.analyze.findings.case import NONE, Case, Share, share_around
 from profd.daemon.analyze.findings.cores import main_thread_cores, usable_cores
@@ -14,6 +17,9 @@ from profd.daemon.clock import MILLISECOND_NS
 
 # An operation that takes this long by itself can surely be divided: many short ones in a row may not.
 _LONG_NS = 100 * MILLISECOND_NS
+# And as many samples in a row found it there as chance finds in short ones for this part of the time at most.
+_BY_CHANCE = 0.01
+_NEARLY_ALWAYS = 0.99
 # The main thread computes alone: other threads of its process have less than a tenth of a core beside it.
 _ALONE = 0.1
 _SERIES = "host_cpu_share"
@@ -63,14 +69,26 @@ def _idle_cores(case: Case) -> int:
 
 def _computing(case: Case) -> Share:
     """Return the share of the time in which main threads stood in one operation of a step for long."""
-    threads = case.selection.threads(case.reader)
+    threads, whole, seen = case.selection.threads(case.reader), case.share(*STEP), case.profile.total_ns
+    if not seen:
+        return NONE
+    shares = {stack: spent_ns / seen for stack, spent_ns in case.profile.time_ns.items()}
+    least = functools.cache(lambda stack: _samples_in_a_row(shares.get(stack, 0.0)))
     long = [
         row.duration_ns
         for row in case.reader.intervals(case.from_ns, case.to_ns, threads)
-        if row.duration_ns >= _LONG_NS and case.phases.of_stack(row.stack) in STEP
+        if row.duration_ns >= _LONG_NS and case.phases.of_stack(row.stack) in STEP and row.samples >= least(row.stack)
     ]
-    whole, seen = case.share(*STEP), case.profile.total_ns
-    if not seen:
-        return NONE
     value = min(sum(long) / seen, whole.value)
     return share_around(value, (whole.high - whole.low) / 4, len(long))
+
+
+def _samples_in_a_row(share: float) -> int:
+    """Return how many samples in a row of one stack tell that it lasted, where it has this share of the time.
+
+    A stack that comes and goes between samples is found in each with the chance of its share; so long rows are a part
+    of all samples that falls with their length.
+    """
+    share = min(share, _NEARLY_ALWAYS)
+    lengths = itertools.count(1)
+    return next(one for one in lengths if share**one * (one * (1 - share) + share) <= _BY_CHANCE)
