@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 
 import pytest
-from cases import HEALTHY, IMPORT, Series, diagnose, step, write_case
+from cases import HEALTHY, IMPORT, Series, at_most_without, diagnose, step, write_case
 from synthetic import MAIN, STARTED_NS
 from training_stacks import LIBRARY, TRAIN
 
@@ -53,7 +54,8 @@ def test_steps_that_take_longer_and_longer_are_found_with_what_grew(tmp_path: Pa
 
     assert found is not None
     assert "steps take 100 % longer than at first, most of it in checkpoint (train.py:70)" in found.title
-    assert found.gain_bound == pytest.approx(2.0, rel=0.03)
+    # A step took 75 ms in the mean of all, and 50 ms at first.
+    assert found.gain_bound == pytest.approx(at_most_without(0.25), rel=0.03)
 
 
 def seldom(*rates: float) -> list[PointsTaken]:
@@ -77,6 +79,57 @@ def test_counts_that_are_read_seldom_tell_it_as_well(tmp_path: Path) -> None:
     # What steps differ by within a third is no chance: it belongs to a course that is even over the whole run.
     assert measure.low is not None
     assert measure.low > 1.7
+
+
+# A fast loop, whose counter is seldom read whole: the counts of a run in which a step without the cause took 1.4 ms.
+FEW = [
+    (6.0, 2759),
+    (47.2, 13266),
+    (55.6, 14792),
+    (65.5, 16444),
+    (78.1, 18287),
+    (80.8, 18705),
+    (87.6, 19646),
+    (95.6, 20651),
+    (97.6, 20899),
+    (112.6, 22762),
+    (118.2, 23476),
+]
+
+
+def few(counts: Sequence[tuple[float, float]]) -> list[PointsTaken]:
+    return [
+        PointsTaken(STARTED_NS + int(at_s * SECOND_NS), (Point("step_count", float(count), MAIN),))
+        for at_s, count in counts
+    ]
+
+
+def test_a_few_counts_tell_it_by_the_line_through_them(tmp_path: Path) -> None:
+    found = diagnose(write_case(tmp_path / "a.profd", HEALTHY, more=few(FEW), seconds=120), slow_down.find)
+
+    gain = 120 / 23726 / 0.00143
+    assert found is not None
+    assert found.gain_bound is not None
+    assert gain < found.gain_bound < 2 * gain
+
+
+def test_a_few_counts_of_even_steps_or_of_half_the_run_tell_nothing(tmp_path: Path) -> None:
+    even = [(at_s, 200 * at_s * (1.02 if place % 2 else 0.98)) for place, (at_s, _) in enumerate(FEW)]
+    half = [(60 + at_s / 2.5, count) for at_s, count in FEW]
+    for name, counts in (("even", even), ("half", half)):
+        path = write_case(tmp_path / f"{name}.profd", HEALTHY, more=few(counts), seconds=120)
+        assert diagnose(path, slow_down.find) is None
+
+
+def test_a_counter_that_was_resumed_makes_no_first_step_short(tmp_path: Path) -> None:
+    resumed = [(at_s, count + 1_000_000) for at_s, count in FEW]
+    found = [
+        diagnose(write_case(tmp_path / f"{name}.profd", HEALTHY, more=few(counts), seconds=120), slow_down.find)
+        for name, counts in (("begun", FEW), ("resumed", resumed))
+    ]
+    assert [one.evidence.measures[0].value for one in found if one] == [pytest.approx(2.0, rel=0.1)] * 2
+    assert found[1] is not None
+    assert found[1].gain_bound is None
 
 
 def test_the_bound_goes_by_the_first_step_and_not_by_what_has_grown_by_then(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from profd.daemon.analyze.certainty.confidence import CONFIDENCE_95
-from profd.daemon.analyze.findings.case import Case
+from profd.daemon.analyze.findings.bounds import bound
+from profd.daemon.analyze.findings.case import Case, Share
 from profd.daemon.analyze.findings.finding import WARNING, Evidence, Finding, Measure
 from profd.daemon.analyze.findings.wording import at, percent
 from profd.daemon.analyze.selection import Selection
@@ -23,6 +24,9 @@ from profd.daemon.store.rows import PointRow
 _LEAST_NS = 90 * SECOND_NS
 # Counts are read seldom where that is dear: every ten seconds and more.
 _LEAST_PACES = 3
+# Fewer in a third leave it to a line through those of the whole run, half of which they have to span.
+_LEAST_PACES_OF_LINE = 6
+_LEAST_SPAN = 0.5
 _SLOWER = 1.1
 
 
@@ -39,20 +43,49 @@ class _Pace(NamedTuple):
         """How long a step took."""
         return self.length_s / self.steps
 
+    @property
+    def middle_s(self) -> float:
+        """When half of its time had gone by."""
+        return self.at_s + self.length_s / 2
 
-class _Third(msgspec.Struct, frozen=True):
-    """How long steps took in a third of the run, in seconds, with half of the 95 % interval of the mean."""
+
+class _Part(msgspec.Struct, frozen=True):
+    """How long steps took in a part of the run, in seconds, with half of the 95 % interval of the mean."""
 
     mean: float
     around: float
 
 
 class _Course(msgspec.Struct, frozen=True):
-    """The first and the last third, and how long the very first step took at the least; 0 or less: nobody knows."""
+    """An early and a late part, and how long a step took in all and the very first at the least; 0 or less: unknown."""
 
-    early: _Third
-    late: _Third
+    early: _Part
+    late: _Part
+    mean_s: float
     first_s: float
+
+
+class _Line:
+    """The straight line that lies nearest to values, at least three at two places at least."""
+
+    def __init__(self, places: Sequence[float], values: Sequence[float]) -> None:
+        self._slope, self._height = statistics.linear_regression(places, values)
+        self._degrees, self._middle = len(places) - 2, statistics.fmean(places)
+        self._spread = math.fsum((place - self._middle) ** 2 for place in places)
+        squares = math.fsum(
+            (value - self._height - self._slope * place) ** 2 for place, value in zip(places, values, strict=True)
+        )
+        self._scatter = math.sqrt(squares / self._degrees)
+
+    @property
+    def around(self) -> float:
+        """How far, 95 times in 100, a value lies from it."""
+        return _student_95(self._degrees) * self._scatter
+
+    def at(self, place: float) -> _Part:
+        """Return its height at a place."""
+        share = 1 / (self._degrees + 2) + (place - self._middle) ** 2 / self._spread
+        return _Part(self._height + self._slope * place, self.around * math.sqrt(share))
 
 
 def find(case: Case) -> Finding | None:
@@ -76,7 +109,7 @@ def find(case: Case) -> Finding | None:
         f"most of it in {phase}{at(line)}",
         cause="Something grows with the steps: a list that is gone through, a graph that is kept, a table, a file.",
         remedy=f"See what {phase} does more of now than in the first third{at(line)}: profd diff compares two ranges.",
-        gain_bound=(late.mean + late.around) / course.first_s if course.first_s > 0 else None,
+        gain_bound=bound(case, _lost(course)) if course.first_s > 0 else None,
         evidence=Evidence(
             (
                 Measure("longer a step", ratio, "times", ratio - around, ratio + around),
@@ -97,16 +130,46 @@ def _course(case: Case) -> _Course | None:
     """Return the course of the steps' durations; None where too little is known."""
     if case.to_ns - case.from_ns < _LEAST_NS:
         return None
+    least_span_s = _LEAST_SPAN * (case.to_ns - case.from_ns) / SECOND_NS
     for row in case.trainers:
         series = case.reader.find_series(COUNT_SERIES, row.id)
         points = case.reader.points(series.id, case.from_ns, case.to_ns) if series else []
         first, second, last = (_paces(points, *_bounds(case, third)) for third in range(3))
+        paces = [*first, *second, *last]
         if min(len(first), len(last)) >= _LEAST_PACES:
-            paces = [*first, *second, *last]
-            around_line = _spread_around_line(paces)
-            early = _third(first, around_line)
-            return _Course(early, _third(last, around_line), min(_first_s(first), early.mean - early.around))
+            around_line = _Line([pace.at_s for pace in paces], [pace.step_s for pace in paces]).around
+            early, late = _third(first, around_line), _third(last, around_line)
+            return _course_of(early, late, _mean_s(paces), _first_s(first, _begun(points, case.from_ns)))
+        if len(paces) >= _LEAST_PACES_OF_LINE and paces[-1].middle_s - paces[0].middle_s >= least_span_s:
+            line = _Line([pace.middle_s for pace in paces], [pace.step_s for pace in paces])
+            early, late = line.at(paces[0].middle_s), line.at(paces[-1].middle_s)
+            return _course_of(early, late, _mean_s(paces), _first_s(paces, _begun(points, case.from_ns)))
     return None
+
+
+def _course_of(early: _Part, late: _Part, mean_s: float, first_s: float) -> _Course | None:
+    """Return a course, None where steps may have taken no time early on."""
+    surely_s = early.mean - early.around
+    return _Course(early, late, mean_s, min(first_s, surely_s)) if surely_s > 0 else None
+
+
+def _lost(course: _Course) -> Share:
+    """Return the share of the time that steps took beyond the very first one."""
+    lost = max(1 - course.first_s / course.mean_s, 0.0)
+    return Share(lost, lost, lost, 0)
+
+
+def _mean_s(paces: Sequence[_Pace]) -> float:
+    """Return how long a step took in all of them."""
+    return math.fsum(pace.length_s for pace in paces) / math.fsum(pace.steps for pace in paces)
+
+
+def _begun(points: Sequence[PointRow], from_ns: int) -> _Pace | None:
+    """Return the pace from the first step to the first count, if the counter began at 0 then."""
+    if not points or points[0].value <= 0 or points[0].at_ns <= from_ns:
+        return None
+    took_s, steps = (points[0].at_ns - from_ns) / SECOND_NS, points[0].value
+    return _Pace(from_ns / SECOND_NS, took_s, steps, steps / 2)
 
 
 def _paces(points: Sequence[PointRow], from_ns: int, to_ns: int) -> list[_Pace]:
@@ -123,38 +186,27 @@ def _paces(points: Sequence[PointRow], from_ns: int, to_ns: int) -> list[_Pace]:
     ]
 
 
-def _third(paces: Sequence[_Pace], around_line: float) -> _Third:
+def _third(paces: Sequence[_Pace], around_line: float) -> _Part:
     """Return a third of the run; what its paces are apart for is chance, or part of a course that goes on elsewhere."""
-    # Counts may lie closely at first, and far apart later.
-    mean = math.fsum(pace.length_s for pace in paces) / math.fsum(pace.steps for pace in paces)
     scatter = _student_95(len(paces) - 1) * statistics.stdev(pace.step_s for pace in paces)
-    return _Third(mean, min(scatter, around_line) / math.sqrt(len(paces)))
+    # Counts may lie closely at first, and far apart later.
+    return _Part(_mean_s(paces), min(scatter, around_line) / math.sqrt(len(paces)))
 
 
-def _first_s(paces: Sequence[_Pace]) -> float:
-    """Return how long the very first step took at the least, 95 times in 100, by the paces of the first third.
+def _first_s(paces: Sequence[_Pace], begun: _Pace | None = None) -> float:
+    """Return how long the very first step took at the least, 95 times in 100, by paces that begin early.
 
-    What grows with the number of steps has grown within that third already.
+    What grows with the number of steps has grown within the first third already. The pace since the counter ``begun``
+    says most of all, where the others agree that it may be one: a counter may have begun elsewhere.
     """
-    numbers, steps_s = [pace.middle for pace in paces], [pace.step_s for pace in paces]
+    numbers = [pace.middle for pace in paces]
     if len(set(numbers)) < 2:  # a counter that begins anew, read at the same place each time
         return 0.0
-    slope, height = statistics.linear_regression(numbers, steps_s)
-    squares = math.fsum(
-        (took_s - height - slope * number) ** 2 for number, took_s in zip(numbers, steps_s, strict=True)
-    )
-    degrees, mean = len(paces) - 2, statistics.fmean(numbers)
-    spread = math.fsum((number - mean) ** 2 for number in numbers)
-    error = math.sqrt(squares / degrees * (1 / len(paces) + mean**2 / spread))
-    return height - _student_95(degrees) * error
-
-
-def _spread_around_line(paces: Sequence[_Pace]) -> float:
-    """Return how far, 95 times in 100, a pace lies from the line through all of them."""
-    slope, height = statistics.linear_regression([pace.at_s for pace in paces], [pace.step_s for pace in paces])
-    squares = math.fsum((pace.step_s - height - slope * pace.at_s) ** 2 for pace in paces)
-    degrees = len(paces) - 2
-    return _student_95(degrees) * math.sqrt(squares / degrees)
+    line = _Line(numbers, [pace.step_s for pace in paces])
+    if begun is not None and abs(begun.step_s - line.at(begun.middle).mean) <= line.at(begun.middle).around:
+        line = _Line([begun.middle, *numbers], [begun.step_s, *(pace.step_s for pace in paces)])
+    first = line.at(0.0)
+    return first.mean - first.around
 
 
 def _student_95(degrees: int) -> float:
