@@ -39,7 +39,7 @@ IMPORT = (Frame("<module>", TRAIN, 3), Frame("_find_and_load", "<frozen importli
 
 def at_most_without(share: float) -> float:
     """Return how many times the pace a step has at most without a share of it, and what that had cost the rest."""
-    return 1 / ((1 - share) * (1 - 0.15 * share))
+    return 1 / ((1 - share) * (1 - 0.25 * share))
 
 
 def step(*lost: tuple[tuple[Frame, ...], int]) -> Spans:

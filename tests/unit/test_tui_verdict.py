@@ -17,7 +17,7 @@ from profd.tui.widgets.verdict import VerdictLine
 
 SAID = (
     "▲ INPUT-BOUND the main thread waits 40 % for its data (train.py:58); both workers are 100 % busy: "
-    "2 more bring at most 1.8\N{MULTIPLICATION SIGN} 5 why"
+    "2 more bring at most 1.9\N{MULTIPLICATION SIGN} 5 why"
 )
 
 

@@ -14,8 +14,8 @@ from profd.daemon.analyze.findings.cores import core_wait, main_thread_cores
 TOLD_UNTIL = 1.5
 """From this crowding on a bound would be one on the company, not on the fix."""
 # What takes time on the main thread often slows the rest as well: caches are emptied, pages copied, cores fall asleep.
-# Where a fix removed half of a step and more, the rest took 0.90 to 1.09 of the time that it had taken before.
-_INDIRECT = 0.15
+# Where a fix removed half of a step and more, the rest took 0.81 to 1.09 of the time that it had taken before.
+_INDIRECT = 0.25
 
 
 def bound(case: Case, share: Share, *limits: float | None) -> float | None:

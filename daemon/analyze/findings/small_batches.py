@@ -11,13 +11,14 @@ from profd.daemon.analyze.findings.bounds import bound
 from profd.daemon.analyze.findings.case import Case, Share
 from profd.daemon.analyze.findings.devices import utilization
 from profd.daemon.analyze.findings.finding import SEVERITIES, Finding, Measure
-from profd.daemon.analyze.findings.severity import PRICE, severity_of
+from profd.daemon.analyze.findings.severity import PRICE, Scale, severity_of
 from profd.daemon.analyze.findings.wording import at, at_most, percent
 
 _STARTING = ("forward", "loss", "backward", "optimizer")
 _OPTIMIZER = "optimizer"
-# By a batch of three times the size, which memory mostly allows: of what a step takes whatever the size of its batch.
-_SPARED = 2 / 3
+# A batch of three times the size, which memory mostly allows, spares two thirds: from these shares on a tenth of a step
+# is worth a warning, a third of it an alarm.
+_OPTIMIZER_SCALE = Scale(told=0.10, warned=0.15, critical=0.5)
 _ENLARGE = "Enlarge the batch as far as memory allows (and the learning rate with it); the gain is one of samples."
 
 
@@ -53,7 +54,7 @@ def _severity(case: Case, share: Share) -> str | None:
 
     No more than that the optimizer is slow by itself, which is to be mended first.
     """
-    severity, slow = severity_of(_SPARED * share.low, case.profile.total_samples), unfused_optimizer.find(case)
+    severity, slow = severity_of(share.low, case.profile.total_samples, _OPTIMIZER_SCALE), unfused_optimizer.find(case)
     return severity if severity is None or slow is None else min(severity, slow.severity, key=SEVERITIES.index)
 
 
