@@ -21,6 +21,7 @@ from profd.tui.leaving import Leaving
 from profd.tui.reading.feed import SnapshotTaken
 from profd.tui.screens.dashboard import Dashboard
 from profd.tui.snapshot import Snapshot
+from profd.tui.widgets.verdict import VerdictLine
 
 DEADLINE_S = 20.0
 SIZE = (120, 36)
@@ -64,6 +65,26 @@ class Theater:
         """Press keys, and wait until they were acted on."""
         await self.pilot.press(*keys)
         await self.pilot.pause()
+
+    async def until_still(self) -> None:
+        """Wait until no finding can come and move what lies below it."""
+        verdict = self.widget(VerdictLine)
+        while (
+            verdict.snapshot is None
+            or not verdict.snapshot.is_diagnosed
+            or verdict.styles.height is None
+            or verdict.size.height != verdict.styles.height.cells
+        ):
+            await self.until(Message)
+
+    async def click(
+        self, kind: type[Widget], offset: tuple[int, int], has_acted: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Click on a widget, and wait until that was acted on."""
+        await self.until_still()
+        await self.pilot.click(kind, offset=offset)
+        while not has_acted():
+            await self.until(Message)
 
     @property
     def dashboard(self) -> Dashboard:

@@ -124,11 +124,10 @@ async def test_a_click_on_a_title_orders_by_its_column(ended: Path) -> None:
         table = theater.widget(HotTable)
         await theater.press("down")
         chosen = table.current
-        await theater.pilot.click(HotTable, offset=(theater.text(HotTable).index("total"), 0))
-        assert table.sorted_by == "total"
+        await theater.click(HotTable, (theater.text(HotTable).index("total"), 0), lambda: table.sorted_by == "total")
         assert [row.total_share for row in table.rows[:3]] == [1, 1, 1]
         assert table.current == chosen
-        await theater.pilot.click(HotTable, offset=(theater.text(HotTable).index("where"), 0))
+        await theater.click(HotTable, (theater.text(HotTable).index("where"), 0))
         assert table.sorted_by == "total"
 
 
@@ -278,11 +277,7 @@ def is_open(theater: Theater, tab: str) -> bool:
 
 async def test_tabs_and_rows_can_be_clicked_on(ended: Path) -> None:
     async with play(ended) as theater:
-        await theater.pilot.click(TabLine, offset=(18, 0))
-        assert is_open(theater, "processes")
+        await theater.click(TabLine, (18, 0), lambda: is_open(theater, "processes"))
         await theater.until_text(ProcessTable, "worker")
-        await theater.pilot.click(ProcessTable, offset=(5, 2))
-        await theater.pilot.pause()
-        current = theater.widget(ProcessTable).current
-        assert current is not None
-        assert current.row.ordinal == 1
+        table = theater.widget(ProcessTable)
+        await theater.click(ProcessTable, (5, 2), lambda: table.current is not None and table.current.row.ordinal == 1)

@@ -11,6 +11,7 @@ from synthetic import MAIN
 from textual.widgets import Input
 from theater import Theater, play, train_backward
 
+from profd.tui.flame.icicle import Block
 from profd.tui.reading.exhibits import FlameGrown
 from profd.tui.view import ScopeKind
 from profd.tui.widgets.flame import FlameView
@@ -32,6 +33,10 @@ def title(view: FlameView) -> str:
     block = view.walk.current
     assert block is not None
     return block.node.title
+
+
+def place(block: Block | None) -> str | None:
+    return block and block.node.place
 
 
 async def test_widths_are_the_shares_of_the_main_thread(ended: Path) -> None:
@@ -207,11 +212,8 @@ async def test_it_grows_with_the_run_and_the_cursor_stays(tmp_path: Path) -> Non
 async def test_a_click_takes_the_cursor_there_and_another_zooms(ended: Path) -> None:
     async with play(ended) as theater:
         view = await open_flame(theater)
-        await theater.pilot.click(FlameView, offset=(60, 3))
-        assert view.walk.current is not None
-        assert view.walk.current.node.place == "train.py:61"
-        await theater.pilot.click(FlameView, offset=(60, 3))
-        assert [block.node.place for block in view.walk.row(0)] == ["train.py:61"]
+        await theater.click(FlameView, (60, 3), lambda: place(view.walk.current) == "train.py:61")
+        await theater.click(FlameView, (60, 3), lambda: [place(block) for block in view.walk.row(0)] == ["train.py:61"])
 
 
 async def test_without_color_letters_carry_the_phase(ended: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,5 +118,4 @@ async def test_g_takes_a_time_of_day(ended: Path) -> None:
 async def test_a_click_on_a_key_is_as_good_as_the_key(ended: Path) -> None:
     async with play(ended) as theater:
         at = theater.text(KeyLine).index("? help")
-        await theater.pilot.click(KeyLine, offset=(at, 0))
-        assert isinstance(theater.top(), HelpScreen)
+        await theater.click(KeyLine, (at, 0), lambda: isinstance(theater.top(), HelpScreen))

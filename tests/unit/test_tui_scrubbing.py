@@ -107,7 +107,7 @@ async def test_g_says_what_is_no_time_and_escape_goes_nowhere(ended: Path) -> No
 
 async def test_the_mouse_puts_the_cursor_and_drags_a_range(ended: Path) -> None:
     async with play(ended) as theater:
-        await theater.pilot.click(Timeline, offset=(LABEL_CELLS + 20, 1))
+        await theater.click(Timeline, (LABEL_CELLS + 20, 1))
         found = await theater.snapshot(lambda found: found.view.chosen is not None)
         assert seconds_of(found) == (20, 21)
         await theater.pilot.mouse_down(Timeline, offset=(LABEL_CELLS + 30, 2))
@@ -122,7 +122,7 @@ async def test_a_click_beside_the_axis_goes_back_to_live(ended: Path) -> None:
     async with play(ended) as theater:
         await press(theater, "left")
         height = theater.widget(Timeline).size.height
-        await theater.pilot.click(Timeline, offset=(LABEL_CELLS + 70, height - 1))
+        await theater.click(Timeline, (LABEL_CELLS + 70, height - 1))
         await theater.until(Scrubbed, lambda message: message.scrub.is_live)
 
 
