@@ -200,6 +200,7 @@ def test_any_steady_loop_is_found_and_its_rate_is_true(per_s: float, start: int,
 @given(st.integers(100, 3000), st.floats(0, 1), st.booleans(), st.integers(0, 100))
 @example(100, 0.90625, True, 61).via("met at its last value in each epoch, hardly near it in any")
 @example(100, 1.0, False, 18).via("met at its last value, where it had stood for a while")
+@example(120, 0.0, False, 15).via("met two before its end each time, at a rate that was told too high")
 def test_epochs_are_added_up_and_the_error_is_honest(
     batches: int, pause_s: float, shows_epoch: bool, seed: int
 ) -> None:

@@ -20,8 +20,10 @@ STOPS_TO_BELIEVE = 2
 # Several cycles were seen at the highest value of all, and many more of them than chance brings to any one value.
 VISITS_TO_BELIEVE = 4
 VISITS_OVER_CHANCE = 4.0
-# That says something only where readings were to find it further by so many steps.
+# That says something only where readings were to find it further by so many steps, and this share of a cycle: a rate
+# that is told a little too high lets them come a little too early each time.
 LEAST_FURTHER = 3
+FURTHER_SHARE = 0.05
 ENDS_KEPT = 12
 
 
@@ -83,7 +85,7 @@ class CycleLength:
         self._lowest = value if self._lowest is None else min(self._lowest, value)
         if value > self._highest:
             self._highest, self._visits = value, 1
-        elif value == self._highest and self.halfway() >= value + LEAST_FURTHER:
+        elif value == self._highest and self.halfway() >= value + max(LEAST_FURTHER, FURTHER_SHARE * self.least):
             self._visits += 1
         self._seen += 1
 
