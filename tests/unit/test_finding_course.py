@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -111,6 +112,16 @@ def test_a_few_counts_tell_it_by_the_line_through_them(tmp_path: Path) -> None:
     assert found is not None
     assert found.gain_bound is not None
     assert gain < found.gain_bound < 2 * gain
+
+
+def test_steps_of_which_each_makes_the_next_longer_lie_on_a_line_over_their_numbers(tmp_path: Path) -> None:
+    # A step takes 10 ms, and 0.02 ms more for each before it: over the time that is no line.
+    counts = [(at_s, (math.sqrt(1e-4 + 4e-5 * at_s) - 0.01) / 2e-5) for at_s, _ in FEW]
+    found = diagnose(write_case(tmp_path / "a.profd", HEALTHY, more=few(counts), seconds=120), slow_down.find)
+
+    assert found is not None
+    measure = found.evidence.measures[0]
+    assert measure.low == pytest.approx(measure.value, rel=1e-6)
 
 
 def test_a_few_counts_of_even_steps_or_of_half_the_run_tell_nothing(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ class _Line:
     """The straight line that lies nearest to values, at least three at two places at least."""
 
     def __init__(self, places: Sequence[float], values: Sequence[float]) -> None:
+        self._places = places
         self._slope, self._height = statistics.linear_regression(places, values)
         self._degrees, self._middle = len(places) - 2, statistics.fmean(places)
         self._spread = math.fsum((place - self._middle) ** 2 for place in places)
@@ -81,6 +82,16 @@ class _Line:
     def around(self) -> float:
         """How far, 95 times in 100, a value lies from it."""
         return _student_95(self._degrees) * self._scatter
+
+    @property
+    def first(self) -> _Part:
+        """Its height at the first place."""
+        return self.at(self._places[0])
+
+    @property
+    def last(self) -> _Part:
+        """Its height at the last place."""
+        return self.at(self._places[-1])
 
     def at(self, place: float) -> _Part:
         """Return its height at a place."""
@@ -137,14 +148,23 @@ def _course(case: Case) -> _Course | None:
         first, second, last = (_paces(points, *_bounds(case, third)) for third in range(3))
         paces = [*first, *second, *last]
         if min(len(first), len(last)) >= _LEAST_PACES:
-            around_line = _Line([pace.at_s for pace in paces], [pace.step_s for pace in paces]).around
+            around_line = _line_through(paces).around
             early, late = _third(first, around_line), _third(last, around_line)
             return _course_of(early, late, _mean_s(paces), _first_s(first, _begun(points, case.from_ns)))
         if len(paces) >= _LEAST_PACES_OF_LINE and paces[-1].middle_s - paces[0].middle_s >= least_span_s:
-            line = _Line([pace.middle_s for pace in paces], [pace.step_s for pace in paces])
-            early, late = line.at(paces[0].middle_s), line.at(paces[-1].middle_s)
+            line = _line_through(paces)
+            early, late = line.first, line.last
             return _course_of(early, late, _mean_s(paces), _first_s(paces, _begun(points, case.from_ns)))
     return None
+
+
+def _line_through(paces: Sequence[_Pace]) -> _Line:
+    """Return the line that paces lie on best: over the time, or over the steps where each makes the next one longer."""
+    step_s, numbers = [pace.step_s for pace in paces], [pace.middle for pace in paces]
+    by_time = _Line([pace.middle_s for pace in paces], step_s)
+    if any(after <= before for before, after in itertools.pairwise(numbers)):  # a counter that begins anew
+        return by_time
+    return min(by_time, _Line(numbers, step_s), key=lambda line: line.around)
 
 
 def _course_of(early: _Part, late: _Part, mean_s: float, first_s: float) -> _Course | None:
