@@ -37,9 +37,9 @@ WORKER_WAITS = (
 IMPORT = (Frame("<module>", TRAIN, 3), Frame("_find_and_load", "<frozen importlib._bootstrap>", 1176))
 
 
-def at_most_without(share: float) -> float:
+def at_most_without(share: float, indirect: float = 0.25) -> float:
     """Return how many times the pace a step has at most without a share of it, and what that had cost the rest."""
-    return 1 / ((1 - share) * (1 - 0.25 * share))
+    return 1 / ((1 - share) * (1 - indirect * share))
 
 
 def step(*lost: tuple[tuple[Frame, ...], int]) -> Spans:

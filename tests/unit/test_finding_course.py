@@ -56,7 +56,7 @@ def test_steps_that_take_longer_and_longer_are_found_with_what_grew(tmp_path: Pa
     assert found is not None
     assert "steps take 100 % longer than at first, most of it in checkpoint (train.py:70)" in found.title
     # A step took 75 ms in the mean of all, and 50 ms at first.
-    assert found.gain_bound == pytest.approx(at_most_without(0.25), rel=0.03)
+    assert found.gain_bound == pytest.approx(at_most_without(0.25, indirect=0.5), rel=0.03)
 
 
 def seldom(*rates: float) -> list[PointsTaken]:
@@ -106,7 +106,9 @@ def few(counts: Sequence[tuple[float, float]]) -> list[PointsTaken]:
 
 
 def test_a_few_counts_tell_it_by_the_line_through_them(tmp_path: Path) -> None:
-    found = diagnose(write_case(tmp_path / "a.profd", HEALTHY, more=few(FEW), seconds=120), slow_down.find)
+    # Of the first half of that run 48 % of the time went to what grew, of the second 76 %.
+    steps = [step((SAVE, 240))] * 60 + [step((SAVE, 380))] * 60
+    found = diagnose(write_case(tmp_path / "a.profd", *steps, more=few(FEW), seconds=120), slow_down.find)
 
     gain = 120 / 23726 / 0.00143
     assert found is not None

@@ -18,17 +18,18 @@ TOLD_UNTIL = 1.5
 _INDIRECT = 0.25
 
 
-def bound(case: Case, share: Share, *limits: float | None) -> float | None:
+def bound(case: Case, share: Share, *limits: float | None, indirect: float = _INDIRECT) -> float | None:
     """Return the bound on the gain of who takes a share away, where limits allow it.
 
-    What is left may be as much shorter as cores were lacking for it, and a little more by what the share had cost it: a
-    limit that holds even so is given with ``limits``. None where that is so much that nothing tells.
+    What is left may be as much shorter as cores were lacking for it, and a little more by what the share had cost it, a
+    part ``indirect`` of the share at most: a limit that holds even so is given with ``limits``. None where that is so
+    much that nothing tells.
     """
     crowded = crowding(case)
     if crowded > TOLD_UNTIL:
         return None
-    indirect = 1 - _INDIRECT * min(share.high, 1.0)
-    return min([crowded * share.gain / indirect, *(limit for limit in limits if limit is not None)])
+    rest = 1 - indirect * min(share.high, 1.0)
+    return min([crowded * share.gain / rest, *(limit for limit in limits if limit is not None)])
 
 
 def crowding(case: Case) -> float:
