@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from measurements import write_section
 
+from profd.daemon.analyze.findings.wording import many
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.collect.stacks.pyspy import find_py_spy
 from profd.daemon.render.exports.collapsed import collapsed_lines
@@ -123,9 +124,9 @@ def main() -> None:
     if not options.dry_run:
         write_section(
             "Agreement with bare py-spy",
-            f"`benchmarks/agreement.py`: {options.runs} runs of {options.seconds} s on each program, profd and two "
-            "`py-spy record --nonblocking --idle -f raw` at once; total variation of self time by function, median and "
-            "largest.",
+            f"`benchmarks/agreement.py`: {many(options.runs, 'run')} of {options.seconds} s on each program, profd "
+            "and two `py-spy record --nonblocking --idle -f raw` at once; total variation of self time by function, "
+            "median and largest.",
             lines,
         )
 

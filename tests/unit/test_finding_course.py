@@ -59,6 +59,17 @@ def test_steps_that_take_longer_and_longer_are_found_with_what_grew(tmp_path: Pa
     assert found.gain_bound == pytest.approx(at_most_without(0.25, indirect=0.5), rel=0.03)
 
 
+def test_what_no_rule_knows_is_named_by_its_line(tmp_path: Path) -> None:
+    work = (Frame("<module>", TRAIN, 96), Frame("train_epoch", TRAIN, 70))
+    steps = [step((work, 5))] * 60 + [step((work, 250))] * 60
+    path = write_case(tmp_path / "a.profd", *steps, series=[counted(*[20.0] * 60, *[10.0] * 60)], seconds=120)
+    found = diagnose(path, slow_down.find)
+
+    assert found is not None
+    assert found.title.endswith("most of it at train.py:70")
+    assert found.remedy.startswith("See what takes longer at train.py:70 now")
+
+
 def seldom(*rates: float) -> list[PointsTaken]:
     """Return the counts of steps that go at these rates, each for a second, as they are every eleven seconds."""
     counts = list(accumulate(rates, initial=0.0))

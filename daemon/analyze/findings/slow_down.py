@@ -14,7 +14,8 @@ from profd.daemon.analyze.certainty.confidence import CONFIDENCE_95
 from profd.daemon.analyze.findings.bounds import bound
 from profd.daemon.analyze.findings.case import Case, Share
 from profd.daemon.analyze.findings.finding import WARNING, Evidence, Finding, Measure
-from profd.daemon.analyze.findings.wording import at, percent
+from profd.daemon.analyze.findings.wording import at, percent, place
+from profd.daemon.analyze.phases import OTHER
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.shares import phase_shares
 from profd.daemon.analyze.steps.steps import COUNT_SERIES
@@ -116,15 +117,16 @@ def find(case: Case) -> Finding | None:
     grown = _grown(case, ratio)
     phase = grown[0]
     line = case.line(phase)
+    # What no rule knows has no name that says anything; its line does.
+    where = f"at {place(line)}" if line and phase == OTHER else f"in {phase}{at(line)}"
     last = _selection(case, 2)
     return Finding(
         rule="slow-down",
         severity=WARNING,
         label="slower and slower",
-        title=f"slower and slower: steps take {percent(ratio - 1)} longer than at first, "
-        f"most of it in {phase}{at(line)}",
+        title=f"slower and slower: steps take {percent(ratio - 1)} longer than at first, most of it {where}",
         cause="Something grows with the steps: a list that is gone through, a graph that is kept, a table, a file.",
-        remedy=f"See what {phase} does more of now than in the first third{at(line)}: profd diff compares two ranges.",
+        remedy=f"See what takes longer {where} now than in the first third: profd diff compares two ranges.",
         gain_bound=_bound(case, course, grown),
         evidence=Evidence(
             (
@@ -261,7 +263,7 @@ def _grown(case: Case, ratio: float) -> Sequence[str]:
         if left > 0:
             found.append(phase)
             left -= longer[phase]
-    return found or ["other"]
+    return found or [OTHER]
 
 
 def _phases(case: Case, third: int) -> Mapping[str, float]:

@@ -8,11 +8,13 @@ from profd.daemon.analyze.findings.finding import Line
 
 
 def at(line: Line | None) -> str:
-    """Return the place of a line in brackets with a space ahead; nothing where there is none.
+    """Return the place of a line in brackets with a space ahead; nothing where there is none."""
+    return f" ({place(line)})" if line else ""
 
-    The name of its file is enough to read on; the evidence has the whole path.
-    """
-    return f" ({PurePath(line.module_path).name}:{line.line})" if line else ""
+
+def place(line: Line) -> str:
+    """Return the place of a line. The name of its file is enough to read on; the evidence has the whole path."""
+    return f"{PurePath(line.module_path).name}:{line.line}"
 
 
 def percent(share: float) -> str:
