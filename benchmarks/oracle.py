@@ -31,6 +31,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.collect.stacks.pyspy import find_py_spy
 from profd.daemon.store.reader import RunReader
 
+RATE_HZ = 100.0
 WITHIN = 0.02
 PIECE_S = 2.0
 T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
@@ -38,6 +39,7 @@ HEAD = (
     "program",
     "recorder",
     "runs",
+    "rate",
     "impossible",
     "failed",
     "dropped",
@@ -48,13 +50,13 @@ HEAD = (
     "pieces",
 )
 METHOD = (
-    "`benchmarks/oracle.py`: each program is recorded {runs} times for {seconds} s at 100 Hz by profd, {jobs} at once"
-    "{beside}. Impossible: of the stacks kept, those with "
-    "no frames, a root where no thread begins, or a call that the program does not make. Failed: reads that py-spy "
-    "gave up. Dropped: stacks that profd recognized as torn. Usable: neither. Bias: the mean error of the share that "
-    "is furthest off, in points, with its 95 % interval over the runs. ± 2 points: how many shares of the runs lie so "
-    "near the truth. Held: how many of the 95 % intervals shown hold it, of whole runs; pieces: of their single "
-    "recordings, of some seconds each."
+    "`benchmarks/oracle.py`: each program is recorded {runs} times for {seconds} s at 100 Hz by profd{budget}, {jobs}"
+    " at once{beside}. Rate: the mean of profd's recordings, which its budget may lower. Impossible: of the stacks "
+    "kept, those with no frames, a root where no thread begins, or a call that the program does not make. Failed: "
+    "reads that py-spy gave up. Dropped: stacks that profd recognized as torn. Usable: neither. Bias: the mean error "
+    "of the share that is furthest off, in points, with its 95 % interval over the runs. ± 2 points: how many shares "
+    "of the runs lie so near the truth. Held: how many of the 95 % intervals shown hold it, of whole runs; pieces: of"
+    " their single recordings, of some seconds each."
 )
 BESIDE = ", and once by `py-spy record --idle` with and without `--nonblocking`"
 
@@ -79,12 +81,13 @@ class Outcome(NamedTuple):
     impossible: int
     failed: int
     dropped: int
+    rate_hz: float
     shares: tuple[Judged, ...]
     pieces: tuple[Judged, ...] = ()
 
 
-def run_profd(python: str, program: Program, seconds: int) -> Outcome | None:
-    """Record one run of a program with profd."""
+def run_profd(python: str, program: Program, seconds: int, budget: float | None) -> Outcome | None:
+    """Record one run of a program with profd; its budget is the default one where none is given."""
     with tempfile.TemporaryDirectory() as folder, running(python, program, Path(folder)) as target:
         if target is None:
             return None
@@ -99,6 +102,7 @@ def run_profd(python: str, program: Program, seconds: int) -> Outcome | None:
             str(seconds),
             "-o",
             str(run_file),
+            *(() if budget is None else ("--budget", str(budget))),
         ]
         subprocess.run([sys.executable, *words], stderr=subprocess.DEVNULL, check=True)
         with RunReader(run_file) as reader:
@@ -116,6 +120,7 @@ def judge_run(reader: RunReader, program: Program, diary: Diary) -> Outcome:
         impossible=sum(samples for stack, samples in stacks.items() if program.is_impossible(named[stack])),
         failed=sum(row.errors for row in recordings),
         dropped=sum(row.torn for row in recordings),
+        rate_hz=statistics.mean(row.rate_hz for row in recordings),
         shares=tuple(judge(reader, program, diary, recordings[0].start_ns, recordings[-1].end_ns)),
         pieces=tuple(one for row in pieces for one in judge(reader, program, diary, row.start_ns, row.end_ns)),
     )
@@ -167,6 +172,7 @@ def judge_collapsed(
         impossible=sum(samples for stack, samples in stacks if program.is_impossible(stack)),
         failed=failed,
         dropped=0,
+        rate_hz=RATE_HZ,
         shares=tuple(Judged(phase, found[phase] / whole - true, float("nan")) for phase, true in truth.items()),
     )
 
@@ -188,6 +194,7 @@ def table_row(name: str, recorder: str, outcomes: Sequence[Outcome | None]) -> s
     shares, pieces = [one for run in found for one in run.shares], [one for run in found for one in run.pieces]
     cells = [
         *(name, recorder, str(len(found))),
+        f"{statistics.mean(one.rate_hz for one in found):.0f} Hz",
         f"{100 * sum(one.impossible for one in found) / max(kept, 1):.2f} %",
         *(f"{100 * part / tried:.2f} %" for part in (failed, dropped, kept)),
         bias(shares),
@@ -219,7 +226,7 @@ def held(shares: Sequence[Judged]) -> str:
 def measure(python: str, name: str, options: argparse.Namespace, pool: ThreadPoolExecutor) -> Iterator[str]:
     """Record one program with each recorder."""
     program = read_program(name)
-    by_profd = [pool.submit(run_profd, python, program, options.seconds) for _ in range(options.runs)]
+    by_profd = [pool.submit(run_profd, python, program, options.seconds, options.budget) for _ in range(options.runs)]
     modes = {} if options.profd_only else {"py-spy, nonblocking": ("--nonblocking",), "py-spy, blocking": ()}
     by_py_spy = {
         mode: pool.submit(run_py_spy, python, program, min(options.seconds, 30), *words)
@@ -236,6 +243,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=2, help="runs at once; each takes a few percent of a core")
+    parser.add_argument("--budget", type=float, help="of profd, in percent of a core; the default one if not given")
     parser.add_argument("--python", action="append", help="an interpreter to run the programs with")
     parser.add_argument("--profd-only", action="store_true", help="leave out py-spy alone")
     parser.add_argument("--title", default="Truth of stacks and shares", help="the section to write")
@@ -253,7 +261,15 @@ def main() -> None:
                     lines.append(line)
     if not options.dry_run:
         write_section(
-            options.title, METHOD.format(**vars(options), beside="" if options.profd_only else BESIDE), lines[1:]
+            options.title,
+            METHOD.format(
+                runs=options.runs,
+                seconds=options.seconds,
+                jobs=options.jobs,
+                budget="" if options.budget is None else f" with a budget of {options.budget:g} % of a core",
+                beside="" if options.profd_only else BESIDE,
+            ),
+            lines[1:],
         )
 
 

@@ -1,6 +1,6 @@
 """How well profd tells the phases of training loops, beside what the programs time themselves.
 
-Run on a quiet machine: ``python benchmarks/phases.py [--cache FOLDER] [--keep FOLDER] [PROGRAM ...]``, about seven
+Run on a quiet machine: ``python benchmarks/phases.py [--cache FOLDER] [--keep FOLDER] [PROGRAM ...]``, about twenty
 minutes; writes its section of ``docs/measurements.md``. The programs lie in ``benchmarks/frameworks``. Each runs twice
 under ``profd run``: unchanged, and timing its own phases by ``phasetruth.py``.
 """
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +28,7 @@ from environment import Environment, make_environment
 from measurements import write_section
 
 from profd.daemon.analyze.phases import OTHER, PHASES
-from profd.daemon.analyze.steps.steps import Steps
+from profd.daemon.analyze.steps.steps import COUNT_SERIES, Steps
 from profd.daemon.analyze.summary import summarize
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
@@ -38,29 +40,32 @@ LARGEST_DISTANCE = 0.05
 LEAST_SHOWN = 0.003
 HAS_COMPILER = any(shutil.which(name) for name in ("g++", "c++", "clang++"))
 PROGRAMS: dict[str, tuple[str, ...]] = {
-    "plain": ("convolutional.py",),
-    "plain, 2 workers": ("convolutional.py", "--workers", "2"),
-    "plain, 4 batches a step": ("convolutional.py", "--accumulate", "4"),
-    "plain, bfloat16 autocast": ("convolutional.py", "--bfloat16"),
-    "LSTM": ("language.py", "lstm"),
-    "transformer": ("language.py", "transformer"),
-    "instrumented": ("instrumented.py",),
-    "torch.compile, aot_eager": ("compiled.py", "--backend", "aot_eager"),
-    **({"torch.compile, inductor": ("compiled.py",)} if HAS_COMPILER else {}),
-    "Hugging Face, GPT-2": ("huggingface.py", "gpt2"),
-    "Hugging Face, BERT, 2 workers": ("huggingface.py", "bert", "--workers", "2"),
-    "Lightning": ("lightning_fit.py",),
-    "Lightning, 2 workers": ("lightning_fit.py", "--workers", "2"),
+    "plain": ("convolutional.py", "--epochs", "12"),
+    "plain, 2 workers": ("convolutional.py", "--epochs", "12", "--workers", "2"),
+    "plain, 4 batches a step": ("convolutional.py", "--epochs", "12", "--accumulate", "4"),
+    "plain, bfloat16 autocast": ("convolutional.py", "--epochs", "15", "--bfloat16"),
+    "LSTM": ("language.py", "lstm", "--steps", "600"),
+    "transformer": ("language.py", "transformer", "--steps", "350"),
+    "instrumented": ("instrumented.py", "--epochs", "64"),
+    "torch.compile, aot_eager": ("compiled.py", "--backend", "aot_eager", "--steps", "800"),
+    **({"torch.compile, inductor": ("compiled.py", "--steps", "1500")} if HAS_COMPILER else {}),
+    "Hugging Face, GPT-2": ("huggingface.py", "gpt2", "--steps", "250"),
+    "Hugging Face, BERT, 2 workers": ("huggingface.py", "bert", "--steps", "300", "--workers", "2"),
+    "Lightning": ("lightning_fit.py", "--epochs", "10"),
+    "Lightning, 2 workers": ("lightning_fit.py", "--epochs", "10", "--workers", "2"),
 }
+"""Each takes half a minute and more."""
 METHOD = (
     "`benchmarks/phases.py`: each program of `benchmarks/frameworks` runs unchanged under `profd run` at 100 Hz, which "
     "tells the shares of the phases and the steps; and once more with its own phases timed, by functions of torch and "
     "the frameworks that are wrapped for it (`phasehooks.py`), under profd again. Distance is the total variation, in "
-    "points, between profd and the program's own times: of the same run, and of the two runs. A thousand samples leave "
-    "two or three by chance. Shares are in percent of the time after startup, of the unchanged run / by the program's "
-    "own times; phases below 0.3 % everywhere have no column. A program is told right where *other* is below 10 % and "
-    "the distance in the same run is below 5 points. Steps are those of `profd summary --json`. One torch thread; "
-    "{versions}."
+    "points, between profd and the program's own times: of the same run, and of the two runs. Three thousand samples "
+    "leave one or two by chance. Shares are in percent of the time after startup, of the unchanged run / by the "
+    "program's own times; phases below 0.3 % everywhere have no column. A program is told right where *other* is below "
+    "10 % and the distance in the same run is below 5 points. Steps are those that `profd summary --json` tells of the "
+    "unchanged run. Their rate is that of the run that is timed, beside its own: of its backward passes, from the "
+    "first reading of its counter to the last; where its steps were counted by their cycles, of all its steps. One "
+    "torch thread; {versions}."
 )
 
 
@@ -86,15 +91,28 @@ class Shares:
         return sum(abs(self[name] - other[name]) for name in {*self.of_phase, *other.of_phase}) / 2
 
 
+class Told(NamedTuple):
+    """What profd tells of a run, and from when to when it read a counter of its steps."""
+
+    shares: Shares
+    steps: Steps
+    counted_ns: tuple[int, int] | None
+
+
 class Judged(NamedTuple):
-    """A program: profd's shares of the unchanged run and of the timed one, the program's own of the latter, steps."""
+    """A program: profd's shares of the unchanged run and of the timed one, the program's own of the latter; and steps.
+
+    ``steps`` are those of the unchanged run, which made ``true_steps``; ``timed`` those of the timed run, which made
+    ``true_per_s`` a second while they were counted.
+    """
 
     told: Shares
     told_of_timed: Shares
     true: Shares
     steps: Steps
     true_steps: int
-    true_s: float
+    timed: Steps
+    true_per_s: float
 
     @property
     def is_right(self) -> bool:
@@ -109,9 +127,11 @@ def judge(environment: Environment, words: Sequence[str], kept: Path) -> Judged:
     kept.mkdir(parents=True)
     output = run(unchanged, [environment.python, *program])
     run(timed, [environment.python, str(HERE / "phasetruth.py"), str(diary), str(time.time_ns()), *program])
-    told, steps = read_run(unchanged)
-    told_of_timed, _ = read_run(timed)
-    return Judged(told, told_of_timed, read_diary(diary), steps, *last_line(output))
+    told, of_timed = read_run(unchanged), read_run(timed)
+    true_per_s = paced(read_passes(diary), of_timed.counted_ns)
+    return Judged(
+        told.shares, of_timed.shares, read_diary(diary), told.steps, steps_made(output), of_timed.steps, true_per_s
+    )
 
 
 def run(run_file: Path, words: Sequence[str]) -> str:
@@ -125,26 +145,64 @@ def run(run_file: Path, words: Sequence[str]) -> str:
     return done.stdout
 
 
-def last_line(output: str) -> tuple[int, float]:
-    """Return the steps and the seconds that a program says at its end."""
-    words = output.split()[-4:]
-    return int(words[1]), float(words[3])
+def steps_made(output: str) -> int:
+    """Return the steps that a program says at its end to have made."""
+    return int(output.split()[-3])
 
 
-def read_run(run_file: Path) -> tuple[Shares, Steps]:
+def read_run(run_file: Path) -> Told:
     """Return what profd tells of a run."""
     with RunReader(run_file) as reader:
         summary = summarize(reader)
-    return Shares.of({name: share * summary.duration_s for name, share in summary.phases.items()}), summary.steps
+        counts = [
+            point.at_ns for row in reader.series.values() if row.name == COUNT_SERIES for point in reader.points(row.id)
+        ]
+        counted_ns = (min(counts), max(counts)) if len(counts) > 1 else None
+    spent_s = {name: share * summary.duration_s for name, share in summary.phases.items()}
+    return Told(Shares.of(spent_s), summary.steps, counted_ns)
 
 
 def read_diary(diary: Path) -> Shares:
     """Return what a program tells of itself; a line of its diary says from when on it was in a phase."""
-    changes = [line.split(" ", 1) for line in diary.read_text().splitlines()]
     spent_s: defaultdict[str, float] = defaultdict(float)
-    for (from_ns, phase), (to_ns, _) in itertools.pairwise(changes):
-        spent_s[phase] += (int(to_ns) - int(from_ns)) / SECOND_NS
+    for (from_ns, phase), (to_ns, _) in itertools.pairwise(_changes(diary)):
+        spent_s[phase] += (to_ns - from_ns) / SECOND_NS
     return Shares.of(spent_s)
+
+
+def read_passes(diary: Path) -> list[int]:
+    """Return when the backward passes of a program began: one a step, which may be interrupted for a moment."""
+    passes: list[int] = []
+    is_new = True
+    for at_ns, phase in _changes(diary):
+        if phase == "backward" and is_new:
+            passes.append(at_ns)
+        is_new = phase == "forward" or (is_new and phase != "backward")
+    return passes
+
+
+def _changes(diary: Path) -> list[tuple[int, str]]:
+    lines = (line.split(" ", 1) for line in diary.read_text().splitlines())
+    return [(int(at_ns), phase) for at_ns, phase in lines]
+
+
+def paced(passes: Sequence[int], counted_ns: tuple[int, int] | None) -> float:
+    """Return the passes a second from one time to another, a part of one at each end; else from the first to the last.
+
+    nan where there are less than two.
+    """
+    if len(passes) < 2:
+        return math.nan
+    from_ns, to_ns = counted_ns or (passes[0], passes[-1] - 1)
+    return (_made_by(passes, to_ns) - _made_by(passes, from_ns)) * SECOND_NS / (to_ns - from_ns)
+
+
+def _made_by(passes: Sequence[int], at_ns: int) -> float:
+    """Return how many passes there were by a time, with the part of the one that was under way."""
+    made = bisect_right(passes, at_ns)
+    if not 0 < made < len(passes):
+        return made
+    return made + (at_ns - passes[made - 1]) / (passes[made] - passes[made - 1])
 
 
 def shares_table(judged: Mapping[str, Judged]) -> list[str]:
@@ -173,15 +231,18 @@ def is_shown(phase: str, judged: Mapping[str, Judged]) -> bool:
 def steps_table(judged: Mapping[str, Judged]) -> list[str]:
     """Return the steps, a row a program."""
     rows = [
-        "| program | steps made | profd counts | a second | profd says | its source |",
-        "|---|---:|---:|---:|---:|---|",
+        "| program | steps made | profd counts | by | timed run: a second | profd says | off by |",
+        "|---|---:|---:|---|---:|---:|---:|",
     ]
     for name, one in judged.items():
-        steps = one.steps
+        steps, timed = one.steps, one.timed
         count = "unknown" if steps.count is None else f"{steps.count} ± {steps.count_error}"
-        pace = "unknown" if steps.per_s is None else f"{steps.per_s:.2f} ± {steps.per_s_error or 0:.2f}"
-        made_per_s = one.true_steps / one.true_s
-        rows.append(f"| {name} | {one.true_steps} | {count} | {made_per_s:.2f} | {pace} | {steps.source or 'none'} |")
+        pace = off = "unknown"
+        if timed.per_s is not None:
+            pace = f"{timed.per_s:.2f} ± {timed.per_s_error or 0:.2f}"
+            off = f"{100 * (timed.per_s / one.true_per_s - 1):+.1f} %"
+        cells = [name, one.true_steps, count, steps.source or "none", f"{one.true_per_s:.2f}", pace, off]
+        rows.append(f"| {' | '.join(map(str, cells))} |")
     return rows
 
 

@@ -27,9 +27,10 @@ from profd.daemon.render.units import UNKNOWN, duration, percent, rate, size
 from profd.daemon.render.visible import visible
 
 WIDTH = 80
+_EXACT = 1  # a step is whole, the moment of a reading lies within one
+_EXACT_SHARE = 0.02
 _CLOSING_PHASES = 5
 _CLOSING_SHARE = 0.05
-_EXACT_SHARE = 0.02
 _FUNCTIONS = 10
 _PROCESSES = 12
 _BAR_CELLS = 12
@@ -89,7 +90,8 @@ def _title(summary: Summary) -> str:
 
 def is_estimate(steps: Steps) -> bool:
     """Say whether the number of steps is known less exactly than its digits suggest."""
-    return (steps.count_error or 0) > _EXACT_SHARE * (steps.count or 0)
+    error = steps.count_error or 0
+    return error > _EXACT or error > _EXACT_SHARE * (steps.count or 0)
 
 
 def _stepping(steps: Steps) -> Iterator[str]:

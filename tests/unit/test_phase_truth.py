@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from phaseclock import PhaseClock
-from phases import Judged, Shares, last_line, read_diary, shares_table, steps_table
+from phases import Judged, Shares, paced, read_diary, read_passes, shares_table, steps_made, steps_table
 
 from profd.daemon.analyze.steps.steps import Steps
 from profd.daemon.clock import SECOND_NS
@@ -101,7 +102,7 @@ def test_distance_is_the_share_that_is_elsewhere() -> None:
 def test_little_other_and_a_small_distance_are_right(
     told: dict[str, float], of_timed: dict[str, float], is_right: bool
 ) -> None:
-    judged = Judged(Shares.of(told), Shares.of(of_timed), Shares.of({"forward": 1.0}), Steps(), 10, 2.0)
+    judged = Judged(Shares.of(told), Shares.of(of_timed), Shares.of({"forward": 1.0}), Steps(), 10, Steps(), 5.0)
 
     assert judged.is_right == is_right
     assert shares_table({"loop": judged})[-1].endswith("| right |" if is_right else "| **wrong** |")
@@ -110,7 +111,7 @@ def test_little_other_and_a_small_distance_are_right(
 def test_phases_that_nobody_spends_time_in_have_no_column() -> None:
     shares = Shares.of({"forward": 99.8, "loss": 0.2, "startup, import": 3.0})
 
-    table = shares_table({"loop": Judged(shares, shares, shares, Steps(), 10, 2.0)})
+    table = shares_table({"loop": Judged(shares, shares, shares, Steps(), 10, Steps(), 5.0)})
 
     assert table[0] == "| program | forward | other | distance | of two runs | startup, s |  |"
     assert table[2] == "| loop | 99.8 / 99.8 | 0.0 / 0.0 | 0.0 | 0.0 | 3.0 / 3.0 | right |"
@@ -120,12 +121,29 @@ def test_steps_are_told_beside_those_that_were_made() -> None:
     shares = Shares.of({"forward": 1.0})
     known = Steps(per_s=5.1, count=9, source="loop counter `i`", per_s_error=0.2, count_error=2)
 
-    rows = steps_table({"one": Judged(shares, shares, shares, known, 10, 2.0)})
-    unknown = steps_table({"one": Judged(shares, shares, shares, Steps(), 10, 2.0)})
+    rows = steps_table({"one": Judged(shares, shares, shares, known, 10, known, 5.0)})
+    unknown = steps_table({"one": Judged(shares, shares, shares, Steps(), 10, Steps(), 5.0)})
 
-    assert rows[-1] == "| one | 10 | 9 ± 2 | 5.00 | 5.10 ± 0.20 | loop counter `i` |"
-    assert unknown[-1] == "| one | 10 | unknown | 5.00 | unknown | none |"
+    assert rows[-1] == "| one | 10 | 9 ± 2 | loop counter `i` | 5.00 | 5.10 ± 0.20 | +2.0 % |"
+    assert unknown[-1] == "| one | 10 | unknown | none | 5.00 | unknown | unknown |"
+
+
+def test_a_backward_pass_that_is_interrupted_is_one(tmp_path: Path) -> None:
+    diary = tmp_path / "diary"
+    step = ("forward", "loss", "backward", "compile", "backward", "optimizer")
+    diary.write_text("".join(f"{at} {phase}\n" for at, phase in enumerate(("data wait", *step, "evaluation", *step))))
+
+    assert read_passes(diary) == [3, 10]
+
+
+def test_a_pace_is_that_between_the_first_and_the_last_time_in_a_range() -> None:
+    passes = [second * SECOND_NS // 2 for second in range(20)]
+
+    assert paced(passes, (SECOND_NS, 4 * SECOND_NS)) == pytest.approx(2.0)
+    assert paced([*passes, 60 * SECOND_NS], (8 * SECOND_NS, 12 * SECOND_NS)) == pytest.approx((3 + 2.5 / 50.5) / 4)
+    assert paced(passes, None) == pytest.approx(2.0)
+    assert math.isnan(paced(passes[:1], None))
 
 
 def test_last_words_of_a_program_are_its_steps_and_seconds() -> None:
-    assert last_line("epoch 3: loss 0.1\nsteps 120 seconds 9.25\n") == (120, 9.25)
+    assert steps_made("epoch 3: loss 0.1\nsteps 120 seconds 9.25\n") == 120

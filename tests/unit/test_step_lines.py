@@ -1,4 +1,4 @@
-"""Steps by the lines of a loop: counted where nothing else tells, and followed to the end of the loop."""
+"""Steps by the lines of a loop, counted where nothing else tells."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from synthetic import MAIN, MAIN_TID, STARTED_NS, describe, main_process, recording, run_started
 
 from profd.daemon.analyze.steps.linecycles import LineCycles, count_lines
-from profd.daemon.analyze.steps.loopend import loop_left_ns
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
@@ -18,7 +17,6 @@ from profd.daemon.store.writer import RunWriter
 
 Stack = tuple[Frame, ...]
 SCRIPT = "/home/ada/train.py"
-SOURCE = "loop counter `i` in train (ada/train.py:20)"
 
 
 def at(line: int, function: str = "<module>", *above: Frame) -> Stack:
@@ -89,19 +87,3 @@ def test_the_innermost_loop_that_is_nearly_always_on_is_counted(tmp_path: Path) 
 
 def test_a_program_that_stands_still_makes_no_steps(tmp_path: Path) -> None:
     assert counted(tmp_path / "r", [(FIRST, 10_000)]) is None
-
-
-def test_a_loop_is_left_when_its_last_line_is(tmp_path: Path) -> None:
-    inside = at(20, "train")
-    spans = [(inside, 5000), (at(21, "train"), 5000), (inside, 3000), (at(40, "train"), 2000), (at(50), 1000)]
-    with run_of(tmp_path / "r", spans) as reader:
-        process, counted_ns, end_ns = (
-            next(iter(reader.processes)),
-            STARTED_NS + 10 * SECOND_NS,
-            STARTED_NS + 16 * SECOND_NS,
-        )
-        left_ns = loop_left_ns(reader, process, SOURCE, counted_ns, end_ns)
-        assert left_ns == STARTED_NS + 13 * SECOND_NS
-        assert loop_left_ns(reader, process, "cycles of backward", counted_ns, end_ns) == end_ns
-        elsewhere = SOURCE.replace("in train", "in fit")
-        assert loop_left_ns(reader, process, elsewhere, counted_ns, end_ns) == end_ns

@@ -55,9 +55,9 @@ def test_closing_lines_take_in_steps_and_the_first_finding(summary: Summary) -> 
 @pytest.mark.parametrize(
     ("steps", "said"),
     [
-        (Steps(20.13, 2480, "loop", 0.3, 40), "after 20.0 s, 2,480 steps at 20.1/s"),
-        (Steps(20.13, 2480, "loop", 0.3, 60), "after 20.0 s, about 2,480 steps at 20.1/s"),
-        (Steps(1530.4, 91_000, "loop", 1.0, 900), "after 20.0 s, 91,000 steps at 1,530/s"),
+        (Steps(20.13, 2480, "loop", 0.3, 1), "after 20.0 s, 2,480 steps at 20.1/s"),
+        (Steps(20.13, 2480, "loop", 0.3, 2), "after 20.0 s, about 2,480 steps at 20.1/s"),
+        (Steps(1530.4, 91_000, "loop", 1.0, 900), "after 20.0 s, about 91,000 steps at 1,530/s"),
         (Steps(0.034, 7, "loop", 0.0, 0), "after 20.0 s, 7 steps at 0.0340/s"),
         (Steps(), "after 20.0 s"),
     ],

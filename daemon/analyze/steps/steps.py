@@ -5,9 +5,7 @@ By the loop counter that was read, else by the phases of its steps, else by the 
 
 from __future__ import annotations
 
-import itertools
 import math
-import statistics
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -16,7 +14,8 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps.cycles import Cycles, Seen, count_cycles
 from profd.daemon.analyze.steps.linecycles import count_lines
-from profd.daemon.analyze.steps.loopend import loop_left_ns
+from profd.daemon.analyze.steps.looptime import LoopTime
+from profd.daemon.analyze.steps.unread import NONE, Visits, made_after, made_before, nearest
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow, PointRow, ProcessRow
@@ -28,12 +27,6 @@ COUNTER_EVENT = "counter"
 ONCE_A_STEP = (("backward",), ("forward", "loss"), ("data wait", "data load in process"))
 
 _LONGEST_READING_S = 0.5
-# The last counts tell how fast the run stepped after the last one of them, and how much that varies.
-_LATE_COUNTS = 7
-# And the first ones how fast it stepped before them.
-_EARLY_COUNTS = 4
-_LEAST_SPREAD = 0.02
-_SPREAD_UNKNOWN = 0.1
 _LINES_NS = 600 * SECOND_NS
 _CHUNK_NS = 600 * SECOND_NS
 _MOST_CHUNKS = 5000
@@ -64,7 +57,7 @@ def take_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> S
     processes = [row for row in reader.processes.values() if row.role == "main" and selection.takes_process(row)]
     processes.sort(key=lambda row: (row.rank is None, row.rank or 0, row.id))
     for process in processes:
-        steps = _by_counter(reader, process, selection)
+        steps = _by_counter(reader, process, selection, phases)
         if steps is not None:
             return steps
     for process in processes:
@@ -74,8 +67,8 @@ def take_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> S
     return UNKNOWN
 
 
-def _by_counter(reader: RunReader, process: ProcessRow, selection: Selection) -> Steps | None:
-    """Return the steps between the first and the last count in the selection."""
+def _by_counter(reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex) -> Steps | None:
+    """Return the steps between the first and the last count in the selection, and those before and after them."""
     counts = _points(reader, COUNT_SERIES, process, selection)
     if len(counts) < 2 or counts[-1].at_ns == counts[0].at_ns:
         return None
@@ -85,14 +78,22 @@ def _by_counter(reader: RunReader, process: ProcessRow, selection: Selection) ->
     per_s = (last.value - first.value) / took_s
     error = _error_between(errors.get(first.at_ns, 0.0), errors.get(last.at_ns, 0.0), per_s)
     source = _source(reader, process, last.at_ns)
-    later, later_error = _made_after(reader, process, counts, source, selection)
+
+    def times(range_ns: tuple[int, int], near: Sequence[PointRow]) -> LoopTime:
+        return LoopTime(reader, phases, process.id, source, range_ns, near)
+
+    visits = _visits(reader, process, counts, selection, phases)
+    info, before = reader.info, NONE
+    if selection.from_ns is None:
+        before = made_before(counts, info.started_ns, visits, times, is_launched=info.mode == "launched")
+    end_ns = info.end_ns if selection.to_ns is None else min(selection.to_ns, info.end_ns)
+    after = made_after(counts, end_ns, times)
     return Steps(
         per_s=per_s,
-        count=round(last.value - first.value + later + _begun(process, selection))
-        + _made_before(reader, counts, selection),
+        count=round(before.steps + last.value - first.value + after.steps + _begun(process, selection)),
         source=source,
         per_s_error=(1 + error) / took_s,
-        count_error=math.ceil(1 + error + later_error),
+        count_error=math.ceil(1 + error + before.error + after.error),
     )
 
 
@@ -114,38 +115,27 @@ def _error_between(before: float, after: float, per_s: float) -> float:
     return min(before + after, added) if after >= before else before + after
 
 
-def _made_after(
-    reader: RunReader, process: ProcessRow, counts: Sequence[PointRow], source: str | None, selection: Selection
-) -> tuple[float, float]:
-    """Return the steps from the last count to the end, at the pace of the last counts, and how wrong that may be."""
-    last = counts[-1]
-    end_ns = reader.info.end_ns if selection.to_ns is None else min(selection.to_ns, reader.info.end_ns)
-    if end_ns <= last.at_ns:
-        return 0.0, 0.0
-    gap_s = (loop_left_ns(reader, process.id, source, last.at_ns, end_ns) - last.at_ns) / SECOND_NS
-    late = counts[-_LATE_COUNTS:]
-    pace = _pace(late[0], late[-1])
-    paces = [_pace(*pair) for pair in itertools.pairwise(late)]
-    spread = max(statistics.pstdev(paces), _LEAST_SPREAD * pace) if len(paces) > 1 else _SPREAD_UNKNOWN * pace
-    return pace * gap_s, spread * gap_s
-
-
-def _pace(before: PointRow, after: PointRow) -> float:
-    """Return the steps a second between two counts."""
-    return (after.value - before.value) * SECOND_NS / (after.at_ns - before.at_ns)
-
-
-def _made_before(reader: RunReader, counts: Sequence[PointRow], selection: Selection) -> int:
-    """Return the steps before the first count: all that it says, where they can have been made since the launch.
-
-    By the pace of the first counts: a loop that slows down made more steps before than its mean tells.
-    """
-    info, first = reader.info, counts[0]
-    if info.mode != "launched" or selection.from_ns is not None:
-        return 0
-    pace = max(_pace(first, counts[min(_EARLY_COUNTS, len(counts)) - 1]), _pace(first, counts[-1]))
-    can_have_made = 1 + 1.5 * pace * (first.at_ns - info.started_ns) / SECOND_NS
-    return round(first.value) if 0 <= first.value <= can_have_made else 0
+def _visits(
+    reader: RunReader, process: ProcessRow, counts: Sequence[PointRow], selection: Selection, phases: PhaseIndex
+) -> Visits | None:
+    """Return how often a phase of a step was visited from the launch to the first count, and then; None: not known."""
+    first, later = counts[0], nearest(counts)[-1]
+    is_near = first.at_ns - reader.info.started_ns <= _LINES_NS
+    if selection.from_ns is not None or reader.info.mode != "launched" or not is_near:
+        return None
+    at_first = msgspec.structs.replace(selection, to_ns=first.at_ns)
+    then = msgspec.structs.replace(selection, from_ns=first.at_ns, to_ns=later.at_ns)
+    before, after = (dict(_cycles(reader, process, part, phases)) for part in (at_first, then))
+    found = [
+        Visits(
+            before=before[what].count,
+            after=after[what].count,
+            error_share=before[what].error / before[what].count + after[what].error / after[what].count,
+            counted=later.value - first.value,
+        )
+        for what in before.keys() & after.keys()
+    ]
+    return min(found, key=lambda visits: visits.error_share, default=None)
 
 
 def _source(reader: RunReader, process: ProcessRow, at_ns: int) -> str | None:
@@ -163,18 +153,30 @@ def _points(reader: RunReader, name: str, process: ProcessRow, selection: Select
 
 def _by_cycles(reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex) -> Steps | None:
     """Return the steps that come round in the stacks of the main thread: by the phases of a training, else by lines."""
-    thread = next((row for row in reader.threads.values() if row.process == process.id and row.is_main), None)
-    if thread is None:
-        return None
-    found = []
-    for visited in ONCE_A_STEP:
-        rows = _intervals(reader, thread.id, selection)
-        cycles = count_cycles(Seen(row.start_ns, phases.of_stack(row.stack) in visited, row.samples) for row in rows)
-        if cycles is not None:
-            found.append(_steps_of(cycles, " and ".join(visited)))
+    found = [_steps_of(cycles, what) for what, cycles in _cycles(reader, process, selection, phases)]
     if found:
         return min(found, key=lambda steps: steps.per_s_error or 0)
-    return _by_lines(reader, thread.id, selection)
+    thread = _main_thread(reader, process)
+    return None if thread is None else _by_lines(reader, thread, selection)
+
+
+def _cycles(
+    reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex
+) -> Iterator[tuple[str, Cycles]]:
+    """Yield how often phases of a step came round, by their names; only those that tell."""
+    thread = _main_thread(reader, process)
+    if thread is None:
+        return
+    for visited in ONCE_A_STEP:
+        rows = _intervals(reader, thread, selection)
+        cycles = count_cycles(Seen(row.start_ns, phases.of_stack(row.stack) in visited, row.samples) for row in rows)
+        if cycles is not None:
+            yield " and ".join(visited), cycles
+
+
+def _main_thread(reader: RunReader, process: ProcessRow) -> int | None:
+    """Return the id of a process's main thread; None where it was not sampled."""
+    return next((row.id for row in reader.threads.values() if row.process == process.id and row.is_main), None)
 
 
 def _by_lines(reader: RunReader, thread: int, selection: Selection) -> Steps | None:

@@ -1,0 +1,102 @@
+"""When a loop was stepping, by the stacks of the main thread: not aside of it, to evaluate, save or compile.
+
+A target that ends cannot be read once more, and a counter is found only some time after its loop began. But the stacks
+go from the first step to the last, and show the lines of the loop's function while it runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import FrameRow, PointRow
+
+# How the recording side names a counter; see the events of kind `counter` in docs/file-format.md.
+_NAMED = re.compile(r"loop counter `.+` in (?P<function>.+) \((?P<file>.+):\d+\)")
+# An interval that began so long ago may reach into a range of time.
+_LONGEST_NS = 30 * SECOND_NS
+# The function of a generator is on the stack only while the loop waits for its next item.
+_LEAST_PRESENCE = 0.5
+_ASIDE = frozenset({"startup, import", "compile", "evaluation", "checkpoint"})
+
+
+class _Stay(NamedTuple):
+    """A part of the time that the main thread stood in one stack, with the lines of the loop's function on it."""
+
+    start_ns: int
+    end_ns: int
+    lines: frozenset[int]
+    is_aside: bool
+
+    def within(self, from_ns: int, to_ns: int) -> int:
+        """Return how much of it lies in a range of time."""
+        return max(min(self.end_ns, to_ns) - max(self.start_ns, from_ns), 0)
+
+
+class LoopTime:
+    """The time that a loop was stepping in [from_ns, to_ns).
+
+    ``source`` names its counter; between some ``counts`` of it are the lines that the loop is known by.
+    """
+
+    def __init__(
+        self,
+        reader: RunReader,
+        phases: PhaseIndex,
+        process: int,
+        source: str | None,
+        range_ns: tuple[int, int],
+        counts: Sequence[PointRow],
+    ) -> None:
+        self._stays = _stays(reader, phases, process, _NAMED.fullmatch(source or ""), range_ns)
+        first_ns, last_ns = counts[0].at_ns, counts[-1].at_ns
+        between = [(stay, stay.within(first_ns, last_ns)) for stay in self._stays]
+        self._looping = frozenset[int]().union(*(stay.lines for stay, length_ns in between if length_ns))
+        self._hull_ns = range_ns
+        if self._looping:
+            seen = [stay for stay in self._stays if self._looping & stay.lines]
+            entered_ns, left_ns = min(stay.start_ns for stay in seen), max(stay.end_ns for stay in seen)
+            self._hull_ns = min(entered_ns, first_ns), max(left_ns, last_ns)
+        present_ns = sum(length_ns for stay, length_ns in between if stay.lines)
+        self._is_seldom = present_ns < _LEAST_PRESENCE * sum(length_ns for _, length_ns in between)
+
+    def stepping_ns(self, from_ns: int, to_ns: int) -> float:
+        """Return how much of a range of time the loop was stepping; all of it where no samples tell."""
+        inside = sum(self._stepping_in(stay, from_ns, to_ns) for stay in self._stays)
+        whole = sum(stay.within(from_ns, to_ns) for stay in self._stays)
+        return (to_ns - from_ns) * inside / whole if whole else max(to_ns - from_ns, 0)
+
+    def _stepping_in(self, stay: _Stay, from_ns: int, to_ns: int) -> int:
+        entered_ns, left_ns = self._hull_ns
+        is_told = self._is_seldom or not self._looping or bool(self._looping & stay.lines)
+        return 0 if stay.is_aside or not is_told else stay.within(max(from_ns, entered_ns), min(to_ns, left_ns))
+
+
+def _stays(
+    reader: RunReader, phases: PhaseIndex, process: int, named: re.Match[str] | None, range_ns: tuple[int, int]
+) -> list[_Stay]:
+    """Return what the main thread of a process did in a range of time."""
+    thread = next((row for row in reader.threads.values() if row.process == process and row.is_main), None)
+    if thread is None:
+        return []
+    rows = list(reader.intervals(range_ns[0] - _LONGEST_NS, range_ns[1], [thread.id]))
+    told = {
+        stack: (_lines_of(reader, stack, named), phases.of_stack(stack) in _ASIDE)
+        for stack in {row.stack for row in rows}
+    }
+    return [_Stay(row.start_ns, row.start_ns + row.duration_ns, *told[row.stack]) for row in rows]
+
+
+def _lines_of(reader: RunReader, stack: int, named: re.Match[str] | None) -> frozenset[int]:
+    """Return the lines of the loop's function on a stack; none where the loop has no name."""
+    if named is None:
+        return frozenset()
+    return frozenset(frame.line for frame in reader.frames_of(stack) if _is_of(frame, named))
+
+
+def _is_of(frame: FrameRow, named: re.Match[str]) -> bool:
+    return frame.function == named["function"] and frame.file.endswith(named["file"])
