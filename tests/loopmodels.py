@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -35,16 +35,29 @@ class Program(Protocol):
         ...
 
 
-def reading_at(at_s: float, integers: Integers, error_ns: int = ERROR_NS) -> CounterReading:
-    """Return what a reading says that was taken then."""
-    frames = tuple(IntegerFrame(place, 20 + place.depth, dict(values)) for place, values in integers.items())
+def reading_at(
+    at_s: float, integers: Integers, error_ns: int = ERROR_NS, declared: Collection[str] = ()
+) -> CounterReading:
+    """Return what a reading says that was taken then, where the source declares some variables to be counters."""
+    frames = tuple(
+        IntegerFrame(place, 20 + place.depth, dict(values), frozenset(declared) & values.keys())
+        for place, values in integers.items()
+    )
     return CounterReading(int(at_s * SECOND_NS), error_ns, BOOTED_S + at_s, 0, frames)
 
 
 class Watched:
     """A program watched for a while: the counts, and when it was read."""
 
-    def __init__(self, program: Program, seconds: float, seed: int = 0, *, cost_s: float = COST_S) -> None:
+    def __init__(
+        self,
+        program: Program,
+        seconds: float,
+        seed: int = 0,
+        *,
+        cost_s: float = COST_S,
+        declared: Collection[str] = (),
+    ) -> None:
         chance = random.Random(seed)
         self.counter = StepCounter()
         self.program = program
@@ -55,11 +68,11 @@ class Watched:
         while at_s < seconds:
             truly_s = at_s + chance.uniform(-1, 1) * ERROR_NS / SECOND_NS
             integers = program.integers(truly_s)
-            self.counts += self.counter.take(reading_at(at_s, integers))
+            self.counts += self.counter.take(reading_at(at_s, integers, declared=declared))
             self.read_s.append(at_s)
             self.cadence.spend(int(at_s * SECOND_NS), int(cost_s * SECOND_NS))
             at_s += self.cadence.pause_s(self.counter.wish())
-        self.counts += self.counter.take(reading_at(seconds, program.integers(seconds)))
+        self.counts += self.counter.take(reading_at(seconds, program.integers(seconds), declared=declared))
         self.counts += self.counter.rest()
 
     def steps_per_s(self) -> float:

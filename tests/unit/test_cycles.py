@@ -15,18 +15,20 @@ from profd.daemon.clock import SECOND_NS
 RATE_HZ = 100
 
 
-def sampled(cycles: int, outside_s: float, inside_s: float, jitter: float, seed: int) -> list[Seen]:
+def sampled(
+    cycles: int, outside_s: float, inside_s: float, jitter: float, seed: int, rate_hz: float = RATE_HZ
+) -> list[Seen]:
     """Return what is seen of so many cycles, each part of which is longer or shorter by up to ``jitter``."""
     chance = random.Random(seed)
     found: list[Seen] = []
-    part_from_s, sample_s = 0.0, chance.expovariate(RATE_HZ)
+    part_from_s, sample_s = 0.0, chance.expovariate(rate_hz)
     for part in range(2 * cycles):
         is_inside = part % 2 == 1
         part_to_s = part_from_s + (inside_s if is_inside else outside_s) * chance.uniform(1 - jitter, 1 + jitter)
         first_s, samples = sample_s, 0
         while sample_s < part_to_s:
             samples += 1
-            sample_s += chance.expovariate(RATE_HZ)
+            sample_s += chance.expovariate(rate_hz)
         if samples:
             found.append(Seen(int(first_s * SECOND_NS), is_inside, samples))
         part_from_s = part_to_s
@@ -68,6 +70,26 @@ def test_visits_that_samples_miss_are_added() -> None:
             off.append(abs(counted.count - cycles) / counted.error)
     assert sum(one > 1 for one in off) <= len(off) / 20
     assert max(off) < 3
+
+
+def test_an_evaluation_is_no_visits_that_were_missed() -> None:
+    """Steps of 62 ms, 20 an epoch, and then what would be four of them, at half of the usual rate."""
+    off = []
+    for seed in range(30):
+        seen: list[Seen] = []
+        at_ns, chance = 0, random.Random(seed)
+        for _ in range(12):
+            epoch = sampled(20, 0.035, 0.027, 0.1, chance.randrange(1 << 30), RATE_HZ / 2)
+            seen += (one._replace(start_ns=at_ns + one.start_ns) for one in epoch)
+            at_ns += int(1.24 * SECOND_NS)
+            seen.append(Seen(at_ns, is_inside=False, samples=12, is_aside=True))
+            at_ns += SECOND_NS // 4
+        counted = count_cycles(seen)
+        assert counted is not None
+        assert counted.took_ns == pytest.approx(at_ns, rel=0.05)
+        off.append((counted.count - 240, counted.error))
+    assert sum(abs(one) > error for one, error in off) <= 2
+    assert abs(sum(one for one, _ in off) / len(off)) < 3
 
 
 def held_up(cycles: int, share: float, seed: int) -> list[Seen]:

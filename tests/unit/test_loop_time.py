@@ -76,6 +76,12 @@ def test_a_generator_is_in_its_loop_all_the_time_though_it_is_seldom_on_the_stac
     assert stepping_s(loop, 9, 15) == pytest.approx(2.1)
 
 
+def test_a_loop_does_not_step_after_the_last_sample(tmp_path: Path) -> None:
+    """An interpreter that ends has no frames, and may take seconds."""
+    loop = loop_of(tmp_path / "r", [(STEP, 10)], 2, 8)
+    assert stepping_s(loop, 8, 12) == pytest.approx(2)
+
+
 def test_part_of_a_stay_counts_where_a_range_begins_or_ends_in_it(tmp_path: Path) -> None:
     loop = loop_of(tmp_path / "r", [(STEP, 10)], 2, 8)
     assert stepping_s(loop, 2.5, 3.25) == pytest.approx(0.75)

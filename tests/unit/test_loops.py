@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import pytest
 from hypothesis import example, given, settings
@@ -19,11 +19,13 @@ TQDM = Place(2, "tqdm.__iter__", "tqdm/std.py")
 FORWARD = Place(2, "forward", "train.py")
 
 
-def history(*values: Mapping[str, int], every_s: float = 0.5, place: Place = TRAIN) -> list[CounterReading]:
+def history(
+    *values: Mapping[str, int], every_s: float = 0.5, place: Place = TRAIN, declared: Collection[str] = ()
+) -> list[CounterReading]:
     """Return readings of one frame, at nearly equal distances."""
     chance = random.Random(1)
     times = [number * every_s + chance.uniform(0, 0.3) * every_s for number in range(len(values))]
-    return [reading_at(at_s, {place: shown}) for at_s, shown in zip(times, values, strict=True)]
+    return [reading_at(at_s, {place: shown}, declared=declared) for at_s, shown in zip(times, values, strict=True)]
 
 
 def name_found(readings: Iterable[CounterReading]) -> str | None:
@@ -40,6 +42,56 @@ def test_a_counter_is_found_and_named_with_its_place() -> None:
 
 def test_a_few_readings_are_no_evidence() -> None:
     assert name_found(history(*({"i": 10 * k} for k in range(6)))) is None
+
+
+def test_less_evidence_will_do_for_what_the_source_says_is_a_counter() -> None:
+    values = [{"i": 10 * k} for k in range(6)]
+    assert name_found(history(*values, declared="i")) == "i"
+    assert name_found(history(*values[:3], declared="i")) is None
+
+
+def test_a_declared_counter_is_found_though_it_starts_over_before_it_has_shown_itself() -> None:
+    """Five readings of one epoch and three of the next, as of forty batches in two and a half seconds."""
+    seen = [
+        (0.0, 0, 14),
+        (0.2, 0, 17),
+        (0.45, 0, 21),
+        (0.9, 0, 28),
+        (1.3, 0, 36),
+        (1.8, 1, 2),
+        (2.15, 1, 9),
+        (2.5, 1, 16),
+    ]
+    for declared, found in (("epoch", "number"), "number"), ((), None):
+        readings = [
+            reading_at(at_s, {TRAIN: {"epoch": epoch, "number": number}}, 8_000_000, declared)
+            for at_s, epoch, number in seen
+        ]
+        assert name_found(readings) == found
+
+
+def test_a_loop_around_one_that_starts_over_is_none_of_steps_whatever_it_is_called() -> None:
+    rounds = [(0, 5), (0, 15), (0, 25), (0, 35), *((2 * k, k * k % 40) for k in range(1, 16))]
+    values = [{"round": number, "batch": batch} for number, batch in rounds]
+    assert name_found(history(*values)) == "round"
+    assert name_found(history(*values, declared=("round", "batch"))) != "round"
+
+
+def test_a_loop_around_one_that_is_part_of_its_step_counts_steps() -> None:
+    values = [{"i": 10 * k, "micro": k * k % 3} for k in range(10)]
+    assert name_found(history(*values, declared=("i", "micro"))) == "i"
+
+
+@pytest.mark.parametrize("most", [2, 4, 12, 60])
+def test_chance_hardly_ever_makes_a_counter_of_declared_variables(most: int) -> None:
+    """Two loops over layers, much faster than the readings, looked at after each reading of a minute."""
+    found = 0
+    for seed in range(30):
+        chance = random.Random(seed)
+        shown = [{"i": chance.randrange(most), "j": chance.randrange(most)} for _ in range(40)]
+        readings = history(*shown, every_s=1.5, declared=("i", "j"))
+        found += any(find_loop(readings[: number + 1]) for number in range(len(readings)))
+    assert found <= 2
 
 
 def test_no_reading_is_no_loop() -> None:

@@ -4,7 +4,8 @@ A phase that is visited once a step shows as many steps as it has visits. Some v
 missed, and some of what lies between two visits is, so that these look like one: the next one then comes after two or
 three times the usual distance, and is counted so. Where distances vary too much for that, or are so long far more often
 than chance has it, as many are added as Poisson sampling misses on the average. Where that would be half as much again
-as was seen, or where the visits come at no pace, the samples do not tell.
+as was seen, or where the visits come at no pace, the samples do not tell. Time aside of the
+steps, as an evaluation takes it, would look like visits that were missed: distances are those without it.
 """
 
 from __future__ import annotations
@@ -31,11 +32,15 @@ _REFINEMENTS = 4
 
 
 class Seen(NamedTuple):
-    """An interval of a thread: whether the phase was on, and how many samples say so."""
+    """An interval of a thread: whether the phase was on, and how many samples say so.
+
+    Aside no step is made, and a visit goes on after it only where it is inside: as a forward pass after compilation.
+    """
 
     start_ns: int
     is_inside: bool
     samples: int
+    is_aside: bool = False
 
 
 class Cycles(msgspec.Struct, frozen=True):
@@ -53,19 +58,29 @@ def count_cycles(intervals: Iterable[Seen]) -> Cycles | None:
     further apart than the steps.
     """
     starts: list[int] = []
+    first_ns = last_ns = aside_ns = 0
+    aside_from_ns: int | None = None
     inside = outside = between = 0
     was_inside = False
     for seen in intervals:
+        if seen.is_aside:
+            aside_from_ns = seen.start_ns if aside_from_ns is None else aside_from_ns
+            was_inside = was_inside and seen.is_inside
+            continue
+        if aside_from_ns is not None:
+            aside_ns, aside_from_ns = aside_ns + seen.start_ns - aside_from_ns, None
         if seen.is_inside:
             if not was_inside:
-                starts.append(seen.start_ns)
+                first_ns, last_ns = first_ns if starts else seen.start_ns, seen.start_ns
+                starts.append(seen.start_ns - aside_ns)
             inside, outside, between = inside + seen.samples, outside + between, 0
         elif starts:
             between += seen.samples
         was_inside = seen.is_inside
     if len(starts) < LEAST_VISITS or not outside or not _has_pace(starts):
         return None
-    return _agreed(_count_whole(starts), _count_missed(starts, inside, outside), len(starts))
+    counted = _agreed(_count_whole(starts), _count_missed(starts, inside, outside), len(starts))
+    return counted and msgspec.structs.replace(counted, took_ns=last_ns - first_ns)
 
 
 def _agreed(whole: Cycles | None, missed: Cycles | None, visits: int) -> Cycles | None:

@@ -21,7 +21,9 @@ _NAMED = re.compile(r"loop counter `.+` in (?P<function>.+) \((?P<file>.+):\d+\)
 _LONGEST_NS = 30 * SECOND_NS
 # The function of a generator is on the stack only while the loop waits for its next item.
 _LEAST_PRESENCE = 0.5
-_ASIDE = frozenset({"startup, import", "compile", "evaluation", "checkpoint"})
+COMPILE = "compile"
+ASIDE = frozenset({"startup, import", COMPILE, "evaluation", "checkpoint"})
+"""Phases in which no step is made."""
 
 
 class _Stay(NamedTuple):
@@ -66,9 +68,9 @@ class LoopTime:
 
     def stepping_ns(self, from_ns: int, to_ns: int) -> float:
         """Return how much of a range of time the loop was stepping; all of it where no samples tell."""
-        inside = sum(self._stepping_in(stay, from_ns, to_ns) for stay in self._stays)
-        whole = sum(stay.within(from_ns, to_ns) for stay in self._stays)
-        return (to_ns - from_ns) * inside / whole if whole else max(to_ns - from_ns, 0)
+        if not any(stay.within(from_ns, to_ns) for stay in self._stays):
+            return max(to_ns - from_ns, 0)
+        return sum(self._stepping_in(stay, from_ns, to_ns) for stay in self._stays)
 
     def _stepping_in(self, stay: _Stay, from_ns: int, to_ns: int) -> int:
         entered_ns, left_ns = self._hull_ns
@@ -79,16 +81,20 @@ class LoopTime:
 def _stays(
     reader: RunReader, phases: PhaseIndex, process: int, named: re.Match[str] | None, range_ns: tuple[int, int]
 ) -> list[_Stay]:
-    """Return what the main thread of a process did in a range of time."""
+    """Return what the main thread of a process did in a range of time: the same until it was seen again.
+
+    After the last sample it did nothing: an interpreter that ends has no frames.
+    """
     thread = next((row for row in reader.threads.values() if row.process == process and row.is_main), None)
     if thread is None:
         return []
     rows = list(reader.intervals(range_ns[0] - _LONGEST_NS, range_ns[1], [thread.id]))
     told = {
-        stack: (_lines_of(reader, stack, named), phases.of_stack(stack) in _ASIDE)
+        stack: (_lines_of(reader, stack, named), phases.of_stack(stack) in ASIDE)
         for stack in {row.stack for row in rows}
     }
-    return [_Stay(row.start_ns, row.start_ns + row.duration_ns, *told[row.stack]) for row in rows]
+    ends_ns = [*(row.start_ns for row in rows[1:]), *(row.start_ns + row.duration_ns for row in rows[-1:])]
+    return [_Stay(row.start_ns, end_ns, *told[row.stack]) for row, end_ns in zip(rows, ends_ns, strict=True)]
 
 
 def _lines_of(reader: RunReader, stack: int, named: re.Match[str] | None) -> frozenset[int]:

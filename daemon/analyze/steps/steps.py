@@ -14,8 +14,8 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps.cycles import Cycles, Seen, count_cycles
 from profd.daemon.analyze.steps.linecycles import count_lines
-from profd.daemon.analyze.steps.looptime import LoopTime
-from profd.daemon.analyze.steps.unread import NONE, Visits, made_after, made_before, nearest
+from profd.daemon.analyze.steps.looptime import ASIDE, COMPILE, LoopTime
+from profd.daemon.analyze.steps.unread import NONE, Visits, earliest, latest, made_after, made_before
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow, PointRow, ProcessRow
@@ -82,12 +82,15 @@ def _by_counter(reader: RunReader, process: ProcessRow, selection: Selection, ph
     def times(range_ns: tuple[int, int], near: Sequence[PointRow]) -> LoopTime:
         return LoopTime(reader, phases, process.id, source, range_ns, near)
 
-    visits = _visits(reader, process, counts, selection, phases)
+    def visits(unread_ns: tuple[int, int], near: Sequence[PointRow]) -> Visits | None:
+        return _visits(reader, process, phases, unread_ns, near)
+
     info, before = reader.info, NONE
     if selection.from_ns is None:
-        before = made_before(counts, info.started_ns, visits, times, is_launched=info.mode == "launched")
+        told = visits((info.started_ns, first.at_ns), earliest(counts))
+        before = made_before(counts, info.started_ns, told, times, is_launched=info.mode == "launched")
     end_ns = info.end_ns if selection.to_ns is None else min(selection.to_ns, info.end_ns)
-    after = made_after(counts, end_ns, times)
+    after = made_after(counts, end_ns, visits((last.at_ns, end_ns), latest(counts)), times)
     return Steps(
         per_s=per_s,
         count=round(before.steps + last.value - first.value + after.steps + _begun(process, selection)),
@@ -116,24 +119,24 @@ def _error_between(before: float, after: float, per_s: float) -> float:
 
 
 def _visits(
-    reader: RunReader, process: ProcessRow, counts: Sequence[PointRow], selection: Selection, phases: PhaseIndex
+    reader: RunReader, process: ProcessRow, phases: PhaseIndex, unread_ns: tuple[int, int], near: Sequence[PointRow]
 ) -> Visits | None:
-    """Return how often a phase of a step was visited from the launch to the first count, and then; None: not known."""
-    first, later = counts[0], nearest(counts)[-1]
-    is_near = first.at_ns - reader.info.started_ns <= _LINES_NS
-    if selection.from_ns is not None or reader.info.mode != "launched" or not is_near:
+    """Return how often a phase of a step was visited in a range of time, and between counts; None: it does not tell."""
+    if not 0 < unread_ns[1] - unread_ns[0] <= _LINES_NS:
         return None
-    at_first = msgspec.structs.replace(selection, to_ns=first.at_ns)
-    then = msgspec.structs.replace(selection, from_ns=first.at_ns, to_ns=later.at_ns)
-    before, after = (dict(_cycles(reader, process, part, phases)) for part in (at_first, then))
+    read_ns = near[0].at_ns, near[-1].at_ns
+    unread, read = (
+        dict(_cycles(reader, process, Selection(from_ns=from_ns, to_ns=to_ns), phases))
+        for from_ns, to_ns in (unread_ns, read_ns)
+    )
     found = [
         Visits(
-            before=before[what].count,
-            after=after[what].count,
-            error_share=before[what].error / before[what].count + after[what].error / after[what].count,
-            counted=later.value - first.value,
+            unread=unread[what].count,
+            read=read[what].count,
+            error_share=unread[what].error / unread[what].count + read[what].error / read[what].count,
+            counted=near[-1].value - near[0].value,
         )
-        for what in before.keys() & after.keys()
+        for what in unread.keys() & read.keys()
     ]
     return min(found, key=lambda visits: visits.error_share, default=None)
 
@@ -168,9 +171,12 @@ def _cycles(
     if thread is None:
         return
     for visited in ONCE_A_STEP:
-        rows = _intervals(reader, thread, selection)
-        cycles = count_cycles(Seen(row.start_ns, phases.of_stack(row.stack) in visited, row.samples) for row in rows)
-        if cycles is not None:
+        seen = (
+            Seen(row.start_ns, phase in visited or phase == COMPILE, row.samples, phase in ASIDE)
+            for row in _intervals(reader, thread, selection)
+            if (phase := phases.of_stack(row.stack))
+        )
+        if (cycles := count_cycles(seen)) is not None:
             yield " and ".join(visited), cycles
 
 

@@ -8,7 +8,7 @@ the phases of a step do, where they can be counted.
 from __future__ import annotations
 
 import itertools
-import statistics
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -20,9 +20,10 @@ _NEAREST = 7
 _NEAREST_NS = 60 * SECOND_NS
 _LEAST_COUNTS = 3
 _EARLY = 4
-_LEAST_SPREAD = 0.02
+# A pace may change for good; the fewer were seen, the less is known of that.
+_LEAST_SPREAD = 0.01
 _SPREAD_UNKNOWN = 0.15
-# So many standard deviations of a few paces is another one hardly ever off.
+# By so many standard deviations of a few paces another one is hardly ever off.
 _SURE = 2.5
 # By how much more a loop may have made before a count than at the pace after it: so far its counter is believed.
 _FASTER = 1.5
@@ -52,29 +53,30 @@ NONE = Unread(0.0, 0.0)
 
 
 class Visits(NamedTuple):
-    """How often a phase of a step was visited before the first count, and while ``counted`` steps were made after it.
+    """How often a phase of a step was visited while nobody read the counter, and while ``counted`` steps were made.
 
     ``error_share`` is by what share of it the first one may be wrong.
     """
 
-    before: float
-    after: float
+    unread: float
+    read: float
     error_share: float
     counted: float
 
     def made(self) -> Unread:
-        """Return the steps before the first count: a phase may be visited several times in each, or seen less often."""
-        steps = self.before * self.counted / self.after
+        """Return the steps while nobody read: a phase may be visited several times in each, or seen less often."""
+        steps = self.unread * self.counted / self.read
         return Unread(steps, self.error_share * steps)
 
 
-def made_after(counts: Sequence[PointRow], end_ns: int, times: LoopTimes) -> Unread:
-    """Return the steps from the last count to the end, at the pace of the last ones."""
+def made_after(counts: Sequence[PointRow], end_ns: int, visits: Visits | None, times: LoopTimes) -> Unread:
+    """Return the steps from the last count to the end, by visits or at the pace of the last counts."""
     last = counts[-1]
     if end_ns <= last.at_ns:
         return NONE
-    late = nearest(counts[::-1])[::-1]
-    return _at_pace(late, times((late[0].at_ns, end_ns), late), (last.at_ns, end_ns))
+    late = latest(counts)
+    paced = _at_pace(late, times((late[0].at_ns, end_ns), late), (last.at_ns, end_ns))
+    return _surer(paced, visits)
 
 
 def made_before(
@@ -89,13 +91,15 @@ def made_before(
         return NONE
     visited = visits.made() if visits else None
     least = visited.steps - max(visited.error, _MISCOUNTED * visited.steps) if visited else 0.0
-    if is_launched and _can_have_made(counts, begin_ns) and first.value >= least:
-        return Unread(first.value, 0.0)
-    if visited is not None:
-        return visited
-    early = nearest(counts)
-    loop = times((begin_ns, early[-1].at_ns), early)
-    return _at_pace(early, loop, (begin_ns, first.at_ns))
+    if is_launched and _can_have_made(counts, begin_ns):
+        return Unread(first.value, 0.0) if visited is None or first.value >= least else visited
+    early = earliest(counts)
+    return _surer(_at_pace(early, times((begin_ns, early[-1].at_ns), early), (begin_ns, first.at_ns)), visits)
+
+
+def _surer(paced: Unread, visits: Visits | None) -> Unread:
+    """Return the steps by their pace or by visits, whichever tells more exactly."""
+    return min((paced, visits.made()), key=lambda one: one.error) if visits else paced
 
 
 def _can_have_made(counts: Sequence[PointRow], launched_ns: int) -> bool:
@@ -108,26 +112,46 @@ def _can_have_made(counts: Sequence[PointRow], launched_ns: int) -> bool:
     return 0 <= first.value <= 1 + _FASTER * pace * (first.at_ns - launched_ns) / SECOND_NS
 
 
-def nearest(counts: Sequence[PointRow]) -> Sequence[PointRow]:
-    """Return those counts that are near the first one."""
-    near = [count for count in counts[:_NEAREST] if abs(count.at_ns - counts[0].at_ns) <= _NEAREST_NS]
-    return near if len(near) >= _LEAST_COUNTS else counts[:_LEAST_COUNTS]
+def earliest(counts: Sequence[PointRow]) -> Sequence[PointRow]:
+    """Return the counts near the first one."""
+    return counts[: _near([count.at_ns - counts[0].at_ns for count in counts[:_NEAREST]])]
+
+
+def latest(counts: Sequence[PointRow]) -> Sequence[PointRow]:
+    """Return the counts near the last one."""
+    return counts[-_near([counts[-1].at_ns - count.at_ns for count in counts[: -_NEAREST - 1 : -1]]) :]
+
+
+def _near(distances_ns: Sequence[int]) -> int:
+    """Return how many counts are near the one at which distances begin."""
+    return max(sum(distance_ns <= _NEAREST_NS for distance_ns in distances_ns), min(_LEAST_COUNTS, len(distances_ns)))
 
 
 def _at_pace(counts: Sequence[PointRow], loop: SteppingTime, range_ns: tuple[int, int]) -> Unread:
-    """Return the steps in a range of time at as many a second of stepping as between some counts."""
+    """Return the steps in a range of time at as many a second of stepping as between some counts.
+
+    How much paces vary from one time to another says how much the pace of the range may differ: the less, the longer
+    the times are, as what makes steps uneven evens out.
+    """
     took_ns = [loop.stepping_ns(before.at_ns, after.at_ns) for before, after in itertools.pairwise(counts)]
     paces = [
-        (after.value - before.value) / length_ns
+        ((after.value - before.value) / length_ns, length_ns)
         for (before, after), length_ns in zip(itertools.pairwise(counts), took_ns, strict=True)
         if length_ns
     ]
-    if not paces:
-        return NONE
-    pace = (counts[-1].value - counts[0].value) / sum(took_ns)
-    spread = max(_SURE * statistics.stdev(paces), _LEAST_SPREAD * pace) if len(paces) > 1 else _SPREAD_UNKNOWN * pace
     stepping_ns = loop.stepping_ns(*range_ns)
-    return Unread(pace * stepping_ns, spread * stepping_ns)
+    if not paces or not stepping_ns:
+        return NONE
+    whole_ns = sum(length_ns for _, length_ns in paces)
+    mean = sum(pace * length_ns for pace, length_ns in paces) / whole_ns
+    # The counts of a short time are off by up to a step, however even the pace is.
+    off = [(max(abs(pace - mean) - 1 / length_ns, 0.0), length_ns) for pace, length_ns in paces]
+    uneven = sum(length_ns * each**2 for each, length_ns in off) / max(len(paces) - 1, 1)
+    spread = _SURE * math.sqrt(uneven * (1 / stepping_ns + 1 / whole_ns))
+    # As many times of one length would tell as much: short ones beside a long one say little.
+    alike = whole_ns**2 / sum(length_ns**2 for _, length_ns in paces)
+    least = (_LEAST_SPREAD + _SPREAD_UNKNOWN / alike) * mean
+    return Unread(mean * stepping_ns, max(spread, least) * stepping_ns)
 
 
 def _pace(before: PointRow, after: PointRow) -> float:

@@ -11,7 +11,7 @@ import re
 import select
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -26,6 +26,15 @@ IMPORTER = "<frozen importlib._bootstrap>"
 _INTEGER = re.compile(rb'"(-?\d{1,18})"')
 
 
+CountersAt = Callable[[str, str, int], frozenset[str]]
+"""Gives the variables that the loops around a line of a function count by: ``counters_at(file, function, line)``."""
+
+
+def nothing_known(_file: str, _function: str, _line: int) -> frozenset[str]:
+    """Tell of no counters."""
+    return frozenset()
+
+
 class Place(NamedTuple):
     """A function on a stack; ``depth`` counts from the root, which is 0."""
 
@@ -35,11 +44,15 @@ class Place(NamedTuple):
 
 
 class IntegerFrame(msgspec.Struct, frozen=True):
-    """A frame that holds integers: where it is, the line it stands at, and the integers by name."""
+    """A frame that holds integers: where it is, the line it stands at, and the integers by name.
+
+    ``counters`` are those of them by which the loops around the line count, as the source says.
+    """
 
     place: Place
     line: int
     integers: Mapping[str, int]
+    counters: frozenset[str] = frozenset()
 
 
 class CounterReading(msgspec.Struct, frozen=True):
@@ -89,7 +102,7 @@ class _Thread(msgspec.Struct):
 _decoder = msgspec.json.Decoder(list[_Thread])
 
 
-def read_counter(executable: str, pid: int, clock: Clock) -> CounterReading:
+def read_counter(executable: str, pid: int, clock: Clock, counters_at: CountersAt = nothing_known) -> CounterReading:
     """Read the integers of a process's main thread, at most twice; raises CounterUnread.
 
     Blocks for as long as py-spy takes: a tenth of a second, 10 to 20 ms of it on a CPU.
@@ -105,7 +118,7 @@ def read_counter(executable: str, pid: int, clock: Clock) -> CounterReading:
                 error_ns=(answer.spoke_ns - answer.spawned_ns) // 2,
                 monotonic_s=time.monotonic(),  # as data: what the target would see if it looked at its own clock
                 cpu_ns=cpu_ns,
-                frames=integers_of(stack),
+                frames=integers_of(stack, counters_at),
                 is_importing=any(frame.filename == IMPORTER for frame in stack),
             )
     raise CounterUnread(cpu_ns)
@@ -121,14 +134,15 @@ def main_stack(said: bytes, pid: int) -> list[_Frame]:
     return main.frames[::-1] if main else []
 
 
-def integers_of(stack: list[_Frame]) -> tuple[IntegerFrame, ...]:
+def integers_of(stack: list[_Frame], counters_at: CountersAt = nothing_known) -> tuple[IntegerFrame, ...]:
     """Return those frames of a stack, outermost first, that hold integers."""
     found = []
     for depth, frame in enumerate(stack):
         integers = _integers(frame.locals or ())
         if integers:
             place = Place(depth, frame.name, frame.short_filename or frame.filename)
-            found.append(IntegerFrame(place, frame.line, integers))
+            counters = counters_at(frame.filename, frame.name, frame.line) & integers.keys()
+            found.append(IntegerFrame(place, frame.line, integers, counters))
     return tuple(found)
 
 

@@ -26,6 +26,8 @@ EVIDENCE_BITS = 20.0
 RESET_BITS = 5.0
 # What programs call a counter of steps, speaks for one a little.
 NAME_BITS = 4.0
+# And that the source says so, much: what remains to be seen is that it counts steps, not rounds that are too short.
+DECLARED_BITS = 10.0
 _COUNTING = re.compile(r"step|iter|batch_i|idx", re.IGNORECASE)
 PACE_LENGTHS = (8, 10, 12, 15, 20)
 CHAIN_LENGTH = 24
@@ -89,11 +91,18 @@ class Growth(msgspec.Struct, frozen=True):
 
 
 def growth_of(
-    variable: Variable, tracks: Tracks, readings: int, monotonic_s: float, bits: float = EVIDENCE_BITS
+    variable: Variable,
+    tracks: Tracks,
+    readings: int,
+    monotonic_s: float,
+    bits: float = EVIDENCE_BITS,
+    *,
+    is_declared: bool = False,
 ) -> Growth | None:
     """Return how a variable grew over as many of its last sightings as tell; None where it is no counter.
 
-    ``bits`` of evidence are asked for: fewer will do for what grows together with a counter.
+    ``bits`` of evidence are asked for: fewer will do for what grows together with a counter. What the source declares
+    to be one speaks for it.
     """
     track = tracks[variable]
     least_rises = LEAST_RISES_OF_BAR if _is_progress_bar(variable) else LEAST_RISES
@@ -102,7 +111,7 @@ def growth_of(
     if _is_progress_bar(variable):
         last: Track = growing_run(track)
     elif len(track) >= LEAST_PRESENCE * (readings - track[0].reading):
-        last = _best_part(variable, track, tracks, bits - NAME_BITS if _COUNTING.search(variable.name) else bits)
+        last = _best_part(variable, track, tracks, bits - _known_bits(variable, is_declared=is_declared))
     else:
         last = []
     pairs = [
@@ -116,6 +125,13 @@ def growth_of(
     # What grows together with a counter need not show once more that it grows steadily.
     is_steady = bits < EVIDENCE_BITS or (found.is_stride_told and _is_steady(found.rate_per_s, pairs))
     return found if is_steady and not _is_clock(found, monotonic_s) else None
+
+
+def _known_bits(variable: Variable, *, is_declared: bool) -> float:
+    """Return what speaks for a counter before its values are looked at."""
+    if is_declared:
+        return DECLARED_BITS
+    return NAME_BITS if _COUNTING.search(variable.name) else 0.0
 
 
 def _rises_mostly(track: Track, least_rises: int) -> bool:

@@ -9,17 +9,26 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.collect.steps.counter import CounterReading
 from profd.daemon.collect.steps.growth import LEAST_PRESENCE, Growth, growth_of
-from profd.daemon.collect.steps.sightings import EPOCH, Sighting, Track, Tracks, Variable, tracks_of
+from profd.daemon.collect.steps.sightings import (
+    EPOCH,
+    Sighting,
+    Track,
+    Tracks,
+    Variable,
+    declared_in,
+    tracks_of,
+)
 
 SAME_RATE = 0.15
 LEAST_JUDGED = 3
+RISES_INSIDE = 3
 COMPANION_BITS = 8.0
 BESIDE_SHARE = 0.8
 SEEN_AS_OFTEN = 0.8
@@ -78,8 +87,11 @@ def find_loop(history: Sequence[CounterReading]) -> Loop | None:
 def _counters(history: Sequence[CounterReading], tracks: Tracks) -> list[Growth]:
     """Return what counts, and what grows together with it: a count of samples shows itself sooner than one of steps."""
     readings, monotonic_s = len(history), history[-1].monotonic_s if history else 0.0
-    grown = (growth_of(variable, tracks, readings, monotonic_s) for variable in tracks)
-    sure = [found for found in grown if found is not None and not _is_outer_loop(found, tracks)]
+    declared = declared_in(history)
+    grown = (
+        growth_of(variable, tracks, readings, monotonic_s, is_declared=variable in declared) for variable in tracks
+    )
+    sure = [found for found in grown if found is not None and not _is_outer_loop(found, tracks, declared)]
     known = {found.variable for found in sure}
     beside = [
         found
@@ -103,13 +115,26 @@ def _grows_beside(track: Track, counter: Growth) -> bool:
     return len(seen) >= LEAST_PRESENCE * len(rises) and higher >= BESIDE_SHARE * len(seen)
 
 
-def _is_outer_loop(growth: Growth, tracks: Tracks) -> bool:
+def _is_outer_loop(growth: Growth, tracks: Tracks, declared: Set[Variable]) -> bool:
     """Say whether a variable counts epochs, with a loop inside that the readings cannot follow (yet)."""
-    if not EPOCH.search(growth.variable.name):
-        return False
     inner = [variable for variable in tracks if variable.place.depth >= growth.variable.place.depth]
     epochs = tracks[growth.variable]
+    if growth.variable in declared and any(_starts_over_inside(tracks[one], epochs) for one in declared & set(inner)):
+        return True
+    if not EPOCH.search(growth.variable.name):
+        return False
     return any(_moves_inside(tracks[variable], epochs) for variable in inner if variable != growth.variable)
+
+
+def _starts_over_inside(track: Track, epochs: Track) -> bool:
+    """Say whether a variable rose again and again while another one stayed, and fell only where that went on."""
+    epoch_of = {sighting.reading: sighting.value for sighting in epochs}
+    pairs = [pair for pair in itertools.pairwise(track) if epoch_of.keys() >= {pair[0].reading, pair[1].reading}]
+    went_on = [epoch_of[after.reading] - epoch_of[before.reading] for before, after in pairs]
+    grown = [after.value - before.value for before, after in pairs]
+    falls = [further for further, change in zip(went_on, grown, strict=True) if change < 0]
+    rises = sum(change > 0 and not further for further, change in zip(went_on, grown, strict=True))
+    return bool(falls) and min(falls) > 0 and rises >= RISES_INSIDE
 
 
 def _moves_inside(track: Track, epochs: Track) -> bool:

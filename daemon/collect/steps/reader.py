@@ -14,8 +14,10 @@ from collections.abc import Callable
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.collect.stacks.source import source_root
 from profd.daemon.collect.steps.cadence import Cadence, Wish
 from profd.daemon.collect.steps.counter import CounterReading, CounterUnread, read_counter
+from profd.daemon.collect.steps.declared import Declared
 from profd.daemon.collect.steps.loops import Loop, find_loop
 from profd.daemon.collect.steps.odometer import Count, Odometer
 from profd.daemon.collect.steps.sightings import Variable, find_outer, is_anything_rising, sight
@@ -180,6 +182,7 @@ class StepReader:
         self._put = put
         self._counter = StepCounter()
         self._cadence = Cadence()
+        self._declared = Declared(source_root(identity.pid))
         self._closing = asyncio.Event()
         # Not asked of py-spy: a stack with a hundred frames of imports is the dearest to read.
         self._has_imported = asyncio.Event()
@@ -226,8 +229,10 @@ class StepReader:
 
     async def _read(self) -> None:
         """Take a reading and hand over what it says."""
+        self._declared.allow_more()
+        words = self._executable, self._identity.pid, self._clock, self._declared.around
         try:
-            reading = await asyncio.to_thread(read_counter, self._executable, self._identity.pid, self._clock)
+            reading = await asyncio.to_thread(read_counter, *words)
         except CounterUnread as error:
             self._cadence.spend(self._clock.now_ns(), error.cpu_ns)
             return

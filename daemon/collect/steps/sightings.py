@@ -57,6 +57,13 @@ def tracks_of(history: Sequence[CounterReading]) -> dict[Variable, list[Sighting
     return tracks
 
 
+def declared_in(history: Sequence[CounterReading]) -> frozenset[Variable]:
+    """Return the variables that loops count by, as the source said at any of the readings."""
+    return frozenset(
+        Variable(frame.place, name) for reading in history for frame in reading.frames for name in frame.counters
+    )
+
+
 def sight(variable: Variable, reading: CounterReading, index: int = 0) -> Sighting | None:
     """Return the variable as one reading shows it; None where it was not on the stack."""
     for frame in reading.frames:
