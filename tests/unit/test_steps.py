@@ -120,6 +120,14 @@ def test_a_selection_counts_its_own_steps(tmp_path: Path) -> None:
     assert steps.per_s == pytest.approx(10)
 
 
+def test_a_selection_that_ends_between_two_counts_has_its_part_of_the_steps_between_them(tmp_path: Path) -> None:
+    run = counted_run(tmp_path / "r", [(5, 0, 0), (10, 100, 0), (15, 150, 0), (20, 200, 0), (25, 600, 0)])
+    steps = steps_of(run, between(9, 22))
+    assert steps.count == 100 + 160
+    assert steps.count_error == 1 + 16
+    assert steps.per_s == pytest.approx(10)
+
+
 def test_an_error_that_was_there_before_a_selection_is_none_of_its_own(tmp_path: Path) -> None:
     run = counted_run(tmp_path / "r", [(5, 0, 0), (10, 100, 50), (20, 300, 52)])
     steps = steps_of(run, between(9, 21))

@@ -15,7 +15,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps.cycles import Cycles, Seen, count_cycles
 from profd.daemon.analyze.steps.linecycles import count_lines
 from profd.daemon.analyze.steps.looptime import ASIDE, COMPILE, LoopTime
-from profd.daemon.analyze.steps.unread import NONE, Visits, earliest, latest, made_after, made_before
+from profd.daemon.analyze.steps.unread import NONE, Visits, earliest, latest, made_after, made_before, made_between
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow, PointRow, ProcessRow
@@ -28,6 +28,7 @@ ONCE_A_STEP = (("backward",), ("forward", "loss"), ("data wait", "data load in p
 
 _LONGEST_READING_S = 0.5
 _LINES_NS = 600 * SECOND_NS
+_SOON_NS = 120 * SECOND_NS
 _CHUNK_NS = 600 * SECOND_NS
 _MOST_CHUNKS = 5000
 
@@ -89,8 +90,12 @@ def _by_counter(reader: RunReader, process: ProcessRow, selection: Selection, ph
     if selection.from_ns is None:
         told = visits((info.started_ns, first.at_ns), earliest(counts))
         before = made_before(counts, info.started_ns, told, times, is_launched=info.mode == "launched")
-    end_ns = info.end_ns if selection.to_ns is None else min(selection.to_ns, info.end_ns)
-    after = made_after(counts, end_ns, visits((last.at_ns, end_ns), latest(counts)), times)
+    following = _following(reader, process, selection)
+    if following is not None and selection.to_ns is not None:
+        after = made_between(last, following, selection.to_ns)
+    else:
+        end_ns = info.end_ns if selection.to_ns is None else min(selection.to_ns, info.end_ns)
+        after = made_after(counts, end_ns, visits((last.at_ns, end_ns), latest(counts)), times)
     return Steps(
         per_s=per_s,
         count=round(before.steps + last.value - first.value + after.steps + _begun(process, selection)),
@@ -98,6 +103,14 @@ def _by_counter(reader: RunReader, process: ProcessRow, selection: Selection, ph
         per_s_error=(1 + error) / took_s,
         count_error=math.ceil(1 + error + before.error + after.error),
     )
+
+
+def _following(reader: RunReader, process: ProcessRow, selection: Selection) -> PointRow | None:
+    """Return the count that follows on a selection; None where it has no end, or none follows soon."""
+    if selection.to_ns is None:
+        return None
+    soon = Selection(from_ns=selection.to_ns, to_ns=selection.to_ns + _SOON_NS)
+    return next(iter(_points(reader, COUNT_SERIES, process, soon)), None)
 
 
 def _begun(process: ProcessRow, selection: Selection) -> float:

@@ -28,6 +28,7 @@ _SURE = 2.5
 # By how much more a loop may have made before a count than at the pace after it: so far its counter is believed.
 _FASTER = 1.5
 _MISCOUNTED = 0.2
+_UNEVEN = 0.1
 
 
 class SteppingTime(Protocol):
@@ -77,6 +78,12 @@ def made_after(counts: Sequence[PointRow], end_ns: int, visits: Visits | None, t
     late = latest(counts)
     paced = _at_pace(late, times((late[0].at_ns, end_ns), late), (last.at_ns, end_ns))
     return _surer(paced, visits)
+
+
+def made_between(last: PointRow, following: PointRow, end_ns: int) -> Unread:
+    """Return the steps from one count up to a time before the next."""
+    steps = (following.value - last.value) * (end_ns - last.at_ns) / (following.at_ns - last.at_ns)
+    return Unread(steps, _UNEVEN * steps)
 
 
 def made_before(
