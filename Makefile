@@ -28,7 +28,7 @@ check: .venv/dev-installed ## check format, lint, types and layers
 	$(BIN)/mypy tests
 	$(BIN)/lint-imports
 
-bench: .venv/dev-installed ## measure cost on a quiet machine, about 75 minutes; writes docs/measurements.md; BENCH_ARGS=--quick tries it
+bench: .venv/dev-installed ## measure cost on a quiet machine, about 80 minutes; writes docs/measurements.md; BENCH_ARGS=--quick tries it
 	$(BIN)/python benchmarks/own_cost.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/scaling.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/throughput.py $(BENCH_ARGS)
@@ -38,11 +38,11 @@ bench: .venv/dev-installed ## measure cost on a quiet machine, about 75 minutes;
 	$(BIN)/python benchmarks/gpu_cost.py
 	$(BIN)/python benchmarks/ranks.py $(BENCH_ARGS)
 
-truth: .venv/dev-installed ## measure on a quiet machine how true shares, intervals and phases are, about 55 minutes; writes docs/measurements.md
+truth: .venv/dev-installed ## measure on a quiet machine how true shares, intervals and phases are, about 80 minutes; writes docs/measurements.md
 	$(BIN)/python benchmarks/agreement.py
 	$(BIN)/python benchmarks/calibration.py --cases 200
 	$(BIN)/python benchmarks/phases.py
-	$(BIN)/python benchmarks/oracle.py --runs 10 --jobs 2 flat generators coroutines threads
+	$(BIN)/python benchmarks/oracle.py --profd-only --runs 16 --jobs 4 --title "Truth of shares, many runs" flat generators threads coroutines
 	$(BIN)/python benchmarks/oracle.py --runs 2 --jobs 2 --title "Truth: slow phases, deep stacks" slow recursion modules
 
 gallery: .venv/dev-installed ## measure on a quiet machine whether findings are right, about 2 hours; writes docs/measurements.md; BENCH_ARGS="--runs 1" is shorter
