@@ -83,7 +83,7 @@ def _title(summary: Summary) -> str:
     title = f"{script(summary.target.command)} {_ending(summary)}"
     steps = summary.steps
     if steps.count is not None:
-        title += f", {'about ' if is_estimate(steps) else ''}{steps.count:,} steps"
+        title += f", {'~' if is_estimate(steps) else ''}{steps.count:,} steps"
         title += f" at {rate(steps.per_s)}" if steps.per_s is not None else ""
     return title
 

@@ -28,7 +28,7 @@ def ending(summary: Summary, code: int | None = None, signal: str | None = None,
 
 def test_closing_lines_say_where_the_time_went(summary: Summary) -> None:
     assert closing_lines(summary).splitlines() == [
-        "profd  train.py ended with 0 after 20.0 s, about 40 steps at 2.00/s",
+        "profd  train.py ended with 0 after 20.0 s, ~40 steps at 2.00/s",
         "   40 %  data wait   train.py:58   for images, labels in loader:",
         "   20 %  forward     train.py:61   logits = model(images)",
         "   20 %  backward    train.py:63   loss.backward()",
@@ -56,8 +56,8 @@ def test_closing_lines_take_in_steps_and_the_first_finding(summary: Summary) -> 
     ("steps", "said"),
     [
         (Steps(20.13, 2480, "loop", 0.3, 1), "after 20.0 s, 2,480 steps at 20.1/s"),
-        (Steps(20.13, 2480, "loop", 0.3, 2), "after 20.0 s, about 2,480 steps at 20.1/s"),
-        (Steps(1530.4, 91_000, "loop", 1.0, 900), "after 20.0 s, about 91,000 steps at 1,530/s"),
+        (Steps(20.13, 2480, "loop", 0.3, 2), "after 20.0 s, ~2,480 steps at 20.1/s"),
+        (Steps(1530.4, 91_000, "loop", 1.0, 900), "after 20.0 s, ~91,000 steps at 1,530/s"),
         (Steps(0.034, 7, "loop", 0.0, 0), "after 20.0 s, 7 steps at 0.0340/s"),
         (Steps(), "after 20.0 s"),
     ],

@@ -132,7 +132,7 @@ def counted(steps: Steps) -> str:
     """Return the step that a run is at, or how many steps it made."""
     if steps.made is None:
         return f"step {steps.step:,}"
-    return f"{'about ' if steps.is_about else ''}{plural(steps.made, 'step')}"
+    return f"{'~' if steps.is_about else ''}{plural(steps.made, 'step')}"
 
 
 def ending(info: RunInfo) -> str:
