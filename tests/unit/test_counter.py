@@ -45,6 +45,19 @@ def test_integers_of_the_main_thread_are_kept_outermost_first() -> None:
     ]
 
 
+def test_a_frame_says_by_which_of_its_integers_its_source_counts() -> None:
+    asked = []
+
+    def counters_at(file: str, function: str, line: int) -> frozenset[str]:
+        asked.append((Path(file).name, function, line))
+        return frozenset({"i", "batch"})
+
+    main = thread(frame("train", variable("i", "5"), variable("n", "9"), variable("batch", "<Tensor>"), line=58))
+    (found,) = integers_of(main_stack(said(main), PID), counters_at)
+    assert found.counters == {"i"}
+    assert asked == [("train.py", "train", 58)]
+
+
 @pytest.mark.parametrize(
     "shown",
     [SECRET, '"42"', "True", "None", "4.0", "[1, 2]", "{1: 2}", "<Net at 0x7f>", "+bigint", "?", "", None, "1" * 19],

@@ -6,7 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from synthetic import DATA_WAIT, MAIN, MAIN_TID, STARTED_NS, describe, main_process, recording, run_started, write_run
+from synthetic import (
+    BACKWARD,
+    DATA_WAIT,
+    MAIN,
+    MAIN_TID,
+    STARTED_NS,
+    describe,
+    main_process,
+    recording,
+    run_started,
+    write_run,
+)
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
@@ -46,7 +57,7 @@ def counted_run(
 
 
 def write_all(path: Path, everything: Sequence[records.Record]) -> Path:
-    writer = RunWriter(path, run_started(), lambda _: pytest.fail("no frame is written"))
+    writer = RunWriter(path, run_started(), describe)
     for record in everything:
         assert writer.put(record)
     writer.close()
@@ -88,6 +99,18 @@ def test_steps_before_the_first_count_of_a_loop_that_slows_down_are_told(tmp_pat
     """It made twice as many a second at first as in the mean, and was found late."""
     counts = [(30, 6000, 0.0), (32, 6380, 0.0), (34, 6740, 0.0), (36, 7080, 0.0), (60, 7800, 0.0)]
     assert steps_of(counted_run(tmp_path / "r", counts)).count == 7800
+
+
+@pytest.mark.parametrize(("first", "made"), [(160, 160), (20, 160)])
+def test_epochs_before_the_counter_was_first_seen_are_told_by_visits(tmp_path: Path, first: int, made: int) -> None:
+    """Eight seconds of twenty steps a second; the counter starts over with each epoch, and may be seen late in one."""
+    spans = [(BACKWARD, 30), (DATA_WAIT, 20)] * 20 * 60
+    run = recording(MAIN, STARTED_NS, [(MAIN_TID, "MainThread", True, spans)], duration_ns=60 * SECOND_NS)
+    counts = [(8, first, 0.5), (18, first + 200, 0.5), (28, first + 400, 0.5), (60, first + 1040, 0.5)]
+    steps = steps_of(counted_run(tmp_path / "r", counts, more=[run]))
+    assert steps.count == pytest.approx(made + 1040, abs=2)
+    assert steps.count_error is not None
+    assert steps.count_error < 20
 
 
 def test_what_followed_the_last_count_is_counted_at_the_pace_of_the_last_ones(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ A phase that is visited once a step shows as many steps as it has visits. Some v
 missed, and some of what lies between two visits is, so that these look like one: the next one then comes after two or
 three times the usual distance, and is counted so. Where distances vary too much for that, or are so long far more often
 than chance has it, as many are added as Poisson sampling misses on the average. Where that would be half as much again
-as was seen, or where the visits come at no pace, the samples do not tell. Time aside of the
-steps, as an evaluation takes it, would look like visits that were missed: distances are those without it.
+as was seen, or where the visits come at no pace, the samples do not tell. Time aside of the steps, as an
+evaluation takes it, would look like visits that were missed: distances are those without it.
 """
 
 from __future__ import annotations
