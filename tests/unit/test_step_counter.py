@@ -66,6 +66,27 @@ def test_a_loop_that_is_away_for_a_while_is_waited_for() -> None:
     assert [count.steps for count in take_all(counter, back)] == [930, 950]
 
 
+def test_a_loop_that_was_seen_beside_another_goes_on_where_that_one_ended() -> None:
+    """A progress bar's count is found first and seen now and then; the loop's own was there in between."""
+    counter = StepCounter()
+    bar = {Place(2, "tqdm.__iter__", "tqdm/std.py"): "n"}
+    shown = [bar] * 9 + [{TRAIN: "i"}, bar, {TRAIN: "i"}, {TRAIN: "i"}, bar] * 4 + [{TRAIN: "i"}] * 14
+    times = [1.3 * number for number in range(len(shown))]
+    readings = [
+        reading_at(at_s, {place: {name: int(5 * at_s)} for place, name in names.items()}, declared="in")
+        for at_s, names in zip(times, shown, strict=True)
+    ]
+    counts: list[Count] = []
+    names_found: list[str] = []
+    for reading in readings:
+        counts += counter.take(reading)
+        names_found += [counter.loop.counter.name] if counter.loop else []
+    assert (names_found[0], names_found[-1]) == ("n", "i")
+    at_ns = [count.at_ns for count in counts]
+    assert at_ns == sorted(set(at_ns))
+    assert all(abs(count.steps - 5 * count.at_ns / SECOND_NS) <= 2 for count in counts)
+
+
 def test_what_turns_out_to_be_no_counter_is_forgotten() -> None:
     counter = StepCounter()
     take_all(counter, [reading_at(k / 2, {TRAIN: {"i": 10 * k}}) for k in range(10)])

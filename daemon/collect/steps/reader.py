@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
@@ -125,12 +125,24 @@ class StepCounter:
         self.loop, self._misses, self._searches = found, 0, 0
         self._outer = None
         self._odometer = Odometer(found.stride, found.first_rate_per_s)
-        if self._last is not None:
-            first = found.sightings[0]
-            unseen = self._unseen(found, self._last, first.at_ns)
-            steps = self._last.steps + unseen - first.value // found.stride
-            self._before = Count(0, steps, self._last.error_steps + unseen)
-        return [*left, *(count for seen in found.sightings for count in self._follow(self._history[seen.reading]))]
+        counts = [count for seen in found.sightings for count in self._count(self._history[seen.reading])]
+        self._before = self._joined(found, self._last, counts) if self._last is not None else self._before
+        return [*left, *self._added(counts)]
+
+    def _joined(self, found: Loop, last: Count, counts: Sequence[Count]) -> Count:
+        """Return what is to be added to the counts of a loop, so that they go on where those of the one before ended.
+
+        It may have been seen before that one was seen last: then its own counts tell how far it was at that time.
+        """
+        earlier = [count for count in counts if count.at_ns <= last.at_ns]
+        if earlier:
+            since_s = (last.at_ns - earlier[-1].at_ns) / SECOND_NS
+            made = earlier[-1].steps + found.rate_per_s * since_s
+            made = min([made, *(count.steps for count in counts if count.at_ns > last.at_ns)])
+            return Count(0, last.steps - round(made), last.error_steps + 1)
+        first = found.sightings[0]
+        unseen = self._unseen(found, last, first.at_ns)
+        return Count(0, last.steps + unseen - first.value // found.stride, last.error_steps + unseen)
 
     def _forget(self) -> None:
         """Give up a loop that makes no sense any more, and search in what was seen since."""
@@ -145,6 +157,10 @@ class StepCounter:
         return round(found.rate_per_s * (at_ns - last.at_ns) / SECOND_NS)
 
     def _follow(self, reading: CounterReading) -> list[Count]:
+        return self._added(self._count(reading))
+
+    def _count(self, reading: CounterReading) -> list[Count]:
+        """Return the counts of the loop of now alone."""
         assert self.loop is not None
         seen = sight(self.loop.counter, reading)
         if seen is None:
@@ -152,7 +168,7 @@ class StepCounter:
         if self._outer is None:
             self._look_outside(reading)
         outer = sight(self._outer, reading) if self._outer else None
-        return self._added(self._odometer.take(seen, outer.value if outer else None))
+        return self._odometer.take(seen, outer.value if outer else None)
 
     def _look_outside(self, reading: CounterReading) -> None:
         """Look for the loop around, which shows when the counter starts over for the first time."""
@@ -163,10 +179,12 @@ class StepCounter:
             self._odometer.learn_outer({at_ns: found.value for at_ns, found in seen if found is not None})
 
     def _added(self, counts: list[Count]) -> list[Count]:
-        """Return counts of the loop of now on top of those of the loops before it."""
-        before = self._before
+        """Return counts of the loop of now on top of those of the loops before it, and after these."""
+        before, counted_ns = self._before, self._last.at_ns if self._last is not None else -1
         counts = [
-            Count(count.at_ns, before.steps + count.steps, before.error_steps + count.error_steps) for count in counts
+            Count(count.at_ns, before.steps + count.steps, before.error_steps + count.error_steps)
+            for count in counts
+            if count.at_ns > counted_ns
         ]
         self._last = counts[-1] if counts else self._last
         return counts
