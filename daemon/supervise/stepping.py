@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 
 from profd.daemon.clock import Clock
-from profd.daemon.collect.steps.counter import IMPORTER
+from profd.daemon.collect.steps.counter import IMPORTER, is_progress_bar
 from profd.daemon.collect.steps.reader import StepReader
 from profd.daemon.store.records import EventHappened, Identity, Record, RecordingTaken
 from profd.daemon.supervise import roles
@@ -39,12 +39,14 @@ class Stepping:
         task.add_done_callback(lambda done: self._forget(member.identity, done))
 
     def take_recording(self, recording: RecordingTaken) -> None:
-        """Learn from a recording whether its process still imports modules: then there is no loop to look for."""
+        """Learn from a recording whether its process still imports modules, and whether a progress bar counts."""
         main = next((thread for thread in recording.threads if thread.is_main and thread.intervals), None)
         if main is not None and recording.identity in self._readers:
-            stack = recording.stacks[main.intervals[-1].stack]
-            is_importing = any(frame.file == IMPORTER for frame in stack)
-            self._readers[recording.identity][0].imports(is_importing)
+            stacks = [recording.stacks[interval.stack] for interval in main.intervals]
+            self._readers[recording.identity][0].see(
+                is_importing=any(frame.file == IMPORTER for frame in stacks[-1]),
+                has_bar=any(is_progress_bar(frame.function, frame.file) for stack in stacks for frame in stack),
+            )
 
     async def close(self) -> None:
         """Take the last reading of each process that lives, and read no more; who takes long is broken off."""

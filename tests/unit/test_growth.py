@@ -24,7 +24,7 @@ def track(values: list[int], *, error_s: float = 0.03) -> list[Sighting]:
 
 
 def growth(values: list[int]) -> Growth | None:
-    return growth_of(COUNTER, {COUNTER: track(values)}, len(values), 50_000.0)
+    return growth_of(COUNTER, {COUNTER: track(values)}, len(values), -50_000 * SECOND_NS)
 
 
 def by(rises: list[int]) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from synthetic import MAIN, MAIN_TID, STARTED_NS, describe, main_process, recording, run_started
 
@@ -25,10 +26,20 @@ STEP, SAVE, AFTER = ((MAIN_FRAME, Frame("train", SCRIPT, line)) for line in (20,
 EVALUATE = (*STEP, Frame("evaluate", SCRIPT, 60))
 
 
-def loop_of(path: Path, spans: Sequence[tuple[Stack, float]], *counted_s: float, source: str = SOURCE) -> LoopTime:
-    """Return the time of a loop whose main thread stands in stacks for so many seconds each."""
-    writer = RunWriter(path, run_started(), describe)
-    writer.put(main_process())
+def loop_of(
+    path: Path,
+    spans: Sequence[tuple[Stack, float]],
+    *counted_s: float,
+    source: str = SOURCE,
+    mode: str = "launched",
+    found_s: float = 0.0,
+) -> LoopTime:
+    """Return the time of a loop whose main thread stands in stacks for so many seconds each.
+
+    Its process was found so many seconds after the run began.
+    """
+    writer = RunWriter(path, msgspec.structs.replace(run_started(), mode=mode), describe)
+    writer.put(main_process(at_ns(found_s)))
     spans_ms = [(stack, round(1000 * seconds)) for stack, seconds in spans]
     length_ns = sum(length_ms for _, length_ms in spans_ms) * SECOND_NS // 1000
     writer.put(recording(MAIN, STARTED_NS, [(MAIN_TID, "MainThread", True, spans_ms)], duration_ns=length_ns))
@@ -55,6 +66,17 @@ def test_a_loop_steps_while_its_lines_are_on_the_stack(tmp_path: Path) -> None:
     assert stepping_s(loop, 12, 16) == pytest.approx(1)
 
 
+@pytest.mark.parametrize(
+    ("mode", "found_s", "stepped_s"),
+    [("attached", -0.5, 4.5), ("launched", -0.5, 4), ("attached", -3, 4), ("attached", 0.2, 4)],
+)
+def test_a_process_steps_from_when_it_is_attached_to_until_it_is_sampled(
+    tmp_path: Path, mode: str, found_s: float, stepped_s: float
+) -> None:
+    loop = loop_of(tmp_path / "r", [(STEP, 10), (AFTER, 2)], 4, 9, mode=mode, found_s=found_s)
+    assert stepping_s(loop, -5, 4) == pytest.approx(stepped_s)
+
+
 def test_a_loop_does_not_step_while_it_evaluates(tmp_path: Path) -> None:
     loop = loop_of(tmp_path / "r", [(STEP, 5), (EVALUATE, 3), (STEP, 2), (EVALUATE, 3), (STEP, 2)], 1, 9)
     assert stepping_s(loop, 1, 9) == pytest.approx(5)
@@ -72,8 +94,26 @@ def test_a_generator_is_in_its_loop_all_the_time_though_it_is_seldom_on_the_stac
     loop = loop_of(tmp_path / "r", spans, 4, 9)
     assert stepping_s(loop, 4, 9) == pytest.approx(5)
     assert stepping_s(loop, 0, 4) == pytest.approx(2)
-    # Until the last time that it was seen.
-    assert stepping_s(loop, 9, 15) == pytest.approx(2.1)
+    # Until it was last seen, and after that for as long as it was not seen in between, where the stacks are its own.
+    assert stepping_s(loop, 9, 15) == pytest.approx(3)
+
+
+def test_a_generator_that_is_not_seen_for_longer_than_ever_has_ended(tmp_path: Path) -> None:
+    elsewhere = (MAIN_FRAME, Frame("forward", SCRIPT, 7))
+    inside = [(STEP, 0.1), (elsewhere, 0.9)] * 10
+    loop = loop_of(tmp_path / "r", [(elsewhere, 3.0), *inside, (elsewhere, 2.0)], 5, 11)
+    assert stepping_s(loop, 0, 5) == pytest.approx(0.9 + 2)
+    assert stepping_s(loop, 11, 20) == pytest.approx(1.1 + 0.9)
+
+
+def test_a_progress_bar_is_a_generator_though_it_waits_most_of_the_time(tmp_path: Path) -> None:
+    waiting = (MAIN_FRAME, Frame("tqdm.__iter__", "/lib/tqdm/std.py", 1181))
+    elsewhere = (MAIN_FRAME, Frame("forward", SCRIPT, 7))
+    spans = [(SETUP, 2.0), *[(waiting, 0.7), (elsewhere, 0.3)] * 10]
+    loop = loop_of(tmp_path / "r", spans, 4, 9, source="loop counter `n` in tqdm.__iter__ (tqdm/std.py:1181)")
+    assert stepping_s(loop, 4, 9) == pytest.approx(5)
+    assert stepping_s(loop, 0, 4) == pytest.approx(2)
+    assert stepping_s(loop, 9, 12) == pytest.approx(3)
 
 
 def test_a_loop_does_not_step_after_the_last_sample(tmp_path: Path) -> None:

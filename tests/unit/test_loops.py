@@ -139,6 +139,20 @@ def test_a_clock_is_no_counter(now: object) -> None:
     assert find_loop(readings) is None
 
 
+def test_a_deadline_that_is_put_off_is_no_counter() -> None:
+    readings = [reading_at(0.3 * k, {TRAIN: {"deadline": int(BOOTED_S + 0.6 * k) + 1}}) for k in range(30)]
+    assert find_loop(readings) is None
+
+
+@pytest.mark.parametrize("torn", [0, 10**6])
+def test_a_deadline_is_no_counter_though_it_was_last_seen_whole_some_time_ago(torn: int) -> None:
+    shown = [(1.1 * k, int(BOOTED_S + 1.1 * k) + 2) for k in range(30)]
+    for count in range(10, 30):
+        readings = [reading_at(at_s, {TRAIN: {"deadline": value}}) for at_s, value in shown[:count]]
+        readings.append(reading_at(1.1 * count + 15, {TRAIN: {"deadline": torn}}))
+        assert find_loop(readings) is None
+
+
 def test_batches_are_preferred_to_the_epochs_around_them() -> None:
     shown = ({"epoch": k // 6, "i": 10 * (k % 6)} for k in range(20))
     assert name_found(history(*shown)) == "i"

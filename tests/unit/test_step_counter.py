@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+from clocks import StoppedClock
 from loopmodels import COST_S, TRAIN, Nested, Plain, Watched, reading_at
 
 from profd.daemon.clock import SECOND_NS, AnchoredClock
@@ -244,13 +245,47 @@ async def test_nothing_is_read_while_a_young_process_imports(monkeypatch: pytest
     monkeypatch.setattr(step_reader, "read_counter", note)
     reader = StepReader("py-spy", PID, AnchoredClock(), lambda _: None)
     running = asyncio.ensure_future(reader.run())
-    reader.imports(True)
+    reader.see(is_importing=True)
     for _ in range(10):
         await asyncio.sleep(0)
     assert not read.is_set()
-    reader.imports(False)
+    reader.see(is_importing=False)
     await asyncio.wait_for(read.wait(), 30)
     running.cancel()
+
+
+def test_a_bar_that_samples_show_is_looked_for_again_and_again() -> None:
+    counter, unaware = StepCounter(), StepCounter()
+    for each in (counter, unaware):
+        take_all(each, [reading_at(k, {}) for k in range(4)])
+    counter.expect_bar(True)
+    assert counter.wish().pause_s < 0.5 < unaware.wish().pause_s
+    for each in (counter, unaware):
+        take_all(each, [reading_at(4 + k, {}) for k in range(8)])
+        each.expect_bar(each is counter)
+    assert counter.wish().pause_s < 1
+    assert unaware.wish().pause_s > 10
+    counter.expect_bar(False)
+    take_all(counter, [reading_at(20 + k, {}) for k in range(8)])
+    assert counter.wish().pause_s > 10
+
+
+async def test_a_bar_is_expected_for_a_minute_after_samples_showed_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, pauses = StoppedClock(0), list[float]()
+
+    def pause(_: Cadence, wish: Wish) -> float:
+        pauses.append(wish.pause_s)
+        clock.advance(20)
+        return 0.0
+
+    monkeypatch.setattr(step_reader, "read_counter", lambda *_: reading_at(clock.at_ns // SECOND_NS, {}))
+    monkeypatch.setattr("profd.daemon.collect.steps.reader.processes.is_running", lambda *_: len(pauses) < 8)
+    monkeypatch.setattr(Cadence, "pause_s", pause)
+    reader = StepReader("py-spy", PID, clock, lambda _: None)
+    reader.see(is_importing=False, has_bar=True)
+    await asyncio.wait_for(reader.run(), 30)
+    assert max(pauses[:3]) < 0.5
+    assert pauses[-1] > 2
 
 
 def test_what_is_read_of_an_import_is_no_part_of_a_search() -> None:

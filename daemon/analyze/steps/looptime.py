@@ -6,8 +6,9 @@ go from the first step to the last, and show the lines of the loop's function wh
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from profd.daemon.analyze.phases import PhaseIndex
@@ -19,6 +20,8 @@ from profd.daemon.store.rows import FrameRow, PointRow
 _NAMED = re.compile(r"loop counter `.+` in (?P<function>.+) \((?P<file>.+):\d+\)")
 # An interval that began so long ago may reach into a range of time.
 _LONGEST_NS = 30 * SECOND_NS
+# So long after it was found at most, a process that is attached to is sampled: it does what it did all the while.
+_UNSAMPLED_NS = 2 * SECOND_NS
 # The function of a generator is on the stack only while the loop waits for its next item.
 _LEAST_PRESENCE = 0.5
 COMPILE = "compile"
@@ -31,6 +34,7 @@ class _Stay(NamedTuple):
 
     start_ns: int
     end_ns: int
+    stack: int
     lines: frozenset[int]
     is_aside: bool
 
@@ -54,17 +58,38 @@ class LoopTime:
         range_ns: tuple[int, int],
         counts: Sequence[PointRow],
     ) -> None:
-        self._stays = _stays(reader, phases, process, _NAMED.fullmatch(source or ""), range_ns)
+        named = _NAMED.fullmatch(source or "")
+        self._stays = _stays(reader, phases, process, named, range_ns)
         first_ns, last_ns = counts[0].at_ns, counts[-1].at_ns
         between = [(stay, stay.within(first_ns, last_ns)) for stay in self._stays]
         self._looping = frozenset[int]().union(*(stay.lines for stay, length_ns in between if length_ns))
+        present_ns = sum(length_ns for stay, length_ns in between if stay.lines)
+        is_seldom = present_ns < _LEAST_PRESENCE * sum(length_ns for _, length_ns in between)
+        self._is_seldom = is_seldom or (named is not None and named["function"].endswith("__iter__"))
         self._hull_ns = range_ns
         if self._looping:
             seen = [stay for stay in self._stays if self._looping & stay.lines]
             entered_ns, left_ns = min(stay.start_ns for stay in seen), max(stay.end_ns for stay in seen)
+            if self._is_seldom:
+                away_ns = self._longest_absence_ns(seen, first_ns, last_ns)
+                body = {stay.stack for stay, length_ns in between if length_ns}
+                early = [stay for stay in self._stays if stay.end_ns <= entered_ns]
+                late = [stay for stay in self._stays if stay.start_ns >= left_ns]
+                entered_ns -= min(_unbroken_ns(early[::-1], body), away_ns)
+                left_ns += min(_unbroken_ns(late, body), away_ns)
             self._hull_ns = min(entered_ns, first_ns), max(left_ns, last_ns)
-        present_ns = sum(length_ns for stay, length_ns in between if stay.lines)
-        self._is_seldom = present_ns < _LEAST_PRESENCE * sum(length_ns for _, length_ns in between)
+
+    def _longest_absence_ns(self, seen: Sequence[_Stay], first_ns: int, last_ns: int) -> int:
+        """Return for how long, between two times, a loop was not seen that went on: it may be so before and after."""
+        away = [
+            (before.end_ns, after.start_ns)
+            for before, after in itertools.pairwise(seen)
+            if first_ns <= before.end_ns and after.start_ns <= last_ns
+        ]
+        return max((to_ns - from_ns - self._aside_ns(from_ns, to_ns) for from_ns, to_ns in away), default=0)
+
+    def _aside_ns(self, from_ns: int, to_ns: int) -> int:
+        return sum(stay.within(from_ns, to_ns) for stay in self._stays if stay.is_aside)
 
     def stepping_ns(self, from_ns: int, to_ns: int) -> float:
         """Return how much of a range of time the loop was stepping; all of it where no samples tell."""
@@ -78,11 +103,18 @@ class LoopTime:
         return 0 if stay.is_aside or not is_told else stay.within(max(from_ns, entered_ns), min(to_ns, left_ns))
 
 
+def _unbroken_ns(stays: Sequence[_Stay], body: Set[int]) -> int:
+    """Return how long the first of some stays last that are in stacks of a loop's body."""
+    inside = itertools.takewhile(lambda stay: stay.stack in body, stays)
+    return sum(stay.end_ns - stay.start_ns for stay in inside)
+
+
 def _stays(
     reader: RunReader, phases: PhaseIndex, process: int, named: re.Match[str] | None, range_ns: tuple[int, int]
 ) -> list[_Stay]:
     """Return what the main thread of a process did in a range of time: the same until it was seen again.
 
+    What it was first seen doing it did since it was found, a few tenths of a second before, where it had been running.
     After the last sample it did nothing: an interpreter that ends has no frames.
     """
     thread = next((row for row in reader.threads.values() if row.process == process and row.is_main), None)
@@ -93,8 +125,15 @@ def _stays(
         stack: (_lines_of(reader, stack, named), phases.of_stack(stack) in ASIDE)
         for stack in {row.stack for row in rows}
     }
+    begins_ns = [row.start_ns for row in rows]
+    seen_ns = reader.processes[process].seen_ns
+    if reader.info.mode == "attached" and rows and 0 < rows[0].start_ns - seen_ns < _UNSAMPLED_NS:
+        begins_ns[0] = seen_ns
     ends_ns = [*(row.start_ns for row in rows[1:]), *(row.start_ns + row.duration_ns for row in rows[-1:])]
-    return [_Stay(row.start_ns, end_ns, *told[row.stack]) for row, end_ns in zip(rows, ends_ns, strict=True)]
+    return [
+        _Stay(begin_ns, end_ns, row.stack, *told[row.stack])
+        for row, begin_ns, end_ns in zip(rows, begins_ns, ends_ns, strict=True)
+    ]
 
 
 def _lines_of(reader: RunReader, stack: int, named: re.Match[str] | None) -> frozenset[int]:

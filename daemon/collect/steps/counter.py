@@ -35,6 +35,11 @@ def nothing_known(_file: str, _function: str, _line: int) -> frozenset[str]:
     return frozenset()
 
 
+def is_progress_bar(function: str, file: str) -> bool:
+    """Say whether tqdm counts there, in a frame that is on the stack only while the loop waits for its next item."""
+    return function.endswith("__iter__") and file.endswith("tqdm/std.py")
+
+
 class Place(NamedTuple):
     """A function on a stack; ``depth`` counts from the root, which is 0."""
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.collect.steps.counter import is_progress_bar
 from profd.daemon.collect.steps.evidence import is_paced, order_bits, pace_bits, pace_per_s, paced_chain
 from profd.daemon.collect.steps.sightings import (
     Sighting,
@@ -43,7 +44,6 @@ MOST_STILLS_A_RISE = 4
 HIGHEST_RATE_PER_S = 1e5
 LONGEST_COUNT_S = 365 * 86_400
 CLOCK_UNITS = (1, 1_000)  # seconds and milliseconds; whatever is finer grows too fast
-CLOCK_RATE_FACTOR = 1.5
 CLOCK_MARGIN_S = 10.0  # deadlines lie ahead of the clock
 LEAST_STRIDE = 4
 MOST_TORN_FIRST = 3
@@ -94,7 +94,7 @@ def growth_of(
     variable: Variable,
     tracks: Tracks,
     readings: int,
-    monotonic_s: float,
+    booted_ns: int,
     bits: float = EVIDENCE_BITS,
     *,
     is_declared: bool = False,
@@ -102,13 +102,13 @@ def growth_of(
     """Return how a variable grew over as many of its last sightings as tell; None where it is no counter.
 
     ``bits`` of evidence are asked for: fewer will do for what grows together with a counter. What the source declares
-    to be one speaks for it.
+    to be one speaks for it. At ``booted_ns`` the target's monotonic clock began.
     """
     track = tracks[variable]
-    least_rises = LEAST_RISES_OF_BAR if _is_progress_bar(variable) else LEAST_RISES
+    least_rises = LEAST_RISES_OF_BAR if _counts_a_bar(variable) else LEAST_RISES
     if not _rises_mostly(track, least_rises):
         return None
-    if _is_progress_bar(variable):
+    if _counts_a_bar(variable):
         last: Track = growing_run(track)
     elif len(track) >= LEAST_PRESENCE * (readings - track[0].reading):
         last = _best_part(variable, track, tracks, bits - _known_bits(variable, is_declared=is_declared))
@@ -124,7 +124,7 @@ def growth_of(
     found = _measure(variable, track, last, pairs)
     # What grows together with a counter need not show once more that it grows steadily.
     is_steady = bits < EVIDENCE_BITS or (found.is_stride_told and _is_steady(found.rate_per_s, pairs))
-    return found if is_steady and not _is_clock(found, monotonic_s) else None
+    return found if is_steady and not _is_clock(found, booted_ns) else None
 
 
 def _known_bits(variable: Variable, *, is_declared: bool) -> float:
@@ -243,19 +243,21 @@ def _agrees(rate_per_s: float, before: Sighting, after: Sighting) -> bool:
     return least / STEADY_FACTOR <= rate_per_s <= most * STEADY_FACTOR
 
 
-def _is_clock(growth: Growth, monotonic_s: float) -> bool:
-    """Say whether a variable holds a time: it grows too fast, or for too long, or as the clock of the machine does."""
+def _is_clock(growth: Growth, booted_ns: int) -> bool:
+    """Say whether a variable holds a time: it grows too fast, or for too long, or is near the machine's clock."""
     rate_per_s, value = growth.rate_per_s, growth.sightings[-1].value
     if rate_per_s > HIGHEST_RATE_PER_S or abs(value) > rate_per_s * LONGEST_COUNT_S:
         return True
+    # Whatever its rate: a deadline may be put off faster than time goes by. And some of what was seen may be torn.
     return any(
-        1 / CLOCK_RATE_FACTOR < rate_per_s / unit < CLOCK_RATE_FACTOR
-        and abs(value / unit - monotonic_s) < CLOCK_MARGIN_S
+        2 * sum(_is_near_clock(sighting, unit, booted_ns) for sighting in growth.sightings) > len(growth.sightings)
         for unit in CLOCK_UNITS
     )
 
 
-def _is_progress_bar(variable: Variable) -> bool:
-    """Say whether tqdm counts by it, in a frame that is on the stack only while the loop waits for its next item."""
-    place = variable.place
-    return variable.name == "n" and place.function.endswith("__iter__") and place.file.endswith("tqdm/std.py")
+def _is_near_clock(sighting: Sighting, unit: int, booted_ns: int) -> bool:
+    return abs(sighting.value / unit - (sighting.at_ns - booted_ns) / SECOND_NS) < CLOCK_MARGIN_S
+
+
+def _counts_a_bar(variable: Variable) -> bool:
+    return variable.name == "n" and is_progress_bar(variable.place.function, variable.place.file)

@@ -86,18 +86,19 @@ def find_loop(history: Sequence[CounterReading]) -> Loop | None:
 
 def _counters(history: Sequence[CounterReading], tracks: Tracks) -> list[Growth]:
     """Return what counts, and what grows together with it: a count of samples shows itself sooner than one of steps."""
-    readings, monotonic_s = len(history), history[-1].monotonic_s if history else 0.0
+    if not history:
+        return []
+    readings, last = len(history), history[-1]
+    booted_ns = last.at_ns - round(last.monotonic_s * SECOND_NS)
     declared = declared_in(history)
-    grown = (
-        growth_of(variable, tracks, readings, monotonic_s, is_declared=variable in declared) for variable in tracks
-    )
+    grown = (growth_of(variable, tracks, readings, booted_ns, is_declared=variable in declared) for variable in tracks)
     sure = [found for found in grown if found is not None and not _is_outer_loop(found, tracks, declared)]
     known = {found.variable for found in sure}
     beside = [
         found
         for variable in tracks
         if sure and variable not in known and any(_grows_beside(tracks[variable], one) for one in sure)
-        if (found := growth_of(variable, tracks, readings, monotonic_s, COMPANION_BITS)) is not None
+        if (found := growth_of(variable, tracks, readings, booted_ns, COMPANION_BITS)) is not None
     ]
     return [*sure, *beside]
 

@@ -31,6 +31,8 @@ HISTORY = 40
 # Close together first, to see a short cycle from within, then further and further apart, to see a slow loop move.
 FIRST_S = 0.2
 FURTHER = 1.2
+# Where samples show a progress bar now and then, readings do too: sooner or later, so it pays to go on.
+FURTHER_TO_BAR = 1.1
 SLOWEST_SEARCH_S = 30.0
 # While modules are imported, or nothing counts at all.
 VAIN_S = 0.7
@@ -41,6 +43,7 @@ MISSES_BEFORE_SEARCH = 6
 DOUBTS_TO_FORGET = 8
 YOUNG_S = 10.0
 LONGEST_IMPORT_S = 60.0
+BAR_S = 60.0
 # At the end, where the counter is on the stack now and then only: seen two times of five, it is missed once in fifty.
 LAST_TRIES = 8
 
@@ -58,6 +61,7 @@ class StepCounter:
         self._misses = 0
         self._searches = 0
         self._vain = 0
+        self._is_bar_expected = False
         self._odometer = Odometer()
         self._outer: Variable | None = None
         self._before = Count(0, 0, 0.0)
@@ -81,6 +85,12 @@ class StepCounter:
             self._forget()
         return counts
 
+    def expect_bar(self, is_expected: bool) -> None:
+        """Take in whether samples show a progress bar: then a stack without integers is no sign that nothing counts."""
+        if is_expected and self._vain:
+            self._vain = self._searches = 0
+        self._is_bar_expected = is_expected
+
     @property
     def is_in_sight(self) -> bool:
         """Say whether the loop was seen in the last reading."""
@@ -95,7 +105,8 @@ class StepCounter:
         if self._vain and self._is_searching():
             return Wish(min(VAIN_S * FURTHER_IN_VAIN ** (self._vain - 1), SLOWEST_SEARCH_S), is_urgent=True)
         if self._is_searching():
-            return Wish(min(FIRST_S * FURTHER**self._searches, SLOWEST_SEARCH_S), is_urgent=True)
+            further = FURTHER_TO_BAR if self._is_bar_expected else FURTHER
+            return Wish(min(FIRST_S * further**self._searches, SLOWEST_SEARCH_S), is_urgent=True)
         due_s = self._odometer.due_s()
         if due_s is not None:
             return Wish(due_s, is_urgent=True, every_s=self._odometer.cycle_s())
@@ -110,7 +121,7 @@ class StepCounter:
             self._vain = 0
             return True
         self._misses += self.loop is not None
-        if self._history and not reading.is_importing:
+        if (self._history or self._is_bar_expected) and not reading.is_importing:
             self._searches += 1  # what may count is on the stack now and then, as a generator is: look for it again
         else:
             self._vain += 1
@@ -202,6 +213,7 @@ class StepReader:
         self._cadence = Cadence()
         self._declared = Declared(source_root(identity.pid))
         self._closing = asyncio.Event()
+        self._bar_until_ns = 0
         # Not asked of py-spy: a stack with a hundred frames of imports is the dearest to read.
         self._has_imported = asyncio.Event()
         if processes.uptime_s() - identity.start_ticks / processes.CLOCK_TICKS > YOUNG_S:
@@ -225,10 +237,12 @@ class StepReader:
         """Take the last reading, so that the count ends where the recording ends, and come to an end."""
         self._closing.set()
 
-    def imports(self, is_importing: bool) -> None:
-        """Take in whether the process imports modules, by its stacks: before it has done so nothing is read."""
+    def see(self, *, is_importing: bool, has_bar: bool = False) -> None:
+        """Take in what samples show: whether modules are imported, before which nothing is read, and a progress bar."""
         if not is_importing:
             self._has_imported.set()
+        if has_bar:
+            self._bar_until_ns = self._clock.now_ns() + round(BAR_S * SECOND_NS)
 
     async def _wait_for_imports(self) -> None:
         ends = [asyncio.ensure_future(event.wait()) for event in (self._has_imported, self._closing)]
@@ -241,6 +255,7 @@ class StepReader:
 
     async def _pause(self) -> None:
         """Wait for the next reading, or for the end."""
+        self._counter.expect_bar(self._clock.now_ns() < self._bar_until_ns)
         pause_s = self._cadence.pause_s(self._counter.wish())
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._closing.wait(), pause_s)
