@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,11 +13,16 @@ from profd.daemon.collect.steps.cadence import Cadence
 from profd.daemon.collect.steps.counter import CounterReading, IntegerFrame, Place
 from profd.daemon.collect.steps.odometer import Count
 from profd.daemon.collect.steps.reader import StepCounter
+from profd.daemon.store.records import Frame, Interval
 
 TRAIN = Place(1, "train", "train.py")
 ADVANCE = Place(3, "advance", "train.py")
 ERROR_NS = 30_000_000
 COST_S = 0.016
+RECORDED_S = 2.0
+LOOP_LINE = 21
+STEPPING = (Frame("train", "/home/ada/train.py", LOOP_LINE), Frame("step", "/home/ada/train.py", 7))
+PAUSING = (Frame("train", "/home/ada/train.py", 30), Frame("evaluate", "/home/ada/train.py", 9))
 BOOTED_S = 50_000.0
 
 Integers = Mapping[Place, Mapping[str, int]]
@@ -57,6 +62,7 @@ class Watched:
         *,
         cost_s: float = COST_S,
         declared: Collection[str] = (),
+        rate_hz: int = 0,
     ) -> None:
         chance = random.Random(seed)
         self.counter = StepCounter()
@@ -64,8 +70,11 @@ class Watched:
         self.counts: list[Count] = []
         self.cadence = Cadence(chance)
         self.read_s: list[float] = []
+        sampler = _Sampler(program, rate_hz, chance) if rate_hz else None
         at_s = chance.random()
         while at_s < seconds:
+            if sampler:
+                sampler.sample(self.counter, at_s)
             truly_s = at_s + chance.uniform(-1, 1) * ERROR_NS / SECOND_NS
             integers = program.integers(truly_s)
             self.counts += self.counter.take(reading_at(at_s, integers, declared=declared))
@@ -90,6 +99,33 @@ class Watched:
         """Return by how much it may be wrong."""
         first, last = self.counts[0], self.counts[-1]
         return (1 + first.error_steps + last.error_steps) * SECOND_NS / (last.at_ns - first.at_ns)
+
+
+class _Sampler:
+    """Samples a program at Poisson intervals, and tells what it saw some seconds at a time."""
+
+    def __init__(self, program: Program, rate_hz: int, chance: random.Random) -> None:
+        self._program = program
+        self._rate_hz = rate_hz
+        self._chance = chance
+        self._at_s = self._told_s = 0.0
+
+    def sample(self, counter: StepCounter, until_s: float) -> None:
+        """Tell what was seen by a time, whole recordings of it."""
+        while self._told_s + RECORDED_S <= until_s:
+            self._told_s += RECORDED_S
+            counter.take_samples(tuple(self._recorded()), (STEPPING, PAUSING), self._rate_hz, _is_stepping)
+
+    def _recorded(self) -> Iterator[Interval]:
+        while self._at_s < self._told_s:
+            wait_s = self._chance.expovariate(self._rate_hz)
+            pauses = self._program.steps(self._at_s + 1e-9) == self._program.steps(self._at_s)
+            yield Interval(int(self._at_s * SECOND_NS), int(wait_s * SECOND_NS), int(pauses), 1)
+            self._at_s += wait_s
+
+
+def _is_stepping(frame: Frame, _counter: str) -> bool:
+    return frame.line == LOOP_LINE
 
 
 @dataclass(frozen=True)

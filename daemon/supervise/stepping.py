@@ -39,11 +39,13 @@ class Stepping:
         task.add_done_callback(lambda done: self._forget(member.identity, done))
 
     def take_recording(self, recording: RecordingTaken) -> None:
-        """Learn from a recording whether its process still imports modules, and whether a progress bar counts."""
+        """Learn from a recording: whether its process still imports modules, of progress bars, when a loop paused."""
         main = next((thread for thread in recording.threads if thread.is_main and thread.intervals), None)
         if main is not None and recording.identity in self._readers:
             stacks = [recording.stacks[interval.stack] for interval in main.intervals]
-            self._readers[recording.identity][0].see(
+            reader, _ = self._readers[recording.identity]
+            reader.take_samples(main.intervals, recording.stacks, recording.rate_hz)
+            reader.see(
                 is_importing=any(frame.file == IMPORTER for frame in stacks[-1]),
                 has_bar=any(is_progress_bar(frame.function, frame.file) for stack in stacks for frame in stack),
             )

@@ -32,6 +32,7 @@ LOOPS = {
 UNTOLD = {"lightning_loop": "loop counter `batch_idx` in TrainingEpochLoop.advance (lightning_loop.py:"}
 WITHOUT = ("no_loop", "retries")
 AT_MODULE_LEVEL = "module_loop"
+WITH_PAUSES = "nested_loops"
 UNREAD = "range_loop"  # recorded once more, with its counter left alone
 
 
@@ -78,8 +79,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Run]]:
         sessions = {}
         for name in (*LOOPS, *UNTOLD, *WITHOUT, AT_MODULE_LEVEL):
             program = stack.enter_context(running(PROGRAMS / "steploops" / f"{name}.py", diaries / name))
-            # Fourteen recordings share two cores: only one of them is about samples.
-            rate_hz = 100 if name == AT_MODULE_LEVEL else 10
+            # Fourteen recordings share two cores: only two of them are about samples.
+            rate_hz = 100 if name in {AT_MODULE_LEVEL, WITH_PAUSES} else 10
             sessions[name] = begin_session(program.pid, duration_s=SECONDS, rate_hz=rate_hz)
             if name == UNREAD:
                 sessions["unread"] = begin_session(program.pid, duration_s=SECONDS, rate_hz=10, steps=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.collect.steps.cyclelength import Bound, CycleLength, closest_bound
 from profd.daemon.collect.steps.gait import Gait, Position
+from profd.daemon.collect.steps.pauses import Pause, Pauses
 
 RATE_PER_S = 20.0
 STEPS = 200
@@ -14,10 +15,25 @@ def position(at_s: float, value: int) -> Position:
     return Position(int(at_s * SECOND_NS), 0, value, None)
 
 
-def length_of(*ends: tuple[float, float, float]) -> CycleLength:
+class Told(Pauses):
+    """What samples tell of the pause at each end, in order."""
+
+    def __init__(self, *told_s: float | None) -> None:
+        super().__init__()
+        self._told_s = told_s
+        self._asked: list[int] = []
+
+    def between(self, from_ns: int, to_ns: int) -> Pause | None:
+        if from_ns not in self._asked:
+            self._asked.append(from_ns)
+        told_s = self._told_s[self._asked.index(from_ns)]
+        return None if told_s is None else Pause(told_s, 0.03)
+
+
+def length_of(*ends: tuple[float, float, float], pauses: Pauses | None = None) -> CycleLength:
     """Return what is known after some ends: seconds before one, seconds after it, and a pause between the two."""
     gait = Gait(RATE_PER_S)
-    length = CycleLength(gait)
+    length = CycleLength(gait, pauses)
     at_s = 0.0
     for before_s, after_s, pause_s in ends:
         before = position(at_s, STEPS - int(before_s * RATE_PER_S))
@@ -45,6 +61,18 @@ def test_a_pause_at_one_end_makes_no_cycle_longer() -> None:
     length = length_of((0.4, 0.5, 0), (0.4, 0.5, 4), (0.5, 0.3, 0))
     estimate, error = length.estimate()
     assert abs(estimate - STEPS) <= error < 10
+
+
+def test_pauses_that_samples_show_are_not_taken_for_steps() -> None:
+    ends = ((0.4, 0.5, 2), (0.4, 0.5, 4), (0.5, 0.3, 2))
+    assert length_of(*ends).estimate()[0] > STEPS + 30
+    for told in ((2, 4, 2), (2, None, None), (None, 4, 2)):
+        assert abs(length_of(*ends, pauses=Told(*told)).estimate()[0] - STEPS) <= 3
+
+
+def test_pauses_that_leave_no_room_for_the_steps_that_were_seen_are_not_believed() -> None:
+    ends = ((0.4, 0.5, 0), (0.4, 0.5, 0))
+    assert length_of(*ends, pauses=Told(6, 6)).estimate() == length_of(*ends).estimate()
 
 
 def test_exact_bounds_weigh_more() -> None:

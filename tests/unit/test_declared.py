@@ -95,3 +95,17 @@ def test_a_few_functions_are_parsed_at_once(tmp_path: Path) -> None:
     assert declared.around(str(path), "f0", 2) == {"i"}
     declared.allow_more()
     assert declared.around(str(path), f"f{PARSED_AT_ONCE}", 3 * PARSED_AT_ONCE + 3) == {"i"}
+
+
+def test_a_function_steps_by_a_loop_unless_it_waits_off_the_stack(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        "def train():\n    for i in range(3):\n        work()\n    evaluate()\n\n\n"
+        "def feed():\n    for i in range(3):\n        yield work()\n"
+    )
+    declared = Declared()
+    assert declared.steps_by(str(path), "train", 3, "i")
+    assert not declared.steps_by(str(path), "train", 3, "j")
+    assert not declared.steps_by(str(path), "train", 4, "i")
+    assert not declared.steps_by(str(path), "feed", 9, "i")
+    assert declared.around(str(path), "feed", 9) == {"i"}

@@ -83,6 +83,17 @@ def test_a_loop_does_not_step_while_it_evaluates(tmp_path: Path) -> None:
     assert stepping_s(loop, 9, 15) == pytest.approx(1 + 2)
 
 
+def test_what_looks_like_a_startup_in_every_step_is_a_part_of_it(tmp_path: Path) -> None:
+    """A generator that the loop takes its batches from, called `get_dataloader`, say."""
+    load = (STEP[0], Frame("train", SCRIPT, 19), Frame("get_dataloader", SCRIPT, 70))
+    loop = loop_of(
+        tmp_path / "r", [(load, 0.5), (STEP, 3), (load, 0.5), (STEP, 3), *[(load, 0.5), (STEP, 1)] * 2], 3.6, 10
+    )
+    assert stepping_s(loop, 0, 3.6) == pytest.approx(3.6)
+    once = loop_of(tmp_path / "once", [(load, 0.5), (STEP, 3), (load, 0.5), (STEP, 6)], 3.8, 10)
+    assert stepping_s(once, 0, 3.5) == pytest.approx(3)
+
+
 def test_lines_of_the_function_that_no_step_runs_are_none_of_the_loop(tmp_path: Path) -> None:
     loop = loop_of(tmp_path / "r", [(SAVE, 2), (STEP, 5), (SAVE, 3)], 3, 6)
     assert stepping_s(loop, 0, 10) == pytest.approx(5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import statistics
 from collections.abc import Collection, Iterable, Mapping
 
 import pytest
@@ -276,6 +277,19 @@ def test_epochs_are_added_up_and_the_error_is_honest(
     assert watched.counter.loop.counter.name == "i"
     assert abs(watched.steps_per_s() - watched.true_steps_per_s()) <= watched.error_per_s()
     assert watched.error_per_s() <= 0.2 * watched.true_steps_per_s()
+
+
+@pytest.mark.parametrize("pause_s", [0.3, 1.0, 4.0])
+def test_an_evaluation_that_samples_show_is_not_taken_for_steps(pause_s: float) -> None:
+    """Two in twenty may be further off: the newest samples come some seconds after a count."""
+    program = Nested(20, 100, pause_s)
+    watched = [Watched(program, 36, seed, rate_hz=100) for seed in range(20)]
+    off = [one.steps_per_s() / one.true_steps_per_s() - 1 for one in watched]
+    assert sum(abs(share) > 0.02 for share in off) <= 2
+    assert abs(statistics.median(off)) < 0.01
+    assert all(abs(one.steps_per_s() - one.true_steps_per_s()) <= one.error_per_s() for one in watched)
+    blind = [Watched(program, 36, seed) for seed in range(5)]
+    assert statistics.mean(one.steps_per_s() / one.true_steps_per_s() - 1 for one in blind) > 0.015
 
 
 def test_a_counter_of_frames_that_do_not_stay_is_followed_through_epochs() -> None:

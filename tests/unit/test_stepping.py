@@ -24,15 +24,19 @@ class Listener:
     """A reader that reads nothing."""
 
     seen: list[tuple[bool, bool]]
+    samples: list[tuple[object, ...]]
 
     def __init__(self, *_: object) -> None:
-        Listener.seen = []
+        Listener.seen, Listener.samples = [], []
 
     async def run(self) -> None:
         await asyncio.Event().wait()
 
     def close(self) -> None:
         pass
+
+    def take_samples(self, *said: object) -> None:
+        Listener.samples.append(said)
 
     def see(self, *, is_importing: bool, has_bar: bool) -> None:
         Listener.seen.append((is_importing, has_bar))
@@ -54,6 +58,8 @@ async def test_a_recording_tells_of_imports_at_its_end_and_of_a_progress_bar_in_
     followed = Stepping("py-spy", AnchoredClock(), lambda _: None)
     followed.begin(Member(MAIN, None, COMMAND, MAIN_ROLE, None, None, None, 1))
     worker_thread = (MAIN_TID + 1, "Thread-1", False, [(IMPORT, 1000)])
-    followed.take_recording(recording(MAIN, STARTED_NS, [worker_thread, (MAIN_TID, "MainThread", True, spans)]))
+    taken = recording(MAIN, STARTED_NS, [worker_thread, (MAIN_TID, "MainThread", True, spans)])
+    followed.take_recording(taken)
     assert Listener.seen == [seen]
+    assert Listener.samples == [(taken.threads[1].intervals, taken.stacks, taken.rate_hz)]
     await followed.close()

@@ -24,8 +24,11 @@ _LONGEST_NS = 30 * SECOND_NS
 _UNSAMPLED_NS = 2 * SECOND_NS
 # The function of a generator is on the stack only while the loop waits for its next item.
 _LEAST_PRESENCE = 0.5
+# A program starts up once; what looks as if it did that so often within its loop is a part of each step.
+_STARTUPS_IN_STEPS = 3
 COMPILE = "compile"
-ASIDE = frozenset({"startup, import", COMPILE, "evaluation", "checkpoint"})
+STARTUP = "startup, import"
+ASIDE = frozenset({STARTUP, COMPILE, "evaluation", "checkpoint"})
 """Phases in which no step is made."""
 
 
@@ -36,7 +39,7 @@ class _Stay(NamedTuple):
     end_ns: int
     stack: int
     lines: frozenset[int]
-    is_aside: bool
+    phase: str | None
 
     def within(self, from_ns: int, to_ns: int) -> int:
         """Return how much of it lies in a range of time."""
@@ -63,6 +66,8 @@ class LoopTime:
         first_ns, last_ns = counts[0].at_ns, counts[-1].at_ns
         between = [(stay, stay.within(first_ns, last_ns)) for stay in self._stays]
         self._looping = frozenset[int]().union(*(stay.lines for stay, length_ns in between if length_ns))
+        startups = sum(stay.phase == STARTUP and bool(stay.lines and length_ns) for stay, length_ns in between)
+        self._starts_in_steps = startups >= _STARTUPS_IN_STEPS
         present_ns = sum(length_ns for stay, length_ns in between if stay.lines)
         is_seldom = present_ns < _LEAST_PRESENCE * sum(length_ns for _, length_ns in between)
         self._is_seldom = is_seldom or (named is not None and named["function"].endswith("__iter__"))
@@ -89,7 +94,12 @@ class LoopTime:
         return max((to_ns - from_ns - self._aside_ns(from_ns, to_ns) for from_ns, to_ns in away), default=0)
 
     def _aside_ns(self, from_ns: int, to_ns: int) -> int:
-        return sum(stay.within(from_ns, to_ns) for stay in self._stays if stay.is_aside)
+        return sum(stay.within(from_ns, to_ns) for stay in self._stays if self._is_aside(stay))
+
+    def _is_aside(self, stay: _Stay) -> bool:
+        """Say whether no step is made in a stay."""
+        is_in_step = self._starts_in_steps and stay.phase == STARTUP and bool(self._looping & stay.lines)
+        return stay.phase in ASIDE and not is_in_step
 
     def stepping_ns(self, from_ns: int, to_ns: int) -> float:
         """Return how much of a range of time the loop was stepping; all of it where no samples tell."""
@@ -100,7 +110,7 @@ class LoopTime:
     def _stepping_in(self, stay: _Stay, from_ns: int, to_ns: int) -> int:
         entered_ns, left_ns = self._hull_ns
         is_told = self._is_seldom or not self._looping or bool(self._looping & stay.lines)
-        return 0 if stay.is_aside or not is_told else stay.within(max(from_ns, entered_ns), min(to_ns, left_ns))
+        return 0 if self._is_aside(stay) or not is_told else stay.within(max(from_ns, entered_ns), min(to_ns, left_ns))
 
 
 def _unbroken_ns(stays: Sequence[_Stay], body: Set[int]) -> int:
@@ -121,10 +131,7 @@ def _stays(
     if thread is None:
         return []
     rows = list(reader.intervals(range_ns[0] - _LONGEST_NS, range_ns[1], [thread.id]))
-    told = {
-        stack: (_lines_of(reader, stack, named), phases.of_stack(stack) in ASIDE)
-        for stack in {row.stack for row in rows}
-    }
+    told = {stack: (_lines_of(reader, stack, named), phases.of_stack(stack)) for stack in {row.stack for row in rows}}
     begins_ns = [row.start_ns for row in rows]
     seen_ns = reader.processes[process].seen_ns
     if reader.info.mode == "attached" and rows and 0 < rows[0].start_ns - seen_ns < _UNSAMPLED_NS:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.collect.steps.gait import Gait, Position
+from profd.daemon.collect.steps.pauses import NO_PAUSE, Pause, Pauses
 
 HIGHEST_START = 0  # nearly every cycle begins at 0, though it may never have been seen there
 STOPS_TO_BELIEVE = 2
@@ -50,9 +51,10 @@ class Bound(NamedTuple):
 class CycleLength:
     """The bounds of a cycle's length, closer with every cycle that is seen."""
 
-    def __init__(self, gait: Gait) -> None:
-        """Judge by how the loop moves."""
+    def __init__(self, gait: Gait, pauses: Pauses | None = None) -> None:
+        """Judge by how the loop moves, and by what is known of its pauses from one cycle to the next."""
         self._gait = gait
+        self._pauses = pauses or Pauses()
         self._lowest: int | None = None
         self._highest = 0
         self._stops: dict[int, int] = {}
@@ -96,7 +98,7 @@ class CycleLength:
             self._stops[value] = self._stops.get(value, 0) + 1
 
     def see_end(self, before: Position, after: Position, cycles: int) -> None:
-        """Learn from the positions around some ends; a pause between them makes the bound too high."""
+        """Learn from the positions around some ends; a pause between them that nobody saw makes the bound too high."""
         self._ends.append(_End(before, after, cycles))
 
     def forget_ends(self) -> None:
@@ -139,16 +141,26 @@ class CycleLength:
 
     def _at_most(self) -> Bound:
         """Return the closest upper bound of the length."""
-        return closest_bound([self._bound(end) for end in self._ends], self.least)
+        return closest_bound(list(self._bounds()), self.least)
 
-    def _bound(self, end: _End) -> Bound:
+    def _bounds(self) -> Iterator[Bound]:
+        """Yield what each end tells; a cycle that is not sampled yet is taken to pause as the others do."""
+        pauses = [self._pauses.between(end.before.at_ns, end.after.at_ns) for end in self._ends]
+        told = [(pause.seconds, end.cycles) for pause, end in zip(pauses, self._ends, strict=True) if pause]
+        mean_s = sum(seconds for seconds, _ in told) / sum(cycles for _, cycles in told) if told else 0.0
+        for pause, end in zip(pauses, self._ends, strict=True):
+            bound = self._bound(end, pause or Pause(mean_s * end.cycles, mean_s * end.cycles))
+            # Lines of a source that is not the one that runs would show pauses where there are none.
+            yield bound if sum(bound) >= self.least else self._bound(end, NO_PAUSE)
+
+    def _bound(self, end: _End, pause: Pause) -> Bound:
         """Return what the rate allows from one cycle to the next, by the rate before the end and after it."""
         before, after, cycles = end
         rate_per_s = self._gait.rate_around(before.at_ns, after.at_ns)
         took_s = (after.at_ns - before.at_ns) / SECOND_NS
-        made = before.value - after.value + rate_per_s * took_s
+        made = before.value - after.value + rate_per_s * (took_s - pause.seconds)
         margin = 1 + self._gait.margin_share * rate_per_s * took_s
-        margin += rate_per_s * (after.error_ns + before.error_ns) / SECOND_NS
+        margin += rate_per_s * ((after.error_ns + before.error_ns) / SECOND_NS + pause.error_s)
         return Bound(made / cycles, margin / cycles)
 
 

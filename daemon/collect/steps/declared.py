@@ -33,11 +33,17 @@ class _Loop(NamedTuple):
 
 
 class _Function(NamedTuple):
-    """From which line to which a function goes, and its loops."""
+    """From which line to which a function goes, its loops, and whether it yields."""
 
     first_line: int
     last_line: int
-    loops: tuple[_Loop, ...]
+    loops: tuple[_Loop, ...] = ()
+    is_generator: bool = False
+
+    def counters_at(self, line: int) -> frozenset[str]:
+        """Return the variables that the loops around a line count by."""
+        around = (loop.counters for loop in self.loops if loop.first_line <= line <= loop.last_line)
+        return frozenset().union(*around)
 
 
 class Declared:
@@ -55,6 +61,17 @@ class Declared:
 
     def around(self, file: str, function: str, line: int) -> frozenset[str]:
         """Return the variables that the loops around a line count by; none where nothing is known of them, yet."""
+        return self._function_at(file, function, line).counters_at(line)
+
+    def steps_by(self, file: str, function: str, line: int, counter: str) -> bool:
+        """Say whether a loop around a line counts by a variable and is on the stack for as long as it lasts.
+
+        A generator is not: it waits off the stack while the body of the loop that it feeds runs.
+        """
+        found = self._function_at(file, function, line)
+        return not found.is_generator and counter in found.counters_at(line)
+
+    def _function_at(self, file: str, function: str, line: int) -> _Function:
         known = self._functions[file, function]
         found = next((one for one in known if one.first_line <= line <= one.last_line), None)
         if found is None and self._left:
@@ -63,13 +80,12 @@ class Declared:
                 self._functions.clear()
             found = self._parse(file, line)
             self._functions[file, function].append(found)
-        loops = found.loops if found is not None else ()
-        return frozenset().union(*(loop.counters for loop in loops if loop.first_line <= line <= loop.last_line))
+        return found or _Function(line, line)
 
     def _parse(self, file: str, line: int) -> _Function:
         """Return the function around a line; only that line, without loops, where it is not to be had."""
         block = block_around(self._sources.lines(file), line)
-        nothing = _Function(line, line, ())
+        nothing = _Function(line, line)
         if block is None:
             return nothing
         try:
@@ -85,7 +101,8 @@ class Declared:
             return nothing
         before = block.first_line - 1
         last_line = before + block.text.count("\n") + 1
-        return _Function(block.first_line, last_line, tuple(_loops(tree, before)))
+        yields = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(tree))
+        return _Function(block.first_line, last_line, tuple(_loops(tree, before)), yields)
 
 
 def _loops(tree: ast.Module, before: int) -> Iterator[_Loop]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.collect.steps.cyclelength import CycleLength
 from profd.daemon.collect.steps.gait import Gait, Position, has_changed, is_faster, is_told_outside
+from profd.daemon.collect.steps.pauses import Pauses
 from profd.daemon.collect.steps.restarts import Restarts
 from profd.daemon.collect.steps.sightings import Sighting
 
@@ -55,11 +56,11 @@ class _Step(NamedTuple):
 class Odometer:
     """The steps of one loop; counts begin at the value that its counter was first seen with."""
 
-    def __init__(self, stride: int = 1, rate_per_s: float = 0.0) -> None:
-        """Begin with the stride and the rate that the loop was found with."""
+    def __init__(self, stride: int = 1, rate_per_s: float = 0.0, pauses: Pauses | None = None) -> None:
+        """Begin with the stride and the rate that the loop was found with; ``pauses`` are its own, as they are seen."""
         self._stride = stride
         self._gait = Gait(rate_per_s)
-        self._length = CycleLength(self._gait)
+        self._length = CycleLength(self._gait, pauses)
         self._restarts = Restarts()
         self._last: _Reached | None = None
         self._doubted: list[Position] = []

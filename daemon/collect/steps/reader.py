@@ -20,8 +20,9 @@ from profd.daemon.collect.steps.counter import CounterReading, CounterUnread, re
 from profd.daemon.collect.steps.declared import Declared
 from profd.daemon.collect.steps.loops import Loop, find_loop
 from profd.daemon.collect.steps.odometer import Count, Odometer
+from profd.daemon.collect.steps.pauses import Pauses, StepsBy
 from profd.daemon.collect.steps.sightings import Variable, find_outer, is_anything_rising, sight
-from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
+from profd.daemon.store.records import EventHappened, Frame, Identity, Interval, Point, PointsTaken, Record
 
 COUNT_SERIES = "step_count"
 ERROR_SERIES = "step_count_error"
@@ -63,6 +64,7 @@ class StepCounter:
         self._vain = 0
         self._is_bar_expected = False
         self._odometer = Odometer()
+        self._pauses = Pauses()
         self._outer: Variable | None = None
         self._before = Count(0, 0, 0.0)
         self._last: Count | None = None
@@ -90,6 +92,12 @@ class StepCounter:
         if is_expected and self._vain:
             self._vain = self._searches = 0
         self._is_bar_expected = is_expected
+
+    def take_samples(
+        self, intervals: Sequence[Interval], stacks: Sequence[Sequence[Frame]], rate_hz: int, steps_by: StepsBy
+    ) -> None:
+        """Take in what the main thread did, as samples show: where it was not in the loop, that paused."""
+        self._pauses.take(intervals, stacks, rate_hz, steps_by)
 
     @property
     def is_in_sight(self) -> bool:
@@ -135,7 +143,8 @@ class StepCounter:
         left = self.rest()
         self.loop, self._misses, self._searches = found, 0, 0
         self._outer = None
-        self._odometer = Odometer(found.stride, found.first_rate_per_s)
+        self._pauses = Pauses(found.counter)
+        self._odometer = Odometer(found.stride, found.first_rate_per_s, self._pauses)
         counts = [count for seen in found.sightings for count in self._count(self._history[seen.reading])]
         self._before = self._joined(found, self._last, counts) if self._last is not None else self._before
         return [*left, *self._added(counts)]
@@ -243,6 +252,13 @@ class StepReader:
             self._has_imported.set()
         if has_bar:
             self._bar_until_ns = self._clock.now_ns() + round(BAR_S * SECOND_NS)
+
+    def take_samples(self, intervals: Sequence[Interval], stacks: Sequence[Sequence[Frame]], rate_hz: int) -> None:
+        """Take in what the main thread did; intervals are in order of time, and index the stacks."""
+        self._counter.take_samples(intervals, stacks, rate_hz, self._steps_by)
+
+    def _steps_by(self, frame: Frame, counter: str) -> bool:
+        return self._declared.steps_by(frame.file, frame.function, frame.line, counter)
 
     async def _wait_for_imports(self) -> None:
         ends = [asyncio.ensure_future(event.wait()) for event in (self._has_imported, self._closing)]

@@ -1,4 +1,4 @@
-"""Steps through the batches of epochs, with a short evaluation after each. Usage: nested_loops.py DIARY."""
+"""Steps through the batches of epochs, with half a second of evaluation after each. Usage: nested_loops.py DIARY."""
 
 import diary
 
@@ -6,7 +6,7 @@ BATCHES = 200
 
 
 def evaluate() -> None:
-    for _ in range(10):
+    for _ in range(50):
         diary.work(0.01)
 
 
