@@ -40,12 +40,27 @@ class Program(Protocol):
         ...
 
 
+def is_pausing(program: Program, at_s: float) -> bool:
+    """Say whether a program makes no step at a time."""
+    return program.steps(at_s + 1e-9) == program.steps(at_s)
+
+
 def reading_at(
-    at_s: float, integers: Integers, error_ns: int = ERROR_NS, declared: Collection[str] = ()
+    at_s: float,
+    integers: Integers,
+    error_ns: int = ERROR_NS,
+    declared: Collection[str] = (),
+    current: Collection[str] = (),
 ) -> CounterReading:
     """Return what a reading says that was taken then, where the source declares some variables to be counters."""
     frames = tuple(
-        IntegerFrame(place, 20 + place.depth, dict(values), frozenset(declared) & values.keys())
+        IntegerFrame(
+            place,
+            20 + place.depth,
+            dict(values),
+            frozenset(declared) & values.keys(),
+            frozenset(current) & values.keys(),
+        )
         for place, values in integers.items()
     )
     return CounterReading(int(at_s * SECOND_NS), error_ns, BOOTED_S + at_s, 0, frames)
@@ -77,7 +92,8 @@ class Watched:
                 sampler.sample(self.counter, at_s)
             truly_s = at_s + chance.uniform(-1, 1) * ERROR_NS / SECOND_NS
             integers = program.integers(truly_s)
-            self.counts += self.counter.take(reading_at(at_s, integers, declared=declared))
+            current = () if is_pausing(program, truly_s) else declared
+            self.counts += self.counter.take(reading_at(at_s, integers, declared=declared, current=current))
             self.read_s.append(at_s)
             self.cadence.spend(int(at_s * SECOND_NS), int(cost_s * SECOND_NS))
             at_s += self.cadence.pause_s(self.counter.wish())
@@ -119,7 +135,7 @@ class _Sampler:
     def _recorded(self) -> Iterator[Interval]:
         while self._at_s < self._told_s:
             wait_s = self._chance.expovariate(self._rate_hz)
-            pauses = self._program.steps(self._at_s + 1e-9) == self._program.steps(self._at_s)
+            pauses = is_pausing(self._program, self._at_s)
             yield Interval(int(self._at_s * SECOND_NS), int(wait_s * SECOND_NS), int(pauses), 1)
             self._at_s += wait_s
 
@@ -145,17 +161,22 @@ class Plain:
 
 @dataclass(frozen=True)
 class Nested:
-    """Epochs of ``batches``, with a pause after each for which the counter stands still."""
+    """Epochs of ``batches``, with a pause after each for which the counter stands still.
+
+    With ``waits`` the pause is that for the first batch of an epoch, which has begun by then.
+    """
 
     per_s: float
     batches: int
     pause_s: float = 0.0
     shows_epoch: bool = True
     epoch: str = "epoch"
+    waits: bool = False
 
     def integers(self, at_s: float) -> Integers:
         epoch, batch = self._place(at_s)
         shown = min(math.floor(batch), self.batches - 1)
+        epoch += self.waits and batch >= self.batches
         return {TRAIN: ({self.epoch: epoch} if self.shows_epoch else {}) | {"i": shown}}
 
     def steps(self, at_s: float) -> float:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profd.daemon.clock import AnchoredClock
-from profd.daemon.collect.steps.counter import CounterUnread, Place, integers_of, main_stack, read_counter
+from profd.daemon.collect.steps.counter import CounterUnread, LoopCounters, Place, integers_of, main_stack, read_counter
 
 PID = 4242
 SECRET = '"hunter2"'
@@ -48,13 +48,14 @@ def test_integers_of_the_main_thread_are_kept_outermost_first() -> None:
 def test_a_frame_says_by_which_of_its_integers_its_source_counts() -> None:
     asked = []
 
-    def counters_at(file: str, function: str, line: int) -> frozenset[str]:
+    def counters_at(file: str, function: str, line: int) -> LoopCounters:
         asked.append((Path(file).name, function, line))
-        return frozenset({"i", "batch"})
+        return LoopCounters(frozenset({"i", "n", "batch"}), frozenset({"i", "batch"}))
 
     main = thread(frame("train", variable("i", "5"), variable("n", "9"), variable("batch", "<Tensor>"), line=58))
     (found,) = integers_of(main_stack(said(main), PID), counters_at)
-    assert found.counters == {"i"}
+    assert found.counters == {"i", "n"}
+    assert found.current == {"i"}
     assert asked == [("train.py", "train", 58)]
 
 

@@ -23,7 +23,7 @@ LOOP = """
 def around(tmp_path: Path, source: str, line: int, function: str = "train") -> frozenset[str]:
     path = tmp_path / "train.py"
     path.write_text(textwrap.dedent(source).strip())
-    return Declared().around(str(path), function, line)
+    return Declared().counters_at(str(path), function, line).declared
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,24 @@ def test_all_loops_around_a_line_count_and_no_others(tmp_path: Path) -> None:
     assert around(tmp_path, source, 6) == set()
 
 
+@pytest.mark.parametrize(
+    ("line", "current"), [(3, set()), (4, {"epoch"}), (5, {"epoch"}), (6, {"epoch", "i"}), (7, {"epoch"}), (8, set())]
+)
+def test_a_loop_that_waits_for_its_next_round_shows_the_one_before(
+    tmp_path: Path, line: int, current: set[str]
+) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        "def train(loader):\n    build()\n    for epoch in range(3):\n        for i, batch in enumerate(\n"
+        "            loader):\n            step(batch)\n        evaluate()\n    for i in range(3): step(i)\n"
+    )
+    assert Declared().counters_at(str(path), "train", line).current == current
+
+
 def test_what_cannot_be_parsed_or_read_tells_nothing(tmp_path: Path) -> None:
     assert around(tmp_path, "def train():\n    for i in range(3:\n        work()", 3) == set()
-    assert Declared().around(str(tmp_path / "none.py"), "train", 3) == set()
-    assert Declared().around("<string>", "train", 3) == set()
+    assert Declared().counters_at(str(tmp_path / "none.py"), "train", 3).declared == set()
+    assert Declared().counters_at("<string>", "train", 3).declared == set()
 
 
 def test_a_few_functions_are_parsed_at_once(tmp_path: Path) -> None:
@@ -89,12 +103,12 @@ def test_a_few_functions_are_parsed_at_once(tmp_path: Path) -> None:
         "".join(f"def f{k}():\n    for i in range(3):\n        work()\n" for k in range(PARSED_AT_ONCE + 1))
     )
     declared = Declared()
-    found = [declared.around(str(path), f"f{k}", 3 * k + 3) for k in range(PARSED_AT_ONCE + 1)]
+    found = [declared.counters_at(str(path), f"f{k}", 3 * k + 3).declared for k in range(PARSED_AT_ONCE + 1)]
     assert found == [*[{"i"}] * PARSED_AT_ONCE, set()]
     # Those that were parsed are known, whatever line of them is asked for.
-    assert declared.around(str(path), "f0", 2) == {"i"}
+    assert declared.counters_at(str(path), "f0", 2).declared == {"i"}
     declared.allow_more()
-    assert declared.around(str(path), f"f{PARSED_AT_ONCE}", 3 * PARSED_AT_ONCE + 3) == {"i"}
+    assert declared.counters_at(str(path), f"f{PARSED_AT_ONCE}", 3 * PARSED_AT_ONCE + 3).declared == {"i"}
 
 
 def test_a_function_steps_by_a_loop_unless_it_waits_off_the_stack(tmp_path: Path) -> None:
@@ -108,4 +122,4 @@ def test_a_function_steps_by_a_loop_unless_it_waits_off_the_stack(tmp_path: Path
     assert not declared.steps_by(str(path), "train", 3, "j")
     assert not declared.steps_by(str(path), "train", 4, "i")
     assert not declared.steps_by(str(path), "feed", 9, "i")
-    assert declared.around(str(path), "feed", 9) == {"i"}
+    assert declared.counters_at(str(path), "feed", 9).declared == {"i"}

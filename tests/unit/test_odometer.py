@@ -44,6 +44,19 @@ def test_a_new_cycle_goes_on_from_the_last_one() -> None:
     assert steps_of([(0, 98, 0), (5, 198, 0), (5.5, 8, 1), (10.5, 108, 1)]) == [98, 198, 208, 308]
 
 
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_the_last_value_of_an_epoch_is_still_there_when_the_next_one_has_begun(epochs: int) -> None:
+    """Until its first batch is loaded."""
+    seen = [(0, 98, 0), (5, 198, 0), (5.5, 8, 1), (10.5, 108, 1), (15, 198, 1)]
+    stale_s = 15 + 10 * epochs + 0.04
+    counts = steps_of([*seen, (stale_s, 199, 2 + epochs), (stale_s + 1, 18, 2 + epochs)])
+    assert counts[4:] == [398, 399 + 200 * epochs, 418 + 200 * epochs]
+
+
+def test_a_last_value_is_of_the_new_epoch_where_the_time_was_long_enough() -> None:
+    assert steps_of([(0, 98, 0), (5, 198, 0), (5.5, 8, 1), (15, 198, 1), (25, 199, 2)])[-2:] == [398, 599]
+
+
 def test_a_new_cycle_is_believed_once_it_is_confirmed_where_no_loop_around_is_seen() -> None:
     seen = [(0, 98), (5, 198), (5.5, 8), (8, 58), (10.5, 108)]
     assert steps_of(seen[:4]) == [98, 198]

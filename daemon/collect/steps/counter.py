@@ -26,13 +26,24 @@ IMPORTER = "<frozen importlib._bootstrap>"
 _INTEGER = re.compile(rb'"(-?\d{1,18})"')
 
 
-CountersAt = Callable[[str, str, int], frozenset[str]]
-"""Gives the variables that the loops around a line of a function count by: ``counters_at(file, function, line)``."""
+class LoopCounters(NamedTuple):
+    """The variables that the loops around a line count by.
+
+    ``current`` are those of loops whose body holds the line. Where a loop waits for what it goes through, its variable
+    still shows the round before, which may have been the last one of another epoch.
+    """
+
+    declared: frozenset[str] = frozenset()
+    current: frozenset[str] = frozenset()
 
 
-def nothing_known(_file: str, _function: str, _line: int) -> frozenset[str]:
+CountersAt = Callable[[str, str, int], LoopCounters]
+"""Gives the counters of the loops around a line of a function: ``counters_at(file, function, line)``."""
+
+
+def nothing_known(_file: str, _function: str, _line: int) -> LoopCounters:
     """Tell of no counters."""
-    return frozenset()
+    return LoopCounters()
 
 
 def is_progress_bar(function: str, file: str) -> bool:
@@ -51,13 +62,15 @@ class Place(NamedTuple):
 class IntegerFrame(msgspec.Struct, frozen=True):
     """A frame that holds integers: where it is, the line it stands at, and the integers by name.
 
-    ``counters`` are those of them by which the loops around the line count, as the source says.
+    ``counters`` are those of them by which the loops around the line count, as the source says; ``current`` those of
+    loops whose body holds it.
     """
 
     place: Place
     line: int
     integers: Mapping[str, int]
     counters: frozenset[str] = frozenset()
+    current: frozenset[str] = frozenset()
 
 
 class CounterReading(msgspec.Struct, frozen=True):
@@ -146,8 +159,10 @@ def integers_of(stack: list[_Frame], counters_at: CountersAt = nothing_known) ->
         integers = _integers(frame.locals or ())
         if integers:
             place = Place(depth, frame.name, frame.short_filename or frame.filename)
-            counters = counters_at(frame.filename, frame.name, frame.line) & integers.keys()
-            found.append(IntegerFrame(place, frame.line, integers, counters))
+            counters, current = counters_at(frame.filename, frame.name, frame.line)
+            found.append(
+                IntegerFrame(place, frame.line, integers, counters & integers.keys(), current & integers.keys())
+            )
     return tuple(found)
 
 

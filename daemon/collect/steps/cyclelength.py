@@ -78,9 +78,18 @@ class CycleLength:
         cycles = sum(end.cycles for end in self._ends)
         return sum(self._gait.behind_s(end.before, end.after) for end in self._ends) / cycles if cycles else 0.0
 
+    @property
+    def most_pause_steps(self) -> float:
+        """How many steps a loop might make in the time of the pause after a cycle, at most; 0 where none was seen."""
+        return max(self.period_s * self._gait.rate_per_s - self.least, 0.0)
+
     def may_end_at(self, value: int) -> bool:
         """Say whether a value may be the last of a cycle, at which the counter stands until the next one begins."""
-        return self.has_ended and value >= self._highest
+        return self.has_ended and self.may_be_last(value)
+
+    def may_be_last(self, value: int) -> bool:
+        """Say whether a value is as high as any that was seen: it may be the last of a cycle."""
+        return value >= self._highest
 
     def see(self, value: int) -> None:
         """Learn that the counter has reached a value, at which it was not seen before in this cycle."""

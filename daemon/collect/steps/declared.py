@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from profd.daemon.collect.stacks.blocks import block_around
 from profd.daemon.collect.stacks.source import SourceTree
+from profd.daemon.collect.steps.counter import LoopCounters
 
 # A millisecond or two each.
 PARSED_AT_ONCE = 4
@@ -25,9 +26,10 @@ _NUMBERED = ("enumerate",)
 
 
 class _Loop(NamedTuple):
-    """From which line to which a loop goes, and what it counts by."""
+    """From which line to which a loop goes, where its body begins, and what it counts by."""
 
     first_line: int
+    body_line: int
     last_line: int
     counters: frozenset[str]
 
@@ -40,10 +42,12 @@ class _Function(NamedTuple):
     loops: tuple[_Loop, ...] = ()
     is_generator: bool = False
 
-    def counters_at(self, line: int) -> frozenset[str]:
+    def counters_at(self, line: int) -> LoopCounters:
         """Return the variables that the loops around a line count by."""
-        around = (loop.counters for loop in self.loops if loop.first_line <= line <= loop.last_line)
-        return frozenset().union(*around)
+        around = [loop for loop in self.loops if loop.first_line <= line <= loop.last_line]
+        # A loop that stands in one line shows nothing.
+        inside = [loop for loop in around if loop.first_line < loop.body_line <= line]
+        return LoopCounters(*(frozenset().union(*(loop.counters for loop in loops)) for loops in (around, inside)))
 
 
 class Declared:
@@ -59,7 +63,7 @@ class Declared:
         """Let another few functions be parsed: whoever asks is not to be held up by many at once."""
         self._left = PARSED_AT_ONCE
 
-    def around(self, file: str, function: str, line: int) -> frozenset[str]:
+    def counters_at(self, file: str, function: str, line: int) -> LoopCounters:
         """Return the variables that the loops around a line count by; none where nothing is known of them, yet."""
         return self._function_at(file, function, line).counters_at(line)
 
@@ -69,7 +73,7 @@ class Declared:
         A generator is not: it waits off the stack while the body of the loop that it feeds runs.
         """
         found = self._function_at(file, function, line)
-        return not found.is_generator and counter in found.counters_at(line)
+        return not found.is_generator and counter in found.counters_at(line).declared
 
     def _function_at(self, file: str, function: str, line: int) -> _Function:
         known = self._functions[file, function]
@@ -112,6 +116,7 @@ def _loops(tree: ast.Module, before: int) -> Iterator[_Loop]:
             given = set() if isinstance(node, ast.While) else set(_given(node.target, node.iter))
             yield _Loop(
                 before + node.lineno,
+                before + node.body[0].lineno,
                 before + (node.end_lineno or node.lineno),
                 frozenset(given | set(_going_up(node))),
             )

@@ -33,12 +33,16 @@ SLOWER_FACTOR = 1.5
 
 
 class Position(NamedTuple):
-    """Where a loop was: ``value`` in steps, ``outer`` the counter around it, where there is one."""
+    """Where a loop was: ``value`` in steps, ``outer`` the counter around it, where there is one.
+
+    ``is_current`` says that the value is surely that of the round that the loop was in.
+    """
 
     at_ns: int
     error_ns: int
     value: int
     outer: int | None
+    is_current: bool = False
 
 
 class _Stretch(NamedTuple):

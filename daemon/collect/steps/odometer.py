@@ -62,12 +62,14 @@ class Odometer:
         self._gait = Gait(rate_per_s)
         self._length = CycleLength(self._gait, pauses)
         self._restarts = Restarts()
+        self._before_last: Position | None = None
         self._last: _Reached | None = None
         self._doubted: list[Position] = []
         self._passed_over: list[tuple[Position, Position]] = []
         self._held: list[_Reached] = []
         self._has_waited = False
         self._told_steps: int | None = None
+        self._shows_current = False
 
     @property
     def doubts(self) -> int:
@@ -79,9 +81,15 @@ class Odometer:
 
         A value that is not what the ones before it led to expect counts once the next ones have confirmed it.
         """
-        position = Position(seen.at_ns, seen.error_ns, seen.value // self._stride, outer)
+        position = Position(seen.at_ns, seen.error_ns, seen.value // self._stride, outer, seen.is_current)
+        self._shows_current = self._shows_current or seen.is_current
         if self._last is None:
             return self._begin(position)
+        placed = self._within_its_cycle(self._last.position, position)
+        if placed is None:
+            self._length.see(position.value)
+            return []
+        position = placed
         steps = self._believed(self._last.position, position)
         if not steps:
             self._doubted.append(position)
@@ -91,9 +99,14 @@ class Odometer:
 
     def learn_outer(self, values: Mapping[int, int]) -> None:
         """Learn what the counter around showed at earlier times: it was not known to be one."""
-        self._doubted = [_with_outer(position, values) for position in self._doubted]
         if self._last is not None:
-            self._last = self._last._replace(position=_with_outer(self._last.position, values))
+            position = _with_outer(self._last.position, values)
+            if self._before_last is not None:
+                before = _with_outer(self._before_last, values)
+                position = self._within_its_cycle(before, position) or position
+            self._last = self._last._replace(position=position)
+            doubted = [_with_outer(one, values) for one in self._doubted]
+            self._doubted = [self._within_its_cycle(position, one) or one for one in doubted]
 
     def rest(self) -> list[Count]:
         """Return the counts that are held back, such as they are."""
@@ -117,6 +130,30 @@ class Odometer:
         if self._length.is_within(ROUGH_SHARE if probed else CLOSE_SHARE):
             return None
         return max((self._length.halfway() - self._last.position.value) / rate_per_s, SOONEST_S)
+
+    def _within_its_cycle(self, last: Position, position: Position) -> Position | None:
+        """Return a position with the cycle that its value is of; None where that cannot be told.
+
+        Until the first batch of an epoch is there, a counter shows the last one of the epoch before. Of that it is
+        where it went on by no more since than it does in a pause.
+        """
+        is_plain = position.is_current or not self._length.may_be_last(position.value)
+        if is_plain or not is_told_outside(last, position):
+            return position
+        ends = (position.outer or 0) - (last.outer or 0)
+        steps = max(self._length.least, position.value + 1)
+        made_before = position.value - last.value + (ends - 1) * steps
+        if ends < 1 or made_before < 0:
+            return position
+        beyond = self._gait.expected(last, position) - made_before
+        margin = self._gait.margin_steps(last, position)
+        most = steps - margin
+        if self._length.has_ended:
+            pause = self._length.most_pause_steps
+            most = ends * pause + (steps - (pause if self._length.may_be_last(last.value) else 0)) / 2
+        if beyond < most:
+            return position._replace(outer=(position.outer or 0) - 1)
+        return position if self._length.has_ended or beyond <= steps + margin else None
 
     # What is believed
 
@@ -206,14 +243,21 @@ class Odometer:
             self._length.see_end(last, position, step.cycles)
         elif self._gait.stood(last, position):
             self._length.see_stop(position.value)
-        elif not self._length.may_end_at(position.value):
+        elif not self._may_have_waited(position):
             self._gait.learn(last, position)
         difference = self._last.difference + position.value - last.value
+        self._before_last = last
         self._last = _Reached(position, difference, self._last.cycles + (step.cycles or 0), self._restarts.seen)
         if step.cycles != 0 or position.value != last.value:
             self._length.see(position.value)
         self._held.append(self._last)
         return self.rest() if self._is_ripe(self._cycles_of(self._last)) else []
+
+    def _may_have_waited(self, position: Position) -> bool:
+        """Say whether a counter may have stood at a value for a while: it may be the last of its cycle."""
+        if self._length.may_end_at(position.value):
+            return True
+        return self._shows_current and not position.is_current and self._length.may_be_last(position.value)
 
     def _break(self, last: Position, position: Position) -> None:
         """Take in that the counter started over, or paused, and no counter around it tells."""

@@ -279,7 +279,7 @@ class StepReader:
     async def _read(self) -> None:
         """Take a reading and hand over what it says."""
         self._declared.allow_more()
-        words = self._executable, self._identity.pid, self._clock, self._declared.around
+        words = self._executable, self._identity.pid, self._clock, self._declared.counters_at
         try:
             reading = await asyncio.to_thread(read_counter, *words)
         except CounterUnread as error:

@@ -31,13 +31,17 @@ class Variable(NamedTuple):
 
 
 class Sighting(NamedTuple):
-    """The value that a variable had at ``at_ns``, give or take ``error_ns``; ``reading`` counts the readings."""
+    """The value that a variable had at ``at_ns``, give or take ``error_ns``; ``reading`` counts the readings.
+
+    ``is_current`` says that it is surely the one of the round that the loop is in, by the line.
+    """
 
     at_ns: int
     error_ns: int
     value: int
     line: int
     reading: int
+    is_current: bool = False
 
 
 Track = Sequence[Sighting]
@@ -52,7 +56,8 @@ def tracks_of(history: Sequence[CounterReading]) -> dict[Variable, list[Sighting
             for name, value in frame.integers.items():
                 if abs(value) > HIGHEST_COUNT:
                     continue
-                seen = Sighting(reading.at_ns, reading.error_ns, value, frame.line, index)
+                is_current = name in frame.current
+                seen = Sighting(reading.at_ns, reading.error_ns, value, frame.line, index, is_current)
                 tracks.setdefault(Variable(frame.place, name), []).append(seen)
     return tracks
 
@@ -68,7 +73,8 @@ def sight(variable: Variable, reading: CounterReading, index: int = 0) -> Sighti
     """Return the variable as one reading shows it; None where it was not on the stack."""
     for frame in reading.frames:
         if frame.place == variable.place and variable.name in frame.integers:
-            return Sighting(reading.at_ns, reading.error_ns, frame.integers[variable.name], frame.line, index)
+            value, is_current = frame.integers[variable.name], variable.name in frame.current
+            return Sighting(reading.at_ns, reading.error_ns, value, frame.line, index, is_current)
     return None
 
 
@@ -115,13 +121,23 @@ def find_outer(counter: Variable, history: Sequence[CounterReading], rate_per_s:
     loop is seen, or where the counter has not started over in these readings.
     """
     tracks = tracks_of(history)
-    track = tracks.get(counter, [])
+    track = _surest(tracks.get(counter, []))
     return _outer_among(counter, track, tracks, [*falls_of(track), *_shortfalls_of(track, rate_per_s)])
 
 
 def outer_of(counter: Variable, track: Track, tracks: Tracks) -> Variable | None:
     """Return the counter of the loop around, for a part of the counter's sightings and where its rate is not known."""
+    track = _surest(track)
     return _outer_among(counter, track, tracks, list(itertools.pairwise(track))) if falls_of(track) else None
+
+
+def _surest(track: Track) -> Track:
+    """Return the sightings that are surely of the round that the loop is in, where there are enough of them.
+
+    Others may show the last round of an epoch when the next epoch has begun.
+    """
+    current = [sighting for sighting in track if sighting.is_current]
+    return current if len(current) > RISES_TO_NOTICE else track
 
 
 def _shortfalls_of(track: Track, rate_per_s: float) -> list[tuple[Sighting, Sighting]]:
