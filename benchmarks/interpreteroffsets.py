@@ -1,0 +1,63 @@
+"""Prints the offsets of a CPython, from its headers, beside those of ``daemon/collect/interpreter/offsets.py``.
+
+    python benchmarks/interpreteroffsets.py [-I FOLDER]... VERSION
+
+VERSION is ``3.12``; the folders have ``Python.h`` and ``internal/`` of it, those of this Python unless given. Needs a C
+compiler. Exits with 1 where a number differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from profd.daemon.collect.interpreter import offsets
+
+SOURCE = Path(__file__).with_suffix(".c")
+
+
+def headers() -> str:
+    """Return the folder of this Python's headers."""
+    return sysconfig.get_path("include")
+
+
+def printed(folders: Sequence[str]) -> dict[str, int]:
+    """Return the offsets that headers have; raises CalledProcessError where they cannot be compiled."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "offsets"
+        include = [f"-I{one}" for given in folders for one in (given, f"{given}/internal")]
+        subprocess.run(["cc", *include, str(SOURCE), "-o", str(program)], check=True, capture_output=True)
+        said = subprocess.run([program], check=True, capture_output=True, text=True).stdout
+    return {name: int(value) for name, value in map(str.split, said.splitlines())}
+
+
+def known(version: tuple[int, int], name: str) -> int | None:
+    """Return the offset that the table has; None where it has none of this name."""
+    value: int | None = getattr(offsets, name, None) or getattr(offsets.BY_VERSION[version], name, None)
+    return value
+
+
+def main() -> int:
+    """Print a table; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("-I", dest="folders", action="append", metavar="FOLDER")
+    parser.add_argument("version", nargs="?", default=f"{sys.version_info.major}.{sys.version_info.minor}")
+    asked = parser.parse_args()
+    major, minor = map(int, asked.version.split("."))
+    differ = 0
+    for name, value in printed(asked.folders or [headers()]).items():
+        ours = known((major, minor), name)
+        differ += ours is not None and ours != value
+        print(
+            f"{name:18} {value:>6} {'' if ours is None else ours:>6}{'  DIFFERS' if ours not in (None, value) else ''}"
+        )
+    return min(differ, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

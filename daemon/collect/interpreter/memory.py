@@ -1,0 +1,139 @@
+"""The memory of another process, read through ``/proc/PID/mem``: it is neither stopped nor written to.
+
+The kernel asks for the right to trace the process, as it does of py-spy. What is read may be of two moments: the
+process goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Iterable
+
+from profd.daemon.processes import PROC
+
+_ELF64_LITTLE = b"\x7fELF\x02\x01"
+_SEGMENT = struct.Struct("<2I6Q")
+_LOADED, _DYNAMIC = 1, 2
+_DYNAMIC_ENTRY = struct.Struct("<2Q")
+_NAMES, _SYMBOLS, _GNU_HASH = 5, 6, 0x6FFFFEF5
+_SYMBOL = struct.Struct("<I2BH2Q")
+_MOST_SEGMENTS = 64
+_libc = ctypes.CDLL(None, use_errno=True)
+_MOST_ENTRIES = 256
+_MOST_IN_CHAIN = 10_000
+
+
+class Unreadable(Exception):
+    """What was read is not what it has to be: this process cannot be read so. The text says why."""
+
+
+class Memory:
+    """The memory of one process. It ends with the process, or when that becomes another program."""
+
+    def __init__(self, pid: int) -> None:
+        """Open it; raises Unreadable where the kernel does not allow that."""
+        try:
+            self._fd = os.open(PROC / str(pid) / "mem", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise Unreadable(f"its memory cannot be opened ({error.strerror})") from error
+        self._pid = pid
+
+    def close(self) -> None:
+        """Close it."""
+        os.close(self._fd)
+
+    def read(self, address: int, length: int) -> bytes:
+        """Return bytes; raises Unreadable where there is no such memory."""
+        try:
+            data = os.pread(self._fd, length, address)
+        except (OSError, OverflowError, ValueError) as error:
+            raise Unreadable(f"there is no memory at {address:#x}") from error
+        if len(data) < length:
+            raise Unreadable("the process has ended" if not data else f"there is no memory at {address:#x}")
+        return data
+
+    def read_together(self, *places: tuple[int, int]) -> list[bytes]:
+        """Return the bytes at some places, by address and length, all read within about a microsecond, in this order.
+
+        Raises Unreadable where one of them is no memory. By the number of the process, which may be another's by now:
+        what is read counts only if ``read`` still works after it.
+        """
+        lengths = [length for _, length in places]
+        into = ctypes.create_string_buffer(sum(lengths))
+        here = struct.pack("<2Q", ctypes.addressof(into), len(into))
+        there = struct.pack(f"<{2 * len(places)}Q", *(number for place in places for number in place))
+        done = _libc.process_vm_readv(self._pid, here, ctypes.c_ulong(1), there, ctypes.c_ulong(len(places)), 0)
+        if done != len(into):
+            raise Unreadable("there is no memory at one of some places")
+        data, found, at = into.raw, [], 0
+        for length in lengths:
+            found.append(data[at : at + length])
+            at += length
+        return found
+
+    def word(self, address: int) -> int:
+        """Return the 8 bytes at an address as a number; raises Unreadable."""
+        return int.from_bytes(self.read(address, 8), "little")
+
+
+def exported(memory: Memory, start: int, names: Iterable[str]) -> dict[str, int]:
+    """Return the addresses of symbols that an ELF file exports, which is mapped from ``start`` on, as the loader does.
+
+    Reads what is mapped, not the file: that may be another by now, and lie in another file system. Raises Unreadable.
+    """
+    header = memory.read(start, 64)
+    if not header.startswith(_ELF64_LITTLE):
+        raise Unreadable("it is no program of 64 bits")
+    segments_at = int.from_bytes(header[32:40], "little")
+    count = int.from_bytes(header[56:58], "little")
+    data = memory.read(start + segments_at, min(count, _MOST_SEGMENTS) * _SEGMENT.size)
+    segments = list(_SEGMENT.iter_unpack(data))
+    first = next((address - offset for kind, _, offset, address, *_ in segments if kind == _LOADED), 0)
+    bias = start - first
+    dynamic = next((bias + address for kind, _, _, address, *_ in segments if kind == _DYNAMIC), None)
+    if dynamic is None:
+        return {}
+    tables = dict(_DYNAMIC_ENTRY.iter_unpack(_until_null(memory, dynamic)))
+    if not tables.keys() >= {_NAMES, _SYMBOLS, _GNU_HASH}:
+        return {}
+    # The C library of GNU has these relocated in memory, and musl has not.
+    names_at, symbols_at, hash_at = (
+        tables[tag] if tables[tag] >= start else bias + tables[tag] for tag in (_NAMES, _SYMBOLS, _GNU_HASH)
+    )
+    found = {name: _look_up(memory, name.encode(), names_at, symbols_at, hash_at) for name in names}
+    return {name: bias + value for name, value in found.items() if value}
+
+
+def _until_null(memory: Memory, address: int) -> bytes:
+    """Return the entries of a dynamic section: the last one is null."""
+    found = b""
+    while len(found) < _MOST_ENTRIES * _DYNAMIC_ENTRY.size:
+        entry = memory.read(address + len(found), _DYNAMIC_ENTRY.size)
+        if not any(entry[:8]):
+            break
+        found += entry
+    return found
+
+
+def _look_up(memory: Memory, name: bytes, names_at: int, symbols_at: int, hash_at: int) -> int:
+    """Return the value of a symbol by the file's table of hashes; 0 where it is not there."""
+    hashed = 5381
+    for byte in name:
+        hashed = (hashed * 33 + byte) & 0xFFFFFFFF
+    buckets, first, blooms, _ = struct.unpack("<4I", memory.read(hash_at, 16))
+    if not buckets:
+        return 0
+    buckets_at = hash_at + 16 + blooms * 8
+    chains_at = buckets_at + buckets * 4
+    symbol = int.from_bytes(memory.read(buckets_at + hashed % buckets * 4, 4), "little")
+    for place in range(symbol, symbol + _MOST_IN_CHAIN) if symbol >= first else ():
+        in_chain = int.from_bytes(memory.read(chains_at + (place - first) * 4, 4), "little")
+        if in_chain | 1 == hashed | 1:
+            name_at, _, _, section, value, _ = _SYMBOL.unpack(memory.read(symbols_at + place * _SYMBOL.size, 24))
+            if section and memory.read(names_at + name_at, len(name) + 1) == name + b"\0":
+                return int(value)
+        if in_chain & 1:
+            break
+    return 0

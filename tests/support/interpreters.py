@@ -1,0 +1,63 @@
+"""Pythons of each version that this machine has, and programs in them that stand still until they are told to go on."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
+_FOLDERS = ("/usr/bin", "/usr/local/bin")
+
+
+def python(version: str) -> str:
+    """Return a Python of this version; skips the test where there is none."""
+    if version == f"{sys.version_info.major}.{sys.version_info.minor}":
+        return sys.executable
+    pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python3"))
+    found = [*pyenv, *(path for folder in _FOLDERS if (path := Path(folder) / f"python{version}").exists())]
+    if not found:
+        pytest.skip(f"there is no Python {version} here")
+    return str(found[-1])
+
+
+class Standing:
+    """A program that waits in ``input()``, after it has printed a line."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.pid = process.pid
+        self._process = process
+
+    def until_ready(self) -> None:
+        """Wait until it waits."""
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
+
+    def go_on(self) -> None:
+        """Let it go on, and wait until it waits again."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        self.until_ready()
+
+    def end(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+
+
+@contextlib.contextmanager
+def standing(program: str, executable: str = sys.executable) -> Iterator[Standing]:
+    """Run a program up to where it waits: each time it prints "ready" and reads a line."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([executable, "-c", program], stdin=pipe, stdout=pipe, text=True) as process:
+        try:
+            made = Standing(process)
+            made.until_ready()
+            yield made
+        finally:
+            process.kill()
