@@ -1,6 +1,6 @@
-"""Profiles three training steps of a model with torch.profiler: writes the trace, and torch's own tables of it as JSON.
+"""Profiles three training steps of each model with torch.profiler: writes traces, and torch's own tables as JSON.
 
-profiled.py MODEL TRACE TABLES
+profiled.py FOLDER    for MODEL.trace.json and MODEL.tables.json
 """
 
 from __future__ import annotations
@@ -16,10 +16,22 @@ from torch.autograd.profiler_util import EventList
 from torch.profiler import ProfilerActivity, profile, record_function
 
 
-def resnet18() -> tuple[nn.Module, torch.Tensor]:
-    from torchvision.models import resnet18
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)
+        self.norms = nn.ModuleList([nn.BatchNorm2d(8), nn.BatchNorm2d(8)])
+        self.shortcut, self.head = nn.Conv2d(3, 8, 1), nn.Linear(8, 10)
 
-    return resnet18(num_classes=10), torch.randn(2, 3, 32, 32)
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        features = torch.relu(self.norms[0](self.first(images)))
+        features = torch.relu_(self.norms[1](self.second(features)) + self.shortcut(images))
+        scores: torch.Tensor = self.head(nn.functional.adaptive_avg_pool2d(features, 1).flatten(1))
+        return scores
+
+
+def residual() -> tuple[nn.Module, torch.Tensor]:
+    return Residual(), torch.randn(2, 3, 32, 32)
 
 
 def mlp() -> tuple[nn.Module, torch.Tensor]:
@@ -43,7 +55,7 @@ def transformer() -> tuple[nn.Module, torch.Tensor]:
     return Transformer(), torch.randn(4, 12, 32)
 
 
-MODELS = {"resnet18": resnet18, "mlp": mlp, "transformer": transformer}
+MODELS = {"residual": residual, "mlp": mlp, "transformer": transformer}
 
 
 def train(model: nn.Module, inputs: torch.Tensor, optimizer: torch.optim.Optimizer) -> None:
@@ -83,7 +95,7 @@ def table(averages: EventList) -> list[dict[str, object]]:
     ]
 
 
-def main(name: str, trace: Path, tables: Path) -> None:
+def main(name: str, folder: Path) -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     model, inputs = MODELS[name]()
@@ -105,10 +117,11 @@ def main(name: str, trace: Path, tables: Path) -> None:
         for _ in range(3):
             train(model, inputs, optimizer)
             profiler.step()
-    profiler.export_chrome_trace(str(trace))
+    profiler.export_chrome_trace(str(folder / f"{name}.trace.json"))
     both = {"by_name": profiler.key_averages(), "by_shape": profiler.key_averages(group_by_input_shape=True)}
-    tables.write_text(json.dumps({kind: table(averages) for kind, averages in both.items()}))
+    (folder / f"{name}.tables.json").write_text(json.dumps({kind: table(averages) for kind, averages in both.items()}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
+    for name in MODELS:
+        main(name, Path(sys.argv[1]))

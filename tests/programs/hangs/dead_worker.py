@@ -1,9 +1,13 @@
-"""A worker of a pool is killed with a task in hand, once a line was given: the pool waits for its result for ever."""
+"""A worker of a pool is killed with a task in hand, once a line was given: the pool waits for its result for ever.
+
+Until then a thread computes, so that nobody takes the wait for the line for a hang.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import select
 import signal
 import sys
 import threading
@@ -22,7 +26,8 @@ def load(index: int) -> int:
 
 
 def let_die() -> None:
-    sys.stdin.readline()
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        pass
     may_die.set()
 
 

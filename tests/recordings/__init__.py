@@ -1,0 +1,1 @@
+"""Recordings of real programs: which ones, how they are made, and what is expected of them."""

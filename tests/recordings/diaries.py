@@ -1,0 +1,62 @@
+"""Reads the diary that a recorded program leaves behind, each kind of program in its own words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from phases import read_passes
+from support.recordinglines import Diary
+from truth import read_program
+
+
+class Said(NamedTuple):
+    """A line of a program's output, and when it came."""
+
+    at_ns: int
+    text: str
+
+
+def of_known(name: str, file: Path) -> Diary:
+    """Return the diary of a program of ``benchmarks/known``."""
+    return Diary(turns=read_program(name).turns, tracks=tuple(map(tuple, json.loads(file.read_text()))))
+
+
+def of_turns(file: Path) -> Diary:
+    """Return the diary of ``known_phases.py``: a line for each turn."""
+    lines = [line.split() for line in file.read_text().splitlines()[:-1]]
+    turns = tuple(dict.fromkeys(line[0] for line in lines))
+    return Diary(turns=turns, tracks=(tuple(int(line[1]) for line in lines),))
+
+
+def of_steps(file: Path) -> Diary:
+    """Return the diary of a program of ``steploops``: a line for each step; the last one may be half written."""
+    lines = [line.split() for line in file.read_text().splitlines()[:-1]]
+    return Diary(steps=tuple((int(at_ns), int(made)) for at_ns, made in lines))
+
+
+def of_phases(file: Path) -> Diary:
+    """Return the diary that ``phasetruth.py`` keeps: a line for each change of the phase."""
+    lines = [line.split(" ", 1) for line in file.read_text().splitlines()]
+    passes = read_passes(file)
+    return Diary(
+        phases=tuple((int(at_ns), phase) for at_ns, phase in lines),
+        steps=tuple((at_ns, made) for made, at_ns in enumerate(passes, 1)),
+    )
+
+
+def of_log(said: Sequence[Said], pattern: str) -> Diary:
+    """Return the steps that a program logs: the pattern's first group is the number of a step that is over."""
+    found = ((one.at_ns, re.search(pattern, one.text)) for one in said)
+    steps = [(at_ns, int(match[1])) for at_ns, match in found if match]
+    return Diary(steps=tuple(steps))
+
+
+def of_epochs(said: Sequence[Said], pattern: str, steps_an_epoch: int) -> Diary:
+    """Return the steps that a program logs by epoch, from 1 on, and by the batch of the epoch."""
+    found = ((one.at_ns, re.search(pattern, one.text)) for one in said)
+    steps = [(at_ns, (int(match[1]) - 1) * steps_an_epoch + int(match[2])) for at_ns, match in found if match]
+    return Diary(steps=tuple(steps))
