@@ -2,15 +2,22 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
+# Integration tests wait more than they compute.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 BENCH_ARGS ?=
+NAMES ?=
 MINUTES ?= 60
+
+# The workers share the tests with their rewritten asserts, and what tests start shares profd's modules; each would
+# compile them anew where bytecode is not written.
+unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench truth gallery soak scale pictures format install clean
+.PHONY: help demo test quick mutants recordings check bench truth gallery soak scale pictures format install clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,8 +25,17 @@ help: ## list what can be made
 demo: .venv/demo-installed ## profile the bundled training script: dashboard, summary, report
 	$(BIN)/profd demo
 
-test: .venv/dev-installed ## run all the tests; PYTEST_ARGS selects some
-	$(BIN)/pytest $(PYTEST_ARGS)
+test: .venv/dev-installed ## run all the tests, WORKERS at a time; PYTEST_ARGS selects some
+	$(BIN)/pytest -n $(WORKERS) --durations 20 $(PYTEST_ARGS)
+
+quick: .venv/dev-installed ## run the tests that need no torch and no other real tool, for the inner loop
+	$(BIN)/pytest -n $(WORKERS) -q -m "not requires and not dashboard" tests/unit tests/replay $(PYTEST_ARGS)
+
+recordings: .venv/dev-installed ## record the tests' programs anew and show what changed, about 20 minutes on a quiet machine; NAMES="a b" selects
+	$(BIN)/python tests/recordings/make.py $(NAMES)
+
+mutants: .venv/dev-installed ## break the product in some 260 places one at a time, and show which tests notice, about 25 minutes; NAMES="a b" selects
+	PYTHONPATH=tests $(BIN)/python -m mutants.run $(NAMES)
 
 check: .venv/dev-installed ## check format, lint, types and layers
 	$(BIN)/ruff format --check
@@ -34,6 +50,7 @@ bench: .venv/dev-installed ## measure cost on a quiet machine, about 80 minutes;
 	$(BIN)/python benchmarks/throughput.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/many_threads.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/churn.py $(BENCH_ARGS)
+	$(BIN)/python benchmarks/dashboard.py --attach 60
 	$(BIN)/python benchmarks/telemetry.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/gpu_cost.py
 	$(BIN)/python benchmarks/ranks.py $(BENCH_ARGS)
@@ -41,7 +58,12 @@ bench: .venv/dev-installed ## measure cost on a quiet machine, about 80 minutes;
 truth: .venv/dev-installed ## measure on a quiet machine how true shares, intervals and phases are, about 80 minutes; writes docs/measurements.md
 	$(BIN)/python benchmarks/agreement.py
 	$(BIN)/python benchmarks/calibration.py --cases 200
+	$(BIN)/python benchmarks/simulations.py
 	$(BIN)/python benchmarks/phases.py
+	$(BIN)/python benchmarks/windowclock.py
+	$(BIN)/python benchmarks/nodes.py
+	$(BIN)/python benchmarks/stepcounts.py
+	$(BIN)/python benchmarks/live_findings.py
 	$(BIN)/python benchmarks/oracle.py --profd-only --runs 16 --jobs 4 --title "Truth of shares, many runs" flat generators threads coroutines
 	$(BIN)/python benchmarks/oracle.py --runs 2 --jobs 2 --title "Truth: slow phases, deep stacks" slow recursion modules
 
@@ -56,9 +78,13 @@ scale: .venv/dev-installed ## measure on a quiet machine what an hour of metrics
 	$(BIN)/python benchmarks/metrics.py --minutes 60
 	$(BIN)/python benchmarks/fleet.py
 
-trust: .venv/dev-installed ## kill profd, plant hangs, give its readers hostile bytes, about 45 minutes; writes docs/measurements.md
+trust: .venv/dev-installed ## kill and stop profd, let each of its writes fail, plant hangs, give its readers hostile bytes, about 60 minutes; writes docs/measurements.md
 	$(BIN)/python benchmarks/kills.py
+	$(BIN)/python benchmarks/survival.py
+	$(BIN)/python benchmarks/faults.py
 	$(BIN)/python benchmarks/hangs.py
+	$(BIN)/python benchmarks/windows.py
+	$(BIN)/python benchmarks/traces.py
 	$(BIN)/python benchmarks/fuzz.py
 
 pictures: .venv/dev-installed ## take the pictures of README and docs from a training, on a quiet machine; needs chromium

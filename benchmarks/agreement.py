@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from measurements import write_section
+from proportions import most
 
 from profd.daemon.analyze.findings.wording import many
 from profd.daemon.analyze.selection import Selection
@@ -98,11 +99,15 @@ def measure_program(words: tuple[str, ...], runs: int, seconds: int) -> list[Dis
 
 
 def row(name: str, found: list[Distances]) -> str:
-    """Return a row of the table: the median and the largest of each, and how many are above the limit."""
+    """Return a row of the table: median and largest of each, and how many are above the limit, with a 95 % bound."""
     cells = []
     for values in zip(*found, strict=True):
         above = sum(value > LIMIT for value in values)
-        cells += [f"{statistics.median(values):.3f} (to {max(values):.3f})", f"{above} of {len(values)}"]
+        share = most(above, len(values))
+        cells += [
+            f"{statistics.median(values):.3f} (to {max(values):.3f})",
+            f"{above} of {len(values)} (a share ≤ {share:.0%} of all)",
+        ]
     return f"| {' | '.join([name, *cells])} |"
 
 

@@ -3,6 +3,7 @@
     python benchmarks/longrun.py --hours 24 --ranks 4 --workers 8 -o long.profd
     python benchmarks/dashboard.py long.profd          # to the first picture, and each move
     python benchmarks/dashboard.py --live --seconds 60  # data to screen, keys, cost
+    python benchmarks/dashboard.py --attach 60         # from the command to hot functions, and to a change of them
 
 What is timed ends when the terminal has drawn it: the dashboard's output goes through a terminal emulator that looks
 for the text that has to be there. Run it on a quiet machine.
@@ -31,6 +32,11 @@ from pathlib import Path
 import longrun
 import psutil
 import pyte
+from proportions import most
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from support.sessions import running
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
@@ -39,29 +45,30 @@ from profd.daemon.store.records import Identity
 from profd.daemon.store.writer import RunWriter
 
 COLUMNS, LINES = 120, 36
+FIRST_SIGHT_S, CHANGE_S = 3.0, 6.0
 DEADLINE_S = 120.0
 LEFT, RIGHT, FAR_LEFT, ESCAPE = b"\x1b[D", b"\x1b[C", b"\x1b[1;2D", b"\x1b"
 _SAMPLES = re.compile(r"([\d,]+) samples")
 
 
 class Terminal:
-    """The dashboard of a run file in a terminal."""
+    """The dashboard in a terminal, as a command of profd opens it."""
 
-    def __init__(self, run_file: Path) -> None:
+    def __init__(self, *command: str) -> None:
         self.screen = pyte.Screen(COLUMNS, LINES)
         self._stream = pyte.ByteStream(self.screen)
         self.began_s = time.perf_counter()
         self.pid, self._fd = pty.fork()
         if not self.pid:
             os.environ["TERM"] = "xterm-256color"
-            os.execv(sys.executable, [sys.executable, "-m", "profd", "view", str(run_file)])
+            os.execv(sys.executable, [sys.executable, "-m", "profd", *command])
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
 
     def press(self, key: bytes) -> None:
         """Press a key."""
         os.write(self._fd, key)
 
-    def until(self, holds: Callable[[], bool], deadline_s: float = DEADLINE_S) -> float:
+    def until(self, holds: Callable[[], object], deadline_s: float = DEADLINE_S) -> float:
         """Draw until something is on the screen, and return when it was."""
         end_s = time.perf_counter() + deadline_s
         while not holds():
@@ -95,9 +102,9 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def opened(run_file: Path) -> Iterator[Terminal]:
-    """Give the dashboard of a run file, and end it."""
-    terminal = Terminal(run_file)
+def opened(*command: str) -> Iterator[Terminal]:
+    """Give the dashboard that a command opens, and end it."""
+    terminal = Terminal(*command)
     try:
         yield terminal
     finally:
@@ -106,7 +113,7 @@ def opened(run_file: Path) -> Iterator[Terminal]:
 
 def measure_finished(run_file: Path) -> None:
     """Measure how soon a finished run is to be seen, and what each move in time takes."""
-    with opened(run_file) as terminal:
+    with opened("view", str(run_file)) as terminal:
         drawn_s = terminal.until(lambda: "rank 0" in terminal.line("rank 0") and bool(terminal.line("train_epoch")))
         report("to the first picture", [drawn_s - terminal.began_s])
         report("a move while the run is read", list(_moves(terminal, [LEFT] * 10)))
@@ -180,7 +187,7 @@ def measure_live(seconds: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         load = Load(Path(folder) / "live.profd")
         load.write()
-        with opened(load.path) as terminal:
+        with opened("view", str(load.path)) as terminal:
             terminal.until(lambda: bool(terminal.line("train_epoch")))
             process = psutil.Process(terminal.pid)
             before, begun_s = process.cpu_times(), time.perf_counter()
@@ -195,6 +202,29 @@ def measure_live(seconds: int) -> None:
             print(f"cost of the dashboard, {took_s:.0f} s: {100 * cost:.1f} % of a core")
             report("a key", list(_answers(terminal, 20)))
         load.close()
+
+
+def measure_attach(times: int) -> bool:
+    """Measure how soon an attach shows hot functions, and how soon others once they change; False where one is late."""
+    first, changed = [], []
+    with tempfile.TemporaryDirectory(prefix="profd-") as folder:
+        os.environ["PROFD_HOME"] = folder
+        for _ in range(times):
+            with running("switching.py") as target, opened("attach", str(target.pid)) as terminal:
+                seen_s = terminal.until(functools.partial(terminal.line, "before_the_line"))
+                first.append(seen_s - terminal.began_s)
+                assert target.stdin is not None
+                target.stdin.write("\n")
+                target.stdin.flush()
+                changed.append(terminal.until(functools.partial(terminal.line, "after_the_line")) - seen_s)
+    report("attach to hot functions", first)
+    report("a change to the screen", changed)
+    late = sum(one > FIRST_SIGHT_S or other > CHANGE_S for one, other in zip(first, changed, strict=True))
+    print(
+        f"later than {FIRST_SIGHT_S:g} s or {CHANGE_S:g} s: {late} of {times} attaches; so at most "
+        f"{most(late, times):.1%} of all are, with a certainty of 95 %"
+    )
+    return late == 0
 
 
 def _shown_samples(terminal: Terminal) -> int:
@@ -227,12 +257,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("run", type=Path, nargs="?", help="a run file of longrun.py")
     parser.add_argument("--live", action="store_true", help="a run that grows")
+    parser.add_argument("--attach", type=int, default=0, metavar="N", help="attach so often")
     parser.add_argument("--seconds", type=int, default=60)
     options = parser.parse_args()
     if options.run is not None:
         measure_finished(options.run)
     if options.live:
         measure_live(options.seconds)
+    if options.attach and not measure_attach(options.attach):
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

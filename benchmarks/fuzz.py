@@ -2,8 +2,9 @@
 
     python benchmarks/fuzz.py [--runs N] [--jobs N] [--seed N] [SUBJECT ...]
 
-Subjects are run files (their bytes, and the values in their tables), recordings of py-spy, dumps of py-spy, Kineto's
-traces and datagrams, and control messages; of those that are JSON the bytes, and the values. Says on stderr, as a JSON
+Subjects are run files under all that reads them (their bytes, the values in their tables, their schemas), recordings of
+py-spy, dumps of py-spy, Kineto's traces and datagrams, and control messages; of those that are JSON the bytes, and the
+values. Says on stderr, as a JSON
 line for every thousand cases, how far it is; prints for each subject how its cases ended, and the slowest; last, the
 most memory of any of its processes. Without words it gives each subject the cases that it is owed, and writes its
 section of ``docs/measurements.md``. Ends with 1 where any case broke out of the errors that are meant for it, or took
@@ -35,7 +36,7 @@ from measurements import write_section
 SLOWEST_S = 5.0
 MOST_BYTES = 500 << 20
 PART = 1000
-RUN_FILES, OTHERS = 10_000, 100_000
+CASES, OTHERS = {"run-schemas": 20_000, "run-bytes": 10_000, "run-values": 10_000}, 100_000
 """Cases of each subject: one of a run file takes as long as ten others."""
 
 
@@ -134,7 +135,12 @@ def main() -> int:
     """Fuzz the subjects named, or all; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("names", nargs="*", metavar="SUBJECT")
-    parser.add_argument("--runs", "--cases", type=int, help="cases of each subject [run files 10000, others 100000]")
+    parser.add_argument(
+        "--runs",
+        "--cases",
+        type=int,
+        help="cases of each subject [100000, of run files fewer]",
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once [one a core]")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -143,7 +149,7 @@ def main() -> int:
     is_sound, peak_bytes, rows = True, 0, ["| subject | cases | how they ended | slowest |", "|---|---:|---|---:|"]
     with ProcessPoolExecutor(options.jobs) as pool:
         for name in options.names or known:
-            cases = options.runs or (RUN_FILES if name.startswith("run-") else OTHERS)
+            cases = options.runs or CASES.get(name, OTHERS)
             outcome = fuzz_in_parts(pool, name, cases, options.seed)
             print("\n".join(report(name, outcome)), flush=True)
             rows.append(f"| {name} | {cases:,} | {in_words(outcome.endings)} | {outcome.slowest_s:.2f} s |")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import sqlite3
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,11 +15,12 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-import synthetic
-from kinetotraces import TraceScript
+from fuzzreaders import Reader, readers
+from fuzzschemas import change_schema
 from mutations import HOSTILE_VALUES, mutate, mutate_values
+from support import synthetic
+from support.kinetotraces import TraceScript
 
-from profd.daemon.analyze.summary import summarize
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.collect.stacks import assembly
 from profd.daemon.collect.stacks.assembly import Span
@@ -26,13 +29,12 @@ from profd.daemon.collect.stacks.dump import decode_dump
 from profd.daemon.collect.stacks.pyspy import RawRecording, last_timestamp_us
 from profd.daemon.collect.steps.counter import integers_of, main_stack
 from profd.daemon.errors import ProfdError
-from profd.daemon.render.text import summary_text
-from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Identity
+from profd.daemon.store import database
+from profd.daemon.store.records import Identity, OperatorTotals, OutputWritten, Record, WindowTaken
+from profd.daemon.store.tables import Tables
 from profd.daemon.supervise.control import Request
-from profd.daemon.windows import kineto, trace
-from profd.daemon.windows.operators import sum_up
-from profd.daemon.windows.spans import read_spans
+from profd.daemon.windows import kineto
+from profd.daemon.windows.reduction import reduce
 
 
 class Subject(NamedTuple):
@@ -49,20 +51,23 @@ class Subject(NamedTuple):
 
 def subjects(folder: Path) -> dict[str, Subject]:
     """Return everything that reads; ``folder`` is for run files."""
-    run = _run_file(folder)
+    run, stored = _run_file(folder), _Stored(folder)
+    reads = readers(folder, folder / "seed.profd")
     return {
-        "run-bytes": Subject([run], lambda data, chance: _read_run(folder, data), (ProfdError,)),
-        "run-values": Subject([b"-"], lambda data, chance: _read_run(folder, _changed_run(folder, run, chance)),
-                              (ProfdError,)),
-        "recordings": Subject([_recording()], lambda data, chance: _assemble(data), (TraceDamaged,)),
-        "recording-values": Subject([_recording()], lambda data, chance: _assemble(data), (TraceDamaged,),
+        "run-bytes": Subject([run], lambda data, chance: _read_run(folder, data, reads, chance), (ProfdError,)),
+        "run-values": Subject([b"-"], lambda data, chance: _read_run(folder, _changed_run(folder, run, chance), reads,
+                                                                     chance), (ProfdError,)),
+        "run-schemas": Subject([b"-"], lambda data, chance: _read_run(folder, _other_schema(folder, run, chance), reads,
+                                                                      chance), (ProfdError,)),
+        "recordings": Subject([_recording()], lambda data, chance: stored.take(_assemble(data)), (TraceDamaged,)),
+        "recording-values": Subject([_recording()], lambda data, chance: stored.take(_assemble(data)), (TraceDamaged,),
                                     mutate_values),
         "dumps": Subject([_dump()], lambda data, chance: decode_dump(data), (ValueError,)),
         "dump-values": Subject([_dump()], lambda data, chance: decode_dump(data), (ValueError,), mutate_values),
         "counters": Subject([_dump()], lambda data, chance: integers_of(main_stack(data, 1)), ()),
         "counter-values": Subject([_dump()], lambda data, chance: integers_of(main_stack(data, 1)), (), mutate_values),
-        "traces": Subject([_trace()], lambda data, chance: sum_up(read_spans(trace.decode(data))), (ProfdError,)),
-        "trace-values": Subject([_trace()], lambda data, chance: sum_up(read_spans(trace.decode(data))), (ProfdError,),
+        "traces": Subject([_trace()], lambda data, chance: stored.take(_window(data)), (ProfdError,)),
+        "trace-values": Subject([_trace()], lambda data, chance: stored.take(_window(data)), (ProfdError,),
                                 mutate_values),
         "datagrams": Subject(_datagrams(), lambda data, chance: kineto.decode(data), ()),
         "control": Subject(_requests(), lambda data, chance: msgspec.json.decode(data, type=Request),
@@ -72,28 +77,59 @@ def subjects(folder: Path) -> dict[str, Subject]:
     }  # fmt: skip
 
 
-def _assemble(data: bytes) -> None:
+class _Stored:
+    """A run file that takes whatever was read: what a reader lets through has to be of the kind that can be stored."""
+
+    def __init__(self, folder: Path) -> None:
+        self._tables = Tables(database.create(folder / "stored.profd"), synthetic.describe)
+        self._tables.begin(synthetic.run_started())
+
+    def take(self, record: Record) -> None:
+        """Store a record."""
+        self._tables.commit([record])
+
+
+def _assemble(data: bytes) -> Record:
     """Make a record of a recording, as a session does."""
     last_timestamp_us(data)
     raw = RawRecording(data, 1_700_000_000 * SECOND_NS, 1000, 4000, 3, SECOND_NS)
-    assembly.assemble(raw, Identity(1, 1), 100, Span())
+    return assembly.assemble(raw, Identity(1, 1), 100, Span())
+
+
+def _window(data: bytes) -> Record:
+    """Make a record of a trace, as a session does."""
+    found = reduce(BytesIO(data), begins_with_step=True)
+    return WindowTaken(
+        *(Identity(1, 1), synthetic.STARTED_NS, "kineto", synthetic.STARTED_NS, "", found.start_ns, found.end_ns),
+        *(found.steps, found.device, found.operators, found.trace_bytes, found.packed),
+    )
 
 
 def _run_file(folder: Path) -> bytes:
     """Return the bytes of a small run with a row in nearly every table."""
     path = folder / "seed.profd"
-    synthetic.write_run(path, seconds=3, workers=1)
+    operators = (OperatorTotals("aten::mm", "cpu", False, "[]", 1, 2, 3, 0, 0, 0, 0, 0, 0, 0),)
+    now_ns = time.time_ns()
+    window = WindowTaken(synthetic.MAIN, now_ns, "kineto", now_ns - 9, start_ns=now_ns - 9, end_ns=now_ns,
+                         operators=operators)  # fmt: skip
+    # A live one, of this process: who serves metrics looks at no other.
+    synthetic.write_run(path, seconds=3, workers=1, live=True, also=[OutputWritten(now_ns, b"step 1\n"), window])
     return path.read_bytes()
 
 
-def _read_run(folder: Path, data: bytes) -> None:
-    """Read a run file as ``profd summary`` does."""
+def _read_run(folder: Path, data: bytes, reads: Mapping[str, Reader], chance: random.Random) -> None:
+    """Give a run file to one of its readers."""
     path = folder / "case.profd"
     path.write_bytes(data)
-    with RunReader(path) as reader:
-        summary = summarize(reader)
-        summary_text(summary)
-        msgspec.json.encode(summary)
+    reads[chance.choice(sorted(reads))](path)
+
+
+def _other_schema(folder: Path, run: bytes, chance: random.Random) -> bytes:
+    """Return a run file with another schema."""
+    path = folder / "schema.profd"
+    path.write_bytes(run)
+    change_schema(path, chance)
+    return path.read_bytes()
 
 
 def _changed_run(folder: Path, run: bytes, chance: random.Random) -> bytes:
@@ -122,7 +158,7 @@ def _spoil(connection: sqlite3.Connection, table: str, chance: random.Random) ->
         else:
             sql = f"UPDATE OR IGNORE {table} SET {chance.choice(columns)} = ? WHERE {where}"
             connection.execute(sql, (chance.choice(HOSTILE_VALUES),))
-    except sqlite3.Error:
+    except (sqlite3.Error, OverflowError):
         return
 
 
@@ -161,4 +197,4 @@ def _datagrams() -> list[bytes]:
 
 
 def _requests() -> list[bytes]:
-    return [msgspec.json.encode(Request(command)) for command in ("hello", "watch", "stop", "window")]
+    return [msgspec.json.encode(Request(command)) for command in ("hello", "watch", "window")]

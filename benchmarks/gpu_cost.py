@@ -68,7 +68,7 @@ def measure_apart(seconds: int, *, real: bool) -> Cost:
 def scenario(folder: Path) -> dict[str, str]:
     """Build the library and write its scenario; returns the variables by which a process gets them."""
     sys.path.insert(0, str(TESTS))
-    from fakedriver import FakeDriver, build
+    from support.fakedriver import FakeDriver, build
 
     driver = FakeDriver(build(folder), folder, time.time_ns())
     for number in range(GPUS):

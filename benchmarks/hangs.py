@@ -27,12 +27,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import load
 from measurements import write_section
-from sessions import begin_session
+from support.sessions import begin_session
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import HangRow
-from profd.daemon.supervise.control import ControlClient
 from profd.daemon.supervise.session import RunningSession
 
 CAUSES = {
@@ -84,7 +83,7 @@ def stop_once(kind: str) -> Told:
             assert process.stdout is not None
             stopped_ns = next(int(line.split()[1]) for line in process.stdout if line.startswith("stops "))
             found = wait_for_hang(session)
-            ControlClient(session.control_socket).stop()
+            session.end()
             session.wait_closed(60)
         finally:
             with contextlib.suppress(ProcessLookupError):

@@ -28,7 +28,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from loads.chain import link
 from measurements import write_section
-from sessions import begin_session, running
+from proportions import most
+from support.sessions import begin_session, running
 
 from profd.daemon import processes
 from profd.daemon.analyze.summary import summarize
@@ -147,6 +148,7 @@ def main() -> int:
         f"{sound} of {len(kills)} kills were sound: the target ran on, was not seen stopped, and the run was readable.",
         f"Lost were {median_s:.1f} s of recording in the median, {lost_s:.1f} s at most, from the start of py-spy on;",
         f"{wrong} of the target's {links:,} links are wrong.",
+        f"So at most {most(len(kills) - sound, len(kills)):.1%} of such kills are not sound, with a certainty of 95 %.",
     ]
     print("\n".join(lines))
     if len(kills) >= COUNTS_FROM:

@@ -98,7 +98,7 @@ class Profd:
             with contextlib.suppress(RunUnreadable), RunReader(self.run_file) as reader:
                 # The file is there a moment before the socket is.
                 if (control_socket := Path(reader.info.control_socket)).exists():
-                    return reader.info.recorder_pid, control_socket
+                    return reader.info.recorder.pid, control_socket
             time.sleep(0.02)
         self.process.kill()
         sys.exit(f"profd does not record:\n{self._words()}")

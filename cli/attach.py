@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from functools import partial
 from pathlib import Path
 
@@ -10,10 +9,10 @@ import click
 
 from profd.cli.interrupts import StopSignals
 from profd.cli.options import headless_option, recording_options
+from profd.cli.output import say
 from profd.daemon import paths, processes
 from profd.daemon.errors import NoSuchProcess, SessionFailed
 from profd.daemon.metrics.exporter import Exporter, open_exporter
-from profd.daemon.supervise.control import ControlClient
 from profd.daemon.supervise.diagnosis import check_attachable
 from profd.daemon.supervise.naming import script_name
 from profd.daemon.supervise.session import RunningSession, SessionOptions, start_session
@@ -35,6 +34,7 @@ def command(
     output: Path | None,
     subprocesses: bool,
     steps: bool,
+    source: bool,
     all_gpus: bool,
     hang_after_s: float,
     on_hang: str | None,
@@ -66,6 +66,7 @@ def command(
         duration_s=duration_s,
         subprocesses=subprocesses,
         steps=steps,
+        source=source,
         all_gpus=all_gpus,
         hang_after_s=hang_after_s or None,
         on_hang=on_hang,
@@ -82,10 +83,8 @@ def _record(options: SessionOptions, exporter: Exporter | None) -> None:
     # From before the start on: a session that came up after a Ctrl-C would be left recording.
     with StopSignals() as signals:
         session = start_session(options)
-        _say(
-            f"recording pid {options.pid} as {options.run_id}; Ctrl-C ends the recording, and leaves the process alone"
-        )
-        signals.call(lambda: _ask_to_end(session))
+        say(f"recording pid {options.pid} as {options.run_id}; Ctrl-C ends the recording, and leaves the process alone")
+        signals.call(session.end)
         if exporter is not None:
             exporter.follow(session)
         session.wait_closed(None)
@@ -99,21 +98,15 @@ def _show(options: SessionOptions, exporter: Exporter | None) -> None:
 
     with StopSignals() as signals:
         session = start_session(options)
-        signals.call(lambda: _ask_to_end(session))
+        signals.call(session.end)
     if exporter is not None:
         exporter.follow(session)
     leaving = run_dashboard(session.run_file)
     if leaving is Leaving.KEEP and session.is_running():
-        _say(f"still recording: `profd view {options.run_id}` comes back, `profd stop {options.run_id}` ends it")
+        say(f"still recording: `profd view {options.run_id}` comes back, `profd stop {options.run_id}` ends it")
         return
-    _ask_to_end(session)
+    session.end()
     _close(options, session, exporter)
-
-
-def _ask_to_end(session: RunningSession) -> None:
-    """Ask a session to end; one that has just ended by itself is as good."""
-    with contextlib.suppress(SessionFailed), contextlib.closing(ControlClient(session.control_socket)) as client:
-        client.stop()
 
 
 def _close(options: SessionOptions, session: RunningSession, exporter: Exporter | None) -> None:
@@ -138,8 +131,3 @@ def _close(options: SessionOptions, session: RunningSession, exporter: Exporter 
                 f"the recording of {options.run_id} was cut off",
                 f"what came before it is kept: profd summary {run_file}",
             )
-
-
-def _say(line: str) -> None:
-    """Tell a person what happens."""
-    click.echo(f"profd: {line}", err=True)

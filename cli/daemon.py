@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from profd.cli.table import aligned, titled
-from profd.daemon import paths
+from profd.daemon import oomscore, paths
 from profd.daemon.clock import AnchoredClock
 from profd.daemon.errors import ProfdError
 from profd.daemon.host.census import Census
@@ -28,7 +28,7 @@ from profd.daemon.host.sessions import RealSessions
 from profd.daemon.host.shelf import Shelf
 from profd.daemon.host.subject import ProcTable, Subject
 from profd.daemon.host.supervisor import Supervisor
-from profd.daemon.supervise.secrets import mask_command
+from profd.daemon.secrets import mask_command
 
 _COMMAND_WIDTH = 60
 
@@ -53,7 +53,7 @@ def command(file: Path | None, check: bool) -> None:
     if check:
         click.echo(_checked(configuration))
         return
-    _die_first()
+    oomscore.volunteer()  # reports and sessions inherit that
     with contextlib.closing(Instance(paths.runtime_folder())):
         asyncio.run(_supervise(file, configuration))
 
@@ -69,8 +69,15 @@ async def _supervise(file: Path | None, configuration: Configuration) -> None:
     clock, table, journal = AnchoredClock(), ProcTable(), Journal(sys.stderr.buffer)
     register = Register(register_folder())
     shelf = Shelf(paths.make_private(paths.runs_folder()), paths.runs_folder().with_name("reports"))
-    jobs = Jobs(Census(table, clock), table, Rules(configuration), journal, clock)
     sessions = RealSessions(configuration, register, clock)
+    jobs = Jobs(
+        Census(table, clock),
+        table,
+        Rules(configuration),
+        journal,
+        clock,
+        lambda: sessions.configuration.most_of_one_user,
+    )
     reporter = CommandReporter(shelf)
     supervisor = Supervisor(configuration, jobs, sessions, reporter, register, shelf, journal, clock)
 
@@ -87,12 +94,6 @@ async def _supervise(file: Path | None, configuration: Configuration) -> None:
         journal.say("reloaded", "the configuration was read again")
 
     await supervisor.run(Notifier(), reload)
-
-
-def _die_first() -> None:
-    """Have the kernel take profd before the training when memory ends; reports and sessions inherit that."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("500")
 
 
 def _checked(configuration: Configuration) -> str:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from profd.cli.folder import open_run
 from profd.cli.options import SelectionWords, json_option, selection_options
+from profd.cli.output import print_json, say
 from profd.daemon.analyze.compare.diff import ALIKE, LEAST, Diff, take_diff
 from profd.daemon.analyze.compare.limits import parse_limit
 from profd.daemon.errors import ExitCode
@@ -75,12 +75,12 @@ def command(
     wanted = [parse_limit(text) for text in limits]
     diff = _diff((base, new), words, (least / 100, alike / 100), output)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(diff), indent=2))
+        print_json(diff)
     else:
         click.echo(diff_text(diff))
     broken = [limit for limit in wanted if limit.is_broken_by(diff)]
     for limit in broken:
-        click.echo(f"profd: beyond the limit {limit.text}", err=True)
+        say(f"beyond the limit {limit.text}")
     return ExitCode.BEYOND_LIMIT if broken else ExitCode.OK
 
 
@@ -99,4 +99,4 @@ def _write(
     from profd.daemon.render.diffreport import write_diff_report
 
     write_diff_report(output, readers, selections, diff)
-    click.echo(f"profd: wrote {output}", err=True)
+    say(f"wrote {output}")

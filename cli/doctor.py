@@ -7,10 +7,11 @@ import shutil
 import sys
 
 import click
-import msgspec
 
 from profd.cli.options import json_option
+from profd.cli.output import print_json
 from profd.daemon.errors import ExitCode
+from profd.daemon.render.visible import visible
 from profd.daemon.supervise.doctor import Check, Verdict, examine
 
 _MARKS = {Verdict.PASSED: ("✓", "green"), Verdict.NOTE: ("!", "yellow"), Verdict.FAILED: ("✗", "red")}
@@ -27,7 +28,7 @@ def command(pid: int | None, as_json: bool) -> int:
     """
     checks = [*examine(pid), check_terminal()]
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(checks), indent=2))
+        print_json(checks)
     else:
         width = max(len(check.name) for check in checks)
         click.echo("\n".join(_check_text(check, width) for check in checks))
@@ -63,5 +64,5 @@ def _colors() -> str:
 def _check_text(check: Check, width: int) -> str:
     """Return a check as a line, with its remedy on a second one."""
     mark, color = _MARKS[check.verdict]
-    line = f"{click.style(mark, fg=color)} {check.name.ljust(width)}  {check.found}"
-    return f"{line}\n  {' ' * width}  → {check.remedy}" if check.remedy else line
+    line = f"{click.style(mark, fg=color)} {check.name.ljust(width)}  {visible(check.found)}"
+    return f"{line}\n  {' ' * width}  → {visible(check.remedy)}" if check.remedy else line

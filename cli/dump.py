@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 import click
-import msgspec
 
 from profd.cli.options import json_option
+from profd.cli.output import print_json
 from profd.cli.stop import read_info
 from profd.daemon import paths, processes
 from profd.daemon.collect.stacks.dump import DumpedFrame
@@ -29,7 +29,7 @@ def command(target: str, as_json: bool) -> None:
     """
     dumped = dump_tree(int(target) if target.isdecimal() else _pid_of_run(target))
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(dumped), indent=2))
+        print_json(dumped)
     else:
         hangs = [] if target.isdecimal() else _hangs_of_run(target)
         click.echo("\n\n".join([*hangs, _processes_text(dumped), *map(_paragraph, merge(dumped))]))
@@ -53,17 +53,17 @@ def _processes_text(dumped: Sequence[DumpedProcess]) -> str:
     """Return the list of processes."""
     lines = []
     for process in dumped:
-        note = f" ({process.error})" if process.error else ""
-        lines.append(f"{click.style(f'pid {process.pid}', bold=True)}  {' '.join(process.command)}{note}")
+        words = " ".join(process.command) + (f" ({process.error})" if process.error else "")
+        lines.append(f"{click.style(f'pid {process.pid}', bold=True)}  {visible(words)}")
     return "\n".join(lines)
 
 
 def _paragraph(stack: MergedStack) -> str:
     """Return a stack below those who stand in it, the innermost frame on top."""
-    owners = click.style(", ".join(stack.owners), bold=True)
+    owners = click.style(visible(", ".join(stack.owners)), bold=True)
     return "\n".join([owners, *(f"    {_frame_text(frame)}" for frame in stack.frames)])
 
 
 def _frame_text(frame: DumpedFrame) -> str:
     """Return a frame as py-spy writes it, with its file's last two parts."""
-    return f"{frame.name} ({'/'.join(PurePath(frame.filename).parts[-2:])}:{frame.line})"
+    return visible(f"{frame.name} ({'/'.join(PurePath(frame.filename).parts[-2:])}:{frame.line})")

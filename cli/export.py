@@ -10,6 +10,7 @@ import click
 
 from profd.cli.folder import brought_here, files_of, job_option, open_run
 from profd.cli.options import SelectionWords, parse_time, run_argument, selection_options
+from profd.cli.output import say
 from profd.daemon.errors import UsageError
 from profd.daemon.render.exports.formats import FORMATS, OF_ALL_THREADS, TABLES, file_content, tables, write_tables
 from profd.daemon.render.outfile import write_whole
@@ -82,7 +83,7 @@ def _put(run_file: Path, url: str, words: SelectionWords) -> None:
         raise UsageError("a data set has whole runs", "leave out what selects samples")
     with RunReader(run_file) as reader, reader.one_moment():
         manifest = export_run(reader, DataSet(url))
-    click.echo(f"profd: put {manifest.samples:,} rows of samples of {visible(manifest.run)} into {url}", err=True)
+    say(f"put {manifest.samples:,} rows of samples of {manifest.run} into {url}")
 
 
 def _write(content: bytes, output: Path | None) -> None:
@@ -99,4 +100,4 @@ def _write_tables(files: Mapping[str, bytes], folder: Path | None) -> None:
     if folder is None or folder == _STDOUT:
         raise UsageError("the format is several files", "name a folder for them with -o FOLDER")
     for path in write_tables(files, folder):
-        click.echo(path)
+        click.echo(visible(str(path)))

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from profd.cli.options import json_option
+from profd.cli.output import print_json, say
 
 if TYPE_CHECKING:
     from profd.daemon.fleet.engines import Engine
@@ -80,8 +80,11 @@ def command(
         from profd.daemon.fleet.page import write_fleet_page
 
         write_fleet_page(output, fleet)
-        click.echo(f"profd: wrote {output}", err=True)
-    click.echo(msgspec.json.format(msgspec.json.encode(fleet), indent=2) if as_json else fleet_text(fleet))
+        say(f"wrote {output}")
+    if as_json:
+        print_json(fleet)
+    else:
+        click.echo(fleet_text(fleet))
 
 
 def _engine(address: str | None) -> Engine:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from profd.cli.output import say
 from profd.daemon import paths
 from profd.daemon.errors import UsageError
 
@@ -60,11 +61,10 @@ def folder_of(run: str, job: str | None) -> Path | None:
 def known_folder(folder: Path) -> Folder:
     """Return what a folder holds, and say on stderr which of its files cannot be read."""
     from profd.daemon.analyze.nodes.jobs import read_folder
-    from profd.daemon.render.visible import visible
 
     found = read_folder(folder)
     for why in found.left_out:
-        click.echo(f"profd: left out: {visible(why)}", err=True)
+        say(f"left out: {why}")
     return found
 
 

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from profd.cli.options import json_option
+from profd.cli.output import print_json
 from profd.cli.table import aligned, titled
 from profd.daemon import paths
 from profd.daemon.clock import SECOND_NS
@@ -51,7 +52,7 @@ def command(as_json: bool) -> None:
     """List your runs, the newest first, and your running Python processes that can be attached to."""
     listing = Listing(runs=[list_run(path) for path in paths.list_runs()], processes=find_attachable())
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(listing), indent=2))
+        print_json(listing)
         return
     click.echo(_runs_text(listing.runs))
     click.echo()

@@ -14,6 +14,7 @@ from typing import NamedTuple, NoReturn
 
 import click
 
+from profd.cli.output import say
 from profd.daemon.errors import ExitCode, ProfdError
 
 INTERRUPTED = 130
@@ -83,7 +84,7 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
         if sys.stdout:
             sys.stdout.flush()
     except ProfdError as error:
-        tell(error)
+        say(str(error))
         return error.exit_code
     except click.ClickException as error:
         error.show()
@@ -94,16 +95,6 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
         _silence_stdout()
         return ExitCode.FAILURE
     return code if isinstance(code, int) else ExitCode.OK
-
-
-def tell(error: ProfdError) -> None:
-    """Write an error to stderr as one line: what failed, then what to do about it.
-
-    It may name a file of someone else, or quote one: what would steer the terminal is spelled out.
-    """
-    from profd.daemon.render.visible import visible
-
-    click.echo("profd: " + visible(" ".join(str(error).split())), err=True)
 
 
 def main() -> NoReturn:

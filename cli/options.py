@@ -37,6 +37,8 @@ _RECORDING = (
     click.option("--hang-after", "hang_after_s", type=click.FloatRange(0), default=30.0, show_default=True,
                  metavar="S", help="Say what everyone waits for after S seconds without progress; 0: never."),
     click.option("--on-hang", metavar="CMD", help="A shell command to run then; PROFD_HANG tells it what hangs."),
+    click.option("--no-source", "source", flag_value=False, default=True, is_flag=True,
+                 help="Keep no lines of source code, only where they are."),
     click.option("--all-gpus", is_flag=True, help="Read every GPU of the machine, not only those that the run uses."),
     click.option("--metrics", "metrics_address", metavar="[HOST:]PORT",
                  help="Serve metrics for Prometheus there; 0 is any free port, the loopback unless HOST is given."),
@@ -118,8 +120,8 @@ def recording_options(command: Command) -> Command:
     """Give a command the options of a recording.
 
     They arrive as ``rate_hz: int``, ``budget_percent: float``, ``duration_s: float | None``, ``name: str | None``,
-    ``output: Path | None``, ``subprocesses: bool``, ``all_gpus: bool``, ``steps: bool``, ``hang_after_s: float``,
-    ``on_hang: str | None``, ``metrics_address: str | None`` and ``otlp_endpoint: str | None``.
+    ``output: Path | None``, ``subprocesses: bool``, ``all_gpus: bool``, ``steps: bool``, ``source: bool``,
+    ``hang_after_s: float``, ``on_hang: str | None``, ``metrics_address: str | None`` and ``otlp_endpoint: str | None``.
     """
     command = steps_option(command)
     for option in reversed(_RECORDING):

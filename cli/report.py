@@ -10,6 +10,7 @@ from profd.cli.folder import brought_here, folder_of, job_option, open_run
 from profd.cli.options import run_argument
 from profd.daemon import paths
 from profd.daemon.render.report import write_report
+from profd.daemon.render.visible import visible
 
 
 @click.command(short_help="Write a self-contained HTML report of a run.")
@@ -35,4 +36,4 @@ def command(run: str, job: str | None, output: Path | None) -> None:
         path = output or Path(f"{name}.html")
         with open_run(here, job) as reader:
             write_report(reader, path)
-    click.echo(path)
+    click.echo(visible(str(path)))

@@ -56,6 +56,7 @@ def command(
     output: Path | None,
     subprocesses: bool,
     steps: bool,
+    source: bool,
     all_gpus: bool,
     hang_after_s: float,
     on_hang: str | None,
@@ -84,6 +85,7 @@ def command(
         duration_s=duration_s,
         subprocesses=subprocesses,
         steps=steps,
+        source=source,
         all_gpus=all_gpus,
         hang_after_s=hang_after_s or None,
         on_hang=on_hang,
@@ -129,16 +131,15 @@ def start_recording(
     options: SessionOptions,
     script: Script,
     link: socket.socket,
-    pty_fd: int | None,
     *,
     exporter: Exporter | None = None,
 ) -> Recording:
     """Start the session of a script that runs; raises the error that keeps it from recording."""
     options = msgspec.structs.replace(options, pid=script.pid, start_ticks=script.start_ticks)
     if exporter is None:
-        return start_session(options, link=link, pty_fd=pty_fd)
+        return start_session(options, link=link)
     with contextlib.closing(exporter):  # its process listens then; without a session nobody does
-        return exporter.follow(start_session(options, link=link, pty_fd=pty_fd))
+        return exporter.follow(start_session(options, link=link))
 
 
 def sum_up(run_file: Path) -> str:

@@ -7,12 +7,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
-
+from profd.cli.output import say
 from profd.daemon import paths, processes
 from profd.daemon.errors import NoSuchProcess, ProfdError, SessionFailed, UsageError
 from profd.daemon.store.reader import RunReader
-from profd.daemon.supervise.control import ControlClient
 from profd.daemon.supervise.diagnosis import check_attachable
 from profd.daemon.supervise.naming import script_name
 from profd.daemon.supervise.session import RunningSession, SessionOptions, start_session
@@ -49,8 +47,7 @@ def run_of(pid: int, *, inject: bool) -> Iterator[Path]:
     try:
         yield session.run_file
     finally:
-        with contextlib.suppress(SessionFailed), contextlib.closing(ControlClient(session.control_socket)) as client:
-            client.stop()
+        session.end()
         session.wait_closed(_CLOSING_S)
 
 
@@ -89,7 +86,7 @@ def _record(pid: int) -> RunningSession:
         command=words,
     )
     session = start_session(options)
-    click.echo(f"profd: recording pid {pid} as {run_id} meanwhile", err=True)
+    say(f"recording pid {pid} as {run_id} meanwhile")
     _wait_until_seen(session, pid)
     return session
 

@@ -9,13 +9,12 @@ from pathlib import Path
 import click
 
 from profd.cli.options import run_argument
-from profd.daemon import paths, processes
+from profd.cli.output import say
+from profd.daemon import paths
 from profd.daemon.errors import SessionFailed
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Identity
 from profd.daemon.store.rows import RunInfo
-from profd.daemon.supervise.control import ControlClient
-from profd.daemon.supervise.exitstatus import Watch
+from profd.daemon.supervise.session import end_session
 
 _PATIENCE_S = 30.0
 _PAST = {"ended": "has ended already", "interrupted": "was cut off before: its recorder is gone"}
@@ -27,10 +26,10 @@ def command(run: str) -> None:
     """End the session that records RUN, and wait until its file is closed. The target runs on."""
     info = read_info(paths.find_run(run))
     if info.state != "live":
-        click.echo(f"profd: {info.id} {_PAST[info.state]}", err=True)
+        say(f"{info.id} {_PAST[info.state]}")
         return
     stop_session(info)
-    click.echo(f"profd: {info.id} has ended and its file is closed; pid {info.pid} was left alone", err=True)
+    say(f"{info.id} has ended and its file is closed; pid {info.pid} was left alone")
 
 
 def read_info(path: Path) -> RunInfo:
@@ -42,19 +41,15 @@ def read_info(path: Path) -> RunInfo:
 def stop_session(info: RunInfo, patience_s: float = _PATIENCE_S) -> None:
     """End the session of a live run, and return once it has closed its file and is gone.
 
-    Raises SessionFailed where the session cannot be reached, or takes longer than ``patience_s`` seconds.
+    Raises SessionFailed where the session is not ours to end, or takes longer than ``patience_s`` seconds.
     """
-    stat = processes.read_stat(info.recorder_pid)
-    if stat is None:
-        return
     try:
-        watch = Watch(Identity(stat.pid, stat.start_ticks))
+        watch = end_session(info.recorder)
     except ProcessLookupError:
         return
-    with contextlib.closing(watch), contextlib.closing(ControlClient(Path(info.control_socket))) as client:
-        client.stop()
+    with contextlib.closing(watch):
         if not select.select([watch], [], [], patience_s)[0]:
             raise SessionFailed(
                 f"the session of {info.id} was asked to end, and has not within {patience_s:.0f} s",
-                f"what it recorded is safe; if it hangs: kill -9 {info.recorder_pid}",
+                f"what it recorded is safe; if it hangs: kill -9 {info.recorder.pid}",
             )

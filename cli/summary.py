@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import click
-import msgspec
 
 from profd.cli.folder import job_option, open_run
 from profd.cli.options import SelectionWords, json_option, run_argument, selection_options
+from profd.cli.output import print_json
 from profd.daemon.analyze.summary import summarize
 from profd.daemon.render.text import summary_text
 
@@ -24,6 +24,6 @@ def command(run: str, job: str | None, words: SelectionWords, as_json: bool) -> 
     with open_run(run, job) as reader, reader.one_moment():
         summary = summarize(reader, words.build(reader))
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(summary), indent=2))
+        print_json(summary)
     else:
         click.echo(summary_text(summary))

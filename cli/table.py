@@ -6,10 +6,15 @@ from collections.abc import Iterable, Sequence
 
 import click
 
+from profd.daemon.render.visible import visible
+
 
 def aligned(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> str:
-    """Return a table with a line of heads; the columns named in ``right`` are aligned to the right."""
-    lines = [list(heads), *map(list, rows)]
+    """Return a table with a line of heads; the columns named in ``right`` are aligned to the right.
+
+    What is invisible in a cell, or would steer the terminal, is spelled out.
+    """
+    lines = [list(heads), *(list(map(visible, row)) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
     return "\n".join(
         "  ".join(

@@ -12,7 +12,6 @@ from profd.cli.options import run_argument
 from profd.cli.table import aligned
 from profd.daemon import paths
 from profd.daemon.errors import UsageError
-from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
 
 
@@ -45,7 +44,7 @@ def _chosen(folder: Path, job: str | None) -> Path:
     if len(files) == 1:
         return files[0].path
     rows = [
-        (str(number), visible(file.host), ", ".join(map(str, sorted(file.ranks))), visible(str(file.path)))
+        (str(number), file.host, ", ".join(map(str, sorted(file.ranks))), str(file.path))
         for number, file in enumerate(files)
     ]
     click.echo(aligned(("node", "host", "ranks", "file"), rows, right=("node",)))

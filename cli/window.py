@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from profd.cli.options import json_option, run_argument
+from profd.cli.output import print_json, say
 from profd.cli.runofpid import pid_of, run_of
 from profd.daemon import paths
 from profd.daemon.analyze.issuers import issuing_lines
@@ -17,6 +18,7 @@ from profd.daemon.analyze.operators import by_name
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import SessionFailed, UsageError
 from profd.daemon.render.operatortable import operator_table, sort_rows
+from profd.daemon.render.visible import visible
 from profd.daemon.render.windowjson import describe
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import WindowRow
@@ -116,7 +118,7 @@ def command(
         reader = stack.enter_context(RunReader(path))
         windows = last_windows(reader) if show else take(reader, request)
         if as_json:
-            click.echo(msgspec.json.encode(describe(reader, windows[0], SORTABLE[sort])))
+            print_json(describe(reader, windows[0], SORTABLE[sort]), indent=0)
             return
         for window in windows:
             rows = reader.operators(window.id)
@@ -137,12 +139,12 @@ def take(reader: RunReader, request: WindowRequest) -> list[WindowRow]:
     """Take a window of a live run and return what came of it; raises SessionFailed where nothing did."""
     if reader.info.state != "live":
         raise SessionFailed(f"{reader.info.id} is not live", "show the windows it took with --show")
-    with contextlib.closing(ControlClient(Path(reader.info.control_socket))) as client:
+    with contextlib.closing(ControlClient(Path(reader.info.control_socket), reader.info.recorder.pid)) as client:
         client.watch()  # while someone looks, samples come into the file sooner
         begun = client.window(request)
         length = f"{request.seconds:g} s" if request.seconds else f"{request.steps} steps"
         how = ", the profiler is started inside of it" if begun.injected else ""
-        click.echo(f"profd: taking {length} of {_listed(begun.pids)}{how}", err=True)
+        say(f"taking {length} of {_listed(begun.pids)}{how}")
         taken = [window for window in _wait_for(reader, begun.asked_ns, len(begun.pids)) if not window.error]
         if not taken:
             raise SessionFailed("no window was taken", "see the lines above")
@@ -185,7 +187,7 @@ def _tell_events(reader: RunReader, asked_ns: int, told: int) -> int:
     for event in reader.events(told):
         told = event.id
         if event.kind == "window" and event.at_ns >= asked_ns:
-            click.echo(f"profd: {event.text}", err=True)
+            say(event.text)
     return told
 
 
@@ -202,7 +204,7 @@ def _title(reader: RunReader, window: WindowRow) -> str:
     process = reader.processes[window.process]
     who = f"pid {process.pid}" if process.rank is None else f"rank {process.rank}, pid {process.pid}"
     steps = len(reader.window_steps(window.id))
-    return f"{who}: {(window.end_ns - window.start_ns) / 1e6:.1f} ms, {steps} whole steps, by {window.source}"
+    return f"{who}: {(window.end_ns - window.start_ns) / 1e6:.1f} ms, {steps} whole steps, by {visible(window.source)}"
 
 
 def _listed(pids: tuple[int, ...]) -> str:

@@ -163,6 +163,16 @@ def is_on_network(path: Path, mounts: str | None = None) -> bool:
 
     ``mounts`` is in the format of ``/proc/self/mounts``, and is that file's text by default.
     """
+    return _file_system(path, mounts).startswith(NETWORK_FILE_SYSTEMS)
+
+
+def is_in_memory(path: Path, mounts: str | None = None) -> bool:
+    """Say whether a path lies on a file system without a disk: what is written there takes memory."""
+    return _file_system(path, mounts) in ("tmpfs", "ramfs")
+
+
+def _file_system(path: Path, mounts: str | None) -> str:
+    """Return the type of the file system that a path lies on."""
     if mounts is None:
         mounts = Path("/proc/self/mounts").read_text(errors="replace")
     path = path.resolve()
@@ -172,7 +182,7 @@ def is_on_network(path: Path, mounts: str | None = None) -> bool:
         # The later one of two at the same place lies above.
         if path.is_relative_to(mount) and len(mount.parts) >= len(best.parts):
             best, kind = mount, file_system
-    return kind.startswith(NETWORK_FILE_SYSTEMS)
+    return kind
 
 
 def _mount_of(line: str) -> tuple[Path, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -38,6 +39,17 @@ class Stat(msgspec.Struct, frozen=True):
     """
     exit_status: int
     """As of ``waitpid``; 0 unless the process is a zombie that we may look into."""
+
+
+class Owner(NamedTuple):
+    """As whom a process opens files."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+
+
+NOBODY = Owner(65534, 65534, ())
 
 
 def read_stat(pid: int, os_tid: int | None = None) -> Stat | None:
@@ -173,6 +185,18 @@ def owner_uid(pid: int) -> int | None:
     try:
         return (PROC / str(pid)).stat().st_uid
     except OSError:
+        return None
+
+
+def owner(pid: int) -> Owner | None:
+    """Return as whom a process opens files; None where it is gone."""
+    try:
+        text = (PROC / str(pid) / "status").read_bytes()
+        fields = dict(line.split(b":", 1) for line in text.splitlines() if b":" in line)
+        # Of each four ids the last is the one that counts for files.
+        uid, gid = (int(fields[name].split()[3]) for name in (b"Uid", b"Gid"))
+        return Owner(uid, gid, tuple(map(int, fields[b"Groups"].split())))
+    except (OSError, KeyError, ValueError, IndexError):
         return None
 
 

@@ -1,7 +1,8 @@
-"""What every test has: a home of its own for profd, and the marker for tools that not every machine has.
+"""What every test has: a home of its own for profd, and the marker for what not every machine has.
 
-``@pytest.mark.requires("tmux", "torch")`` names programs and importable modules. Where one is missing the test is
-skipped with the reason; under CI, where all of them are promised, it fails instead.
+``@pytest.mark.requires("tmux", "torch")`` names programs, modules, and rights. Where one is missing the test is skipped
+with the reason; under CI, where all of them are promised, it fails instead. What needs nothing is selected by
+``-m "not requires"``.
 """
 
 from __future__ import annotations
@@ -9,44 +10,103 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
+from support import browser
+from xdist.remote import Producer  # type: ignore[import-untyped]
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
-    from fakedriver import FakeDriver  # it loads NVML's module, which few tests need
+    from support.fakedriver import FakeDriver  # it loads NVML's module, which few tests need
+    from support.pyspy.standin import StandIn
 
-MODULES = frozenset({"torch", "torchvision", "tqdm", "playwright", "pyarrow"})
+MODULES = frozenset({"torch", "torchvision", "tqdm", "pyarrow", "distributed"})
+NODE_TOOLS = ("ip", "unshare", "hostname")
+MARKERS = (
+    "requires(*needs): what the test cannot do without: programs on PATH, modules (torch, torchvision, distributed), "
+    "root (this process is root's), netns (network namespaces), chromium (a browser, with playwright)",
+    "dashboard: goes through the open dashboard in every room, format or command; `make quick` leaves it out",
+)
+
+
+# The gate draws the same examples each time, whatever the machine's speed. People look for more by
+# ``--hypothesis-profile=explore``.
+SPEED = [hypothesis.HealthCheck.too_slow]
+hypothesis.settings.register_profile(
+    "gate", derandomize=True, database=None, deadline=None, max_examples=50, suppress_health_check=SPEED
+)
+hypothesis.settings.register_profile("explore", deadline=None, max_examples=2000, suppress_health_check=SPEED)
+hypothesis.settings.load_profile("gate")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "requires(*tools): programs on PATH, or modules, that the test cannot do without"
-    )
+    # What is started in the background ignores these, and so would all that tests start and interrupt.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    for line in MARKERS:
+        config.addinivalue_line("markers", line)
+
+
+class TestsByFile(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives each worker whole files of tests, whose fixtures are then made once, and all tests of one recording.
+
+    In place of marks for pytest-xdist's loadgroup, which pytest 9.2 no longer groups by.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, test = nodeid.partition("::")
+        recording = test.partition("[")[2] if file.startswith("tests/replay/") else ""
+        return recording or file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> TestsByFile:
+    config.option.loadscopereorder = False  # those that wait come first, and small ones fill the end
+    return TestsByFile(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of the NVML without a GPU, which is compiled."""
+    for item in items:
+        if "nvml_library" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.requires("cc"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    skip_without(*(tool for mark in item.iter_markers("requires") for tool in mark.args))
+    skip_without(*(need for mark in item.iter_markers("requires") for need in mark.args))
 
 
-def skip_without(*tools: str) -> None:
+def skip_without(*needs: str) -> None:
     """Skip the test where one of these is missing; under CI let it fail."""
-    missing = [tool for tool in tools if not is_there(tool)]
+    missing = [need for need in needs if not is_there(need)]
     if missing:
-        why = f"needs {', '.join(missing)}, not installed here"
+        why = f"needs {', '.join(missing)}, not to be had here"
         if os.environ.get("CI"):
             pytest.fail(why, pytrace=False)
         pytest.skip(why)
 
 
-def is_there(tool: str) -> bool:
-    """Say whether a program is on PATH, or a module can be imported, without importing it."""
-    if tool in MODULES:
-        return importlib.util.find_spec(tool) is not None
-    return shutil.which(tool) is not None
+def is_there(need: str) -> bool:
+    """Say whether a machine has what a test needs, without importing any module of it."""
+    if need in MODULES:
+        return importlib.util.find_spec(need) is not None
+    if need == "root":
+        return os.geteuid() == 0
+    if need == "netns":
+        return is_there("root") and all(map(shutil.which, NODE_TOOLS))
+    if need == "chromium":
+        return any(map(shutil.which, browser.NAMES)) and importlib.util.find_spec("playwright") is not None
+    return shutil.which(need) is not None
 
 
 @pytest.fixture(autouse=True)
@@ -58,19 +118,30 @@ def profd_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.fixture
+def py_spy(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    """Put a stand-in in the place of py-spy, for this test and all that it starts."""
+    from support.pyspy.standin import StandIn
+
+    with tempfile.TemporaryDirectory(prefix="py-spy-", ignore_cleanup_errors=True) as folder:
+        made = StandIn(Path(folder))
+        monkeypatch.setenv("PROFD_PY_SPY", os.fspath(made.path))
+        yield made
+        made.end()
+
+
 @pytest.fixture(scope="session")
 def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the NVML without a GPU."""
-    from fakedriver import build
+    from support.fakedriver import build
 
-    skip_without("cc")
     return build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture
 def driver(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     """Give the test an NVIDIA driver without GPUs: add some."""
-    from fakedriver import FakeDriver
+    from support.fakedriver import FakeDriver
 
     made = FakeDriver(nvml_library, tmp_path)
     made.install(monkeypatch)

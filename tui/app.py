@@ -16,6 +16,7 @@ from textual.screen import Screen
 
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
+from profd.daemon.supervise.terminal import has_shell
 from profd.tui.drawing.colors import DARK, LIGHT, suited_theme
 from profd.tui.errands import session
 from profd.tui.errands.outcomes import ErrandDone
@@ -37,6 +38,7 @@ class ProfdApp(App[Leaving]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "help", "help", show=False),
         Binding("b", "keep", "background", show=False),
+        Binding("ctrl+z", "suspend_process", "shell", show=False),
         Binding("q,ctrl+c", "quit", "leave"),
     ]
 
@@ -105,6 +107,13 @@ class ProfdApp(App[Leaving]):
     def action_keep(self) -> None:
         """Leave, and let the recording go on."""
         self.exit(Leaving.KEEP)
+
+    def action_suspend_process(self) -> None:
+        """Stop, and leave the terminal to the shell until it says ``fg``; script and recording go on."""
+        if has_shell():
+            super().action_suspend_process()
+        else:
+            self.notify("there is no shell to come back from: q leaves", severity="warning", markup=False)
 
     def action_help(self) -> None:
         """Show the keys."""

@@ -14,6 +14,7 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.secrets import mask_line
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, PointRow, ProcessRow, ThreadRow
 
@@ -22,6 +23,7 @@ _SHORTLY_NS = 15 * SECOND_NS
 _CURVE_POINTS = 60
 _OUTPUT_BYTES = 64 << 10
 _OUTPUT_LINES = 20
+_LONGEST_LINE = 2000
 _ERROR_LINE = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b")
 
 
@@ -63,7 +65,7 @@ def take_post_mortem(reader: RunReader) -> PostMortem | None:
     if not died_unseen and info.exit_signal is None and not info.exit_code:
         return None
     memory = _memory(reader)
-    output = _output(reader)
+    output = tuple(mask_line(line[:_LONGEST_LINE]) for line in _output(reader))
     return PostMortem(
         code=info.exit_code,
         signal=None if info.exit_signal is None else signal_name(info.exit_signal),

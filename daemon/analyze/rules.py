@@ -6,6 +6,7 @@ Knows frames and patterns. What a phase is, and how the rules are run over stack
 from __future__ import annotations
 
 import fnmatch
+import functools
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -20,6 +21,7 @@ from profd.daemon.store.rows import FrameRow
 BUILT_IN = Path(__file__).with_name("phases.toml")
 _NOTHING = re.compile(r"(?!)")
 _WILDCARD = re.compile(r"[*?\[]")
+_GLOBS_HELD = 1024
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -124,6 +126,7 @@ def _name_test(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     return test
 
 
+@functools.lru_cache(_GLOBS_HELD)
 def _any_of(globs: tuple[str, ...]) -> re.Pattern[str]:
     """Return an expression that the whole of a text meets where any of the globs does; none of them: it meets none."""
     return re.compile("|".join(map(fnmatch.translate, globs))) if globs else _NOTHING

@@ -6,6 +6,7 @@ meaning. Nothing here knows how it is shown.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Mapping
 
@@ -41,6 +42,7 @@ from profd.daemon.store.rows import ProcessRow, RunInfo, StackTotal
 VERSION = 1
 FUNCTIONS = 20
 FUNCTIONS_OF_A_PROCESS = 5
+LOSSES = 5
 
 
 class Exit(msgspec.Struct, frozen=True):
@@ -82,7 +84,8 @@ class Summary(msgspec.Struct, frozen=True):
     ``state`` is live, ended or interrupted; ``why_ended`` is target-exited, stopped, duration or failed. ``samples``
     are those of the selection, ``phases`` and ``functions`` their shares, 0 to 1, the largest first. ``Coverage``
     explains ``coverage``, ``torn_share`` and ``cost_core_share``. ``gpu_idle`` is None where no GPU was read.
-    ``nodes`` are those of a job whose run files were joined.
+    ``nodes`` are those of a job whose run files were joined. ``losses`` say what was dropped on the way to the run file
+    and why, the first ``LOSSES`` of them.
     """
 
     version: int
@@ -112,6 +115,7 @@ class Summary(msgspec.Struct, frozen=True):
     ranks: tuple[RankSummary, ...] = ()
     last_window: tuple[WindowSummary, ...] = ()
     nodes: tuple[JoinedNode, ...] = ()
+    losses: tuple[str, ...] = ()
 
 
 def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary:
@@ -155,7 +159,14 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         ranks=take_ranks(reader, selection, phases),
         last_window=last_window(reader, selection),
         nodes=nodes_of(reader),
+        losses=_losses(reader, selection),
     )
+
+
+def _losses(reader: RunReader, selection: Selection) -> tuple[str, ...]:
+    start_ns, end_ns = selection.from_ns or 0, selection.to_ns or reader.info.end_ns + 1
+    said = (event.text for event in reader.events() if event.kind == "loss" and start_ns <= event.at_ns < end_ns)
+    return tuple(itertools.islice(said, LOSSES))
 
 
 def _phase_errors(profile: Profile, phases: PhaseIndex, shares: Mapping[str, float]) -> dict[str, float]:

@@ -40,6 +40,10 @@ class ProcessTable(Protocol):
         """Return the PIDs of the living descendants of a process."""
         ...
 
+    def cpu_s(self, pid: int) -> float:
+        """Return the CPU seconds that a process and its living descendants have used."""
+        ...
+
     def recorded(self) -> set[int]:
         """Return the PIDs whose stacks are being recorded, by whatever session of whatever user."""
         ...

@@ -73,6 +73,8 @@ class Configuration(msgspec.Struct, frozen=True):
     rate_hz: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 20
     budget_percent: Annotated[float, msgspec.Meta(ge=2)] = 10.0
     least_percent: Positive = 2.0
+    most_per_user: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """How many of the sessions may be of one user; 0: all, where that user supervises, and three in five for root."""
     look_every_s: Annotated[float, msgspec.Meta(ge=0.1, le=60)] = 1.0
     slice_hours: Positive = 24.0
     hang_after_s: AtLeastZero = 120.0
@@ -83,6 +85,13 @@ class Configuration(msgspec.Struct, frozen=True):
     rule: tuple[Rule, ...] = (Rule(name="torch", torch=True),)
     exclude: tuple[Exclusion, ...] = ()
     retention: Retention = Retention()
+
+    @property
+    def most_of_one_user(self) -> int:
+        """How many sessions of one user there can be at a time."""
+        if self.most_per_user:
+            return self.most_per_user
+        return self.most_sessions if os.geteuid() != 0 else max(self.most_sessions * 3 // 5, 1)
 
     @property
     def most_sessions(self) -> int:
@@ -98,10 +107,18 @@ def default_file() -> Path:
 def read_configuration(file: Path) -> Configuration:
     """Return what a file says; raises UsageError that names what is wrong with it."""
     try:
-        content = file.read_bytes()
+        with file.open("rb") as opened:
+            _check_owner(file, os.fstat(opened.fileno()))
+            content = opened.read()
     except OSError as error:
         raise UsageError(f"{file} cannot be read ({error.strerror})", "name another one with --config FILE") from error
     return decode(content, str(file))
+
+
+def _check_owner(file: Path, state: os.stat_result) -> None:
+    """Raise UsageError where root is to do what a file says that others may write: it names commands."""
+    if os.geteuid() == 0 and (state.st_uid != 0 or state.st_mode & 0o022):
+        raise UsageError(f"{file} may be written by others than root", f"chown root {file}; chmod go-w {file}")
 
 
 def decode(content: bytes, where: str) -> Configuration:

@@ -14,7 +14,7 @@ import msgspec
 from profd.daemon.clock import Clock
 from profd.daemon.errors import ProfdError
 from profd.daemon.host.configuration import Configuration
-from profd.daemon.host.jobs import Jobs
+from profd.daemon.host.jobs import QUIET, STOPPED, Jobs
 from profd.daemon.host.journal import Journal
 from profd.daemon.host.lineage import Job
 from profd.daemon.host.purse import Purse
@@ -46,6 +46,7 @@ class Crew:
         self._clock = clock
         self._ended = ended
         self._live: dict[str, Recording] = {}
+        self._released: set[str] = set()
         self._parts: dict[str, float] = {}
         self._cpu_s: dict[str, float] = {}
         self._unread_s = 0.0
@@ -77,7 +78,7 @@ class Crew:
         recording = self._sessions.adopt(entry)
         if recording is None:
             return False
-        self._jobs.take([entry.root])
+        self._jobs.adopt(entry.root)
         # What it cost before is past, and known to nobody here.
         self._cpu_s[entry.run_id] = self._sessions.cpu_s(recording)
         self._follow(recording)
@@ -90,6 +91,15 @@ class Crew:
         self._purse.take(self._unread_s + sum(map(self._spent_s, self._live.values())))
         self._unread_s = 0.0
         self.share()
+
+    def make_room(self) -> None:
+        """Let a job go that has been quiet for long, where another one waits for its place; one at a time."""
+        root = self._jobs.quietest() if self._jobs.is_any_waiting and not self._released else None
+        for run_id, recording in self._live.items():
+            if recording.entry.root == root:
+                self._released.add(run_id)
+                self._journal.say("released", "it has been quiet, and another job waits", run=run_id, pid=root.pid)
+                self._go(self._let_go(recording))
 
     def share(self) -> None:
         """Tell each session its part of the budget, where that has changed."""
@@ -141,6 +151,13 @@ class Crew:
             self._starting -= 1
         await self._share()
 
+    async def _let_go(self, recording: Recording) -> None:
+        try:
+            await asyncio.to_thread(self._sessions.stop, recording)
+        except ProfdError as error:
+            self._released.discard(recording.entry.run_id)
+            self._journal.complain("unreachable", error, run=recording.entry.run_id)
+
     async def _share(self) -> None:
         async with self._sharing:
             part = self._part
@@ -180,6 +197,9 @@ class Crew:
     async def _end(self, recording: Recording) -> None:
         run_id, job = recording.entry.run_id, recording.job
         why = await asyncio.to_thread(self._sessions.close, recording)
+        if run_id in self._released:
+            self._released.discard(run_id)
+            why = QUIET if why == STOPPED else why
         entry = msgspec.structs.replace(recording.entry, ended_ns=self._clock.now_ns(), why_ended=why)
         del self._live[run_id]
         self._one_less.set()

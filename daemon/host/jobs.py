@@ -6,9 +6,11 @@ Knows what became of each job so far, and when to try one again. Starts nothing 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.host.activity import Activity
 from profd.daemon.host.census import Census, ProcessTable
 from profd.daemon.host.journal import Journal
 from profd.daemon.host.lineage import Job, job_of
@@ -16,27 +18,46 @@ from profd.daemon.host.rules import Rules
 from profd.daemon.host.subject import Subject
 from profd.daemon.store.records import Identity
 
+_MANY = 1 << 30
 _ROOM_REST_S = 2.0
 _ELSEWHERE_REST_S = 10.0
 _FIRST_REST_S = 5.0
 _LONGEST_REST_S = 600.0
 # Of one user's supervisor and the system's, which find a process at the same time, its user's comes first.
 _OTHERS_GRACE_S = 3.0
-STOPPED, DURATION = "stopped", "duration"
+STOPPED, DURATION, QUIET = "stopped", "duration", "quiet"
 """Why a run ended, as its file says it, where that decides about the next one of the same job."""
+QUIET_S = 300.0
+"""A job that was quiet for so long gives its place to one that waits."""
 
 
 class Jobs:
     """The jobs of the host."""
 
-    def __init__(self, census: Census, table: ProcessTable, rules: Rules, journal: Journal, clock: Clock) -> None:
+    def __init__(
+        self,
+        census: Census,
+        table: ProcessTable,
+        rules: Rules,
+        journal: Journal,
+        clock: Clock,
+        most_of_one_user: Callable[[], int] = lambda: _MANY,
+    ) -> None:
         self._clock = clock
         self._uid = os.geteuid()
         self._census = census
         self._table = table
         self._rules = rules
         self._journal = journal
+        self._activity = Activity(table, clock)
+        self._most_of_one_user = most_of_one_user
         self._taken: set[Identity] = set()
+        self._places: dict[Identity, int] = {}
+        """The jobs that are recorded, and of which user."""
+        self._resting: set[Identity] = set()
+        """The jobs that were let go as they were quiet; they are recorded again once they are not."""
+        self.is_any_waiting = False
+        """Whether a job that meets the rules found no room at the last look."""
         self._told: set[Identity] = set()
         self._failures: dict[Identity, int] = {}
         self._resting_ns: dict[Identity, int] = {}
@@ -49,30 +70,65 @@ class Jobs:
         """Take in jobs that are recorded already, or are not to be."""
         self._taken.update(roots)
 
+    def adopt(self, root: Identity) -> None:
+        """Take in a job that another supervisor has begun to record."""
+        self._taken.add(root)
+        program = self._table.program(root.pid)
+        if program is not None:
+            self._places[root] = program.uid
+
     def poll(self, room: int) -> list[Job]:
-        """Return the jobs to be recorded from now on, ``room`` of them at most; they count as taken."""
-        found: list[Job] = []
+        """Return the jobs to be recorded from now on, ``room`` of them at most; they count as taken.
+
+        Where there is not room for all, users come in turns: who has the fewest places comes first.
+        """
+        self._activity.look({*self._places, *self._resting})
+        wanting: dict[Identity, tuple[Job, int]] = {}
         recorded: set[int] | None = None
         for subject in self._census.poll():
             job = self._job_of(subject)
-            if job is None:
+            if job is None or job.root in wanting:
                 continue
             recorded = self._table.recorded() if recorded is None else recorded
-            if self._is_free(job, recorded, room - len(found)):
-                self._taken.add(job.root)
-                found.append(job)
+            if self._is_free(job, recorded):
+                wanting[job.root] = job, subject.uid
+        found: list[Job] = []
+        while wanting and len(found) < room:
+            held = Counter(self._places.values())
+            # Of equal ones who began first.
+            root = min(wanting, key=lambda root: (held[wanting[root][1]], root.start_ticks, root.pid))
+            if held[wanting[root][1]] >= self._most_of_one_user():
+                break
+            job, self._places[root] = wanting.pop(root)
+            self._taken.add(root)
+            self._resting.discard(root)
+            found.append(job)
+        for job, _ in wanting.values():
+            self._wait(job)
+        held = Counter(self._places.values())
+        self.is_any_waiting = any(held[uid] < self._most_of_one_user() for _, uid in wanting.values())
         return found
+
+    def quietest(self) -> Identity | None:
+        """Return the job that has been quiet longest, of those that were long enough to give their place to another."""
+        quiet = {root: self._activity.quiet_s(root) for root in self._places}
+        longest = max(quiet, key=quiet.__getitem__, default=None)
+        return longest if longest is not None and quiet[longest] >= QUIET_S else None
 
     def end(self, job: Job, why: str) -> None:
         """Take in why the recording of a job ended: one that somebody stopped is not begun again, others are."""
-        if why == DURATION:
+        self._places.pop(job.root, None)
+        if why in (DURATION, QUIET):
             self._release(job.root, 0.0)
+            if why == QUIET:
+                self._resting.add(job.root)
         elif why != STOPPED:
             self.fail(job)
         self._forget_ended()
 
     def fail(self, job: Job) -> None:
         """Take in that a job could not be recorded; it is tried again, later each time."""
+        self._places.pop(job.root, None)
         self._failures[job.root] = self._failures.get(job.root, 0) + 1
         self._release(job.root, min(_FIRST_REST_S * 2.0 ** (self._failures[job.root] - 1), _LONGEST_REST_S))
 
@@ -102,16 +158,19 @@ class Jobs:
             return None
         return job
 
-    def _is_free(self, job: Job, recorded: set[int], room: int) -> bool:
+    def _is_free(self, job: Job, recorded: set[int]) -> bool:
         if recorded & {job.root.pid, job.member, *self._table.descendants(job.root.pid)}:
             self._census.look_again(job.member, _ELSEWHERE_REST_S)
             return False
-        if room <= 0:
-            self._census.look_again(job.member, _ROOM_REST_S)
-            if not self.has_told(job):
-                self._journal.say("waiting", "the budget has no room for another session", pid=job.root.pid)
+        if job.root in self._resting and self._activity.quiet_s(job.root) > 0:
+            self._census.look_again(job.member, _ELSEWHERE_REST_S)
             return False
         return True
+
+    def _wait(self, job: Job) -> None:
+        self._census.look_again(job.member, _ROOM_REST_S)
+        if not self.has_told(job):
+            self._journal.say("waiting", "there is no room for another session, or of its user", pid=job.root.pid)
 
     def _release(self, root: Identity, rest_s: float) -> None:
         """Let a job be found again after a rest, by whichever process of it lives then."""
@@ -122,10 +181,11 @@ class Jobs:
 
     def _forget_ended(self) -> None:
         """Let go of what is known of processes that are gone."""
-        known = {*self._taken, *self._told, *self._failures, *self._resting_ns}
+        known = {*self._taken, *self._told, *self._resting, *self._failures, *self._resting_ns}
         gone = {root for root in known if not self._is_there(root)}
         self._taken -= gone
         self._told -= gone
+        self._resting -= gone
         self._failures = {root: count for root, count in self._failures.items() if root not in gone}
         self._resting_ns = {root: due_ns for root, due_ns in self._resting_ns.items() if root not in gone}
 

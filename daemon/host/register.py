@@ -15,9 +15,12 @@ import msgspec
 
 from profd.daemon import paths
 from profd.daemon.errors import OutputUnwritable
+from profd.daemon.privatefile import replacing
 from profd.daemon.store.records import Identity
 
 _RUN_ID = re.compile(r"\d{8}-\d{6}-[A-Za-z0-9_.]+-[0-9a-f]{4}")
+_AGED = "aged"
+"""An empty file whose time says when runs were last looked at for their age."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -66,11 +69,9 @@ class Register:
     def put(self, entry: Entry) -> None:
         """Write an entry, whole or not at all; raises OutputUnwritable."""
         path = self._path(entry.run_id)
-        beside = path.with_suffix(".new")
         try:
-            beside.touch(mode=0o600)
-            beside.write_bytes(msgspec.json.encode(entry))
-            beside.replace(path)
+            with replacing(path) as file:
+                file.write(msgspec.json.encode(entry))
         except OSError as error:
             raise OutputUnwritable(f"cannot write {path} ({error.strerror})", "make room on its disk") from error
 
@@ -78,6 +79,19 @@ class Register:
         """Forget a run."""
         with contextlib.suppress(OSError):
             self._path(run_id).unlink(missing_ok=True)
+
+    def aged_ns(self) -> int:
+        """Return when runs were last looked at for their age, by whichever supervisor; 0 where never."""
+        try:
+            return (self._folder / _AGED).stat().st_mtime_ns
+        except OSError:
+            return 0
+
+    def note_aged(self, now_ns: int) -> None:
+        """Note that runs are looked at for their age, for supervisors to come."""
+        with contextlib.suppress(OSError):
+            (self._folder / _AGED).touch(mode=0o600)
+            os.utime(self._folder / _AGED, ns=(now_ns, now_ns))
 
     def _path(self, run_id: str) -> Path:
         return self._folder / f"{run_id}.json"

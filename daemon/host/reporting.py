@@ -59,7 +59,7 @@ async def _profd(output: Path, *words: str) -> None:
     """Run a command of profd's to its end; raises SessionFailed with what it said where it fails."""
     with output.open("wb") as stdout:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "profd", *words),
+            *(sys.executable, "-m", "profd.daemon.capabilities", sys.executable, "-m", "profd", *words),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=stdout,
             stderr=asyncio.subprocess.PIPE,

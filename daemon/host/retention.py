@@ -33,10 +33,17 @@ class Removal(msgspec.Struct, frozen=True):
     part: str
 
 
-def removals(kept: Sequence[Kept], retention: Retention, now_ns: int, live_bytes: int = 0) -> list[Removal]:
-    """Return what is to be removed, in this order. ``live_bytes`` are those of runs that are still written."""
+def removals(
+    kept: Sequence[Kept], retention: Retention, now_ns: int, live_bytes: int = 0, most_old: int | None = None
+) -> list[Removal]:
+    """Return what is to be removed, in this order.
+
+    ``live_bytes`` are those of runs that are still written; ``most_old`` is of how many runs something may go for their
+    age, of all where it is None.
+    """
     oldest_first = sorted(kept, key=lambda one: one.ended_ns)
-    gone = [removal for one in oldest_first for removal in _too_old(one, retention, now_ns)]
+    old = [parts for one in oldest_first if (parts := list(_too_old(one, retention, now_ns)))]
+    gone = [removal for parts in old[:most_old] for removal in parts]
     sizes = {Removal(one.run_id, DETAIL): one.detail_bytes for one in oldest_first}
     sizes |= {Removal(one.run_id, REPORT): one.report_bytes for one in oldest_first}
     held = live_bytes + sum(size for part, size in sizes.items() if part not in gone)

@@ -24,7 +24,7 @@ from profd.daemon.supervise.control import ControlClient
 from profd.daemon.supervise.diagnosis import check_attachable
 from profd.daemon.supervise.exitstatus import Watch
 from profd.daemon.supervise.naming import script_name
-from profd.daemon.supervise.session import RunningSession, SessionOptions, start_session
+from profd.daemon.supervise.session import RunningSession, SessionOptions, end_session, is_session, start_session
 
 INTERRUPTED = "interrupted"
 _HOUR_S = 3600.0
@@ -122,8 +122,8 @@ class RealSessions:
 
     def stop(self, recording: Recording) -> None:
         """Ask a session to end; raises SessionFailed."""
-        with contextlib.closing(ControlClient(recording.control_socket)) as client:
-            client.stop()
+        with contextlib.suppress(ProcessLookupError):
+            end_session(recording.watch.identity).close()
 
     def close(self, recording: Recording) -> str:
         """Let go of a session that has ended, and return why it did, as ``Entry.why_ended`` has it."""
@@ -193,6 +193,6 @@ def _find_session(run_id: str) -> int | None:
         if name.isdecimal() and processes.owner_uid(int(name)) == os.geteuid():
             with contextlib.suppress(OSError):
                 is_its = os.readlink(f"/proc/{name}/fd/2").removesuffix(" (deleted)") == log  # noqa: PTH115
-                if is_its and "profd.daemon.supervise" in processes.command_line(int(name)):
+                if is_its and is_session(int(name)):
                     return int(name)
     return None

@@ -38,6 +38,10 @@ class Shelf:
         """Return what the report of a run takes on disk."""
         return _size(self._reports, run_id, REPORT)
 
+    def written_ns(self, run_id: str) -> int:
+        """Return when something was last written of a run or its report; 0 where nothing is left of it."""
+        return max(_written_ns(self._runs, run_id, DETAIL), _written_ns(self._reports, run_id, REPORT))
+
     def remove_detail(self, run_id: str) -> None:
         """Remove a run's file; what is a link is left alone."""
         _remove(self._runs, run_id, DETAIL)
@@ -48,27 +52,35 @@ class Shelf:
 
 
 def _size(folder: Path, run_id: str, endings: tuple[str, ...]) -> int:
+    return sum(found.st_size for found in _files(folder, run_id, endings))
+
+
+def _written_ns(folder: Path, run_id: str, endings: tuple[str, ...]) -> int:
+    return max((found.st_mtime_ns for found in _files(folder, run_id, endings)), default=0)
+
+
+def _files(folder: Path, run_id: str, endings: tuple[str, ...]) -> list[os.stat_result]:
     with _opened(folder) as descriptor:
-        return sum(_bytes_of(f"{run_id}{ending}", descriptor) or 0 for ending in endings)
+        return [found for ending in endings if (found := _plain_file(f"{run_id}{ending}", descriptor)) is not None]
 
 
 def _remove(folder: Path, run_id: str, endings: tuple[str, ...]) -> None:
     with _opened(folder) as descriptor:
         for name in (f"{run_id}{ending}" for ending in endings):
-            if _bytes_of(name, descriptor) is not None:
+            if _plain_file(name, descriptor) is not None:
                 with contextlib.suppress(OSError):
                     os.unlink(name, dir_fd=descriptor)
 
 
-def _bytes_of(name: str, folder: int | None) -> int | None:
-    """Return the size of a plain file in a folder; None where it is none, or not there."""
+def _plain_file(name: str, folder: int | None) -> os.stat_result | None:
+    """Return what is known of a plain file in a folder; None where it is none, or not there."""
     if folder is None or os.sep in name:
         return None
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except OSError:
         return None
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
+    return found if stat.S_ISREG(found.st_mode) else None
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import re
 import msgspec
 
 from profd.daemon import processes
+from profd.daemon.host.reads import Reads
 from profd.daemon.store.records import Identity
 from profd.daemon.supervise.attachable import TORCH_LIBRARY, is_profd
 
@@ -17,6 +18,7 @@ _PYTHON = re.compile(r"/python[\d.]*[a-z]*( \(deleted\))?$")
 _LIBPYTHON = "/libpython"
 # An embedded Python is loaded early: to look into the maps of every program again and again would be dear.
 _LOOKS_AT_MAPS = 5
+_PID = re.compile(r"[0-9]{1,7}")
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -45,6 +47,7 @@ class ProcTable:
 
     def __init__(self) -> None:
         self._uid = os.geteuid()
+        self._reads = Reads()
         self._strangers: dict[int, tuple[str, int]] = {}
         """Who runs no Python: its program, and how often its maps were looked at."""
 
@@ -65,7 +68,7 @@ class ProcTable:
         maps = self._maps_of_python(pid)
         if maps is None:
             return None
-        uid, stat, command = processes.owner_uid(pid), processes.read_stat(pid), processes.command_line(pid)
+        uid, stat, command = processes.owner_uid(pid), processes.read_stat(pid), self._command(pid)
         if uid is None or self._uid not in (0, uid) or stat is None or not command or is_profd(command):
             return None
         uses_torch, uses_gpu = TORCH_LIBRARY in maps, _GPU_DEVICE in maps
@@ -78,14 +81,14 @@ class ProcTable:
         except OSError:
             return None
         if _PYTHON.search(executable):
-            return _maps(pid)
+            return self._maps(pid)
         known, looks = self._strangers.get(pid, ("", 0))
         if known != executable:
             looks = 0
         if looks == _LOOKS_AT_MAPS:
             return None
         self._strangers[pid] = (executable, looks + 1)
-        maps = _maps(pid)
+        maps = self._maps(pid)
         return maps if _LIBPYTHON in maps else None
 
     def program(self, pid: int) -> Program | None:
@@ -93,22 +96,45 @@ class ProcTable:
         stat, uid = processes.read_stat(pid), processes.owner_uid(pid)
         if stat is None or uid is None or stat.state in "ZX":
             return None
-        return Program(Identity(pid, stat.start_ticks), stat.ppid, uid, processes.command_line(pid))
+        return Program(Identity(pid, stat.start_ticks), stat.ppid, uid, self._command(pid))
 
     def descendants(self, pid: int) -> set[int]:
         """Return the PIDs of the living descendants of a process."""
-        children = processes.children(pid)
-        return set(children).union(*map(self.descendants, children))
+        found: set[int] = set()
+        waiting = processes.children(pid)
+        while waiting:
+            child = waiting.pop()
+            if child not in found:  # who is adopted meanwhile may be met twice
+                found.add(child)
+                waiting += processes.children(child)
+        return found
+
+    def cpu_s(self, pid: int) -> float:
+        """Return the CPU seconds that a process and its living descendants have used."""
+        stats = map(processes.read_stat, {pid, *self.descendants(pid)})
+        return sum(stat.cpu_ticks for stat in stats if stat is not None) / processes.CLOCK_TICKS
 
     def recorded(self) -> set[int]:
-        """Return the PIDs whose stacks are being recorded, by whatever session of whatever user."""
-        commands = map(processes.command_line, self.pids())
-        return {int(command[-1]) for command in commands if _is_recording(command)}
+        """Return the PIDs whose stacks are being recorded, by whatever session of their users or of root."""
+        return {
+            recorded
+            for pid in self.pids()
+            if (recorded := _recorded_by(self._command(pid))) is not None
+            # Whoever may not trace a process cannot claim that it does.
+            and processes.owner_uid(pid) in (0, processes.owner_uid(recorded))
+        }
+
+    def _maps(self, pid: int) -> str:
+        return self._reads.read(pid, lambda: _maps(pid), "")
+
+    def _command(self, pid: int) -> tuple[str, ...]:
+        return self._reads.read(pid, lambda: processes.command_line(pid), ())
 
 
-def _is_recording(command: tuple[str, ...]) -> bool:
-    """Say whether a command is a recording of py-spy's, as sessions start it: the PID is its last word."""
-    return command[:2] == ("py-spy", "record") and command[-2] == "--pid" and command[-1].isdecimal()
+def _recorded_by(command: tuple[str, ...]) -> int | None:
+    """Return the PID in a command that is a recording of py-spy's, as sessions start it: its last word."""
+    is_recording = command[:2] == ("py-spy", "record") and command[-2] == "--pid"
+    return int(command[-1]) if is_recording and _PID.fullmatch(command[-1]) else None
 
 
 def _age_s(stat: processes.Stat) -> float:

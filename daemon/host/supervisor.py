@@ -20,7 +20,6 @@ from profd.daemon.host.configuration import Configuration
 from profd.daemon.host.crew import Crew
 from profd.daemon.host.desk import Desk
 from profd.daemon.host.exporting import Exporting, metrics_command
-from profd.daemon.host.hangs import count_hangs
 from profd.daemon.host.jobs import STOPPED, Jobs
 from profd.daemon.host.journal import Journal
 from profd.daemon.host.notify import Notifier
@@ -29,6 +28,7 @@ from profd.daemon.host.reporting import Reporter
 from profd.daemon.host.rules import Rules
 from profd.daemon.host.sessions import Sessions, run_file, why_ended
 from profd.daemon.host.shelf import Shelf
+from profd.daemon.store.tailfile import TailFile
 
 _THIN_EVERY_S = 300.0
 _HANGS_EVERY_S = 15.0
@@ -60,6 +60,7 @@ class Supervisor:
         self._crew = Crew(configuration, sessions, jobs, register, journal, clock, self._desk.ask)
         self._exporting = Exporting(journal)
         self._hangs: dict[str, int] = {}
+        self._last_failure = ""
         self._ended = asyncio.Event()
 
     def end(self) -> None:
@@ -124,8 +125,20 @@ class Supervisor:
     async def _look(self) -> None:
         while True:
             self._crew.meter()
-            self._crew.begin(self._jobs.poll(self._crew.room))
+            self._begin_found()
             await asyncio.sleep(self._configuration.look_every_s)
+
+    def _begin_found(self) -> None:
+        """Begin what is to be recorded; a look that fails is said once, and the next one may do better."""
+        failure = ""
+        try:
+            self._crew.begin(self._jobs.poll(self._crew.room))
+            self._crew.make_room()
+        except Exception as error:  # noqa: BLE001  one process may be the reason, and the others are to be recorded
+            failure = f"the processes could not be looked at ({error!r})"
+        if failure and failure != self._last_failure:
+            self._journal.say("unlooked", failure, level="error")
+        self._last_failure = failure
 
     @staticmethod
     async def _beat(what: Callable[[], None], every_s: float) -> None:
@@ -142,7 +155,8 @@ class Supervisor:
         self._hangs = {run_id: known for run_id, known in self._hangs.items() if run_id in live}
         for run_id, entry in live.items():
             try:
-                told = count_hangs(run_file(run_id))
+                with contextlib.closing(TailFile(run_file(run_id))) as file:
+                    told = file.hangs().count
             except ProfdError as error:
                 self._journal.complain("unreadable", error, run=run_id)
                 continue

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from profd.daemon import capabilities, oomscore
 from profd.daemon.errors import NoSuchRun, ProfdError, UsageError
 from profd.daemon.metrics.address import listen, parse_address, url_of
 from profd.daemon.metrics.exporter import check_endpoint, check_installed
@@ -34,9 +35,8 @@ def main(words: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     os.nice(_NICENESS)
-    # Of all that run here, the kernel shall take this first when memory ends, not the training.
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("600")
+    oomscore.volunteer(600)  # before the session
+    capabilities.drop()  # it reads files of its own user, and answers whoever asks
     options = _parse(words)
     try:
         _export(options, stop)

@@ -51,7 +51,7 @@ class PhaseSeconds:
         """Take in the new recordings."""
         for member in look.trainers():
             self._seconds.know(rank_of(member))
-        for row in look.file.stack_times(self._spans(look)):
+        for row in look.tail.known(look.file.stack_times(self._spans(look))):
             member = look.tail.members[look.tail.main_threads[row.thread].process]
             self._seconds.add(rank_of(member), self._phases.of_stack(row.stack), row.time_ns)
         for rank, phase, seconds in self._seconds.items():
@@ -90,7 +90,7 @@ class IdleSeconds:
         for rank in trainers.values():
             self._seconds.know(rank)
         ranks = {thread: trainers[process] for thread, process in threads.items() if process in trainers}
-        for row in look.file.idle_minutes(ranks, self._first_open(look)):
+        for row in look.tail.known(look.file.idle_minutes(ranks, self._first_open(look))):
             self._seconds.add(ranks[row.thread], self._phases.of_stack(row.stack), self._added_ns(row))
         for rank, phase, seconds in self._seconds.items():
             yield Sample(GPU_IDLE_SECONDS, (look.run, rank, phase), seconds)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from http import HTTPStatus
 from socketserver import ThreadingMixIn
+from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -18,6 +22,7 @@ from profd.daemon.metrics.catalog import METRICS, Metric, Sample
 _TOTAL = "_total"
 _NEVER_S = 3600.0
 _SLOWEST_S = 10.0
+MOST_REQUESTS = 8
 
 
 class Scrape(Collector):
@@ -41,6 +46,7 @@ class Server(ThreadingMixIn, WSGIServer):
     """An HTTP server on a socket that is given, with a thread for each request."""
 
     daemon_threads = True
+    block_on_close = False
 
     def __init__(self, listener: socket.socket, samples: Callable[[], Iterable[Sample]]) -> None:
         """Serve at ``listener`` what ``samples`` returns, once started."""
@@ -49,6 +55,8 @@ class Server(ThreadingMixIn, WSGIServer):
         self.socket.close()
         self.socket = listener
         self.server_name, self.server_port = host, port
+        self.is_local = ipaddress.ip_address(host).is_loopback
+        self._free = threading.BoundedSemaphore(MOST_REQUESTS)
         self.setup_environ()
         registry = CollectorRegistry()
         registry.register(Scrape(samples))
@@ -59,16 +67,53 @@ class Server(ThreadingMixIn, WSGIServer):
         # Nobody stops it, so it need not wake up to see whether somebody does.
         threading.Thread(target=self.serve_forever, args=(_NEVER_S,), name="profd-scrapes", daemon=True).start()
 
+    def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:  # noqa: ANN401  as in socketserver
+        """Answer a request in a thread of its own; one too many is hung up on, and tried again by whoever scrapes."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        """Answer a request, and make room for another one."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
     def handle_error(self, request: object, client_address: object) -> None:
         """Say what went wrong with a request; that a client is gone is nothing to say."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
+def _is_local(host: str) -> bool:
+    """Say whether what a request calls its host is an address, or a name that only this machine has."""
+    name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return name in ("", "localhost", socket.gethostname()) or name.endswith(".localhost")
+    return True
+
+
 class _Handler(WSGIRequestHandler):
     """Takes a request, and does not wait forever for one."""
 
     timeout = _SLOWEST_S
+    server: Server
+
+    def parse_request(self) -> bool:
+        """Read the head of a request; on the loopback address refuse one to another host's name.
+
+        A page of that name, in a browser on this machine, could have it lead here and read what it is not shown.
+        """
+        if not super().parse_request():
+            return False
+        if self.server.is_local and not _is_local(self.headers.get("Host", "")):
+            self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
+            return False
+        return True
 
     def log_message(self, format: str, *args: object) -> None:
         """Keep no log of requests."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import secrets
 from pathlib import Path
 
 from profd.daemon.errors import OutputUnwritable
+from profd.daemon.privatefile import replacing
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -18,19 +17,9 @@ def write_whole(path: Path, content: bytes) -> None:
         if path.exists() and not path.is_file():
             path.write_bytes(content)  # of a folder the system says so itself
         else:
-            _replace(path.resolve(), content)
+            with replacing(path.resolve(), mode=0o666) as file:
+                file.write(content)
     except OSError as error:
         raise OutputUnwritable(
             f"cannot write {path} ({error.strerror})", "choose another place with -o FILE"
         ) from error
-
-
-def _replace(target: Path, content: bytes) -> None:
-    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    try:
-        beside.write_bytes(content)
-        beside.replace(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            beside.unlink()
-        raise

@@ -61,6 +61,7 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
         f"pid {summary.target.pid} · {summary.run}",
         *_stepping(summary.steps),
         _evidence(summary),
+        *(f"lost: {visible(text)}" for text in summary.losses),
         *_section("How it ended", post_mortem_lines(summary.post_mortem, columns)),
         *_section("Hangs", hang_lines(summary.hangs, columns)),
         *_section(None, finding_lines(summary.findings, summary.phases, columns)),

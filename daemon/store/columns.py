@@ -6,12 +6,13 @@ Has a connection of its own and belongs to one thread. Knows nothing of what is 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import msgspec
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store import database
-from profd.daemon.store.rows import PointRow
+from profd.daemon.store.rows import Count, PointRow, Time, Value
+from profd.daemon.store.runfile import RunFile
 
 LOOK_BACK_NS = 60 * SECOND_NS
 """How far ahead of a range an interval may start that reaches into it: none is longer than its recording."""
@@ -24,13 +25,13 @@ class Grid(NamedTuple):
     column_ns: int
 
 
-class ColumnTime(NamedTuple):
+class ColumnTime(msgspec.Struct, frozen=True):
     """For how long a thread stood in a stack in a column."""
 
     column: int
     thread: int
     stack: int
-    time_ns: int
+    time_ns: Time
 
 
 class ColumnMean(NamedTuple):
@@ -41,54 +42,63 @@ class ColumnMean(NamedTuple):
     value: float
 
 
-class ColumnReader:
+class _Across(msgspec.Struct, frozen=True):
+    """An interval that reaches beyond the column that it starts in."""
+
+    start_ns: Time
+    duration_ns: Time
+    thread: int
+    stack: int
+
+
+class _Mean(msgspec.Struct, frozen=True):
+    column: int
+    value: Value
+
+
+class _Newest(msgspec.Struct, frozen=True):
+    id: Count
+
+
+class ColumnReader(RunFile):
     """An open run file. Every method raises RunUnreadable where the file turns out to be damaged."""
-
-    def __init__(self, path: Path) -> None:
-        """Open ``path``; raises RunUnreadable where it is no readable run file."""
-        self._path = path
-        self._connection = database.open_readonly(path)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
 
     def stack_times(self, grid: Grid, first: int, last: int, threads: Collection[int]) -> list[ColumnTime]:
         """Return the time of threads by stack in the columns from ``first`` up to, not including, ``last``.
 
         An interval that lies in several columns is cut at their bounds. Few do, so they alone are read one by one.
         """
-        within = [ColumnTime(*row) for row in self._query(_WITHIN + _among(threads) + _BY_STACK, grid, first, last)]
-        across = self._query(_ACROSS + _among(threads), grid, first, last)
-        return within + [part for row in across for part in _parts(grid, first, last, *row)]
+        times = _times(grid, first, last)
+        within = self.select(ColumnTime, _WITHIN + _among(threads) + _BY_STACK, **times)
+        across = self.select(_Across, _ACROSS + _among(threads), **times, back=times["from"] - LOOK_BACK_NS)
+        return [ColumnTime(*row) for row in within] + [
+            part for row in across for part in _parts(grid, first, last, *row)
+        ]
 
     def point_means(self, grid: Grid, first: int, last: int, series: Collection[int]) -> list[ColumnMean]:
         """Return the means of the points of series in the columns from ``first`` up to, not including, ``last``."""
         found = []
         for one in series:  # one by one: the points of a series lie together
-            rows = self._query(_POINTS, grid, first, last, series=one)
+            rows = self.select(_Mean, _POINTS, **_times(grid, first, last), series=one)
             found += [ColumnMean(column, one, value) for column, value in rows]
         return found
 
     def points_around(self, series: int, at_ns: int) -> tuple[PointRow | None, PointRow | None]:
         """Return the last point of a series up to a time, and the first after it."""
-        before = self._connection_rows(_BEFORE, {"series": series, "at": at_ns})
-        after = self._connection_rows(_AFTER, {"series": series, "at": at_ns})
+        before = self.select(PointRow, _BEFORE, series=series, at=at_ns)
+        after = self.select(PointRow, _AFTER, series=series, at=at_ns)
         return (PointRow(*before[0]) if before else None), (PointRow(*after[0]) if after else None)
 
     def newest_recording(self) -> int:
         """Return the id of the recording that was written last, 0 where there is none."""
-        return int(self._connection_rows("SELECT coalesce(max(id), 0) FROM recording", {})[0][0])
+        return int(self.select(_Newest, "SELECT coalesce(max(id), 0) FROM recording")[0][0])
 
-    def _query(self, sql: str, grid: Grid, first: int, last: int, **values: int) -> list[tuple[Any, ...]]:
-        origin_ns, column_ns = grid
-        from_ns, to_ns = origin_ns + first * column_ns, origin_ns + last * column_ns
-        times = {"origin": origin_ns, "column": column_ns, "from": from_ns, "to": to_ns, "back": from_ns - LOOK_BACK_NS}
-        return self._connection_rows(sql, times | values)
 
-    def _connection_rows(self, sql: str, values: dict[str, int]) -> list[tuple[Any, ...]]:
-        with database.reading(self._path):
-            return self._connection.execute(sql, values).fetchall()
+def _times(grid: Grid, first: int, last: int) -> dict[str, int]:
+    """Return what the queries ask for, by the names that it has there."""
+    origin_ns, column_ns = grid
+    from_ns, to_ns = origin_ns + first * column_ns, origin_ns + last * column_ns
+    return {"origin": origin_ns, "column": column_ns, "from": from_ns, "to": to_ns}
 
 
 # The end of the column in which an interval starts.

@@ -12,11 +12,17 @@ from pathlib import Path
 import msgspec
 
 from profd.daemon.errors import OutputUnwritable, RunUnreadable
+from profd.daemon.store import schema
+from profd.daemon.store.bounded import BoundedConnection
 
 APPLICATION_ID = 0x70726664  # "prfd", so that file(1) and we can tell a run file from any other database
 SCHEMA_VERSION = 1
 _HEADER = struct.Struct(">16sHBBBBBBII")  # SQLite's file header up to the size of the database in pages
 _MAGIC = b"SQLite format 3\0"
+LOCK_TIMEOUT_S = 1.0
+"""For how long a statement waits for who else has locked the file."""
+# SQLITE_BUSY, _LOCKED, _NOMEM, _READONLY, _IOERR, _FULL, _CANTOPEN, _PROTOCOL, without what stands in the upper bytes.
+_PASSING = frozenset({5, 6, 7, 8, 10, 13, 14, 15})
 
 
 def create(path: Path) -> sqlite3.Connection:
@@ -29,9 +35,22 @@ def create(path: Path) -> sqlite3.Connection:
     except OSError as error:
         raise unwritable(path, error) from error
     try:
-        connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-    except sqlite3.Error as error:
+        return _begun(path)
+    except (sqlite3.Error, OSError, MemoryError) as error:
+        remove(path)
         raise unwritable(path, error) from error
+
+
+def remove(path: Path) -> None:
+    """Remove a run file of which nothing came, as far as that can be done."""
+    for name in (path.name, *(f"{path.name}-{log}" for log in ("wal", "shm", "journal"))):
+        with contextlib.suppress(OSError):
+            path.with_name(name).unlink()
+
+
+def _begun(path: Path) -> sqlite3.Connection:
+    """Return a connection to an empty file, with the tables of a run in it."""
+    connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=LOCK_TIMEOUT_S)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         # In WAL mode this loses nothing when a process is killed, and at a power failure the last commits only.
@@ -40,38 +59,57 @@ def create(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA cache_size = -1000")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.executescript(Path(__file__).with_name("schema.sql").read_text())
-    except sqlite3.Error as error:
+        connection.executescript(schema.TEXT)
+    except BaseException:
         connection.close()
-        raise unwritable(path, error) from error
+        raise
     return connection
 
 
-def open_readonly(path: Path) -> sqlite3.Connection:
+def may_pass(error: Exception) -> bool:
+    """Say whether what was refused may be granted later: a lock, room on the disk, an answer of the disk, memory."""
+    code = getattr(error, "sqlite_errorcode", None)  # from Python 3.11 on
+    if code is None:
+        return isinstance(error, (sqlite3.OperationalError, MemoryError))
+    return code & 0xFF in _PASSING
+
+
+def is_of_the_data(error: Exception) -> bool:
+    """Say whether something is wrong with what was to be written, and not with the file."""
+    of_the_data = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
+    return isinstance(error, of_the_data) or not isinstance(error, (sqlite3.Error, MemoryError))
+
+
+def open_readonly(path: Path) -> BoundedConnection:
     """Open a run file for reading, live or finished.
 
     Raises RunUnreadable where the file is missing, no run file, cut short, damaged, or of a newer version.
     """
     _check_header(path)
     with reading(path):
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
-        try:
-            connection.execute("PRAGMA query_only = ON")
-            application_id = connection.execute("PRAGMA application_id").fetchone()[0]
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        except sqlite3.Error:
-            connection.close()
-            raise
-    if application_id != APPLICATION_ID:
+        uri = f"{path.absolute().as_uri()}?mode=ro"
+        connection = sqlite3.connect(uri, uri=True, check_same_thread=False, factory=BoundedConnection)
+    try:
+        with reading(path):
+            connection.bound(path)
+            for pragma in ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON"):
+                connection.execute(f"PRAGMA {pragma}")
+            _check_kind(path, *connection.rows("SELECT * FROM pragma_application_id, pragma_user_version")[0])
+            schema.check(connection)
+    except RunUnreadable:
         connection.close()
+        raise
+    return connection
+
+
+def _check_kind(path: Path, application_id: int, version: int) -> None:
+    """Raise RunUnreadable where a database is no run file, or that of a newer profd."""
+    if application_id != APPLICATION_ID:
         raise RunUnreadable(f"{path} is a database, but no run file of profd", "see `profd ls` for the runs there are")
     if version > SCHEMA_VERSION:
-        connection.close()
         raise RunUnreadable(
             f"{path} has format {version}, this profd reads up to {SCHEMA_VERSION}", "update profd to read it"
         )
-    return connection
 
 
 @contextlib.contextmanager
@@ -79,8 +117,8 @@ def reading(path: Path) -> Iterator[None]:
     """Turn errors of SQLite, and of what is in its tables, into RunUnreadable."""
     try:
         yield
-    except (sqlite3.Error, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise unreadable(path, str(error)) from error
+    except (sqlite3.Error, MemoryError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise unreadable(path, str(error) or "out of memory") from error
 
 
 def unreadable(path: Path, why: str) -> RunUnreadable:
@@ -98,13 +136,13 @@ def copy_whole(source: Path, destination: Path) -> None:
     try:
         with contextlib.closing(sqlite3.connect(source)) as connection:
             connection.execute("VACUUM INTO ?", (str(destination),))
-    except sqlite3.Error as error:
+    except (sqlite3.Error, MemoryError) as error:
         raise unwritable(destination, error) from error
 
 
 def unwritable(path: Path, error: Exception) -> OutputUnwritable:
     """Return the error to raise when a file cannot be written."""
-    why = getattr(error, "strerror", None) or str(error)
+    why = getattr(error, "strerror", None) or str(error) or "out of memory"
     return OutputUnwritable(f"cannot write {path} ({why})", "choose another place with -o FILE, or set PROFD_HOME")
 
 

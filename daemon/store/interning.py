@@ -24,6 +24,8 @@ STACKS_HELD = 4096
 THREADS_HELD = 256
 SERIES_HELD = 512
 
+_PROCESS = "SELECT id, ended_ns FROM process WHERE pid = ? AND start_ticks = ?"
+
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -59,8 +61,12 @@ class Interning:
     def __init__(self, connection: sqlite3.Connection, describe_frame: DescribeFrame) -> None:
         self._connection = connection
         self._describe_frame = describe_frame
-        self._members: dict[Identity, _Member] = {}
         self._ended: deque[tuple[int, Identity]] = deque()
+        self.forget_all()
+
+    def forget_all(self) -> None:
+        """Forget every id, as after a transaction that failed: the file may not have them."""
+        self._members: dict[Identity, _Member] = {}
         # The machine and its devices: series of no process.
         self._shared = _Member(None)
         self._frames: Recent[Frame] = Recent(FRAMES_HELD)
@@ -145,11 +151,11 @@ class Interning:
     def _member(self, identity: Identity) -> _Member | None:
         member = self._members.get(identity)
         if member is None:
-            process = self._find("process", identity._asdict())
-            if process is not None:
-                member = self._members[identity] = _Member(process)
-                # It was forgotten, so it has ended; it goes with the one that ended last.
-                self.end(identity, self._ended[-1][0] if self._ended else 0)
+            found = self._connection.execute(_PROCESS, identity).fetchone()
+            if found is not None:
+                member = self._members[identity] = _Member(int(found[0]))
+                if found[1] is not None:  # it goes with the one that ended last
+                    self.end(identity, self._ended[-1][0] if self._ended else 0)
         return member
 
     def _known(self, identity: Identity) -> _Member:

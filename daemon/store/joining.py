@@ -89,7 +89,7 @@ def _started(readers: Sequence[RunReader], replays: Sequence[Replay], name: str)
         host=f"{len(readers)} nodes",
         user=info.user,
         started_ns=min(replay.started_ns for replay in replays),
-        recorder=Identity(info.recorder_pid, 0),
+        recorder=Identity(info.recorder.pid, 0),
         versions=info.versions,
         options=info.options,
     )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from profd.daemon.store import database
 from profd.daemon.store.rows import PointRow
-from profd.daemon.store.rowtypes import checked
 from profd.daemon.store.runfile import RunFile, time_range
 from profd.daemon.store.sums.held import READINGS
 
@@ -28,9 +26,7 @@ class PointReader(RunFile):
         if from_ns is None and to_ns is None:
             return self.points(series)
         times = {"from": from_ns or 0, "to": _LATEST_NS if to_ns is None else to_ns}
-        with database.reading(self.path):
-            rows = self._connection.execute(READINGS, {"series": series, **times}).fetchall()
-            return [PointRow(*row) for row in checked(PointRow, rows)]
+        return [PointRow(*row) for row in self.select(PointRow, READINGS, series=series, **times)]
 
     def last_point(self, series: int, to_ns: int | None = None) -> PointRow | None:
         """Return the newest point of a series, of those before a time where one is given."""

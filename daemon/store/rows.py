@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from profd.daemon.store.records import HangReport
+from profd.daemon.store.records import HangReport, Identity
 
 Time = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 """Nanoseconds: of the run's clock, or a length. What is beyond 140 years is none, and would flood whoever counts it."""
@@ -38,7 +38,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     why_ended: str | None
     exit_code: int | None
     exit_signal: int | None
-    recorder_pid: int
+    recorder: Identity
     control_socket: str
     versions: dict[str, str]
     options: dict[str, int | float | bool | str | None]

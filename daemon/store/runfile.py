@@ -39,10 +39,10 @@ class RunFile:
         """Say whether the file has a table: an older one may lack it."""
         return bool(self._query("SELECT 1 FROM sqlite_master WHERE name = ?", name))
 
-    def select(self, row: type[msgspec.Struct], sql: str, *values: int | str) -> list[tuple[Any, ...]]:
+    def select(self, row: type[msgspec.Struct], sql: str, *values: int | str, **named: int) -> list[tuple[Any, ...]]:
         """Return what a query gives for rows of this type; raises RunUnreadable where a value is of another type."""
         with database.reading(self.path):
-            return checked(row, self._query(sql, *values))
+            return checked(row, self._query(sql, *values, **named))
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -54,9 +54,9 @@ class RunFile:
         finally:
             self._connection.rollback()
 
-    def _query(self, sql: str, *values: int | str) -> list[tuple[Any, ...]]:
+    def _query(self, sql: str, *values: int | str, **named: int) -> list[tuple[Any, ...]]:
         with database.reading(self.path):
-            return self._connection.execute(sql, values).fetchall()
+            return self._connection.rows(sql, named or values)
 
 
 def columns_of(row: type[msgspec.Struct]) -> str:

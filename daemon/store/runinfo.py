@@ -50,7 +50,7 @@ def _values(meta: Mapping[str, Any]) -> dict[str, object]:
         why_ended=meta.get("why_ended"),
         exit_code=meta.get("exit_code"),
         exit_signal=meta.get("exit_signal"),
-        recorder_pid=recorder[0],
+        recorder=recorder,
         versions=versions,
         options=options,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sqlite3
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -44,7 +45,8 @@ class Tables:
         self._connection = connection
         self._ids = Interning(connection, describe_frame)
         self._output_bytes = 0
-        self._written_ns = 0
+        self.written_ns = 0
+        """Up to when the run is written."""
         self._stack_sums = StackSums(connection, 0)
         self._point_sums = PointSums(connection, 0)
 
@@ -55,43 +57,68 @@ class Tables:
             values[name] = msgspec.json.encode(values[name]).decode()
         values["state"] = "live"
         values["written_ns"] = started.started_ns
-        with self._connection:
-            self._connection.execute("BEGIN")
+        with self._transaction():
             self._set_meta(**values)
+        self.written_ns = started.started_ns
         self._stack_sums = StackSums(self._connection, started.started_ns)
         self._point_sums = PointSums(self._connection, started.started_ns)
 
-    def commit(self, batch: list[Record]) -> None:
-        """Write a batch in one transaction."""
+    def commit(self, batch: Sequence[Record]) -> None:
+        """Write a batch in one transaction: whole, or after an error nothing of it, and it can be written again."""
         if not batch:
             return
-        self._connection.execute("BEGIN")
-        with self._connection:
+        with self._transaction():
             for record in batch:
                 self._write(record)
             # A recording is written after counters that are younger than its end.
-            self._written_ns = max(self._written_ns, *map(_time_of, batch))
-            self._set_meta(written_ns=self._written_ns)
-            self._point_sums.settle(self._written_ns)
-            self._stack_sums.settle(self._written_ns)
-        self._ids.forget(self._written_ns)
+            self.written_ns = max(self.written_ns, *map(time_of, batch))
+            self._set_meta(written_ns=self.written_ns)
+            self._point_sums.settle(self.written_ns)
+            self._stack_sums.settle(self.written_ns)
+        self._ids.forget(self.written_ns)
 
     def finish(self) -> None:
-        """Complete the sums, fold the write-ahead log into the one file and close it."""
-        self._connection.execute("BEGIN")
-        with self._connection:
+        """Complete the sums in one transaction; after an error it can be called again."""
+        with self._transaction():
             self._point_sums.finish()
             self._stack_sums.finish()
-        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        # Fails while a reader holds the file open; the run is complete all the same, only with its log beside it.
-        with contextlib.suppress(sqlite3.OperationalError):
-            self._connection.execute("PRAGMA journal_mode = DELETE")
-        self._connection.close()
 
-    def abandon(self) -> None:
-        """Give the file up after an error, with what was committed in it."""
-        with contextlib.suppress(sqlite3.Error):
+    def fold(self) -> None:
+        """Fold the write-ahead log into the one file; after an error it can be called again."""
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        """Close the file, with what was committed in it.
+
+        The log stays beside it where it is not folded in, or a reader holds the file open: the run is complete so, too.
+        """
+        # Out of WAL mode by a journal in memory: one on the disk that a fault leaves there has to be rolled back before
+        # anyone can read, and readers may not write. All that is written by it is the header.
+        with contextlib.suppress(sqlite3.Error, MemoryError):
+            self._connection.execute("PRAGMA journal_mode = MEMORY")
+        with contextlib.suppress(sqlite3.Error, MemoryError):
             self._connection.close()
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Have what is written in the file whole or not at all, and memory as the file is."""
+        if self._connection.in_transaction:  # without memory not even going back works
+            self._connection.execute("ROLLBACK")
+        self._connection.execute("BEGIN IMMEDIATE")
+        self._point_sums.begin()
+        self._stack_sums.begin()
+        before = self._output_bytes, self.written_ns
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            self._output_bytes, self.written_ns = before
+            self._point_sums.undo()
+            self._stack_sums.undo()
+            self._ids.forget_all()
+            if self._connection.in_transaction:  # SQLite has ended it itself after some errors
+                self._connection.execute("ROLLBACK")
+            raise
 
     @functools.singledispatchmethod
     def _write(self, record: Record) -> None:
@@ -264,5 +291,6 @@ def _as_json(value: msgspec.Struct) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _time_of(record: Record) -> int:
+def time_of(record: Record) -> int:
+    """Return the time up to which a record tells."""
     return record.end_ns if isinstance(record, RecordingTaken) else record.at_ns

@@ -8,9 +8,9 @@ closes its run finds nobody in it. Belongs to one thread at a time.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,10 +18,13 @@ from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import database
 from profd.daemon.store.rows import FrameRow, RunInfo, SeriesRow, StackRow, Time
-from profd.daemon.store.tailfile import TailFile
+from profd.daemon.store.tailfile import IdleMinute, StackTime, TailFile
 
 LINGER_NS = 30 * SECOND_NS
 """For so long a training process is remembered after its end: what was recorded of it last is written later."""
+
+
+OfStack = TypeVar("OfStack", StackTime, IdleMinute)
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -59,12 +62,10 @@ class RunTail:
         self._newest: dict[str, int] = {}
         with contextlib.closing(TailFile(path)) as file:
             self.info: RunInfo = file.info()
-        recorder = processes.read_stat(self.info.recorder_pid)
-        self._recorder = self.info.recorder_pid, recorder.start_ticks if recorder else 0
 
     def is_recorded(self) -> bool:
         """Say whether who records the run is still there; costs no look at the file."""
-        return self.info.state == "live" and processes.is_running(*self._recorder)
+        return self.info.state == "live" and processes.is_running(*self.info.recorder)
 
     @contextlib.contextmanager
     def look(self) -> Iterator[TailFile]:
@@ -83,6 +84,13 @@ class RunTail:
             frames.append(self.frames[self.stacks[stack].frame])
             stack = self.stacks[stack].parent
         return tuple(reversed(frames))
+
+    def known(self, rows: Sequence[OfStack]) -> Sequence[OfStack]:
+        """Return rows that name stacks of this look; raises RunUnreadable where there are no such stacks."""
+        for row in rows:
+            if row.stack not in self.stacks:
+                raise database.unreadable(self.path, f"there is no stack {row.stack}")
+        return rows
 
     def _look_at_members(self, file: TailFile) -> None:
         rows = [*file.rows_of(Member, "process", self.members), *self._new(file, "process", Member)]

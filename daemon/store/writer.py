@@ -1,7 +1,9 @@
 """Writes a run file: one thread takes records off a bounded queue and commits them in batches.
 
-Whoever collects calls ``put`` and never waits: when the queue is full the record is dropped and counted. When the disk
-fails the writer stops, says why in ``failure``, and takes nothing more; whatever was committed stays readable.
+Whoever collects calls ``put`` and never waits: when the queue is full the record is dropped and counted. What the disk
+or a lock refuses is tried again until it is granted; the run says then what was dropped meanwhile. A record that no
+file takes is dropped alone. Only a file that is damaged ends the writer, which says so in ``failure`` and takes nothing
+more; whatever was committed stays readable.
 """
 
 from __future__ import annotations
@@ -10,45 +12,81 @@ import contextlib
 import queue
 import sqlite3
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from profd.daemon.store import database
-from profd.daemon.store.records import DescribeFrame, Record, RunStarted
+from profd.daemon.store.losses import Losses
+from profd.daemon.store.records import (
+    DescribeFrame,
+    EventHappened,
+    OutputWritten,
+    PointsTaken,
+    Record,
+    RecordingTaken,
+    RunStarted,
+    WindowTaken,
+)
+from profd.daemon.store.room import Room
 from profd.daemon.store.tables import Tables
 
 QUEUE_LENGTH = 4096
+"""In records of some kilobytes: a large one counts for as many as it takes the memory of."""
 BATCH_LENGTH = 256
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.05, 2.0
+"""Between two tries at what was refused; each wait is twice the one before."""
+TROUBLE_TIMEOUT_S = 10.0
+_FOLD_TRIES = 3
+_PART_BYTES = 16384  # of the queue's length
 
 
 class RunWriter:
     """The writer of one run file, with its thread."""
 
-    def __init__(self, path: Path, started: RunStarted, describe_frame: DescribeFrame) -> None:
+    def __init__(
+        self, path: Path, started: RunStarted, describe_frame: DescribeFrame, most_bytes: int | None = None
+    ) -> None:
         """Create the run file and start the thread.
 
-        ``describe_frame`` is called once a frame, in the writer's thread, and may read files.
+        ``describe_frame`` is called once a frame, in the writer's thread, and may read files. At ``most_bytes`` the
+        file takes nothing more than what is small.
         Raises OutputUnwritable where the file cannot be made.
         """
         self.path = path
         self.failure: str | None = None
-        self.dropped = 0
+        self.trouble: str | None = None
+        """Why nothing can be written at the moment."""
+        self._losses = Losses()
+        self._room = Room(path, most_bytes)
+        self._given_up = threading.Event()
         self._tables = Tables(database.create(path), describe_frame)
-        self._queue: queue.Queue[Record | None] = queue.Queue(QUEUE_LENGTH)
+        self._queue = _WeighedQueue(2 * QUEUE_LENGTH)
         try:
             self._tables.begin(started)
-        except sqlite3.Error as error:
-            self._tables.abandon()
+        except (sqlite3.Error, MemoryError) as error:
+            self._tables.close()
+            database.remove(path)
             raise database.unwritable(path, error) from error
         self._thread = threading.Thread(target=self._run, name="profd-writer", daemon=True)
         self._thread.start()
 
+    @property
+    def dropped(self) -> int:
+        """How many records were dropped."""
+        return self._losses.total
+
     def put(self, record: Record) -> bool:
-        """Hand a record over; False where it had to be dropped."""
+        """Hand a record over; False where it had to be dropped.
+
+        Half of the queue is for what is small and tells what happened: processes, events, the end of the run.
+        """
         if self.failure is None:
             try:
+                if _is_bulk(record) and self._queue.qsize() >= QUEUE_LENGTH:
+                    raise queue.Full
                 self._queue.put_nowait(record)
             except queue.Full:
-                self.dropped += 1
+                self._losses.count(record, self.trouble or "the disk is too slow")
             else:
                 return True
         return False
@@ -56,12 +94,18 @@ class RunWriter:
     def close(self, timeout_s: float = 30.0) -> None:
         """Write what is queued, fold the write-ahead log into the file, and end the thread.
 
-        What takes longer than ``timeout_s`` is given up; ``failure`` then says so.
+        What takes longer than ``timeout_s`` is given up, and sooner where nothing can be written anyway; ``failure``
+        then says so.
         """
+        if self.trouble:
+            timeout_s = min(timeout_s, TROUBLE_TIMEOUT_S)
         if self._thread.is_alive():
             with contextlib.suppress(queue.Full):
                 self._queue.put(None, timeout=timeout_s)
                 self._thread.join(timeout_s)
+        self._given_up.set()
+        if self._thread.is_alive() and self.trouble:
+            self._thread.join(database.LOCK_TIMEOUT_S + LONGEST_WAIT_S)
         if self._thread.is_alive():
             self.failure = self.failure or f"the disk was too slow to close the file within {timeout_s:.0f} s"
 
@@ -69,11 +113,13 @@ class RunWriter:
         try:
             while self._write_batch():
                 pass
-            self._tables.finish()
+            self._commit(self._losses.take(self._tables.written_ns, is_end=True))
+            self._keep_trying(self._tables.finish)
+            self._fold()
         except Exception as error:  # noqa: BLE001  the end of a thread: whatever it was, it is said and not lost here
             self.failure = str(error) or type(error).__name__
-            self._tables.abandon()
             self._empty_queue()
+        self._tables.close()
 
     def _empty_queue(self) -> None:
         """Let go of what no one will write, so that whoever closes the writer finds room to say so."""
@@ -89,5 +135,95 @@ class RunWriter:
                 batch.append(self._queue.get_nowait())
             except queue.Empty:
                 break
-        self._tables.commit([record for record in batch if record is not None])
+        self._commit(self._fitting([record for record in batch if record is not None]))
+        self._commit(self._losses.take(self._tables.written_ns))
         return batch[-1] is not None
+
+    def _fitting(self, records: Sequence[Record]) -> list[Record]:
+        """Return what there is room for: where the disk is nearly full, no more than what is small."""
+        said: list[Record] = []
+        if self._room.look() and records:
+            what = "samples and readings pause" if self._room.is_short else "the recording goes on"
+            text = f"{what}: {self._room.why}"
+            said.append(EventHappened(self._tables.written_ns, "loss" if self._room.is_short else "note", text))
+        for record in records:
+            if self._room.is_short and _is_bulk(record):
+                self._losses.count(record, "there is no room for more")
+            else:
+                said.append(record)
+        return said
+
+    def _commit(self, records: Sequence[Record]) -> None:
+        """Commit records, without those that no file takes."""
+        try:
+            self._keep_trying(lambda: self._tables.commit(records))
+        except Exception as error:
+            if not database.is_of_the_data(error):
+                raise
+            if len(records) == 1:
+                self._losses.count(records[0], f"it cannot be stored ({error})")
+            else:
+                for record in records:
+                    self._commit([record])
+
+    def _keep_trying(self, write: Callable[[], None]) -> None:
+        """Write, again and again as long as what keeps it from that may pass."""
+        wait_s = FIRST_WAIT_S
+        while True:
+            try:
+                write()
+            except (sqlite3.Error, MemoryError) as error:
+                if not database.may_pass(error) or self._given_up.is_set():
+                    raise
+                self.trouble = f"the run file could not be written ({error or 'out of memory'})"
+            else:
+                self.trouble = None
+                return
+            self._given_up.wait(wait_s)
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+
+    def _fold(self) -> None:
+        """Fold the log into the file; the run is complete without that, so what cannot be is not tried for long."""
+        for _ in range(_FOLD_TRIES):
+            try:
+                self._tables.fold()
+            except (sqlite3.Error, MemoryError):
+                self._given_up.wait(FIRST_WAIT_S)
+            else:
+                return
+
+
+class _WeighedQueue(queue.Queue["Record | None"]):
+    """A queue whose length is that of what is in it, not its number: memory is what it bounds."""
+
+    _length = 0
+
+    def _qsize(self) -> int:
+        return self._length
+
+    def _put(self, item: Record | None) -> None:
+        super()._put(item)
+        self._length += _length_of(item)
+
+    def _get(self) -> Record | None:
+        item: Record | None = super()._get()
+        self._length -= _length_of(item)
+        return item
+
+
+def _is_bulk(record: Record) -> bool:
+    """Say whether a record is of those that take the room, and of which a run may lack some."""
+    return isinstance(record, (RecordingTaken, PointsTaken, OutputWritten, WindowTaken))
+
+
+def _length_of(record: Record | None) -> int:
+    """Return what a record takes in memory, in parts of the queue's length."""
+    held = 0
+    if isinstance(record, RecordingTaken):
+        held = 160 * sum(len(thread.intervals) for thread in record.threads)
+        held += 64 * sum(len(stack) for stack in record.stacks)
+    elif isinstance(record, OutputWritten):
+        held = len(record.data)
+    elif isinstance(record, WindowTaken):
+        held = len(record.trace or b"") + 300 * len(record.operators)
+    return 1 + held // _PART_BYTES

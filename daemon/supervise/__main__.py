@@ -10,9 +10,8 @@ import contextlib
 import os
 import signal
 import sys
-from pathlib import Path
 
-from profd.daemon import paths
+from profd.daemon import oomscore, paths
 from profd.daemon.clock import AnchoredClock
 from profd.daemon.errors import ProfdError
 from profd.daemon.supervise.recorder import Recorder
@@ -35,9 +34,7 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     # Ignored, it would be the kernel that reaps py-spy, and nobody could say what it cost.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    # Of all that run here, the kernel shall take the profiler first when memory ends, not the training.
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("500")
+    oomscore.volunteer()
     options = decode_options(sys.stdin.buffer.read())
     recorder = Recorder(options, AnchoredClock())
     try:

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from profd.daemon import processes
-from profd.daemon.supervise.secrets import mask_command
+from profd.daemon.secrets import mask_command
 
 TORCH_LIBRARY = "/libtorch"
 """Stands in the maps of a process that has PyTorch loaded."""

@@ -7,6 +7,7 @@ dashboard's reading thread. Only the session's own user (and root) is answered.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import struct
@@ -15,9 +16,12 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-from profd.daemon.errors import SessionFailed
+from profd.daemon import paths
+from profd.daemon.errors import OutputUnwritable, SessionFailed
 from profd.daemon.windows.request import WindowRequest
 
+_NO_PID = 0
+"""The PID of a process in a container that cannot be seen from here."""
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _LINE_LIMIT = 4096
 _TIMEOUT_S = 10.0
@@ -31,12 +35,12 @@ HIGHEST_BUDGET_PERCENT = 100_000
 class Request(msgspec.Struct, frozen=True):
     """What a client asks.
 
-    ``hello`` for the status, ``watch`` for fresh data while it stays connected, ``stop``, ``window`` for a
+    ``hello`` for the status, ``watch`` for fresh data while it stays connected, ``window`` for a
     torch.profiler window, ``mark`` to mark this moment with a note, ``rate`` to sample at ``rate_hz`` at most, or
     ``budget`` to cost ``budget_percent`` of a core at most.
     """
 
-    command: Literal["hello", "watch", "stop", "window", "mark", "rate", "budget"]
+    command: Literal["hello", "watch", "window", "mark", "rate", "budget"]
     window: WindowRequest | None = None
     note: Annotated[str, msgspec.Meta(max_length=LONGEST_NOTE)] = ""
     rate_hz: Annotated[int, msgspec.Meta(ge=1, le=HIGHEST_RATE_HZ)] | None = None
@@ -86,10 +90,6 @@ class Commands(Protocol):
         """Take in how many clients are watching now."""
         ...
 
-    def stop(self) -> None:
-        """End the session."""
-        ...
-
     def mark(self, note: str) -> None:
         """Write into the run that somebody marked this moment."""
         ...
@@ -119,9 +119,20 @@ class ControlServer:
 
     async def start(self) -> None:
         """Bind the socket and answer from now on; raises SessionFailed where it cannot be bound."""
+        self._server = await self._bind()
+
+    async def renew(self) -> None:
+        """Bind the socket again where it is gone, as the folder of a login is when its user logs out."""
+        if self._server is not None and not self._path.exists():
+            with contextlib.suppress(SessionFailed, OutputUnwritable):  # there is no such folder until the next login
+                paths.make_private(self._path.parent)
+                former, self._server = self._server, await self._bind()
+                former.close()
+
+    async def _bind(self) -> asyncio.Server:
         previous = os.umask(0o177)
         try:
-            self._server = await asyncio.start_unix_server(self._serve, self._path, limit=_LINE_LIMIT)
+            return await asyncio.start_unix_server(self._serve, self._path, limit=_LINE_LIMIT)
         except OSError as error:
             raise SessionFailed(
                 f"{self._path} cannot be bound ({error.strerror or error})", "set PROFD_HOME to a local folder"
@@ -138,7 +149,8 @@ class ControlServer:
             writer.close()
         if tasks:
             await asyncio.wait(tasks, timeout=_CLOSING_TIMEOUT_S)
-        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # its folder may be gone
+            self._path.unlink()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections[writer] = asyncio.current_task()
@@ -163,8 +175,6 @@ class ControlServer:
         if request.command == "watch":
             self._watchers.add(writer)
             self._commands.watchers_changed(len(self._watchers))
-        elif request.command == "stop":
-            self._commands.stop()
         elif request.command == "mark":
             self._commands.mark(request.note)
         elif request.command == "rate" and request.rate_hz is not None:
@@ -189,8 +199,11 @@ class ControlServer:
 class ControlClient:
     """A connection to a live session; every method raises SessionFailed where the session cannot be reached."""
 
-    def __init__(self, path: Path) -> None:
-        """Connect to the socket at ``path``."""
+    def __init__(self, path: Path, pid: int | None = None) -> None:
+        """Connect to the socket at ``path``, where a process of this user listens, and where it is given, this one.
+
+        A run file names both, and a hostile one may name the socket of another program.
+        """
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(_TIMEOUT_S)
         try:
@@ -201,6 +214,10 @@ class ControlClient:
                 f"the session at {path} cannot be reached ({error.strerror or error})",
                 "it may have ended: see `profd ls`",
             ) from error
+        found, uid = _peer(self._socket)
+        if (uid != os.getuid() and os.getuid() != 0) or (pid is not None and found not in (pid, _NO_PID)):
+            self._socket.close()
+            raise SessionFailed(f"what listens at {path} is not that session", "see `profd ls` for those there are")
 
     def hello(self) -> SessionStatus:
         """Return what the session says of itself."""
@@ -209,10 +226,6 @@ class ControlClient:
     def watch(self) -> SessionStatus:
         """Ask for fresh data: until this client is closed, recordings are short."""
         return self._ask(Request("watch"), SessionStatus)
-
-    def stop(self) -> SessionStatus:
-        """Ask the session to end; it closes its run file after this returns."""
-        return self._ask(Request("stop"), SessionStatus)
 
     def window(self, request: WindowRequest) -> WindowBegun:
         """Ask for a torch.profiler window; raises SessionFailed where the session cannot take one."""
@@ -259,7 +272,13 @@ def window_request(*, inject: bool = False) -> WindowRequest:
     return WindowRequest(inject=inject)
 
 
-def _peer_uid(connection: socket.socket) -> int:
-    """Return the user id of the process at the other end."""
+def _peer(connection: socket.socket) -> tuple[int, int]:
+    """Return the PID and the user of the process at the other end, as they were when it connected or listened."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(credentials)[1])
+    pid, uid, _ = _CREDENTIALS.unpack(credentials)
+    return int(pid), int(uid)
+
+
+def _peer_uid(connection: socket.socket) -> int:
+    """Return the user of the process at the other end."""
+    return _peer(connection)[1]

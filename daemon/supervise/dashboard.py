@@ -10,6 +10,9 @@ import signal
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
+from profd.daemon import processes
+from profd.daemon.store.records import Identity
+
 
 class State(Enum):
     """What a dashboard's process does."""
@@ -30,6 +33,8 @@ class Dashboard:
             self.pid = os.posix_spawn(command[0], list(command), os.environ, setsigmask=mask)
         finally:
             os.set_inheritable(pty_fd, False)
+        stat = processes.read_stat(self.pid)
+        self.identity = Identity(self.pid, stat.start_ticks if stat else 0)
 
     def poll(self) -> State:
         """Return what the process does now; not to be called again once it has ended."""
@@ -51,5 +56,7 @@ class Dashboard:
         os.kill(self.pid, signal.SIGHUP)
 
     def resume(self) -> None:
-        """Let a stopped dashboard go on."""
-        os.kill(self.pid, signal.SIGCONT)
+        """Let a stopped dashboard go on; to one that runs it would be a second start."""
+        stat = processes.read_stat(self.pid)
+        if stat is not None and stat.state == "T":
+            os.kill(self.pid, signal.SIGCONT)

@@ -25,7 +25,7 @@ from profd.daemon.clock import AnchoredClock
 from profd.daemon.collect.gpu.absence import explain
 from profd.daemon.collect.gpu.devices import Gpu, GpuNames, list_gpus, text_of
 from profd.daemon.collect.gpu.nvml import Nvml
-from profd.daemon.collect.stacks.pyspy import find_py_spy
+from profd.daemon.collect.stacks.pyspy import KNOWN_VERSIONS, find_py_spy
 from profd.daemon.errors import ExitCode, MissingTool, OutputUnwritable, ProfdError
 from profd.daemon.supervise.diagnosis import PYTHON_VERSIONS, RealSystem, System, check_attachable
 
@@ -114,7 +114,17 @@ def check_py_spy() -> Check:
     except (OSError, subprocess.TimeoutExpired) as error:
         reason = f"{path} does not run ({error})"
         return Check("py-spy", Verdict.FAILED, reason, "install it again: pip install --force-reinstall py-spy")
+    least, beyond = KNOWN_VERSIONS
+    version = tuple(map(int, re.findall(r"\d+", said)))
+    if not least <= version < beyond:
+        found = f"{said or 'no version'} at {path}, which this profd was not tried with: shares may be wrong unseen"
+        remedy = f"install a py-spy from {_dotted(least)} on, before {_dotted(beyond)}, or a newer profd"
+        return Check("py-spy", Verdict.NOTE, found, remedy)
     return Check("py-spy", Verdict.PASSED, f"{said} at {path}, reads {PYTHON_VERSIONS}")
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 def check_reading(system: System) -> Check:

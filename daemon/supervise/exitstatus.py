@@ -36,6 +36,10 @@ class Watch:
         """Return the descriptor to wait for."""
         return self._pidfd
 
+    def send(self, number: int) -> None:
+        """Send a signal to this very process; raises ProcessLookupError where it has ended, PermissionError."""
+        signal.pidfd_send_signal(self._pidfd, number)
+
     def status(self) -> int | None:
         """Return the exit status once the process has ended; None where nobody can tell (yet)."""
         stat = processes.read_stat(self.identity.pid)

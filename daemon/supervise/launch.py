@@ -1,8 +1,8 @@
 """The launcher: the parent of the script, which passes signals on, waits for it, and ends with its exit code.
 
-Everything that can fail is somewhere else: the session and the dashboard are processes, started and waited for in
-threads. One queue brings their news and the signals to the main thread, which alone acts on them. Knows nothing of
-what is recorded or how a run is summed up.
+Everything that can fail is somewhere else: session and dashboard are processes, started and waited for in threads. One
+queue brings their news and the signals to the main thread, which alone acts on them. Knows nothing of what is recorded
+or how a run is summed up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Protocol
 
 from profd.daemon.errors import NoSuchProcess, ProfdError
-from profd.daemon.supervise.link import make_link
+from profd.daemon.store.records import Identity
+from profd.daemon.supervise.link import ScriptLink, make_link
 from profd.daemon.supervise.screen import InheritedScreen, Screen, SharedScreen
 from profd.daemon.supervise.script import Script, start_script
 from profd.daemon.supervise.signals import ENDING, TAKEN, InheritedSignals, Standing, is_from_process, taken
@@ -45,7 +46,7 @@ class RecordingSession(Protocol):
 class StartSession(Protocol):
     """Start the session of a script that runs."""
 
-    def __call__(self, script: Script, link: socket.socket, pty_fd: int | None) -> RecordingSession:
+    def __call__(self, script: Script, link: socket.socket) -> RecordingSession:
         """Return the session once it records; raises ProfdError."""
         ...
 
@@ -92,17 +93,25 @@ def launch(plan: Plan) -> int:
     what fails later is narrated, and the script runs on.
     """
     with taken() as inherited:
-        screen = _open_screen(plan)
+        link, session_end = make_link()
+        screen = _open_screen(plan, link)
         script = start_script(plan.command, inherited, screen.pseudo_terminal, plan.variables)
         witness = None if screen.pseudo_terminal else _call_witness()
-        return Launch(plan, inherited, screen, script, witness).run()
+        return Launch(plan, inherited, screen, script, witness, link, session_end).run()
 
 
 class Launch:
     """One script from its start to the end of all that was started for it."""
 
     def __init__(
-        self, plan: Plan, inherited: InheritedSignals, screen: Screen, script: Script, witness: Witness | None
+        self,
+        plan: Plan,
+        inherited: InheritedSignals,
+        screen: Screen,
+        script: Script,
+        witness: Witness | None,
+        link: ScriptLink,
+        session_end: socket.socket,
     ) -> None:
         self._plan = plan
         self._inherited = inherited
@@ -111,7 +120,7 @@ class Launch:
         self._witness = witness
         self._standing = Standing(script.pid, screen.pseudo_terminal is None, os.getsid(0) == os.getpid())
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._link, self._session_end = make_link()
+        self._link, self._session_end = link, session_end
         self._session: RecordingSession | None = None
         self._news: list[str] = []
         self._has_script_ended = False
@@ -120,7 +129,7 @@ class Launch:
 
     def run(self) -> int:
         """Act on what happens until all has ended; returns the script's exit code."""
-        self._screen.start(self._link.wrote)
+        self._screen.start(Identity(self._script.pid, self._script.start_ticks))
         self._work(self._listen)
         self._work(self._start_session)
         while not self._is_over():
@@ -159,10 +168,11 @@ class Launch:
         if self._has_script_ended:
             # Nobody else is left whom it could be meant for. The session closes its file by itself.
             self._is_given_up = info.si_signo in ENDING
-        elif self._owes(info):
+            return
+        if info.si_signo in (signal.SIGWINCH, signal.SIGCONT):
+            self._screen.renew()
+        if self._owes(info):
             self._pass_on(info)
-        elif info.si_signo == signal.SIGWINCH:
-            self._screen.resized()
 
     def _owes(self, info: signal.struct_siginfo) -> bool:
         """Say whether the script is still to be given a signal."""
@@ -216,9 +226,7 @@ class Launch:
     def _start_session(self) -> None:
         event: Event = SessionOver("")
         try:
-            terminal = self._screen.pseudo_terminal
-            pty_fd = terminal.master_fd if terminal else None
-            event = SessionStarted(self._plan.start_session(self._script, self._session_end, pty_fd))
+            event = SessionStarted(self._plan.start_session(self._script, self._session_end))
         except NoSuchProcess:
             event = SessionOver(_TOO_SHORT if self._plan.farewell else "")
         except ProfdError as error:
@@ -242,13 +250,13 @@ class Launch:
             self._events.put(SessionOver("\n".join(filter(None, news))))
 
 
-def _open_screen(plan: Plan) -> Screen:
+def _open_screen(plan: Plan, link: ScriptLink) -> Screen:
     if plan.dashboard is None:
         return InheritedScreen()
     try:
-        return SharedScreen(Terminal())
+        return SharedScreen(Terminal(), link)
     except OSError as error:
-        plan.narrate(f"profd: no dashboard: the system has no pseudo-terminal left ({error.strerror})")
+        plan.narrate(f"profd: no dashboard: the system has no pseudo-terminal or no process left ({error.strerror})")
         return InheritedScreen()
 
 

@@ -1,7 +1,7 @@
-"""What the launcher tells its session: what the script wrote and how it ended.
+"""What a session learns of its script: the relay passes on what it wrote, the launcher says how it ended.
 
-One message is one packet, so that a message is whole or lost. The launcher's end never blocks: the script matters more
-than the copy of its output, and a session that is slow or gone must not slow it. Knows nothing of either process.
+One message is one packet, so that a message is whole or lost. The end that both share never blocks: the script matters
+more than the copy of its output, and a session that is slow or gone must not slow it. Knows nothing of either process.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+from collections import deque
 
 import msgspec
 
@@ -16,6 +17,8 @@ CHUNK_BYTES = 32 * 1024
 """The most of the script's output in one message."""
 LARGEST_BYTES = CHUNK_BYTES + 256
 """Room that any packet fits in."""
+BACKLOG_BYTES = 4 << 20
+"""The most of the script's output that waits for a slow session; as much as a run keeps."""
 _END_TIMEOUT_MS = 2_000
 
 
@@ -39,45 +42,84 @@ _decoder = msgspec.msgpack.Decoder(Message)
 
 
 class ScriptLink:
-    """The launcher's end."""
+    """The end of who tells."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
+        self._backlog: deque[ScriptWrote] = deque()
+        self._backlog_bytes = 0
         self._lost_bytes = 0
 
+    @property
+    def has_backlog(self) -> bool:
+        """Whether something waits for room; ``flush`` is due when the descriptor is writable."""
+        return bool(self._backlog)
+
     def wrote(self, data: bytes) -> None:
-        """Pass on what the script wrote, at most ``CHUNK_BYTES``; counted as lost where the session has no room."""
-        if self._send(ScriptWrote(data, self._lost_bytes)):
-            self._lost_bytes = 0
-        else:
+        """Pass on what the script wrote, at most ``CHUNK_BYTES``, soon; counted as lost where too much waits."""
+        if self._backlog_bytes + len(data) > BACKLOG_BYTES:
             self._lost_bytes += len(data)
+            return
+        last = self._backlog[-1] if self._backlog else None
+        if last is not None and not self._lost_bytes and len(last.data) + len(data) <= CHUNK_BYTES:
+            self._backlog[-1] = ScriptWrote(last.data + data, last.lost_bytes)
+        else:
+            self._backlog.append(ScriptWrote(data, self._lost_bytes))
+            self._lost_bytes = 0
+        self._backlog_bytes += len(data)
+        self.flush()
+
+    def wrote_all(self) -> None:
+        """Pass on how much was lost in the end."""
+        if self._lost_bytes:
+            self._backlog.append(ScriptWrote(b"", self._lost_bytes))
+            self._lost_bytes = 0
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what waits, as far as there is room; nothing waits for a session that is gone."""
+        while self._backlog:
+            try:
+                self._send(self._backlog[0])
+            except BlockingIOError:
+                return
+            except OSError:
+                self._backlog.clear()
+                self._backlog_bytes = 0
+                return
+            self._backlog_bytes -= len(self._backlog.popleft().data)
 
     def exited(self, status: int) -> None:
         """Pass on that the script has ended. Waits two seconds for room: there is no script left to hold up."""
         poller = select.poll()
         poller.register(self._end, select.POLLOUT)
         poller.poll(_END_TIMEOUT_MS)
-        self._send(ScriptExited(status))
+        with contextlib.suppress(OSError):
+            self._send(ScriptExited(status))
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._end.fileno()
+
+    def copy(self) -> ScriptLink:
+        """Return another one to the same session, which may be closed without this one."""
+        return ScriptLink(self._end.dup())
 
     def close(self) -> None:
-        """Close this end."""
+        """Close this end in this process."""
         self._end.close()
 
-    def _send(self, message: Message) -> bool:
-        """Send without waiting; False where the session has no room, or is gone."""
-        with contextlib.suppress(OSError):
-            self._end.send(_encoder.encode(message), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-            return True
-        return False
+    def _send(self, message: Message) -> None:
+        self._end.send(_encoder.encode(message), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
 
 def make_link() -> tuple[ScriptLink, socket.socket]:
-    """Return the launcher's end, and the session's: a socket that gives one message (see ``decode``) a read."""
+    """Return the end of who tells, and the session's: a socket that gives one message (see ``decode``) a read."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     return ScriptLink(ours), theirs
 
 
 def decode(packet: bytes) -> Message:
-    """Return the message in a packet; an empty packet is none: it says that the launcher is gone."""
+    """Return the message in a packet; an empty packet is none: it says that there will be no more."""
     message: Message = _decoder.decode(packet)
     return message

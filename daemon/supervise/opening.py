@@ -7,9 +7,11 @@ import pwd
 from importlib import metadata
 from pathlib import Path
 
+import msgspec
+
 from profd.daemon import processes
-from profd.daemon.store.records import Identity, RunStarted
-from profd.daemon.supervise.secrets import mask_command
+from profd.daemon.secrets import mask_command, mask_line
+from profd.daemon.store.records import DescribeFrame, Frame, FrameDescription, Identity, RunStarted
 from profd.daemon.supervise.session import SessionOptions
 
 
@@ -38,12 +40,24 @@ def run_started(options: SessionOptions, control_socket: Path, now_ns: int) -> R
             "budget_percent": options.budget_percent,
             "subprocesses": options.subprocesses,
             "steps": options.steps,
+            "source": options.source,
             "all_gpus": options.all_gpus,
             "duration_s": options.duration_s,
             "hang_after_s": options.hang_after_s,
         },
         control_socket=str(control_socket),
     )
+
+
+def described(describe: DescribeFrame, *, with_source: bool) -> DescribeFrame:
+    """Return a function that describes frames: their lines of source with secrets masked, or without these lines."""
+
+    def masked(frame: Frame) -> FrameDescription:
+        found = describe(frame)
+        source = mask_line(found.source) if found.source and with_source else None
+        return msgspec.structs.replace(found, source=source)
+
+    return masked
 
 
 def _working_folder(pid: int) -> str:

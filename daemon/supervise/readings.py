@@ -1,4 +1,4 @@
-"""What is read about once a second beside the stacks: counters, profd's own cost, the wall clock, lost records.
+"""What is read about once a second beside the stacks: counters, profd's own cost, the wall clock.
 
 Knows nothing of how a run begins or ends.
 """
@@ -38,20 +38,17 @@ class Readings:
         self._has_told_excess = False
         self._wall_jump_ns = 0
         self._slept_ns = 0
-        self._told_dropped = 0
 
     async def take(self, identities: Iterable[Identity], python_threads: Mapping[Identity, frozenset[int]]) -> None:
         """Read everything once: of these processes, and of these of their threads."""
         await self._counters.collect(identities, python_threads)
         self._take_cost()
         self._take_wall_clock()
-        self.take_losses()
 
     async def close(self) -> None:
         """Read what tells how the target ended, though it is gone: control groups say whom the kernel ended."""
         await self._counters.collect((), {}, everything=True)
         self._counters.close()
-        self.take_losses()
 
     def aim_at_rate(self, rate_hz: int) -> None:
         """Change the highest rate, which somebody asked for, and say what came of it."""
@@ -59,12 +56,6 @@ class Readings:
         self._governor.aim(rate_hz)
         self._told_hz = self._governor.rate_hz
         self._say("note", f"profd samples at {self._told_hz} Hz instead of {before_hz} Hz, as it was asked to")
-
-    def take_losses(self) -> None:
-        """Say how many records were dropped since this was last said."""
-        dropped = self._writer.dropped - self._told_dropped
-        if dropped and self._say("loss", f"{dropped} records were dropped: the disk is too slow"):
-            self._told_dropped += dropped
 
     def _take_cost(self) -> None:
         spending = self._cost.take()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.collect.governor import Governor
 from profd.daemon.collect.gpu.collector import GpuCollector
 from profd.daemon.collect.stacks.pyspy import find_py_spy
-from profd.daemon.collect.stacks.source import SourceTree, source_root
+from profd.daemon.collect.stacks.source import SourceTree
 from profd.daemon.errors import OutputUnwritable
+from profd.daemon.secrets import mask_command
 from profd.daemon.store.records import (
     EventHappened,
     Identity,
@@ -37,14 +39,14 @@ from profd.daemon.supervise.inlet import ScriptInlet
 from profd.daemon.supervise.livefile import LiveFile
 from profd.daemon.supervise.members import Members
 from profd.daemon.supervise.naming import script_folder
-from profd.daemon.supervise.opening import run_started
+from profd.daemon.supervise.opening import described, run_started
 from profd.daemon.supervise.readings import Readings
 from profd.daemon.supervise.sampling import Sampling
-from profd.daemon.supervise.secrets import mask_command
 from profd.daemon.supervise.session import Ready, SessionOptions
 from profd.daemon.supervise.stepping import Stepping
 from profd.daemon.supervise.tree import ProcessTree
 from profd.daemon.supervise.windowing import Windowing
+from profd.daemon.userfiles import files_of
 from profd.daemon.windows.request import WindowRequest
 
 TREE_INTERVAL_S = 0.25
@@ -65,8 +67,11 @@ class Recorder(Commands):
         self._hangs = hang_watch(options, clock, lambda: self._tree.members.values(), self._put)
         self._tree = ProcessTree(self.root, mask_command, clock, subprocesses=options.subprocesses)
         self.has_begun = False
+        self._is_in_trouble = False
         self._ended = asyncio.Event()
         self._ended_ns = 0
+        self._heard_ns = 0
+        """When the script's last output came."""
         self._why = "stopped"
 
     # Commands of the control socket
@@ -88,10 +93,6 @@ class Recorder(Commands):
         if watchers > self.watchers:
             self._sampling.hurry()
         self.watchers = watchers
-
-    def stop(self) -> None:
-        """End the session; the target runs on."""
-        self._end("stopped")
 
     def mark(self, note: str) -> None:
         """Write into the run that somebody marked this moment."""
@@ -126,8 +127,9 @@ class Recorder(Commands):
         live_file = self._live_file = LiveFile(self.options.run_file)
         socket_path = paths.runtime_folder() / f"{self.options.run_id}.sock"
         started = run_started(self.options, socket_path, self.clock.now_ns())
-        sources = SourceTree(source_root(self.root.pid), script_folder(self.options.command, started.cwd))
-        self._writer = RunWriter(live_file.path, started, sources.describe)
+        sources = SourceTree(files_of(self.root.pid), script_folder(self.options.command, started.cwd))
+        describe = described(sources.describe, with_source=self.options.source)
+        self._writer = RunWriter(live_file.path, started, describe, live_file.most_bytes)
         self._readings = Readings(self.clock, self.governor, self._writer, self._put_watched)
         self._gpus = GpuCollector(
             self.clock,
@@ -136,12 +138,16 @@ class Recorder(Commands):
             in_container=RealSystem().in_container(),
         )
         self._windowing = Windowing(self.options.window_folder, self.clock, self._put)
-        server = ControlServer(socket_path, self)
+        server = self._server = ControlServer(socket_path, self)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, self._end, "stopped")
         try:
             self._windowing.start()
             await server.start()
             announce(Ready(live_file.path, socket_path))
             self.has_begun = True
+            if live_file.warning:
+                self._say("note", live_file.warning)
             self._gpus.start()
             await self._record(watch, live_file.path)
         finally:
@@ -159,11 +165,9 @@ class Recorder(Commands):
     async def _record(self, watch: exitstatus.Watch, run_file: Path) -> None:
         loop = asyncio.get_running_loop()
         loop.add_reader(watch.fileno(), self._end, "target-exited")
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, self._end, "stopped")
         if self.options.duration_s is not None:
             loop.call_later(self.options.duration_s, self._end, "duration")
-        inlet = ScriptInlet(self.options.link_fd, self.options.pty_fd, self._take_output, self._take_status)
+        self._inlet = ScriptInlet(self.options.link_fd, self._take_output, self._take_status)
         endless = {asyncio.ensure_future(self._follow_tree()), asyncio.ensure_future(self._read())}
         if self._hangs is not None:
             self._hangs.start()
@@ -186,16 +190,27 @@ class Recorder(Commands):
         await self._sampling.close()
         await asyncio.to_thread(self._gpus.close)
         await self._say_farewell(watch)
-        inlet.close()
+        self._inlet.close()
         for task in broken:
             task.result()
 
     async def _follow_tree(self) -> None:
         while True:
             self._members.look()
+            self._tell_trouble()
             if self._writer.failure or not self._live_file.is_there():
                 self._end("failed")
+            await self._server.renew()
             await asyncio.sleep(TREE_INTERVAL_S)
+
+    def _tell_trouble(self) -> None:
+        """Say in the session's log, since the run cannot, that nothing can be written, and when it can be again."""
+        trouble = self._writer.trouble
+        if bool(trouble) != self._is_in_trouble:
+            self._is_in_trouble = bool(trouble)
+            said = f"{trouble}: it is tried again until it can be" if trouble else "the run file can be written again"
+            sys.stderr.write(f"profd: {said}\n")
+            sys.stderr.flush()
 
     async def _read(self) -> None:
         while True:
@@ -219,14 +234,21 @@ class Recorder(Commands):
         self._put(RunEnded(self._ended_ns, self._why, code, number))
 
     async def _exit_status(self, watch: exitstatus.Watch) -> int | None:
-        """Return how the target ended, by its launcher or by the kernel; both may need a moment."""
-        deadline_ns = self.clock.now_ns() + int(STATUS_TIMEOUT_S * SECOND_NS)
-        while self._members.root_status is None and self.clock.now_ns() < deadline_ns:
-            if self.options.link_fd is None:
+        """Return how the target ended, by its launcher or by the kernel, once all that it wrote is here.
+
+        Both may need a moment; who says nothing for a second is not waited for.
+        """
+        while (self._inlet.is_open or self._members.root_status is None) and self._is_due():
+            if not self._inlet.is_open:  # its launcher is gone, or it never had one
                 self._members.root_status = watch.status()
             await asyncio.sleep(0.01)
         status = self._members.root_status
         return watch.status() if status is None else status
+
+    def _is_due(self) -> bool:
+        """Say whether the script's launcher may still have something to say."""
+        quiet_ns = self.clock.now_ns() - max(self._ended_ns, self._heard_ns)
+        return quiet_ns < STATUS_TIMEOUT_S * SECOND_NS
 
     # What comes in
 
@@ -246,7 +268,8 @@ class Recorder(Commands):
         self._put(EventHappened(self.clock.now_ns(), kind, text))
 
     def _take_output(self, data: bytes) -> None:
-        self._put(OutputWritten(self.clock.now_ns(), data))
+        self._heard_ns = self.clock.now_ns()
+        self._put(OutputWritten(self._heard_ns, data))
 
     def _take_status(self, status: int) -> None:
         self._members.root_status = status

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from profd.daemon.clock import Clock
 from profd.daemon.collect.governor import LOWEST_RATE_HZ, Governor
 from profd.daemon.collect.stacks.chain import OVERLAP_SAMPLES, StackChain
-from profd.daemon.collect.stacks.source import source_root
 from profd.daemon.collect.stacks.statements import Statements
 from profd.daemon.store.records import EventHappened, Identity, Record
 from profd.daemon.supervise import roles
 from profd.daemon.supervise.tree import Member
+from profd.daemon.userfiles import files_of
 
 # From one hand-over to the next: what is lost by a kill -9, but for what it takes to start, end and write a recording.
 LENGTH_S = 4.5
@@ -54,7 +54,7 @@ class Sampling:
         """Sample a member from now on, unless it is sampled already."""
         if member.identity in self._chains:
             return
-        source = self._statements(source_root(member.identity.pid))
+        source = self._statements(files_of(member.identity.pid))
         chain = StackChain(self._executable, member.identity, MemberPace(self, member), source, self._clock, self._put)
         # One that turns out to be something else stays as it began.
         run = chain.run() if member.role in (roles.MAIN, roles.LAUNCHER) else chain.run_in_turns(self._turn)

@@ -1,20 +1,21 @@
 """What is on the terminal of a launched script: the script itself, or the dashboard with the script behind it.
 
 Owns the pseudo-terminal, the relay and the dashboard's process, and sees to it that the terminal is left as it was
-found. Knows nothing of the session, and of the script only what it writes.
+found. Knows nothing of the session, and of the script only who it is.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from profd.daemon.store.records import Identity
 from profd.daemon.supervise.dashboard import Dashboard, State
-from profd.daemon.supervise.relay import Relay
-from profd.daemon.supervise.terminal import PseudoTerminal, Terminal
+from profd.daemon.supervise.link import ScriptLink
+from profd.daemon.supervise.relay import Keyboard, Relay
+from profd.daemon.supervise.terminal import PseudoTerminal, Terminal, has_shell
 
 
 class Screen(Protocol):
@@ -30,8 +31,8 @@ class Screen(Protocol):
         """Whether the terminal is in use by something that ends by itself."""
         ...
 
-    def start(self, keep: Callable[[bytes], None]) -> None:
-        """Begin to show what the script writes, and to give it to ``keep``; only after the script was started."""
+    def start(self, script: Identity) -> None:
+        """Begin to show what a script writes that was just started."""
         ...
 
     def tell(self, line: str) -> bool:
@@ -50,8 +51,8 @@ class Screen(Protocol):
         """Look after the dashboard's process; returns what became of it as one clause, empty where nothing did."""
         ...
 
-    def resized(self) -> None:
-        """Take on the size of the terminal's window."""
+    def renew(self) -> None:
+        """Take the terminal up again: its window has another size, or this process goes on after a stop."""
         ...
 
     def signaled(self, number: int) -> None:
@@ -73,7 +74,7 @@ class InheritedScreen:
     pseudo_terminal = None
     is_occupied = False
 
-    def start(self, keep: Callable[[bytes], None]) -> None:
+    def start(self, script: Identity) -> None:
         """Let go of stdin and stdout: whoever is at the other end of a pipe is to see the script close it."""
         null_fd = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1):
@@ -95,7 +96,7 @@ class InheritedScreen:
         """Return that nothing changed."""
         return ""
 
-    def resized(self) -> None:
+    def renew(self) -> None:
         """Do nothing."""
 
     def signaled(self, number: int) -> None:
@@ -111,61 +112,71 @@ class InheritedScreen:
 class SharedScreen:
     """The script has a pseudo-terminal, and the real one is the dashboard's until the user leaves that."""
 
-    def __init__(self, terminal: Terminal) -> None:
-        """Take the real terminal; raises OSError where the system has no pseudo-terminal left."""
+    def __init__(self, terminal: Terminal, link: ScriptLink) -> None:
+        """Take the real terminal; raises OSError where the system has no pseudo-terminal or no process left.
+
+        What the script writes goes to ``link``, too.
+        """
         self._terminal = terminal
         self.pseudo_terminal = PseudoTerminal(terminal)
         self._dashboard: Dashboard | None = None
-        self._relay: Relay | None = None
-        self._is_script_shown = False
+        self._relay = Relay(self.pseudo_terminal.master_fd, 1, link)
+        self._keyboard: Keyboard | None = None
 
     @property
     def is_occupied(self) -> bool:
         """Whether the dashboard is open."""
         return self._dashboard is not None
 
-    def start(self, keep: Callable[[bytes], None]) -> None:
+    def start(self, script: Identity) -> None:
         """Show the script until there is a dashboard: one that ends at once has been seen."""
-        self._relay = Relay(self.pseudo_terminal.master_fd, keep)
-        self._relay.start()
+        self.pseudo_terminal.release()
         self._join()
+        self._relay.follow(script)
 
     def tell(self, line: str) -> bool:
         """Say a line while the script is shown."""
-        if self._is_script_shown:
-            with contextlib.suppress(OSError):
-                os.write(2, (line.replace("\n", "\r\n") + "\r\n").encode(errors="replace"))
-        return self._is_script_shown
+        if self._keyboard is None:
+            return False
+        self._relay.say(_for_raw_terminal(line))
+        return True
 
     def open_dashboard(self, command: Sequence[str], mask: Iterable[int]) -> None:
         """Start the dashboard in the terminal's foreground."""
         self._part()
         self._dashboard = Dashboard(command, self.pseudo_terminal.master_fd, mask)
+        self._relay.guard(self._dashboard.identity)
 
     def show_script(self, why: str) -> None:
         """Say why, then show the script again."""
         self._join()
-        self.tell(why)
+        self._relay.show(_for_raw_terminal(why))
 
     def child_changed(self) -> str:
-        """Reap the dashboard, or stop along with it."""
+        """Reap the dashboard, or stop along with it: the shell that a person wants then waits for this process."""
+        self._relay.revive()
         state = self._dashboard.poll() if self._dashboard else State.RUNNING
         if state is State.STOPPED and self._dashboard:
-            os.kill(os.getpid(), signal.SIGSTOP)
-            self._dashboard.resume()
+            if has_shell():
+                os.killpg(0, signal.SIGSTOP)
+            else:
+                self._dashboard.resume()
         if state not in (State.LEFT, State.KILLED):
             return ""
-        self._dashboard = None
+        self._forget_dashboard()
         self._terminal.restore()
         if state is State.LEFT:
             return "the dashboard is closed"
         self._terminal.reset()
         return "the dashboard was killed"
 
-    def resized(self) -> None:
-        """Hand the window's size on; while the dashboard is open, that sets the size of its pane itself."""
-        if self._is_script_shown:
+    def renew(self) -> None:
+        """Set size and modes for the script that is shown; the dashboard does so itself, unless it is still stopped."""
+        if self._keyboard is not None:
+            self._terminal.make_raw()
             self.pseudo_terminal.resize(self._terminal)
+        elif self._dashboard is not None:
+            self._dashboard.resume()
 
     def signaled(self, number: int) -> None:
         """Let a hangup end the dashboard: of a terminal that is gone the kernel tells the session's leader alone."""
@@ -173,30 +184,35 @@ class SharedScreen:
             self._dashboard.hang_up()
 
     def script_ended(self) -> None:
-        """Read the script's terminal to its end; the real one is given back unless the dashboard has it."""
-        self.pseudo_terminal.release()
-        if self._relay is not None:
-            self._relay.finish()
+        """Show all that the script wrote; the real terminal is given back unless the dashboard has it."""
+        self._relay.finish()
         self._part()
 
     def leave(self) -> None:
         """End the dashboard where it is still open, and clean up after it."""
         if self._dashboard is not None:
             self._dashboard.end()
-            self._dashboard = None
+            self._forget_dashboard()
             self._terminal.reset()
+
+    def _forget_dashboard(self) -> None:
+        self._dashboard = None
+        self._relay.guard(None)
 
     def _join(self) -> None:
         """Make the real terminal the script's."""
-        self._terminal.make_raw()
-        self._is_script_shown = True
-        self.resized()
-        if self._relay is not None:
-            self._relay.show(self._terminal.fd, 1)
+        self._keyboard = Keyboard(self._terminal.fd, self.pseudo_terminal.master_fd)
+        self.renew()
+        self._keyboard.start()
 
     def _part(self) -> None:
         """Give the real terminal back."""
-        if self._is_script_shown and self._relay is not None:
+        if self._keyboard is not None:
+            self._keyboard.end()
+            self._keyboard = None
             self._relay.hide()
-            self._is_script_shown = False
             self._terminal.restore()
+
+
+def _for_raw_terminal(line: str) -> bytes:
+    return (line.replace("\n", "\r\n") + "\r\n").encode(errors="replace")

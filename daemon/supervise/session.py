@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -17,10 +18,13 @@ from pathlib import Path
 
 import msgspec
 
-from profd.daemon import errors, paths
+from profd.daemon import errors, paths, processes
 from profd.daemon.errors import ProfdError, SessionFailed
+from profd.daemon.store.records import Identity
+from profd.daemon.supervise.exitstatus import Watch
 from profd.daemon.windows.schedule import Schedule
 
+_PROGRAM = ("-m", "profd.daemon.supervise")
 _READY_TIMEOUT_S = 30.0
 _FAREWELL_TIMEOUT_S = 2.0
 
@@ -29,7 +33,7 @@ class SessionOptions(msgspec.Struct, frozen=True):
     """What to record and where to.
 
     ``mode`` is ``launched`` or ``attached``. ``rate_hz`` is that of the main processes of ranks; ``budget_percent``
-    is of one core and covers all of profd but the dashboard. The descriptors are set by ``start_session``.
+    is of one core and covers all of profd but the dashboard. The descriptor is set by ``start_session``.
     """
 
     run_id: str
@@ -44,6 +48,8 @@ class SessionOptions(msgspec.Struct, frozen=True):
     duration_s: float | None = None
     subprocesses: bool = True
     steps: bool = True
+    source: bool = True
+    """Whether lines of source are kept, secrets masked."""
     all_gpus: bool = False
     hang_after_s: float | None = 30.0
     """After how long without progress the run is said to hang; None: never."""
@@ -54,7 +60,6 @@ class SessionOptions(msgspec.Struct, frozen=True):
     window_schedule: Schedule | None = None
     """When windows are taken without being asked for."""
     link_fd: int | None = None
-    pty_fd: int | None = None
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -104,35 +109,40 @@ class RunningSession:
         """Say whether the session's process lives."""
         return self._process.poll() is None
 
+    def end(self) -> None:
+        """Ask the session to end; one that has just ended by itself is as good."""
+        self._process.terminate()
+
     def wait_closed(self, timeout_s: float | None) -> bool:
-        """Wait until the session is gone; False where it has not closed its file within ``timeout_s``."""
+        """Wait until the session is gone; False where it has not closed its file within ``timeout_s``.
+
+        With a timeout it is to close now, and one that is stopped is let go on.
+        """
+        if timeout_s is not None:
+            self._process.send_signal(signal.SIGCONT)
         try:
             return self._process.wait(timeout_s) == 0
         except subprocess.TimeoutExpired:
             return False
 
 
-def start_session(
-    options: SessionOptions, *, link: socket.socket | None = None, pty_fd: int | None = None
-) -> RunningSession:
+def start_session(options: SessionOptions, *, link: socket.socket | None = None) -> RunningSession:
     """Start a session and return it once it records.
 
-    ``link`` is the session's end of the launcher's socket, ``pty_fd`` the master of the script's pseudo-terminal;
-    both stay open here. Raises the error that kept the session from starting, SessionFailed where it said none.
+    ``link`` is the session's end of the link to a launched script; it stays open here. Raises the error that kept the
+    session from starting, SessionFailed where it said none.
     """
-    descriptors = [fd for fd in (link.fileno() if link else None, pty_fd) if fd is not None]
-    options = msgspec.structs.replace(
-        options, command=_as_text(options.command), link_fd=link.fileno() if link else None, pty_fd=pty_fd
-    )
+    link_fd = link.fileno() if link else None
+    options = msgspec.structs.replace(options, command=_as_text(options.command), link_fd=link_fd)
     log = paths.runtime_folder() / f"{options.run_id}.log"
     home = paths.home()
     with log.open("wb") as log_file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "profd.daemon.supervise"],
+            [sys.executable, *_PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log_file,
-            pass_fds=descriptors,
+            pass_fds=[] if link_fd is None else [link_fd],
             start_new_session=True,
             cwd="/",
             env={**os.environ, "PYTHONSAFEPATH": "1", **({"PROFD_HOME": str(home)} if home else {})},
@@ -142,6 +152,32 @@ def start_session(
     except ProfdError:
         _see_off(process)
         raise
+
+
+def end_session(recorder: Identity) -> Watch:
+    """Ask a session to end, whoever started it; returns what becomes readable once it has closed its file and is gone.
+
+    By a signal and not by its socket, which goes away with the folder of a login. Raises ProcessLookupError where the
+    session has ended, SessionFailed where the process is none: a run file may name anything.
+    """
+    watch = Watch(recorder)
+    try:
+        if not is_session(recorder.pid):
+            raise SessionFailed(f"process {recorder.pid} is no session of profd's", "nothing was done to it")
+        for number in (signal.SIGTERM, signal.SIGCONT):  # one that is stopped would not hear it
+            watch.send(number)
+    except PermissionError:
+        watch.close()
+        raise SessionFailed(f"the session {recorder.pid} is another user's", "become that user, or root") from None
+    except (ProcessLookupError, SessionFailed):
+        watch.close()
+        raise
+    return watch
+
+
+def is_session(pid: int) -> bool:
+    """Say whether a process is a session."""
+    return processes.command_line(pid)[-len(_PROGRAM) :] == _PROGRAM
 
 
 def _see_off(process: subprocess.Popen[bytes]) -> None:

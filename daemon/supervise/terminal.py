@@ -12,10 +12,12 @@ import struct
 import termios
 import tty
 
-# Leaves what a dashboard that was killed cannot leave itself: its screen, the mouse, the keyboard's modes, colors.
-_RESET = (
+from profd.daemon import processes
+
+RESET = (
     b"\x1b[?2026l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[0m\r"
 )
+"""Leaves what a dashboard that was killed cannot leave itself: its screen, the mouse, the keyboard's modes, colors."""
 _SIZE = struct.Struct("HHHH")
 _STANDARD = (0, 1, 2)
 
@@ -24,6 +26,20 @@ def is_interactive() -> bool:
     """Say whether stdin, stdout and stderr are a terminal, and this process is in its foreground."""
     try:
         return all(os.isatty(fd) for fd in _STANDARD) and os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False
+
+
+def has_shell() -> bool:
+    """Say whether a shell takes the terminal when this process's job stops; where none does, a stop is for good.
+
+    It does what the kernel does: it looks for a parent of the job in the same session.
+    """
+    pid, group = os.getpid(), os.getpgrp()
+    while (stat := processes.read_stat(pid)) is not None and stat.pgrp == group:
+        pid = stat.ppid
+    try:
+        return stat is not None and os.getsid(pid) == os.getsid(0)
     except OSError:
         return False
 
@@ -54,7 +70,7 @@ class Terminal:
         """Bring back the terminal that a killed dashboard left behind; nothing where it is gone."""
         self.restore()
         with contextlib.suppress(OSError):
-            os.write(self.fd, _RESET)
+            os.write(self.fd, RESET)
 
 
 class PseudoTerminal:
@@ -89,5 +105,5 @@ class PseudoTerminal:
                 os.killpg(group, number)
 
     def release(self) -> None:
-        """Close the script's side, so that its end can be read once the last of its processes has closed it."""
+        """Close the script's side, which is the script's alone from now on: so its end can be read."""
         os.close(self.slave_fd)

@@ -9,9 +9,9 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.collect.stacks.dump import DumpedFrame, DumpedThread, DumpFailed, take_dump
+from profd.daemon.secrets import mask_command
 from profd.daemon.supervise.diagnosis import check_attachable
 from profd.daemon.supervise.rights import Rights
-from profd.daemon.supervise.secrets import mask_command
 
 
 class DumpedProcess(msgspec.Struct, frozen=True):

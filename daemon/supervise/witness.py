@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import struct
+from collections.abc import Container
 from pathlib import Path
 from typing import NoReturn
 
@@ -60,7 +61,7 @@ def _stand_by(launcher_pid: int, libc: ctypes.CDLL, report_fd: int) -> NoReturn:
     """Report signals until the launcher is gone."""
     try:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        _let_go_of_all_but(report_fd)
+        let_go_of_all_but({report_fd})
         with contextlib.suppress(OSError):
             Path("/proc/self/comm").write_text("profd-witness")
         while os.getppid() == launcher_pid:
@@ -71,9 +72,9 @@ def _stand_by(launcher_pid: int, libc: ctypes.CDLL, report_fd: int) -> NoReturn:
         os._exit(0)
 
 
-def _let_go_of_all_but(kept_fd: int) -> None:
-    """Close what this process inherited: a pipe of the script's would otherwise not end with the script."""
+def let_go_of_all_but(kept: Container[int]) -> None:
+    """Close what this forked process inherited: a pipe of the script's would otherwise not end with the script."""
     for name in os.listdir("/proc/self/fd"):
-        if int(name) != kept_fd:
+        if int(name) not in kept:
             with contextlib.suppress(OSError):
                 os.close(int(name))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from profd.daemon import paths, processes
 from profd.daemon.errors import OutputUnwritable
-from profd.daemon.windows.meeting import sees_our_files
+from profd.daemon.userfiles import sees_our_files
 
 _SWITCH, _SOCKETS = "KINETO_USE_DAEMON", "KINETO_IPC_SOCKET_DIR"
 _CONFIG = "kineto.conf"
@@ -60,6 +60,8 @@ def sockets_of(pid: int) -> Sockets | None:
     if not variables.get(_SWITCH):
         return None
     folder = variables.get(_SOCKETS)
+    if folder and processes.owner_uid(pid) != os.geteuid():
+        return None  # a folder of its choice: with the rights of root a socket would be put wherever it likes
     try:
         is_reached = sees_our_files(pid) if folder else _shares_network(pid)
     except OSError:

@@ -14,13 +14,14 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from profd.daemon import processes
+from profd.daemon import oomscore, processes
 from profd.daemon.errors import MissingTool
+from profd.daemon.userfiles import as_owner
 from profd.daemon.windows import symbols
 from profd.daemon.windows.failure import WindowFailed
 
@@ -47,6 +48,9 @@ _PASSING = "SIGALRM SIGCHLD SIGCONT SIGHUP SIGIO SIGPIPE SIGPROF SIGTERM SIGURG 
 """Signals that reach the process as ever while gdb holds it, and stop nothing."""
 _URGENCY = -10
 """The niceness of gdb, where the system grants it: a process is held for as long as gdb waits for its turn."""
+_REFUSED = re.compile(r"^ptrace: Operation not permitted", re.MULTILINE)
+_AT_A_WORD = 'read go && exec "$@" </dev/null'
+"""Becomes gdb once it is told to, so that all that gdb is to have it has from the start."""
 _REMEDY = "restart the command with `profd run --torch-window -- CMD`, which needs no gdb"
 
 
@@ -108,12 +112,10 @@ async def execute(pid: int, text: Text, calls: Calls, timeout_s: float = TIMEOUT
     """
     program = require()
     _check_untraced(pid)
-    running = asyncio.ensure_future(_run(program, pid, text, calls, timeout_s))
-    try:
-        said = await asyncio.shield(running)
-    except asyncio.CancelledError:  # the process is not left in gdb's hands
-        await asyncio.gather(running, return_exceptions=True)
-        raise
+    rights = as_owner(pid)
+    said = await _held(_run(program, pid, text, calls, timeout_s, rights))
+    if rights and "profd " not in said:  # it did nothing: Yama may let nobody but root attach
+        said = await _held(_run(program, pid, text, calls, timeout_s, {}))
     _check(pid, said, text.page)
 
 
@@ -133,25 +135,39 @@ detach
 """
 
 
-async def _run(program: str, pid: int, text: Text, calls: Calls, timeout_s: float) -> str:
-    """Return what gdb said."""
+async def _held(run: Coroutine[Any, Any, str]) -> str:
+    """Return what gdb said, and have it end before anything else, so that the process is not left in its hands."""
+    running = asyncio.ensure_future(run)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.gather(running, return_exceptions=True)
+        raise
+
+
+async def _run(program: str, pid: int, text: Text, calls: Calls, timeout_s: float, rights: dict[str, Any]) -> str:
+    """Return what gdb said, with these rights."""
     with TemporaryDirectory(prefix="profd-gdb-") as folder:
         page, script = Path(folder) / "page", Path(folder) / "script"
         page.write_bytes(text.content + b"\0")
         script.write_text(commands(pid, page, text, calls))
+        for path, mode in ((page, 0o644), (script, 0o644), (Path(folder), 0o755)):
+            path.chmod(mode)  # it may be another user's gdb that reads them, and nothing in them is a secret
         settings = [word for setting in _SETTINGS for word in ("-iex", setting)]
         opening = ["-ex", f"handle {_PASSING} nostop noprint pass", "-ex", f"file /proc/{pid}/exe"]
         process = await asyncio.create_subprocess_exec(
-            program, "-nx", "-batch", "-readnever", *settings, *opening, "-x", str(script),
-            stdin=asyncio.subprocess.DEVNULL,
+            "/bin/sh", "-c", _AT_A_WORD, program, program,
+            "-nx", "-batch", "-readnever", *settings, *opening, "-x", str(script),
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, "LC_ALL": "C"},
+            **{**rights, "env": {**rights.get("env", os.environ), "LC_ALL": "C"}},
         )  # fmt: skip
         with contextlib.suppress(OSError):  # not root, as most are
             os.setpriority(os.PRIO_PROCESS, process.pid, _URGENCY)
-        reading = asyncio.ensure_future(process.communicate())
+        oomscore.spare(process.pid, pid)  # killed in the middle of a call, it takes the process along
+        reading = asyncio.ensure_future(process.communicate(b"go\n"))
         try:
             said, _ = await asyncio.wait_for(asyncio.shield(reading), timeout_s)
         except asyncio.TimeoutError:
@@ -167,7 +183,7 @@ async def _end(process: asyncio.subprocess.Process, reading: asyncio.Future[tupl
     kernel that lets go, which is safe at any time but in the middle of a call: the last resort.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             process.send_signal(number)
         done, _ = await asyncio.wait({reading}, timeout=_GRACE_S)
         if done:
@@ -197,7 +213,7 @@ def _check(pid: int, said: str, page: int) -> None:
         return
     if "profd queued" in said:
         raise WindowFailed(f"the queue of calls of process {pid} is full", "try again")
-    if re.search(r"^ptrace: Operation not permitted", said, re.MULTILINE):
+    if _REFUSED.search(said):
         raise WindowFailed(
             f"the system does not let gdb attach to process {pid}",
             "become root, in a container give it --cap-add SYS_PTRACE, set /proc/sys/kernel/yama/ptrace_scope to 0 if "

@@ -17,7 +17,7 @@ from profd.daemon.store.records import Identity
 from profd.daemon.windows import gdb, intarget, remote
 from profd.daemon.windows.failure import WindowFailed
 from profd.daemon.windows.intarget import Order
-from profd.daemon.windows.meeting import Meeting, meeting, plain_file
+from profd.daemon.windows.meeting import Meeting, meeting
 from profd.daemon.windows.patience import Patience
 from profd.daemon.windows.request import WindowRequest
 
@@ -66,16 +66,17 @@ class Injection:
         return remote.SOURCE if self._helper else gdb.SOURCE
 
     @contextlib.asynccontextmanager
-    async def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AsyncIterator[Path]:
-        """Have a process take a window of itself, and give its trace; raises ProfdError."""
+    async def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AsyncIterator[int]:
+        """Have a process take a window of itself, and give its trace as a descriptor; raises ProfdError."""
         with meeting(identity.pid) as place:
             await self._execute(identity.pid, order_of(request, place), place)
-            await self._wait_for(identity, request, place.here)
-            yield plain_file(place.here / intarget.TRACE)
+            await self._wait_for(identity, request, place)
+            with place.opened(intarget.TRACE) as trace:
+                yield trace
 
     async def _execute(self, pid: int, order: Order, place: Meeting) -> None:
         if self._helper is not None:
-            (place.here / _SCRIPT).write_text(text_of(order))
+            place.write(_SCRIPT, text_of(order))
             await remote.execute(self._helper, pid, place.there / _SCRIPT)
             return
         gdb.require()
@@ -83,19 +84,18 @@ class Injection:
         text = gdb.lay_out(pid, lambda page, size: text_of(order._replace(page=page, page_bytes=size)))
         await gdb.execute(pid, text, calls)
 
-    async def _wait_for(self, identity: Identity, request: WindowRequest, folder: Path) -> None:
+    async def _wait_for(self, identity: Identity, request: WindowRequest, place: Meeting) -> None:
         """Wait until the process has reported; raises WindowFailed where that is a failure."""
-        pid, report = identity.pid, folder / intarget.REPORT
-        begun = folder / intarget.BEGUN
-        if not await self._patience.until(begun.exists, identity, SAFE_POINT_TIMEOUT_S):
+        pid = identity.pid
+        if not await self._patience.until(lambda: place.has(intarget.BEGUN), identity, SAFE_POINT_TIMEOUT_S):
             raise WindowFailed(
                 f"process {pid} came to no safe point within {SAFE_POINT_TIMEOUT_S:.0f} s",
                 "its main thread is in a call of C that lasts; try again later",
             )
         length_s = STEPS_TIMEOUT_S if request.seconds is None else request.seconds
-        if not await self._patience.until(report.exists, identity, length_s + _WRITING_S):
+        if not await self._patience.until(lambda: place.has(intarget.REPORT), identity, length_s + _WRITING_S):
             raise WindowFailed(f"process {pid} has not written its window within {length_s + _WRITING_S:.0f} s")
-        if error := _read(report).error:
+        if error := _read(place).error:
             raise WindowFailed(f"process {pid} took none ({error})")
 
 
@@ -123,8 +123,8 @@ def text_of(order: Order) -> str:
     return _BOOTSTRAP.replace("SOURCE", repr(source))
 
 
-def _read(report: Path) -> Report:
+def _read(place: Meeting) -> Report:
     try:
-        return msgspec.json.decode(plain_file(report).read_bytes(), type=Report)
+        return msgspec.json.decode(place.read(intarget.REPORT), type=Report)
     except (OSError, msgspec.DecodeError) as error:
         raise WindowFailed(f"what the process reported cannot be read ({error})") from error

@@ -39,6 +39,7 @@ from pathlib import Path
 
 import msgspec
 
+from profd.daemon import processes
 from profd.daemon.errors import SessionFailed
 
 DAEMON_NAME = "dynolog"
@@ -55,6 +56,12 @@ _DATAGRAM_BYTES = 4096
 _ANCESTORS = 256
 _AT_ONCE = 64
 """Datagrams read at one go, so that a flood of them leaves the rest of the session its turn."""
+
+
+_CREDENTIALS_NOTE = 2
+_CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
+_NOTES_BYTES = socket.CMSG_SPACE(_CREDENTIALS.size)
+_MOST_HEARD = 1000
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -136,6 +143,7 @@ class KinetoDaemon:
     def start(self) -> None:
         """Bind the socket and answer from now on, in the running event loop; raises SessionFailed."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         try:
             self._bind(self._socket)
         except OSError as error:
@@ -179,15 +187,19 @@ class KinetoDaemon:
             if self._socket is None:
                 return
             try:
-                datagram, sender = self._socket.recvfrom(_DATAGRAM_BYTES)
+                datagram, notes, _, sender = self._socket.recvmsg(_DATAGRAM_BYTES, _NOTES_BYTES)
             except OSError:  # nothing left to read
                 return
-            self._take(decode(datagram), sender)
+            message = decode(datagram)
+            if message is not None and _is_of(message.pid, notes):
+                self._take(message, sender)
 
-    def _take(self, message: Context | Inquiry | None, sender: str | bytes | None) -> None:
+    def _take(self, message: Context | Inquiry, sender: str | bytes | None) -> None:
         if isinstance(message, Context):
             self._answer(sender, encode("ctxt", _COUNT.pack(1)))
-        elif isinstance(message, Inquiry):
+        else:
+            if len(self._heard) >= _MOST_HEARD:  # each was a process that lived
+                self._heard = {pid for pid in self._heard if processes.read_stat(pid) is not None}
             self._heard.add(message.pid)
             configuration = self._wanted.get(message.pid) if message.is_free else None
             if self._answer(sender, encode("req", (configuration or "").encode())) and configuration:
@@ -209,6 +221,15 @@ class KinetoDaemon:
         if self._folder is None:
             return isinstance(address, bytes) and address.startswith(_ABSTRACT_CLIENT)
         return isinstance(address, str) and Path(address).parent == self._folder
+
+
+def _is_of(pid: int, notes: list[tuple[int, int, bytes]]) -> bool:
+    """Say whether the user of a process sent a datagram, or root, by what the kernel noted on it."""
+    for level, kind, note in notes:
+        if (level, kind) == (socket.SOL_SOCKET, _CREDENTIALS_NOTE) and len(note) >= _CREDENTIALS.size:
+            uid = _CREDENTIALS.unpack_from(note)[1]
+            return uid in (0, processes.owner_uid(pid))
+    return False
 
 
 def _is_served(path: Path) -> bool:

@@ -1,33 +1,59 @@
-"""The folder where profd and a process leave files for each other, in what the process calls /tmp."""
+"""The folder where profd and a process leave files for each other, in what the process calls /tmp.
+
+Everything in it is made and opened as the user of the process: what a process puts in the place of a file is no way to
+what its user may not reach.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import stat
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from profd.daemon import processes
 from profd.daemon.errors import OutputUnwritable
+from profd.daemon.userfiles import UserFiles, files_of
 from profd.daemon.windows.failure import WindowFailed
 
-
-class Meeting(NamedTuple):
-    """A private folder that profd and the process can both reach: as it is called here, and there."""
-
-    here: Path
-    there: Path
+_TMP = "/tmp"
 
 
-def sees_our_files(pid: int) -> bool:
-    """Say whether a path means the same to a process as here, which it does not in a container; raises OSError."""
-    proc, own = processes.PROC / str(pid), processes.PROC / "self"
-    is_same_root = os.path.samestat((proc / "root").stat(), (own / "root").stat())
-    return is_same_root and (proc / "ns/mnt").readlink() == (own / "ns/mnt").readlink()
+class Meeting:
+    """A folder that profd and the process can both reach; ``there`` is what the process calls it."""
+
+    def __init__(self, files: UserFiles, there: Path) -> None:
+        self.there = there
+        self._files = files
+
+    def has(self, name: str) -> bool:
+        """Say whether a file is there."""
+        return self._files.is_file(str(self.there / name))
+
+    def read(self, name: str) -> bytes:
+        """Return what is in a small file; raises WindowFailed where there is none."""
+        with self.opened(name) as fd, os.fdopen(os.dup(fd), "rb") as file:
+            return file.read()
+
+    @contextlib.contextmanager
+    def opened(self, name: str) -> Iterator[int]:
+        """Open a file and give its descriptor; raises WindowFailed where there is no plain file of that name."""
+        fd = self._files.open(str(self.there / name))
+        if fd is None:
+            raise WindowFailed(f"the process left no {name}")
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def write(self, name: str, text: str) -> None:
+        """Leave a file for the process; raises OutputUnwritable."""
+        if not self._files.write(str(self.there / name), text.encode()):
+            raise OutputUnwritable(f"{self.there / name} cannot be written", "make room there")
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        self._files.remove(str(self.there / name))
 
 
 @contextlib.contextmanager
@@ -36,30 +62,14 @@ def meeting(pid: int) -> Iterator[Meeting]:
 
     It lies in what the process calls /tmp, which is not ours where that runs in a container, and belongs to its user.
     """
-    proc = processes.PROC / str(pid)
+    if not (processes.PROC / str(pid)).exists():
+        raise WindowFailed(f"process {pid} cannot be looked at: it is gone")
+    files = files_of(pid)
+    name = files.make_folder(_TMP)
+    if name is None:
+        raise OutputUnwritable(f"no folder can be made in {_TMP} as the user of process {pid}", "make room there")
+    there = Path(_TMP) / name
     try:
-        owner = proc.stat()
-        is_ours = sees_our_files(pid)
-    except OSError as error:
-        raise WindowFailed(f"process {pid} cannot be looked at ({error.strerror})") from error
-    try:
-        here = Path(tempfile.mkdtemp(prefix="profd-window-", dir="/tmp" if is_ours else proc / "root/tmp"))
-    except OSError as error:
-        raise OutputUnwritable(f"no folder can be made in /tmp ({error.strerror})", "make room there") from error
-    try:
-        if owner.st_uid != os.geteuid():
-            os.chown(here, owner.st_uid, owner.st_gid)
-        yield Meeting(here, Path("/tmp") / here.name)
+        yield Meeting(files, there)
     finally:
-        shutil.rmtree(here, ignore_errors=True)
-
-
-def plain_file(path: Path) -> Path:
-    """Return a path that is a file and no link: what is read with our rights is what the process wrote with its own."""
-    try:
-        is_plain = stat.S_ISREG(path.lstat().st_mode)
-    except OSError:
-        is_plain = False
-    if not is_plain:
-        raise WindowFailed(f"the process left no {path.name}")
-    return path
+        files.remove(str(there))

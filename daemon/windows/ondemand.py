@@ -13,9 +13,10 @@ from pathlib import Path
 
 from profd.daemon.clock import Clock
 from profd.daemon.store.records import Identity
+from profd.daemon.userfiles import UserFiles
 from profd.daemon.windows.failure import WindowFailed
 from profd.daemon.windows.kineto import KinetoDaemon
-from profd.daemon.windows.meeting import Meeting, meeting, plain_file
+from profd.daemon.windows.meeting import Meeting, meeting
 from profd.daemon.windows.patience import Patience
 from profd.daemon.windows.request import WindowRequest
 
@@ -53,22 +54,23 @@ class OnDemand:
         return self._daemon.clients
 
     @contextlib.asynccontextmanager
-    async def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AsyncIterator[Path]:
-        """Ask a process for a window and wait for its trace, which is gone in the end; raises WindowFailed."""
+    async def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AsyncIterator[int]:
+        """Ask a process for a window and give its trace as a descriptor; raises WindowFailed."""
         pid, name = identity.pid, f"trace{asked_ns}"
         with self._place(pid) as place:
-            path = place.here / f"{name}_{pid}.json"
+            trace = f"{name}_{pid}.json"
             self._given[pid] = asyncio.Event()
             try:
                 self._daemon.ask(pid, request.configuration(place.there / f"{name}.json"))
-                await self._wait_for(path, identity, request)
-                yield plain_file(path)
+                await self._wait_for(place, trace, identity, request)
+                with place.opened(trace) as opened:
+                    yield opened
             finally:
                 self._daemon.withdraw(pid)
                 self._given.pop(pid, None)
-                path.unlink(missing_ok=True)
+                place.remove(trace)
 
-    async def _wait_for(self, trace: Path, identity: Identity, request: WindowRequest) -> None:
+    async def _wait_for(self, place: Meeting, trace: str, identity: Identity, request: WindowRequest) -> None:
         """Wait until the trace is there, whole: Kineto writes it under another name first."""
         pid = identity.pid
         if not await self._patience.until(self._given[pid].is_set, identity, ANSWER_TIMEOUT_S):
@@ -77,7 +79,7 @@ class OnDemand:
                 "it may have ended its use of torch, or be taking a trace of its own",
             )
         patience_s = TRACE_TIMEOUT_S + (request.seconds or 0.0)
-        if not await self._patience.until(trace.exists, identity, patience_s):
+        if not await self._patience.until(lambda: place.has(trace), identity, patience_s):
             remedy = (
                 "give --seconds, if its optimizer is not torch's or steps take minutes" if not request.seconds else ""
             )
@@ -102,14 +104,14 @@ class Passing:
         self._windows = 0
 
     @contextlib.asynccontextmanager
-    async def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AsyncIterator[Path]:
-        """Ask a process for a window and wait for its trace, which is gone in the end; raises ProfdError."""
+    async def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AsyncIterator[int]:
+        """Ask a process for a window and give its trace as a descriptor; raises ProfdError."""
         if not self._windows:
             self._on_demand.start()
         self._windows += 1
         try:
-            async with self._on_demand.trace(identity, request, asked_ns) as path:
-                yield path
+            async with self._on_demand.trace(identity, request, asked_ns) as trace:
+                yield trace
         finally:
             self._windows -= 1
             if not self._windows:
@@ -118,4 +120,4 @@ class Passing:
 
 def on_demand_in(folder: Path, clock: Clock) -> OnDemand:
     """Return the way to windows of the processes that ``arming`` has armed, in its folder."""
-    return OnDemand(folder, clock, lambda pid: nullcontext(Meeting(folder, folder)))
+    return OnDemand(folder, clock, lambda pid: nullcontext(Meeting(UserFiles(), folder)))

@@ -1,7 +1,8 @@
 """Reduces the file of a trace to what a run file keeps of it.
 
-Runs as a process of its own, ``python -m profd.daemon.windows.reduction FILE``, which writes its answer to stdout: the
-seconds that a large trace takes would hold up the session, and its memory is given back as a whole.
+Runs as a process of its own, ``python -m profd.daemon.windows.reduction``, with the trace as stdin, which writes its
+answer to stdout: the seconds that a large trace takes would hold up the session, and its memory is given back as a
+whole. Whoever wrote the trace, this process has no rights to lose: where it begins as root it becomes nobody.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import gc
 import gzip
 import os
 import sys
-from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
+from profd.daemon import asuser, processes
 from profd.daemon.errors import ProfdError
 from profd.daemon.store.records import DeviceTime, OperatorTotals, WindowStep
 from profd.daemon.windows import devicetime, trace
@@ -25,7 +27,9 @@ from profd.daemon.windows.trace import TraceUnreadable
 
 KEPT_BYTES = 32 << 20
 """The most that a gzipped trace may take in a run file."""
+_LARGEST = (1 << 63) - 1
 _QUICK = 1  # levels of gzip above it save a few percent and take several times as long
+TIMEOUT_S = 600.0
 _NICENESS = 10
 _WITH_STEP = "--begins-with-step"
 
@@ -49,13 +53,13 @@ class Refusal(msgspec.Struct, frozen=True, tag=True):
     remedy: str
 
 
-def reduce(path: Path, *, begins_with_step: bool) -> Reduction:
+def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
     """Return what is to be kept of the trace in a file; raises TraceUnreadable."""
-    text = trace.read_text(path)
+    text = trace.read_text(file)
     spans = read_spans(trace.decode(text))
     start_ns, end_ns = _range_of(spans)
     packed = gzip.compress(text, _QUICK)
-    return Reduction(
+    reduction = Reduction(
         start_ns=start_ns,
         end_ns=end_ns,
         steps=find_steps(spans, start_ns if begins_with_step else None),
@@ -67,22 +71,36 @@ def reduce(path: Path, *, begins_with_step: bool) -> Reduction:
         trace_bytes=len(text),
         packed=packed if len(packed) <= KEPT_BYTES else None,
     )
+    if not all(_fits(one) for one in (reduction, *reduction.operators)):
+        raise TraceUnreadable("the trace is damaged (its sums are larger than any machine's)")
+    return reduction
 
 
-async def reduce_apart(path: Path, *, begins_with_step: bool) -> Reduction:
-    """Reduce a trace in a process of its own; raises TraceUnreadable, also where that process comes to grief."""
-    words = [sys.executable, "-m", "profd.daemon.windows.reduction", str(path), *[_WITH_STEP] * begins_with_step]
-    process = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+def _fits(of: msgspec.Struct) -> bool:
+    """Say whether a run file can hold the integers among some fields."""
+    return all(-_LARGEST <= field <= _LARGEST for field in msgspec.structs.astuple(of) if isinstance(field, int))
+
+
+async def reduce_apart(file: int, *, begins_with_step: bool) -> Reduction:
+    """Reduce the trace in an open file, in a process of its own.
+
+    Raises TraceUnreadable, also where that process comes to grief, or has not ended within ``TIMEOUT_S``.
+    """
+    words = [sys.executable, "-m", "profd.daemon.windows.reduction", *[_WITH_STEP] * begins_with_step]
+    process = await asyncio.create_subprocess_exec(*words, stdin=file, stdout=asyncio.subprocess.PIPE)
+    reading = asyncio.ensure_future(process.communicate())
     try:
-        said, _ = await process.communicate()
-    except asyncio.CancelledError:
+        said, _ = await asyncio.wait_for(asyncio.shield(reading), TIMEOUT_S)
+    except (asyncio.CancelledError, asyncio.TimeoutError) as error:
+        # It is not waited for: it may hang in the file system that the trace is on.
         process.kill()
-        await process.wait()
-        raise
+        if isinstance(error, asyncio.CancelledError):
+            raise
+        raise TraceUnreadable(f"the trace was not read within {TIMEOUT_S:.0f} s", "take fewer steps") from None
     try:
         answer = msgspec.msgpack.decode(said, type=Reduction | Refusal)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise TraceUnreadable(f"reading the trace {path.name} broke off", "memory may have run out") from None
+        raise TraceUnreadable("reading the trace broke off", "memory may have run out") from None
     if isinstance(answer, Refusal):
         raise TraceUnreadable(answer.what, answer.remedy)
     return answer
@@ -98,13 +116,14 @@ def _range_of(spans: Spans) -> tuple[int, int]:
 
 
 def main() -> None:
-    """Reduce the trace that the command line names."""
+    """Reduce the trace on stdin."""
+    asuser.become(*processes.NOBODY)
     os.nice(_NICENESS)
     # All that is made is kept to the end, so that looking for garbage only costs: a quarter of the time.
     gc.disable()
     answer: Reduction | Refusal
     try:
-        answer = reduce(Path(sys.argv[1]), begins_with_step=_WITH_STEP in sys.argv[2:])
+        answer = reduce(sys.stdin.buffer, begins_with_step=_WITH_STEP in sys.argv[1:])
     except ProfdError as error:
         answer = Refusal(error.what, error.remedy)
     sys.stdout.buffer.write(msgspec.msgpack.encode(answer))

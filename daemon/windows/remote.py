@@ -9,13 +9,15 @@ import asyncio
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
+from profd.daemon.userfiles import as_owner
 from profd.daemon.windows.failure import WindowFailed
 
 SOURCE = "remote_exec"
 TIMEOUT_S = 15.0
 _FIRST = (3, 14)
-_ASK = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
+_PROGRAM = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
 
 
 def helper_for(
@@ -33,19 +35,32 @@ def helper_for(
 
 async def execute(helper: str, pid: int, script: Path, timeout_s: float = TIMEOUT_S) -> None:
     """Have a process execute a script, a path as the process sees it; raises WindowFailed where it could not."""
-    process = await asyncio.create_subprocess_exec(
-        helper, "-I", "-c", _ASK, str(pid), str(script),
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    rights = as_owner(pid)
+    failure = await _ask(helper, pid, script, timeout_s, rights)
+    if failure and rights:  # Yama may let nobody but root
+        failure = await _ask(helper, pid, script, timeout_s, {})
+    if failure:
+        raise WindowFailed(
+            f"sys.remote_exec could not reach process {pid} ({failure[:200]})",
+            "restart the command with `profd run --torch-window -- CMD`",
+        )
+
+
+async def _ask(helper: str, pid: int, script: Path, timeout_s: float, rights: dict[str, Any]) -> str:
+    """Ask with these rights, and return why that failed; nothing where it did not."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            helper, "-I", "-c", _PROGRAM, str(pid), str(script),
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+            **rights,
+        )  # fmt: skip
+    except OSError as error:
+        return str(error)
     try:
         _, said = await asyncio.wait_for(process.communicate(), timeout_s)
     except asyncio.TimeoutError:
         process.kill()
         await process.wait()
         raise WindowFailed(f"sys.remote_exec was not done with process {pid} within {timeout_s:.0f} s") from None
-    if process.returncode:
-        lines = said.decode(errors="replace").strip().splitlines() or [f"exit code {process.returncode}"]
-        raise WindowFailed(
-            f"sys.remote_exec could not reach process {pid} ({lines[-1][:200]})",
-            "restart the command with `profd run --torch-window -- CMD`",
-        )
+    lines = said.decode(errors="replace").strip().splitlines() or [f"exit code {process.returncode}"]
+    return lines[-1] if process.returncode else ""

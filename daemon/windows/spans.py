@@ -35,6 +35,8 @@ _LEFT_OUT = frozenset({
 _HOST_MEMORY = (0, 2, 5)  # c10::DeviceType: CPU, MKLDNN, IDEEP
 _DEVICE_MEMORY = (1, 6, 12, 20)  # CUDA, HIP, XPU, PrivateUse1
 
+_TOO_MANY = 1 << 53
+
 Thread = tuple[int | str, int | str]
 """PID and thread id; the thread of what is linked to no operator is ``NO_THREAD``."""
 NO_THREAD: Thread = ("", "")
@@ -123,11 +125,12 @@ def time_ns(microseconds: float) -> int:
 
 
 def whole_number(raw: msgspec.Raw) -> int:
-    """Return the integer that raw JSON holds; 0 where it holds none."""
+    """Return the integer that raw JSON holds; 0 where it holds none, or one that no machine counts up to."""
     try:
-        return int(bytes(raw))
+        number = int(bytes(raw))
     except ValueError:
         return 0
+    return number if abs(number) < _TOO_MANY else 0
 
 
 def _host_span(event: Event, base_ns: int) -> HostSpan:

@@ -6,6 +6,7 @@ Reads files only, and none of the process's memory, so that it need not stand st
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import struct
 from collections.abc import Collection, Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from profd.daemon.processes import PROC
+from profd.daemon.userfiles import files_of
 
 _INTERPRETER = re.compile(r"(libpython\d|python(\d|$)|lib(c|pthread)[.-]|ld-musl)")
 """Names of files in which the functions of Python and of the C library are."""
@@ -23,6 +25,7 @@ _SYMBOL = struct.Struct("<I2BH2Q")
 _ELF64_LITTLE = b"\x7fELF\x02\x01"
 _LOADED, _DYNAMIC_SYMBOLS = 1, 11
 _PAGE_BYTES = 4096
+_MOST_BYTES = 256 << 20
 
 
 class Mapping(NamedTuple):
@@ -42,14 +45,17 @@ def mappings(pid: int) -> list[Mapping]:
 def find(pid: int, names: Collection[str]) -> dict[str, int]:
     """Return the addresses of those of the functions that the process has; raises OSError."""
     found: dict[str, int] = {}
+    files = files_of(pid)
     executable = str((PROC / str(pid) / "exe").readlink())
     for mapping in mappings(pid):
         if mapping.offset or not mapping.path.startswith("/"):
             continue
         if mapping.path == executable:
-            found = {**found, **_in_file(PROC / str(pid) / "exe", mapping.start, names)}
+            # What it runs is opened by the kernel's own word for it: no path leads there, so none can mislead.
+            image = os.open(PROC / str(pid) / "exe", os.O_RDONLY | os.O_CLOEXEC)
+            found = {**found, **_in_file(image, mapping.start, names)}
         elif _INTERPRETER.match(Path(mapping.path).name):
-            found = {**_in_file(PROC / str(pid) / "root" / mapping.path[1:], mapping.start, names), **found}
+            found = {**_in_file(files.open(mapping.path), mapping.start, names), **found}
     return found
 
 
@@ -78,11 +84,11 @@ def _mapping(line: str) -> Mapping:
     return Mapping(int(start, 16), int(end, 16), int(words[2], 16), words[5] if len(words) > 5 else "")
 
 
-def _in_file(path: Path, start: int, names: Collection[str]) -> dict[str, int]:
-    try:
-        image = path.read_bytes()
-    except OSError:  # replaced since it was mapped: another file may have the functions
+def _in_file(file: int | None, start: int, names: Collection[str]) -> dict[str, int]:
+    if file is None:  # replaced since it was mapped: another file may have the functions
         return {}
+    with os.fdopen(file, "rb") as opened:
+        image = opened.read(_MOST_BYTES)
     return {name: start + offset for name, offset in exported(image, names).items()}
 
 

@@ -7,9 +7,9 @@ profd, of trees or of roles.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import Protocol
 
 from profd.daemon.clock import Clock
@@ -29,8 +29,8 @@ class Way(Protocol):
         """What it is called in a run file."""
         ...
 
-    def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AbstractAsyncContextManager[Path]:
-        """Have a process write its trace, and give the file for as long as it is needed; raises ProfdError."""
+    def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AbstractAsyncContextManager[int]:
+        """Have a process write its trace, and give that open for as long as it is needed; raises ProfdError."""
         ...
 
 
@@ -75,9 +75,9 @@ class WindowTaker:
         finally:
             self._tasks.pop(identity, None)
 
-    def _say_size(self, identity: Identity, trace: Path) -> None:
+    def _say_size(self, identity: Identity, trace: int) -> None:
         """Say that a large trace is being read: it takes seconds."""
-        size = trace.stat().st_size
+        size = os.fstat(trace).st_size
         if size >= _LARGE_BYTES:
             text = f"reading the trace of process {identity.pid}: {size >> 20} MiB"
             self._put(EventHappened(self._clock.now_ns(), "window", text, identity))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from pathlib import Path
+from typing import Annotated, BinaryIO
 
 import msgspec
 
@@ -17,6 +17,9 @@ from profd.daemon.errors import ProfdError
 LIMIT_BYTES = 1 << 29
 _GZIP_MAGIC = b"\x1f\x8b"
 _NOTHING = msgspec.Raw(b"")
+_LATEST_NS = 1 << 62
+"""A century from now: what is later is no time, and a time that is added to it no longer a number of a run file."""
+Microseconds = Annotated[float, msgspec.Meta(ge=-_LATEST_NS / 4000, le=_LATEST_NS / 4000)]
 
 
 class TraceUnreadable(ProfdError):
@@ -45,8 +48,8 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     cat: str = ""
     pid: int | str = 0
     tid: int | str = 0
-    ts: float = 0.0
-    dur: float = 0.0
+    ts: Microseconds = 0.0
+    dur: Microseconds = 0.0
     args: Details = _NO_DETAILS
 
 
@@ -54,33 +57,27 @@ class Trace(msgspec.Struct, frozen=True):
     """A trace as it stands in the file; ``base_ns`` is the time since the epoch that events are counted from."""
 
     events: list[Event] = msgspec.field(name="traceEvents")
-    base_ns: int = msgspec.field(name="baseTimeNanoseconds", default=0)
+    base_ns: Annotated[int, msgspec.Meta(ge=0, le=_LATEST_NS)] = msgspec.field(name="baseTimeNanoseconds", default=0)
 
 
 _decoder = msgspec.json.Decoder(Trace)
 
 
-def read_trace(path: Path) -> Trace:
-    """Return the trace in a file, gzipped or not; raises TraceUnreadable."""
-    return decode(read_text(path))
-
-
-def read_text(path: Path) -> bytes:
+def read_text(file: BinaryIO) -> bytes:
     """Return the JSON in a file, unpacked; raises TraceUnreadable, also where it is larger than ``LIMIT_BYTES``."""
     try:
-        with path.open("rb") as file:
-            is_packed = file.read(2) == _GZIP_MAGIC
-            file.seek(0)
-            if is_packed:
-                with gzip.GzipFile(fileobj=file) as unpacked:
-                    text = unpacked.read(LIMIT_BYTES + 1)
-            else:
-                text = file.read(LIMIT_BYTES + 1)
+        is_packed = file.read(2) == _GZIP_MAGIC
+        file.seek(0)
+        if is_packed:
+            with gzip.GzipFile(fileobj=file) as unpacked:
+                text = unpacked.read(LIMIT_BYTES + 1)
+        else:
+            text = file.read(LIMIT_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise TraceUnreadable(f"the trace {path.name} cannot be read ({error})") from error
+        raise TraceUnreadable(f"the trace cannot be read ({error})") from error
     if len(text) > LIMIT_BYTES:
         raise TraceUnreadable(
-            f"the trace {path.name} is larger than {LIMIT_BYTES >> 20} MiB", "take fewer steps, or leave stacks out"
+            f"the trace is larger than {LIMIT_BYTES >> 20} MiB", "take fewer steps, or leave stacks out"
         )
     return text
 

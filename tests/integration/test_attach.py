@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,29 +12,33 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.pyspy.standin import LENGTH_US, StandIn
+from support.sessions import hand_over
+from support.traces import Told, stack, write_trace
+from support.waiting import until
 
 from profd.daemon import paths, processes
 from profd.daemon.store.reader import RunReader
+from profd.daemon.supervise.control import ControlClient
 
 PROFD = str(Path(sys.executable).with_name("profd"))
-BUSY = """
+WAITING = """
 import ctypes, sys
 ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # Yama lets anyone read this process
 print("ready", flush=True)
-def work():
-    while True:
-        sum(range(1000))
-work()
+sys.stdin.read()
 """
 TIMEOUT_S = 60
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Iterator[int]:
-    """Run a busy script called ``busy.py``."""
+def target(tmp_path: Path, py_spy: StandIn) -> Iterator[int]:
+    """Run a script called ``busy.py``, which py-spy sees in the function ``work``."""
+    py_spy.plays(write_trace(Told([(0, stack("work"))], LENGTH_US)))
     script = tmp_path / "busy.py"
-    script.write_text(BUSY)
-    with subprocess.Popen([sys.executable, script, "--token", "hunter2"], stdout=subprocess.PIPE) as process:
+    script.write_text(WAITING)
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, script, "--token", "hunter2"], stdin=pipe, stdout=pipe) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         yield process.pid
@@ -71,10 +77,9 @@ def assert_running(pid: int) -> None:
 
 
 def test_duration_ends_it(target: int) -> None:
-    with assert_summed_up(attach(target, "--duration", "2")) as reader:
+    with assert_summed_up(attach(target, "--duration", "1")) as reader:
         assert (reader.info.state, reader.info.why_ended) == ("ended", "duration")
         assert (reader.info.mode, reader.info.name, reader.info.pid) == ("attached", "busy", target)
-        assert sum(recording.samples for recording in reader.recordings()) > 50
         assert "hunter2" not in str(reader.info.command)
     assert_running(target)
 
@@ -90,13 +95,55 @@ def test_signal_ends_the_recording_and_not_the_target(target: int, number: signa
 
 def test_stop_from_elsewhere_ends_it(target: int) -> None:
     process = attach(target, "--name", "mine")
+    hand_over(paths.find_run("mine"))
     stopped = subprocess.run([PROFD, "stop", "mine"], capture_output=True, text=True, timeout=TIMEOUT_S)
     assert stopped.returncode == 0, stopped.stderr
     assert "has ended" in stopped.stderr
     with RunReader(paths.find_run("mine")) as reader:
         assert reader.info.state == "ended"
+        assert sum(recording.samples for recording in reader.recordings()) > 0
     assert_summed_up(process).close()
     assert_running(target)
+
+
+def log_out(home: Path) -> None:
+    """Take the folder of sockets away, as the login's own is at logout: nothing can be made there either.
+
+    A session makes the folder again when it finds it gone, so both are repeated until a file stands in its place.
+    """
+    folder = home / "run"
+    while not folder.is_file():
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(FileExistsError):
+            folder.touch(exist_ok=False)
+
+
+def test_stop_from_elsewhere_ends_it_after_a_logout(target: int, profd_home: Path) -> None:
+    process = attach(target, "--name", "mine")
+    log_out(profd_home)
+    stopped = subprocess.run([PROFD, "stop", "mine"], capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert stopped.returncode == 0, stopped.stderr
+    assert_summed_up(process).close()
+    assert_running(target)
+
+
+def test_signal_ends_the_recording_after_a_logout(target: int, profd_home: Path) -> None:
+    process = attach(target)
+    log_out(profd_home)
+    process.send_signal(signal.SIGINT)
+    assert_summed_up(process).close()
+
+
+def test_a_session_is_reached_again_after_the_next_login(target: int, profd_home: Path) -> None:
+    process = attach(target, "--name", "mine")
+    log_out(profd_home)
+    (profd_home / "run").unlink()
+    with RunReader(paths.find_run("mine")) as reader:
+        until(Path(reader.info.control_socket).exists, "the socket")
+        with contextlib.closing(ControlClient(Path(reader.info.control_socket))) as client:
+            assert client.hello().target_pid == target
+    process.send_signal(signal.SIGINT)
+    assert_summed_up(process).close()
 
 
 def test_target_that_ends_ends_it(target: int) -> None:
@@ -116,7 +163,7 @@ def test_output_is_written_where_it_is_asked_for(target: int, tmp_path: Path) ->
 def test_session_that_is_killed_is_told_and_loses_no_more_than_itself(target: int) -> None:
     process = attach(target, "--name", "killed")
     with RunReader(paths.find_run("killed")) as reader:
-        os.kill(reader.info.recorder_pid, signal.SIGKILL)
+        os.kill(reader.info.recorder.pid, signal.SIGKILL)
     _, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 74
     assert "was cut off" in err

@@ -1,17 +1,21 @@
-"""`profd attach` in a real terminal: hot functions within three seconds, changes followed, `q` leaves."""
+"""`profd attach` in a real terminal: hot functions, changes followed, `q` leaves.
+
+How soon they are seen is measured by ``benchmarks/dashboard.py --attach``.
+"""
 
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from sessions import running
-from terminal import Terminal
-from watching import DEADLINE_S, recorded_until_ns, wait_until
+from support.pyspy.standin import LENGTH_US, StandIn
+from support.sessions import hand_over, running
+from support.terminal import Terminal
+from support.traces import Told, stack, write_trace
+from support.waiting import DEADLINE_S, until
 
 from profd.cli.main import run_command_line
 from profd.daemon import paths
@@ -20,32 +24,27 @@ from profd.daemon.store.reader import RunReader
 
 pytestmark = pytest.mark.requires("tmux")
 PROFD = (sys.executable, "-m", "profd")
-FIRST_SIGHT_S = 3.0
 
 
 @pytest.fixture
-def terminal(profd_home: Path) -> Iterator[Terminal]:
+def terminal(profd_home: Path, py_spy: StandIn) -> Iterator[Terminal]:
+    py_spy.plays(in_function("before_the_line"))
     with Terminal(profd_home) as terminal:
         yield terminal
 
 
-def test_attach_shows_hot_functions_within_three_seconds_and_follows_changes(
-    terminal: Terminal, profd_home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with running("switching.py") as target:
-        started = time.monotonic()
-        terminal.start([*PROFD, "attach", str(target.pid)], {"PROFD_HOME": str(profd_home)})
-        screen = terminal.wait_for("before_the_line", deadline_s=FIRST_SIGHT_S + 10)
-        took_s = time.monotonic() - started
-        with capsys.disabled():
-            print(f"\n  hot functions on the screen {took_s:.1f} s after the command was typed")
-        assert "after_the_line" not in screen
-        assert took_s <= FIRST_SIGHT_S
+def in_function(name: str) -> bytes:
+    """Return a trace of a program that is in one function."""
+    return write_trace(Told([(0, stack(name))], LENGTH_US))
 
-        assert target.stdin is not None
-        target.stdin.write("\n")
-        target.stdin.flush()
-        terminal.wait_for("after_the_line", deadline_s=6)
+
+def test_attach_shows_hot_functions_and_follows_changes(terminal: Terminal, profd_home: Path, py_spy: StandIn) -> None:
+    with running("switching.py") as target:
+        terminal.start([*PROFD, "attach", str(target.pid)], {"PROFD_HOME": str(profd_home)})
+        screen = terminal.wait_for("before_the_line")
+        assert "after_the_line" not in screen
+        py_spy.plays(in_function("after_the_line"))
+        terminal.wait_for("after_the_line")
 
         terminal.press("q")
         terminal.wait_for("keep recording in the background")
@@ -93,16 +92,16 @@ def test_a_closed_terminal_ends_the_dashboard_and_not_the_recording(terminal: Te
         terminal.start([*PROFD, "attach", str(target.pid)], {"PROFD_HOME": str(profd_home)})
         terminal.wait_for("before_the_line")
         with RunReader(paths.find_run("latest")) as reader:
-            recorder = psutil.Process(reader.info.recorder_pid)
+            recorder = psutil.Process(reader.info.recorder.pid)
         dashboard = recorder.parent()
         assert dashboard is not None
-        shown_by = [dashboard, *(child for child in dashboard.children() if child != recorder)]
-        assert len(shown_by) == 2  # the dashboard, and who looks for findings
+        # The dashboard, and what looks for findings.
+        children = until(lambda: [child for child in dashboard.children() if child != recorder], "its process")
+        assert len(children) == 1
 
         terminal.close()
-        closed_ns = time.time_ns()
-        assert psutil.wait_procs(shown_by, timeout=DEADLINE_S)[1] == []
-        wait_until(lambda: recorded_until_ns(paths.find_run("latest")) > closed_ns, "a recording that goes on")
+        assert psutil.wait_procs([dashboard, *children], timeout=DEADLINE_S)[1] == []
+        hand_over(paths.find_run("latest"), 2)  # the first of them began before
         assert run_command_line(["stop", "latest"]) == ExitCode.OK
         assert target.poll() is None
         with RunReader(paths.find_run("latest")) as reader:

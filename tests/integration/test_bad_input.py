@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from plainuser import as_plain_user, give_to_plain_user
-from synthetic import write_run
+from support.plainuser import as_plain_user, give_to_plain_user
+from support.waiting import DEADLINE_S
 
 from profd.daemon import processes
 from profd.daemon.errors import ExitCode
@@ -23,14 +23,6 @@ PROFD = str(Path(sys.executable).with_name("profd"))
 OPEN = "import ctypes; ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)"
 CLOSED = "import ctypes; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)"  # PR_SET_DUMPABLE
 NEITHER = "pass"
-RUN_COMMANDS = [
-    ("summary",),
-    ("export", "--format", "collapsed"),
-    ("report",),
-    ("stop",),
-    ("view",),
-    ("dump",),
-]
 
 
 def refused(*words: str | Path, before: Sequence[str] = (), home: Path | None = None) -> tuple[int, str]:
@@ -41,7 +33,7 @@ def refused(*words: str | Path, before: Sequence[str] = (), home: Path | None = 
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE_S,
         env=environment,
     )
     assert ended.stdout == ""
@@ -87,10 +79,6 @@ def test_pid_that_does_not_exist() -> None:
     assert f"there is no process {ended.pid}" in line
 
 
-def test_pid_larger_than_any() -> None:
-    assert refused("attach", str(2**40))[0] == ExitCode.NO_PROCESS
-
-
 def test_zombie() -> None:
     with subprocess.Popen(["true"]) as ended:
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
@@ -114,7 +102,9 @@ def test_shell_is_not_python_and_is_named() -> None:
 
 
 def test_shell_that_profd_was_started_from_is_not_python() -> None:
-    ended = subprocess.run(["sh", "-c", f"{PROFD} attach $$; exit $?"], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(
+        ["sh", "-c", f"{PROFD} attach $$; exit $?"], capture_output=True, text=True, timeout=DEADLINE_S
+    )
     assert ended.returncode == ExitCode.NOT_PYTHON
 
 
@@ -142,39 +132,6 @@ def test_ptrace_scope_forbids(plain_home: Path) -> None:
         code, line = refused("attach", str(pid), before=as_plain_user(), home=plain_home)
     assert code == ExitCode.PTRACE_SCOPE
     assert "kernel.yama.ptrace_scope" in line
-
-
-@pytest.mark.parametrize("command", RUN_COMMANDS, ids=lambda command: str(command[0]))
-def test_text_file_is_no_run(command: tuple[str, ...], tmp_path: Path) -> None:
-    notes = tmp_path / "notes.txt"
-    notes.write_text("no run\n" * 100)
-    code, line = refused(command[0], notes, *command[1:])
-    assert code == ExitCode.UNREADABLE_RUN
-    assert "is no run file" in line
-    assert notes.read_text() == "no run\n" * 100
-
-
-@pytest.mark.parametrize("command", RUN_COMMANDS, ids=lambda command: str(command[0]))
-def test_truncated_run_file(command: tuple[str, ...], tmp_path: Path) -> None:
-    run = write_run(tmp_path / "cut.profd", seconds=2)
-    rest = run.read_bytes()[:-5000]
-    run.write_bytes(rest)
-    code, line = refused(command[0], run, *command[1:])
-    assert code == ExitCode.UNREADABLE_RUN
-    assert "cut short" in line
-    assert run.read_bytes() == rest
-    assert list(tmp_path.iterdir()) == [run]
-
-
-def test_folder_without_any_run(tmp_path: Path) -> None:
-    for command in ("summary", "report", "view", "diff"):
-        operands = [tmp_path] * (2 if command == "diff" else 1)
-        assert refused(command, *operands)[0] == ExitCode.NO_RUN
-
-
-def test_run_that_nobody_made() -> None:
-    assert refused("summary", "nothing")[0] == ExitCode.NO_RUN
-    assert refused("summary", "latest")[0] == ExitCode.NO_RUN
 
 
 @pytest.mark.parametrize("place", ["-o", "PROFD_HOME"])

@@ -1,53 +1,66 @@
-"""Processes that start and exit all the time keep nobody else from being sampled."""
+"""Processes that come and go keep nobody else from being sampled.
+
+How much is covered while many do so every second is measured by ``benchmarks/churn.py``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+import itertools
+import subprocess
 
-import pytest
-from sessions import record, running
+from support.pyspy.standin import StandIn
+from support.sessions import begin_session, hand_over, hurry_until, running
+from support.waiting import DEADLINE_S, until
 
-from profd.daemon.analyze.coverage import take_coverage
-from profd.daemon.analyze.lives import take_lives
-from profd.daemon.analyze.selection import Selection
-from profd.daemon.clock import SECOND_NS
+from profd.daemon import processes
 from profd.daemon.store.reader import RunReader
+from profd.daemon.supervise.session import RunningSession
 
-CHURNING = Path(__file__).parents[2] / "benchmarks" / "loads" / "churning.py"
-SECONDS, PER_SECOND = 16, 4
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunReader]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PROFD_HOME", str(tmp_path_factory.mktemp("h")))
-        with running(CHURNING, str(PER_SECOND)) as program, record(program.pid, SECONDS) as reader:
-            yield reader
+CHILDREN = 8
 
 
-def test_processes_came_and_went(run: RunReader) -> None:
-    ended = [process for process in run.processes.values() if process.ended_ns is not None]
-    # A child that lives for a tenth of a second may come and go between two looks at the tree.
-    assert len(ended) >= SECONDS * PER_SECOND / 2
+def test_who_stays_is_sampled_while_others_come_and_go(py_spy: StandIn) -> None:
+    with running("churning.py") as program:
+        stay = processes.children(program.pid)
+        session = begin_session(program.pid)
+        hand_over(session.run_file)
+        came = [next_child(program, session) for _ in range(CHILDREN)]
+        hurry_until(
+            session.run_file,
+            lambda: all(py_spy.events("wrote", target=pid) for pid in stay),
+            "a recording of each that stays",
+        )
+        session.end()
+        assert session.wait_closed(DEADLINE_S)
+        with RunReader(session.run_file) as reader:
+            seen = {process.pid: process for process in reader.processes.values()}
+            recorded = {row.process for row in reader.recordings()}
+            assert [event.text for event in reader.events() if event.kind in ("error", "loss")] == []
+    assert len(stay) == 2
+    assert {seen[pid].id for pid in (program.pid, *stay)} <= recorded
+    assert [pid for pid in came[:-1] if seen[pid].ended_ns is None] == []
+    assert has_no_gap(py_spy, program.pid)
 
 
-def test_main_thread_is_covered(run: RunReader) -> None:
-    share = take_coverage(run, Selection()).share
-    assert share is not None
-    assert share >= 0.99
+def has_no_gap(py_spy: StandIn, pid: int) -> bool:
+    """Say whether each recording of a process sampled before the one before it was ended."""
+    order = [(one.event, one.number) for one in py_spy.events(target=pid)]
+    numbers = [number for event, number in order if event == "sampling"]
+    pairs = list(itertools.pairwise(numbers))
+    return pairs != [] and all(order.index(("sampling", b)) < order.index(("ending", a)) for a, b in pairs)
 
 
-def test_who_stays_is_sampled(run: RunReader) -> None:
-    lives = take_lives(run)
-    staying = [
-        process.id
-        for process in run.processes.values()
-        if (process.ended_ns or run.info.end_ns) - process.seen_ns >= SECONDS / 2 * SECOND_NS
-    ]
-    assert len(staying) == 3
-    assert [process for process in staying if not lives.cover(process).length_ns] == []
+def next_child(program: subprocess.Popen[str], session: RunningSession) -> int:
+    """Have the next child come and the last one go, and wait until the session knows of both."""
+    assert program.stdin is not None
+    assert program.stdout is not None
+    program.stdin.write("\n")
+    program.stdin.flush()
+    pid = int(program.stdout.readline())
+    until(lambda: is_known(session, pid), f"a look at {pid}")
+    return pid
 
 
-def test_nothing_went_wrong_or_was_lost(run: RunReader) -> None:
-    assert [event.text for event in run.events() if event.kind in ("error", "loss")] == []
+def is_known(session: RunningSession, pid: int) -> bool:
+    with RunReader(session.run_file) as reader:
+        return any(process.pid == pid for process in reader.processes.values())

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from sessions import begin_session, running
-from watching import DEADLINE_S, recorded_until_ns, states_while_running, wait_until
+from support.pyspy.standin import StandIn
+from support.sessions import begin_session, hand_over, running
+from support.waiting import DEADLINE_S, until
 
 from profd.daemon import paths, processes
 from profd.daemon.store.reader import RunReader
-from profd.daemon.supervise.control import ControlClient
 from profd.daemon.supervise.session import RunningSession
 
 MANY = 500
-SMALL_DISK = 4 << 20
+SMALL_DISK = 16 << 20
 
 
 class Scene(NamedTuple):
@@ -35,7 +35,7 @@ class Scene(NamedTuple):
     def goes_on(self) -> None:
         """Check that the target was not left stopped, and that it counts on."""
         before = self.numbers.stat().st_size
-        wait_until(lambda: self.numbers.stat().st_size > before, "counting on")
+        until(lambda: self.numbers.stat().st_size > before, "counting on")
         stat = processes.read_stat(self.target)
         assert stat is not None
         assert stat.state not in "Tt"
@@ -46,23 +46,23 @@ class Scene(NamedTuple):
 
     def end(self) -> RunReader:
         """End the recording as a user does and return the run."""
-        ControlClient(self.session.control_socket).stop()
+        self.session.end()
         assert self.session.wait_closed(DEADLINE_S)
         return RunReader(self.session.run_file)
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
+def scene(tmp_path: Path, py_spy: StandIn) -> Iterator[Scene]:
     numbers = tmp_path / "numbers"
     with running("counting.py", numbers) as target:
         session = begin_session(target.pid)
-        wait_until(lambda: recorded_until_ns(session.run_file) > 0, "a first recording")
+        hand_over(session.run_file)
         yield Scene(target.pid, numbers, session)
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Give a disk of four megabytes that is profd's home."""
+    """Give a disk of sixteen megabytes that is profd's home."""
     folder = tmp_path / "disk"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "tmpfs", folder], check=True)
@@ -71,10 +71,25 @@ def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def test_a_full_disk_ends_the_recording_and_is_said(scene: Scene) -> None:
+def test_a_disk_that_takes_no_more_is_said_and_the_recording_goes_on_when_it_does(scene: Scene) -> None:
     # No file of the session may grow any more: the kernel refuses it as it does on a full disk.
-    resource.prlimit(scene.session.pid, resource.RLIMIT_FSIZE, (1 << 14, 1 << 14))
-    wait_until(lambda: not scene.session.is_running(), "the end of the session")
+    resource.prlimit(scene.session.pid, resource.RLIMIT_FSIZE, (1 << 14, resource.RLIM_INFINITY))
+    until(lambda: "could not be written" in scene.log(), "the session to meet it")
+    scene.goes_on()
+    assert scene.session.is_running()
+    resource.prlimit(scene.session.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    hand_over(scene.session.run_file)
+    until(lambda: "can be written again" in scene.log(), "the session to say so")
+    with scene.end() as reader:
+        assert reader.info.state == "ended"
+        assert reader._query("PRAGMA integrity_check") == [("ok",)]
+
+
+def test_a_disk_that_takes_no_more_to_the_end_cuts_the_run_off_and_is_said(scene: Scene) -> None:
+    resource.prlimit(scene.session.pid, resource.RLIMIT_FSIZE, (1 << 14, resource.RLIM_INFINITY))
+    until(lambda: "could not be written" in scene.log(), "the session to meet it")
+    scene.session.end()
+    until(lambda: not scene.session.is_running(), "the end of the session")
     assert "is cut off" in scene.log()
     assert "make room" in scene.log()
     assert "Traceback" not in scene.log()
@@ -84,26 +99,46 @@ def test_a_full_disk_ends_the_recording_and_is_said(scene: Scene) -> None:
         assert reader.recordings()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk")
-def test_a_disk_that_others_fill_ends_the_recording_and_what_was_recorded_is_kept(small_disk: Path) -> None:
+@pytest.mark.requires("root")  # which can mount a disk
+@pytest.mark.usefixtures("py_spy")
+def test_a_disk_that_others_fill_pauses_the_recording_until_there_is_room(small_disk: Path) -> None:
     with running("counting.py", numbers := small_disk.with_name("numbers")) as target:
         scene = Scene(target.pid, numbers, begin_session(target.pid))
-        wait_until(lambda: recorded_until_ns(scene.session.run_file) > 0, "a first recording")
+        hand_over(scene.session.run_file)
 
         filler = small_disk / "filler"
         with pytest.raises(OSError, match="No space left"):
             filler.write_bytes(bytes(SMALL_DISK))
-        wait_until(lambda: not scene.session.is_running(), "the end of the session")
+        until(lambda: "could not be written" in scene.log(), "the session to meet it")
         assert "Traceback" not in scene.log()
         scene.goes_on()
-        with RunReader(scene.session.run_file) as reader:
-            assert reader.info.state == "interrupted"
-            assert reader.recordings()
+        filler.unlink()
+        hand_over(scene.session.run_file)
+        with scene.end() as reader:
+            assert reader.info.state == "ended"
+
+
+@pytest.mark.requires("root")
+@pytest.mark.usefixtures("py_spy")
+def test_samples_pause_before_a_disk_is_full_and_go_on_when_there_is_room(small_disk: Path) -> None:
+    with running("counting.py", numbers := small_disk.with_name("numbers")) as target:
+        scene = Scene(target.pid, numbers, begin_session(target.pid))
+        hand_over(scene.session.run_file)
+        filler = small_disk / "filler"
+        filler.write_bytes(bytes(free_bytes(small_disk) - SMALL_DISK // 25))
+        until(lambda: said(scene.session, "samples and readings pause"), "the session to meet it")
+        scene.goes_on()
+        assert free_bytes(small_disk) > 0
+        filler.unlink()
+        until(lambda: said(scene.session, "the recording goes on"), "the session to go on")
+        hand_over(scene.session.run_file)
+        with scene.end() as reader:
+            assert reader.info.state == "ended"
 
 
 def test_a_folder_that_vanishes_ends_the_recording_and_is_said(scene: Scene) -> None:
     shutil.rmtree(scene.session.run_file.parent)
-    wait_until(lambda: not scene.session.is_running(), "the end of the session")
+    until(lambda: not scene.session.is_running(), "the end of the session")
     assert f"{scene.session.run_file} was removed" in scene.log()
     assert "Traceback" not in scene.log()
     scene.goes_on()
@@ -111,47 +146,57 @@ def test_a_folder_that_vanishes_ends_the_recording_and_is_said(scene: Scene) -> 
 
 def test_a_target_that_is_stopped_stays_so_and_is_recorded_when_it_goes_on(scene: Scene) -> None:
     os.kill(scene.target, signal.SIGSTOP)
-    wait_until(lambda: state_of(scene.target) == "T", "the stop")
-    stopped_ns = time.time_ns()
-    wait_until(lambda: recorded_until_ns(scene.session.run_file) > stopped_ns, "a recording of the stopped target")
+    until(lambda: state_of(scene.target) == "T", "the stop")
+    hand_over(scene.session.run_file, 2)  # the first of them began before
     assert state_of(scene.target) == "T"  # it is not ours to wake
     os.kill(scene.target, signal.SIGCONT)
     scene.goes_on()
-    awake_ns = time.time_ns()
-    wait_until(lambda: recorded_until_ns(scene.session.run_file) > awake_ns, "a recording after the stop")
+    hand_over(scene.session.run_file, 2)
     with scene.end() as reader:
         assert reader.info.state == "ended"
         assert not [event.text for event in reader.events() if event.kind == "error"]
 
 
-def test_a_session_that_is_stopped_leaves_the_target_alone_and_goes_on_later(scene: Scene) -> None:
+def test_a_session_that_is_stopped_leaves_the_target_alone_and_goes_on_later(scene: Scene, py_spy: StandIn) -> None:
     os.kill(scene.session.pid, signal.SIGSTOP)
-    wait_until(lambda: state_of(scene.session.pid) == "T", "the stop")
-    with running("counting.py", scene.numbers.with_name("other")) as clock:
-        assert states_while_running(clock, 6.0).isdisjoint("Tt")
-        scene.goes_on()
+    until(lambda: state_of(scene.session.pid) == "T", "the stop")
+    in_flight = py_spy.events("sampling", target=scene.target)[-1]
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(in_flight.pid, signal.SIGINT)  # as the end of its duration has it, ten seconds later
+    until(lambda: py_spy.events("wrote", target=scene.target)[-1].number == in_flight.number, "the end of py-spy")
+    scene.goes_on()
     os.kill(scene.session.pid, signal.SIGCONT)
-    awake_ns = time.time_ns()
-    wait_until(lambda: recorded_until_ns(scene.session.run_file) > awake_ns, "a recording after the stop")
+    hand_over(scene.session.run_file, 2)
     with scene.end() as reader:
         assert reader.info.state == "ended"
 
 
+@pytest.mark.usefixtures("py_spy")
 def test_many_processes_are_all_told_and_may_all_become_another_program(tmp_path: Path) -> None:
     numbers = tmp_path / "numbers"
     with running("family.py", numbers, str(MANY)) as target:
         session = begin_session(target.pid)
         scene = Scene(target.pid, numbers, session)
-        wait_until(lambda: processes_of(session) > MANY, "a look at all of them")
+        until(lambda: processes_of(session) > MANY, "a look at all of them")
         scene.goes_on()
         assert target.stdin is not None
         target.stdin.write("go on\n")
         target.stdin.flush()
-        wait_until(lambda: became(session) == MANY, "their becoming another program")
+        until(lambda: became(session) == MANY, "their becoming another program")
         scene.goes_on()
         with scene.end() as reader:
             assert len(reader.processes) == MANY + 1
             assert not [event.text for event in reader.events() if event.kind in ("error", "loss")]
+
+
+def free_bytes(folder: Path) -> int:
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
+def said(session: RunningSession, text: str) -> bool:
+    with RunReader(session.run_file) as reader:
+        return any(text in event.text for event in reader.events())
 
 
 def state_of(pid: int) -> str:

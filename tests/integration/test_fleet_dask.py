@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import subprocess
 import sys
@@ -9,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fleets import asked, make
-from sessions import PROGRAMS
+from support.fleets import asked, make
+from support.folders import PROGRAMS
 
 from profd.cli.main import run_command_line
 from profd.daemon.errors import ExitCode, RunUnreadable, SessionFailed
@@ -20,6 +21,7 @@ from profd.daemon.fleet.engines import Cluster
 from profd.daemon.fleet.fleet import Question, ask
 
 distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.requires("distributed")
 
 
 @pytest.fixture(scope="module")
@@ -35,39 +37,40 @@ def address() -> Iterator[str]:
         assert cluster.wait(60) == 0
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a data set, which no test changes."""
+    folder = tmp_path_factory.mktemp("fleet")
+    make(folder)
+    return folder
+
+
 @pytest.fixture
 def few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have groups of five runs, so that both workers get some."""
     monkeypatch.setattr(engines, "_MOST_RUNS", 5)
 
 
-def test_a_cluster_gives_identical_answers(tmp_path: Path, address: str, few_runs: None) -> None:
-    make(tmp_path)
-    here = asked(tmp_path)
+def test_a_cluster_gives_identical_answers_from_both_workers(
+    made: Path, address: str, few_runs: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = asked(made)
     assert here.slow_nodes
-    assert ask(DataSet(str(tmp_path / "fleet")), Question(), Cluster(address)) == here
-
-
-def test_both_workers_reduce(tmp_path: Path, address: str, few_runs: None) -> None:
-    make(tmp_path)
-    ask(DataSet(str(tmp_path / "fleet")), Question(), Cluster(address))
+    assert ask(DataSet(str(made / "fleet")), Question(), Cluster(address)) == here
     with distributed.Client(address, set_as_default=False) as client:
-        logs = client.run(lambda dask_worker: dask_worker.state.executed_count)
-    assert len(logs) == 2
-    assert all(logs.values())
+        executed = client.run(lambda dask_worker: dask_worker.state.executed_count)
+    assert len(executed) == 2
+    assert all(executed.values())
 
-
-def test_the_command_prints_the_same(tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    make(tmp_path)
     told = []
     for words in ([], ["--dask", address]):
-        assert run_command_line(["fleet", str(tmp_path / "fleet"), "--json", *words]) == ExitCode.OK
+        assert run_command_line(["fleet", str(made / "fleet"), "--json", *words]) == ExitCode.OK
         told.append(capsys.readouterr().out)
     assert told[0] == told[1]
 
 
-def test_what_fails_on_a_worker_is_said_here(tmp_path: Path, address: str) -> None:
-    make(tmp_path)
+def test_what_fails_on_a_worker_is_said_here(made: Path, tmp_path: Path, address: str) -> None:
+    shutil.copytree(made / "fleet", tmp_path / "fleet")
     next((tmp_path / "fleet").glob("samples/**/*.parquet")).unlink()
     with pytest.raises(RunUnreadable, match="on a worker"):
         ask(DataSet(str(tmp_path / "fleet")), Question(), Cluster(address))
@@ -78,26 +81,23 @@ def unknown_there(task: bytes) -> bytes:
     return task
 
 
-def test_workers_without_this_profd_are_said(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    make(tmp_path)
+def test_workers_without_this_profd_are_said(made: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "reduce_encoded", unknown_there)
     with pytest.raises(SessionFailed, match="install this version of profd"):
-        ask(DataSet(str(tmp_path / "fleet")), Question(), Cluster(address))
+        ask(DataSet(str(made / "fleet")), Question(), Cluster(address))
 
 
-def test_a_scheduler_without_workers_is_said(tmp_path: Path) -> None:
-    make(tmp_path)
+def test_a_scheduler_without_workers_is_said(made: Path) -> None:
     with (
         distributed.LocalCluster(n_workers=0, processes=True, dashboard_address=":0", host="127.0.0.1") as cluster,
         pytest.raises(SessionFailed, match="has no workers"),
     ):
-        ask(DataSet(str(tmp_path / "fleet")), Question(), Cluster(cluster.scheduler_address))
+        ask(DataSet(str(made / "fleet")), Question(), Cluster(cluster.scheduler_address))
 
 
-def test_no_scheduler_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make(tmp_path)
+def test_no_scheduler_is_said_in_words(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "_CONNECT_S", 0.5)
     with socket.socket() as bound:  # nobody listens
         bound.bind(("127.0.0.1", 0))
         with pytest.raises(SessionFailed, match="no Dask scheduler"):
-            ask(DataSet(str(tmp_path / "fleet")), Question(), Cluster(f"tcp://127.0.0.1:{bound.getsockname()[1]}"))
+            ask(DataSet(str(made / "fleet")), Question(), Cluster(f"tcp://127.0.0.1:{bound.getsockname()[1]}"))

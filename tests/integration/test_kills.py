@@ -1,78 +1,101 @@
-"""Kill -9 of profd hurts neither the target nor the file; kill -9 of the target is told in the run."""
+"""Kill -9 of profd hurts neither the target nor the file; kill -9 of the target is told in the run.
+
+The kills come at moments that are held still. ``benchmarks/kills.py`` kills at random ones, beside the real py-spy.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from sessions import begin_session, running
-from watching import DEADLINE_S, recorded_until_ns, states_while_running, wait_until
+from support.pyspy.standin import Fault, StandIn
+from support.sessions import begin_session, hand_over, hurry_until, running
+from support.waiting import DEADLINE_S, count_recordings, until
 
-from profd.daemon.clock import SECOND_NS
+from profd.daemon import processes
+from profd.daemon.analyze.summary import summarize
 from profd.daemon.render.report import write_report
 from profd.daemon.store.reader import RunReader
 from profd.daemon.supervise.control import ControlClient
 
 
-@pytest.mark.parametrize(("watched", "in_flight_s"), [(True, 2.0), (False, 5.0)])
+class Moment(NamedTuple):
+    """A moment at which a session can be killed: its n-th py-spy hangs there; so many recordings are in the file."""
+
+    fault: Fault
+    kept: int
+
+
+MOMENTS = {
+    "before the first recording": Moment(Fault("start", "hang"), 0),
+    "in the first recording": Moment(Fault("sampling", "hang"), 0),
+    "at a hand-over": Moment(Fault("start", "hang", first=2), 0),
+    "in the second recording": Moment(Fault("sampling", "hang", first=2), 1),
+    "as a recording is written": Moment(Fault("end", "hang", first=2), 1),
+}
+EVENTS = {"start": "start", "sampling": "sampling", "end": "ending"}
+
+
+@pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
 def test_killing_the_session_loses_the_recording_in_flight_alone(
-    tmp_path: Path, watched: bool, in_flight_s: float
+    tmp_path: Path, py_spy: StandIn, moment: Moment
 ) -> None:
+    numbers = tmp_path / "numbers"
+    py_spy.fails(moment.fault)
+    with running("counting.py", numbers) as target:
+        session = begin_session(target.pid)
+        hurry_until(
+            session.run_file, lambda: len(py_spy.events(EVENTS[moment.fault.at])) >= moment.fault.first, "the moment"
+        )
+        until(lambda: count_recordings(session.run_file) == moment.kept, "the recordings before")
+        os.kill(session.pid, signal.SIGKILL)
+        until(lambda: not session.is_running(), "the end of the session")
+
+        counts_on(target.pid, numbers)
+        with RunReader(session.run_file) as reader:
+            assert reader.info.state == "interrupted"
+            assert len(reader.recordings()) == moment.kept
+            assert (sum(interval.samples for interval in reader.intervals()) > 0) == (moment.kept > 0)
+            assert summarize(reader) is not None
+
+
+@pytest.mark.parametrize(("watched", "duration"), [(True, "7"), (False, "10")])
+def test_recordings_are_shorter_while_someone_watches_and_all_end_by_themselves(
+    tmp_path: Path, py_spy: StandIn, watched: bool, duration: str
+) -> None:
+    """Nothing else is there to end the py-spy of a session that was killed."""
     with running("counting.py", tmp_path / "numbers") as target:
         session = begin_session(target.pid)
         client = ControlClient(session.control_socket)
         if watched:
             client.watch()
-        started_ns = time.time_ns()
-        wait_until(
-            lambda: recorded_until_ns(session.run_file) > started_ns + 7 * SECOND_NS, "recording for seven seconds"
-        )
+        hand_over(session.run_file, 2)
+        last = py_spy.events("start", target=target.pid)[-1]
+        assert last.arguments[last.arguments.index("--duration") + 1] == duration
         os.kill(session.pid, signal.SIGKILL)
-        killed_ns = time.time_ns()
-        wait_until(lambda: not session.is_running(), "the end of the session")
         client.close()
 
-        assert killed_ns - recorded_until_ns(session.run_file) <= in_flight_s * SECOND_NS
-        assert states_while_running(target, 1.0).isdisjoint("Tt")
-        before = (tmp_path / "numbers").read_text().splitlines()
-        wait_until(lambda: len((tmp_path / "numbers").read_text().splitlines()) > len(before), "counting on")
-        with RunReader(session.run_file) as reader:
-            assert reader.info.state == "interrupted"
-            assert sum(interval.samples for interval in reader.intervals()) > 300
-        # What py-spy was left behind ends by itself; nothing else is there to end it.
-        wait_until(lambda: not py_spies_on(target.pid), "the end of the last py-spy")
 
-
-def is_killed(pid: int) -> bool:
-    """Kill a process; False where it has just ended by itself."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-        return True
-    return False
-
-
-def test_killing_py_spy_costs_a_recording_and_nothing_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at", ["sampling", "end"])
+def test_killing_py_spy_costs_a_recording_and_nothing_else(tmp_path: Path, py_spy: StandIn, at: str) -> None:
+    py_spy.fails(Fault(at, "signal", first=2, last=2))
     with running("counting.py", tmp_path / "numbers") as target:
         session = begin_session(target.pid)
-        wait_until(lambda: recorded_until_ns(session.run_file) > 0, "a first recording")
-        wait_until(lambda: any(is_killed(pid) for pid in py_spies_on(target.pid)), "a py-spy to kill")
-        killed_ns = time.time_ns()
-        wait_until(lambda: recorded_until_ns(session.run_file) > killed_ns, "a recording after the kill")
-        with RunReader(session.run_file) as reader:
-            assert "loss" in {event.kind for event in reader.events()}
-        ControlClient(session.control_socket).stop()
+        hand_over(session.run_file, 3)
+        session.end()
         assert session.wait_closed(DEADLINE_S)
+        with RunReader(session.run_file) as reader:
+            assert [event.text for event in reader.events() if event.kind == "loss"] != []
         assert target.poll() is None
 
 
-def test_killing_the_target_ends_the_run_and_names_the_signal(tmp_path: Path) -> None:
+def test_killing_the_target_ends_the_run_and_names_the_signal(tmp_path: Path, py_spy: StandIn) -> None:
     with running("counting.py", tmp_path / "numbers") as target:
         session = begin_session(target.pid)
-        wait_until(lambda: recorded_until_ns(session.run_file) > 0, "a first recording")
+        hand_over(session.run_file)
         target.kill()
         assert session.wait_closed(DEADLINE_S)
         with RunReader(session.run_file) as reader:
@@ -83,16 +106,10 @@ def test_killing_the_target_ends_the_run_and_names_the_signal(tmp_path: Path) ->
         assert "SIGKILL" in (tmp_path / "report.html").read_text()
 
 
-def py_spies_on(pid: int) -> list[int]:
-    """Return the PIDs of the py-spy processes that read a process."""
-    words = f"--pid\0{pid}\0".encode()
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                command = (folder / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if command.startswith(b"py-spy\0") and words in command:
-                found.append(int(folder.name))
-    return found
+def counts_on(pid: int, numbers: Path) -> None:
+    """See that a target that counts into a file is not stopped, and goes on."""
+    before = numbers.stat().st_size
+    until(lambda: numbers.stat().st_size > before, "counting on")
+    stat = processes.read_stat(pid)
+    assert stat is not None
+    assert stat.state not in "Tt"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import socket
 import subprocess
@@ -13,20 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpurun import busy
-from metricsproc import PATIENCE_S, exporting, names, scrape
-from synthetic import MAIN, PHASE_SHARES, LiveRun, live_run
-from told import churn, put, until
+from support.folders import ROOT
+from support.gpurun import busy
+from support.metricvalues import put
+from support.scrapes import exporting, names, scrape
+from support.synthetic import MAIN, PHASE_SHARES, LiveRun, live_run
+from support.waiting import DEADLINE_S, until
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.metrics.catalog import METRICS
 from profd.daemon.store.records import Point, PointsTaken
 
-ROOT = Path(__file__).parents[2]
 RULES = ROOT / "packaging" / "prometheus" / "profd.rules.yml"
 DASHBOARD = ROOT / "packaging" / "grafana" / "profd.json"
 SECONDS = "sum by (phase) (profd_phase_seconds_total)"
-SERIES = "scrape_samples_post_metric_relabeling"
 CONFIGURATION = """
 global: {{scrape_interval: 1s, evaluation_interval: 1s}}
 rule_files: ["{rules}"]
@@ -75,11 +74,11 @@ def prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        until(lambda: _is_ready(f"http://{address}/-/ready"))
+        until(lambda: _is_ready(f"http://{address}/-/ready"), "Prometheus is ready")
         yield Prometheus(f"http://{address}")
     finally:
         process.terminate()
-        process.wait(PATIENCE_S)
+        process.wait(DEADLINE_S)
 
 
 def _is_ready(url: str) -> bool:
@@ -91,7 +90,7 @@ def _is_ready(url: str) -> bool:
 
 def promtool(*words: str, given: str = "") -> str:
     """Return what promtool says of something that is right."""
-    done = subprocess.run(["promtool", *words], input=given, capture_output=True, text=True, timeout=PATIENCE_S)
+    done = subprocess.run(["promtool", *words], input=given, capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -117,26 +116,19 @@ def full_run(path: Path) -> Iterator[LiveRun]:
 
 
 @pytest.mark.requires("promtool")
-def test_every_metric_is_in_a_scrape_and_promtool_has_nothing_to_say(tmp_path: Path) -> None:
-    with full_run(tmp_path / "a.profd") as run, exporting(run.path) as url:
-        until(lambda: "profd_finding{" in scrape(url))
-        text = scrape(url)
-
-    assert names(text) == {metric.name for metric in METRICS}
-    assert promtool("check", "metrics", given=text) == ""
-
-
-@pytest.mark.requires("promtool")
 def test_the_alerts_are_rules() -> None:
     assert "10 rules found" in promtool("check", "rules", str(RULES))
 
 
-@pytest.mark.requires("prometheus")
-def test_prometheus_has_what_the_run_has(tmp_path: Path) -> None:
+@pytest.mark.requires("prometheus", "promtool")
+def test_prometheus_has_what_the_run_has_and_finds_nothing_wrong(tmp_path: Path) -> None:
     with full_run(tmp_path / "a.profd") as run, exporting(run.path) as url, prometheus(tmp_path, url) as server:
-        until(lambda: server.value("profd_finding"))
+        until(lambda: server.value("profd_finding"), "a finding in Prometheus")
+        text = scrape(url)
+        assert names(text) == {metric.name for metric in METRICS}
+        assert promtool("check", "metrics", given=text) == ""
         run.advance(10)
-        until(lambda: server.value(f"sum({SECONDS})") == pytest.approx(85))
+        until(lambda: server.value(f"sum({SECONDS})") == pytest.approx(85), "85 s in Prometheus")
         shares = server.query(f"{SECONDS} / ignoring (phase) group_left sum ({SECONDS}) > 0", by="phase")
         assert shares == pytest.approx(PHASE_SHARES)
         for metric in METRICS:
@@ -145,24 +137,6 @@ def test_prometheus_has_what_the_run_has(tmp_path: Path) -> None:
             server.ask("query", query=query)
         alerts = {one["labels"]["alertname"] for one in server.ask("alerts")["alerts"]}
         assert "TrainingIsSlow" in alerts  # pending: it is for a quarter of an hour
-
-
-@pytest.mark.requires("prometheus")
-def test_no_scrape_is_missed_and_no_series_added_while_workers_come_and_go(tmp_path: Path) -> None:
-    with live_run(tmp_path / "a.profd", seconds=5, workers=0) as run, exporting(run.path) as url:
-        churn(run, 2)
-        with prometheus(tmp_path, url) as server:
-            until(lambda: server.value("up"))
-            series = server.value(SERIES)
-            for scrapes in (3, 6, 9):
-                churn(run, 10)
-                until(functools.partial(_has_scraped, server, scrapes))
-            assert server.value("min_over_time(up[1h])") == 1
-            assert server.value(SERIES) == series
-
-
-def _has_scraped(server: Prometheus, times: int) -> bool:
-    return (server.value("count_over_time(up[1h])") or 0) >= times
 
 
 def queries() -> list[str]:

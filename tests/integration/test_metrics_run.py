@@ -10,20 +10,27 @@ import subprocess
 import sys
 from pathlib import Path
 
-import launching
 import pytest
-from metricsproc import exporting, names, scrape, values
-from synthetic import live_run, write_run
-from told import until
+from support import launches
+from support.scrapes import exporting, names, scrape, values
+from support.synthetic import live_run
+from support.waiting import DEADLINE_S, until
 
 from profd.daemon.metrics.catalog import METRICS
 
 URL = re.compile(rb"^profd: metrics at (http://127\.0\.0\.1:\d+/metrics)$", re.MULTILINE)
 
+UNTIL_METRICS_START = """
+import pathlib, sys, time
+while not any(pathlib.Path(sys.argv[1], "run").glob("*.metrics.log")):
+    time.sleep(0.001)
+"""
+"""Ends when the log of the process that serves is opened, right before that process is started."""
+
 
 def start(*words: str) -> tuple[subprocess.Popen[bytes], str]:
     """Start profd with metrics at any port, and return where they are."""
-    command = [launching.PROFD, *words]
+    command = [launches.PROFD, *words]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
     assert process.stderr is not None
@@ -34,7 +41,7 @@ def start(*words: str) -> tuple[subprocess.Popen[bytes], str]:
 
 def exporter_of(pid: int) -> int:
     """Return the process below ``pid`` that answers scrapes."""
-    found = [one for one in launching.descendants(pid) if b"profd.daemon.metrics" in cmdline(one)]
+    found = [one for one in launches.descendants(pid) if b"profd.daemon.metrics" in cmdline(one)]
     (exporter,) = found
     return exporter
 
@@ -53,25 +60,17 @@ def is_answered(url: str) -> bool:
         return False
 
 
-def test_metrics_are_there_while_the_script_runs_and_gone_with_it() -> None:
-    process, url = start("run", "--headless", "--metrics", "0", "--", *launching.PYTHON, launching.WAITING)
-    launching.read_ready(process)
+def test_metrics_are_there_while_the_script_runs_and_gone_with_it(profd_home: Path) -> None:
+    process, url = start("run", "--headless", "--metrics", "0", "--", *launches.PYTHON, launches.WAITING)
+    launches.read_ready(process)
     text = scrape(url)
-    out, err, code = launching.finish(process)
+    out, err, code = launches.finish(process)
 
     assert (out, code) == (b"done\n", 3)
     assert b"metrics" not in err
     assert names(text) <= {metric.name for metric in METRICS}
     assert 'profd_processes{role="main",' in text
     assert not is_answered(url)
-
-
-def test_a_run_ends_as_one_file_whoever_scrapes_it(profd_home: Path) -> None:
-    process, url = start("run", "--headless", "--metrics", "0", "--", *launching.PYTHON, launching.WAITING)
-    launching.read_ready(process)
-    scrape(url)
-    launching.finish(process)
-
     assert [path.suffix for path in (profd_home / "runs").iterdir()] == [".profd"]
     assert list((profd_home / "run").iterdir()) == []
 
@@ -79,7 +78,7 @@ def test_a_run_ends_as_one_file_whoever_scrapes_it(profd_home: Path) -> None:
 def test_a_port_in_use_ends_the_command_before_the_script_starts(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = launching.run(f"--metrics={port}", "--", "touch", str(tmp_path / "started"))
+        done = launches.run(f"--metrics={port}", "--", "touch", str(tmp_path / "started"))
 
     assert done.returncode == 2
     assert f"port {port} (it is in use)".encode() in done.stderr
@@ -87,9 +86,9 @@ def test_a_port_in_use_ends_the_command_before_the_script_starts(tmp_path: Path)
     assert not (tmp_path / "started").exists()
 
 
-@pytest.mark.parametrize("lives_s", [0.0, 0.2, 0.4, 0.8])
-def test_a_short_run_ends_without_a_word_of_its_metrics(profd_home: Path, lives_s: float) -> None:
-    done = launching.run("--metrics=0", "--", *launching.PYTHON, f"import time; time.sleep({lives_s})")
+@pytest.mark.parametrize("code", ["pass", UNTIL_METRICS_START])
+def test_a_short_run_ends_without_a_word_of_its_metrics(profd_home: Path, code: str) -> None:
+    done = launches.run("--metrics=0", "--", *launches.PYTHON, code, str(profd_home))
 
     assert b"broke off" not in done.stderr
     assert done.returncode == 0
@@ -97,11 +96,11 @@ def test_a_short_run_ends_without_a_word_of_its_metrics(profd_home: Path, lives_
 
 
 def test_a_killed_exporter_changes_nothing() -> None:
-    process, url = start("run", "--headless", "--metrics", "0", "--", *launching.PYTHON, launching.WAITING)
-    launching.read_ready(process)
+    process, url = start("run", "--headless", "--metrics", "0", "--", *launches.PYTHON, launches.WAITING)
+    launches.read_ready(process)
     scrape(url)
     os.kill(exporter_of(process.pid), signal.SIGKILL)
-    out, err, code = launching.finish(process)
+    out, err, code = launches.finish(process)
 
     assert (out, code) == (b"done\n", 3)
     assert b"the metrics broke off" in err
@@ -109,41 +108,41 @@ def test_a_killed_exporter_changes_nothing() -> None:
 
 
 def test_a_killed_session_takes_its_metrics_along(profd_home: Path) -> None:
-    process, url = start("run", "--headless", "--metrics", "0", "--", *launching.PYTHON, launching.WAITING)
-    launching.read_ready(process)
+    process, url = start("run", "--headless", "--metrics", "0", "--", *launches.PYTHON, launches.WAITING)
+    launches.read_ready(process)
     scrape(url)
     exporter = exporter_of(process.pid)
-    os.kill(launching.session_pid(process.pid), signal.SIGKILL)
-    until(lambda: not launching.is_alive(exporter) and not is_answered(url))
+    os.kill(launches.session_pid(process.pid), signal.SIGKILL)
+    until(lambda: not launches.is_alive(exporter) and not is_answered(url), "the end of the exporter")
     assert list((profd_home / "run").glob("*.metrics.log")) == []
-    out, _, code = launching.finish(process)
+    out, _, code = launches.finish(process)
     assert (out, code) == (b"done\n", 3)
 
 
 def test_attach_has_metrics_until_it_is_stopped() -> None:
     script = subprocess.Popen(
-        [*launching.PYTHON, launching.WAITING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*launches.PYTHON, launches.WAITING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    pid = launching.read_ready(script)
+    pid = launches.read_ready(script)
     process, url = start("attach", str(pid), "--headless", "--metrics", "0")
     assert "profd_run_info" in scrape(url)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=launching.DEADLINE_S)
+    process.communicate(timeout=DEADLINE_S)
 
     assert not is_answered(url)
-    launching.finish(script)
+    launches.finish(script)
 
 
 def test_a_folder_is_served_until_its_server_is_told_to_end(tmp_path: Path) -> None:
     with exporting(tmp_path) as url:
         assert "profd_run_info" not in scrape(url)
         with live_run(tmp_path / "a.profd") as run:
-            until(lambda: "profd_run_info" in scrape(url))
+            until(lambda: "profd_run_info" in scrape(url), "a run in the metrics")
             before = values(scrape(url))
             run.advance(5)
-            until(lambda: values(scrape(url)) != before)
+            until(lambda: values(scrape(url)) != before, "other values")
             run.end()
-        until(lambda: "profd_run_info" not in scrape(url))
+        until(lambda: "profd_run_info" not in scrape(url), "a run that has left the metrics")
 
 
 def test_a_server_ends_with_whoever_holds_its_stdin(tmp_path: Path) -> None:
@@ -151,32 +150,20 @@ def test_a_server_ends_with_whoever_holds_its_stdin(tmp_path: Path) -> None:
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stderr is not None
     process.stderr.readline()
-    process.communicate(timeout=launching.DEADLINE_S)
+    process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "said", "code"),
-    [
-        (["a.profd", "0"], "is not being recorded", 72),
-        (["b.profd", "0"], "is not being recorded", 72),
-        ([".", "nowhere"], "is no address", 2),
-        (["."], "nowhere to give metrics to", 2),
-        ([".", "--otlp", "localhost"], "is no endpoint", 2),
-    ],
-)
-def test_what_cannot_be_is_said_without_a_traceback(tmp_path: Path, words: list[str], said: str, code: int) -> None:
-    write_run(tmp_path / "a.profd")
-    command = [sys.executable, "-m", "profd.daemon.metrics", *words]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=launching.DEADLINE_S)
+def test_what_cannot_be_is_said_without_a_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "profd.daemon.metrics", str(tmp_path / "b.profd"), "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
 
-    assert said in done.stderr
-    assert (done.returncode, done.stderr.count("\n")) == (code, 1)
+    assert "is not being recorded" in done.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (72, 1)
 
 
-@pytest.mark.parametrize("command", ["run", "attach"])
-def test_a_command_loads_nothing_of_what_serves(command: str) -> None:
-    program = f"import profd.cli.{command}, sys; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+def test_commands_load_nothing_of_what_serves() -> None:
+    program = "import profd.cli.run, profd.cli.attach, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[0] for name in done.stdout.split()}
     assert not loaded & {"prometheus_client", "opentelemetry", "wsgiref"}

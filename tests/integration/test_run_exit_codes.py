@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import launching
 import pytest
+from support import launches
 
 from profd.daemon.paths import list_runs
 
@@ -22,19 +22,19 @@ from profd.daemon.paths import list_runs
     ],
 )
 def test_exit_code_is_the_scripts(code: str, expected: int) -> None:
-    assert launching.run("--", *launching.PYTHON, code).returncode == expected
+    assert launches.run("--", *launches.PYTHON, code).returncode == expected
 
 
 def test_exit_code_is_the_scripts_when_it_was_recorded() -> None:
-    launched = launching.start(*launching.PYTHON, launching.WAITING)
-    launching.read_ready(launched)
-    launching.session_pid(launched.pid)
-    out, _, code = launching.finish(launched)
+    launched = launches.start(*launches.PYTHON, launches.WAITING)
+    launches.read_ready(launched)
+    launches.session_pid(launched.pid)
+    out, _, code = launches.finish(launched)
     assert (out, code) == (b"done\n", 3)
 
 
 def test_options_of_the_command_are_its_own() -> None:
-    done = launching.run(*launching.PYTHON, "import sys; print(sys.argv[1:])", "--name", "x", "--", "-o")
+    done = launches.run(*launches.PYTHON, "import sys; print(sys.argv[1:])", "--name", "x", "--", "-o")
     assert done.stdout == b"['--name', 'x', '--', '-o']\n"
 
 
@@ -43,7 +43,7 @@ def test_command_that_cannot_be_executed(tmp_path: Path, name: str, content: str
     command = tmp_path / name
     if content is not None:
         command.write_text(content)
-    done = launching.run("--", str(command))
+    done = launches.run("--", str(command))
     assert done.returncode == code
     assert done.stderr.count(b"\n") == 1
     assert str(command).encode() in done.stderr
@@ -51,7 +51,7 @@ def test_command_that_cannot_be_executed(tmp_path: Path, name: str, content: str
 
 
 def test_command_that_is_not_on_the_path() -> None:
-    done = launching.run("no-such-command-anywhere")
+    done = launches.run("no-such-command-anywhere")
     assert (done.returncode, done.stderr.count(b"\n")) == (127, 1)
 
 
@@ -59,7 +59,7 @@ def test_script_without_an_interpreter(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("print('hello')\n")
     script.chmod(0o755)
-    done = launching.run(str(script))
+    done = launches.run(str(script))
     assert done.returncode == 126
     assert b"#!" in done.stderr
 
@@ -68,11 +68,11 @@ def test_script_without_an_interpreter(tmp_path: Path) -> None:
 def test_unwritable_output_is_told_before_the_script_starts(tmp_path: Path, output: str) -> None:
     (tmp_path / "there.profd").touch()
     mark = tmp_path / "mark"
-    done = launching.run("-o", str(tmp_path / output), sys.executable, "-c", f"open({str(mark)!r}, 'w')")
+    done = launches.run("-o", str(tmp_path / output), sys.executable, "-c", f"open({str(mark)!r}, 'w')")
     assert done.returncode == 73
     assert not mark.exists()
 
 
 def test_usage_error_is_profds_own() -> None:
-    assert launching.run("--no-such-option", "true").returncode == 2
-    assert launching.run().returncode == 2
+    assert launches.run("--no-such-option", "true").returncode == 2
+    assert launches.run().returncode == 2

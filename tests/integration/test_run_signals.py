@@ -10,8 +10,8 @@ import sys
 import termios
 from pathlib import Path
 
-import launching
-import pytest
+from support import launches
+from support.waiting import DEADLINE_S
 
 COUNTING = """
 import os, signal, sys
@@ -24,38 +24,40 @@ def tell(number, frame):
     with open(sys.argv[2], "w") as file:
         file.write(str(seen))
     os._exit(5)
-signal.signal(getattr(signal, sys.argv[1]), count)
+for name in sys.argv[1].split(","):
+    signal.signal(getattr(signal, name), count)
 signal.signal(signal.SIGRTMAX, tell)
 print("ready", os.getpid())
 while True:
     signal.pause()
 """
-"""Counts a signal; SIGRTMAX, handled after all others, writes the count and ends it with 5."""
+"""Counts signals; SIGRTMAX, handled after all others, writes the count and ends it with 5."""
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGQUIT", "SIGALRM", "SIGWINCH")
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGQUIT", "SIGALRM", "SIGWINCH"])
-def test_signal_to_profd_reaches_the_script_once(name: str, tmp_path: Path) -> None:
-    launched = launching.start(*launching.PYTHON, COUNTING, name, str(tmp_path / "count"))
-    launching.read_ready(launched)
-    os.kill(launched.pid, getattr(signal, name))
+def test_each_signal_to_profd_reaches_the_script_once(tmp_path: Path) -> None:
+    launched = launches.start(*launches.PYTHON, COUNTING, ",".join(NAMES), str(tmp_path / "count"))
+    launches.read_ready(launched)
     assert launched.stdout is not None
-    assert launched.stdout.readline() == b"got\n"
+    for name in NAMES:
+        os.kill(launched.pid, getattr(signal, name))
+        assert launched.stdout.readline() == b"got\n"
     os.kill(launched.pid, signal.SIGRTMAX)
-    assert launching.finish(launched)[2] == 5
-    assert (tmp_path / "count").read_text() == "1"
+    assert launches.finish(launched)[2] == 5
+    assert (tmp_path / "count").read_text() == str(len(NAMES))
 
 
 def test_signal_to_the_group_reaches_the_script_once(tmp_path: Path) -> None:
-    command = [*launching.PYTHON, COUNTING, "SIGTERM", str(tmp_path / "count")]
-    launched = launching.start(*command, before=os.setpgrp)
-    script_pid = launching.read_ready(launched)
+    command = [*launches.PYTHON, COUNTING, "SIGTERM", str(tmp_path / "count")]
+    launched = launches.start(*command, before=os.setpgrp)
+    script_pid = launches.read_ready(launched)
     os.killpg(launched.pid, signal.SIGTERM)
     assert launched.stdout is not None
     assert launched.stdout.readline() == b"got\n"
     os.kill(launched.pid, signal.SIGRTMAX)
-    assert launching.finish(launched)[2] == 5
+    assert launches.finish(launched)[2] == 5
     assert (tmp_path / "count").read_text() == "1"
-    assert not launching.is_alive(script_pid)
+    assert not launches.is_alive(script_pid)
 
 
 def test_signal_from_the_script_is_not_sent_back() -> None:
@@ -69,12 +71,12 @@ print("ready", os.getpid())
 while True:
     signal.pause()
 """
-    launched = launching.start(*launching.PYTHON, code, before=os.setpgrp)
+    launched = launches.start(*launches.PYTHON, code, before=os.setpgrp)
     assert launched.stdout is not None
     assert launched.stdout.readline() == b"got\n"
-    launching.read_ready(launched)
+    launches.read_ready(launched)
     os.kill(launched.pid, signal.SIGRTMAX)
-    assert launching.finish(launched)[0::2] == (b"", 5)
+    assert launches.finish(launched)[0::2] == (b"", 5)
 
 
 def test_interrupt_key_reaches_the_script_once(tmp_path: Path) -> None:
@@ -82,7 +84,7 @@ def test_interrupt_key_reaches_the_script_once(tmp_path: Path) -> None:
     os.write(keys_fd, b"\x03")
     assert b"got" in read_line(keys_fd)
     os.kill(launched.pid, signal.SIGRTMAX)
-    assert launched.wait(launching.DEADLINE_S) == 5
+    assert launched.wait(DEADLINE_S) == 5
     assert (tmp_path / "count").read_text() == "1"
     os.close(keys_fd)
 
@@ -92,7 +94,7 @@ def test_hangup_of_the_terminal_reaches_the_script(tmp_path: Path) -> None:
     launched, keys_fd = start_on_terminal("SIGHUP", tmp_path / "count")
     os.close(keys_fd)
     # The script's line about the signal has nowhere to go: it fails, and that ends the script.
-    assert launched.wait(launching.DEADLINE_S) == 1
+    assert launched.wait(DEADLINE_S) == 1
 
 
 def test_ignored_signal_stays_ignored(tmp_path: Path) -> None:
@@ -102,16 +104,16 @@ print("ready", os.getpid())
 sys.stdin.readline()
 print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)
 """
-    launched = launching.start(*launching.PYTHON, code, before=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
-    launching.read_ready(launched)
+    launched = launches.start(*launches.PYTHON, code, before=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    launches.read_ready(launched)
     os.kill(launched.pid, signal.SIGHUP)
-    assert launching.finish(launched)[0::2] == (b"True\n", 0)
+    assert launches.finish(launched)[0::2] == (b"True\n", 0)
 
 
 def test_ignored_children_do_not_cost_the_exit_code() -> None:
     """Where SIGCHLD is ignored the kernel throws exit codes away."""
-    done = launching.run(
-        *launching.PYTHON,
+    done = launches.run(
+        *launches.PYTHON,
         "import signal, sys; sys.exit(4 if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN else 0)",
         before=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
     )
@@ -127,7 +129,7 @@ def start_on_terminal(name: str, count: Path) -> tuple[subprocess.Popen[bytes], 
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     launched = subprocess.Popen(
-        [launching.PROFD, "run", "--headless", sys.executable, "-u", "-c", COUNTING, name, str(count)],
+        [launches.PROFD, "run", "--headless", sys.executable, "-u", "-c", COUNTING, name, str(count)],
         stdin=terminal_fd,
         stdout=terminal_fd,
         stderr=terminal_fd,

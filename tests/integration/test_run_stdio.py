@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import launching
 import pytest
+from support import launches
 
 SURROUNDINGS = """
 import json, os, re, sys
@@ -73,13 +73,13 @@ def test_surroundings_are_the_same(inherited_fd: int, tmp_path: Path, locale: di
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("LC_", "LANG"))}
     environment = {**kept, **locale}
     without = surroundings([], inherited_fd, tmp_path, environment)
-    profiled = [launching.PROFD, "run", "--headless", "--quiet", "--"]
+    profiled = [launches.PROFD, "run", "--headless", "--quiet", "--"]
     assert surroundings(profiled, inherited_fd, tmp_path, environment) == without
 
 
 def test_input_reaches_the_script() -> None:
     code = "import sys; print(sys.stdin.buffer.read()[::-1].hex())"
-    done = launching.run(*launching.PYTHON, code, given=bytes(range(256)) * 1000)
+    done = launches.run(*launches.PYTHON, code, given=bytes(range(256)) * 1000)
     assert done.stdout == (bytes(range(256)) * 1000)[::-1].hex().encode() + b"\n"
 
 
@@ -92,33 +92,33 @@ for number in range(300):
         sys.stderr.buffer.write(bytes(range(256)))
 """
     without = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    done = launching.run("--quiet", sys.executable, "-c", code)
+    done = launches.run("--quiet", sys.executable, "-c", code)
     assert hashlib.sha256(done.stdout).digest() == hashlib.sha256(without.stdout).digest()
     assert len(done.stdout) == 300 * 65536
     assert done.stderr == without.stderr
 
 
 def test_narration_comes_after_the_script_and_on_stderr_alone() -> None:
-    launched = launching.start(*launching.PYTHON, launching.WAITING)
-    launching.read_ready(launched)
-    launching.session_pid(launched.pid)
-    out, err, _ = launching.finish(launched)
+    launched = launches.start(*launches.PYTHON, launches.WAITING)
+    launches.read_ready(launched)
+    launches.session_pid(launched.pid)
+    out, err, _ = launches.finish(launched)
     assert out == b"done\n"
     assert err.startswith(b"profd")
 
 
 def test_closed_stderr_changes_nothing() -> None:
-    done = launching.run(*launching.PYTHON, "print(1)", before=lambda: os.close(2))
+    done = launches.run(*launches.PYTHON, "print(1)", before=lambda: os.close(2))
     assert (done.returncode, done.stdout) == (0, b"1\n")
 
 
 def test_pipe_ends_with_the_script() -> None:
     """None of profd's processes holds on to what the script writes to."""
-    launched = launching.start(*launching.PYTHON, launching.WAITING)
-    launching.read_ready(launched)
+    launched = launches.start(*launches.PYTHON, launches.WAITING)
+    launches.read_ready(launched)
     assert launched.stdin is not None
     assert launched.stdout is not None
-    session_pid = launching.session_pid(launched.pid)
+    session_pid = launches.session_pid(launched.pid)
     os.kill(session_pid, signal.SIGSTOP)
     try:
         launched.stdin.write(b"\n")
@@ -126,4 +126,4 @@ def test_pipe_ends_with_the_script() -> None:
         assert launched.stdout.read() == b"done\n"
     finally:
         os.kill(session_pid, signal.SIGCONT)
-    launching.finish(launched)
+    launches.finish(launched)

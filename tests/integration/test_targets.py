@@ -1,84 +1,56 @@
-"""The bundled training scripts do what they say, on their own."""
+"""The bundled training scripts do what they say, on their own; under profd the demo runs one: test_demo_run.py."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from itertools import groupby
-from pathlib import Path
 
 import pytest
+from support.folders import PROGRAMS, TARGET
+from support.waiting import DEADLINE_S
 
-TARGET = Path(__file__).parents[2] / "target"
+RESNET = ("cifar_resnet18", "--device", "cpu", "--batch-size", "4", "--workers", "0")
+RUNS = [
+    (*RESNET, "--epochs", "2"),
+    (*RESNET, "--epochs", "4", "--steps", "5"),
+    (*RESNET, "--data", "/nowhere"),
+    ("simple_net", "--device", "cpu", "--steps", "1000", "--batch-size", "8"),
+    ("simple_net", "--steps", "0"),
+]
 
-# OpenMP's threads spin while they wait: beside other tests, one is quicker than several.
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
-pytestmark = [pytest.mark.requires("torch", "torchvision"), pytest.mark.timeout(300)]
-
-
-def run_target(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(TARGET / f"{name}.py"), "--device", "cpu", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        env=ENVIRONMENT,
-    )
+def run_all() -> list[dict[str, str]]:
+    command = [sys.executable, str(PROGRAMS / "targets.py"), str(TARGET), json.dumps(RUNS)]
+    # OpenMP's threads spin while they wait: beside other tests, one is quicker than several.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, check=True, timeout=2 * DEADLINE_S, env=environment)
+    found: list[dict[str, str]] = json.loads(done.stdout)
+    return found
 
 
 def bars(narration: str) -> list[str]:
-    """Return where each progress bar ended, as ``name done/total``."""
-    seen = re.findall(r"^(train|test): +\d+%.*? (\d+)/(\d+) ", narration, re.MULTILINE)
-    return [f"{name} {done}/{total}" for name, done, total in seen if done == total]
-
-
-def on_tiny_data(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the ResNet on 10 images for training and 2 for evaluation, in place of 50,000 and 10,000."""
-    script = TARGET / "cifar_resnet18.py"
-    program = (
-        "import runpy, sys; from torchvision import datasets; whole = datasets.FakeData\n"
-        "datasets.FakeData = lambda size, *rest: whole(size // 5000, *rest)\n"
-        f"sys.argv = [{str(script)!r}, '--device', 'cpu', *{list(arguments)!r}]\n"
-        f"runpy.run_path({str(script)!r}, run_name='__main__')"
-    )
-    return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=False, env=ENVIRONMENT
-    )
-
-
-def test_resnet_trains_for_the_steps_asked_for_then_evaluates_a_fifth_of_them() -> None:
-    ended = run_target("cifar_resnet18", "--steps", "10", "--workers", "1", "--batch-size", "2")
-    assert ended.returncode == 0, ended.stderr
-    assert re.fullmatch(r"epoch 1: train loss \d\.\d{3}, test loss \d\.\d{3}, accuracy \d+\.\d%\n", ended.stdout)
-    assert sorted(set(bars(ended.stderr))) == ["test 2/2", "train 10/10"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "trained"),
-    [
-        (["--epochs", "2"], ["train 3/3", "train 3/3"]),
-        (["--epochs", "4", "--steps", "5"], ["train 3/3", "train 2/2"]),
-    ],
-)
-def test_resnet_counts_steps_over_its_epochs(arguments: list[str], trained: list[str]) -> None:
-    ended = on_tiny_data("--batch-size", "4", "--workers", "0", *arguments)
-    assert ended.returncode == 0, ended.stderr
-    assert [line.split(":")[0] for line in ended.stdout.splitlines()] == ["epoch 1", "epoch 2"]
+    """Return where each progress bar of a training ended, as ``train done/total``."""
+    seen = re.findall(r"^(train|test): +\d+%.*? (\d+)/(\d+) ", narration.replace("\r", "\n"), re.MULTILINE)
+    ends = [f"{name} {done}/{total}" for name, done, total in seen if done == total]
     # A bar may show its end twice: when it is reached, and when the bar is closed.
-    assert [ends for ends, _ in groupby(bars(ended.stderr)) if ends.startswith("train")] == trained
+    return [end for end, _ in groupby(ends) if end.startswith("train")]
 
 
-def test_resnet_says_which_data_it_lacks(tmp_path: Path) -> None:
-    ended = run_target("cifar_resnet18", "--data", str(tmp_path), "--steps", "1")
-    assert ended.returncode != 0
-    assert "not found" in ended.stderr.splitlines()[-1]
+@pytest.mark.requires("torch", "torchvision")
+def test_scripts_train_for_as_long_as_they_are_asked_to_and_say_what_they_lack() -> None:
+    epochs, steps, without_data, net, no_steps = run_all()
 
-
-def test_simple_net_takes_the_steps_asked_for() -> None:
-    ended = run_target("simple_net", "--steps", "1000", "--batch-size", "8")
-    assert ended.returncode == 0, ended.stderr
-    assert re.fullmatch(r"step 1000: loss \d\.\d{4}\nfinished 1000 steps with loss \d\.\d{4}\n", ended.stdout)
+    for ended, trained in ((epochs, ["train 3/3", "train 3/3"]), (steps, ["train 3/3", "train 2/2"])):
+        assert ended["error"] == ""
+        assert [line.split(":")[0] for line in ended["stdout"].splitlines()] == ["epoch 1", "epoch 2"]
+        epoch = r"epoch \d: train loss \d\.\d{3}, test loss \d\.\d{3}, accuracy \d+\.\d%\n"
+        assert re.fullmatch(f"({epoch}){{2}}", ended["stdout"])
+        assert bars(ended["stderr"]) == trained
+    assert "not found" in without_data["error"]
+    assert re.fullmatch(r"step 1000: loss \d\.\d{4}\nfinished 1000 steps with loss \d\.\d{4}\n", net["stdout"])
+    assert (no_steps["error"], no_steps["stdout"]) == ("2", "")
+    assert "--steps must be at least 1" in no_steps["stderr"]

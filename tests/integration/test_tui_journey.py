@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launching import PROFD, until
-from sessions import running
-from terminal import Terminal
+from support.launches import PROFD
+from support.sessions import running
+from support.terminal import Terminal
+from support.waiting import until
 
 from profd.daemon import paths
 from profd.daemon.errors import ExitCode
@@ -122,7 +123,7 @@ def takes_a_window(terminal: Terminal) -> None:
     terminal.press("w")
     terminal.wait_for("not launched with --torch-window")
     terminal.press("y")
-    screen = terminal.wait_for("aten::convolution_backward", deadline_s=WINDOW_S)
+    screen = terminal.wait_for("aten::convolution_backward")
     assert "Self CPU" in screen
     assert "# of Calls" in screen
 

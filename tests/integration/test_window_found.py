@@ -11,12 +11,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from launching import DEADLINE_S, PROFD
-from sessions import PROGRAMS, wait_ready
+from support.folders import PROGRAMS
+from support.launches import PROFD
+from support.sessions import wait_ready
+from support.waiting import DEADLINE_S
 
 from profd.daemon.render.windowjson import Window
-
-pytest.importorskip("torch")
 
 
 @pytest.fixture
@@ -26,6 +26,7 @@ def sockets() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.requires("torch")
 def test_window_is_taken_without_a_word_and_the_socket_is_free_again(profd_home: Path, sockets: Path) -> None:
     armed = {"KINETO_USE_DAEMON": "1", "KINETO_IPC_SOCKET_DIR": str(sockets), "OMP_NUM_THREADS": "1"}
     pipe = subprocess.PIPE

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from sessions import PROGRAMS
+from support.folders import PROGRAMS
+from support.waiting import DEADLINE_S
 
 from profd.daemon.windows.operators import Operators, Totals, by_name, sum_up
 from profd.daemon.windows.spans import read_spans
-from profd.daemon.windows.trace import read_trace
+from profd.daemon.windows.trace import decode
 
-pytest.importorskip("torchvision")
 TIMES = ("self_cpu_ns", "cpu_total_ns", "self_cuda_ns", "cuda_total_ns")
 COUNTS = ("calls", "self_cpu_bytes", "cpu_bytes", "self_cuda_bytes", "cuda_bytes", "flops")
-MODELS = ("resnet18", "mlp", "transformer")
+MODELS = ("residual", "mlp", "transformer")
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -47,33 +47,20 @@ class Tables(msgspec.Struct, frozen=True):
     by_shape: list[Row]
 
 
-class Profile(msgspec.Struct, frozen=True):
-    """What torch says of a profile, and what profd makes of the trace of it."""
-
-    torch: Tables
-    operators: Operators
-
-
-@pytest.fixture(scope="module", params=MODELS)
-def profile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Profile:
-    folder: Path = tmp_path_factory.mktemp("profile")
-    trace, tables = folder / "trace.json", folder / "tables.json"
+@pytest.mark.requires("torch")
+def test_every_operator_has_the_numbers_of_torch(tmp_path: Path) -> None:
     subprocess.run(
-        [sys.executable, PROGRAMS / "profiled.py", request.param, trace, tables],
+        [sys.executable, PROGRAMS / "profiled.py", tmp_path],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         check=True,
         capture_output=True,
-        timeout=150,
+        timeout=2 * DEADLINE_S,
     )
-    return Profile(msgspec.json.decode(tables.read_bytes(), type=Tables), sum_up(read_spans(read_trace(trace))))
-
-
-def test_every_operator_has_the_numbers_of_torch(profile: Profile) -> None:
-    compare(by_name(profile.operators), profile.torch.by_name)
-
-
-def test_every_operator_and_shape_has_the_numbers_of_torch(profile: Profile) -> None:
-    compare(profile.operators, profile.torch.by_shape)
+    for model in MODELS:
+        tables = msgspec.json.decode((tmp_path / f"{model}.tables.json").read_bytes(), type=Tables)
+        operators = sum_up(read_spans(decode((tmp_path / f"{model}.trace.json").read_bytes())))
+        compare(by_name(operators), tables.by_name)
+        compare(operators, tables.by_shape)
 
 
 def compare(operators: Operators, table: list[Row]) -> None:

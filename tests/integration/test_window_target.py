@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,15 +12,15 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from launching import until
-from sessions import wait_ready
+from support.sessions import wait_ready
+from support.waiting import eventually, until
 
 from profd.daemon import processes
 from profd.daemon.windows import gdb, symbols
 from profd.daemon.windows.failure import WindowFailed
 from profd.daemon.windows.gdb import Text
 
-pytestmark = pytest.mark.skipif(shutil.which("gdb") is None, reason="needs gdb")
+pytestmark = pytest.mark.requires("gdb")
 
 COUNTING = """
 import sys, threading
@@ -117,8 +116,7 @@ async def held(target: Target, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(gdb, "commands", holding)
     calls = gdb.find_calls(target.pid)
     task = asyncio.create_task(gdb.execute(target.pid, target.text("pass"), calls))
-    while not (folder / "held").exists():
-        await asyncio.sleep(0.01)
+    await eventually((folder / "held").exists, "gdb holds the process")
     yield task
 
 

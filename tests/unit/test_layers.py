@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.folders import ROOT, TARGET
 
-TARGETS = sorted((Path(__file__).parents[2] / "target").glob("*.py"))
+TARGETS = sorted(TARGET.glob("*.py"))
 HELP = """
 import runpy, sys
 sys.argv = ["profd", "{command}", "--help"]
@@ -55,9 +56,30 @@ def test_package_itself_loads_nothing_of_profd() -> None:
     assert {name for name in modules_after("import profd") if name.startswith("profd.")} == set()
 
 
+def imports(script: Path) -> set[str]:
+    """Return the names of the packages that a file imports, wherever in it."""
+    nodes = list(ast.walk(ast.parse(script.read_text())))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {name.partition(".")[0] for name in names}
+
+
 @pytest.mark.parametrize("script", TARGETS, ids=lambda path: path.stem)
 def test_target_knows_nothing_of_profd(script: Path) -> None:
-    nodes = list(ast.walk(ast.parse(script.read_text())))
-    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    imported |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
-    assert not {name for name in imported if name.split(".")[0] == "profd"}
+    assert "profd" not in imports(script)
+
+
+def test_nothing_is_unpickled_or_evaluated() -> None:
+    files = [file for folder in ("cli", "daemon", "tui") for file in sorted((ROOT / folder).rglob("*.py"))]
+    assert len(files) > 200
+    assert {
+        file.name for file in files if imports(file) & {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
+    } == set()
+    calls = {
+        node.func.id
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    assert "len" in calls
+    assert calls.isdisjoint({"eval", "exec", "compile"})

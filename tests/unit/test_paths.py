@@ -310,6 +310,12 @@ def test_network_is_told_by_the_innermost_and_last_mount(path: str, is_on_networ
     assert paths.is_on_network(Path(path), MOUNTS) == is_on_network
 
 
+def test_memory_is_told_from_disks() -> None:
+    mounts = "/dev/sda / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/sdb /tmp/scratch xfs rw 0 0\n"
+    told = [paths.is_in_memory(Path(path), mounts) for path in ("/var/tmp", "/tmp/runs", "/tmp/scratch/runs")]
+    assert told == [False, True, False]
+
+
 def test_network_behind_a_link_is_seen(tmp_path: Path) -> None:
     (tmp_path / "runs").symlink_to("/home/ada/runs")
     assert paths.is_on_network(tmp_path / "runs", MOUNTS)
@@ -318,3 +324,16 @@ def test_network_behind_a_link_is_seen(tmp_path: Path) -> None:
 def test_this_machine_has_mounts_that_can_be_read(tmp_path: Path) -> None:
     assert isinstance(paths.is_on_network(tmp_path), bool)
     assert not paths.is_on_network(Path("/proc"))
+
+
+def test_a_folder_that_its_group_may_enter_is_made_private(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs").chmod(0o750)
+    assert paths.make_private(tmp_path / "runs").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_word_for_two_runs_shows_neither() -> None:
+    make_run("20261120-120000-cifar-aaaa")
+    make_run("20261120-120005-cifar-bbbb")
+    with pytest.raises(NoSuchRun, match="any of 2 runs"):
+        paths.find_run("cifar")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profd.daemon.supervise.secrets import is_secret_name, mask_command
+from profd.daemon import secrets as secrets_module
+from profd.daemon.secrets import COMMAND_CHARACTERS, WORD_CHARACTERS, is_secret_name, mask_command, mask_line
 
 NAMES = ["token", "hf-token", "hf_token", "api-key", "apiKey", "WANDB_API_KEY", "db.password", "passwd", "aws_secret"]
 # Long and mixed enough to stand nowhere else in a command by chance.
@@ -88,3 +91,78 @@ def test_name_of_a_secret_is_known(name: str) -> None:
 @pytest.mark.parametrize("name", ["tokenizer", "max_tokens", "monkey", "key", "author", "bypass", "pattern", "passes"])
 def test_ordinary_name_is_known(name: str) -> None:
     assert not is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    ("line", "masked"),
+    [
+        ('wandb.login(key="0123456789abcdef0123456789abcdef01234567")', 'wandb.login(key="***")'),
+        ('os.environ["X_KEY"] = "s3cretvalue42xyz"', 'os.environ["X_KEY"] = "***"'),
+        ("os.environ.setdefault('MY_KEY', 's3cretvalue42xyz')", "os.environ.setdefault('MY_KEY', '***')"),
+        ("connect(host, password='a b')", "connect(host, password=***"),
+        ("connect(host, password='cut off h", "connect(host, password=***"),
+        ("api = Api(f'key=abcdefghij0123456789", "api = Api(f'key=abcdefghij0123456789"),
+        ('run = login("AbCdEf0123456789AbCdEf0123456789Zz")', 'run = login("***")'),
+        ("ValueError: no user has the token=abcdef", "ValueError: no user has the token=***"),
+        ("401 for https://ada:s3cret@host/path", "401 for https://ada:***@host/path"),
+    ],
+)
+def test_secret_in_a_line_of_source_or_output_is_masked(line: str, masked: str) -> None:
+    assert mask_line(line) == masked
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'rows = sorted(rows, key="modified_at")',
+        'rows = sorted(rows, key=lambda row: row["column_of_2024"])',
+        'model = AutoModel.from_pretrained("distilbert-base-uncased-finetuned-sst-2-english")',
+        "tokens = tokenizer(batch['text_of_the_sample'], max_length=128)",
+        "self.self_attention_layer_norm_1_2_3 = SelfAttentionLayerNorm12345(x)",
+        "loss = F.cross_entropy(logits, target, ignore_index=-100, label_smoothing=0.1)",
+        'raise KeyError("/srv/data/ImageNet2012/train/n01440764/n01440764_10026.JPEG")',
+    ],
+)
+def test_ordinary_line_stays_as_it_is(line: str) -> None:
+    assert mask_line(line) == line
+
+
+LONG = 32 << 10
+HARD = [
+    *("a", "-a", "_", "-", ".", "0-", "token=", "token=\\'", 'token="\\', "--token ", '--token "x', "a)", "a   "),
+    *("a://b:", "http://h:80/x,", "eyJ-", "eyJaaaaaaaa.", "authorization: \n", "bearer ", "sk-", "a@", '{\\"key\\": '),
+]
+"""Repeated, each of them has a search that fails begin again and again."""
+
+
+@pytest.mark.parametrize("unit", HARD)
+def test_masking_takes_time_in_proportion_to_the_length(unit: str) -> None:
+    short, long = (unit * (length // len(unit)) for length in (LONG // 16, LONG))
+    # A search that is quadratic takes 256 times as long.
+    assert cpu_s(long) < 64 * cpu_s(short)
+
+
+def cpu_s(word: str) -> float:
+    """Return the least CPU time of a few tries at masking all of a word."""
+    tries = []
+    for _ in range(3):
+        begun_s = time.thread_time()
+        secrets_module._mask_word(word, is_code=True)
+        tries.append(time.thread_time() - begun_s)
+    return min(tries)
+
+
+def test_long_words_are_cut_and_so_is_a_command_of_many() -> None:
+    code = "x" * LONG
+    assert mask_command(["python", "-c", code]) == ("python", "-c", f"{code[:WORD_CHARACTERS]}…")
+    many = mask_command(["word"] * LONG)
+    assert many[-1] == "…"
+    assert COMMAND_CHARACTERS <= sum(len(word) + 1 for word in many) < COMMAND_CHARACTERS + WORD_CHARACTERS
+
+
+@pytest.mark.parametrize("before", range(WORD_CHARACTERS - 40, WORD_CHARACTERS + 3))
+@pytest.mark.parametrize("secret", ["https://bob:{}@host", "password={}", "x='{}'", "sk-{}"])
+def test_a_secret_over_the_cut_is_masked_all_the_same(before: int, secret: str) -> None:
+    hidden = "s3cret" * 10 if secret != "x='{}'" else "hf_" + "s3cret" * 10
+    (shown,) = mask_command(["y" * (before - 1) + " " + secret.format(hidden) + " " * LONG])
+    assert "s3" not in shown

@@ -11,6 +11,7 @@ from textual.message import Message
 from profd.daemon.errors import SessionFailed
 from profd.daemon.store.rows import RunInfo
 from profd.daemon.supervise.control import HIGHEST_RATE_HZ, ControlClient, window_request
+from profd.daemon.supervise.session import end_session
 from profd.tui.drawing.quantities import plural
 from profd.tui.errands.outcomes import ErrandDone, ErrandFailed, WindowRefused
 
@@ -42,13 +43,23 @@ def change_rate(info: RunInfo, steps: int) -> Message:
 
 def stop(info: RunInfo) -> Message:
     """End the recording; the script runs on."""
-    return _ask(info, "Not stopped", lambda client: _said(client.stop(), "the recording ends; the script runs on"))
+    try:
+        _check_live(info)
+        with contextlib.suppress(ProcessLookupError):
+            end_session(info.recorder).close()
+    except SessionFailed as error:
+        return ErrandFailed(error, "Not stopped")
+    return ErrandDone("the recording ends; the script runs on")
+
+
+def _check_live(info: RunInfo) -> None:
+    if info.state != "live":
+        raise SessionFailed("the run is not recorded any more", "this can be asked of a live run alone")
 
 
 def _session(info: RunInfo) -> contextlib.closing[ControlClient]:
-    if info.state != "live":
-        raise SessionFailed("the run is not recorded any more", "this can be asked of a live run alone")
-    return contextlib.closing(ControlClient(Path(info.control_socket)))
+    _check_live(info)
+    return contextlib.closing(ControlClient(Path(info.control_socket), info.recorder.pid))
 
 
 def _ask(info: RunInfo, title: str, ask: Callable[[ControlClient], ErrandDone]) -> Message:

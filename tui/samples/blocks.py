@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.columns import ColumnReader, ColumnTime
@@ -242,7 +242,9 @@ def totals_of(
     return totals
 
 
-def take_in(reader: RunReader, rows: Iterable[StackTotal | ColumnTime]) -> None:
-    """See to it that the reader knows the threads and stacks of rows, which may be younger than its last look."""
-    if any(row.stack not in reader.stacks or row.thread not in reader.threads for row in rows):
-        reader.refresh()
+def take_in(reader: RunReader, rows: Sequence[StackTotal | ColumnTime]) -> None:
+    """See to it that the reader knows the threads and stacks of rows, which may be younger than its last look.
+
+    Raises RunUnreadable where the file has none of these.
+    """
+    reader.check_known({row.thread for row in rows}, {row.stack for row in rows})

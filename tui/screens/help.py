@@ -38,6 +38,7 @@ KEYS = (
 )
 LEAVING = (
     ("b", "leave, and let the recording go on in the background"),
+    ("ctrl+z", "give the shell the terminal; fg comes back, and the script goes on meanwhile"),
     ("q", "leave; of a recording it asks whether to go on or to end"),
 )
 

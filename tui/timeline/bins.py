@@ -7,6 +7,7 @@ bins stay few: when they run out, neighbors are merged and each becomes twice as
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Hashable, Sequence
 from typing import Generic, TypeVar
 
@@ -123,11 +124,11 @@ class TimeBins(Generic[Key]):
             weight.area += value * length_ns
 
     def columns(self, ruler: Ruler) -> list[Bin[Key]]:
-        """Return the bins merged, or repeated, into the columns of a ruler."""
+        """Return the bins merged, or repeated, into the columns of a ruler; those before the origin are empty."""
         scale = ruler.column_ns / self.width_ns
         offset = (ruler.from_ns - self.origin_ns) / self.width_ns
-        picks = [max(int(offset + column * scale), 0) for column in range(ruler.count + 1)]
-        return [_merged(self._bins[a : max(b, a + 1)]) for a, b in itertools.pairwise(picks)]
+        picks = [math.floor(offset + column * scale) for column in range(ruler.count + 1)]
+        return [_merged(self._bins[max(a, 0) : max(b, a + 1, 0)]) for a, b in itertools.pairwise(picks)]
 
     def _make_room(self, to_ns: int) -> None:
         while to_ns - self.origin_ns > MOST_BINS * self.width_ns:

@@ -128,8 +128,8 @@ class Lanes:
         take_in(self._reader, times)
         for column in range(first, last):
             known[column] = {}
-        for column, thread, stack, time_ns in times:
-            self._count(known[column], thread, stack, time_ns)
+        for one in times:
+            self._count(known[one.column], one.thread, one.stack, one.time_ns)
 
     def _sampled(self, from_ns: int, to_ns: int) -> Column:
         """Return a column as some parts of it tell, where there are too many columns to read all of them."""

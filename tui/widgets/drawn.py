@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.style import Style
+from textual.dom import DOMNode
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
@@ -12,29 +13,29 @@ from textual.widget import Widget
 from profd.tui.drawing.cells import Run, fit_runs
 from profd.tui.drawing.colors import PhaseLook, idle_look, phase_look
 
-INKS = {
-    f"ink--{name}" for name in ("plain", "bright", "dim", "faint", "accent", "good", "warn", "bad", "bar", "cursor")
-}
-"""Styles by what they are for, set in one place of the style sheet."""
-
 
 class Drawn(Widget):
-    """A widget that has the inks.
-
-    Textual looks for component classes along the first bases alone: where this is the second, they are named again.
-    """
-
-    COMPONENT_CLASSES = INKS
+    """A widget that has the inks: styles by what they are for, set in one place of the style sheet."""
 
     def ink(self, name: str) -> Style:
         """Return the style of an ink, on the background of this widget."""
-        # Textual works styles out anew after every refresh, which took a sixth of the time of drawing.
         known = self.__dict__.setdefault("_inks", {})
         asked = (name, self.app.theme)
         if asked not in known:
-            known[asked] = self.get_component_rich_style(f"ink--{name}")
+            known[asked] = self._styled(f"ink--{name}")
         style: Style = known[asked]
         return style
+
+    def _styled(self, name: str) -> Style:
+        """Apply the style sheet to a class, as Textual does for component classes.
+
+        Those it works out anew, used or not, whenever a style of the widget may have changed: that took a third of the
+        time in which the dashboard opens.
+        """
+        node = DOMNode(classes=name)
+        node._attach(self)
+        self.app.stylesheet.apply(node, animate=False)
+        return node.rich_style
 
     def run(self, text: str, ink: str = "plain") -> Run:
         """Return text in an ink."""
@@ -54,8 +55,6 @@ class Redrawn(Drawn):
 
     Most of what a dashboard costs is what comes after a line was made: so making it once more, to compare, is cheap.
     """
-
-    COMPONENT_CLASSES = INKS
 
     def make_line(self, y: int) -> Strip:
         """Return line ``y`` as it is now."""

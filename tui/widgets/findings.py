@@ -76,7 +76,6 @@ class FindingTable(Table[Finding]):
 class EvidencePane(VerticalScroll, Drawn):
     """What proves a finding, and what to do about it."""
 
-    COMPONENT_CLASSES = Drawn.COMPONENT_CLASSES
     can_focus = False
     finding: Finding | None = None
 

@@ -17,7 +17,7 @@ from textual.strip import Strip
 from profd.tui.drawing.cells import fit_runs
 from profd.tui.terminal.picture import Ink, Picture
 from profd.tui.terminal.pseudoterminal import Terminal, key_bytes
-from profd.tui.widgets.drawn import INKS, Drawn
+from profd.tui.widgets.drawn import Drawn
 
 _EMPTY = Picture((), None, is_cut=False)
 
@@ -37,7 +37,6 @@ class OutputPane(ScrollView, Drawn):
     """
 
     can_focus = True
-    COMPONENT_CLASSES = INKS
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "back to profd", show=False, priority=True)]
 
     def __init__(self, terminal: Terminal | None, *, id: str) -> None:

@@ -20,7 +20,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from profd.tui.drawing.cells import Run, fit_runs
-from profd.tui.widgets.drawn import INKS, Redrawn
+from profd.tui.widgets.drawn import Redrawn
 
 Item = TypeVar("Item")
 _TITLE_LINES = 1
@@ -45,7 +45,6 @@ class Table(ScrollView, Redrawn, Generic[Item]):
     """The table; subclasses say what its columns are and what stands in them."""
 
     can_focus = True
-    COMPONENT_CLASSES = INKS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False),
         Binding("down,j", "move(1)", "down", show=False),

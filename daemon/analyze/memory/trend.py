@@ -28,8 +28,9 @@ STARTS = (0.0, 0.1, 0.2, 0.35, 0.5)
 LATE_SHARE = 0.45
 LATE_SPANS_S = tuple(60.0 * 2 ** (half / 2) for half in range(32))
 LATE_SLOWDOWN = 0.5
-# In simulations of what is steady (tests/unit/test_trend.py) these let through less than one in a thousand. A slope
-# has to be so many times its standard error: curves that bend and random walks look straighter than one would think.
+# In simulations of what is steady (tests/unit/analyze/memory/test_trend.py) these let through less than one in a
+# thousand. A slope has to be so many times its standard error: curves that bend and random walks look straighter than
+# one would think.
 LEAST_T = 24.0
 MOST_STILL = 0.4
 NEW_GROUND_SHARE = 0.1

@@ -16,7 +16,7 @@ from profd.daemon.clock import Clock
 from profd.daemon.collect.stacks import assembly
 from profd.daemon.collect.stacks.assembly import Span, Threads
 from profd.daemon.collect.stacks.chrometrace import TraceDamaged
-from profd.daemon.collect.stacks.pyspy import Recording, RecordingFailed
+from profd.daemon.collect.stacks.pyspy import RawRecording, Recording, RecordingFailed
 from profd.daemon.collect.stacks.tearing import Evidence, Source
 from profd.daemon.store.records import EventHappened, Identity, Record
 
@@ -69,6 +69,7 @@ class StackChain:
         self._in_flight: set[Recording] = set()
         self._has_recorded = False
         self._failures = 0
+        self._has_told_log = False
         self._threads = Threads()
         self._evidence = Evidence(source)
 
@@ -178,10 +179,22 @@ class StackChain:
         recording.stop()
         try:
             raw = await recording.collect()
+            self._look_at_log(raw)
             self._put(assembly.assemble(raw, self.identity, recording.rate_hz, keep, self._threads, self._evidence))
         except (RecordingFailed, TraceDamaged) as error:
             self._say("loss", f"a recording was lost: {error}")
         self._in_flight.discard(recording)
+
+    def _look_at_log(self, raw: RawRecording) -> None:
+        """Say once that the times of failed reads are not known, so that shares are not corrected for them."""
+        if raw.has_unknown_log and not self._has_told_log:
+            self._has_told_log = True
+            self._say(
+                "loss",
+                f"py-spy failed to read {raw.errors} stacks and says of none when, in words that profd knows: "
+                "code that calls and returns all the time may be shown too small. `profd doctor` tells which py-spy is "
+                "known",
+            )
 
     def _look_at_threads(self, is_over: bool) -> None:
         """Learn which threads there are; once the process ends, and they one by one, what was known of them stays."""

@@ -16,6 +16,7 @@ from profd.daemon.store.records import Frame
 
 _THREAD = re.compile(r"thread \((?:0x[0-9a-fA-F]+|(\d{1,9}))\)(?:: (.*))?", re.DOTALL)
 _LATEST_US = 1 << 50  # decades: what is later is no time
+_WHOLE_ID = (1 << 63) - 1  # what a target calls a thread may have 64 bits, a run file holds one less
 _FRAMES_HELD = 1 << 12
 
 
@@ -46,7 +47,8 @@ class TraceDamaged(Exception):
 # A recording has thousands of events, which hold nothing that could hold them: the collector need not look at them.
 class _Arguments(msgspec.Struct, gc=False):
     filename: str = ""
-    line: int | None = None
+    # 32 bits, with or without a sign: the line of a frame that was read torn may be anything.
+    line: Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 32)] | None = None
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -74,7 +76,7 @@ def decode(data: bytes) -> list[ThreadTrace]:
         if event.ph in ("B", "E"):
             thread = threads.get(event.tid)
             if thread is None:
-                thread = threads[event.tid] = _Thread(event.tid)
+                thread = threads[event.tid] = _Thread(event.tid & _WHOLE_ID)
             thread.take(event)
     return [trace for thread in threads.values() if (trace := thread.trace()) is not None]
 

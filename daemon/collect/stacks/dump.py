@@ -17,6 +17,10 @@ _TIMEOUT_S = 10.0
 _CAUSE = re.compile(r"^Caused by:\n\s*(?:\d+: )?(?P<cause>.+)$", re.MULTILINE)
 
 
+_hanging: dict[int, subprocess.Popen[bytes]] = {}
+"""By PID the looks that were given up, until they have ended."""
+
+
 class DumpedFrame(msgspec.Struct, frozen=True):
     """A function at a line; ``line`` is 0 where it is not known."""
 
@@ -50,19 +54,35 @@ def take_dump(pid: int, *, tries: int = _TRIES) -> tuple[DumpedThread, ...]:
     reason = ""
     for _ in range(tries):
         try:
-            done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            raise DumpFailed(f"py-spy did not answer within {_TIMEOUT_S:.0f} s") from None
+            code, answer, said = _ask(pid, command)
         except OSError as error:
             raise DumpFailed(f"py-spy cannot be started ({error.strerror})") from None
-        if done.returncode != 0:
-            reason = _reason(done.stderr.decode(errors="replace"))
+        if code != 0:
+            reason = _reason(said.decode(errors="replace"))
             continue
         try:
-            return decode_dump(done.stdout)
+            return decode_dump(answer)
         except ValueError as error:
             reason = f"py-spy wrote what is no dump ({error})"
     raise DumpFailed(reason)
+
+
+def _ask(pid: int, command: list[str]) -> tuple[int, bytes, bytes]:
+    """Return how py-spy ended, and what it wrote to stdout and stderr; raises DumpFailed where it does not answer.
+
+    One that hangs in the kernel, as who reads a process there may, is not waited for; no other is started meanwhile.
+    """
+    if (before := _hanging.get(pid)) is not None and before.poll() is None:
+        raise DumpFailed("py-spy still waits for an answer of the kernel's to an earlier look")
+    _hanging.pop(pid, None)
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        answer, said = process.communicate(timeout=_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        _hanging[pid] = process
+        raise DumpFailed(f"py-spy did not answer within {_TIMEOUT_S:.0f} s") from None
+    return process.returncode, answer, said
 
 
 def decode_dump(said: bytes) -> tuple[DumpedThread, ...]:

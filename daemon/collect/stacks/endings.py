@@ -6,8 +6,9 @@ to the root is lost, and what was read is the end of a stack that may well have 
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 from profd.daemon.store.records import Frame
 
@@ -45,18 +46,32 @@ class Endings:
         return max(possible, key=lambda stack: (_alike(stack, torn), known[stack]), default=None)
 
 
-def whereabouts(torn: Stack, seen: Mapping[Stack, int]) -> dict[Stack, float]:
-    """Return which of the stacks that were seen a torn one of no known ending may have been: shares that add up to 1.
+class Whereabouts:
+    """Where a thread may have been whose stack was torn: the stacks that were seen, by their functions and files."""
 
-    These are those with the same function in them, or else one of the same file; none where there is no such.
-    """
-    for like in (_function, _file):
-        for frame in reversed(torn):
-            found = {stack: times for stack, times in seen.items() if any(like(one) == like(frame) for one in stack)}
-            if found:
-                whole = sum(found.values())
-                return {stack: times / whole for stack, times in found.items()}
-    return {}
+    def __init__(self, seen: Mapping[Stack, int]) -> None:
+        self._by_function = _index(seen, _function)
+        self._by_file = _index(seen, _file)
+
+    def of(self, torn: Stack) -> dict[Stack, float]:
+        """Return which stacks a torn one of no known ending may have been: shares that add up to 1.
+
+        These are those with the same function in them, or else one of the same file; none where there is no such.
+        """
+        by_function = (self._by_function.get(_function(frame)) for frame in reversed(torn))
+        by_file = (self._by_file.get(_file(frame)) for frame in reversed(torn))
+        found = next((stacks for stacks in itertools.chain(by_function, by_file) if stacks), {})
+        whole = sum(found.values())
+        return {stack: times / whole for stack, times in found.items()}
+
+
+def _index(seen: Mapping[Stack, int], key: Callable[[Frame], Hashable]) -> defaultdict[Hashable, dict[Stack, int]]:
+    """Return stacks by the keys of their frames, in the order in which they are given."""
+    found: defaultdict[Hashable, dict[Stack, int]] = defaultdict(dict)
+    for stack, times in seen.items():
+        for frame in stack:
+            found[key(frame)][stack] = times
+    return found
 
 
 def _function(frame: Frame) -> tuple[str, str]:

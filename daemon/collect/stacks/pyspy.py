@@ -24,6 +24,11 @@ from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.collect.stacks.failedreads import LOG_FAILURES, FailedRead, read_log, without_log
 from profd.daemon.errors import MissingTool
 
+EXECUTABLE_VARIABLE = "PROFD_PY_SPY"
+"""Names another py-spy than the one installed beside profd."""
+
+KNOWN_VERSIONS = ((0, 4, 1), (0, 5))
+"""From this py-spy on, and before that one, what it writes is known to be understood."""
 _SAMPLING = b"Sampling process"
 _TOTALS = re.compile(rb"Samples: (\d+) Errors: (\d+)")
 _SPARE_S = 5
@@ -31,6 +36,23 @@ _KILL_AFTER_S = 5.0
 _REAP_AGAIN_S = 0.001
 # With RUST_BACKTRACE in the environment py-spy would unwind its own stack at every read that fails.
 _ENVIRONMENT = {"RUST_LIB_BACKTRACE": "0", **LOG_FAILURES}
+
+
+class PySpyOutput(msgspec.Struct, frozen=True):
+    """What one py-spy process wrote, as it wrote it, with what was noted beside it.
+
+    ``trace`` is its file, ``said`` all that it wrote to stdout and stderr: its log and its totals. It spoke of sampling
+    at ``sampling_ns``, 0 where it never did. ``wall_jump_ns`` is by how much the wall clock, which its log goes by, was
+    ahead of the run's clock.
+    """
+
+    trace: bytes
+    said: bytes
+    spawned_ns: int
+    sampling_ns: int
+    ended_ns: int
+    cpu_ns: int
+    wall_jump_ns: int
 
 
 class RawRecording(msgspec.Struct, frozen=True):
@@ -49,13 +71,27 @@ class RawRecording(msgspec.Struct, frozen=True):
     cpu_ns: int
     failed: tuple[FailedRead, ...] = ()
 
+    @property
+    def has_unknown_log(self) -> bool:
+        """Whether reads failed of which the log, as far as it is understood, has none: else it has every one."""
+        return self.errors > 0 and not self.failed
+
 
 class RecordingFailed(Exception):
     """py-spy gave no recording; the message is its own reason, one line."""
 
 
 def find_py_spy() -> str:
-    """Return the path of the py-spy executable; raises MissingTool."""
+    """Return the path of the py-spy executable: the one that the user names, else the one installed beside profd.
+
+    Raises MissingTool.
+    """
+    if named := os.environ.get(EXECUTABLE_VARIABLE):
+        # A session runs in another folder than the command that starts it: a relative path would be another file there.
+        if not Path(named).is_absolute() or not Path(named).is_file() or not os.access(named, os.X_OK):
+            what = f"{EXECUTABLE_VARIABLE} is {named}, which is not the absolute path of an executable file"
+            raise MissingTool(what, "name a py-spy, or unset the variable")
+        return named
     beside = Path(sysconfig.get_path("scripts")) / "py-spy"
     found = str(beside) if beside.exists() else shutil.which("py-spy")
     if not found:
@@ -134,18 +170,16 @@ class Recording:
             raise RecordingFailed("py-spy did not answer and was killed") from None
         finally:
             data = self._take_memory()
-        totals = _TOTALS.search(self._said)
-        if not totals or not data:
-            raise RecordingFailed(self._reason())
-        zero_ns, clock_error_ns = self._bracket(data)
-        return RawRecording(
-            data=data,
-            zero_ns=zero_ns,
-            clock_error_ns=clock_error_ns,
-            samples=int(totals[1]),
-            errors=int(totals[2]),
-            cpu_ns=self.cpu_ns,
-            failed=read_log(bytes(self._said), self._clock.wall_jump_ns()),
+        return read_output(
+            PySpyOutput(
+                trace=data,
+                said=bytes(self._said),
+                spawned_ns=self.spawned_ns,
+                sampling_ns=self._sampling_ns,
+                ended_ns=self._ended_ns,
+                cpu_ns=self.cpu_ns,
+                wall_jump_ns=self._clock.wall_jump_ns(),
+            )
         )
 
     def abandon(self) -> None:
@@ -206,25 +240,43 @@ class Recording:
         finally:
             os.close(memory)
 
-    def _bracket(self, data: bytes) -> tuple[int, int]:
-        """Return the time of the trace's zero and by how much it may be wrong.
 
-        The trace counts from a moment after py-spy was spawned and before it first spoke; its last events are stamped
-        just before it writes and ends. (The file's own time of writing would be a closer bound, but it comes from the
-        kernel's coarse clock, which a virtual machine may update late.)
-        """
-        last_ns = last_timestamp_us(data) * 1000
-        earliest = self.spawned_ns
-        latest = max(min(self._sampling_ns or self._ended_ns, self._ended_ns - last_ns), earliest)
-        return (earliest + latest) // 2, (latest - earliest) // 2
+def read_output(output: PySpyOutput) -> RawRecording:
+    """Return the recording that py-spy wrote; raises RecordingFailed where there is none."""
+    totals = _TOTALS.search(output.said)
+    if not totals or not output.trace:
+        raise RecordingFailed(_reason(output.said))
+    zero_ns, clock_error_ns = _bracket(output)
+    return RawRecording(
+        data=output.trace,
+        zero_ns=zero_ns,
+        clock_error_ns=clock_error_ns,
+        samples=int(totals[1]),
+        errors=int(totals[2]),
+        cpu_ns=output.cpu_ns,
+        failed=read_log(output.said, output.wall_jump_ns),
+    )
 
-    def _reason(self) -> str:
-        """Return the reason that py-spy gave for failing, on one line."""
-        said = without_log(bytes(self._said)).decode(errors="replace")
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
-        errors = [line.removeprefix("Error:").strip() for line in lines if line.startswith("Error:")]
-        causes = [line.partition(":")[2].strip() for line in lines if re.match(r"\d+: (?!.*::)", line)]
-        return " — ".join([*errors, *causes[:1]]) or (lines[-1] if lines else "py-spy ended without a word")
+
+def _bracket(output: PySpyOutput) -> tuple[int, int]:
+    """Return the time of the trace's zero and by how much it may be wrong.
+
+    The trace counts from a moment after py-spy was spawned and before it first spoke; its last events are stamped
+    just before it writes and ends. (The file's own time of writing would be a closer bound, but it comes from the
+    kernel's coarse clock, which a virtual machine may update late.)
+    """
+    last_ns = last_timestamp_us(output.trace) * 1000
+    earliest = output.spawned_ns
+    latest = max(min(output.sampling_ns or output.ended_ns, output.ended_ns - last_ns), earliest)
+    return (earliest + latest) // 2, (latest - earliest) // 2
+
+
+def _reason(said: bytes) -> str:
+    """Return the reason that py-spy gave for failing, on one line."""
+    lines = [line.strip() for line in without_log(said).decode(errors="replace").splitlines() if line.strip()]
+    errors = [line.removeprefix("Error:").strip() for line in lines if line.startswith("Error:")]
+    causes = [line.partition(":")[2].strip() for line in lines if re.match(r"\d+: (?!.*::)", line)]
+    return " — ".join([*errors, *causes[:1]]) or (lines[-1] if lines else "py-spy ended without a word")
 
 
 def last_timestamp_us(data: bytes) -> int:

@@ -1,6 +1,6 @@
 """What stands behind a frame: the path below its outermost package, whether it is library code, the text of its line.
 
-Reads source files, through the target's own root where that is another one (a container).
+Reads source files as the target's user sees them; see ``userfiles``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from profd.daemon.store.records import Frame, FrameDescription
+from profd.daemon.userfiles import UserFiles
 
 _LIBRARY_FOLDERS = ("site-packages", "dist-packages")
 # The standard library, of whichever interpreter: …/lib/python3.11/threading.py, …/lib64/python3.6/…
@@ -19,19 +20,18 @@ _USERS_OWN_CODE = ("<string>", "<stdin>")
 # Whole files are large and asked for a few of their lines: few are held, the lines that were asked for long.
 _FILES_HELD = 4
 _LINES_HELD = 2048
-_FILE_LIMIT_BYTES = 4 << 20
 _LINE_LIMIT = 200
 
 
 class SourceTree:
     """The source files that a target sees."""
 
-    def __init__(self, root: Path = Path("/"), own: Path | None = None) -> None:
-        """Look below ``root``: ``/proc/PID/root`` shows what a process in a container sees.
+    def __init__(self, files: UserFiles | None = None, own: Path | None = None) -> None:
+        """Read ``files``, those that we see ourselves where none are given.
 
         ``own`` is the folder of the script: what lies there is the user's, wherever the folder is.
         """
-        self._root = root
+        self._files = files or UserFiles()
         self._own = f"{own}/" if own else None
         self._bytes = functools.lru_cache(_FILES_HELD)(self._read)
         self.line = functools.lru_cache(_LINES_HELD)(self._line)
@@ -66,23 +66,11 @@ class SourceTree:
     def _below_own(self, file: str) -> str:
         return file.removeprefix(self._own) if self._own else file
 
-    def _below_root(self, path: Path) -> Path:
-        return self._root / path.relative_to(path.anchor) if path.is_absolute() else path
-
     def _read_has_init(self, folder: Path) -> bool:
-        try:
-            return (self._below_root(folder) / "__init__.py").is_file()
-        except OSError:  # not ours to enter, or a name that no file system takes: the target says what it likes
-            return False
+        return self._files.is_file(str(folder / "__init__.py"))
 
     def _read(self, file: str) -> bytes:
-        path = self._below_root(Path(file))
-        try:
-            if not path.is_absolute() or not path.is_file() or path.stat().st_size > _FILE_LIMIT_BYTES:
-                return b""
-            return path.read_bytes()
-        except OSError:
-            return b""
+        return self._files.read(file) if Path(file).is_absolute() else b""
 
 
 def is_library(file: str) -> bool:
@@ -91,12 +79,3 @@ def is_library(file: str) -> bool:
         return file not in _USERS_OWN_CODE and not file.startswith("<ipython")
     parts = Path(file).parts
     return any(folder in parts for folder in _LIBRARY_FOLDERS) or bool(_STANDARD_LIBRARY.search(file))
-
-
-def source_root(pid: int) -> Path:
-    """Return the folder that shows the file system as a process sees it: ``/`` where it sees what we see."""
-    theirs, ours = Path(f"/proc/{pid}/ns/mnt"), Path("/proc/self/ns/mnt")
-    try:
-        return Path("/") if theirs.readlink() == ours.readlink() else Path(f"/proc/{pid}/root")
-    except OSError:
-        return Path("/")

@@ -9,12 +9,12 @@ import ast
 import warnings
 from bisect import bisect_right
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 
 from profd.daemon.collect.stacks.blocks import Block, block_around
 from profd.daemon.collect.stacks.source import SourceTree
+from profd.daemon.userfiles import UserFiles
 
 # A millisecond or two each.
 PARSED_AT_ONCE = 8
@@ -43,9 +43,9 @@ class Statement(msgspec.Struct, frozen=True):
 class Statements:
     """The statements of the source files that a target sees; processes that see the same files share them."""
 
-    def __init__(self, root: Path = Path("/")) -> None:
-        """Look below ``root``, as ``SourceTree`` does."""
-        self._sources = SourceTree(root)
+    def __init__(self, files: UserFiles | None = None) -> None:
+        """Read ``files``, as ``SourceTree`` does."""
+        self._sources = SourceTree(files)
         self._answers: dict[tuple[str, int], Statement | None] = {}
         self._left = PARSED_AT_ONCE
         self.line = self._sources.line

@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from profd.daemon.collect.stacks.endings import Endings, whereabouts
+from profd.daemon.collect.stacks.endings import Endings, Whereabouts
 from profd.daemon.collect.stacks.paces import Paces
 from profd.daemon.collect.stacks.statements import Statement
 from profd.daemon.store.records import Frame
@@ -188,11 +188,12 @@ def _counted(
             known[found] += often
             seen[found] += often
             torn[found] += often if found != stack else 0
-    for stack, often in times.items():
-        if mended[stack] is None:
-            for found, share in whereabouts(stack, known).items():
-                seen[found] += often * share
-                torn[found] += often * share
+    lost = [stack for stack in times if mended[stack] is None]
+    whereabouts = Whereabouts(known if lost else {})
+    for stack in lost:
+        for found, share in whereabouts.of(stack).items():
+            seen[found] += times[stack] * share
+            torn[found] += times[stack] * share
     return seen, torn
 
 

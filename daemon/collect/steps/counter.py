@@ -120,6 +120,19 @@ class _Thread(msgspec.Struct):
 _decoder = msgspec.json.Decoder(list[_Thread])
 
 
+class Answer(NamedTuple):
+    """What py-spy said, between when it was spawned and when it first spoke: in between it read the process.
+
+    ``monotonic_s`` is, as data, what the target would have seen if it had looked at its own clock when that was over.
+    """
+
+    said: bytes
+    spawned_ns: int
+    spoke_ns: int
+    cpu_ns: int
+    monotonic_s: float
+
+
 def read_counter(executable: str, pid: int, clock: Clock, counters_at: CountersAt = nothing_known) -> CounterReading:
     """Read the integers of a process's main thread, at most twice; raises CounterUnread.
 
@@ -127,19 +140,27 @@ def read_counter(executable: str, pid: int, clock: Clock, counters_at: CountersA
     """
     cpu_ns = 0
     for _ in range(_TRIES):
-        answer = _ask(executable, pid, clock)
+        answer = ask(executable, pid, clock)
         cpu_ns += answer.cpu_ns
-        stack = main_stack(answer.said, pid)
-        if stack:
-            return CounterReading(
-                at_ns=(answer.spoke_ns + answer.spawned_ns) // 2,
-                error_ns=(answer.spoke_ns - answer.spawned_ns) // 2,
-                monotonic_s=time.monotonic(),  # as data: what the target would see if it looked at its own clock
-                cpu_ns=cpu_ns,
-                frames=integers_of(stack, counters_at),
-                is_importing=any(frame.filename == IMPORTER for frame in stack),
-            )
+        reading = read_answer(answer, pid, counters_at)
+        if reading is not None:
+            return msgspec.structs.replace(reading, cpu_ns=cpu_ns)
     raise CounterUnread(cpu_ns)
+
+
+def read_answer(answer: Answer, pid: int, counters_at: CountersAt = nothing_known) -> CounterReading | None:
+    """Return the integers of a process's main thread by what py-spy said; None where it gave no whole stack."""
+    stack = main_stack(answer.said, pid)
+    if not stack:
+        return None
+    return CounterReading(
+        at_ns=(answer.spoke_ns + answer.spawned_ns) // 2,
+        error_ns=(answer.spoke_ns - answer.spawned_ns) // 2,
+        monotonic_s=answer.monotonic_s,
+        cpu_ns=answer.cpu_ns,
+        frames=integers_of(stack, counters_at),
+        is_importing=any(frame.filename == IMPORTER for frame in stack),
+    )
 
 
 def main_stack(said: bytes, pid: int) -> list[_Frame]:
@@ -176,16 +197,7 @@ def _integers(variables: list[_Local] | tuple[()]) -> dict[str, int]:
     return {name: int(match[1]) for name, match in matches if match}
 
 
-class _Answer(NamedTuple):
-    """What py-spy said, between when it was spawned and when it first spoke: in between it read the process."""
-
-    said: bytes
-    spawned_ns: int
-    spoke_ns: int
-    cpu_ns: int
-
-
-def _ask(executable: str, pid: int, clock: Clock) -> _Answer:
+def ask(executable: str, pid: int, clock: Clock) -> Answer:
     """Run py-spy once; what it said is empty where it failed."""
     read_end, write_end = os.pipe()
     spawned_ns = clock.now_ns()
@@ -205,13 +217,13 @@ def _ask(executable: str, pid: int, clock: Clock) -> _Answer:
         )
     except OSError:
         os.close(read_end)
-        return _Answer(b"", spawned_ns, spawned_ns, 0)
+        return Answer(b"", spawned_ns, spawned_ns, 0, time.monotonic())
     finally:
         os.close(write_end)
     said, spoke_ns = _hear(read_end, child, clock)
     _, status, usage = os.wait4(child, 0)
     cpu_ns = int((usage.ru_utime + usage.ru_stime) * SECOND_NS)
-    return _Answer(said if status == 0 else b"", spawned_ns, spoke_ns, cpu_ns)
+    return Answer(said if status == 0 else b"", spawned_ns, spoke_ns, cpu_ns, time.monotonic())
 
 
 def _hear(pipe: int, child: int, clock: Clock) -> tuple[bytes, int]:

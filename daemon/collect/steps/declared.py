@@ -10,12 +10,12 @@ import ast
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from profd.daemon.collect.stacks.blocks import block_around
 from profd.daemon.collect.stacks.source import SourceTree
 from profd.daemon.collect.steps.counter import LoopCounters
+from profd.daemon.userfiles import UserFiles
 
 # A millisecond or two each.
 PARSED_AT_ONCE = 4
@@ -53,9 +53,9 @@ class _Function(NamedTuple):
 class Declared:
     """The counters that source files declare, as a target sees these files."""
 
-    def __init__(self, root: Path = Path("/")) -> None:
-        """Look below ``root``, as ``SourceTree`` does."""
-        self._sources = SourceTree(root)
+    def __init__(self, files: UserFiles | None = None) -> None:
+        """Read ``files``, as ``SourceTree`` does."""
+        self._sources = SourceTree(files)
         self._functions: defaultdict[tuple[str, str], list[_Function]] = defaultdict(list)
         self._left = PARSED_AT_ONCE
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.collect.stacks.source import source_root
 from profd.daemon.collect.steps.cadence import Cadence, Wish
 from profd.daemon.collect.steps.counter import CounterReading, CounterUnread, read_counter
 from profd.daemon.collect.steps.declared import Declared
@@ -23,6 +22,7 @@ from profd.daemon.collect.steps.odometer import Count, Odometer
 from profd.daemon.collect.steps.pauses import Pauses, StepsBy
 from profd.daemon.collect.steps.sightings import Variable, find_outer, is_anything_rising, sight
 from profd.daemon.store.records import EventHappened, Frame, Identity, Interval, Point, PointsTaken, Record
+from profd.daemon.userfiles import files_of
 
 COUNT_SERIES = "step_count"
 ERROR_SERIES = "step_count_error"
@@ -213,14 +213,22 @@ class StepCounter:
 class StepReader:
     """Reads the loop counter of one process now and then, and hands over what is to be stored."""
 
-    def __init__(self, executable: str, identity: Identity, clock: Clock, put: Callable[[Record], object]) -> None:
+    def __init__(
+        self,
+        executable: str,
+        identity: Identity,
+        clock: Clock,
+        put: Callable[[Record], object],
+        declared: Declared | None = None,
+    ) -> None:
+        """Read with the py-spy at ``executable``; ``declared`` is what the source files of the process say."""
         self._executable = executable
         self._identity = identity
         self._clock = clock
         self._put = put
         self._counter = StepCounter()
         self._cadence = Cadence()
-        self._declared = Declared(source_root(identity.pid))
+        self._declared = declared or Declared(files_of(identity.pid))
         self._closing = asyncio.Event()
         self._bar_until_ns = 0
         # Not asked of py-spy: a stack with a hundred frames of imports is the dearest to read.
@@ -240,7 +248,11 @@ class StepReader:
                     break
                 await self._pause()
         finally:
-            self._store(self._counter.rest())
+            self.end()
+
+    def end(self) -> None:
+        """Hand over what was held back for readings that will not come."""
+        self._store(self._counter.rest())
 
     def close(self) -> None:
         """Take the last reading, so that the count ends where the recording ends, and come to an end."""
@@ -286,6 +298,10 @@ class StepReader:
             self._cadence.spend(self._clock.now_ns(), error.cpu_ns)
             return
         self._cadence.spend(self._clock.now_ns(), reading.cpu_ns)
+        self.take(reading)
+
+    def take(self, reading: CounterReading) -> None:
+        """Hand over what a reading says."""
         before = self._counter.loop
         self._store(self._counter.take(reading))
         loop = self._counter.loop

@@ -34,6 +34,13 @@ class _Minute:
         self.area = 0.0
         self.least, self.most = float("inf"), float("-inf")
 
+    def copy(self) -> _Minute:
+        """Return another one that says the same."""
+        other = _Minute(self.minute, self.last_ns)
+        other.readings, other.known_ns, other.area = self.readings, self.known_ns, self.area
+        other.least, other.most = self.least, self.most
+        return other
+
     def add(self, at_ns: int, value: float) -> None:
         """Take in a reading."""
         told_ns = min(max(at_ns - self.last_ns, 0), MINUTE_NS)
@@ -51,8 +58,25 @@ class PointSums:
     def __init__(self, connection: sqlite3.Connection, started_ns: int) -> None:
         self._connection = connection
         self._started_ns = started_ns
-        self._settled_ns = started_ns
+        self._settled_ns = self._settled_before_ns = started_ns
         self._minutes: dict[int, _Minute] = {}
+        self._before: dict[int, _Minute | None] = {}
+        """What the transaction that is open has changed, as it was before."""
+
+    def begin(self) -> None:
+        """Take in that a transaction begins: ``undo`` goes back to here."""
+        self._before.clear()
+        self._settled_before_ns = self._settled_ns
+
+    def undo(self) -> None:
+        """Take back what was taken in since ``begin``: the transaction failed."""
+        for series, minute in self._before.items():
+            if minute is None:
+                self._minutes.pop(series, None)
+            else:
+                self._minutes[series] = minute
+        self._before.clear()
+        self._settled_ns = self._settled_before_ns
 
     def add(self, series: int, at_ns: int, value: float) -> None:
         """Count a reading of a series; what it completes is written within the transaction that is open."""
@@ -60,10 +84,14 @@ class PointSums:
             return
         minute = (at_ns - self._started_ns) // MINUTE_NS
         known = self._minutes.get(series)
+        if known is not None and at_ns == known.last_ns:  # the table holds one value a time, the first
+            return
+        if series not in self._before:
+            self._before[series] = known
+            if known is not None:
+                known = self._minutes[series] = known.copy()
         if known is None:
             known = self._minutes[series] = _Minute(minute, at_ns)
-        elif at_ns == known.last_ns:  # the table holds one value a time, the first
-            return
         elif minute != known.minute:
             self._write([series])
             known.begin(minute)
@@ -77,7 +105,7 @@ class PointSums:
         old = [series for series, known in self._minutes.items() if known.last_ns < now_ns - FORGOTTEN_NS]
         self._write(old)
         for series in old:
-            del self._minutes[series]
+            self._before.setdefault(series, self._minutes.pop(series))
 
     def finish(self) -> None:
         """Write the minutes that are going on."""

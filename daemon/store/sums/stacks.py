@@ -107,6 +107,16 @@ class StackSums:
         self._waiting: deque[_Recording] = deque()
         self._summed: dict[int, _Summed] = {}
         self._many = MANY_PROCESSES
+        self.begin()
+
+    def begin(self) -> None:
+        """Take in that a transaction begins: ``undo`` goes back to here."""
+        self._before = self._waiting.copy(), self._summed.copy(), self._many
+
+    def undo(self) -> None:
+        """Take back what was taken in since ``begin``: the transaction failed."""
+        self._waiting, self._summed, self._many = self._before
+        self.begin()
 
     @property
     def processes_in_mind(self) -> int:

@@ -1,0 +1,93 @@
+"""All that reads a run file: each as its command does, down to the text or the file that comes of it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from support.dashboard import ExaminationInProcess
+from textual.message import Message
+
+from profd.cli.ls import list_run
+from profd.daemon.analyze.compare.diff import take_diff
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.summary import summarize
+from profd.daemon.errors import ProfdError
+from profd.daemon.fleet.dataset import DataSet
+from profd.daemon.fleet.export import export_run
+from profd.daemon.metrics.runs import Runs
+from profd.daemon.render.diffreport import write_diff_report
+from profd.daemon.render.difftext import diff_text
+from profd.daemon.render.report import write_report
+from profd.daemon.render.text import summary_text
+from profd.daemon.store.reader import RunReader
+from profd.daemon.supervise.control import ControlClient
+from profd.tui.reading import feed
+from profd.tui.reading.feed import Feed, FeedFailed, SnapshotTaken
+
+Reader = Callable[[Path], object]
+ALL = Selection()
+
+# The dashboard looks for findings in a process of its own, which is the examiner's other half: here they are one.
+setattr(feed, "Examination", ExaminationInProcess)  # noqa: B010  it is imported there, not exported
+
+
+def readers(folder: Path, sound: Path) -> dict[str, Reader]:
+    """Return all readers by what they are for; what they write goes into a folder, and ``sound`` is another run."""
+
+    def diff(path: Path) -> None:
+        with RunReader(sound) as base, RunReader(path) as new, base.one_moment(), new.one_moment():
+            taken = take_diff(base, new, (ALL, ALL))
+            diff_text(taken)
+            write_diff_report(folder / "diff.html", (base, new), (ALL, ALL), taken)
+
+    def report(path: Path) -> None:
+        with RunReader(path) as reader:
+            write_report(reader, folder / "report.html")
+
+    def fleet(path: Path) -> None:
+        try:
+            with RunReader(path) as reader, reader.one_moment():
+                export_run(reader, DataSet(str(folder / "fleet")))
+        finally:
+            shutil.rmtree(folder / "fleet", ignore_errors=True)
+
+    return {
+        "summary": summary,
+        "ls": list_run,
+        "report": report,
+        "diff": diff,
+        "fleet": fleet,
+        "exporter": lambda path: Runs(lambda: (path,)).samples(),
+        "dashboard": dashboard,
+    }
+
+
+def summary(path: Path) -> None:
+    """Read a run as ``profd summary`` does."""
+    with RunReader(path) as reader:
+        found = summarize(reader)
+        summary_text(found)
+        msgspec.json.encode(found)
+
+
+def dashboard(path: Path) -> None:
+    """Follow a run until its first picture, as the dashboard does."""
+    failures: list[ProfdError] = []
+
+    def take(message: Message) -> None:
+        if isinstance(message, FeedFailed):
+            failures.append(message.error)
+        if isinstance(message, FeedFailed | SnapshotTaken):
+            following.stop()
+
+    following = Feed(path, take, ControlClient)
+    following.run()
+    if failures:
+        raise failures[0]

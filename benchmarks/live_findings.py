@@ -1,0 +1,127 @@
+"""How soon a finding is in the dashboard when its cause begins, and how soon it is gone when the cause has ended.
+
+``python benchmarks/live_findings.py [--runs 5]``, about two minutes a run; writes its section of
+``docs/measurements.md``. A training under profd begins to stall, and stops stalling, on command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import queue
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from measurements import write_section
+
+from profd.daemon.analyze.compare.student import t_quantile
+from profd.daemon.paths import list_runs
+from profd.tui.reading.feed import Feed, SnapshotTaken
+
+PROGRAM = Path(__file__).parents[1] / "tests" / "programs" / "stalling.py"
+RULE = "input-bound-in-process"
+BOUNDS_S = {"shown after its cause began": 20.0, "gone after its cause ended": 60.0}
+LONGEST_S = 300.0
+
+
+class Training:
+    """A training under profd that begins to stall, and stops stalling, with each line that it reads."""
+
+    def __init__(self) -> None:
+        words = [sys.executable, "-m", "profd", "run", "--headless", "--quiet", "--", sys.executable, str(PROGRAM)]
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def expect(self, word: bytes) -> None:
+        """Wait until the script says a word."""
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline().strip() == word
+
+    def turn(self, word: bytes) -> float:
+        """Have the script begin or end to stall; return when it did."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
+        self.expect(word)
+        return time.monotonic()
+
+
+class Posted:
+    """What the dashboard's feed posts of a run."""
+
+    def __init__(self, run_file: Path) -> None:
+        self._posted: queue.Queue[object] = queue.Queue()
+        self._feed = Feed(run_file, self._posted.put)
+        self._thread = threading.Thread(target=self._feed.run)
+        self._thread.start()
+
+    def until(self, *, is_found: bool) -> float:
+        """Wait until the finding is shown, or is not; return when that was."""
+        deadline_s = time.monotonic() + LONGEST_S
+        while True:
+            message = self._posted.get(timeout=max(deadline_s - time.monotonic(), 0.01))
+            if not isinstance(message, SnapshotTaken) or not message.snapshot.is_diagnosed:
+                continue
+            if any(one.rule == RULE for one in message.snapshot.findings) == is_found:
+                return time.monotonic()
+
+    def close(self) -> None:
+        """End the feed."""
+        self._feed.stop()
+        self._thread.join()
+
+
+def measure() -> tuple[float, float]:
+    """Return the seconds from the cause to the finding, and from the end of the cause to the end of the finding."""
+    training = Training()
+    try:
+        training.expect(b"training")
+        while not (runs := list(list_runs())):
+            time.sleep(0.1)
+        posted = Posted(runs[0])
+        try:
+            posted.until(is_found=False)
+            began_s = training.turn(b"slow")
+            shown_s = posted.until(is_found=True) - began_s
+            ended_s = training.turn(b"quick")
+            return shown_s, posted.until(is_found=False) - ended_s
+        finally:
+            posted.close()
+    finally:
+        training.process.communicate()
+
+
+def row(name: str, values: list[float], bound_s: float) -> str:
+    """Return a row of the table: mean with its 95 % interval, the largest, and the bound."""
+    half_s = t_quantile(0.975, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    mean_s = statistics.fmean(values)
+    return f"| {name} | {mean_s:.1f} ± {half_s:.1f} s | {max(values):.1f} s | {bound_s:.0f} s |"
+
+
+def main() -> None:
+    """Measure a few times, print the table and write it down."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=5)
+    runs = parser.parse_args().runs
+    os.environ["OMP_NUM_THREADS"] = "1"
+    found = []
+    for _ in range(runs):
+        with tempfile.TemporaryDirectory() as home:
+            os.environ["PROFD_HOME"] = home
+            found.append(measure())
+    rows = [
+        row(name, list(values), bound_s)
+        for (name, bound_s), values in zip(BOUNDS_S.items(), zip(*found, strict=True), strict=True)
+    ]
+    lines = ["| a finding is | mean, 95 % interval | largest | bound |", "|---|---:|---:|---:|", *rows]
+    print("\n".join(lines))
+    write_section("Findings of live runs", f"`benchmarks/live_findings.py`: {runs} runs of a training.", lines)
+
+
+if __name__ == "__main__":
+    main()

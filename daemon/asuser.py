@@ -1,0 +1,199 @@
+"""Acts as the user of a process, in a program of its own: reads and writes files as that user sees them.
+
+Runs as ``python -I -S asuser.py ROOT UID GID GROUP,...``, with a socket as stdin from which it takes requests until
+that is closed; ``ROOT`` is a descriptor of what is root to the process. Where it has the rights of root it gives them
+up before the first request. It imports nothing but the standard library: that user may not be allowed to read where
+profd is installed.
+
+A path means what it means to the process: each link is followed below its root, and no device, pipe or socket is
+opened. ``userfiles`` is who asks, and does not wait for ever: this one may hang in a file system that is gone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import socket
+import stat
+import struct
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+READ, IS_FILE, OPEN, MAKE, WRITE, REMOVE = b"r", b"i", b"o", b"m", b"w", b"d"
+"""Requests: the bytes of a file, whether there is one, a descriptor of it; a new folder in another, a new file with
+what follows the NUL after its path; a file, or a folder with its files, to be removed."""
+HEADER = struct.Struct("!I")
+READY = b"R"
+"""Said once, before the first request."""
+NOTHING = 0xFFFFFFFF
+"""In place of a length: there is no such file."""
+MOST_BYTES = 4 << 20
+_MOST_LINKS, _LONGEST = 40, 4096
+_PATH = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def open_below(root: int, path: str) -> int:
+    """Return a descriptor of what a path names below a folder, as ``O_PATH``; raises OSError.
+
+    Links are followed as if the folder were the root of everything, whatever others do to the path meanwhile.
+    """
+    if len(path) > _LONGEST:
+        raise OSError(errno.ENAMETOOLONG, "the path is too long")
+    at = [os.dup(root)]
+    waiting, links = path.split("/")[::-1], 0
+    try:
+        while waiting:
+            name = waiting.pop()
+            if name == "..":
+                if len(at) > 1:
+                    os.close(at.pop())
+            elif name not in ("", "."):
+                found = os.open(name, _PATH, dir_fd=at[-1])
+                if stat.S_ISLNK(os.fstat(found).st_mode):
+                    links += 1
+                    if links > _MOST_LINKS:
+                        os.close(found)
+                        raise OSError(errno.ELOOP, "there are too many links")
+                    target = os.readlink("", dir_fd=found)
+                    os.close(found)
+                    waiting += target.split("/")[::-1]
+                    while target.startswith("/") and len(at) > 1:
+                        os.close(at.pop())
+                else:
+                    at.append(found)
+        return os.dup(at[-1])
+    finally:
+        for fd in at:
+            os.close(fd)
+
+
+def read(root: int, path: str) -> bytes | None:
+    """Return the bytes of a plain file; None where there is none to be read, or it is larger than a source is."""
+    found = open_below(root, path)
+    try:
+        state = os.fstat(found)
+        if not stat.S_ISREG(state.st_mode) or state.st_size > MOST_BYTES:
+            return None
+        # What was looked at is what is read: the path may be another file's by now.
+        with open(f"/proc/self/fd/{found}", "rb") as file:  # noqa: PTH123  pathlib would be half of the start
+            return file.read(MOST_BYTES)
+    finally:
+        os.close(found)
+
+
+def is_file(root: int, path: str) -> bytes | None:
+    """Return b"" where a path names a plain file, else None."""
+    found = open_below(root, path)
+    try:
+        return b"" if stat.S_ISREG(os.fstat(found).st_mode) else None
+    finally:
+        os.close(found)
+
+
+def open_file(root: int, path: str) -> int | None:
+    """Return a descriptor of a plain file that is no link, for reading; None where it is something else."""
+    folder, _, name = path.rpartition("/")
+    above = open_below(root, folder)
+    try:
+        found = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    finally:
+        os.close(above)
+    if stat.S_ISREG(os.fstat(found).st_mode):
+        return found
+    os.close(found)
+    return None
+
+
+def make_folder(root: int, path: str) -> bytes:
+    """Make a folder with a name that nobody can guess, for this user alone, and return the name."""
+    above, name = open_below(root, path), f"profd-window-{secrets.token_hex(8)}"
+    try:
+        os.mkdir(name, 0o700, dir_fd=above)
+    finally:
+        os.close(above)
+    return name.encode()
+
+
+def write(root: int, path: str, content: bytes) -> bytes:
+    """Make a file for this user alone; raises OSError where there is anything of that name."""
+    folder, _, name = path.rpartition("/")
+    above = open_below(root, folder)
+    try:
+        made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=above)
+        with os.fdopen(made, "wb") as file:
+            file.write(content)
+    finally:
+        os.close(above)
+    return b""
+
+
+def remove(root: int, path: str) -> bytes:
+    """Remove a file, or a folder with the files in it."""
+    above, _, name = path.rpartition("/")
+    outer = open_below(root, above)
+    try:
+        os.unlink(name, dir_fd=outer)
+    except IsADirectoryError:
+        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=outer)
+        try:
+            for file in os.listdir(inner):
+                os.unlink(file, dir_fd=inner)
+        finally:
+            os.close(inner)
+        os.rmdir(name, dir_fd=outer)
+    finally:
+        os.close(outer)
+    return b""
+
+
+def become(uid: int, gid: int, groups: Sequence[int]) -> None:
+    """Take on a user and its groups, for good, where this process is root's and may."""
+    if os.geteuid() == 0 and uid != 0:
+        os.setgroups(groups)
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+
+
+def answer(root: int, request: bytes, said: bytes) -> tuple[bytes | None, list[int]]:
+    """Return what is to be answered, and the descriptors to be sent with it."""
+    name, _, content = said.partition(b"\0")
+    path = os.fsdecode(name if request == WRITE else said)
+    if request == OPEN:
+        found = open_file(root, path)
+        return (None, []) if found is None else (b"", [found])
+    if request == WRITE:
+        return write(root, path, content), []
+    return {READ: read, IS_FILE: is_file, MAKE: make_folder, REMOVE: remove}[request](root, path), []
+
+
+def serve(requests: socket.socket, root: int) -> None:
+    """Answer requests, one after the other, until nobody asks any more."""
+    with requests, requests.makefile("rb") as coming:
+        while head := coming.read(1 + HEADER.size):
+            said = coming.read(*HEADER.unpack(head[1:]))
+            try:
+                content, opened = answer(root, head[:1], said)
+            except (OSError, ValueError):  # not there, not ours to enter, or a name that no file system takes
+                content, opened = None, []
+            length = HEADER.pack(NOTHING if content is None else len(content))
+            socket.send_fds(requests, [length], opened)
+            requests.sendall(content or b"")
+            for fd in opened:
+                os.close(fd)
+
+
+def main() -> None:
+    """Become the user that the command line names, and serve."""
+    root, uid, gid, groups = sys.argv[1:]
+    become(int(uid), int(gid), [int(word) for word in groups.split(",") if word])
+    asking = socket.socket(fileno=os.dup(0))
+    asking.sendall(READY)
+    serve(asking, int(root))
+
+
+if __name__ == "__main__":
+    main()

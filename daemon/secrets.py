@@ -1,0 +1,147 @@
+"""Masks what looks like a secret in the words of a command, and in lines of source and output, before they are kept.
+
+A secret is known by the name it is given to (``--api-key X``, ``PASSWORD=X``), by its place in an address
+(``https://user:X@host``), or by its own shape (``hf_…``). In doubt it is masked: a word too few in a run file does no
+harm, a password too many does. What a command keeps is bounded; the time that this takes is linear in its length.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable
+
+MASK = "***"
+CUT = "…"
+"""Stands at the end of what was cut, and for words that were left out."""
+WORD_CHARACTERS = 4096
+COMMAND_CHARACTERS = 1 << 16
+_READ_CHARACTERS = 3 * WORD_CHARACTERS  # no secret is so long that its end is needed to know it
+
+_SECRET_WORDS = frozenset({"pass", "pwd", "pw", "passphrase", "auth", "authorization", "authkey", "bearer", "pat"}) | {
+    "secrets", "apikeys", "credential", "credentials", "accesskey", "secretkey", "privatekey",
+}  # fmt: skip
+_SECRET_ENDINGS = ("password", "passwd", "token", "secret", "apikey")
+_KEYS = frozenset({"key", "keys", "token", "tokens"})
+_KEY_OWNERS = frozenset(
+    {"api", "access", "secret", "private", "auth", "account", "encryption", "license", "wandb", "ssh"}
+)
+_NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+# A word may have 128 KB that any program chose. Each pattern therefore starts at the first of the characters that it
+# may begin with, never within them: from each of them on, a search that fails would look through all of the rest.
+_NAME_START = r"(?<![\w.\-])"
+_NAME = r"[A-Za-z_][\w.\-]*"
+# What is not closed goes on to the end: in doubt it is masked.
+_QUOTED = "|".join(rf"{mark}[^{mark}\\]*(?:\\[\s\S][^{mark}\\]*)*(?:{mark}|\\?\Z)" for mark in "\"'")
+# The value ends where a shell or an address would end it.
+_VALUE = re.compile(rf"(?:{_QUOTED}|[^\s\"'&;])+")
+
+_WHOLE_ASSIGNMENT = re.compile(rf"(?P<name>[-+]*{_NAME})=(?P<value>.+)", re.DOTALL)
+_ASSIGNED = re.compile(rf"{_NAME_START}(?:(?![A-Za-z_])[\w.\-])*(?P<name>{_NAME})[\"'\])]*\s*[=:]\s*")
+_OPTION = re.compile(rf"{_NAME_START}(?:(?!--?[A-Za-z_])[\w.\-])*(?P<name>--?{_NAME})\s+(?!-)")
+_HEADER = re.compile(r"(?P<name>authorization[\"']?\s*[:=]\s*[\"']?)[^\"'\n]+", re.IGNORECASE)
+_SCHEME = re.compile(r"(?P<name>\b(?:bearer|basic)\s+)[^\s\"']+", re.IGNORECASE)
+_JWT = re.compile(r"(?P<name>(?<![\w-])(?:(?!\beyJ)[\w-])*)eyJ[\w-]{8,}\.eyJ[\w-]+\.[\w-]*")
+_SHAPES = re.compile(
+    r"\b(?:hf_\w{16,}|sk-[\w-]{16,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|xox[a-z]-[\w-]{10,}"
+    r"|nvapi-[\w-]{16,}|r8_\w{16,}|pypi-[\w-]{16,}|AKIA[A-Z0-9]{12,}|AIza[\w-]{20,})"
+)
+# In code a key may be called just that, or stand in a variable of any name; that counts where a text like one follows.
+# A line may be cut in the middle of it.
+_LITERAL = re.compile(
+    rf"(?<![\w.\-])(?P<name>{_NAME})(?P<between>[\"'\])]*\s*[=:,]\s*[rbuf]*[\"'])(?P<text>[^\"']+)(?=[\"']|$)"
+)
+_KEY_LENGTH = 12
+_TOKEN = re.compile(
+    r"(?<![\w+/.\-])(?=[\w+/]*\d)(?=[\w+/]*[a-z])"
+    r"(?:[0-9a-f]{32,}|(?=[\w+/]*[A-Z])[\w+]{32,}={0,2})(?![\w+/.\-])"
+)
+_WITH_AT = re.compile(r"(?<!\S)\S+(?=@)")
+_USER = re.compile(r"(?<=[\w+.\-])://[^\s:/@]*:(?=.)")
+_CODE_OPTION = re.compile(r"-\w*c")
+
+
+def mask_command(words: Iterable[str]) -> tuple[str, ...]:
+    """Return the words of a command with ``***`` in place of each secret.
+
+    A word is cut to ``WORD_CHARACTERS`` and the whole to about ``COMMAND_CHARACTERS``.
+    """
+    masked: list[str] = []
+    before, left = "", COMMAND_CHARACTERS
+    for word in words:
+        if left <= 0:
+            masked.append(CUT)
+            break
+        masked.append(MASK if _is_value_of_secret(before, word) else _shown(word, is_code=_is_code_option(before)))
+        before, left = word, left - len(masked[-1]) - 1
+    return tuple(masked)
+
+
+def mask_line(line: str) -> str:
+    """Return a line of source or output with ``***`` in place of each secret: what is named so, and what looks so."""
+    line = _mask_word(line, is_code=True)
+    return _TOKEN.sub(MASK, _LITERAL.sub(_mask_literal, line))
+
+
+def _mask_literal(match: re.Match[str]) -> str:
+    name, text = match["name"], match["text"]
+    is_called_key = not _KEYS.isdisjoint(part.lower() for part in _NAME_PART.findall(name))
+    looks_like_one = len(text) >= _KEY_LENGTH and " " not in text and any(map(str.isdigit, text))
+    is_secret = is_secret_name(name) or (is_called_key and looks_like_one)
+    return f"{name}{match['between']}{MASK if is_secret else text}"
+
+
+def _shown(word: str, *, is_code: bool) -> str:
+    """Return a word masked, then cut: the part of a secret before a cut would not be known for one."""
+    masked = _mask_word(word[:_READ_CHARACTERS], is_code=is_code)
+    if len(word) <= _READ_CHARACTERS and len(masked) <= WORD_CHARACTERS:
+        return masked
+    return f"{masked[:WORD_CHARACTERS]}{CUT}"
+
+
+def is_secret_name(name: str) -> bool:
+    """Say whether what goes by this name is a secret: ``--hf-token``, ``WANDB_API_KEY``, ``dbPassword``."""
+    parts = [part.lower() for part in _NAME_PART.findall(name)]
+    if any(part in _SECRET_WORDS or part.endswith(_SECRET_ENDINGS) for part in parts):
+        return True
+    return any(owner in _KEY_OWNERS and key in _KEYS for owner, key in itertools.pairwise(parts))
+
+
+def _is_value_of_secret(option: str, word: str) -> bool:
+    """Say whether a word is the value of the secret option before it; one with a dash is the next option."""
+    is_option = option.startswith("-") and "=" not in option and not any(map(str.isspace, option))
+    return is_option and is_secret_name(option) and bool(word) and not word.startswith("-")
+
+
+def _is_code_option(word: str) -> bool:
+    """Say whether the next word is code, with words of its own: ``bash -lc``, ``python -c``."""
+    return _CODE_OPTION.fullmatch(word) is not None
+
+
+def _mask_word(word: str, *, is_code: bool) -> str:
+    """Mask the secrets within one word."""
+    whole = None if is_code else _WHOLE_ASSIGNMENT.fullmatch(word)
+    if whole and is_secret_name(whole["name"]):
+        return f"{whole['name']}={MASK}"
+    for named in (_OPTION, _ASSIGNED):
+        word = _mask_values(word, named)
+    for certain in (_HEADER, _SCHEME, _JWT):
+        word = certain.sub(rf"\g<name>{MASK}", word)
+    return _SHAPES.sub(MASK, _WITH_AT.sub(_mask_password, word))
+
+
+def _mask_password(before_at: re.Match[str]) -> str:
+    """Mask the password in an address, given all that stands without a space before its last ``@``."""
+    user = _USER.search(before_at[0])
+    return f"{before_at[0][: user.end()]}{MASK}" if user else before_at[0]
+
+
+def _mask_values(text: str, named: re.Pattern[str]) -> str:
+    """Mask each value that follows on a match of ``named`` whose name says that it is a secret."""
+    kept, at = [], 0
+    for match in named.finditer(text):
+        if match.end() >= at and is_secret_name(match["name"]) and (value := _VALUE.match(text, match.end())):
+            kept += [text[at : match.end()], MASK]
+            at = value.end()
+    return "".join([*kept, text[at:]])

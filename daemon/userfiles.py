@@ -1,0 +1,205 @@
+"""Files as the user of a process sees them: read with that user's rights, below its root, and never waited for long.
+
+A target says which files its code is from, and it may say what it likes: files of others, pipes, a file system whose
+server is gone. So a child process that has taken on the user's rights opens them (``asuser``). One that does not answer
+in time is given up; for a while then, and until it is gone, nothing more is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+from profd.daemon import asuser, processes
+
+DEADLINE_S = 2.0
+"""For so long a file is waited for: network file systems take less, and who waits can be kept that long."""
+START_S = 10.0
+"""For so long the child process is waited for, which reads nothing of the target's until it is ready: on a machine with
+many busy processes Python takes a second or two to start."""
+PAUSE_S = 30.0
+"""For so long nothing is read after that, so that little of a run's time is spent on waiting."""
+
+
+class UserFiles:
+    """The files that a process sees. Threads may share it; one at a time is answered."""
+
+    _root = -1
+    _socket: socket.socket | None = None
+    _helper: subprocess.Popen[bytes] | None = None
+    _paused_until_s = 0.0
+
+    def __init__(
+        self,
+        owner: processes.Owner | None = None,
+        root: Path = Path("/"),
+        *,
+        deadline_s: float = DEADLINE_S,
+        pause_s: float = PAUSE_S,
+    ) -> None:
+        """Act as ``owner``, or who we are, with paths below ``root``; raises OSError where that is gone."""
+        owner = owner or processes.Owner(os.geteuid(), os.getegid(), tuple(os.getgroups()))
+        self._root = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        ids = (str(self._root), str(owner.uid), str(owner.gid), ",".join(map(str, owner.groups)))
+        self._words = [sys.executable, "-I", "-S", str(asuser.__file__), *ids]
+        self._deadline_s = deadline_s
+        self._pause_s = pause_s
+        self._lock = threading.Lock()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the child process go."""
+        self._give_up()
+        if self._root >= 0:
+            os.close(self._root)
+            self._root = -1
+
+    def read(self, path: str) -> bytes:
+        """Return the bytes of a file; none where it is no plain file of usual size, or cannot be read in time."""
+        answer, _ = self._ask(asuser.READ, path)
+        return answer or b""
+
+    def is_file(self, path: str) -> bool:
+        """Say whether a path names a plain file; False where that cannot be told in time."""
+        answer, _ = self._ask(asuser.IS_FILE, path)
+        return answer is not None
+
+    def open(self, path: str) -> int | None:
+        """Return a descriptor of a plain file that is no link, which the caller closes; None where there is none."""
+        _, opened = self._ask(asuser.OPEN, path)
+        return opened[0] if opened else None
+
+    def make_folder(self, path: str) -> str | None:
+        """Make a folder for the user alone in this one, and return its name; None where that cannot be."""
+        answer, _ = self._ask(asuser.MAKE, path)
+        return answer.decode() if answer is not None else None
+
+    def write(self, path: str, content: bytes) -> bool:
+        """Make a file for the user alone; False where that cannot be, or there is anything of its name."""
+        answer, _ = self._ask(asuser.WRITE, path, b"\0" + content)
+        return answer is not None
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a folder with the files in it, where that can be."""
+        self._ask(asuser.REMOVE, path)
+
+    def _ask(self, request: bytes, path: str, content: bytes = b"") -> tuple[bytes | None, list[int]]:
+        """Return what is answered, and the descriptors that come with it; None where nothing is, or not in time."""
+        if not self._lock.acquire(timeout=self._deadline_s):
+            return None, []
+        try:
+            if not self._is_ready():
+                return None, []
+            return self._exchange(request, os.fsencode(path) + content, time.monotonic() + self._deadline_s)
+        except (OSError, ValueError):
+            self._give_up()
+            self._paused_until_s = time.monotonic() + self._pause_s
+            return None, []
+        finally:
+            self._lock.release()
+
+    def _is_ready(self) -> bool:
+        """Say whether there is a child to ask; makes one, unless one was given up lately or is not gone yet.
+
+        Raises OSError where it does not start.
+        """
+        if self._socket is not None:
+            return True
+        if time.monotonic() < self._paused_until_s or (self._helper is not None and self._helper.poll() is None):
+            return False
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            # In a session of its own: what a terminal or a process group is told is not for it.
+            self._helper = subprocess.Popen(
+                self._words,
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[self._root],
+                cwd="/",
+                start_new_session=True,
+            )
+        self._socket.settimeout(START_S)
+        if self._socket.recv(len(asuser.READY)) != asuser.READY:
+            raise ConnectionError("it has ended")
+        return True
+
+    def _exchange(self, request: bytes, said: bytes, until_s: float) -> tuple[bytes | None, list[int]]:
+        """Ask and return the answer; raises OSError where there is none in time."""
+        asked = self._socket
+        assert asked is not None
+        asked.settimeout(max(until_s - time.monotonic(), 0.001))
+        asked.sendall(request + asuser.HEADER.pack(len(said)) + said)
+        head, opened, _, _ = socket.recv_fds(asked, asuser.HEADER.size, 1)
+        if len(head) < asuser.HEADER.size:
+            raise ConnectionError("it has ended")
+        (length,) = asuser.HEADER.unpack(head)
+        if length == asuser.NOTHING:
+            return None, opened
+        answer = bytearray()
+        while len(answer) < length:
+            asked.settimeout(max(until_s - time.monotonic(), 0.001))
+            part = asked.recv(length - len(answer))
+            if not part:
+                raise ConnectionError("it has ended")
+            answer += part
+        return bytes(answer), opened
+
+    def _give_up(self) -> None:
+        """Kill the child; where it hangs in the kernel it stays until that answers."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._helper is not None:
+            # Root may lack the right to end another user's process; this one ends by itself, as nobody asks any more.
+            with contextlib.suppress(subprocess.TimeoutExpired, PermissionError):
+                self._helper.kill()
+                self._helper.wait(0.1)
+
+
+_known: weakref.WeakValueDictionary[tuple[processes.Owner, str], UserFiles] = weakref.WeakValueDictionary()
+
+
+def files_of(pid: int) -> UserFiles:
+    """Return the files that a process sees; processes of one user that see the same share a child of ours.
+
+    Those of one that is gone, or not ours to look into, are the files that we see, and as root that nobody sees.
+    """
+    owner, root, namespace = processes.owner(pid) or processes.NOBODY, Path("/"), ""
+    with contextlib.suppress(OSError):
+        if not sees_our_files(pid):
+            root = processes.PROC / str(pid) / "root"
+            namespace = str((processes.PROC / str(pid) / "ns/mnt").readlink())
+    files = _known.get((owner, namespace))
+    if files is None:
+        files = _known[owner, namespace] = UserFiles(owner, root)
+    return files
+
+
+def as_owner(pid: int) -> dict[str, Any]:
+    """Return what has ``subprocess`` start a program as the user of a process; nothing where that is who we are.
+
+    Such a program gets an environment of its own, which that user can read.
+    """
+    owner = processes.owner(pid) or processes.NOBODY
+    if os.geteuid() != 0 or owner.uid == 0:
+        return {}
+    environment = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    return {"user": owner.uid, "group": owner.gid, "extra_groups": owner.groups, "env": environment}
+
+
+def sees_our_files(pid: int) -> bool:
+    """Say whether a path means the same to a process as here, which it does not in a container; raises OSError."""
+    proc, own = processes.PROC / str(pid), processes.PROC / "self"
+    is_same_root = os.path.samestat((proc / "root").stat(), (own / "root").stat())
+    return is_same_root and (proc / "ns/mnt").readlink() == (own / "ns/mnt").readlink()

@@ -1,0 +1,54 @@
+"""The page of many runs in a real browser: it shows the answers, and neither loads nor runs anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from support import hostiletexts
+from support.fleets import asked, make, renamed
+
+from profd.daemon.fleet.dataset import DataSet
+from profd.daemon.fleet.export import export_run
+from profd.daemon.fleet.fleet import Question, ask
+from profd.daemon.fleet.page import write_fleet_page
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+def texts(chromium: Browser, path: Path) -> tuple[list[list[str]], list[str], list[str]]:
+    """Return the cells of all tables, what the page complained of, and what it asked for."""
+    complaints: list[str] = []
+    requests: list[str] = []
+    page = chromium.new_page()
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(path.as_uri())
+    rows = page.locator("tbody tr").all()
+    cells = [row.locator("td").all_inner_texts() for row in rows]
+    assert page.evaluate("window.hurt") is None
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.close()
+    return cells, complaints, requests
+
+
+def test_it_shows_what_is_named_first_and_needs_nothing_else(chromium: Browser, tmp_path: Path) -> None:
+    truth = make(tmp_path)
+    write_fleet_page(tmp_path / "fleet.html", asked(tmp_path))
+    cells, complaints, requests = texts(chromium, tmp_path / "fleet.html")
+    assert truth.cause in cells[0]
+    assert any(truth.slow_node in row for row in cells)
+    assert any(truth.slower_job in row for row in cells)
+    assert complaints == []
+    assert requests == [(tmp_path / "fleet.html").as_uri()]
+
+
+def test_hostile_names_stay_text(chromium: Browser, tmp_path: Path) -> None:
+    with renamed(hostiletexts.write_run(tmp_path / "a.profd"), host=hostiletexts.EVIL) as reader:
+        export_run(reader, DataSet(str(tmp_path / "fleet")))
+    write_fleet_page(tmp_path / "fleet.html", ask(DataSet(str(tmp_path / "fleet")), Question()))
+    cells, complaints, _ = texts(chromium, tmp_path / "fleet.html")
+    assert any(hostiletexts.MARKUP in cell for row in cells for cell in row)
+    assert complaints == []

@@ -1,0 +1,84 @@
+"""Hangs and deaths of the report in a real browser: stacks unfold, links lead there, hostile text does nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support import hostiletexts
+from support.browser import OpenReport, ReportPage
+from support.synthetic import MAIN_TID, STARTED_NS, main_process, recording, run_started
+from support.training_stacks import CONV, LOSS, describe
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.records import (
+    Frame,
+    HangFound,
+    HangGroup,
+    HangReport,
+    OutputWritten,
+    RunEnded,
+    Stand,
+)
+from profd.daemon.store.writer import RunWriter
+
+SECONDS = 100
+EVIL = Stand(hostiletexts.EVIL, 1, "main", 0, hostiletexts.EVIL, False, hostiletexts.EVIL)
+GROUPS = tuple(
+    HangGroup((Frame("<module>", "/srv/a.py", 1), Frame(name, f"/srv/{hostiletexts.EVIL}", 2)), (EVIL,))
+    for name in ("first", "second")
+)
+HANG = HangFound(
+    STARTED_NS + 90 * SECOND_NS,
+    STARTED_NS + 80 * SECOND_NS,
+    hostiletexts.EVIL,
+    HangReport("lock", GROUPS, (hostiletexts.EVIL,)),
+)
+
+
+@pytest.fixture
+def report(open_report: OpenReport, tmp_path: Path) -> ReportPage:
+    end_ns = STARTED_NS + SECONDS * SECOND_NS
+    writer = RunWriter(tmp_path / "run.profd", run_started(), describe)
+    thread = (MAIN_TID, "MainThread", True, ((CONV, 400), (LOSS, 600)) * SECONDS)
+    said = OutputWritten(end_ns, f"{hostiletexts.MARKUP}\x1b[2J\nValueError: {hostiletexts.REORDERING}\n".encode())
+    recorded = recording(main_process().identity, STARTED_NS, (thread,), duration_ns=SECONDS * SECOND_NS)
+    for record in (main_process(), recorded, HANG, said, RunEnded(end_ns, "target-exited", 1)):
+        assert writer.put(record)
+    writer.close()
+    assert writer.failure is None
+    return open_report(tmp_path / "run.profd")
+
+
+def test_the_link_of_a_hang_selects_it_and_the_minute_before(report: ReportPage) -> None:
+    report.page.focus(".hangs a.proof")
+    report.page.keyboard.press("Enter")
+    assert report.address == "#t=20.00-90.00&process=all&thread=all"
+    assert report.samples == 7_000
+
+
+def test_a_folded_stack_opens_by_keyboard(report: ReportPage) -> None:
+    folded = report.page.locator(".hangs details").nth(1)
+    assert not folded.locator("ol").is_visible()
+    folded.locator("summary").focus()
+    report.page.keyboard.press("Enter")
+    assert folded.locator("ol li").first.inner_text().startswith("second (/srv/")
+
+
+def test_paper_has_all_stacks_and_the_screen_is_as_before(report: ReportPage) -> None:
+    is_open = "[...document.querySelectorAll('details')].map((details) => details.open)"
+    before = report.shown(is_open)
+    assert set(before) == {True, False}
+    report.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert set(report.shown(is_open)) == {True}
+    report.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert report.shown(is_open) == before
+
+
+def test_hostile_text_is_shown_and_never_run(report: ReportPage) -> None:
+    report.page.evaluate("for (const details of document.querySelectorAll('details')) details.open = true")
+    shown = report.page.inner_text(".death") + report.page.inner_text(".hangs")
+    assert shown.count(hostiletexts.MARKUP) >= 4
+    assert "ValueError: \\u202egnol\\u2066" in shown
+    assert not set(shown) & set("\u202e\u2066\x1b\x00")
+    assert report.shown("window.hurt === undefined && document.images.length === 0 && document.scripts.length === 2")

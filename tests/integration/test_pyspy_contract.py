@@ -1,0 +1,475 @@
+"""What profd relies on in the py-spy executable: held by the real one, and by the one that stands in for it in tests.
+
+Structure and order alone: no test says how many samples there are, or how long anything takes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from support.plainuser import as_plain_user
+from support.pyspy.standin import StandIn
+from support.waiting import until
+
+from profd.daemon.clock import AnchoredClock
+from profd.daemon.collect.stacks import chrometrace, failedreads
+from profd.daemon.collect.stacks.chrometrace import TraceDamaged
+from profd.daemon.collect.stacks.dump import take_dump
+from profd.daemon.collect.stacks.pyspy import Recording, find_py_spy
+from profd.daemon.collect.steps.counter import read_counter
+
+CALM = """
+import os, sys, threading
+def stand(count, label):
+    print("ready", flush=True)
+    if sys.stdin.readline():
+        os.execv("/bin/sleep", ["sleep", "3600"])
+def main():
+    threading.Thread(target=threading.Event().wait, name="helper", daemon=True).start()
+    stand(42, "a text")
+main()
+"""
+"""A program that stands still in two threads until it is given a line; then it becomes another program."""
+REAL = Path(os.environ.get("PROFD_PY_SPY") or Path(sysconfig.get_path("scripts")) / "py-spy")
+FORMATS = ("chrometrace", "raw", "speedscope")
+SAMPLING = r"py-spy> Sampling process 100 times a second( for 1 seconds)?\. Press Control-C to exit\."
+TOTALS = re.compile(r"py-spy> Wrote (.+) to '(.+)'\. Samples: (\d+) Errors: (\d+)")
+HEAD = ("record", "--nonblocking", "--idle", "--threads", "--rate", "100")
+ENVIRONMENT = {**os.environ, "RUST_BACKTRACE": "0"}
+LOGGING = {**ENVIRONMENT, "RUST_LOG": "py_spy=warn"}
+
+
+class Ended(NamedTuple):
+    """What a py-spy that has ended left."""
+
+    code: int
+    out: str
+    err: str
+
+
+class PySpy(NamedTuple):
+    """A py-spy: the real one or the stand-in."""
+
+    path: Path
+
+    def start(
+        self, *words: str | Path, merged: bool = False, environment: dict[str, str] = ENVIRONMENT
+    ) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            [self.path, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=subprocess.STDOUT if merged else pipe,
+            text=True,
+            env=environment,
+        )
+
+    def run(self, *words: str | Path) -> Ended:
+        return ended(self.start(*words))
+
+    def begin(
+        self, pid: int, file: Path, *words: str, merged: bool = False, environment: dict[str, str] = ENVIRONMENT
+    ) -> Begun:
+        """Start a recording into a file; wait for its first line, and until it is ready for a SIGINT."""
+        options: list[str | Path] = [*HEAD, "--format", "chrometrace", "--output", file, "--pid", str(pid), *words]
+        process = self.start(*options, merged=merged, environment=environment)
+        assert process.stdout is not None
+        first_line = process.stdout.readline().rstrip("\n")
+        until(lambda: handles_interrupts(process.pid), "its handler of SIGINT")
+        return Begun(process, first_line)
+
+
+class Begun(NamedTuple):
+    """A recording that has said that it samples."""
+
+    process: subprocess.Popen[str]
+    first_line: str
+
+    def end(self, number: signal.Signals | None = None) -> Ended:
+        if number is not None:
+            self.process.send_signal(number)
+        return ended(self.process)
+
+
+def handles_interrupts(pid: int) -> bool:
+    """Say whether a process has a handler of SIGINT; py-spy has it only after its first line."""
+    caught = re.findall(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())[0]
+    return bool(int(caught, 16) >> signal.SIGINT - 1 & 1)
+
+
+def ended(process: subprocess.Popen[str]) -> Ended:
+    out, err = process.communicate()
+    return Ended(process.returncode, out, err or "")
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    with run_calm(tmp_path_factory.mktemp("calm")) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def brief(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run a calm program that a test may end."""
+    with run_calm(tmp_path) as process:
+        yield process
+        process.kill()
+
+
+def run_calm(folder: Path) -> subprocess.Popen[str]:
+    script = folder / "calm.py"
+    script.write_text(CALM)
+    process = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.fixture(scope="module")
+def taken(calm: subprocess.Popen[str], tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
+    """Return a trace and a dump of the calm program by the real py-spy: what the stand-in plays."""
+    file = tmp_path_factory.mktemp("taken") / "trace.json"
+    assert PySpy(REAL).begin(calm.pid, file, "--duration", "1").end().code == 0
+    dump = PySpy(REAL).run("dump", "--nonblocking", "--json", "--locals", "--pid", str(calm.pid))
+    return file.read_bytes(), dump.out.encode()
+
+
+@pytest.fixture(scope="module", params=["real", "stand-in"])
+def py_spy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> PySpy:
+    if request.param == "real":
+        return PySpy(REAL)
+    standin = StandIn(tmp_path_factory.mktemp("stand-in"))
+    trace, dump = request.getfixturevalue("taken")
+    standin.plays(trace, dump=dump)
+    standin.insists_on_python()
+    return PySpy(standin.path)
+
+
+@pytest.fixture(scope="module")
+def recorded(
+    py_spy: PySpy, calm: subprocess.Popen[str], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[Ended, Path]]:
+    """Record a second in each format, and as a tree and without threads, all at once."""
+    folder = tmp_path_factory.mktemp("recorded")
+    head = [word for word in HEAD if word != "--threads"]
+    variants = {kind: ["--threads", "--format", kind] for kind in FORMATS}
+    variants |= {
+        "tree": ["--threads", "--subprocesses", "--format", "chrometrace"],
+        "bare": ["--format", "chrometrace"],
+    }
+    started = {
+        name: py_spy.start(*head, *words, "--duration", "1", "--output", folder / name, "--pid", str(calm.pid))
+        for name, words in variants.items()
+    }
+    return {name: (ended(process), folder / name) for name, process in started.items()}
+
+
+def test_version_is_printed(py_spy: PySpy) -> None:
+    done = py_spy.run("--version")
+    assert done.code == 0
+    assert re.fullmatch(r"py-spy \d+\.\d+\.\d+\n", done.out)
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [("chrometrace", "chrome trace"), ("raw", "raw flamegraph data"), ("speedscope", "speedscope file")],
+)
+def test_recording_says_that_it_samples_and_then_its_totals(
+    recorded: dict[str, tuple[Ended, Path]], kind: str, what: str
+) -> None:
+    done, file = recorded[kind]
+    assert (done.code, done.err) == (0, "")
+    first, empty, totals, hint = done.out.splitlines()
+    assert re.fullmatch(SAMPLING, first)
+    assert empty == ""
+    assert hint.startswith("py-spy> ")
+    found = TOTALS.fullmatch(totals)
+    assert found is not None
+    assert found[1] == what
+    assert found[2] == str(file)
+    # Of the samples that the rate and the duration make, py-spy keeps all but the last one: of two threads here.
+    assert 0 < int(found[3]) <= 2 * (100 - 1)
+    assert int(found[4]) == 0
+
+
+def test_trace_has_the_events_that_are_decoded(
+    recorded: dict[str, tuple[Ended, Path]], calm: subprocess.Popen[str]
+) -> None:
+    data = recorded["chrometrace"][1].read_bytes()
+    events = json.loads(data)
+    for event in events:
+        assert set(event) == {"args", "cat", "name", "ph", "pid", "tid", "ts"}
+        assert set(event["args"]) == {"filename", "line"}
+        assert (event["cat"], event["pid"]) == ("py-spy", calm.pid)
+        assert event["ph"] in ("B", "E")
+    times = [event["ts"] for event in events]
+    assert times == sorted(times)
+    assert times[0] > 0
+    roots = {event["name"] for event in events if not event["args"]["filename"]}
+    assert f"thread ({calm.pid}): MainThread" in roots
+
+    traces = {trace.name: trace for trace in chrometrace.decode(data)}
+    assert set(traces) == {"MainThread", "helper"}
+    main = traces["MainThread"]
+    assert main.os_tid == calm.pid
+    assert [frame.function for frame in main.changes[0].frames] == ["<module>", "main", "stand"]
+    assert main.changes[0].frames[-1].line == 5
+    assert main.changes[0].frames[-1].file.endswith("/calm.py")
+    assert main.changes[-1].frames == ()
+
+
+def test_stacks_are_of_threads_only_where_that_is_asked_for(recorded: dict[str, tuple[Ended, Path]]) -> None:
+    with pytest.raises(TraceDamaged, match="name the threads"):
+        chrometrace.decode(recorded["bare"][1].read_bytes())
+
+
+def test_stacks_of_a_tree_begin_with_the_process(
+    recorded: dict[str, tuple[Ended, Path]], calm: subprocess.Popen[str]
+) -> None:
+    first, second, *_ = json.loads(recorded["tree"][1].read_bytes())
+    assert re.fullmatch(rf'process {calm.pid}:".+calm\.py"', first["name"])
+    assert second["name"].startswith("thread (")
+
+
+def test_raw_format_counts_stacks(recorded: dict[str, tuple[Ended, Path]], calm: subprocess.Popen[str]) -> None:
+    lines = recorded["raw"][1].read_text().splitlines()
+    main = [line for line in lines if line.startswith(f"thread ({calm.pid}): MainThread;")]
+    assert len(main) == 1
+    assert re.fullmatch(r".*;<module> \(calm\.py:10\);main \(calm\.py:9\);stand \(calm\.py:5\) \d+", main[0])
+
+
+def test_speedscope_format_has_a_profile_a_thread(
+    recorded: dict[str, tuple[Ended, Path]], calm: subprocess.Popen[str]
+) -> None:
+    written = json.loads(recorded["speedscope"][1].read_bytes())
+    names = [profile["name"] for profile in written["profiles"]]
+    assert names == sorted(names)
+    assert f'Thread {calm.pid} "MainThread"' in names
+    frames = written["shared"]["frames"]
+    assert {"name", "file", "line", "col"} == set(frames[0])
+    for profile in written["profiles"]:
+        assert len(profile["samples"]) == len(profile["weights"]) > 0
+        assert {index for sample in profile["samples"] for index in sample} <= set(range(len(frames)))
+    stacks = [[frames[index]["name"] for index in profile["samples"][0]] for profile in written["profiles"]]
+    assert ["<module>", "main", "stand"] in [stack[1:] for stack in stacks]
+
+
+@pytest.mark.parametrize("duration", [(), ("--duration", "60")])
+def test_interrupt_ends_a_recording_and_the_file_is_written(
+    py_spy: PySpy, calm: subprocess.Popen[str], tmp_path: Path, duration: tuple[str, ...]
+) -> None:
+    begun_s = time.monotonic()
+    begun = py_spy.begin(calm.pid, tmp_path / "trace", *duration)
+    assert re.fullmatch(SAMPLING.replace("1 seconds", "60 seconds"), begun.first_line)
+    assert (" for " in begun.first_line) == bool(duration)
+    assert not (tmp_path / "trace").exists()
+    assert tracer_of(calm.pid) == 0
+    done = begun.end(signal.SIGINT)
+    assert (done.code, done.err) == (0, "")
+    lines = [line for line in done.out.splitlines() if line]
+    assert lines[0] == "py-spy> Stopped sampling because Control-C pressed"
+    assert TOTALS.fullmatch(lines[1])
+    events = json.loads((tmp_path / "trace").read_bytes())
+    assert all(0 < event["ts"] < (time.monotonic() - begun_s) * 1e6 for event in events)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_killed_recording_leaves_no_file(
+    py_spy: PySpy, calm: subprocess.Popen[str], tmp_path: Path, number: signal.Signals
+) -> None:
+    begun = py_spy.begin(calm.pid, tmp_path / "trace")
+    done = begun.end(number)
+    assert done.code == -number
+    assert "Wrote" not in done.out
+    assert not (tmp_path / "trace").exists()
+
+
+def test_end_of_the_process_ends_a_recording(py_spy: PySpy, brief: subprocess.Popen[str], tmp_path: Path) -> None:
+    begun = py_spy.begin(brief.pid, tmp_path / "trace")
+    brief.kill()  # and nobody waits for it yet: a zombie has ended, too
+    done = begun.end()
+    assert done.code == 0
+    lines = [line for line in done.out.splitlines() if line]
+    assert lines[0] == "py-spy> Stopped sampling because process exited"
+    assert TOTALS.fullmatch(lines[1])
+    assert (tmp_path / "trace").exists()
+
+
+def test_reads_that_fail_are_logged_with_their_time_and_counted(
+    py_spy: PySpy, brief: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    before_ns = time.time_ns()
+    begun = py_spy.begin(brief.pid, tmp_path / "trace", merged=True, environment=LOGGING)
+    become_another_program(brief)
+    said = read_to_failure(begun, brief.pid)
+    done = begun.end(signal.SIGINT)
+    after_ns = time.time_ns()
+    assert done.code == 0
+    failed = failedreads.read_log((said + done.out).encode(), 0)
+    assert all(before_ns <= one.at_ns <= after_ns for one in failed)
+    found = TOTALS.search(done.out)
+    assert found is not None
+    assert int(found[4]) == len(failed) > 0
+    assert "WARN" not in done.out[found.start() :]
+
+
+def test_reads_that_fail_are_not_logged_unasked(py_spy: PySpy, brief: subprocess.Popen[str], tmp_path: Path) -> None:
+    silent = py_spy.begin(brief.pid, tmp_path / "silent", merged=True)
+    logging = py_spy.begin(brief.pid, tmp_path / "logging", merged=True, environment=LOGGING)
+    become_another_program(brief)
+    read_to_failure(logging, brief.pid)
+    for recording in (silent, logging):  # py-spy goes on: the process is there
+        assert recording.process.poll() is None
+    done = silent.end(signal.SIGINT)
+    logging.end(signal.SIGINT)
+    assert TOTALS.search(done.out)
+    assert "WARN" not in done.out
+
+
+def read_to_failure(recording: Begun, pid: int) -> str:
+    """Return what a recording logs up to its first failed read: as the program goes, names of lines may fail before."""
+    assert recording.process.stdout is not None
+    said = ""
+    while f"WARN  py_spy] Failed to get stack trace from {pid}: " not in said:
+        line = recording.process.stdout.readline()
+        assert line, said
+        said += line
+    return said
+
+
+def become_another_program(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n", "its becoming another program")
+
+
+def tracer_of(pid: int) -> int:
+    """Return who has stopped a process, or may: 0 where nobody does."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("TracerPid:")[2].split()[0])
+
+
+class Refused(NamedTuple):
+    """A command line that fails, and how."""
+
+    words: tuple[str, ...]
+    code: int
+    says: str
+
+
+GONE = (
+    "Error: Failed to get process executable name. Check that the process is running.\n\n"
+    "Caused by:\n    0: No such file or directory (os error 2)\n"
+)
+NO_PYTHON = "Error: Failed to find python version from target process\n"
+TRACE = ("--format", "chrometrace", "--output", "/dev/null")
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        Refused(("record", *TRACE, "--pid", "4194305"), 1, GONE),
+        Refused(("dump", "--json", "--nonblocking", "--pid", "4194305"), 1, GONE),
+        Refused(("record", *TRACE), 2, "error: the following required arguments were not provided:\n  --pid <pid>\n"),
+        Refused(("dump", "--json"), 2, "error: the following required arguments were not provided:\n  --pid <pid>\n"),
+        Refused(("record", "--format", "svg", "--pid", "1"), 2, "error: invalid value 'svg' for '--format <format>'\n"),
+        Refused(("record", "--rate", "x", "--pid", "1"), 2, "error: invalid value 'x' for '--rate <rate>': invalid"),
+        Refused(("record", "--frob", "--pid", "1"), 2, "error: unexpected argument '--frob' found\n"),
+        Refused(("frob",), 2, "error: unrecognized subcommand 'frob'\n"),
+        Refused((), 2, "Sampling profiler for Python programs\n\nUsage: py-spy <COMMAND>\n"),
+        Refused(("record", *TRACE, "--pid", "x"), 101, "\nthread 'main' "),
+        Refused(("record", *TRACE, "--pid", "1", "--duration", "x"), 101, "\nthread 'main' "),
+    ],
+    ids=lambda refused: " ".join(refused.words),
+)
+def test_failure_has_its_exit_code_and_says_why(py_spy: PySpy, refused: Refused) -> None:
+    done = py_spy.run(*refused.words)
+    assert done.err.startswith(refused.says)
+    assert (done.code, done.out) == (refused.code, "")
+
+
+@pytest.mark.parametrize("words", [("record", "--nonblocking", *TRACE), ("dump", "--nonblocking", "--json")])
+def test_process_that_is_no_python_is_refused(py_spy: PySpy, words: tuple[str, ...]) -> None:
+    with subprocess.Popen(["sleep", "3600"]) as process:
+        until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n", "its start")
+        done = py_spy.run(*words, "--pid", str(process.pid))
+        process.kill()
+    assert done == Ended(1, "", NO_PYTHON)
+
+
+@pytest.mark.requires("root")  # which can act as another user
+@pytest.mark.parametrize("words", [("record", "--nonblocking", *TRACE), ("dump", "--nonblocking", "--json")])
+def test_process_of_another_user_is_refused(
+    py_spy: PySpy, calm: subprocess.Popen[str], tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    command = [*as_plain_user(), str(py_spy.path), *words, "--pid", str(calm.pid)]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Permission Denied: Try running again with elevated permissions")
+
+
+def test_file_that_cannot_be_written_is_said_after_the_sampling(py_spy: PySpy, calm: subprocess.Popen[str]) -> None:
+    begun = py_spy.begin(calm.pid, Path("/nowhere/trace"))
+    done = begun.end(signal.SIGINT)
+    assert (done.code, done.err) == (1, "Error: No such file or directory (os error 2)\n")
+    assert "Wrote" not in done.out
+
+
+@pytest.mark.parametrize("with_locals", [False, True])
+def test_dump_has_the_threads_with_their_frames(py_spy: PySpy, calm: subprocess.Popen[str], with_locals: bool) -> None:
+    words = ["--locals"] if with_locals else []
+    done = py_spy.run("dump", "--nonblocking", "--json", *words, "--pid", str(calm.pid))
+    assert (done.code, done.err) == (0, "")
+    threads = json.loads(done.out)
+    main = next(thread for thread in threads if thread["thread_name"] == "MainThread")
+    assert len(threads) == 2
+    for thread in threads:
+        assert {"pid", "thread_id", "thread_name", "os_thread_id", "active", "owns_gil", "frames"} <= set(thread)
+    assert (main["pid"], main["os_thread_id"]) == (calm.pid, calm.pid)
+    assert [frame["name"] for frame in main["frames"]] == ["stand", "main", "<module>"]
+    frame = main["frames"][0]
+    assert {"name", "filename", "module", "short_filename", "line", "locals"} <= set(frame)
+    assert (frame["line"], frame["short_filename"]) == (5, "calm.py")
+    if with_locals:
+        shown = {local["name"]: (local["arg"], local["repr"]) for local in frame["locals"]}
+        assert shown == {"count": (True, "42"), "label": (True, '"a text"')}
+        assert set(frame["locals"][0]) == {"name", "addr", "arg", "repr"}
+    else:
+        assert frame["locals"] is None
+
+
+async def test_profd_records_and_reads_with_it(
+    py_spy: PySpy, calm: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROFD_PY_SPY", str(py_spy.path))
+    clock = AnchoredClock()
+    begun_ns = clock.now_ns()
+    recording = Recording(find_py_spy(), calm.pid, 100, -4.0, clock)  # a second, with the five to spare
+    assert await recording.sampling
+    assert await recording.ended
+    raw = await recording.collect()
+    assert {trace.name for trace in chrometrace.decode(raw.data)} == {"MainThread", "helper"}
+    assert (raw.samples > 0, raw.errors, raw.failed) == (True, 0, ())
+    assert begun_ns <= raw.zero_ns + raw.clock_error_ns <= clock.now_ns()
+
+
+def test_profd_dumps_with_it(py_spy: PySpy, calm: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROFD_PY_SPY", str(py_spy.path))
+    main = next(thread for thread in take_dump(calm.pid) if thread.os_thread_id == calm.pid)
+    assert [frame.name for frame in main.frames] == ["stand", "main", "<module>"]
+    reading = read_counter(str(py_spy.path), calm.pid, AnchoredClock())
+    assert [dict(frame.integers) for frame in reading.frames if frame.place.function == "stand"] == [{"count": 42}]

@@ -1,0 +1,165 @@
+"""Two real users: root, and one whose processes claim what they like. Root reads, tells, believes nothing by that."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.kinetoclient import inquiry, message
+from support.plainuser import NOBODY, as_plain_user, process_of_plain_user
+from support.pyspy.standin import LENGTH_US, StandIn
+from support.sessions import begin_session, hand_over, wait_ready
+from support.traces import ROOT, Told, write_trace
+from support.waiting import DEADLINE_S, until
+
+from profd.daemon import processes
+from profd.daemon.host.subject import ProcTable
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Frame
+from profd.daemon.supervise.control import ControlClient
+from profd.daemon.windows import kineto
+from profd.daemon.windows.kineto import KinetoDaemon
+
+LINE = "weights = decrypt(blob)"
+CLAIM = """
+import os, sys
+os.execv("/bin/sh", ["py-spy", "record", "--nonblocking", "--pid", sys.argv[1]])
+"""
+TELL = """
+import socket, sys
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(sys.argv[1])
+try:
+    connection.sendall(b'{"command": "mark", "note": "by another user"}\\n')
+    print("answered" if connection.recv(1000) else "hung up")
+except ConnectionError:
+    print("hung up")
+"""
+ASK = """
+import socket, sys
+client = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+client.bind("\\0dynoconfigclient-of-another-user\\0")
+client.sendto(bytes.fromhex(sys.argv[1]), bytes.fromhex(sys.argv[2]))
+print("ready", flush=True)
+sys.stdin.readline()
+client.setblocking(False)
+try:
+    print(client.recv(4096).hex())
+except BlockingIOError:
+    print("nothing")
+"""
+
+pytestmark = pytest.mark.requires("root", "setpriv")
+
+
+def by_another(program: str, *words: str) -> list[str]:
+    """Return the command that runs a program as the other user."""
+    return [*as_plain_user(), sys.executable, "-c", program, *words]
+
+
+def test_root_keeps_no_line_that_the_user_could_not_read(py_spy: StandIn, tmp_path: Path) -> None:
+    """By any way there: by its name, by a link, by a name with a pipe behind it, which nobody waits for."""
+    for above in (tmp_path, *(above for above in tmp_path.parents if "pytest" in str(above))):
+        above.chmod(0o755)
+    secret, own = tmp_path / "secret.py", tmp_path / "own.py"
+    for path, mode in ((secret, 0o600), (own, 0o644)):
+        path.write_text(f"{LINE}\n")
+        path.chmod(mode)
+    os.chown(own, NOBODY, NOBODY)
+    (tmp_path / "link.py").symlink_to(secret)
+    os.mkfifo(tmp_path / "pipe.py", 0o666)
+    names = [
+        *map(str, (secret, tmp_path / "link.py", tmp_path / "pipe.py", own)),
+        f"{tmp_path}/../{tmp_path.name}/own.py",
+    ]
+    py_spy.plays(
+        write_trace(Told([(0, (ROOT, *(Frame(f"f{n}", name, 1) for n, name in enumerate(names))))], LENGTH_US))
+    )
+    words = [*as_plain_user(), sys.executable, "-c", "print('ready', flush=True); input()"]
+    with (
+        subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process,
+        contextlib.ExitStack() as stack,
+    ):
+        stack.callback(process.kill)
+        wait_ready(process)
+        session = begin_session(process.pid)
+        hand_over(session.run_file)
+        with RunReader(session.run_file) as reader:
+            kept = {Path(frame.file).name: frame.source for frame in reader.frames.values()}
+    assert session.wait_closed(60)
+    assert (kept["secret.py"], kept["link.py"], kept["pipe.py"], kept["own.py"]) == (None, None, None, LINE)
+
+
+def test_another_users_claim_to_record_a_process_of_roots_is_not_believed(tmp_path: Path) -> None:
+    for above in (tmp_path, *(above for above in tmp_path.parents if "pytest" in str(above))):
+        above.chmod(0o755)
+    (tmp_path / "record").write_text("read line\n")  # what the shell runs, which calls itself py-spy
+    with subprocess.Popen(["sleep", "600"]) as target, process_of_plain_user() as theirs:
+        try:
+            for pid, is_believed in ((target.pid, False), (theirs, True)):
+                words = by_another(CLAIM, str(pid))
+                with subprocess.Popen(words, stdin=subprocess.PIPE, cwd=tmp_path) as claimant:
+                    until_it_claims(claimant.pid)
+                    assert processes.command_line(claimant.pid)[-2:] == ("--pid", str(pid))
+                    recorded = ProcTable().recorded()
+                    claimant.kill()
+                assert (pid in recorded) == is_believed
+        finally:
+            target.kill()
+
+
+def until_it_claims(pid: int) -> None:
+    until(lambda: processes.command_line(pid)[:1] == ("py-spy",), "its claim")
+
+
+def test_another_user_is_hung_up_on_by_a_session_of_roots(py_spy: StandIn, profd_home: Path) -> None:
+    with subprocess.Popen(["sleep", "600"]) as target:
+        try:
+            session = begin_session(target.pid)
+            # As if folder and socket were open to all: the session has to tell by itself who asks.
+            for path in (profd_home, session.control_socket.parent, session.control_socket):
+                path.chmod(0o777)
+            told = subprocess.run(
+                by_another(TELL, str(session.control_socket)), capture_output=True, text=True, timeout=DEADLINE_S
+            )
+            assert (told.stdout, told.stderr) == ("hung up\n", "")
+            assert ControlClient(session.control_socket).hello().run_id
+            session.end()
+            assert session.wait_closed(DEADLINE_S)
+        finally:
+            target.kill()
+    with RunReader(session.run_file) as reader:
+        assert "by another user" not in {event.text for event in reader.events()}
+
+
+async def test_another_user_is_told_nothing_of_a_window_that_a_process_of_roots_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = b"\0profd-two-users-%d\0" % os.getpid()
+    monkeypatch.setattr(kineto, "ABSTRACT_NAME", name)
+    delivered: list[int] = []
+    daemon = KinetoDaemon(None, delivered.append)
+    daemon.start()
+    daemon.ask(os.getpid(), "ACTIVITIES_LOG_FILE=x")
+    try:
+        words = by_another(ASK, inquiry(os.getpid()).hex(), name.hex())
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as other:
+            assert other.stdout is not None
+            assert await asyncio.to_thread(other.stdout.readline) == "ready\n"
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as client:
+                client.bind(b"\0dynoconfigclient%d\0" % os.getpid())
+                client.sendto(inquiry(os.getpid()), name)
+                said = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 4096), DEADLINE_S)
+            # The other one asked first: what is given once was still there for the process itself.
+            assert said == message(b"req", b"ACTIVITIES_LOG_FILE=x")
+            out, _ = await asyncio.to_thread(other.communicate, "\n")
+            assert out == "nothing\n"
+    finally:
+        daemon.close()
+    assert delivered == [os.getpid()]

@@ -1,0 +1,1 @@
+"""Plausible bugs of the product, and the runner that shows which tests notice them: ``make mutants``."""

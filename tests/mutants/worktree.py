@@ -1,0 +1,78 @@
+"""A copy of the tree to break, so that nobody's files are touched, and the tests run in it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+_NOTHING_COLLECTED = 5
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
+
+
+class Ran(NamedTuple):
+    """How tests ended: the first that failed, or None where all passed; the end of what they said."""
+
+    failed: str | None
+    said: str
+
+
+class Worktree:
+    """A copy of the files that git knows or would add, with profd imported from it."""
+
+    def __init__(self, source: Path, folder: Path) -> None:
+        """Copy ``source`` to ``folder``; raises RuntimeError where tests in it would import another profd."""
+        self.root = folder
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=source,
+            check=True,
+            capture_output=True,
+        )
+        for name in filter(None, listed.stdout.decode().split("\0")):
+            file = source / name
+            if file.is_symlink() or file.exists():  # not one that was removed and is not committed yet
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(file, folder / name, follow_symlinks=False)
+        self._environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
+        self._check_imports()
+
+    def run(self, tests: Sequence[str], options: Sequence[str], limit_s: float) -> Ran:
+        """Run tests up to the first failure."""
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *options, *tests]
+        process = subprocess.Popen(
+            command,
+            cwd=self.root,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        try:
+            said, _ = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            said, _ = process.communicate()
+            return Ran(f"no end within {limit_s:.0f} s", said[-2000:])
+        if process.returncode in (0, _NOTHING_COLLECTED):
+            return Ran(None, said[-2000:])
+        failed = _FAILED.search(said)
+        return Ran(failed[1] if failed else f"pytest ended with {process.returncode}", said[-2000:])
+
+    def _check_imports(self) -> None:
+        """Make sure that this copy is what tests import, not the installed one."""
+        asked = "import profd.daemon.clock as module; print(module.__file__)"
+        answer = subprocess.run(
+            [sys.executable, "-c", asked], cwd=self.root, env=self._environment, capture_output=True, text=True
+        )
+        if not Path(answer.stdout.strip() or "/").is_relative_to(self.root):
+            raise RuntimeError(f"tests in {self.root} would import {answer.stdout.strip() or answer.stderr}")

@@ -1,0 +1,1 @@
+"""What tests build: runs, traces, processes, clocks, terminals. Each module is named by what it makes."""

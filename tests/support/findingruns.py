@@ -1,0 +1,141 @@
+"""Makes run files for the rules of the diagnosis: trainings that spend known shares of their time on known causes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from profd.daemon.analyze.findings.case import Case
+from profd.daemon.analyze.findings.catalog import Rule
+from profd.daemon.analyze.findings.finding import Finding
+from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.store import records
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Frame
+from profd.daemon.store.writer import RunWriter
+from support.synthetic import COMMAND, MAIN, MAIN_TID, STARTED_NS, main_process, recording, run_started, worker
+from support.training_stacks import BACKWARD, CONV, DATA, DATA_WAIT, LIBRARY, OPTIMIZER, TRAIN, WORKER_STEP, describe
+
+Spans = Sequence[tuple[tuple[Frame, ...], int]]
+
+STEP_MS = 500
+BESIDE_TID = MAIN_TID + 1
+_ROOT = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90))
+LOAD_IN_PROCESS = (
+    *_ROOT,
+    Frame("train_epoch", TRAIN, 58),
+    Frame("_BaseDataLoaderIter.__next__", LIBRARY + "torch/utils/data/dataloader.py", 732),
+    Frame("_SingleProcessDataLoaderIter._next_data", LIBRARY + "torch/utils/data/dataloader.py", 788),
+    Frame("_MapDatasetFetcher.fetch", LIBRARY + "torch/utils/data/_utils/fetch.py", 52),
+    Frame("Photos.__getitem__", DATA, 33),
+)
+WORKER_WAITS = (
+    *WORKER_STEP[0][0][:-3],
+    Frame("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", 113),
+)
+IMPORT = (Frame("<module>", TRAIN, 3), Frame("_find_and_load", "<frozen importlib._bootstrap>", 1176))
+
+
+def at_most_without(share: float, indirect: float = 0.25) -> float:
+    """Return how many times the pace a step has at most without a share of it, and what that had cost the rest."""
+    return 1 / ((1 - share) * (1 - indirect * share))
+
+
+def step(*lost: tuple[tuple[Frame, ...], int]) -> Spans:
+    """Return a step of half a second: what is lost, in milliseconds, and otherwise forward, backward and a little."""
+    left_ms = STEP_MS - sum(length_ms for _, length_ms in lost) - 10
+    return (*lost, (CONV, left_ms // 2), (BACKWARD, left_ms - left_ms // 2), (OPTIMIZER, 10))
+
+
+HEALTHY = step((DATA_WAIT, 10))
+BUSY_WORKER = WORKER_STEP
+IDLE_WORKER: Spans = ((WORKER_STEP[0][0], 100), (WORKER_WAITS, 400))
+
+
+class Series:
+    """Values of one series, a second apart; of the training process unless told otherwise."""
+
+    def __init__(
+        self,
+        name: str,
+        *values: float,
+        identity: records.Identity | None = MAIN,
+        tid: int | None = None,
+        device: str | None = None,
+    ) -> None:
+        self.name, self.values, self.identity, self.tid, self.device = name, values, identity, tid, device
+
+    def point(self, second: int) -> records.Point:
+        """Return its value at a second; the last one goes on."""
+        value = self.values[min(second, len(self.values) - 1)]
+        return records.Point(self.name, value, self.identity, self.tid, self.device)
+
+
+def cores(count: int) -> list[Series]:
+    """Return the series of a machine with so many cores."""
+    return [Series("host_core_cpu_share", 0.5, identity=None, device=f"cpu{number}") for number in range(count)]
+
+
+def write_case(
+    path: Path,
+    *steps: Spans,
+    workers: Mapping[int, Spans] | None = None,
+    series: Sequence[Series] = (),
+    seconds: int = 30,
+    generations: int = 1,
+    more: Sequence[records.Record] = (),
+    beside: Spans | None = None,
+    sample_ms: int = 10,
+) -> Path:
+    """Write a run that makes the same step twice a second, or one after the other of several, a second each.
+
+    ``workers`` are those of a DataLoader by number with what each does in half a second; with several ``generations``
+    they are started anew so many times. ``more`` is written first. ``beside`` is what another thread of the training
+    process does in half a second. The training process is sampled every ``sample_ms``.
+    """
+    writer = RunWriter(path, run_started(), describe)
+    found: list[records.Record] = [main_process(), *more]
+    for second in range(seconds):
+        start_ns = STARTED_NS + second * SECOND_NS
+        generation = second * generations // seconds
+        found += _born(workers or {}, second, generation, start_ns, seconds / generations)
+        spans = (*steps[second % len(steps)],) * 2
+        threads: list[tuple[int, str, bool, Spans]] = [(MAIN_TID, "MainThread", True, spans)]
+        threads += [(BESIDE_TID, "beside", False, (*beside, *beside))] if beside else []
+        found.append(recording(MAIN, start_ns, threads, sample_ns=sample_ms * MILLISECOND_NS))
+        for number, done in (workers or {}).items():
+            identity = _identity(number, generation)
+            found.append(recording(identity, start_ns, [(identity.pid, "MainThread", True, (*done, *done))]))
+        found.append(records.PointsTaken(start_ns + SECOND_NS, tuple(one.point(second) for one in series)))
+    found.append(records.RunEnded(STARTED_NS + seconds * SECOND_NS, "target-exited", 0))
+    for record in found:
+        assert writer.put(record), writer.failure
+    writer.close()
+    assert writer.failure is None, writer.failure
+    return path
+
+
+def diagnose(path: Path, rule: Rule) -> Finding | None:
+    """Return what one rule finds in a run file."""
+    with RunReader(path) as reader:
+        return rule(Case(reader))
+
+
+def _identity(number: int, generation: int) -> records.Identity:
+    first = worker(number)
+    return records.Identity(first.pid + 100 * generation, first.start_ticks + generation)
+
+
+def _born(
+    workers: Mapping[int, Spans], second: int, generation: int, at_ns: int, lifetime_s: float
+) -> list[records.Record]:
+    """Return the records of workers that begin in this second, and of those that they replace."""
+    if second and int((second - 1) / lifetime_s) == generation:
+        return []
+    found: list[records.Record] = []
+    for number in workers:
+        if generation:
+            found.append(records.ProcessEnded(_identity(number, generation - 1), at_ns, exit_code=0))
+        identity = _identity(number, generation)
+        found.append(records.ProcessSeen(identity, MAIN, COMMAND, "worker", None, number, "3.11.7", at_ns))
+    return found

@@ -1,0 +1,84 @@
+"""Makes run files of jobs of several ranks: each makes the same step, and waits in backward for who works longest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store import records
+from profd.daemon.store.records import Frame, Identity
+from profd.daemon.store.writer import RunWriter
+from support.synthetic import COMMAND, STARTED_NS, recording, run_started
+from support.training_stacks import BACKWARD, CONV, DATA, LIBRARY, TRAIN, describe
+
+STEP_MS = 500
+LOAD = (
+    Frame("<module>", TRAIN, 96),
+    Frame("main", TRAIN, 90),
+    Frame("train_epoch", TRAIN, 58),
+    Frame("_MapDatasetFetcher.fetch", LIBRARY + "torch/utils/data/_utils/fetch.py", 52),
+    Frame("Photos.__getitem__", DATA, 33),
+)
+# A forward pass of DistributedDataParallel: by its frames a run is known to be a job of ranks that exchange data.
+FORWARD = (
+    *CONV[:3],
+    Frame("DistributedDataParallel.forward", LIBRARY + "torch/nn/parallel/distributed.py", 1784),
+    *CONV[3:],
+)
+
+Work = Sequence[tuple[tuple[Frame, ...], int]]
+
+
+class Rank:
+    """What a rank works in each step, in milliseconds; it is in backward for the rest. ``cores`` is its CPU time."""
+
+    def __init__(self, *work: tuple[tuple[Frame, ...], int], cores: float = 0.2) -> None:
+        self.work, self.cores = work, cores
+
+
+def identity_of(rank: int) -> Identity:
+    """Return the process of a rank."""
+    return Identity(7000 + rank, 1000)
+
+
+def write_job(
+    path: Path,
+    *ranks: Rank,
+    seconds: int = 30,
+    numbered: bool = True,
+    pressure: float = 0.0,
+    more: Sequence[records.Record] = (),
+) -> Path:
+    """Write a run whose processes make two steps a second together; ``numbered`` False gives them no ranks."""
+    writer = RunWriter(path, run_started(), describe)
+    found: list[records.Record] = [
+        records.ProcessSeen(
+            identity_of(rank), None, COMMAND, "main", rank if numbered else None, None, "3.11.7", STARTED_NS
+        )
+        for rank in range(len(ranks))
+    ]
+    found += more
+    for second in range(seconds):
+        found += _second(STARTED_NS + second * SECOND_NS, second, ranks, pressure)
+    found.append(records.RunEnded(STARTED_NS + seconds * SECOND_NS, "target-exited", 0))
+    for record in found:
+        assert writer.put(record), writer.failure
+    writer.close()
+    assert writer.failure is None, writer.failure
+    return path
+
+
+def _second(start_ns: int, second: int, ranks: Sequence[Rank], pressure: float) -> list[records.Record]:
+    found: list[records.Record] = []
+    points = [records.Point("host_cpu_pressure_share", pressure)]
+    for number, rank in enumerate(ranks):
+        identity = identity_of(number)
+        # Uneven by a little from second to second, as everything is.
+        work = [(stack, length_ms + 5 * ((second + number) % 3 - 1)) for stack, length_ms in rank.work]
+        spans = [*work, (BACKWARD, STEP_MS - sum(length_ms for _, length_ms in work))] * 2
+        found.append(recording(identity, start_ns, [(identity.pid, "MainThread", True, spans)]))
+        points.append(records.Point("cpu_cores", rank.cores, identity, identity.pid))
+        points.append(records.Point("step_count", 2.0 * (second + 1), identity))
+    found.append(records.PointsTaken(start_ns + SECOND_NS, tuple(points)))
+    return found

@@ -1,0 +1,89 @@
+"""Launches scripts through ``profd run`` for the tests of it, and finds the processes that belong to a launch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from profd.daemon import processes
+from profd.daemon.paths import list_runs
+from support.waiting import DEADLINE_S, until
+
+PROFD = str(Path(sys.executable).with_name("profd"))
+PYTHON = [sys.executable, "-u", "-c"]
+
+WAITING = """
+import os, sys
+print("ready", os.getpid())
+sys.stdin.readline()
+print("done")
+sys.exit(3)
+"""
+"""A script that says it is ready, waits for a line, and ends with 3."""
+
+
+def run(
+    *words: str, given: bytes | None = None, before: Callable[[], object] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command under ``profd run --headless`` to its end; ``before`` is called in the process that becomes it."""
+    command = [PROFD, "run", "--headless", *words]
+    return subprocess.run(command, input=given, capture_output=True, timeout=DEADLINE_S, preexec_fn=before)
+
+
+def start(*command: str, before: Callable[[], object] | None = None) -> subprocess.Popen[bytes]:
+    """Start a command under ``profd run --headless``, with pipes."""
+    words = [PROFD, "run", "--headless", "--", *command]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, preexec_fn=before)
+
+
+def read_ready(process: subprocess.Popen[bytes]) -> int:
+    """Wait until the script is ready, and return its PID."""
+    assert process.stdout is not None
+    word, pid = process.stdout.readline().split()
+    assert word == b"ready"
+    return int(pid)
+
+
+def finish(process: subprocess.Popen[bytes], line: bytes = b"\n") -> tuple[bytes, bytes, int]:
+    """Give the script its line, and return what was written from then on and profd's exit code."""
+    out, err = process.communicate(line, timeout=DEADLINE_S)
+    return out, err, process.returncode
+
+
+def session_pid(launcher_pid: int) -> int:
+    """Wait until the launcher's session records, and return the session's PID."""
+
+    def find() -> int | None:
+        found = [pid for pid in processes.children(launcher_pid) if "profd.daemon.supervise" in words_of(pid)]
+        return found[0] if found and list_runs() and has_announced(found[0]) else None
+
+    return until(find, "a session that records")
+
+
+def has_announced(session_pid: int) -> bool:
+    """Say whether a session has said that it records: it lets go of its stdout then."""
+    try:
+        return str(Path(f"/proc/{session_pid}/fd/1").readlink()) == os.devnull
+    except OSError:
+        return False
+
+
+def words_of(pid: int) -> tuple[str, ...]:
+    """Return the command of a process."""
+    return processes.command_line(pid)
+
+
+def is_alive(pid: int) -> bool:
+    """Say whether a process runs: not gone, not a zombie."""
+    stat = processes.read_stat(pid)
+    return stat is not None and stat.state not in "ZX"
+
+
+def descendants(pid: int) -> set[int]:
+    """Return the PIDs of all living descendants of a process."""
+    children = processes.children(pid)
+    return set(children).union(*map(descendants, children))

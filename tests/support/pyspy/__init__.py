@@ -1,0 +1,1 @@
+"""A stand-in for the py-spy executable, which plays recordings and fails on command."""

@@ -1,0 +1,340 @@
+"""Plays a recording of py-spy's for as long as the stand-in samples, in each format that py-spy writes.
+
+A recording is a line of JSON with py-spy's trace and what it said. It is cut to the time that really passed, and begun
+again where that is longer. The process ID and the operating system's ID of the main thread become those of the process
+that the stand-in was asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+import zlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+KINDS = {
+    "chrometrace": ("chrome trace", "Visit chrome://tracing or https://ui.perfetto.dev/ to view"),
+    "speedscope": ("speedscope file", "Visit https://www.speedscope.app/ to view"),
+    "raw": (
+        "raw flamegraph data",
+        "You can use the flamegraph.pl script from https://github.com/brendangregg/flamegraph to generate a SVG",
+    ),
+}
+_TOTALS = re.compile(r"Samples: (\d+) Errors: (\d+)")
+_THREAD = re.compile(r"thread \((\w+)\)(?:: (.*))?", re.DOTALL)
+_LOGGED = re.compile(
+    r"^\[(\d+)-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{9})Z WARN  py_spy\] Failed to get stack trace from \d+: (.*)$",
+    re.MULTILINE,
+)
+_FAILED = "Failed to copy PyThreadState head pointer"
+
+Event = dict[str, Any]
+
+
+class Span(NamedTuple):
+    """When the stand-in sampled, in microseconds from its start on.
+
+    ``end_us`` is when the process could last be read. ``wall_zero_s`` is the wall clock's time of the start, ``most``
+    how many samples of a thread py-spy takes in the time that it was given.
+    """
+
+    sampling_us: int
+    end_us: int
+    wall_zero_s: float
+    rate: int
+    most: int | None
+
+
+class Played(NamedTuple):
+    """What py-spy writes into its file and its log, and its totals."""
+
+    data: bytes
+    log: list[str]
+    samples: int
+    errors: int
+
+
+def load(files: list[str], command: str, number: int) -> dict[str, Any]:
+    """Return the recording for the n-th start: the files' recordings follow each other, and then again."""
+    marks = f'"kind": "py-spy {command}"', f'"kind":"py-spy {command}"'
+    lines = [line for path in files for line in _lines(path) if any(mark in line for mark in marks)]
+    if not lines:
+        return {}
+    loaded: dict[str, Any] = json.loads(lines[(number - 1) % len(lines)])
+    return loaded
+
+
+def _lines(path: str) -> list[str]:
+    with open(path, "rb") as file:
+        data = file.read()
+    return (zlib.decompress(data, 31) if path.endswith(".gz") else data).decode().splitlines()
+
+
+class Take:
+    """One recording, as the changes that all threads made at each time."""
+
+    def __init__(self, recording: dict[str, Any], pid: int) -> None:
+        events: list[Event] = json.loads(recording.get("trace") or "[]")
+        main = _main_id(events)
+        for event in events:
+            event["pid"] = pid
+            if main and _is_label(event) and event["name"].startswith(f"thread ({main})"):
+                event["name"] = event["name"].replace(main, str(pid), 1)
+        self.pid = pid
+        self._said: str = recording.get("said", "")
+        self._first_us = events[0]["ts"] if events else 0
+        self._length_us = max(events[-1]["ts"] - self._first_us, 1) if events else 1
+        self._failed = _failed_reads(recording, self._first_us)
+        # Not what ends with the trace: py-spy ends everything where it ends itself.
+        self._events = [event for event in events if event["ts"] < self._first_us + self._length_us]
+        self._threads = len({event["tid"] for event in events})
+
+    def play(self, span: Span, options: dict[str, Any], fail_every: int) -> Played:
+        """Return what a recording over this span would have been."""
+        events = [
+            *self._events_until(span.sampling_us, max(span.end_us, span.sampling_us + 1), options["subprocesses"])
+        ]
+        events = [event for event in events if options["threads"] or not _is_label(event)]
+        intervals = max((span.end_us - span.sampling_us) * span.rate // 1_000_000, 1)
+        intervals = min(intervals, span.most) if span.most is not None else intervals
+        failed = [k for k in range(1, intervals + 1) if fail_every and k % fail_every == 0]
+        failed_us = [span.sampling_us + k * 1_000_000 // span.rate for k in failed]
+        samples, errors = self._totals((intervals - len(failed)) * self._threads, span)
+        log = [failed_read(self.pid, span.wall_zero_s + at_us / 1e6) for at_us in failed_us]
+        if self._failed:
+            log += self._recorded_log(span)
+            errors = len(log) - len(failed_us)
+        data = _FORMATS[options["format"]](_Sampled(events, span, options))
+        return Played(data, log, samples, errors + len(failed_us))
+
+    def _events_until(self, begin_us: int, end_us: int, of_tree: bool = False) -> Iterator[Event]:
+        """Yield the events by time, the recording again and again, and in the end what closes all that is open.
+
+        In a recording of a tree of processes the root of each stack is the process.
+        """
+        open_frames: dict[int, list[Event]] = {}
+        at_us = begin_us
+        while self._events and at_us < end_us:
+            for event in self._events:
+                now_us = at_us + event["ts"] - self._first_us
+                if now_us >= end_us:
+                    break
+                frames = open_frames.setdefault(event["tid"], [])
+                if of_tree and not frames:
+                    frames.append({**event, "name": self._process(), "args": {"filename": "", "line": 0}})
+                    yield {**frames[0], "ts": now_us}
+                if event["ph"] == "B":
+                    frames.append(event)
+                else:
+                    frames.pop()
+                yield {**event, "ts": now_us}
+            at_us += self._length_us
+            for frames in open_frames.values():
+                while frames:
+                    yield {**frames.pop(), "ph": "E", "ts": min(at_us, end_us)}
+
+    def _totals(self, samples: int, span: Span) -> tuple[int, int]:
+        """Return samples and errors: as many as were in so much of the recording, where it says how many it had."""
+        found = _TOTALS.search(self._said)
+        if not found:
+            return samples, 0
+        share = (span.end_us - span.sampling_us) / self._length_us
+        return max(round(int(found[1]) * share), 1), round(int(found[2]) * share)
+
+    def _recorded_log(self, span: Span) -> list[str]:
+        """Return the lines for the reads that failed as the recording was taken, again and again as its events."""
+        log = []
+        for begin_us in range(span.sampling_us, span.end_us, self._length_us):
+            for at_us, why in self._failed:
+                now_us = begin_us + at_us
+                if now_us < min(span.end_us, begin_us + self._length_us):
+                    log.append(failed_read(self.pid, span.wall_zero_s + now_us / 1e6, why))
+        return log
+
+    def _process(self) -> str:
+        with open(f"/proc/{self.pid}/cmdline") as file:
+            command = file.read().rstrip("\0").replace("\0", " ")
+        return f'process {self.pid}:"{command}"'
+
+
+def _is_label(event: Event) -> bool:
+    """Say whether an event is of the frame that py-spy makes up for a thread."""
+    return not event["args"]["filename"] and bool(_THREAD.fullmatch(event["name"]))
+
+
+def _main_id(events: list[Event]) -> str:
+    """Return the ID of the main thread, the one named so or else the one of the process; empty where it has none."""
+    found = {
+        (match[1], match[2] or ""): event["pid"] for event in events if (match := _THREAD.fullmatch(event["name"]))
+    }
+    main = [tid for (tid, name), pid in found.items() if name == "MainThread" or tid == str(pid)]
+    return main[0] if main and main[0].isdigit() else ""
+
+
+def _failed_reads(recording: dict[str, Any], first_us: int) -> list[tuple[int, str]]:
+    """Return when reads failed, in microseconds from the first event on, and why; nothing where that is not known."""
+    if "spawned_ns" not in recording:
+        return []
+    zero_ns = recording["spawned_ns"] + recording["wall_jump_ns"]
+    found = []
+    for *date, fraction, why in _LOGGED.findall(recording["said"]):
+        year, month, day, hour, minute, second = map(int, date)
+        wall_s = int(time.mktime((year, month, day, hour, minute, second, 0, 0, 0))) - time.timezone
+        at_us = (wall_s * 1_000_000_000 + int(fraction) - zero_ns) // 1000 - first_us
+        found.append((max(at_us, 0), why))
+    return found
+
+
+def failed_read(pid: int, wall_s: float, why: str = _FAILED) -> str:
+    """Return the line of the log for a read that failed at this time of the wall clock."""
+    whole, part = divmod(round(wall_s * 1e9), 1_000_000_000)
+    stamp = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{part:09}Z"
+    return f"[{stamp} WARN  py_spy] Failed to get stack trace from {pid}: {why}\n"
+
+
+class _Sampled(NamedTuple):
+    """What a format is written from."""
+
+    events: list[Event]
+    span: Span
+    options: dict[str, Any]
+
+    def stacks(self) -> Iterator[tuple[int, list[tuple[str, str, int]]]]:
+        """Yield the thread and its stack, root first, of each sample."""
+        stacks: dict[int, list[tuple[str, str, int]]] = {}
+        events = iter(self.events)
+        event = next(events, None)
+        step_us = 1_000_000 / self.span.rate
+        most = self.span.most or (self.span.end_us - self.span.sampling_us) / step_us
+        for number in range(max(int(most), 1)):
+            now_us = self.span.sampling_us + number * step_us
+            while event and event["ts"] <= now_us:
+                stack = stacks.setdefault(event["tid"], [])
+                if event["ph"] == "B":
+                    stack.append((event["name"], event["args"]["filename"], event["args"]["line"] or 0))
+                else:
+                    stack.pop()
+                event = next(events, None)
+            if event is None:
+                return
+            yield from ((tid, stack) for tid, stack in stacks.items() if stack)
+
+
+def _write_chrometrace(sampled: _Sampled) -> bytes:
+    return _json(sampled.events)
+
+
+def _write_raw(sampled: _Sampled) -> bytes:
+    counts: dict[str, int] = {}
+    for _, stack in sampled.stacks():
+        line = ";".join(f"{name} ({os.path.basename(file)}:{at})" if file else name for name, file, at in stack)
+        counts[line] = counts.get(line, 0) + 1
+    return "".join(f"{line} {count}\n" for line, count in counts.items()).encode()
+
+
+def _write_speedscope(sampled: _Sampled) -> bytes:
+    index: dict[tuple[str, str, int], int] = {}
+    samples: dict[int, list[list[int]]] = {}
+    names: dict[int, str] = {}
+    for tid, stack in sampled.stacks():
+        match = _THREAD.fullmatch(stack[0][0])
+        names[tid] = f'Thread {match[1]} "{match[2] or ""}"' if match else "py-spy"
+        samples.setdefault(tid, []).append([index.setdefault(frame, len(index)) for frame in stack])
+    weight = 1 / sampled.span.rate
+    profiles = [
+        {
+            "type": "sampled",
+            "name": names[tid],
+            "unit": "seconds",
+            "startValue": 0.0,
+            "endValue": len(of_thread) * weight,
+            "samples": of_thread,
+            "weights": [weight] * len(of_thread),
+        }
+        for tid, of_thread in samples.items()
+    ]
+    frames = [{"name": name, "file": file, "line": line, "col": None} for name, file, line in index]
+    return _json(
+        {
+            "$schema": "https://www.speedscope.app/file-format-schema.json",
+            "profiles": sorted(profiles, key=lambda profile: str(profile["name"])),
+            "shared": {"frames": frames},
+            "activeProfileIndex": None,
+            "exporter": "py-spy@0.4.3",
+            "name": "py-spy profile",
+        }
+    )
+
+
+_FORMATS = {"chrometrace": _write_chrometrace, "raw": _write_raw, "speedscope": _write_speedscope}
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+
+def dumped(files: list[str], number: int, pid: int, with_locals: bool) -> bytes:
+    """Return a dump: the recorded one, or the first stacks of the recorded trace."""
+    said = load(files, "dump", number).get("said")
+    threads: list[dict[str, Any]] = json.loads(said) if said else _first_stacks(load(files, "record", number), pid)
+    for thread in threads:
+        is_main = thread["thread_name"] == "MainThread" or thread["os_thread_id"] == thread["pid"]
+        thread["pid"] = pid
+        thread["os_thread_id"] = pid if is_main else thread["os_thread_id"]
+        for frame in thread["frames"]:
+            frame["locals"] = (frame["locals"] or []) if with_locals else None
+    return json.dumps(threads, indent=2).encode() + b"\n"
+
+
+def _first_stacks(recording: dict[str, Any], pid: int) -> list[dict[str, Any]]:
+    """Return what the threads of a recording did first, as a dump shows it."""
+    take = Take(recording, pid)
+    span = Span(0, 1, 0.0, 1, None)
+    sampled = _Sampled([*take._events_until(0, 1), {"ts": 1}], span, {})
+    threads = []
+    for tid, (root, *frames) in sampled.stacks():
+        match = _THREAD.fullmatch(root[0])
+        threads.append(
+            {
+                "pid": pid,
+                "thread_id": tid,
+                "thread_name": match[2] if match else None,
+                "os_thread_id": int(match[1]) if match and match[1].isdigit() else None,
+                "active": True,
+                "owns_gil": False,
+                "frames": [_frame(*frame) for frame in reversed(frames)],
+            }
+        )
+    return threads
+
+
+def _frame(name: str, file: str, line: int) -> dict[str, Any]:
+    short = os.path.basename(file)
+    more = {"locals": None, "is_entry": False, "is_shim_entry": False}
+    return {"name": name, "filename": file, "module": None, "short_filename": short, "line": line, **more}
+
+
+def spoil(data: bytes, how: str, size: int) -> bytes | None:
+    """Return the file as a fault leaves it; None where nothing is to be written."""
+    if how == "none":
+        return None
+    if how == "cut":
+        return data[: len(data) // 2]
+    if how == "garbage":
+        return b"\x00garbage" * 1000
+    if how == "enormous":
+        return _swell(json.loads(data), size)
+    return data
+
+
+def _swell(events: list[Event], size: int) -> bytes:
+    """Return a trace of at least so many bytes, in which a frame ends and begins again and again."""
+    begun = [number for number, event in enumerate(events) if event["ph"] == "B"]
+    number = begun[-1] if begun else 0
+    pair = [{**events[number], "ph": "E"}, events[number]]
+    again = _json(pair)[1:-2] + b","
+    times = size // len(again) + 1
+    return _json(events[: number + 1])[:-2] + b"," + again * times + _json(events[number + 1 :])[1:]

@@ -1,0 +1,179 @@
+"""The lines of a stored recording: what a real session was given, in the order in which it happened.
+
+``tests/recordings/README.md`` describes the format. Each line is a JSON object; its ``kind`` says which one.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from profd.daemon.collect.stacks.assembly import Span, Threads
+from profd.daemon.collect.stacks.pyspy import PySpyOutput
+from profd.daemon.collect.stacks.statements import Statement
+from profd.daemon.collect.steps.counter import Answer, LoopCounters
+from profd.daemon.store.records import FrameDescription, Identity, Record, RunStarted
+
+
+class Header(msgspec.Struct, frozen=True, tag_field="kind", tag="header"):
+    """Where a recording comes from."""
+
+    date: str
+    program: str
+    interpreter: str
+    py_spy: str
+    torch: str
+    machine: str
+    rate_hz: int
+
+
+class Started(msgspec.Struct, frozen=True, tag_field="kind", tag="run started"):
+    """The first record of the run."""
+
+    started: RunStarted
+
+
+class PySpyRecord(msgspec.Struct, frozen=True, tag_field="kind", tag="py-spy record"):
+    """One ``py-spy record``; ``chain`` numbers the chain of recordings that it is a link of."""
+
+    pid: int
+    start_ticks: int
+    chain: int
+    rate_hz: int
+    spawned_ns: int
+    sampling_ns: int
+    ended_ns: int
+    cpu_ns: int
+    wall_jump_ns: int
+    said: str
+    trace: str
+    keep: tuple[int | None, int | None]
+    threads: Threads
+
+    @property
+    def identity(self) -> Identity:
+        """The process that was recorded."""
+        return Identity(self.pid, self.start_ticks)
+
+    @property
+    def output(self) -> PySpyOutput:
+        """What py-spy wrote."""
+        return PySpyOutput(
+            self.trace.encode(), self.said.encode(), self.spawned_ns, self.sampling_ns, self.ended_ns, self.cpu_ns,
+            self.wall_jump_ns,
+        )  # fmt: skip
+
+    @property
+    def span(self) -> Span:
+        """What the chain kept of it."""
+        return Span(*self.keep)
+
+
+class PySpyDump(msgspec.Struct, frozen=True, tag_field="kind", tag="py-spy dump"):
+    """One ``py-spy dump --locals``; ``said`` is empty where it failed."""
+
+    pid: int
+    start_ticks: int
+    spawned_ns: int
+    spoke_ns: int
+    monotonic_s: float
+    cpu_ns: int
+    said: str
+
+    @property
+    def identity(self) -> Identity:
+        """The process that was read."""
+        return Identity(self.pid, self.start_ticks)
+
+    @property
+    def answer(self) -> Answer:
+        """What py-spy said."""
+        return Answer(self.said.encode(), self.spawned_ns, self.spoke_ns, self.cpu_ns, self.monotonic_s)
+
+
+class StepsBegan(msgspec.Struct, frozen=True, tag_field="kind", tag="steps began"):
+    """The steps of a process are followed from here on."""
+
+    identity: Identity
+
+
+class StepsEnded(msgspec.Struct, frozen=True, tag_field="kind", tag="steps ended"):
+    """They are followed no longer."""
+
+    identity: Identity
+
+
+class Put(msgspec.Struct, frozen=True, tag_field="kind", tag="record"):
+    """A record that went to the writer, and that no other line leads to."""
+
+    record: Record
+
+
+class Diary(msgspec.Struct, frozen=True, tag_field="kind", tag="diary"):
+    """What the program says of itself. All times are nanoseconds of the epoch.
+
+    ``tracks`` is, for each thread that goes through ``turns`` in turn, when its next one began. ``phases`` is when each
+    phase began. ``steps`` is how many steps were made at a time. ``planted`` is the rule of the cause that the
+    program has, "" where it is healthy, and None where it says nothing. ``late_rank`` is the rank that is slow.
+    """
+
+    turns: tuple[str, ...] = ()
+    tracks: tuple[tuple[int, ...], ...] = ()
+    phases: tuple[tuple[int, str], ...] = ()
+    steps: tuple[tuple[int, int], ...] = ()
+    planted: str | None = None
+    late_rank: int | None = None
+
+
+class Line(msgspec.Struct, frozen=True):
+    """What is known of a line of a library's source."""
+
+    text: str | None
+    statement: Statement | None
+
+
+class Loops(msgspec.Struct, frozen=True):
+    """By what the loops around a line of a library's function count, and whether its frame stays while they last."""
+
+    file: str
+    function: str
+    line: int
+    counters: LoopCounters
+    stays: bool
+
+
+class File(msgspec.Struct, frozen=True):
+    """What is known of a library's source file."""
+
+    about: FrameDescription
+    lines: dict[str, Line]
+
+
+class Sources(msgspec.Struct, frozen=True, tag_field="kind", tag="sources"):
+    """The source files of the target: this project's own as they are, of all others what the session asked of them."""
+
+    own: dict[str, str]
+    files: dict[str, File]
+    loops: tuple[Loops, ...]
+
+
+StoredLine = Header | Started | PySpyRecord | PySpyDump | StepsBegan | StepsEnded | Put | Diary | Sources
+_decoder = msgspec.json.Decoder(StoredLine)
+
+
+def read_lines(path: Path) -> list[StoredLine]:
+    """Return the lines of a stored recording."""
+    return [_decoder.decode(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+
+
+def encode_line(line: StoredLine) -> bytes:
+    """Return a line as it is stored, sets in order."""
+    return msgspec.json.encode(msgspec.to_builtins(line, str_keys=True, order="deterministic"))
+
+
+def write_lines(path: Path, lines: Iterable[bytes]) -> None:
+    """Store a recording: the same lines give the same bytes."""
+    path.write_bytes(gzip.compress(b"".join(line + b"\n" for line in lines), 9, mtime=0))

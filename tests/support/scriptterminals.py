@@ -1,0 +1,141 @@
+"""Launches scripts on a terminal of their own, with a dashboard that does as it is told, and reads the screen."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+
+from profd.daemon import processes
+from support import launches
+from support.waiting import DEADLINE_S, until
+
+ROWS, COLUMNS = 36, 120
+
+LAUNCHER = """
+import sys
+import msgspec
+from pathlib import Path
+from functools import partial
+from profd.cli.run import start_recording, narrate
+from profd.daemon import paths
+from profd.daemon.supervise.launch import Plan, launch
+from profd.daemon.supervise.session import SessionOptions
+
+run_id = paths.new_run_id("test")
+command = tuple(sys.argv[2:])
+options = SessionOptions(run_id, "test", paths.new_run_file(run_id), "launched", 0, 0, command)
+sys.exit(launch(Plan(
+    command=command,
+    start_session=partial(start_recording, options),
+    farewell=lambda: "farewell",
+    narrate=narrate,
+    dashboard=lambda run_file, pty_fd: [sys.executable, "-c", sys.argv[1], str(run_file), str(pty_fd)],
+)))
+"""
+"""What ``profd run`` does on a terminal, but with the program in its first argument for a dashboard."""
+
+DASHBOARD = """
+import os, sys, tty
+pty_fd = int(sys.argv[2])
+tty.setraw(0)
+os.write(1, b"\\x1b[?1049hdashboard %d\\r\\n" % os.getpid())
+while (key := os.read(0, 1)) != b"q":
+    os.write(pty_fd, key)
+os.write(1, b"\\x1b[?1049l")
+"""
+"""Gives keys to the script, ends with q, and leaves the terminal raw."""
+
+
+class OnTerminal:
+    """A launch on a pseudo-terminal, whose other end the test holds."""
+
+    def __init__(self, *command: str, dashboard: str = DASHBOARD) -> None:
+        """Start a command under the launcher, which leads the terminal's session."""
+        self.keys_fd, self.terminal_fd = os.openpty()
+        self.resize(ROWS, COLUMNS)
+        self._command = command
+        self.modes = termios.tcgetattr(self.terminal_fd)
+        self.seen = b""
+        self.launcher = subprocess.Popen(
+            [sys.executable, "-c", LAUNCHER, dashboard, *command],
+            stdin=self.terminal_fd,
+            stdout=self.terminal_fd,
+            stderr=self.terminal_fd,
+            preexec_fn=_own_terminal,
+        )
+
+    def expect(self, text: bytes) -> bytes:
+        """Read the screen until ``text`` comes; returns the rest of its line, which is read up to its end."""
+        while text not in self.seen or b"\n" not in self.seen.split(text, 1)[1]:
+            ready, _, _ = select.select([self.keys_fd], [], [], DEADLINE_S)
+            assert ready, f"{text!r} did not come: {self.seen!r}"
+            self.seen += os.read(self.keys_fd, 4096)
+        _, after = self.seen.split(text, 1)
+        line, self.seen = after.split(b"\n", 1)
+        return line.strip()
+
+    def keep_reading(self) -> None:
+        """Read the screen from now on, as a terminal does all the time: where nobody does, who writes there waits."""
+
+        def read() -> None:
+            with contextlib.suppress(OSError):  # the terminal has gone away
+                while self.keys_fd >= 0:
+                    os.read(self.keys_fd, 65536)
+
+        threading.Thread(target=read, daemon=True).start()
+
+    def script_pid(self) -> int:
+        """Wait until the command runs, and return its PID."""
+
+        def find() -> int | None:
+            found = [pid for pid in processes.children(self.launcher.pid) if is_command(pid, self._command)]
+            return found[0] if found else None
+
+        return until(find, "the command")
+
+    def type(self, keys: bytes) -> None:
+        """Press keys."""
+        os.write(self.keys_fd, keys)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Give the window another size."""
+        fcntl.ioctl(self.keys_fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def current_modes(self) -> list[object]:
+        """Return the terminal's modes, as far as they were set by someone."""
+        return list(termios.tcgetattr(self.terminal_fd))
+
+    def hang_up(self) -> None:
+        """Let the terminal go away under those who use it."""
+        os.close(self.terminal_fd)
+        os.close(self.keys_fd)
+        self.terminal_fd = self.keys_fd = -1
+
+    def close(self) -> None:
+        """Close what is open; a launcher that still runs is killed, and all that it started."""
+        for pid in launches.descendants(self.launcher.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.launcher.kill()
+        self.launcher.wait()
+        if self.keys_fd >= 0:
+            self.hang_up()
+
+
+def is_command(pid: int, command: tuple[str, ...]) -> bool:
+    """Say whether a process runs this very command."""
+    return processes.command_line(pid) == command
+
+
+def _own_terminal() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests that run under nohup ignore it, and so would the script
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -1,0 +1,99 @@
+"""Real sessions for integration tests: programs that say when they are ready, recorded for a while."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from profd.daemon import paths, processes
+from profd.daemon.store.reader import RunReader
+from profd.daemon.supervise.control import ControlClient
+from profd.daemon.supervise.session import RunningSession, SessionOptions, start_session
+from support.folders import PROGRAMS
+from support.waiting import count_recordings, until
+
+
+@contextlib.contextmanager
+def running(*words: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """Run a Python program (of ``tests/programs`` where it is a bare name) and wait until it says ``ready``."""
+    script = words[0] if isinstance(words[0], Path) else PROGRAMS / words[0]
+    process = subprocess.Popen(
+        [sys.executable, str(script), *map(str, words[1:])], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+    )
+    try:
+        wait_ready(process)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_ready(process: subprocess.Popen[str]) -> None:
+    """Wait for the line by which a program says that it is ready."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.strip() == "ready":
+            return
+    raise AssertionError(f"the program ended with {process.wait()} before it was ready")
+
+
+def begin_session(
+    pid: int,
+    *,
+    duration_s: float | None = None,
+    rate_hz: int = 100,
+    steps: bool = True,
+    hang_after_s: float | None = None,
+    on_hang: str | None = None,
+) -> RunningSession:
+    """Start recording a process and its children."""
+    stat = processes.read_stat(pid)
+    assert stat is not None
+    run_id = paths.new_run_id("test")
+    options = SessionOptions(
+        run_id=run_id,
+        name="test",
+        run_file=paths.new_run_file(run_id),
+        mode="attached",
+        pid=pid,
+        start_ticks=stat.start_ticks,
+        command=processes.command_line(pid),
+        rate_hz=rate_hz,
+        budget_percent=100.0,
+        duration_s=duration_s,
+        steps=steps,
+        hang_after_s=hang_after_s,
+        on_hang=on_hang,
+    )
+    return start_session(options)
+
+
+def record(pid: int, seconds: float, *, rate_hz: int = 100) -> RunReader:
+    """Record a process for ``seconds`` and return the finished run."""
+    session = begin_session(pid, duration_s=seconds, rate_hz=rate_hz)
+    assert session.wait_closed(seconds + 30)
+    return RunReader(session.run_file)
+
+
+def hand_over(run_file: Path, times: int = 1) -> None:
+    """Wait until the session that writes a run file has written so many more recordings."""
+    wanted = count_recordings(run_file) + times
+    hurry_until(run_file, lambda: count_recordings(run_file) >= wanted, f"{times} more recordings")
+
+
+def hurry_until(run_file: Path, condition: Callable[[], bool], what: str) -> None:
+    """Wait for a condition, and keep asking the session to end the recording in flight: it may be long until then."""
+    with RunReader(run_file) as reader:
+        client = ControlClient(Path(reader.info.control_socket))
+
+    def holds() -> bool:
+        if condition():
+            return True
+        client.aim_at_rate(client.hello().rate_hz)  # what is in flight at another rate is not waited for
+        return False
+
+    until(holds, what)
+    client.close()

@@ -1,0 +1,108 @@
+"""Real supervisors for integration tests: `profd daemon` with its journal read line by line, and short jobs for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from profd.daemon.host.journal import Line
+from support.folders import PROGRAMS
+from support.sessions import wait_ready
+from support.waiting import DEADLINE_S, until
+
+PROFD = [sys.executable, "-m", "profd"]
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+
+
+class Supervised:
+    """A running `profd daemon`; what it says is kept in ``lines``."""
+
+    def __init__(self, *, before: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
+        """Start one, behind the words ``before``, and wait until it is ready."""
+        self.lines: list[Line] = []
+        self.process = subprocess.Popen(
+            [*before, *PROFD, "daemon"],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **(environment or {})},
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.wait("ready")
+
+    def wait(self, event: str, *, pid: int = 0, run: str = "") -> Line:
+        """Wait until it has said this, of this process or run where one is named; what it said before counts."""
+
+        def said() -> Line | None:
+            has_ended = not self._reader.is_alive()
+            found = next((line for line in self.lines if _is_it(line, event, pid, run)), None)
+            assert found or not has_ended, f"it ended before it said {event}; it said {self.lines}"
+            return found
+
+        return until(said, lambda: f"{event} among {self.lines}")
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send it a signal, and return its exit code once it is gone."""
+        self.process.send_signal(number)
+        return self.process.wait(DEADLINE_S)
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for text in self.process.stderr:
+            self.lines.append(msgspec.json.decode(text, type=Line))
+
+
+def _is_it(line: Line, event: str, pid: int, run: str) -> bool:
+    return line.event == event and pid in (0, line.pid) and run in ("", line.run)
+
+
+@contextlib.contextmanager
+def supervised(*, before: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Iterator[Supervised]:
+    """Run a supervisor; it is killed at the end unless it is gone."""
+    one = Supervised(before=before, environment=environment)
+    try:
+        yield one
+    finally:
+        one.process.kill()
+        one.process.wait(DEADLINE_S)
+
+
+def home_name() -> str:
+    """Return a word that no other test's jobs have in their command line."""
+    return Path(os.environ["PROFD_HOME"]).name
+
+
+class ShortJob:
+    """A job that waits until it is told to train; ``steps`` of it take about 6 ms each."""
+
+    def __init__(self, steps: int = 200, *, before: Sequence[str] = (), script: Path | None = None) -> None:
+        words = [*before, sys.executable, str(script or PROGRAMS / "shortjob.py"), str(steps), home_name()]
+        self.process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **ONE_THREAD}
+        )
+        wait_ready(self.process)
+        self.pid = self.process.pid
+
+    def train(self) -> int:
+        """Let it train, and return its exit code."""
+        self.process.communicate("go\n", timeout=DEADLINE_S)
+        return self.process.returncode
+
+
+@contextlib.contextmanager
+def short_job(steps: int = 200, *, before: Sequence[str] = (), script: Path | None = None) -> Iterator[ShortJob]:
+    """Start a job; it is killed at the end unless it is gone."""
+    job = ShortJob(steps, before=before, script=script)
+    try:
+        yield job
+    finally:
+        job.process.kill()
+        job.process.communicate()

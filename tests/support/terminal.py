@@ -1,0 +1,101 @@
+"""A real terminal for tests: a tmux of its own, with keys to press and a screen to wait for.
+
+Each ``Terminal`` is its own tmux server on its own socket, so that no test meets another, or the tmux of whoever runs
+them.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from support.waiting import until
+
+_EXITED = "profd-test-exited:"
+
+
+class Terminal:
+    """A terminal of ``columns`` by ``lines``; a context manager that ends whatever still runs in it."""
+
+    def __init__(self, folder: Path, *, columns: int = 120, lines: int = 36, term: str = "xterm-256color") -> None:
+        """Start a shell in ``folder``, where the server's socket lies too."""
+        self._socket = folder / "tmux.sock"
+        self._term = term
+        self._tmux("new-session", "-d", "-x", str(columns), "-y", str(lines), "-c", str(folder), "exec env PS1='$ ' sh")
+        self.wait_for("$")  # until then tmux may not have set the modes of the terminal
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take the terminal away from whatever runs in it."""
+        subprocess.run(["tmux", "-S", self._socket, "kill-server"], check=False, capture_output=True)
+
+    def start(self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> None:
+        """Run a command in the shell; its exit code is shown when it has ended, see ``wait_ended``."""
+        words = [
+            "env",
+            "-u",
+            "COLUMNS",
+            "-u",
+            "LINES",
+            f"TERM={self._term}",
+            *(f"{name}={value}" for name, value in (environment or {}).items()),
+        ]
+        line = shlex.join([*words, *map(str, command)])
+        self.type(f"{line}; echo {_EXITED[:-1]}''{_EXITED[-1]}$?")
+        self.press("Enter")
+
+    def type(self, text: str) -> None:
+        """Type text as it is."""
+        self._tmux("send-keys", "-l", text)
+
+    def press(self, *keys: str) -> None:
+        """Press keys by tmux's names: ``q``, ``Enter``, ``Escape``, ``C-c``, ``Down``."""
+        self._tmux("send-keys", *keys)
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Make the terminal larger or smaller."""
+        self._tmux("resize-window", "-x", str(columns), "-y", str(lines))
+
+    def screen(self) -> str:
+        """Return what the terminal shows."""
+        return self._tmux("capture-pane", "-p")
+
+    def wait_for(self, text: str) -> str:
+        """Wait until the screen has a text on it, and return the screen."""
+
+        def screen() -> str | None:
+            shown = self.screen()
+            return shown if text in shown else None
+
+        return until(screen, lambda: f"{text!r} on the screen:\n{self.screen()}")
+
+    def wait_ended(self) -> int:
+        """Wait until the command has ended, and return its exit code."""
+        screen = self.wait_for(_EXITED)
+        return int(screen.rpartition(_EXITED)[2].split()[0])
+
+    def modes(self) -> str:
+        """Return the settings of the terminal as ``stty -g`` gives them."""
+        device = self._tmux("display-message", "-p", "#{pane_tty}").strip()
+        return subprocess.run(["stty", "-F", device, "-g"], check=True, capture_output=True, text=True).stdout.strip()
+
+    def uses_alternate_screen(self) -> bool:
+        """Say whether a full-screen program has the terminal, or left it so."""
+        return self._tmux("display-message", "-p", "#{alternate_on}").strip() == "1"
+
+    def takes_mouse(self) -> bool:
+        """Say whether a program has asked for the mouse, or left it so."""
+        return self._tmux("display-message", "-p", "#{mouse_any_flag}").strip() == "1"
+
+    def _tmux(self, *words: str) -> str:
+        command = ["tmux", "-S", str(self._socket), "-f", "/dev/null", *words]
+        environment = {name: value for name, value in os.environ.items() if name not in {"TMUX", "TMUX_PANE"}}
+        return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout

@@ -1,0 +1,72 @@
+"""The one way to wait in tests: for a condition, with one deadline that no working machine meets."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from profd.daemon import processes
+from profd.daemon.store.reader import RunReader
+
+DEADLINE_S = 120.0
+"""How long any test waits for anything; below the time that pytest gives a test, so that the reason is said."""
+
+_FIRST_PAUSE_S = 0.001
+_LONGEST_PAUSE_S = 0.05
+
+Found = TypeVar("Found")
+
+
+def until(condition: Callable[[], Found | None], what: str | Callable[[], str]) -> Found:
+    """Wait until a condition gives something true, and return that; the failure says ``what`` has not happened."""
+    pauses = _pauses(what)
+    while not (found := condition()):
+        select.select([], [], [], next(pauses))
+    return found
+
+
+async def eventually(condition: Callable[[], Found | None], what: str | Callable[[], str]) -> Found:
+    """Do as ``until``, and let the event loop run meanwhile."""
+    pauses = _pauses(what)
+    while not (found := condition()):
+        await asyncio.sleep(next(pauses))
+    return found
+
+
+def states_while_running(process: subprocess.Popen[str], seconds: float) -> set[str]:
+    """Return the states of a process that were seen within the next ``seconds``."""
+    states: set[str] = set()
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        stat = processes.read_stat(process.pid)
+        assert stat is not None
+        states.add(stat.state)
+        select.select([], [], [], 0.005)
+    return states
+
+
+def recorded_until_ns(run_file: Path) -> int:
+    """Return up to when a run file has samples; 0 where it has none."""
+    with RunReader(run_file) as reader:
+        return max((recording.end_ns for recording in reader.recordings()), default=0)
+
+
+def count_recordings(run_file: Path) -> int:
+    """Return how many recordings a run file has."""
+    with RunReader(run_file) as reader:
+        return len(reader.recordings())
+
+
+def _pauses(what: str | Callable[[], str]) -> Iterator[float]:
+    """Yield how long to wait before the next look: short at first, so that what is quick is seen at once."""
+    deadline = time.monotonic() + DEADLINE_S
+    pause_s = _FIRST_PAUSE_S
+    while time.monotonic() < deadline:
+        yield pause_s
+        pause_s = min(1.5 * pause_s, _LONGEST_PAUSE_S)
+    raise AssertionError(f"not in {DEADLINE_S:.0f} s: {what if isinstance(what, str) else what()}")

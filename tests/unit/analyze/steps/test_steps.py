@@ -1,0 +1,209 @@
+"""Steps of a run file: by its counter, else by its phases, over a selection; and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from support.synthetic import (
+    BACKWARD,
+    DATA_WAIT,
+    MAIN,
+    MAIN_TID,
+    STARTED_NS,
+    describe,
+    main_process,
+    recording,
+    run_started,
+    write_run,
+)
+
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.analyze.steps import steps as analyzing
+from profd.daemon.analyze.steps.steps import Steps, take_steps
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.collect.steps import reader as collecting
+from profd.daemon.store import records
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.writer import RunWriter
+
+NAME = "loop counter `i` in train (train.py:58)"
+
+
+def counted_run(
+    path: Path,
+    counts: Sequence[tuple[float, int, float]],
+    *,
+    names: Sequence[tuple[float, str]] = ((8, NAME),),
+    more: Sequence[records.Record] = (),
+) -> Path:
+    """Write a run with counts at (seconds from its start, steps, error)."""
+    everything: list[records.Record] = [main_process()]
+    everything += [
+        records.PointsTaken(
+            STARTED_NS + int(at_s * SECOND_NS),
+            (records.Point("step_count", steps, MAIN), records.Point("step_count_error", error, MAIN)),
+        )
+        for at_s, steps, error in counts
+    ]
+    everything += [
+        records.EventHappened(STARTED_NS + int(at_s * SECOND_NS), "counter", name, MAIN) for at_s, name in names
+    ]
+    everything += more
+    everything.append(records.RunEnded(STARTED_NS + 60 * SECOND_NS, "target-exited", 0))
+    return write_all(path, everything)
+
+
+def write_all(path: Path, everything: Sequence[records.Record]) -> Path:
+    writer = RunWriter(path, run_started(), describe)
+    for record in everything:
+        assert writer.put(record)
+    writer.close()
+    assert writer.failure is None, writer.failure
+    return path
+
+
+def steps_of(path: Path, selection: Selection = MAIN_THREADS) -> Steps:
+    with RunReader(path) as reader:
+        return take_steps(reader, selection, PhaseIndex(reader))
+
+
+def between(from_s: float, to_s: float) -> Selection:
+    return Selection(
+        from_ns=STARTED_NS + int(from_s * SECOND_NS), to_ns=STARTED_NS + int(to_s * SECOND_NS), main_threads=True
+    )
+
+
+def test_the_names_are_those_that_are_recorded() -> None:
+    recorded = (collecting.COUNT_SERIES, collecting.ERROR_SERIES, collecting.FOUND_KIND)
+    assert recorded == (analyzing.COUNT_SERIES, analyzing.ERROR_SERIES, analyzing.COUNTER_EVENT)
+
+
+def test_the_rate_is_that_from_the_first_to_the_last_count(tmp_path: Path) -> None:
+    steps = steps_of(counted_run(tmp_path / "r", [(5, 90, 0.5), (10, 190, 0.5), (25, 490, 0.5)]))
+    assert steps.per_s == pytest.approx(20)
+    assert steps.source == NAME
+    # A count is off by less than a step, each of the two by half a step more.
+    assert steps.per_s_error == pytest.approx((1 + 0.5 + 0.5) / 20)
+
+
+def test_steps_before_the_first_count_are_counted_where_the_run_made_them(tmp_path: Path) -> None:
+    assert steps_of(counted_run(tmp_path / "fresh", [(5, 90, 0), (25, 490, 0), (60, 1190, 0)])).count == 1190
+    # Goes on from a checkpoint: of what the counter says only the steps of this run are its own.
+    assert steps_of(counted_run(tmp_path / "resumed", [(5, 50_090, 0), (25, 50_490, 0), (60, 51_190, 0)])).count == 1200
+
+
+def test_steps_before_the_first_count_of_a_loop_that_slows_down_are_told(tmp_path: Path) -> None:
+    """It made twice as many a second at first as in the mean, and was found late."""
+    counts = [(30, 6000, 0.0), (32, 6380, 0.0), (34, 6740, 0.0), (36, 7080, 0.0), (60, 7800, 0.0)]
+    assert steps_of(counted_run(tmp_path / "r", counts)).count == 7800
+
+
+@pytest.mark.parametrize(("first", "made"), [(160, 160), (20, 160)])
+def test_epochs_before_the_counter_was_first_seen_are_told_by_visits(tmp_path: Path, first: int, made: int) -> None:
+    """Eight seconds of twenty steps a second; the counter starts over with each epoch, and may be seen late in one."""
+    spans = [(BACKWARD, 30), (DATA_WAIT, 20)] * 20 * 60
+    run = recording(MAIN, STARTED_NS, [(MAIN_TID, "MainThread", True, spans)], duration_ns=60 * SECOND_NS)
+    counts = [(8, first, 0.5), (18, first + 200, 0.5), (28, first + 400, 0.5), (60, first + 1040, 0.5)]
+    steps = steps_of(counted_run(tmp_path / "r", counts, more=[run]))
+    assert steps.count == pytest.approx(made + 1040, abs=2)
+    assert steps.count_error is not None
+    assert steps.count_error < 20
+
+
+def test_what_followed_the_last_count_is_counted_at_the_pace_of_the_last_ones(tmp_path: Path) -> None:
+    run = counted_run(tmp_path / "r", [(5, 90, 0.5), (15, 290, 0.5), (25, 490, 0.5)])
+    steps = steps_of(run)
+    # Thirty-five seconds at twenty a second; by a twelfth of these that may be wrong, as only two paces tell.
+    assert steps.count == 490 + 700
+    assert steps.count_error == pytest.approx(2 + 60, abs=1)
+    assert steps_of(run, between(0, 26)).count == 420
+
+
+def test_a_count_that_ends_with_the_run_is_exact(tmp_path: Path) -> None:
+    steps = steps_of(counted_run(tmp_path / "r", [(5, 90, 0.0), (25, 490, 0.0), (60, 1190, 0.0)]))
+    assert (steps.count, steps.count_error) == (1190, 1)
+
+
+@pytest.mark.parametrize(("exit_code", "count"), [(0, 1190), (1, 1189)])
+def test_the_step_that_was_under_way_counts_where_the_script_ended_well(
+    tmp_path: Path, exit_code: int, count: int
+) -> None:
+    counts = [(10, 190, 0), (59.99, 1189, 0)]
+    ended = records.ProcessEnded(MAIN, STARTED_NS + 60 * SECOND_NS, exit_code)
+    assert steps_of(counted_run(tmp_path / "r", counts, more=[ended])).count == count
+
+
+def test_a_selection_counts_its_own_steps(tmp_path: Path) -> None:
+    run = counted_run(tmp_path / "r", [(5, 0, 0), (10, 100, 0), (15, 150, 0), (20, 200, 0), (25, 600, 0)])
+    steps = steps_of(run, between(9, 20))
+    assert steps.count == 100
+    assert steps.per_s == pytest.approx(10)
+
+
+def test_a_selection_that_ends_between_two_counts_has_its_part_of_the_steps_between_them(tmp_path: Path) -> None:
+    run = counted_run(tmp_path / "r", [(5, 0, 0), (10, 100, 0), (15, 150, 0), (20, 200, 0), (25, 600, 0)])
+    steps = steps_of(run, between(9, 22))
+    assert steps.count == 100 + 160
+    assert steps.count_error == 1 + 16
+    assert steps.per_s == pytest.approx(10)
+
+
+def test_an_error_that_was_there_before_a_selection_is_none_of_its_own(tmp_path: Path) -> None:
+    run = counted_run(tmp_path / "r", [(5, 0, 0), (10, 100, 50), (20, 300, 52)])
+    steps = steps_of(run, between(9, 21))
+    assert steps.per_s == pytest.approx(20)
+    # The two steps that came to it, the whole step, and half a second for the moments of the readings.
+    assert steps.per_s_error == pytest.approx((1 + 2 + 10) / 10)
+
+
+@pytest.mark.parametrize("counts", [[], [(5, 90, 0)]])
+def test_less_than_two_counts_are_no_rate(tmp_path: Path, counts: list[tuple[float, int, float]]) -> None:
+    assert steps_of(counted_run(tmp_path / "r", counts)) == Steps()
+
+
+def test_the_source_is_the_counter_of_that_time(tmp_path: Path) -> None:
+    run = counted_run(
+        tmp_path / "r",
+        [(5, 0, 0), (20, 300, 0), (35, 600, 0), (50, 900, 0)],
+        names=[(8, "first"), (30, "second")],
+    )
+    assert steps_of(run, between(0, 21)).source == "first"
+    assert steps_of(run, between(0, 5.5)).source is None
+    assert steps_of(run).source == "second"
+
+
+def test_phases_tell_where_no_counter_does(tmp_path: Path) -> None:
+    steps = steps_of(write_run(tmp_path / "r", seconds=20))
+    assert steps.source == "cycles of backward"
+    assert steps.count == pytest.approx(40, abs=1)
+    assert steps.per_s == pytest.approx(2, rel=0.02)
+    assert steps.per_s_error is not None
+    assert steps.per_s_error < 0.2
+
+
+def test_a_run_that_only_waits_makes_no_steps(tmp_path: Path) -> None:
+    threads = ((MAIN_TID, "MainThread", True, ((DATA_WAIT, 1000),)),)
+    writer = RunWriter(tmp_path / "r", run_started(), describe)
+    writer.put(main_process())
+    for second in range(10):
+        writer.put(recording(MAIN, STARTED_NS + second * SECOND_NS, threads))
+    writer.close()
+    assert steps_of(tmp_path / "r") == Steps()
+
+
+def test_each_rank_has_its_own_steps_and_the_first_one_speaks_for_all(tmp_path: Path) -> None:
+    first = records.Identity(MAIN.pid + 1, MAIN.start_ticks + 1)
+    more: list[records.Record] = [
+        main_process(rank=1),
+        records.ProcessSeen(first, None, ("python",), "main", 0, None, "3.11.7", STARTED_NS),
+    ]
+    for at_s, steps in ((5, 0), (60, 440)):
+        point = records.Point("step_count", steps, first)
+        more.append(records.PointsTaken(STARTED_NS + at_s * SECOND_NS, (point,)))
+    run = counted_run(tmp_path / "r", [(5, 0, 0), (60, 1100, 0)], more=more)
+    assert steps_of(run).per_s == pytest.approx(8)
+    assert steps_of(run, Selection(rank=0, main_threads=True)).per_s == pytest.approx(8)
+    assert steps_of(run, Selection(rank=1, main_threads=True)).per_s == pytest.approx(20)

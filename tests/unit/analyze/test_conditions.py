@@ -1,0 +1,90 @@
+"""Conditions beside the GPU's: when all cores were busy, when memory grew, and runs that cannot tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.synthetic import BACKWARD, MAIN, STARTED_NS, describe, main_process, recording, run_started, write_run
+
+from profd.daemon.analyze import conditions
+from profd.daemon.analyze.memory.growth import growth
+from profd.daemon.analyze.profile import take_profile
+from profd.daemon.analyze.selection import Condition, Selection
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.errors import UsageError
+from profd.daemon.store import records
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.writer import RunWriter
+
+GROWING = (Condition("memory-growing"),)
+
+
+def write_readings(path: Path, name: str, values: list[float]) -> Path:
+    """Write a run with one series of the host, read each second."""
+    writer = RunWriter(path, run_started(), describe)
+    found: list[records.Record] = [main_process()]
+    for second, value in enumerate(values):
+        found.append(records.PointsTaken(STARTED_NS + second * SECOND_NS, (records.Point(name, value),)))
+    for record in found:
+        assert writer.put(record)
+    writer.close()
+    return path
+
+
+def test_time_in_which_memory_grew_is_from_where_it_can_be_told(tmp_path: Path) -> None:
+    with RunReader(write_run(tmp_path / "a.profd", seconds=90)) as reader:
+        leak = next(one for one in growth(reader) if one.verdict == "growing")
+        assert leak.since_ns is not None
+        profile = take_profile(reader, Selection(main_threads=True, when=GROWING))
+        process = reader.processes[leak.process]
+        assert process.pid == MAIN.pid
+        assert profile.total_ns == reader.info.end_ns - max(leak.since_ns, STARTED_NS)
+        worker = next(row for row in reader.processes.values() if row.role == "worker")
+        assert take_profile(reader, Selection(processes=frozenset({worker.id}), when=GROWING)).total_ns == 0
+
+
+def test_all_cores_are_busy_from_95_percent_on(tmp_path: Path) -> None:
+    with RunReader(write_readings(tmp_path / "a.profd", "host_cpu_share", [0.1, 0.94, 0.95, 1.0, 0.5])) as reader:
+        cover = conditions.cpu_saturated(reader, 1, 0.0)
+    assert list(cover.ranges()) == [(STARTED_NS + SECOND_NS, STARTED_NS + 3 * SECOND_NS)]
+
+
+def test_what_a_control_group_held_back_counts(tmp_path: Path) -> None:
+    readings = [0.0, 0.0, 0.3, 0.0]
+    with RunReader(write_readings(tmp_path / "a.profd", "cgroup_cpu_throttled_share", readings)) as reader:
+        cover = conditions.throttled(reader, 1, 0.0)
+    assert list(cover.ranges()) == [(STARTED_NS + SECOND_NS, STARTED_NS + 2 * SECOND_NS)]
+
+
+def test_each_thread_is_on_the_cpu_by_its_own_readings(tmp_path: Path) -> None:
+    with RunReader(write_run(tmp_path / "a.profd", seconds=10)) as reader:  # CPU is read of main threads alone
+        main = Selection(main_threads=True)
+        on_cpu = msgspec.structs.replace(main, when=(Condition("on-cpu"),))
+        conditions.check(reader, on_cpu.when, None, None)
+        # A reading tells of the time since the one before: there is none for the first second.
+        assert take_profile(reader, on_cpu).total_ns == 9 * SECOND_NS
+        pin = Selection(thread="Thread-1 (_pin_memory_loop)", when=on_cpu.when)
+        assert take_profile(reader, pin).total_ns == 0
+
+
+def test_less_than_half_a_core_is_waiting(tmp_path: Path) -> None:
+    writer = RunWriter(tmp_path / "a.profd", run_started(), describe)
+    thread = (MAIN.pid, "MainThread", True, ((BACKWARD, 3000),))
+    assert writer.put(main_process())
+    assert writer.put(recording(MAIN, STARTED_NS, (thread,), duration_ns=3 * SECOND_NS))
+    for second, cores in enumerate([0.0, 0.49, 0.5, 0.9]):
+        point = records.Point("cpu_cores", cores, MAIN, MAIN.pid)
+        assert writer.put(records.PointsTaken(STARTED_NS + second * SECOND_NS, (point,)))
+    writer.close()
+    with RunReader(tmp_path / "a.profd") as reader:
+        profile = take_profile(reader, Selection(when=(Condition("on-cpu"),)))
+    assert (profile.total_ns, profile.total_samples) == (2 * SECOND_NS, 200)
+
+
+@pytest.mark.parametrize("name", [*conditions.CONDITIONS, *conditions.OF_THREADS])
+def test_a_run_that_cannot_tell_says_why(name: str, tmp_path: Path) -> None:
+    run = write_readings(tmp_path / "a.profd", "host_load_1min", [1.0, 1.0])
+    with RunReader(run) as reader, pytest.raises(UsageError, match=f"cannot tell {name}: it has no readings"):
+        conditions.check(reader, (Condition(name),), None, None)

@@ -1,0 +1,111 @@
+"""Shares are shares of time, whatever the rates: known answers, the same everywhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import unevensamples
+from support.synthetic import BACKWARD, STARTED_NS
+
+from profd.daemon.analyze.calltree import call_tree
+from profd.daemon.analyze.functions import FunctionRow, hot_functions
+from profd.daemon.analyze.profile import take_profile
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.analyze.summary import summarize
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.render.exports.collapsed import collapsed_lines
+from profd.daemon.store.columns import ColumnReader
+from profd.daemon.store.reader import RunReader
+from profd.tui.reading.survey import Survey
+from profd.tui.snapshot import Snapshot
+from profd.tui.view import Scope, ScopeKind, View
+
+SHARES = {stack[-1].function: share for stack, share in unevensamples.SHARES.items()}
+MAIN_SHARES = {stack[-1].function: share for stack, share in unevensamples.MAIN_SHARES.items()}
+SAMPLES = {stack[-1].function: samples for stack, samples in unevensamples.SAMPLES.items()}
+LAST_FIVE = STARTED_NS + 15 * SECOND_NS
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[RunReader]:
+    with RunReader(unevensamples.write_run(tmp_path / "a.profd")) as opened:
+        yield opened
+
+
+def selves(rows: list[FunctionRow] | tuple[FunctionRow, ...]) -> dict[str, float]:
+    return {row.function: row.self_share for row in rows if row.self_share}
+
+
+def snapshot_of(reader: RunReader, view: View) -> Snapshot:
+    survey = Survey(reader, ColumnReader(reader.path))
+    while survey.catch_up():
+        pass
+    return survey.snapshot(view)
+
+
+def test_the_summary_has_shares_of_time(reader: RunReader) -> None:
+    summary = summarize(reader)
+
+    assert selves(summary.functions) == pytest.approx(MAIN_SHARES)
+    assert summary.phases == pytest.approx({"backward": 0.5, "optimizer": 0.5})
+    assert selves(summarize(reader, Selection()).functions) == pytest.approx(SHARES)
+
+
+def test_samples_stay_counts(reader: RunReader) -> None:
+    rows = hot_functions(reader, take_profile(reader, Selection()))
+
+    assert {row.function: row.self_samples for row in rows if row.self_samples} == SAMPLES
+    assert sum(int(line.rpartition(" ")[2]) for line in collapsed_lines(reader, Selection())) == sum(SAMPLES.values())
+
+
+def test_a_range_weighs_by_what_was_recorded_in_it(reader: RunReader) -> None:
+    # The second worker was recorded for one of the five seconds, the first for four.
+    profile = take_profile(reader, Selection(from_ns=LAST_FIVE))
+
+    assert selves(hot_functions(reader, profile)) == pytest.approx(
+        {name: 1 / 3 for name in SHARES if name != BACKWARD[-1].function}
+    )
+    assert profile.total_ns == pytest.approx(15 * SECOND_NS)
+
+
+def test_a_call_tree_is_made_of_time(reader: RunReader) -> None:
+    tree = call_tree(reader, take_profile(reader, Selection()))
+    own = {reader.frames[node.frame].function: node.own_ns for _, node in tree.walk() if node.own_ns}
+
+    assert tree.total_ns == pytest.approx(3 * unevensamples.SECONDS * SECOND_NS)
+    assert own == pytest.approx({name: share * tree.total_ns for name, share in SHARES.items()})
+    assert tree.samples == sum(SAMPLES.values())
+
+
+@pytest.mark.parametrize(
+    ("scope", "selection"), [(ScopeKind.MAIN, MAIN_THREADS), (ScopeKind.ALL, Selection())], ids=["main", "all"]
+)
+def test_the_dashboard_says_what_the_summary_says(reader: RunReader, scope: ScopeKind, selection: Selection) -> None:
+    snapshot = snapshot_of(reader, View(scope=Scope(scope)))
+    expected = hot_functions(reader, take_profile(reader, selection))
+
+    assert [row.function for row in snapshot.functions] == [row.function for row in expected]
+    for shown, row in zip(snapshot.functions, expected, strict=True):
+        assert (shown.self_samples, shown.total_samples) == (row.self_samples, row.total_samples)
+        assert (shown.self_share, shown.total_share) == pytest.approx((row.self_share, row.total_share))
+        assert (shown.self_error, shown.total_error) == pytest.approx((row.self_error, row.total_error))
+    assert {part.phase: part.share for part in snapshot.timeline.lanes[0].shares} == summarize(reader).phases
+    assert snapshot.verdict is not None
+    assert snapshot.verdict.share == pytest.approx(0.5)
+
+
+def test_the_recent_window_has_shares_of_time_too(reader: RunReader) -> None:
+    view = View(scope=Scope(ScopeKind.ALL), span_ns=30 * SECOND_NS)
+
+    assert selves(snapshot_of(reader, view).functions) == pytest.approx(SHARES)
+
+
+def test_errors_go_by_the_distance_of_samples_at_each_change(reader: RunReader) -> None:
+    # The one change, at 100 Hz before and 25 Hz after, is seen 40 ms late, and at the end another one may be under way.
+    errors = summarize(reader).phase_errors
+
+    assert errors["backward"] == pytest.approx(math.sqrt(0.04**2 + 0.04**2) / unevensamples.SECONDS)
+    assert errors["optimizer"] == errors["backward"]

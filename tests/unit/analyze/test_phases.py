@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support import synthetic
+from support.stacktables import TRAIN, Tables, phase_of, stacks_in
+
+from profd.daemon.analyze.phases import PHASES, PhaseIndex, phase_named
+from profd.daemon.analyze.rules import BUILT_IN, Rule, read_rules
+from profd.daemon.errors import UsageError
+from profd.daemon.store.records import Frame
+from profd.daemon.store.rows import FrameRow, StackRow
+
+ROOT = f"<module> | {TRAIN} | main()"
+CALL = "Module._call_impl | torch/nn/modules/module.py"
+LOADER = "torch/utils/data/dataloader.py"
+FETCH = "_MapDatasetFetcher.fetch | torch/utils/data/_utils/fetch.py"
+FOR = f"train_epoch | {TRAIN} | for images, labels in loader:"
+EVALUATE = f"evaluate | {TRAIN} | correct += (model(images).argmax(1) == labels).sum().item()"
+
+
+@pytest.fixture(autouse=True)
+def _no_rules_of_this_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROFD_HOME", str(tmp_path))
+
+
+@pytest.mark.parametrize(("phase", "frames"), stacks_in("stacks.txt"))
+def test_stack_of_real_training_code_has_its_phase(phase: str, frames: list[str]) -> None:
+    assert phase_of(*frames) == phase
+
+
+def test_needing_a_batch_outweighs_evaluating_it() -> None:
+    assert phase_of(EVALUATE, f"_MultiProcessingDataLoaderIter._get_data | {LOADER}") == "data wait"
+
+
+def test_worker_loads_though_it_was_forked_while_the_loop_waited() -> None:
+    forked = [
+        FOR,
+        f"_MultiProcessingDataLoaderIter.__init__ | {LOADER}",
+        "Popen._launch | multiprocessing/popen_fork.py",
+    ]
+    loop = "_worker_loop | torch/utils/data/_utils/worker.py"
+
+    assert phase_of(*forked, loop, FETCH) == "data load in process"
+    assert phase_of(*forked, loop, "Queue.get | multiprocessing/queues.py") == "waiting"
+
+
+@pytest.mark.parametrize(("phase", "frames"), stacks_in("stacks_python310.txt"))
+def test_bare_names_of_python_3_10_tell_the_same(phase: str, frames: list[str]) -> None:
+    assert phase_of(*frames) == phase
+
+
+def test_wildcard_for_every_method_does_not_meet_every_function() -> None:
+    rules = (Rule(phase="optimizer", function=("Adam.*",)),)
+
+    assert phase_of("Adam.step | a.py", rules=rules) == "optimizer"
+    assert phase_of("step | a.py", rules=rules) == "other"
+
+
+def test_rule_on_the_leaf_leaves_outer_frames_alone() -> None:
+    rules = (Rule(phase="synchronize", source=r"\.item\(", leaf=True),)
+    line = f"train | {TRAIN} | loss.item()"
+
+    assert phase_of(line, rules=rules) == "synchronize"
+    assert phase_of(line, "inner | x.py", rules=rules) == "other"
+
+
+def test_rule_on_the_innermost_line_of_the_user_covers_what_it_calls_and_no_function_of_theirs() -> None:
+    rules = (Rule(phase="logging", source="^log", innermost=True, library=False),)
+    line = f"train | {TRAIN} | log(dumps(x))"
+
+    assert phase_of(line, rules=rules) == "logging"
+    assert phase_of(line, "dumps | json/__init__.py", "encode | json/encoder.py", rules=rules) == "logging"
+    assert phase_of(line, f"dumps | {TRAIN} | return str(x)", rules=rules) == "other"
+    assert phase_of(line, f"dumps | {TRAIN} | return str(x)", "f | x.py", rules=rules) == "other"
+
+
+def test_conditions_of_a_rule_are_about_one_frame() -> None:
+    rules = (Rule(phase="forward", function=("step",), module=("a.py",)),)
+
+    assert phase_of("step | a.py", rules=rules) == "forward"
+    assert phase_of("step | b.py", "run | a.py", rules=rules) == "other"
+
+
+def test_first_rule_in_order_decides_wherever_its_frame_stands() -> None:
+    rules = (Rule(phase="logging", function=("inner",)), Rule(phase="forward", function=("outer",)))
+
+    assert phase_of("outer | a.py", "inner | a.py", rules=rules) == "logging"
+    assert phase_of("inner | a.py", "outer | a.py", rules=rules) == "logging"
+
+
+def test_phase_is_owed_to_the_line_that_calls_into_it() -> None:
+    tables = Tables()
+    model = tables.add(
+        ROOT, f"train | {TRAIN} | logits = model(x)", CALL, f"Net.forward | {TRAIN} | x = self.a(x)", CALL
+    )
+    library = tables.add("run | threading.py")
+    unknown = tables.add(ROOT, f"train | {TRAIN} | x = x @ w", "helper | torch/x.py")
+    index = PhaseIndex(tables)
+
+    log = "logging.info(dumps(sizes))"
+    reported = tables.add(f"<module> | {TRAIN} | log(main())", f"main | {TRAIN} | {log}", "dumps | json/__init__.py")
+
+    lines = [index.user_line(stack) for stack in (model, library, unknown, reported)]
+
+    assert [line and line.source for line in lines] == ["logits = model(x)", None, "x = x @ w", log]
+
+
+def test_rules_of_the_user_come_first(tmp_path: Path) -> None:
+    frames = (ROOT, "Adam.step | torch/optim/adam.py")
+    before = phase_of(*frames)
+    (tmp_path / "phases.toml").write_text('[[rule]]\nphase = "logging"\nfunction = ["Adam.step"]\n')
+
+    assert (before, phase_of(*frames)) == ("optimizer", "logging")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('[[rule]]\nphase = "augment"\nfunction = ["f"]', "rule 1: there is no phase 'augment'"),
+        ('[[rule]]\nphase = "other"', "rule 1: it says nothing of a frame"),
+        ('[[rule]]\nphase = "other"\nsource = "("', "no regular expression"),
+        ('[[rule]]\nphase = "other"\nfunctions = ["f"]', "unknown field `functions`"),
+        ('[[rule]]\nphase = "other"\nfunction = "f"', "Expected `array`"),
+        ("[[rule", "no table of phase rules"),
+        (b"\xff", "no table of phase rules"),
+    ],
+)
+def test_wrong_table_is_refused_with_what_is_wrong(tmp_path: Path, text: str | bytes, complaint: str) -> None:
+    file = tmp_path / "phases.toml"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    with pytest.raises(UsageError) as refusal:
+        phase_of(ROOT)
+
+    assert complaint in str(refusal.value)
+    assert str(file) in str(refusal.value)
+
+
+def test_every_phase_has_a_rule_and_a_letter_of_its_own() -> None:
+    names = [phase.name for phase in PHASES]
+    ruled = {rule.phase for rule in read_rules(BUILT_IN, frozenset(names))}
+
+    assert ruled == set(names) - {"other"}
+    assert max(Counter(phase.letter for phase in PHASES).values()) == 1
+    assert phase_named("data wait").letter == "D"
+
+
+class Counted(dict[int, StackRow]):
+    """Stacks that count how often one is looked up."""
+
+    lookups = 0
+
+    def __getitem__(self, stack: int) -> StackRow:
+        self.lookups += 1
+        return super().__getitem__(stack)
+
+
+def test_each_of_ten_thousand_deep_stacks_costs_a_few_steps() -> None:
+    tables = Tables()
+    tables.stacks = counted = Counted()
+    leaf = tables.add(*[f"function_{depth} | package/module_{depth}.py | call()" for depth in range(1000)])
+    for number in range(leaf + 1, leaf + 10_001):
+        tables.frames[number] = FrameRow(number, f"leaf_{number % 3000}", "a.py", "a.py", number, False, "x()")
+        tables.stacks[number] = StackRow(number, leaf, 1 + number % leaf)
+    index = PhaseIndex(tables)
+
+    counted.lookups = 0
+    for stack in counted:
+        index.of_stack(stack)
+
+    assert 0 < counted.lookups < 10 * len(counted)
+
+
+def test_synthetic_run_has_the_phases_that_it_claims() -> None:
+    tables = Tables()
+    shares: Counter[str] = Counter()
+    for frames, length_ms in synthetic.STEP:
+        stack = tables.add(*map(_as_text, frames))
+        shares[PhaseIndex(tables).of_stack(stack)] += length_ms
+
+    assert {phase: total / 500 for phase, total in shares.items()} == pytest.approx(synthetic.PHASE_SHARES)
+
+
+def _as_text(frame: Frame) -> str:
+    described = synthetic.describe(frame)
+    return f"{frame.function} | {described.module_path} | {described.source or ''}"

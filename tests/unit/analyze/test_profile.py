@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import synthetic
+
+from profd.daemon.analyze.calltree import CallNode, call_tree
+from profd.daemon.analyze.functions import FunctionRow, hot_functions
+from profd.daemon.analyze.profile import Profile, take_profile
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Frame
+from profd.daemon.store.writer import RunWriter
+
+SECONDS = 4
+MAIN_SAMPLES = SECONDS * synthetic.RATE_HZ
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[RunReader]:
+    with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=SECONDS)) as opened:
+        yield opened
+
+
+def process_id(reader: RunReader, pid: int) -> int:
+    return next(process.id for process in reader.processes.values() if process.pid == pid)
+
+
+def functions_of(reader: RunReader, selection: Selection) -> dict[str, FunctionRow]:
+    return {row.function: row for row in hot_functions(reader, take_profile(reader, selection))}
+
+
+def test_selection_of_main_threads_leaves_out_workers_and_helpers(reader: RunReader) -> None:
+    assert take_profile(reader, MAIN_THREADS).total_samples == MAIN_SAMPLES
+    # The main process's two threads, and one of each worker.
+    assert take_profile(reader, Selection()).total_samples == 4 * MAIN_SAMPLES
+
+
+def test_selection_narrows_by_process_thread_and_rank(reader: RunReader) -> None:
+    worker = frozenset({process_id(reader, synthetic.worker(1).pid)})
+
+    assert set(functions_of(reader, Selection(processes=worker))) >= {"elastic_deform", "Photos.__getitem__"}
+    assert take_profile(reader, Selection(processes=worker)).total_samples == MAIN_SAMPLES
+    assert take_profile(reader, Selection(thread="MainThread")).total_samples == 3 * MAIN_SAMPLES
+    assert take_profile(reader, Selection(rank=0)).total_samples == 0
+
+
+def test_selection_narrows_by_time_and_phase(reader: RunReader) -> None:
+    second = synthetic.STARTED_NS + SECOND_NS
+    one_second = Selection(from_ns=second, to_ns=second + SECOND_NS, main_threads=True)
+
+    assert take_profile(reader, one_second).total_samples == synthetic.RATE_HZ
+    waits = take_profile(reader, Selection(main_threads=True, phase="data wait"))
+    assert waits.total_samples == synthetic.PHASE_SHARES["data wait"] * MAIN_SAMPLES
+
+
+def test_function_has_self_and_total_shares_and_its_hottest_line(reader: RunReader) -> None:
+    functions = functions_of(reader, MAIN_THREADS)
+    loop = functions["train_epoch"]
+
+    assert functions["_engine_run_backward"].self_share == pytest.approx(0.2)
+    assert (loop.self_share, loop.total_share) == pytest.approx((0.04, 1.0))
+    assert (loop.line, loop.source) == (58, "for images, labels in loader:")
+    assert (loop.module_path, loop.file, loop.is_library) == ("train.py", synthetic.TRAIN, False)
+
+
+def test_functions_are_in_order_of_their_own_time(reader: RunReader) -> None:
+    rows = hot_functions(reader, take_profile(reader, MAIN_THREADS))
+
+    assert rows[0].function == "Condition.wait"
+    assert [row.self_share for row in rows] == sorted((row.self_share for row in rows), reverse=True)
+    assert sum(row.self_samples for row in rows) == MAIN_SAMPLES
+
+
+def test_recursive_function_counts_once_a_stack(tmp_path: Path) -> None:
+    stack = tuple(Frame("walk", synthetic.TRAIN, line) for line in (1, 2, 3))
+
+    with one_stack_run(tmp_path, stack) as reader:
+        (row,) = hot_functions(reader, take_profile(reader, Selection()))
+
+    assert (row.self_share, row.total_share, row.line) == (1.0, 1.0, 3)
+
+
+def test_nothing_selected_gives_empty_tables(reader: RunReader) -> None:
+    empty = take_profile(reader, Selection(thread="no such thread"))
+
+    assert empty == Profile()
+    assert hot_functions(reader, empty) == []
+    assert [node.total_ns for _, node in call_tree(reader, empty).walk()] == [0]
+
+
+def test_call_tree_adds_up_from_the_leaves_to_the_root(reader: RunReader) -> None:
+    tree = call_tree(reader, take_profile(reader, MAIN_THREADS))
+
+    for _, node in tree.walk():
+        assert node.total_ns == node.own_ns + sum(child.total_ns for child in node.children.values())
+    assert (tree.samples, tree.total_ns) == (MAIN_SAMPLES, SECONDS * SECOND_NS)
+
+
+def test_call_tree_is_walked_depth_first_and_the_largest_child_first(reader: RunReader) -> None:
+    tree = call_tree(reader, take_profile(reader, MAIN_THREADS))
+    names = [(depth, name_of(reader, node)) for depth, node in tree.walk()]
+
+    assert names[:4] == [(0, ""), (1, "<module>"), (2, "main"), (3, "train_epoch")]
+    loops = [node.total_ns for depth, node in tree.walk() if depth == 3]
+    assert loops == sorted(loops, reverse=True)
+    assert len(loops) == 7
+
+
+def test_stacks_deeper_than_functions_may_nest_are_walked(tmp_path: Path) -> None:
+    depth = 2 * sys.getrecursionlimit()
+    stack = tuple(Frame(f"function_{number}", synthetic.TRAIN, 1) for number in range(depth))
+
+    with one_stack_run(tmp_path, stack) as reader:
+        tree = call_tree(reader, take_profile(reader, Selection()))
+
+    assert [at for at, _ in tree.walk()] == list(range(depth + 1))
+
+
+def name_of(reader: RunReader, node: CallNode) -> str:
+    return reader.frames[node.frame].function if node.frame else ""
+
+
+def one_stack_run(folder: Path, stack: tuple[Frame, ...]) -> RunReader:
+    """Return a reader of a run whose main thread stood in one stack for a second."""
+    writer = RunWriter(folder / "one.profd", synthetic.run_started(), synthetic.describe)
+    writer.put(synthetic.main_process())
+    writer.put(synthetic.recording(synthetic.MAIN, synthetic.STARTED_NS, [(1, "MainThread", True, [(stack, 1000)])]))
+    writer.close()
+    return RunReader(folder / "one.profd")

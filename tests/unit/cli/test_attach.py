@@ -1,0 +1,116 @@
+"""`profd attach`: what it has recorded, and what it says as that ends; its session is made up."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from support.fakesession import FakeRecording
+
+from profd.cli import attach
+from profd.cli.main import run_command_line
+from profd.daemon import processes
+from profd.daemon.errors import ExitCode
+from profd.tui.leaving import Leaving
+
+PID = str(os.getpid())
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def recording(monkeypatch: pytest.MonkeyPatch) -> FakeRecording:
+    recording = FakeRecording()
+    monkeypatch.setattr(attach, "start_session", recording)
+    monkeypatch.setattr(attach, "check_attachable", lambda pid: None)
+    monkeypatch.setattr(attach, "is_interactive", lambda: False)
+    return recording
+
+
+@pytest.fixture
+def leave_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[Leaving], None]:
+    """Return a function that opens a dashboard on this terminal, and leaves it so."""
+
+    def leave(leaving: Leaving) -> None:
+        monkeypatch.setattr(attach, "is_interactive", lambda: True)
+        monkeypatch.setitem(sys.modules, "profd.tui.app", SimpleNamespace(run_dashboard=lambda run_file: leaving))
+
+    return leave
+
+
+def test_the_process_is_recorded_as_the_options_say(recording: FakeRecording, tmp_path: Path, capsys: Captured) -> None:
+    words = [
+        "--rate",
+        "50",
+        "--hang-after",
+        "0",
+        "--no-subprocesses",
+        "--name",
+        "Night 1",
+        "-o",
+        str(tmp_path / "a.profd"),
+    ]
+    assert run_command_line(["attach", PID, *words]) == ExitCode.OK
+    options, stat = recording.options, processes.read_stat(os.getpid())
+    assert options is not None
+    assert stat is not None
+    assert (options.mode, options.pid, options.start_ticks) == ("attached", os.getpid(), stat.start_ticks)
+    assert (options.rate_hz, options.hang_after_s, options.subprocesses, options.steps) == (50, None, False, True)
+    assert (options.name, options.run_file) == ("Night_1", tmp_path / "a.profd")
+    assert options.command == processes.command_line(os.getpid())
+    assert f"profd: recording pid {PID} as {options.run_id}; Ctrl-C ends" in capsys.readouterr().err
+
+
+def test_the_closed_run_is_summed_up(recording: FakeRecording, capsys: Captured) -> None:
+    assert run_command_line(["attach", PID]) == ExitCode.OK
+    assert f"profd report {recording.run_file.stem}" in capsys.readouterr().err
+
+
+def test_a_recording_that_was_cut_off_says_what_is_kept(recording: FakeRecording, capsys: Captured) -> None:
+    recording.closes = False
+    assert run_command_line(["attach", PID]) == ExitCode.SESSION
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "was cut off" in last
+    assert f"profd summary {recording.run_file}" in last
+
+
+def test_a_session_that_does_not_end_is_named(recording: FakeRecording, capsys: Captured) -> None:
+    recording.runs_on = True
+    assert run_command_line(["attach", PID]) == ExitCode.SESSION
+    assert "kill -9 777 ends it" in capsys.readouterr().err
+
+
+def test_who_leaves_the_dashboard_may_keep_the_recording(
+    recording: FakeRecording, leave_by: Callable[[Leaving], None], capsys: Captured
+) -> None:
+    recording.runs_on = True
+    leave_by(Leaving.KEEP)
+    assert run_command_line(["attach", PID]) == ExitCode.OK
+    assert not recording.is_asked_to_end
+    assert f"still recording: `profd view {recording.run_file.stem}` comes back" in capsys.readouterr().err
+
+
+def test_who_leaves_the_dashboard_may_end_the_recording(
+    recording: FakeRecording,
+    leave_by: Callable[[Leaving], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Captured,
+) -> None:
+    recording.runs_on = True
+    monkeypatch.setattr(recording, "end", lambda: setattr(recording, "runs_on", False))
+    leave_by(Leaving.END)
+    assert run_command_line(["attach", PID]) == ExitCode.OK
+    assert not recording.runs_on
+    assert f"profd report {recording.run_file.stem}" in capsys.readouterr().err
+
+
+def test_a_process_that_ends_meanwhile_is_no_process(
+    recording: FakeRecording, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setattr(processes, "read_stat", lambda pid: None)
+    assert run_command_line(["attach", PID]) == ExitCode.NO_PROCESS
+    assert recording.options is None
+    assert "ended while it was looked at" in capsys.readouterr().err

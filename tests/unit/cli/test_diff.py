@@ -1,0 +1,63 @@
+"""`profd diff`: what it prints of two runs, and the code that a limit ends it with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.jobruns import FORWARD, LOAD, Rank, write_job
+
+from profd.cli.main import run_command_line
+from profd.daemon.errors import ExitCode
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> tuple[str, str]:
+    """Give two runs of one rank: loading takes 100 ms of a step of 500 ms in the first, 250 ms in the second."""
+    return tuple(
+        str(write_job(tmp_path / name, Rank((LOAD, load_ms), (FORWARD, 100))))
+        for name, load_ms in (("base.profd", 100), ("new.profd", 250))
+    )  # type: ignore[return-value]
+
+
+def test_json_has_what_changed_by_how_much(runs: tuple[str, str], capsys: Captured) -> None:
+    assert run_command_line(["diff", *runs, "--json"]) == ExitCode.OK
+    told = json.loads(capsys.readouterr().out)
+    changed = {one["name"]: one for one in told["phases"] if one["is_significant"]}
+    assert set(changed) == {"data load in process", "backward"}
+    loading = changed["data load in process"]
+    assert (loading["base"], loading["new"]) == pytest.approx((0.1, 0.25), abs=0.01)
+
+
+def test_text_goes_to_stdout_and_a_report_to_its_file(runs: tuple[str, str], tmp_path: Path, capsys: Captured) -> None:
+    page = tmp_path / "diff.html"
+    assert run_command_line(["diff", *runs, "-o", str(page)]) == ExitCode.OK
+    said = capsys.readouterr()
+    assert "data load in process" in said.out
+    assert said.err == f"profd: wrote {page}\n"
+    assert "Photos.__getitem__" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("limit", "code"),
+    [("phase:data load in process>+100%", ExitCode.BEYOND_LIMIT), ("phase:data load in process>+200%", ExitCode.OK)],
+)
+def test_a_change_beyond_its_limit_ends_with_a_code_of_its_own(
+    runs: tuple[str, str], limit: str, code: ExitCode, capsys: Captured
+) -> None:
+    assert run_command_line(["diff", *runs, "--fail-on", limit]) == code
+    said = capsys.readouterr().err
+    assert said == (f"profd: beyond the limit {limit}\n" if code else "")
+
+
+def test_a_limit_that_is_none_is_refused_before_anything_is_read(capsys: Captured) -> None:
+    assert run_command_line(["diff", "none", "none", "--fail-on", "much slower"]) == ExitCode.USAGE
+
+
+def test_what_is_smaller_than_the_least_is_no_change(runs: tuple[str, str], capsys: Captured) -> None:
+    assert run_command_line(["diff", *runs, "--json", "--least", "50"]) == ExitCode.OK
+    told = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in told["phases"] if one["is_significant"]] == []

@@ -1,0 +1,81 @@
+"""`profd export` and `profd summary` on a run with known answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.synthetic import PHASE_SHARES, RUN_ID, worker, write_run
+
+from profd.cli.main import run_command_line
+from profd.daemon.errors import ExitCode
+
+SECONDS, RATE_HZ = 4, 100
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> str:
+    return str(write_run(tmp_path / f"{RUN_ID}.profd", seconds=SECONDS))
+
+
+def samples(text: str) -> int:
+    """Return the sum of the numbers of collapsed lines."""
+    return sum(int(line.rpartition(" ")[2]) for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("options", "threads"),
+    [
+        ([], 1),
+        (["--threads"], 4),
+        (["--processes"], 4),
+        (["--process", str(worker(1).pid)], 1),
+        (["--from", "2"], 0.5),
+        (["-o", "-"], 1),
+    ],
+)
+def test_stacks_go_to_stdout(run: str, options: list[str], threads: float, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["export", run, "--format", "collapsed", *options]) == 0
+    assert samples(capsys.readouterr().out) == threads * SECONDS * RATE_HZ
+
+
+def test_stacks_go_to_a_file_and_stdout_stays_empty(
+    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "stacks.txt"
+    assert run_command_line(["export", run, "--format", "collapsed", "-o", str(target)]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert samples(target.read_text()) == SECONDS * RATE_HZ
+
+
+def test_file_that_cannot_be_written_leaves_nothing_behind(
+    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(tmp_path.iterdir())
+    words = ["export", run, "--format", "collapsed", "-o", str(tmp_path / "no" / "file")]
+    assert run_command_line(words) == ExitCode.UNWRITABLE_OUTPUT
+    assert "-o FILE" in capsys.readouterr().err
+    assert run_command_line([*words[:-1], str(tmp_path)]) == ExitCode.UNWRITABLE_OUTPUT
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_format_that_is_not_offered_is_wrong_use(run: str) -> None:
+    assert run_command_line(["export", run, "--format", "gprof"]) == ExitCode.USAGE
+
+
+def test_summary_as_json_has_the_known_shares(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["summary", run, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["run"] == RUN_ID
+    assert summary["phases"] == pytest.approx(PHASE_SHARES)
+
+
+def test_summary_of_a_phase_is_all_of_that_phase(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["summary", run, "--phase", "backward", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["phases"] == {"backward": 1.0}
+
+
+def test_summary_as_text_names_the_script(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["summary", run]) == 0
+    assert "train.py" in capsys.readouterr().out

@@ -1,0 +1,172 @@
+"""`profd export --to` and `profd fleet` from the command line: what they print, and what they say where they cannot."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from support import hostiletexts
+from support.fleets import renamed
+from support.folders import DOCS
+from support.synthetic import write_run
+
+from profd.cli.main import run_command_line
+from profd.daemon.errors import ExitCode
+from profd.daemon.fleet.answers import Fleet
+from profd.daemon.fleet.dataset import DataSet
+from profd.daemon.fleet.export import export_run
+
+
+@pytest.fixture
+def data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    url = str(tmp_path / "fleet")
+    run = write_run(tmp_path / "a.profd")
+    assert run_command_line(["export", str(run), "--format", "parquet", "--to", url]) == ExitCode.OK
+    assert "rows of samples of 20261120-120000-cifar-3fa9@ada-desktop" in capsys.readouterr().err
+    return url
+
+
+def test_json_has_the_documented_fields(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["fleet", data, "--json"]) == ExitCode.OK
+    told = capsys.readouterr().out
+    fleet = msgspec.json.decode(told, type=Fleet)
+    assert (fleet.version, fleet.runs, fleet.jobs, fleet.nodes) == (1, 1, 1, 1)
+    page = (DOCS / "fleet.md").read_text()
+    assert [name for name in json.loads(told) if f"`{name}`" not in page] == []
+
+
+def test_without_gpus_hours_are_those_of_ranks(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["fleet", data]) == ExitCode.OK
+    told = capsys.readouterr().out
+    assert told.startswith("1 run of 1 job on 1 node: 0.00556 rank hours, 0.00222 of them lost (40 %)")
+    assert "Most is lost in data wait" in told
+
+
+def test_a_page_is_written(data: str, tmp_path: Path) -> None:
+    assert run_command_line(["fleet", data, "-o", str(tmp_path / "fleet.html")]) == ExitCode.OK
+    assert "Most is lost in data wait" in (tmp_path / "fleet.html").read_text()
+
+
+def test_hostile_names_are_shown_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = str(tmp_path / "fleet")
+    with renamed(hostiletexts.write_run(tmp_path / "a.profd"), host=hostiletexts.EVIL) as reader:
+        export_run(reader, DataSet(url))
+    assert run_command_line(["fleet", url, "-o", str(tmp_path / "fleet.html")]) == ExitCode.OK
+    told, page = capsys.readouterr().out, (tmp_path / "fleet.html").read_text()
+    for text in (told, page):
+        assert not set("\u202e\u2066\u2028\x1b\x00") & set(text)
+    assert "\\u202e" in told
+    assert "<img" not in page
+
+
+def test_a_data_set_has_whole_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write_run(tmp_path / "a.profd")
+    words = ["export", str(run), "--format", "parquet", "--to", str(tmp_path / "fleet")]
+    assert told_of([*words, "--rank", "0"], capsys)[0] == ExitCode.USAGE
+    assert told_of([*words, "--from", "1"], capsys)[0] == ExitCode.USAGE
+    assert not (tmp_path / "fleet").exists()
+
+
+def test_the_end_of_a_range_of_time_is_no_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = write_run(tmp_path / "a.profd")
+    words = ["export", str(run), "--format", "parquet", "--to", "4"]
+    assert "-o FOLDER" in told_of(words, capsys)[1]
+    assert told_of([*words, "-o", "tables"], capsys)[0] == ExitCode.OK
+    assert {path.name for path in tmp_path.iterdir()} == {"a.profd", "tables"}
+
+
+def told_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    code = run_command_line(words)
+    return code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "extra"), [("duckdb", [], "fleet"), ("distributed", ["--dask", "tcp://localhost:1"], "dask")]
+)
+def test_what_is_not_installed_is_named_with_its_extra(
+    data: str,
+    module: str,
+    words: list[str],
+    extra: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    code, said = told_of(["fleet", data, *words], capsys)
+    assert code == ExitCode.MISSING_TOOL
+    assert f"profd[{extra}]" in said
+
+
+@pytest.mark.parametrize("module", ["pyarrow", "fsspec"])
+def test_an_export_says_what_it_lacks_and_writes_nothing(
+    tmp_path: Path, module: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path / "a.profd")
+    monkeypatch.setitem(sys.modules, module, None)
+    code, said = told_of(["export", str(run), "--format", "parquet", "--to", str(tmp_path / "fleet")], capsys)
+    assert code == ExitCode.MISSING_TOOL
+    assert "profd[fleet]" in said
+    assert not (tmp_path / "fleet").exists()
+
+
+def test_help_loads_none_of_it() -> None:
+    program = "import sys; from profd.cli.main import run_command_line as run; run(['fleet', '--help']); "
+    program += "print('loaded', *{'duckdb', 'pyarrow', 'distributed', 'fsspec', 'jinja2'} & set(sys.modules))"
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    assert told.splitlines()[-1] == "loaded"
+
+
+def test_a_place_without_a_data_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = told_of(["fleet", str(tmp_path)], capsys)
+    assert code == ExitCode.UNREADABLE_RUN
+    assert "holds no data set" in said
+
+
+def test_a_url_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told_of(["fleet", "nonsense://x"], capsys)[0] == ExitCode.USAGE
+    assert told_of(["fleet", "/tmp/a[b]"], capsys)[0] == ExitCode.USAGE
+
+
+def test_a_file_that_is_gone(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    next(Path(data).glob("samples/**/*.parquet")).unlink()
+    code, said = told_of(["fleet", data], capsys)
+    assert code == ExitCode.UNREADABLE_RUN
+    assert "export its runs again" in said
+
+
+def test_a_file_that_is_damaged(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    next(Path(data).glob("stacks/**/*.parquet")).write_bytes(b"PAR1 no more")
+    assert told_of(["fleet", data], capsys)[0] == ExitCode.UNREADABLE_RUN
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"version": 2}', "of version 2"),
+        ("{}", "is no manifest"),
+        ("\xff", "is no manifest"),
+        (
+            '{"version":1,"run":"a","started_ns":1,"ended_ns":2,"files":'
+            '[{"table":"samples","path":"samples/../../etc/x","rows":1,"size_bytes":1}]}',
+            "lie elsewhere",
+        ),
+    ],
+)
+def test_manifests_that_lie(data: str, content: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (Path(data) / "manifests" / "x.json").write_text(content, encoding="latin-1")
+    code, told = told_of(["fleet", data], capsys)
+    assert code == ExitCode.UNREADABLE_RUN
+    assert said in told
+
+
+def test_a_time_without_runs(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert told_of(["fleet", data, "--until", "2020-01-01"], capsys)[0] == ExitCode.USAGE

@@ -1,0 +1,153 @@
+"""What the shared options make of words: recordings, and selections of a known run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import click
+import msgspec
+import pytest
+from click.testing import CliRunner
+from support.synthetic import MAIN, PIN_TID, STARTED_NS, worker, write_run
+
+from profd.cli.options import SelectionWords, parse_time, recording_options, selection_options
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.errors import UsageError
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import RunInfo
+
+NO_WORDS = SelectionWords(None, None, None, None, None, None)
+STARTED = datetime.fromtimestamp(STARTED_NS / SECOND_NS)
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[RunReader]:
+    with RunReader(write_run(tmp_path / "run.profd", seconds=4)) as reader:
+        yield reader
+
+
+def received(decorate: object, *words: str) -> dict[str, object]:
+    """Return what a command with these options receives from words."""
+    got: dict[str, object] = {}
+
+    def command(**options: object) -> None:
+        got.update(options)
+
+    ended = CliRunner().invoke(click.command()(decorate(command)), words)  # type: ignore[operator]
+    assert ended.exit_code == 0, ended.output
+    return got
+
+
+def test_recording_options_have_their_defaults() -> None:
+    assert received(recording_options) == {
+        "rate_hz": 100,
+        "budget_percent": 10.0,
+        "duration_s": None,
+        "name": None,
+        "output": None,
+        "subprocesses": True,
+        "hang_after_s": 30.0,
+        "on_hang": None,
+        "all_gpus": False,
+        "metrics_address": None,
+        "otlp_endpoint": None,
+        "steps": True,
+        "source": True,
+    }
+
+
+def test_recording_options_arrive_in_their_units() -> None:
+    words = "--rate 50 --budget 2.5 --duration 1.5 --name cifar -o x.profd --no-subprocesses --all-gpus --no-steps"
+    words += " --no-source --hang-after 5 --on-hang date --metrics 0.0.0.0:9400 --otlp http://localhost:4318"
+    assert received(recording_options, *words.split()) == {
+        "rate_hz": 50,
+        "budget_percent": 2.5,
+        "duration_s": 1.5,
+        "name": "cifar",
+        "output": Path("x.profd"),
+        "subprocesses": False,
+        "hang_after_s": 5.0,
+        "on_hang": "date",
+        "all_gpus": True,
+        "metrics_address": "0.0.0.0:9400",
+        "otlp_endpoint": "http://localhost:4318",
+        "steps": False,
+        "source": False,
+    }
+
+
+@pytest.mark.parametrize("words", ["--rate 0", "--rate 1001", "--budget 0", "--duration 0", "--duration -1"])
+def test_recording_option_out_of_its_range_is_refused(words: str) -> None:
+    ended = CliRunner().invoke(click.command()(recording_options(lambda **_: None)), words.split())
+    assert ended.exit_code == 2
+
+
+def test_selection_options_arrive_together() -> None:
+    got = received(selection_options, "--from", "1", "--to", "12:00:00", "--process", "7", "--phase", "data wait")
+    assert got == {"words": SelectionWords("1", "12:00:00", None, 7, None, "data wait")}
+
+
+def test_main_threads_are_selected_unless_more_is_asked_for(reader: RunReader) -> None:
+    assert NO_WORDS.build(reader).main_threads
+    assert not NO_WORDS.build(reader, main_threads=False).main_threads
+
+
+def test_process_takes_all_of_its_threads(reader: RunReader) -> None:
+    selection = NO_WORDS._replace(pid=MAIN.pid).build(reader)
+    threads = {reader.threads[thread].os_tid for thread in selection.threads(reader)}
+    assert threads == {MAIN.pid, PIN_TID}
+
+
+def test_worker_can_be_selected(reader: RunReader) -> None:
+    selection = NO_WORDS._replace(pid=worker(2).pid).build(reader)
+    threads = [reader.threads[thread] for thread in selection.threads(reader)]
+    assert [reader.processes[thread.process].ordinal for thread in threads] == [2]
+
+
+def test_thread_is_selected_by_name(reader: RunReader) -> None:
+    selection = NO_WORDS._replace(thread="Thread-1 (_pin_memory_loop)").build(reader)
+    assert [reader.threads[thread].os_tid for thread in selection.threads(reader)] == [PIN_TID]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (NO_WORDS._replace(pid=1), "4242"),
+        (NO_WORDS._replace(rank=3), "none"),
+        (NO_WORDS._replace(thread="x"), "MainThread"),
+        (NO_WORDS._replace(phase="x"), "data wait"),
+        (NO_WORDS._replace(from_time="2", to_time="1"), "exchange"),
+    ],
+)
+def test_what_the_run_does_not_have_is_refused_and_what_it_has_is_told(
+    words: SelectionWords, told: str, reader: RunReader
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        words.build(reader)
+    assert told in raised.value.remedy
+
+
+def test_seconds_count_from_the_start(reader: RunReader) -> None:
+    selection = NO_WORDS._replace(from_time="1.5", to_time="3").build(reader)
+    assert (selection.from_ns, selection.to_ns) == (STARTED_NS + 3 * SECOND_NS // 2, STARTED_NS + 3 * SECOND_NS)
+
+
+def test_time_of_day_is_local_time_within_the_run(reader: RunReader) -> None:
+    word = (STARTED + timedelta(seconds=2)).strftime("%H:%M:%S")
+    assert parse_time(word, reader.info) == STARTED_NS + 2 * SECOND_NS
+
+
+def test_time_of_day_before_the_start_is_tomorrow_in_a_run_that_lasts(reader: RunReader) -> None:
+    word = (STARTED - timedelta(hours=1)).strftime("%H:%M:%S")
+    hour_ns = 3600 * SECOND_NS
+    long: RunInfo = msgspec.structs.replace(reader.info, end_ns=STARTED_NS + 24 * hour_ns)
+    assert parse_time(word, long) == STARTED_NS + 23 * hour_ns
+    assert parse_time(word, reader.info) == STARTED_NS - hour_ns
+
+
+@pytest.mark.parametrize("word", ["noon", "25:00:00", "nan", "inf", ""])
+def test_word_that_is_no_time_is_refused(word: str, reader: RunReader) -> None:
+    with pytest.raises(UsageError, match="is no time"):
+        parse_time(word, reader.info)

@@ -1,0 +1,123 @@
+"""`profd run`: what it launches and has recorded; the launcher is made up. Whole launches are in integration."""
+
+from __future__ import annotations
+
+import io
+import socket
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from support.fakesession import FakeRecording
+from support.synthetic import write_run
+
+from profd.cli import run
+from profd.cli.main import run_command_line
+from profd.daemon.supervise.launch import Plan
+from profd.daemon.supervise.session import SessionOptions
+
+CODE = 43
+
+
+class Launched:
+    """Launches nothing: keeps the plan, and starts its session as the launcher does."""
+
+    def __init__(self, recording: FakeRecording) -> None:
+        self._recording = recording
+        self.plan: Plan | None = None
+        self.window_folder_was_there = False
+
+    def __call__(self, plan: Plan) -> int:
+        self.plan = plan
+        script = SimpleNamespace(pid=4242, start_ticks=99)
+        with socket.socket() as link:
+            plan.start_session(script, link)  # type: ignore[arg-type]
+        folder = self.options.window_folder
+        self.window_folder_was_there = folder is not None and folder.is_dir()
+        return CODE
+
+    @property
+    def options(self) -> SessionOptions:
+        assert self._recording.options is not None
+        return self._recording.options
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> Launched:
+    recording = FakeRecording()
+    launched = Launched(recording)
+    monkeypatch.setattr(run, "launch", launched)
+    monkeypatch.setattr(run, "start_session", recording)
+    monkeypatch.setattr(run, "is_interactive", lambda: False)
+    return launched
+
+
+def plan_of(launched: Launched, *words: str) -> Plan:
+    assert run_command_line(["run", *words]) == CODE
+    assert launched.plan is not None
+    return launched.plan
+
+
+def test_the_script_is_recorded_as_the_options_say(launched: Launched, tmp_path: Path) -> None:
+    plan_of(launched, "--rate", "50", "--hang-after", "0", "-o", str(tmp_path / "a.profd"), "--", "python", "train.py")
+    options = launched.options
+    assert (options.mode, options.pid, options.start_ticks) == ("launched", 4242, 99)
+    assert (options.rate_hz, options.hang_after_s, options.run_file) == (50, None, tmp_path / "a.profd")
+    assert (options.name, options.command) == ("train", ("python", "train.py"))
+
+
+def test_what_follows_the_command_is_its_own(launched: Launched) -> None:
+    plan = plan_of(launched, "python", "train.py", "--rate", "5", "--headless")
+    assert plan.command == ("python", "train.py", "--rate", "5", "--headless")
+    assert launched.options.rate_hz == 100
+
+
+def test_the_run_is_summed_up_at_its_end_unless_that_is_not_wanted(launched: Launched) -> None:
+    plan = plan_of(launched, "python", "train.py")
+    assert plan.farewell is not None
+    assert f"profd report {launched.options.run_id}" in plan.farewell()
+    assert plan_of(launched, "--quiet", "python", "train.py").farewell is None
+
+
+def test_a_run_elsewhere_is_named_by_its_path(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "a.profd", seconds=1)
+    assert f"profd report {path}" in run.sum_up(path)
+
+
+def test_a_dashboard_is_for_a_terminal(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert plan_of(launched, "python", "train.py").dashboard is None
+    monkeypatch.setattr(run, "is_interactive", lambda: True)
+    assert plan_of(launched, "--headless", "python", "train.py").dashboard is None
+    dashboard = plan_of(launched, "python", "train.py").dashboard
+    assert dashboard is not None
+    program, flag, code, *words = dashboard(Path("/runs/a.profd"), 7)
+    assert (program, flag, words) == (sys.executable, "-c", ["view", "/runs/a.profd", "--pty-fd", "7"])
+    # A module beside the script must not stand in for one of Python's.
+    assert code.startswith("import sys; sys.path[:1] = ")
+
+
+def test_a_script_is_armed_for_windows_only_where_that_is_asked_for(launched: Launched) -> None:
+    assert plan_of(launched, "python", "train.py").variables == {}
+    assert launched.options.window_folder is None
+    variables = plan_of(launched, "--torch-window", "--", "python", "train.py").variables
+    assert variables["KINETO_USE_DAEMON"] == "1"
+    folder = launched.options.window_folder
+    assert folder is not None
+    assert launched.window_folder_was_there
+    assert not folder.exists()
+    assert launched.options.window_schedule is None
+
+
+def test_windows_by_themselves_have_a_schedule(launched: Launched) -> None:
+    plan_of(launched, "--torch-window=every=10m,steps=3", "python", "train.py")
+    schedule = launched.options.window_schedule
+    assert schedule is not None
+    assert (schedule.every_s, schedule.request.steps) == (600, 3)
+
+
+def test_where_nobody_can_hear_it_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    run.narrate("profd: the dashboard is closed")

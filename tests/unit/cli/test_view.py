@@ -1,0 +1,64 @@
+"""`profd view`: which run the dashboard is opened on, and what is said where it cannot be."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from support.noderuns import write_folder
+from support.synthetic import write_run
+
+from profd.cli import view
+from profd.cli.main import run_command_line
+from profd.daemon.errors import ExitCode
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Give what dashboards were opened on, on a terminal."""
+    opened: list[object] = []
+
+    def run_dashboard(run_file: Path, *, pty_fd: int | None, may_end: bool) -> None:
+        opened.append((run_file, pty_fd, may_end))
+
+    monkeypatch.setitem(sys.modules, "profd.tui.app", SimpleNamespace(run_dashboard=run_dashboard))
+    terminal = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(view, "sys", SimpleNamespace(stdin=terminal, stderr=terminal))
+    return opened
+
+
+def test_who_only_looks_ends_nothing(opened: list[object], tmp_path: Path) -> None:
+    path = write_run(tmp_path / "a.profd", seconds=1)
+    assert run_command_line(["view", str(path)]) == ExitCode.OK
+    assert run_command_line(["view", str(path), "--pty-fd", "7"]) == ExitCode.OK
+    assert opened == [(path, None, False), (path, 7, False)]
+
+
+def test_without_a_terminal_the_text_is_named(tmp_path: Path, capsys: Captured) -> None:
+    path = write_run(tmp_path / "a.profd", seconds=1)
+    assert run_command_line(["view", str(path)]) == ExitCode.USAGE
+    assert f"the dashboard needs a terminal: `profd summary {path}`" in capsys.readouterr().err
+
+
+def test_what_is_no_run_is_that_before_a_dashboard_is_opened(opened: list[object], tmp_path: Path) -> None:
+    (tmp_path / "notes.profd").write_text("no run")
+    assert run_command_line(["view", str(tmp_path / "notes.profd")]) == ExitCode.UNREADABLE_RUN
+    assert opened == []
+
+
+def test_of_several_nodes_one_is_chosen_from_the_list(
+    opened: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    folder = write_folder(tmp_path / "job")
+    monkeypatch.setattr("click.prompt", lambda *_, **options: options["type"].convert("1", None, None))
+    assert run_command_line(["view", str(folder)]) == ExitCode.OK
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["node", "host", "ranks", "file"],
+        ["0", "node0", "0", str(folder / "0.profd")],
+        ["1", "node1", "1", str(folder / "1.profd")],
+    ]
+    assert opened == [(folder / "1.profd", None, False)]

@@ -1,0 +1,140 @@
+"""`profd window`: the windows that a run has taken, as tables and as JSON, and how one is asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.fakesession import FakeSession
+from support.rankrun import OPERATORS, RANKS, write_run
+from support.synthetic import STARTED_NS
+from support.synthetic import write_run as write_plain_run
+
+from profd.cli import window
+from profd.cli.main import run_command_line
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.errors import ExitCode, SessionFailed, UsageError
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import WindowRow
+from profd.daemon.windows.request import WindowRequest
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Give a run of two ranks with a window of the first, of 250 ms with one step in it."""
+    return write_run(tmp_path / "a.profd")
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """Return the words of the rows of a table of operators."""
+    names = {operator.name for operator in OPERATORS}
+    return [line.split() for line in text.splitlines() if line.split()[:1] and line.split()[0] in names]
+
+
+def test_the_last_window_is_shown_with_its_process(run: Path, capsys: Captured) -> None:
+    assert run_command_line(["window", str(run), "--show"]) == ExitCode.OK
+    out = capsys.readouterr().out
+    assert out.splitlines()[0] == f"rank 0, pid {RANKS[0].pid}: 250.0 ms, 1 whole steps, by kineto"
+    # Operators of one name together, by the time of the CPU.
+    assert [row[0] for row in rows_of(out)] == ["aten::conv2d", "aten::addmm", "implicit_gemm"]
+
+
+def test_the_table_is_sorted_split_and_cut_as_asked(run: Path, capsys: Captured) -> None:
+    assert run_command_line(["window", str(run), "--show", "--by-shape", "--sort", "self_cuda", "--limit", "3"]) == 0
+    assert [row[0] for row in rows_of(capsys.readouterr().out)] == ["implicit_gemm", "aten::conv2d", "aten::conv2d"]
+
+
+def test_json_is_the_window_in_one_line(run: Path, capsys: Captured) -> None:
+    assert run_command_line(["window", str(run), "--show", "--json", "--sort", "calls"]) == ExitCode.OK
+    told = json.loads(capsys.readouterr().out)
+    assert (told["pid"], told["rank"], told["steps"]) == (RANKS[0].pid, 0, 1)
+    assert [row["calls"] for row in told["operators"]] == [11, 6, 3, 2]
+
+
+def test_each_column_that_can_be_sorted_by_is_one_of_the_rows() -> None:
+    assert set(window.SORTABLE.values()) <= {field.name for field in msgspec.structs.fields(OPERATORS[0])}
+
+
+def test_a_run_without_windows_has_none_to_show(tmp_path: Path, capsys: Captured) -> None:
+    path = write_plain_run(tmp_path / "a.profd", seconds=1)
+    assert run_command_line(["window", str(path), "--show"]) == ExitCode.USAGE
+    assert f"take one: profd window {path}" in capsys.readouterr().err
+
+
+def test_a_run_that_has_ended_takes_no_window(run: Path, capsys: Captured) -> None:
+    assert run_command_line(["window", str(run)]) == ExitCode.SESSION
+    assert "is not live: show the windows it took with --show" in capsys.readouterr().err
+
+
+class Windows:
+    """A reader of a live run whose session writes windows, a look after they were asked for."""
+
+    def __init__(self, reader: RunReader, *errors: str) -> None:
+        self.info = msgspec.structs.replace(reader.info, state="live", control_socket="/run/profd.sock")
+        self.processes, self.path = reader.processes, reader.path
+        ranks = sorted(self.processes.values(), key=lambda row: (row.role != "main", -(row.rank or 0)))
+        end_ns = STARTED_NS + SECOND_NS
+        self._coming = [
+            WindowRow(number, row.id, "kineto", 1, error, STARTED_NS, end_ns, None, None, None, 0, None)
+            for number, (row, error) in enumerate(zip(ranks, errors, strict=False))
+        ]
+        self._recordings, self.looks = reader.recordings(), 0
+
+    def refresh(self) -> None:
+        self.looks += 1
+
+    def windows(self, since_ns: int | None = None) -> list[WindowRow]:
+        return self._coming if self.looks else []
+
+    def recordings(self, from_ns: int) -> object:
+        return self._recordings
+
+    def events(self, after: int) -> list[object]:
+        return []
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
+    session = FakeSession()
+    monkeypatch.setattr(session, "watch", lambda: None, raising=False)
+    monkeypatch.setattr(window, "ControlClient", session)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    return session
+
+
+@pytest.fixture
+def reader(run: Path) -> Iterator[RunReader]:
+    with contextlib.closing(RunReader(run)) as reader:
+        yield reader
+
+
+def test_windows_that_were_asked_for_come_by_rank_without_those_that_failed(
+    session: FakeSession, reader: RunReader, capsys: Captured
+) -> None:
+    live = Windows(reader, "", "")
+    taken = window.take(live, WindowRequest(steps=3))  # type: ignore[arg-type]
+    assert [reader.processes[one.process].rank for one in taken] == [0, 1]
+    assert session.asked == [("window", False)]
+    assert capsys.readouterr().err == "profd: taking 3 steps of 2 processes\n"
+
+    (alone,) = window.take(Windows(reader, "", "it did not answer"), WindowRequest())  # type: ignore[arg-type]
+    assert reader.processes[alone.process].rank == 1
+
+
+def test_where_all_fail_there_is_no_window(session: FakeSession, reader: RunReader) -> None:
+    with pytest.raises(SessionFailed, match="no window was taken"):
+        window.take(Windows(reader, "one", "other"), WindowRequest())  # type: ignore[arg-type]
+
+
+def test_a_window_that_failed_is_not_the_last_one(tmp_path: Path) -> None:
+    with RunReader(write_plain_run(tmp_path / "a.profd", seconds=1)) as reader:
+        live = Windows(reader, "it failed")
+        live.refresh()
+        with pytest.raises(UsageError, match="no window was taken"):
+            window.last_windows(live)  # type: ignore[arg-type]

@@ -1,0 +1,136 @@
+"""What is read of a GPU: every quantity in its unit, and nothing where the device lacks it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fakedriver import FakeDriver, build
+from support.gpusets import MAIN, GpuRoom, values
+
+from profd.daemon.store.records import DeviceSeen, Point
+
+GIB = 1 << 30
+GAUGES: dict[str, Any] = {
+    "memory_used_bytes": 12 * GIB,
+    "memory_total_bytes": 80 * GIB,
+    "power_watts": 212,
+    "power_limit_watts": 700,
+    "temperature_celsius": 63,
+    "sm_clock_hz": 1.98e9,
+    "memory_clock_hz": 2.619e9,
+    "pcie_generation": 5,
+    "pcie_lanes": 16,
+    "ecc_corrected_count": 7,
+    "ecc_uncorrected_count": 0,
+}
+
+
+@pytest.fixture
+def room(driver: FakeDriver) -> GpuRoom:
+    driver.add_gpu(**GAUGES)
+    driver.add("process_memory_bytes", 10 * GIB, "gpu0", MAIN.pid)
+    return GpuRoom(driver)
+
+
+def test_gauges_are_in_the_units_of_their_names(room: GpuRoom) -> None:
+    read = values(room.read())
+    assert {name: read[f"gpu_{name}"] for name in GAUGES} == pytest.approx(GAUGES)
+
+
+def test_device_is_told_once_and_before_its_points(room: GpuRoom) -> None:
+    room.read()
+    room.read(1)
+    seen = DeviceSeen(room.start_ns, "gpu0", 0, "NVIDIA H100 80GB HBM3", "GPU-gpu0", 80 * GIB)
+    assert room.devices == [seen]
+
+
+def test_a_device_that_tells_only_its_memory_gives_only_that(driver: FakeDriver) -> None:
+    driver.add_gpu(memory_used_bytes=GIB, memory_total_bytes=2 * GIB)
+    room = GpuRoom(driver, everything=True)
+    assert values(room.read()) == {"gpu_memory_used_bytes": GIB, "gpu_memory_total_bytes": 2 * GIB}
+
+
+def test_what_is_lacking_is_asked_for_once(driver: FakeDriver) -> None:
+    driver.add_gpu()
+    room = GpuRoom(driver, everything=True)
+    room.read()
+    room.read(1)
+    driver.calls()
+    room.read(1)
+    assert driver.calls() == [
+        "nvmlDeviceGetComputeRunningProcesses_v3 gpu0",
+        "nvmlDeviceGetGraphicsRunningProcesses_v3 gpu0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "times_s"),
+    [
+        ("gpu_power_watts", list(range(1, 12))),
+        ("gpu_process_memory_bytes", [1, 3, 5, 7, 9, 11]),
+        ("gpu_temperature_celsius", [1, 6, 11]),
+        ("gpu_power_limit_watts", [1, 11]),
+    ],
+)
+def test_what_changes_slowly_is_read_less_often(room: GpuRoom, name: str, times_s: list[int]) -> None:
+    for _ in range(11):
+        room.read(1)
+    assert [at_s for at_s, _ in room.series(name)] == times_s
+
+
+@pytest.mark.parametrize(
+    ("reasons", "mask", "share"),
+    [(0x1, 0, 0), (0x2, 0, 0), (0x4, 0x4, 1), (0x1 | 0x40, 0x40, 1), (0x80, 0x80, 1)],
+    ids=["idle", "chosen clocks", "power cap", "heat", "power brake"],
+)
+def test_throttled_is_what_slows_the_gpu_against_its_will(
+    room: GpuRoom, driver: FakeDriver, reasons: int, mask: int, share: float
+) -> None:
+    driver.add("throttle_reasons_mask", reasons, "gpu0")
+    read = values(room.read())
+    assert (read["gpu_throttle_reasons_mask"], read["gpu_throttled_share"]) == (mask, share)
+
+
+def test_memory_and_time_of_a_process_are_its_own(room: GpuRoom, driver: FakeDriver) -> None:
+    driver.add("process_memory_bytes", GIB, "gpu0", 99)
+    driver.add("process_sm_share", 0.9, "gpu0", MAIN.pid)
+    driver.add("process_sm_share", 0.1, "gpu0", 99)
+    points = room.read(1)
+    assert [point for point in points if point.identity is not None] == [
+        Point("gpu_process_memory_bytes", 10 * GIB, MAIN, device="gpu0"),
+        Point("gpu_process_sm_share", 0.9, MAIN, device="gpu0"),
+    ]
+
+
+def test_process_that_also_draws_holds_its_memory_once(room: GpuRoom, driver: FakeDriver) -> None:
+    driver.add("graphics_memory_bytes", 10 * GIB, "gpu0", MAIN.pid)
+    assert [point.value for point in room.read() if point.name == "gpu_process_memory_bytes"] == [10 * GIB]
+
+
+def test_memory_that_nvml_does_not_tell_is_missing(driver: FakeDriver) -> None:
+    driver.add_gpu(memory_used_bytes=GIB, memory_total_bytes=GIB)
+    driver.add("process_memory_bytes", "N/A", "gpu0", MAIN.pid)
+    points = GpuRoom(driver).read()
+    assert [point for point in points if point.identity is not None] == []
+    assert "gpu_memory_used_bytes" in values(points)
+
+
+def test_impossible_share_of_a_process_is_missing(room: GpuRoom, driver: FakeDriver) -> None:
+    driver.add("process_sm_share", 42, "gpu0", MAIN.pid)
+    assert "gpu_process_sm_share" not in values(room.read(1))
+
+
+@pytest.mark.requires("cc")
+def test_library_of_a_driver_before_the_newer_functions_gives_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "old").mkdir()
+    driver = FakeDriver(build(tmp_path / "old", "-DOLD_DRIVER"), tmp_path)
+    driver.install(monkeypatch)
+    driver.set_now(0)
+    driver.add_gpu(memory_used_bytes=1, memory_total_bytes=2, throttle_reasons_mask=4, utilization_share=1)
+    room = GpuRoom(driver, everything=True)
+    read = values(room.read() + room.read_fully(1))
+    assert {"gpu_memory_used_bytes", "gpu_throttled_share", "gpu_utilization_share"} <= read.keys()

@@ -1,0 +1,96 @@
+"""What was planted in a data set is named first, with its size; where nothing was, nothing is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from fleetgen import Truth
+from support.fleets import PLAN, asked, make
+
+from profd.daemon.fleet import engines
+from profd.daemon.fleet.answers import Fleet
+from profd.daemon.fleet.fleet import Question
+
+HOUR_NS = 3600 * 10**9
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fleet")
+
+
+@pytest.fixture(scope="module")
+def truth(folder: Path) -> Truth:
+    return make(folder)
+
+
+@pytest.fixture(scope="module")
+def fleet(folder: Path, truth: Truth) -> Fleet:
+    return asked(folder)
+
+
+def test_all_rows_and_runs_are_read(fleet: Fleet, truth: Truth) -> None:
+    assert (fleet.samples, fleet.runs, fleet.jobs, fleet.nodes) == (truth.rows, truth.runs, PLAN.jobs, PLAN.nodes)
+    assert truth.rows == pytest.approx(PLAN.rows, rel=0.05)
+
+
+def test_idle_hours_of_each_phase_are_those_made(fleet: Fleet, truth: Truth) -> None:
+    told = {one.phase: round(one.hours.gpus_idle * HOUR_NS) for one in fleet.phases}
+    assert told == {phase: truth.gpu_idle_ns[phase] for phase in told}
+    assert sum(told.values()) == sum(idle for phase, idle in truth.gpu_idle_ns.items() if phase in told)
+
+
+def test_the_planted_cause_is_named_first(fleet: Fleet, truth: Truth) -> None:
+    assert fleet.phases[0].phase == truth.cause
+    assert fleet.functions[0].phase == truth.cause
+    assert fleet.functions[0].jobs == PLAN.jobs
+    assert fleet.leaves[0].function == "Condition.wait"
+
+
+def test_the_planted_node_is_named_alone(fleet: Fleet, truth: Truth) -> None:
+    assert [one.node for one in fleet.slow_nodes] == [truth.slow_node]
+    assert fleet.slow_nodes[0].low < PLAN.slow < fleet.slow_nodes[0].high
+    assert fleet.nodes_compared == PLAN.nodes
+
+
+def test_the_planted_regression_is_named_alone_with_its_phase(fleet: Fleet, truth: Truth) -> None:
+    assert [one.job for one in fleet.slower] == [truth.slower_job]
+    slower = fleet.slower[0]
+    assert slower.low < PLAN.regression < slower.high
+    assert [one.phase for one in slower.phases] == [truth.slower_phase]
+    grown = slower.phases[0]
+    assert grown.difference_low_s < slower.now_s - slower.before_s < grown.difference_high_s
+
+
+def test_findings_add_up_over_jobs(fleet: Fleet, truth: Truth) -> None:
+    [finding] = fleet.findings
+    assert (finding.jobs, finding.runs) == (PLAN.jobs, truth.runs)
+    assert finding.gpus_lost_at_most == pytest.approx(fleet.hours.gpus / 2)
+
+
+def test_of_noise_nothing_is_told(tmp_path: Path) -> None:
+    make(tmp_path, msgspec.structs.replace(PLAN, quiet=True, seed=1, rows=8000))
+    fleet = asked(tmp_path)
+    assert fleet.slow_nodes == ()
+    assert fleet.slower == ()
+    assert fleet.nodes_compared == PLAN.nodes
+    assert all(one.why_untold is None for one in fleet.paces)
+
+
+def test_how_runs_are_grouped_does_not_matter(fleet: Fleet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "_MOST_RUNS", 5)
+    assert asked(folder) == fleet
+
+
+def test_little_memory_gives_the_same(fleet: Fleet, folder: Path) -> None:
+    assert asked(folder, Question(memory_bytes=100_000_000)) == fleet
+
+
+def test_a_time_before_the_last_week_knows_nothing_of_it(folder: Path, truth: Truth, fleet: Fleet) -> None:
+    until_ns = 1_794_182_400 * 10**9  # eight days before the newest run
+    before = asked(folder, Question(until_ns=until_ns))
+    assert 0 < before.runs < fleet.runs
+    assert before.slower == ()
+    assert {one.why_untold for one in before.paces} == {"it did not run before the last seven days"}

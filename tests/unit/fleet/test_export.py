@@ -1,0 +1,192 @@
+"""A run in a data set: its rows say what the run says, and a second export takes the place of the first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow
+import pytest
+from pyarrow import dataset, parquet
+from support import hostiletexts
+from support.fleets import renamed
+from support.folders import DOCS
+from support.gpurun import write_gpu_run
+from support.synthetic import PHASE_SHARES, STARTED_NS, write_run
+
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.profile import take_profile
+from profd.daemon.analyze.selection import MAIN_THREADS
+from profd.daemon.analyze.shares import phase_shares
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.errors import OutputUnwritable
+from profd.daemon.fleet.dataset import DataSet
+from profd.daemon.fleet.export import export_run, rows_by_table
+from profd.daemon.fleet.fleet import Question, ask
+from profd.daemon.fleet.layout import TABLES, Manifest
+from profd.daemon.store.reader import RunReader
+
+Rows = list[dict[str, Any]]
+
+
+def put(run: Path, folder: Path) -> Manifest:
+    with RunReader(run) as reader, reader.one_moment():
+        return export_run(reader, DataSet(str(folder)))
+
+
+def rows_of(folder: Path, table: str) -> Rows:
+    """Return the rows of the files that manifests name, by pyarrow alone."""
+    files = [file.path for manifest in DataSet(str(folder)).manifests() for file in manifest.files]
+    wanted = [folder / path for path in files if path.startswith(f"{table}/")]
+    return [row for path in wanted for row in parquet.ParquetFile(path).read().to_pylist()]
+
+
+def trainer_time_by_phase(folder: Path) -> Counter[str]:
+    phases = {row["stack"]: row["phase"] for row in rows_of(folder, "stacks")}
+    spent: Counter[str] = Counter()
+    for row in rows_of(folder, "samples"):
+        if row["role"] == "main" and row["is_main"]:
+            spent[phases[row["stack"]]] += row["time_ns"]
+    return spent
+
+
+def test_every_table_has_its_documented_columns(tmp_path: Path) -> None:
+    manifest = put(write_run(tmp_path / "a.profd"), tmp_path / "fleet")
+    for file in manifest.files:
+        schema = parquet.read_schema(tmp_path / "fleet" / file.path)
+        assert schema.names == list(TABLES[file.table])
+        assert schema.metadata[b"profd.version"] == b"1"
+    page = (DOCS / "fleet.md").read_text()
+    assert [name for table in TABLES.values() for name in table if f"`{name}`" not in page] == []
+
+
+def test_time_by_phase_is_that_of_the_run(tmp_path: Path) -> None:
+    put(write_run(tmp_path / "a.profd", seconds=20), tmp_path / "fleet")
+    spent = trainer_time_by_phase(tmp_path / "fleet")
+    assert {phase: time_ns / 20 / SECOND_NS for phase, time_ns in spent.items()} == pytest.approx(PHASE_SHARES)
+
+
+def test_a_long_run_is_the_same_by_its_sums(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a.profd", seconds=420, workers=0)
+    put(run, tmp_path / "fleet")
+    with RunReader(run) as reader:
+        phases = PhaseIndex(reader)
+        profile = take_profile(reader, MAIN_THREADS, phases)
+        shares = phase_shares(profile, phases)
+    spent = trainer_time_by_phase(tmp_path / "fleet")
+    assert {phase: time_ns / profile.total_ns for phase, time_ns in spent.items()} == pytest.approx(shares, abs=1e-9)
+    assert {row["minute_ns"] for row in rows_of(tmp_path / "fleet", "samples")} == {
+        STARTED_NS + minute * 60 * SECOND_NS for minute in range(7)
+    }
+
+
+def test_idle_gpus_are_told_by_the_minute(tmp_path: Path) -> None:
+    put(
+        write_gpu_run(tmp_path / "a.profd", {"gpu0": lambda at_ms: float((at_ms - 1) % 2000 >= 1000)}, {}),
+        tmp_path / "f",
+    )
+    phases = {row["stack"]: row["phase"] for row in rows_of(tmp_path / "f", "stacks")}
+    idle = {phases[row["stack"]]: row["gpu_idle_ns"] for row in rows_of(tmp_path / "f", "samples")}
+    assert idle == {"data wait": 10 * SECOND_NS, "backward": 0}
+
+
+def test_a_second_export_replaces_the_first(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a.profd")
+    first = put(run, tmp_path / "fleet")
+    second = put(run, tmp_path / "fleet")
+    files = {str(path.relative_to(tmp_path / "fleet")) for path in (tmp_path / "fleet").rglob("*.parquet")}
+    assert files == {file.path for file in second.files}
+    assert rows_by_table(first) == rows_by_table(second)
+    assert DataSet(str(tmp_path / "fleet")).manifests() == [second]
+
+
+def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = write_run(tmp_path / "a.profd")
+    first = put(run, tmp_path / "fleet")
+
+    def full(*_: object) -> None:
+        raise OutputUnwritable("no space left", "")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DataSet, "commit", full)
+        with pytest.raises(OutputUnwritable):
+            put(run, tmp_path / "fleet")
+    assert DataSet(str(tmp_path / "fleet")).manifests() == [first]
+    assert all((tmp_path / "fleet" / file.path).is_file() for file in first.files)
+    third = put(run, tmp_path / "fleet")  # takes away what the one that failed left
+    assert len(list((tmp_path / "fleet").rglob("*.parquet"))) == len(third.files)
+
+
+def test_runs_of_two_nodes_that_have_one_id_are_two(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a.profd")
+    for host in ("node-1", "node-2"):
+        with renamed(run, host=host) as reader:
+            export_run(reader, DataSet(str(tmp_path / "fleet")))
+    assert len(DataSet(str(tmp_path / "fleet")).manifests()) == 2
+
+
+def test_hostile_names_stay_inside(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "er" / "fleet"
+    with renamed(hostiletexts.write_run(tmp_path / "a.profd"), name="../../../x", host="..", id="../../y") as reader:
+        manifest = export_run(reader, DataSet(str(folder)))
+    written = {path for path in tmp_path.rglob("*") if path.is_file()} - {tmp_path / "a.profd"}
+    assert all(path.is_relative_to(folder) for path in written)
+    assert "/job=%2E.%2F..%2F..%2Fx/node=%2E./" in manifest.files[0].path
+    assert {row["name"] for row in rows_of(folder, "runs")} == {"../../../x"}
+
+
+@pytest.mark.parametrize("name", ["a/b=c", "..", "naïve 😈", "50%", "plain-1.0"])
+def test_others_read_the_partitions_by_their_names(tmp_path: Path, name: str) -> None:
+    with renamed(write_run(tmp_path / "a.profd"), name=name, host=name) as reader:
+        export_run(reader, DataSet(str(tmp_path / "fleet")))
+    page = (DOCS / "fleet.md").read_text()
+    documented = page.partition("```sql\n")[2].partition(";\n```")[0].replace("URL", str(tmp_path / "fleet"))
+    hours = duckdb.connect().execute(documented).fetchall()
+    assert {job for job, _, _ in hours} == {name}
+    assert {phase: 180 * told for _, phase, told in hours} == pytest.approx(PHASE_SHARES)
+    columns = pyarrow.schema(
+        [("date", pyarrow.string()), ("job", pyarrow.string()), ("node", pyarrow.string()), ("rank", pyarrow.int64())]
+    )
+    hive = dataset.partitioning(columns, flavor="hive")
+    table = dataset.dataset(tmp_path / "fleet" / "samples", partitioning=hive).to_table(columns=["job", "node", "rank"])
+    assert {tuple(row.values()) for row in table.to_pylist()} == {(name, name, None)}
+
+
+def test_a_data_set_may_be_at_a_url(tmp_path: Path) -> None:
+    url = f"memory://{tmp_path.name}/fleet"
+    with RunReader(write_run(tmp_path / "a.profd")) as reader:
+        first, second = (export_run(reader, DataSet(url)) for _ in range(2))
+    data = DataSet(url)
+    assert data.manifests() == [second]
+    assert not data.files.exists(f"{data.root}/{first.files[0].path}")
+    assert all(data.files.exists(f"{data.root}/{file.path}") for file in second.files)
+
+
+def test_a_data_set_at_a_url_is_asked(tmp_path: Path) -> None:
+    url = f"memory://{tmp_path.name}/fleet"
+    with RunReader(write_run(tmp_path / "a.profd")) as reader:
+        export_run(reader, DataSet(url))
+    fleet = ask(DataSet(url), Question())
+    assert {one.phase: one.hours.ranks * 180 for one in fleet.phases} == pytest.approx(PHASE_SHARES)
+
+
+def test_a_run_without_samples_is_there(tmp_path: Path) -> None:
+    put(write_run(tmp_path / "a.profd", seconds=0), tmp_path / "fleet")
+    fleet = ask(DataSet(str(tmp_path / "fleet")), Question())
+    assert (fleet.runs, fleet.samples, fleet.hours.ranks, fleet.phases) == (1, 0, 0.0, ())
+
+
+def test_nothing_counts_before_its_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, seen = DataSet(str(tmp_path / "fleet")), []
+    put_file = DataSet.put
+
+    def watched(self: DataSet, path: str, source: Path) -> None:
+        put_file(self, path, source)
+        seen.append(data.manifest("20261120-120000-cifar-3fa9@ada-desktop"))
+
+    monkeypatch.setattr(DataSet, "put", watched)
+    put(write_run(tmp_path / "a.profd"), tmp_path / "fleet")
+    assert seen
+    assert set(seen) == {None}

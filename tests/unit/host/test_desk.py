@@ -1,0 +1,96 @@
+"""The reports that the supervisor has written, one after the other, by a made-up reporter."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.hostfakes import FakeReporter, Said, entry_of
+
+from profd.daemon.errors import RunUnreadable
+from profd.daemon.host.desk import Desk
+from profd.daemon.host.digest import read_digest
+from profd.daemon.host.register import Register
+
+
+class Manned:
+    """A desk that works."""
+
+    def __init__(self, folder: Path) -> None:
+        self.reporter, self.said, self.register = FakeReporter(), Said(), Register(folder / "daemon" / "host")
+        self.written = 0
+        self.desk = Desk(self.reporter, self.register, self.said, self._count)
+
+    def _count(self) -> None:
+        self.written += 1
+
+
+@pytest.fixture
+async def manned(profd_home: Path) -> AsyncIterator[Manned]:
+    made = Manned(profd_home)
+    work = asyncio.ensure_future(made.desk.work())
+    yield made
+    work.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await work
+
+
+async def test_every_report_is_written_and_noted(manned: Manned) -> None:
+    for run in (1, 2):
+        manned.desk.ask(entry_of(7, run=run, ended_ns=5))
+    await manned.desk.until_idle()
+    assert [entry.is_reported for entry in manned.register.entries()] == [True, True]
+    assert (manned.written, manned.said.events) == (2, ["reported", "reported"])
+    assert manned.desk.in_work == frozenset()
+
+
+async def test_the_report_of_a_live_run_is_not_its_last(manned: Manned) -> None:
+    live = entry_of(7)
+    manned.desk.ask(live)
+    await manned.desk.until_idle()
+    (entry,) = manned.register.entries()
+    assert not entry.is_reported
+    manned.desk.ask(msgspec.structs.replace(live, ended_ns=5))
+    await manned.desk.until_idle()
+    (entry,) = manned.register.entries()
+    assert entry.is_reported
+    assert manned.reporter.reported == [live.run_id] * 2
+
+
+async def test_a_run_that_ends_while_its_report_is_written_is_reported_again(manned: Manned) -> None:
+    live = entry_of(7)
+    ended = msgspec.structs.replace(live, ended_ns=5, why_ended="stopped")
+    manned.reporter.meanwhile = lambda: manned.desk.ask(ended)
+    manned.desk.ask(live)
+    await manned.desk.until_idle()
+    assert len(manned.reporter.reported) == 2
+    (entry,) = manned.register.entries()
+    assert (entry.why_ended, entry.is_reported) == ("stopped", True)
+
+
+async def test_what_cannot_be_reported_is_told_and_left_for_the_next_supervisor(manned: Manned) -> None:
+    manned.reporter.failing = True
+    manned.desk.ask(entry_of(7, ended_ns=5))
+    await manned.desk.until_idle()
+    (entry,) = manned.register.entries()
+    assert not entry.is_reported
+    assert manned.said.events == ["unreported"]
+
+
+def test_an_incident_is_a_death_a_hang_or_more_than_a_hint(tmp_path: Path) -> None:
+    summary = tmp_path / "s.json"
+    summary.write_text(
+        '{"samples": 3, "hangs": [{"text": "waits for a lock", "cause": "lock"}],'
+        ' "findings": [{"title": "slow", "severity": "warning"}, {"title": "hint", "severity": "info"}],'
+        ' "post_mortem": {"code": null, "signal": "SIGKILL", "out_of_memory": null, "last": []}}'
+    )
+    assert read_digest(summary).incident == "died: SIGKILL; waits for a lock; slow"
+    summary.write_text('{"samples": 3, "hangs": [], "findings": [], "post_mortem": null}')
+    assert read_digest(summary).incident == ""
+    summary.write_text("nothing")
+    with pytest.raises(RunUnreadable):
+        read_digest(summary)

@@ -1,0 +1,68 @@
+"""The units for systemd: accepted by systemd itself, and none of them keeps py-spy from reading."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.folders import ROOT
+
+FOLDER = ROOT / "packaging" / "systemd"
+UNITS = sorted(FOLDER.glob("*/profd.service"))
+TIMEOUT_S = 60
+FORBIDDEN = ("PrivateUsers", "ProtectProc", "PrivateDevices", "ProtectClock", "MemoryDenyWriteExecute", "DynamicUser")
+"""With these, processes of others, GPUs or ctypes are out of reach."""
+
+
+def service(unit: Path) -> configparser.SectionProxy:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(unit)
+    return parser["Service"]
+
+
+def test_there_is_one_for_users_and_one_for_the_system() -> None:
+    assert [unit.parent.name for unit in UNITS] == ["system", "user"]
+
+
+@pytest.mark.requires("systemd-analyze")
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.parent.name)
+def test_systemd_finds_nothing_wrong(unit: Path, tmp_path: Path) -> None:
+    here = tmp_path / "profd.service"
+    there = service(unit)["ExecStart"].split()[0]
+    here.write_text(unit.read_text().replace(there, sys.executable))  # it has to exist
+    verified = subprocess.run(
+        ["systemd-analyze", f"--{unit.parent.name}", "verify", str(here)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},  # else there are no users' units for it
+    )
+    told = [line for line in verified.stderr.splitlines() if "profd.service" in line]
+    assert (verified.returncode, told) == (0, [])
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.parent.name)
+def test_hardening_leaves_what_reading_needs(unit: Path) -> None:
+    settings = service(unit)
+    assert not set(FORBIDDEN) & set(settings)
+    assert "@debug" in settings["SystemCallFilter"]
+    assert "CAP_SYS_PTRACE" in settings.get("CapabilityBoundingSet", "CAP_SYS_PTRACE")
+    assert settings["KillMode"] == "process"  # recordings outlive a restart
+    assert settings["Type"] == "notify"
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.parent.name)
+def test_memory_and_tasks_have_bounds(unit: Path) -> None:
+    settings = service(unit)
+    assert {"MemoryHigh", "MemoryMax", "TasksMax"} <= set(settings)
+    assert settings["OOMPolicy"] == "continue"  # one session that is too large does not end the others
+
+
+def test_root_may_become_whose_files_it_reads() -> None:
+    rights = service(FOLDER / "system" / "profd.service")["CapabilityBoundingSet"].split()
+    assert {"CAP_SETUID", "CAP_SETGID", "CAP_KILL"} <= set(rights)

@@ -1,0 +1,94 @@
+"""The comparison as a file: its trees add up to what was compared, and its text does nothing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from support import hostiletexts
+from support.stepruns import write_steps
+from support.synthetic import BACKWARD
+
+from profd.cli.main import run_command_line
+from profd.daemon.analyze.compare.diff import Diff, take_diff
+from profd.daemon.analyze.selection import MAIN_THREADS
+from profd.daemon.errors import ExitCode
+from profd.daemon.render.diffreport import DiffExtract, render_diff_report
+from profd.daemon.render.packing import unpack
+from profd.daemon.store.reader import RunReader
+
+SELECTIONS = (MAIN_THREADS, MAIN_THREADS)
+
+
+def rendered(base: Path, new: Path) -> tuple[str, DiffExtract, Diff]:
+    with RunReader(base) as first, RunReader(new) as second:
+        diff = take_diff(first, second)
+        page = render_diff_report((first, second), SELECTIONS, diff)
+    found = re.search(r'id="run">([^<]*)<', page)
+    assert found
+    return page, unpack(found[1], DiffExtract), diff
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> tuple[Path, Path]:
+    return write_steps(tmp_path / "a.profd", 1), write_steps(tmp_path / "b.profd", 2, slower=1.2)
+
+
+def test_the_tree_is_in_seconds_a_step_of_both_runs(runs: tuple[Path, Path]) -> None:
+    _, extract, diff = rendered(*runs)
+    tree = extract.tree
+    assert diff.base.step_s == pytest.approx(tree.base[0], rel=1e-3)
+    assert diff.new.step_s == pytest.approx(tree.new[0], rel=1e-3)
+    for values in (tree.base, tree.new):
+        below = [0.0] * len(values)
+        for node, up in enumerate(tree.up):
+            if up:
+                below[node - up] += values[node]
+        inner = [node for node, value in enumerate(below) if value]
+        assert [below[node] for node in inner] == pytest.approx([values[node] for node in inner], rel=1e-3)
+
+
+def test_the_slower_function_has_the_difference(runs: tuple[Path, Path]) -> None:
+    _, extract, diff = rendered(*runs)
+    tree = extract.tree
+    slow = [
+        node
+        for node, function in enumerate(tree.function)
+        if function >= 0 and tree.functions.name[function] == BACKWARD[-1].function
+    ]
+    assert len(slow) == 1
+    assert tree.new[slow[0]] - tree.base[slow[0]] == pytest.approx(diff.leaves[0].difference, rel=0.02)
+
+
+def test_facts_that_differ_are_marked(runs: tuple[Path, Path]) -> None:
+    page, _, _ = rendered(*runs)
+    assert re.search(r'<tr class="differs"><th scope="row">lasted', page)
+    assert re.search(r'<tr><th scope="row">command</th><td>python train.py --epochs 2', page)
+
+
+def test_hostile_text_is_escaped(tmp_path: Path) -> None:
+    run = hostiletexts.write_run(tmp_path / "a.profd")
+    page, extract, _ = rendered(run, run)
+    assert "<img" not in page
+    assert page.count("<script") == 2
+    assert not set(page) & set("\u202e\u2066\u2028\x1b\x00")
+    assert "\\u202egnol" in page
+    names = "".join([*extract.tree.functions.name, *(file.path for file in extract.tree.files)])
+    assert hostiletexts.MARKUP in names
+    assert not set(names) & set("\u202e\u2066\u2028\x1b\x00")
+
+
+def test_the_command_writes_the_report_beside_the_text(
+    runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "diff.html"
+    assert run_command_line(["diff", *map(str, runs), "-o", str(target)]) == ExitCode.OK
+    said = capsys.readouterr()
+    assert said.out.startswith("base  ")
+    assert said.err == f"profd: wrote {target}\n"
+    assert target.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_a_place_that_cannot_be_written_is_named(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    assert run_command_line(["diff", *map(str, runs), "-o", str(tmp_path)]) == ExitCode.UNWRITABLE_OUTPUT

@@ -1,0 +1,56 @@
+"""A comparison as text: what got slower or faster, by how much, in which direction."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.stepruns import write_steps
+from support.synthetic import BACKWARD
+
+from profd.daemon.analyze.compare.diff import Diff, take_diff
+from profd.daemon.render.difftext import diff_text, verdict
+from profd.daemon.store.reader import RunReader
+
+SLOW = BACKWARD[-1].function
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("steps")
+    return write_steps(folder / "a.profd", 1), write_steps(folder / "b.profd", 2, slower=1.5)
+
+
+def compared(base: Path, new: Path) -> Diff:
+    with RunReader(base) as first, RunReader(new) as second:
+        return take_diff(first, second)
+
+
+def test_what_got_slower_takes_more_and_has_a_plus(runs: tuple[Path, Path]) -> None:
+    diff = compared(*runs)
+    said = verdict(diff)
+    assert " longer: " in said
+    assert said.endswith(" more")
+    (row,) = (line for line in diff_text(diff).splitlines() if line.lstrip().startswith(SLOW))
+    assert re.search(r" \+\d+\.\d %  \+\d+\.\d % to \+\d+\.\d %$", row)
+
+
+def test_what_got_faster_takes_less_and_has_a_minus(runs: tuple[Path, Path]) -> None:
+    diff = compared(*reversed(runs))
+    said = verdict(diff)
+    assert " less long: " in said
+    assert said.endswith(" less")
+    (row,) = (line for line in diff_text(diff).splitlines() if line.lstrip().startswith(SLOW))
+    assert re.search(r" -\d+\.\d %  -\d+\.\d % to -\d+\.\d %$", row)
+
+
+def test_a_name_does_nothing_to_the_terminal(runs: tuple[Path, Path]) -> None:
+    diff = compared(*runs)
+    first = diff.first
+    assert first is not None
+    hostile = msgspec.structs.replace(first, name="evil\x1b[2J\u202e", module_path="a\x1b[8m.py")
+    said = verdict(msgspec.structs.replace(diff, functions=(hostile,), lines=(), leaves=(), phases=(), likeliest=None))
+    assert "evil\\x1b[2J\\u202e" in said
+    assert not set(said) & set("\x1b\u202e")

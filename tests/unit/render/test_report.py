@@ -1,0 +1,158 @@
+"""The report as a file: whole, harmless, self-contained, and with the samples of its run."""
+
+from __future__ import annotations
+
+import base64
+import gc
+import hashlib
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import hostiletexts, synthetic
+
+from profd.cli.main import run_command_line
+from profd.daemon.analyze.profile import take_profile
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.errors import ExitCode, OutputUnwritable
+from profd.daemon.render.entries import Extract
+from profd.daemon.render.laid import TIME_UNIT_NS
+from profd.daemon.render.packing import unpack
+from profd.daemon.render.report import render_report, write_report
+from profd.daemon.store.reader import RunReader
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[RunReader]:
+    with RunReader(synthetic.write_run(tmp_path / "run.profd")) as reader:
+        yield reader
+
+
+def embedded(page: str) -> Extract:
+    """Return what a page carries."""
+    found = re.search(r'id="run">([^<]*)<', page)
+    assert found
+    return unpack(found[1], Extract)
+
+
+def test_page_carries_every_sample_of_its_run(reader: RunReader) -> None:
+    extract = embedded(render_report(reader))
+    main = [thread for thread in extract.threads if thread.main and extract.processes[thread.process].role == "main"]
+    everything = take_profile(reader, Selection())
+    assert (
+        sum(sum(thread.slots.samples) for thread in main) == take_profile(reader, MAIN_THREADS).total_samples == 2_000
+    )
+    assert sum(sum(thread.slots.samples) for thread in extract.threads) == everything.total_samples
+    assert sum(sum(thread.slots.times_100us) for thread in extract.threads) == everything.total_ns / TIME_UNIT_NS
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_cycles_are_looked_for_afterwards_as_before(reader: RunReader, enabled: bool) -> None:
+    before = gc.isenabled()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        render_report(reader)
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if before else gc.disable)()
+
+
+def test_stacks_have_the_frames_of_the_run(reader: RunReader) -> None:
+    carried: Counter[tuple[tuple[str, str, int], ...]] = Counter()
+    extract = embedded(render_report(reader))
+    for thread in extract.threads:
+        for stack, samples in zip(thread.slots.stacks, thread.slots.samples, strict=True):
+            carried[path_of(extract, stack)] += samples
+    expected = {
+        tuple((frame.function, frame.file, frame.line) for frame in reader.frames_of(stack)): samples
+        for stack, samples in take_profile(reader, Selection()).samples.items()
+    }
+    assert carried == expected
+
+
+def path_of(extract: Extract, stack: int) -> tuple[tuple[str, str, int], ...]:
+    """Return the frames of a carried stack from the root to the leaf, as (function, file, line)."""
+    frame, up = extract.stacks.frame[stack], extract.stacks.up[stack]
+    function = extract.frames.function[frame]
+    file = extract.files[extract.functions.file[function]].path
+    place = (extract.functions.name[function], file, extract.frames.line[frame])
+    return (*(path_of(extract, stack - up) if up else ()), place)
+
+
+def test_stacks_have_their_phases(reader: RunReader) -> None:
+    extract = embedded(render_report(reader))
+    main = extract.threads[0].slots
+    carried: Counter[str] = Counter()
+    for stack, samples in zip(main.stacks, main.samples, strict=True):
+        carried[extract.phases[extract.stacks.phase[stack]].name] += samples
+    assert {name: samples / 2_000 for name, samples in carried.items()} == synthetic.PHASE_SHARES
+
+
+def test_page_loads_nothing_and_runs_only_its_own_script(reader: RunReader) -> None:
+    page = render_report(reader)
+    assert not re.search(r"""(?:src|href|url)\s*[=(]\s*["']?(?:https?:)?//""", page)
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    script = re.search(r"<script>(.*)</script>", page, re.DOTALL)
+    assert policy
+    assert script
+    assert "default-src 'none'" in policy[1]
+    digest = base64.b64encode(hashlib.sha256(script[1].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in policy[1]
+
+
+def test_hostile_text_is_escaped(tmp_path: Path) -> None:
+    with RunReader(hostiletexts.write_run(tmp_path / "run.profd")) as reader:
+        page = render_report(reader)
+    assert "<img" not in page
+    assert page.count("<script") == 2
+    assert not set(page) & set("\u202e\u2066\u2028\x1b\x00")
+    assert "&lt;img src=x" in page
+    assert "\\u202egnol" in page
+    assert hostiletexts.WIDE in page
+
+
+def test_file_is_for_sharing_as_the_umask_has_it(reader: RunReader, tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_report(reader, tmp_path / "report.html")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "report.html").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("place", [".", "missing/report.html"])
+def test_place_that_cannot_be_written_is_named(reader: RunReader, tmp_path: Path, place: str) -> None:
+    with pytest.raises(OutputUnwritable, match=r"cannot write .* -o FILE"):
+        write_report(reader, tmp_path / place)
+
+
+def test_live_run_is_reported_with_what_came_since_it_was_opened(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "run.profd", seconds=0) as run, RunReader(run.path) as reader:
+        run.advance()
+        write_report(reader, tmp_path / "report.html")
+    main = embedded((tmp_path / "report.html").read_text()).threads[0]
+    assert sum(main.slots.samples) == synthetic.RATE_HZ
+
+
+def test_live_run_is_reported_as_of_one_moment(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "run.profd", seconds=2) as run, RunReader(run.path) as reader:
+        run.advance()  # after the reader has read its tables
+        with reader.one_moment():
+            run.advance()
+            page = render_report(reader)
+    assert "still running" in page
+    main = embedded(page).threads[0]
+    assert sum(main.slots.samples) == 3 * synthetic.RATE_HZ
+
+
+def test_command_writes_beside_the_user_and_prints_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = hostiletexts.write_run(tmp_path / "20261120-120000-cifar-3fa9.profd")
+    monkeypatch.chdir(tmp_path)
+    assert run_command_line(["report", str(run)]) == ExitCode.OK
+    assert capsys.readouterr().out == "20261120-120000-cifar-3fa9.html\n"
+    assert (tmp_path / "20261120-120000-cifar-3fa9.html").is_file()

@@ -1,0 +1,61 @@
+"""Samples laid into slots: every range of whole slots counts what the run file counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import synthetic
+
+from profd.daemon.analyze.profile import take_profile
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.clock import MILLISECOND_NS
+from profd.daemon.render.laid import TIME_UNIT_NS
+from profd.daemon.render.slots import Slots, take_slots
+from profd.daemon.store.reader import RunReader
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[RunReader]:
+    with RunReader(synthetic.write_run(tmp_path / "run.profd", seconds=7)) as reader:
+        yield reader
+
+
+def counted(slots: Slots, from_slot: int, to_slot: int) -> tuple[dict[int, int], dict[int, int]]:
+    """Return stack → samples and stack → ns of all threads in a range of slots, as the page counts them."""
+    samples: dict[int, int] = {}
+    time_ns: dict[int, int] = {}
+    for thread in slots.threads.values():
+        columns = zip(thread.steps, thread.stacks, thread.samples, thread.times_100us, strict=True)
+        slot = 0
+        for step, stack, count, time in columns:
+            slot += step
+            if from_slot <= slot < to_slot:
+                samples[stack] = samples.get(stack, 0) + count
+                time_ns[stack] = time_ns.get(stack, 0) + time * TIME_UNIT_NS
+    return samples, time_ns
+
+
+def test_slots_are_as_narrow_as_times_are_true(reader: RunReader) -> None:
+    assert take_slots(reader).width_ms == 10
+
+
+@pytest.mark.parametrize(("limit", "width_ms"), [(400_000, 10), (100, 1_000), (40, 10_000)])
+def test_every_range_of_slots_counts_what_the_run_file_counts(reader: RunReader, limit: int, width_ms: int) -> None:
+    slots = take_slots(reader, limit)
+    assert slots.width_ms == width_ms
+    whole = 7_000 // width_ms + 1
+    for from_slot, to_slot in [(0, whole), (0, whole // 2), (whole // 3, whole // 2), (whole - 1, whole)]:
+        width_ns = width_ms * MILLISECOND_NS
+        selection = Selection(
+            from_ns=synthetic.STARTED_NS + from_slot * width_ns, to_ns=synthetic.STARTED_NS + to_slot * width_ns
+        )
+        profile = take_profile(reader, selection)
+        assert counted(slots, from_slot, to_slot) == (profile.samples, profile.time_ns)
+
+
+def test_an_entry_spans_the_slots_that_its_stack_lasted_for(reader: RunReader) -> None:
+    main = next(thread.id for thread in reader.main_threads())
+    slots = take_slots(reader).threads[main]
+    assert slots.spans[: len(synthetic.STEP)] == [length_ms // 10 for _, length_ms in synthetic.STEP]

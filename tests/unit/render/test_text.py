@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from support import synthetic
+
+from profd.daemon.analyze.steps.steps import Steps
+from profd.daemon.analyze.summary import Exit, Summary, summarize
+from profd.daemon.render.cells import cut, fit, width
+from profd.daemon.render.text import closing_lines, script, summary_text
+from profd.daemon.render.units import duration, percent, size
+from profd.daemon.store.reader import RunReader
+
+
+@pytest.fixture
+def summary(tmp_path: Path) -> Summary:
+    with RunReader(synthetic.write_run(tmp_path / "a.profd")) as reader:
+        return summarize(reader)
+
+
+def ending(summary: Summary, code: int | None = None, signal: str | None = None, **changes: str | None) -> str:
+    """Return the first of the closing lines of a run that ended otherwise."""
+    target = msgspec.structs.replace(summary.target, exit=Exit(code, signal))
+    return closing_lines(msgspec.structs.replace(summary, target=target, **changes)).splitlines()[0]
+
+
+def test_closing_lines_say_where_the_time_went(summary: Summary) -> None:
+    assert closing_lines(summary).splitlines() == [
+        "profd  train.py ended with 0 after 20.0 s, ~40 steps at 2.00/s",
+        "   40 %  data wait   train.py:58   for images, labels in loader:",
+        "   20 %  forward     train.py:61   logits = model(images)",
+        "   20 %  backward    train.py:63   loss.backward()",
+        "   10 %  optimizer   train.py:64   optimizer.step()",
+        "    6 %  loss        train.py:62   loss = criterion(logits, labels)",
+        "▲ input-bound: the main thread waits 39 % for its data (train.py:58); both",
+        "  workers are 100 % busy: 2 more bring at most 1.9\N{MULTIPLICATION SIGN}",
+        "2,000 samples over 100.0 % of the run · 0.5 % torn · profd cost 4.1 % of a core · 20261120-120000-cifar-3fa9",
+        "report: profd report 20261120-120000-cifar-3fa9",
+    ]
+
+
+def test_closing_lines_take_in_steps_and_the_first_finding(summary: Summary) -> None:
+    finding = msgspec.structs.replace(summary.findings[0], title="input-bound: both workers are 97 % busy")
+    lines = closing_lines(
+        msgspec.structs.replace(summary, steps=Steps(20.1, 2480, "loop"), findings=(finding, finding)), run="out.profd"
+    ).splitlines()
+
+    assert lines[0].endswith("after 20.0 s, 2,480 steps at 20.1/s")
+    assert lines.count("▲ input-bound: both workers are 97 % busy") == 1
+    assert lines[-1] == "report: profd report out.profd"
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (Steps(20.13, 2480, "loop", 0.3, 1), "after 20.0 s, 2,480 steps at 20.1/s"),
+        (Steps(20.13, 2480, "loop", 0.3, 2), "after 20.0 s, ~2,480 steps at 20.1/s"),
+        (Steps(1530.4, 91_000, "loop", 1.0, 900), "after 20.0 s, ~91,000 steps at 1,530/s"),
+        (Steps(0.034, 7, "loop", 0.0, 0), "after 20.0 s, 7 steps at 0.0340/s"),
+        (Steps(), "after 20.0 s"),
+    ],
+)
+def test_steps_are_told_as_exactly_as_they_are_known(summary: Summary, steps: Steps, said: str) -> None:
+    assert closing_lines(msgspec.structs.replace(summary, steps=steps)).splitlines()[0].endswith(said)
+
+
+def test_summary_says_what_steps_are_counted_by(summary: Summary) -> None:
+    counted = Steps(20.13, 2480, "loop counter `i` in train (train.py:58)", 0.3)
+    lines = summary_text(msgspec.structs.replace(summary, steps=counted)).splitlines()
+    assert lines[2] == "steps by loop counter `i` in train (train.py:58), ± 0.300/s"
+    assert not any(line.startswith("steps") for line in summary_text(_stepless(summary)).splitlines())
+
+
+def _stepless(summary: Summary) -> Summary:
+    return msgspec.structs.replace(summary, steps=Steps())
+
+
+def test_ending_is_told(summary: Summary) -> None:
+    summary = _stepless(summary)
+    assert ending(summary, 3) == "profd  train.py ended with 3 after 20.0 s"
+    assert ending(summary, None, "SIGKILL") == "profd  train.py was ended by SIGKILL after 20.0 s"
+    assert ending(summary) == "profd  train.py ended after 20.0 s"
+    assert "still running" in ending(summary, why_ended="stopped")
+    assert "still running" in ending(summary, state="live", why_ended=None)
+    assert "profd itself was ended" in ending(summary, state="interrupted", why_ended=None)
+    assert "recording failed" in ending(summary, why_ended="failed")
+
+
+def test_run_without_samples_is_told_too(summary: Summary) -> None:
+    empty = msgspec.structs.replace(
+        summary,
+        samples=0,
+        phases={},
+        phase_lines=(),
+        functions=(),
+        processes=(),
+        coverage=None,
+        torn_share=None,
+        findings=(),
+    )
+
+    assert closing_lines(empty).splitlines()[1] == "no samples were taken · 20261120-120000-cifar-3fa9"
+    assert summary_text(empty).splitlines()[-1] == "no samples were taken"
+
+
+def test_summary_shows_phases_functions_and_each_process(summary: Summary) -> None:
+    lines = summary_text(summary).splitlines()
+
+    assert "  D  data wait     40 % ± 0.9   ████▊         train.py:58  for images, labels i…" in lines
+    assert "   40.0 % ± 0.9   40.0 %  Condition.wait        threading.py:331" in lines
+    assert "     4243  worker 1       97 %    300 MB   80 %  elastic_deform  augment.py:12" in lines
+    assert "     4244  worker 2       97 %    300 MB   80 %  elastic_deform  augment.py:12" in lines
+
+
+def test_long_tree_of_processes_is_cut_and_says_so(summary: Summary) -> None:
+    many = msgspec.structs.replace(summary, processes=summary.processes * 10)
+
+    assert summary_text(many).splitlines()[-1] == "  and 18 more"
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_names_of_any_kind_fit_and_do_nothing_to_the_terminal(summary: Summary, columns: int) -> None:
+    evil = "\x1b[2J\r\n\u202e训练" * 20
+    functions = tuple(
+        msgspec.structs.replace(row, function=evil, module_path=evil, source=evil) for row in summary.functions
+    )
+    lines = tuple(msgspec.structs.replace(line, module_path=evil, source=evil) for line in summary.phase_lines)
+    processes = tuple(msgspec.structs.replace(row, functions=functions) for row in summary.processes)
+    target = msgspec.structs.replace(summary.target, command=(f"{evil}.py",))
+    changed = msgspec.structs.replace(
+        summary, run="\x07", functions=functions, phase_lines=lines, processes=processes, target=target
+    )
+
+    shown = summary_text(changed, columns=columns).split("\n")
+    closing = closing_lines(changed, columns=columns).split("\n")
+
+    assert all(line.isprintable() for line in shown + closing)
+    assert max(map(width, shown + closing[:-2])) <= columns
+    assert len(shown) == len(summary_text(summary).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (("python", "-u", "src/train.py", "--lr", "1"), "train.py"),
+        (("python", "-m", "app.train", "x.py"), "app.train"),
+        (("/usr/bin/bash",), "bash"),
+        ((), "the target"),
+    ],
+)
+def test_script_is_found_in_its_command(command: tuple[str, ...], name: str) -> None:
+    assert script(command) == name
+
+
+def test_text_is_cut_by_cells_not_by_characters() -> None:
+    assert (width("训练x"), width("e\u0301")) == (5, 1)
+    assert cut("训练模型", 5) == "训练…"
+    assert cut("训练模型", 4) == "训…"
+    assert cut("a/long/path.py:3", 8, keep_end=True) == "…th.py:3"
+    assert fit("训", 4) == "训  "
+    assert cut("as it is", 8) == "as it is"
+
+
+def test_shares_never_round_to_all_or_nothing() -> None:
+    assert (percent(1.0), percent(0.999), percent(0.9999, 1)) == ("100 %", "99 %", "99.9 %")
+    assert (percent(0.0), percent(0.001), percent(0.0001, 1)) == ("0 %", "<1 %", "<0.1 %")
+    assert (percent(2.125), percent(None)) == ("212 %", "-")
+
+
+def test_lengths_of_time_and_sizes_have_two_figures_that_matter() -> None:
+    assert [duration(s) for s in (0, 12.34, 59.94, 59.96, 124.2, 3599.6, 11_220, 190_800)] == [
+        "0.0 s",
+        "12.3 s",
+        "59.9 s",
+        "1 min 00 s",
+        "2 min 04 s",
+        "1 h 00 min",
+        "3 h 07 min",
+        "2 d 05 h",
+    ]
+    assert [size(n) for n in (999, 1000, 812_345, 999_600, 1.3e9, 2e12, None)] == [
+        "999 B",
+        "1.0 kB",
+        "812 kB",
+        "1.0 MB",
+        "1.3 GB",
+        "2.0 TB",
+        "-",
+    ]
+
+
+def test_what_was_dropped_is_said_below_what_the_numbers_rest_on(summary: Summary) -> None:
+    assert "lost:" not in summary_text(summary)
+    lost = msgspec.structs.replace(summary, losses=("3 records were dropped: the disk is \x1b[2Jtoo slow",))
+    before, after = summary_text(lost).split("lost: 3 records were dropped: the disk is ")
+    assert before.splitlines()[-1].startswith("2,000 samples over ")
+    assert "\x1b" not in after

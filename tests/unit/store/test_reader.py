@@ -1,0 +1,256 @@
+"""Reading run files, finished ones and those that grow while they are read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.synthetic import (
+    MAIN,
+    MAIN_TID,
+    PIN_TID,
+    STARTED_NS,
+    LiveRun,
+    live_run,
+    main_process,
+    run_started,
+    write_run,
+)
+from support.training_stacks import BACKWARD, CONV, PIN_MEMORY, STEP, describe
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.errors import RunUnreadable
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Frame, FrameDescription, Interval, RecordingTaken, ThreadTimeline
+from profd.daemon.store.rows import StackRow
+from profd.daemon.store.writer import RunWriter
+
+SECONDS = 4
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunReader]:
+    with RunReader(write_run(tmp_path_factory.mktemp("run") / "run.profd", seconds=SECONDS, exit_signal=9)) as reader:
+        yield reader
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[LiveRun]:
+    with live_run(tmp_path / "live.profd", seconds=1, workers=0) as run:
+        yield run
+
+
+def novel(number: int, at_ns: int) -> RecordingTaken:
+    """Return a recording whose stack no one has seen before."""
+    stack = (Frame("<module>", "novel.py", 1), Frame(f"novel_{number}", "novel.py", number))
+    timeline = ThreadTimeline(MAIN_TID, "MainThread", True, (Interval(at_ns, SECOND_NS, 0, 100),))
+    return RecordingTaken(MAIN, at_ns, at_ns + SECOND_NS, 100, 100, 0, 0, 0, 0, (stack,), (timeline,))
+
+
+def thread_of(reader: RunReader, os_tid: int) -> int:
+    return next(thread.id for thread in reader.threads.values() if thread.os_tid == os_tid)
+
+
+def test_run_is_as_it_was_told(finished: RunReader) -> None:
+    info = finished.info
+    assert (info.state, info.why_ended, info.exit_signal) == ("ended", "target-exited", 9)
+    assert (info.pid, info.start_ticks) == MAIN
+    assert info.end_ns - info.started_ns == SECONDS * SECOND_NS
+    assert info.options["rate_hz"] == 100
+
+
+def test_intervals_are_in_order_of_time_and_by_their_start(finished: RunReader) -> None:
+    everything = list(finished.intervals())
+    assert [i.start_ns for i in everything] == sorted(i.start_ns for i in everything)
+    middle_ns = STARTED_NS + 2 * SECOND_NS
+    parts = [*finished.intervals(to_ns=middle_ns), *finished.intervals(from_ns=middle_ns)]
+    assert parts == everything
+    assert list(finished.intervals(middle_ns, middle_ns)) == []
+
+
+def test_intervals_of_some_threads(finished: RunReader) -> None:
+    pin = thread_of(finished, PIN_TID)
+    assert {interval.thread for interval in finished.intervals(threads=[pin])} == {pin}
+    assert list(finished.intervals(threads=[])) == []
+    assert len(list(finished.intervals(threads=list(finished.threads)))) == len(list(finished.intervals()))
+
+
+def test_what_was_recorded_is_that_of_the_recordings(finished: RunReader) -> None:
+    middle_ns = STARTED_NS + 2 * SECOND_NS
+    for bounds in ((None, None), (None, middle_ns), (middle_ns, None), (middle_ns, middle_ns)):
+        recordings, recorded = finished.recordings(*bounds), finished.recorded(*bounds)
+        assert recorded.samples == sum(row.samples for row in recordings)
+        assert recorded.torn == sum(row.torn for row in recordings)
+    assert 0 < finished.recorded(None, middle_ns).samples < finished.recorded().samples
+
+
+def test_stack_totals_are_those_of_the_intervals(finished: RunReader) -> None:
+    added: dict[tuple[int, int], tuple[int, int]] = {}
+    for interval in finished.intervals(STARTED_NS, STARTED_NS + SECOND_NS):
+        samples, time_ns = added.get((interval.thread, interval.stack), (0, 0))
+        added[interval.thread, interval.stack] = samples + interval.samples, time_ns + interval.duration_ns
+    totals = finished.stack_totals(STARTED_NS, STARTED_NS + SECOND_NS)
+    assert {(row.thread, row.stack): (row.samples, row.duration_ns) for row in totals} == added
+    main = thread_of(finished, MAIN_TID)
+    assert finished.stack_totals(threads=[main]) == [row for row in finished.stack_totals() if row.thread == main]
+
+
+def test_frames_of_a_stack_go_from_the_root_to_the_leaf(finished: RunReader) -> None:
+    found = {
+        tuple((f.function, f.file, f.line) for f in finished.frames_of(row.stack))
+        for row in finished.stack_totals(threads=[thread_of(finished, MAIN_TID)])
+    }
+    assert found == {tuple(map(tuple, stack)) for stack, _ in STEP}
+    assert finished.frames_of(0) == ()
+
+
+def test_a_frame_is_labeled_as_flame_graph_tools_do(finished: RunReader) -> None:
+    labels = {frame.label for frame in finished.frames.values()}
+    assert "train_epoch (train.py:63)" in labels
+    assert "Conv2d.forward (torch/nn/modules/conv.py:548)" in labels
+
+
+def test_main_threads_are_those_of_main_processes(finished: RunReader) -> None:
+    assert [(thread.os_tid, thread.name) for thread in finished.main_threads()] == [(MAIN_TID, "MainThread")]
+
+
+def test_series_are_found_by_what_they_are_of(finished: RunReader) -> None:
+    main = next(row.id for row in finished.processes.values() if row.pid == MAIN.pid)
+    series = finished.find_series("cpu_cores", main)
+    assert series is not None
+    assert series.os_tid is None
+    assert [point.value for point in finished.points(series.id)] == [0.6] * SECONDS
+    assert finished.last_point(series.id) == finished.points(series.id)[-1]
+    assert finished.find_series("cpu_cores") is None
+    assert finished.find_series("host_load_1min") is not None
+    assert finished.last_point(10**6) is None
+
+
+def test_recordings_after_one_are_in_the_order_of_writing(finished: RunReader) -> None:
+    everything = finished.recordings_after(0, 1000)
+    assert [row.id for row in everything] == sorted(row.id for row in everything)
+    assert finished.recordings_after(everything[1].id, 2) == everything[2:4]
+    assert finished.recordings_after(everything[-1].id, 2) == []
+
+
+def test_events_and_output_after_one(finished: RunReader) -> None:
+    first, *rest = finished.events()
+    assert finished.events(first.id) == rest
+    assert finished.output(finished.output()[-2].id) == finished.output()[-1:]
+
+
+def test_a_live_run_is_live_and_grows(live: LiveRun) -> None:
+    with RunReader(live.path) as reader:
+        assert reader.info.state == "live"
+        before = len(list(reader.intervals()))
+        live.advance(2)
+        reader.refresh()
+        assert len(list(reader.intervals())) == 3 * before
+        live.end(exit_code=3)
+        reader.refresh()
+        assert (reader.info.state, reader.info.exit_code) == ("ended", 3)
+
+
+def test_change_is_told_once(live: LiveRun) -> None:
+    with RunReader(live.path) as reader:
+        assert reader.changed()
+        assert not reader.changed()
+        live.advance()
+        assert reader.changed()
+        assert not reader.changed()
+
+
+def test_what_is_written_between_two_queries_of_a_refresh_is_whole(
+    live: LiveRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stack, its frame, its thread and its process are never known by halves."""
+    with RunReader(live.path) as reader:
+        known, real = len(reader.stacks), reader._query
+
+        def query(sql: str, *values: int | str) -> list[tuple[Any, ...]]:
+            if " FROM " in sql and "meta" not in sql:
+                live.writer.put(novel(live.seconds, live.started_ns + live.seconds * SECOND_NS))
+                live.advance()
+            return real(sql, *values)
+
+        monkeypatch.setattr(reader, "_query", query)
+        reader.refresh()
+        monkeypatch.undo()
+        assert len(reader.stacks) > known
+        for row in reader.stacks.values():
+            assert row.frame in reader.frames
+            assert row.parent == 0 or row.parent in reader.stacks
+        assert {thread.process for thread in reader.threads.values()} <= reader.processes.keys()
+
+
+def test_a_stack_younger_than_the_tables_is_looked_up(live: LiveRun) -> None:
+    with RunReader(live.path) as reader:
+        live.writer.put(novel(77, live.started_ns + 50 * SECOND_NS))
+        live.advance()
+        functions = {reader.frames_of(interval.stack)[-1].function for interval in reader.intervals()}
+        assert "novel_77" in functions
+
+
+def test_one_moment_is_blind_to_what_comes_later(live: LiveRun) -> None:
+    with RunReader(live.path) as reader:
+        with reader.one_moment():
+            before = len(list(reader.intervals()))
+            live.advance()
+            reader.refresh()
+            assert len(list(reader.intervals())) == before
+        assert len(list(reader.intervals())) > before
+
+
+def test_a_reader_opened_during_a_transaction_waits_for_nothing(tmp_path: Path) -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def describe_slowly(frame: Frame) -> FrameDescription:
+        inside.set()
+        assert leave.wait(60)
+        return describe(frame)
+
+    writer = RunWriter(tmp_path / "live.profd", run_started(live=True), describe_slowly)
+    try:
+        writer.put(main_process())
+        writer.put(novel(1, STARTED_NS))
+        assert inside.wait(60)
+        with RunReader(writer.path) as reader:
+            reader._connection.execute("PRAGMA busy_timeout = 0")
+            reader.refresh()
+            assert reader.stacks == {}
+            assert reader.info.state == "live"
+            leave.set()
+            writer.close()
+            reader.refresh()
+            assert len(reader.stacks) == 2
+    finally:
+        leave.set()
+        writer.close()
+
+
+@pytest.mark.parametrize("row", [StackRow(1, 1, 1), StackRow(1, 2, 1), StackRow(1, 0, 10**6)])
+def test_a_damaged_stack_is_an_error_of_the_file(tmp_path: Path, row: StackRow) -> None:
+    with RunReader(write_run(tmp_path / "run.profd", seconds=1)) as reader:
+        reader.stacks[1] = row
+        with pytest.raises(RunUnreadable, match="damaged"):
+            reader.frames_of(1)
+        with pytest.raises(RunUnreadable, match="damaged"):
+            reader.frames_of(10**6)
+
+
+def test_a_thread_of_a_process_that_is_not_there_is_no_main_thread(tmp_path: Path) -> None:
+    with RunReader(write_run(tmp_path / "run.profd", seconds=1)) as reader:
+        reader.processes.clear()
+        assert reader.main_threads() == []
+
+
+def test_stacks_share_what_they_have_in_common(finished: RunReader) -> None:
+    frames_in_all = sum(len(stack) for stack, _ in STEP)
+    assert len(finished.stacks) < frames_in_all
+    assert finished.frames_of(max(finished.stacks))
+    assert {CONV[0], BACKWARD[0], PIN_MEMORY[0]} <= {
+        Frame(frame.function, frame.file, frame.line) for frame in finished.frames.values()
+    }

@@ -1,0 +1,58 @@
+"""The places of ranks in their job, in the run file."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from support.synthetic import COMMAND, MAIN, STARTED_NS, describe, run_started
+
+from profd.daemon.errors import RunUnreadable
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Identity, Placement, ProcessSeen
+from profd.daemon.store.rows import PlacementRow
+from profd.daemon.store.writer import RunWriter
+
+WORKER = Identity(4300, 1100)
+
+
+def seen(identity: Identity, parent: Identity | None = None, placement: Placement | None = None) -> ProcessSeen:
+    return ProcessSeen(identity, parent, COMMAND, "main", 5, None, "3.11.7", STARTED_NS, placement)
+
+
+def write(path: Path, *many: ProcessSeen) -> Path:
+    writer = RunWriter(path, run_started(), describe)
+    for record in many:
+        assert writer.put(record)
+    writer.close()
+    assert writer.failure is None, writer.failure
+    return path
+
+
+def test_the_newest_place_of_each_rank_is_kept(tmp_path: Path) -> None:
+    # An agent that became the rank: its environment was another one before.
+    first, second = Placement(5), Placement(5, 1, 0, 8)
+    path = write(tmp_path / "a.profd", seen(MAIN, placement=first), seen(MAIN, placement=second), seen(WORKER, MAIN))
+
+    with RunReader(path) as reader:
+        (main,) = (row.id for row in reader.processes.values() if row.pid == MAIN.pid)
+        assert reader.placements() == {main: PlacementRow(main, 1, 0, 8)}
+
+
+def test_a_file_older_than_places_has_none(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.profd", seen(MAIN, placement=Placement(5, 1)))
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE placement")
+
+    with RunReader(path) as reader:
+        assert reader.placements() == {}
+
+
+def test_a_place_that_is_no_number_is_damage(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.profd", seen(MAIN, placement=Placement(5, 1)))
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE placement SET node = 'x'")
+
+    with RunReader(path) as reader, pytest.raises(RunUnreadable):
+        reader.placements()

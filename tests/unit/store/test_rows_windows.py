@@ -1,0 +1,89 @@
+"""Windows in a run file: what is put in comes out, taken or not, with and without a trace."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import msgspec
+from support.synthetic import MAIN, STARTED_NS, main_process, run_started
+from support.training_stacks import describe
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import DeviceTime, OperatorTotals, Record, WindowStep, WindowTaken
+from profd.daemon.store.rows import OperatorRow, WindowRow, WindowStepRow
+from profd.daemon.store.writer import RunWriter
+
+ADD = OperatorTotals("aten::add", "cpu", False, "[[2, 3], []]", 4, 10, 20, 30, 40, -1, -2, 5, 6, 24)
+STEP = OperatorTotals("ProfilerStep*", "cpu", True, "[]", 1, 1, 2, 0, 0, 0, 0, 0, 0, 0)
+TAKEN = WindowTaken(
+    MAIN,
+    at_ns=STARTED_NS + 9,
+    source="kineto",
+    asked_ns=STARTED_NS + 1,
+    start_ns=STARTED_NS + 2,
+    end_ns=STARTED_NS + 8,
+    steps=(WindowStep(STARTED_NS + 2, STARTED_NS + 4), WindowStep(STARTED_NS + 4, STARTED_NS + 7)),
+    device=DeviceTime(busy_ns=4, idle_ns=2, overlap_ns=1),
+    operators=(ADD, STEP),
+    trace_bytes=1000,
+    trace=b"packed",
+)
+FAILED = WindowTaken(MAIN, at_ns=STARTED_NS + SECOND_NS, source="kineto", asked_ns=STARTED_NS + 99, error="it ended")
+
+
+def write(path: Path, *records: Record) -> RunReader:
+    writer = RunWriter(path, run_started(), describe)
+    for record in (main_process(), *records):
+        writer.put(record)
+    writer.close()
+    assert writer.failure is None
+    return RunReader(path)
+
+
+def test_window_comes_out_as_it_was_taken(tmp_path: Path) -> None:
+    with write(tmp_path / "run.profd", TAKEN) as reader:
+        (process,) = reader.processes
+        taken = WindowRow(1, process, "kineto", TAKEN.asked_ns, "", TAKEN.start_ns, TAKEN.end_ns, 4, 2, 1, 1000, 6)
+        assert reader.windows() == [taken]
+        assert reader.window_steps(1) == [WindowStepRow(*step) for step in TAKEN.steps]
+        assert reader.operators(1) == [
+            msgspec.convert(msgspec.structs.asdict(operator), OperatorRow) for operator in TAKEN.operators
+        ]
+        assert reader.operators(1)[1].is_annotation is True
+        assert reader.window_trace(1) == b"packed"
+
+
+def test_window_that_failed_says_why_and_has_nothing(tmp_path: Path) -> None:
+    with write(tmp_path / "run.profd", FAILED) as reader:
+        (window,) = reader.windows()
+        assert (window.error, window.kept_bytes, window.device_busy_ns) == ("it ended", None, None)
+        assert (reader.operators(window.id), reader.window_steps(window.id)) == ([], [])
+        assert reader.window_trace(window.id) is None
+
+
+def test_windows_are_found_by_when_they_were_asked_for(tmp_path: Path) -> None:
+    with write(tmp_path / "run.profd", TAKEN, FAILED) as reader:
+        assert [window.error for window in reader.windows(FAILED.asked_ns)] == ["it ended"]
+        assert [window.id for window in reader.windows()] == [1, 2]
+        assert reader.operators(2) == []
+
+
+def test_window_of_a_process_not_yet_seen_is_kept(tmp_path: Path) -> None:
+    writer = RunWriter(tmp_path / "run.profd", run_started(), describe)
+    writer.put(TAKEN)
+    writer.put(main_process())
+    writer.close()
+    with RunReader(tmp_path / "run.profd") as reader:
+        (window,) = reader.windows()
+        assert reader.processes[window.process].role == "main"
+
+
+def test_file_older_than_windows_has_none(tmp_path: Path) -> None:
+    write(tmp_path / "run.profd").close()
+    with sqlite3.connect(tmp_path / "run.profd") as connection:
+        connection.execute("DROP TABLE window")
+    connection.close()
+    with RunReader(tmp_path / "run.profd") as reader:
+        assert reader.windows() == []

@@ -1,0 +1,552 @@
+"""The writer of run files: what it drops, what it survives, and what a killed one leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from support.folders import TESTS
+from support.synthetic import MAIN, MAIN_TID, RUN_ID, STARTED_NS, main_process, recording, run_started
+from support.training_stacks import CONV, LOSS, describe
+from support.waiting import until
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.errors import OutputUnwritable
+from profd.daemon.store import database, tables
+from profd.daemon.store import writer as writer_module
+from profd.daemon.store.losses import Losses
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import (
+    EventHappened,
+    Frame,
+    FrameDescription,
+    Identity,
+    OutputWritten,
+    Point,
+    PointsTaken,
+    ProcessEnded,
+    ProcessSeen,
+    Record,
+    RecordingTaken,
+    RunEnded,
+    WindowTaken,
+)
+from profd.daemon.store.room import LEFT_FREE_BYTES
+from profd.daemon.store.writer import QUEUE_LENGTH, RunWriter
+
+CHILD = Identity(4300, 1100)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run.profd"
+
+
+class Gate:
+    """Describes frames once it is opened; ``reached`` says that the writer stands before it."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self._open = threading.Event()
+
+    def open(self) -> None:
+        self._open.set()
+
+    def describe(self, frame: Frame) -> FrameDescription:
+        self.reached.set()
+        assert self._open.wait(60)
+        return describe(frame)
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    made = Gate()
+    yield made
+    made.open()
+
+
+def sampled(at_ns: int = STARTED_NS, identity: Identity = MAIN) -> RecordingTaken:
+    return recording(identity, at_ns, [(MAIN_TID, "MainThread", True, [(CONV, 400), (LOSS, 600)])])
+
+
+def write(path: Path, *records: Record) -> RunReader:
+    """Write these records and return the finished run."""
+    writer = RunWriter(path, run_started(), describe)
+    assert all(writer.put(record) for record in records)
+    writer.close()
+    assert writer.failure is None
+    return RunReader(path)
+
+
+def test_a_run_of_nothing_is_complete(path: Path) -> None:
+    with write(path, RunEnded(STARTED_NS + 5, "stopped")) as reader:
+        assert (reader.info.id, reader.info.state, reader.info.why_ended) == (RUN_ID, "ended", "stopped")
+        assert reader.info.end_ns == STARTED_NS + 5
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_frames_and_stacks_are_written_once(path: Path) -> None:
+    with write(path, main_process(), sampled(), sampled(STARTED_NS + SECOND_NS)) as reader:
+        assert {reader.frames_of(interval.stack)[-1].function for interval in reader.intervals()} == {
+            CONV[-1].function,
+            LOSS[-1].function,
+        }
+        assert len(reader.frames) == len({*CONV, *LOSS})
+        assert len(list(reader.intervals())) == 4
+        assert [row.samples for row in reader.recordings()] == [100, 100]
+
+
+def test_a_process_known_better_is_one_process(path: Path) -> None:
+    better = ProcessSeen(MAIN, None, ("python", "other.py"), "launcher", 2, 1, "3.12", STARTED_NS + 9)
+    with write(path, main_process(), better, ProcessEnded(MAIN, STARTED_NS + 10, 3)) as reader:
+        (row,) = reader.processes.values()
+        assert (row.command, row.role, row.rank, row.ordinal) == (("python", "other.py"), "launcher", 2, 1)
+        assert (row.seen_ns, row.ended_ns, row.exit_code) == (STARTED_NS, STARTED_NS + 10, 3)
+
+
+def test_children_lie_below_their_parents(path: Path) -> None:
+    child = ProcessSeen(CHILD, MAIN, (), "helper", None, None, None, STARTED_NS)
+    with write(path, main_process(), child) as reader:
+        ids = {row.pid: row.id for row in reader.processes.values()}
+        assert {row.pid: row.parent for row in reader.processes.values()} == {MAIN.pid: None, CHILD.pid: ids[MAIN.pid]}
+
+
+def test_records_of_a_process_that_was_never_told_are_kept(path: Path) -> None:
+    points = PointsTaken(STARTED_NS, (Point("cpu_cores", 0.5, CHILD),))
+    with write(path, points, sampled(), main_process(), ProcessEnded(Identity(1, 1), 5)) as reader:
+        assert {row.pid: row.role for row in reader.processes.values()} == {CHILD.pid: "helper", MAIN.pid: "main"}
+        assert len(list(reader.intervals())) == 2
+        assert [point.value for series in reader.series for point in reader.points(series)] == [0.5]
+
+
+def test_the_same_interval_twice_is_one(path: Path) -> None:
+    with write(path, main_process(), sampled(), sampled()) as reader:
+        assert len(list(reader.intervals())) == 2
+
+
+def test_values_that_are_no_numbers_are_left_out(path: Path) -> None:
+    points = (Point("cpu_cores", float("nan"), MAIN), Point("rss_bytes", 7.0, MAIN))
+    with write(path, main_process(), PointsTaken(STARTED_NS, points)) as reader:
+        assert [point.value for series in reader.series for point in reader.points(series)] == [7.0]
+
+
+def test_the_length_of_a_live_run_never_shrinks(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "BATCH_LENGTH", 1)
+    later, earlier = (EventHappened(STARTED_NS + at * SECOND_NS, "note", "") for at in (9, 2))
+    with write(path, later, earlier) as reader:
+        assert reader.info.end_ns == STARTED_NS + 9 * SECOND_NS
+
+
+def test_the_oldest_output_goes_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "OUTPUT_LIMIT_BYTES", 10)
+    written = [OutputWritten(STARTED_NS + at, data) for at, data in enumerate([b"aaaa", b"bbbb", b"cccc", b"d"])]
+    with write(path, *written) as reader:
+        assert [row.data for row in reader.output()] == [b"bbbb", b"cccc", b"d"]
+    with write(path.with_name("large.profd"), OutputWritten(STARTED_NS, b"x" * 11)) as reader:
+        assert reader.output() == []
+
+
+def waits_before_the_gate(path: Path, gate: Gate) -> RunWriter:
+    """Return a writer whose thread stands before the gate, its queue empty."""
+    writer = RunWriter(path, run_started(), gate.describe)
+    writer.put(main_process())
+    writer.put(sampled())
+    assert gate.reached.wait(60)
+    return writer
+
+
+def losses(path: Path) -> list[str]:
+    with RunReader(path) as reader:
+        return [event.text for event in reader.events() if event.kind == "loss"]
+
+
+def test_a_full_queue_drops_what_is_large_and_says_how_much(path: Path, gate: Gate) -> None:
+    writer = waits_before_the_gate(path, gate)
+    later = STARTED_NS + SECOND_NS
+    put = [writer.put(PointsTaken(later + number, ())) for number in range(QUEUE_LENGTH + 3)]
+    assert put.count(False) == writer.dropped == 3
+    assert writer.put(RunEnded(later + QUEUE_LENGTH, "stopped"))
+    gate.open()
+    writer.close()
+    assert writer.failure is None
+    assert losses(path) == ["3 records were dropped: the disk is too slow"]
+    with RunReader(path) as reader:
+        assert reader.info.state == "ended"
+
+
+def test_events_are_dropped_last(path: Path, gate: Gate) -> None:
+    writer = waits_before_the_gate(path, gate)
+    notes = [writer.put(EventHappened(STARTED_NS, "note", str(number))) for number in range(2 * QUEUE_LENGTH + 3)]
+    assert notes.count(False) == writer.dropped == 3
+    gate.open()
+    writer.close()
+    with RunReader(path) as reader:
+        said = [event.text for event in reader.events() if event.kind == "note"]
+    assert said == [str(number) for number in range(2 * QUEUE_LENGTH)]
+
+
+def test_the_queue_is_bounded_in_memory(path: Path, gate: Gate) -> None:
+    writer = waits_before_the_gate(path, gate)
+    megabyte = OutputWritten(STARTED_NS, bytes(1 << 20))
+    taken = 0
+    while writer.put(megabyte):
+        taken += 1
+    assert 32 <= taken <= 128
+    gate.open()
+    writer.close(60)
+
+
+def broken(error: Exception) -> Callable[[Frame], FrameDescription]:
+    def describe(frame: Frame) -> FrameDescription:
+        raise error
+
+    return describe
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no source"), OSError(5, "Input/output error"), KeyError()])
+def test_a_record_that_cannot_be_stored_is_dropped_alone(path: Path, error: Exception) -> None:
+    writer = RunWriter(path, run_started(), broken(error))
+    for record in (main_process(), sampled(), EventHappened(STARTED_NS, "note", "kept")):
+        writer.put(record)
+    writer.close(timeout_s=60)
+    assert writer.failure is None
+    assert losses(path) == [f"1 record was dropped: it cannot be stored ({error})"]
+    with RunReader(path) as reader:
+        assert (list(reader.intervals()), reader.recordings()) == ([], [])
+        assert [event.text for event in reader.events() if event.kind == "note"] == ["kept"]
+
+
+HUGE = 1 << 63
+"""SQLite takes no such number; whoever writes what a target says may meet one."""
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        EventHappened(HUGE, "note", "far"),
+        WindowTaken(MAIN, STARTED_NS, "kineto", STARTED_NS, start_ns=HUGE, end_ns=HUGE),
+        recording(MAIN, STARTED_NS, [(HUGE, "MainThread", True, [(CONV, 1000)])]),
+        PointsTaken(STARTED_NS, (Point("cpu_cores", HUGE, MAIN),)),
+        main_process(rank=HUGE),
+    ],
+    ids=lambda record: type(record).__name__,
+)
+def test_a_number_that_no_file_takes_costs_its_record_alone(path: Path, record: Record) -> None:
+    writer = RunWriter(path, run_started(), describe)
+    for one in (main_process(), record, sampled(), RunEnded(STARTED_NS + SECOND_NS, "stopped")):
+        writer.put(one)
+    writer.close()
+    assert writer.failure is None
+    assert writer.dropped == 1
+    assert losses(path) == [f"1 record was dropped: it cannot be stored ({TOO_LARGE})"]
+    with RunReader(path) as reader:
+        assert (reader.info.state, len(list(reader.intervals()))) == ("ended", 2)
+
+
+TOO_LARGE = "Python int too large to convert to SQLite INTEGER"
+
+
+def test_a_disk_that_stays_full_cuts_the_run_off_and_is_said(path: Path) -> None:
+    writer = RunWriter(path, run_started(), describe)
+    writer.put(main_process())
+    writer._tables._connection.execute("PRAGMA max_page_count = 1")
+    for second in range(200):
+        writer.put(sampled(STARTED_NS + second * SECOND_NS))
+    writer.put(OutputWritten(STARTED_NS, b"x" * 100_000))
+    until(lambda: bool(writer.trouble), "the writer to meet it")
+    writer.close(timeout_s=0.01)
+    assert writer.failure == "database or disk is full"
+    with RunReader(path) as reader:
+        assert reader.info.id == RUN_ID
+
+
+def test_a_lock_of_another_is_waited_for_and_nothing_is_lost(path: Path) -> None:
+    writer = RunWriter(path, run_started(), describe)
+    writer.put(main_process())
+    until(lambda: processes_in(path) == 1, "the process")
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        writer.put(sampled())
+        until(lambda: bool(writer.trouble), "the writer to meet the lock")  # its own patience is over then
+        assert "locked" in (writer.trouble or "")
+        writer.put(sampled(STARTED_NS + SECOND_NS))
+    until(lambda: writer.trouble is None, "the writer to go on")
+    writer.put(RunEnded(STARTED_NS + 2 * SECOND_NS, "stopped"))
+    writer.close()
+    assert (writer.failure, writer.dropped, losses(path)) == (None, 0, [])
+    with RunReader(path) as reader:
+        assert (reader.info.state, len(reader.recordings())) == ("ended", 2)
+
+
+def test_what_a_full_disk_costs_is_counted_and_the_run_goes_on(path: Path) -> None:
+    writer = RunWriter(path, run_started(), describe)
+    writer.put(main_process())
+    until(lambda: processes_in(path) == 1, "the process")
+    connection = writer._tables._connection
+    pages = connection.execute("PRAGMA max_page_count").fetchone()[0]
+    connection.execute("PRAGMA max_page_count = 1")
+    seconds = iter(range(1_000_000))
+    while writer.put(OutputWritten(STARTED_NS + next(seconds) * SECOND_NS, bytes(1 << 20))):
+        pass
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    until(lambda: writer.trouble is None, "the writer to go on")
+    writer.put(RunEnded(STARTED_NS + next(seconds) * SECOND_NS, "stopped"))
+    writer.close(60)
+    assert writer.failure is None
+    assert [text.partition(":")[0] for text in losses(path)] == ["1 record was dropped"]
+    with RunReader(path) as reader:
+        assert reader.info.state == "ended"
+
+
+def test_losses_that_go_on_are_said_once_a_minute() -> None:
+    counted = Losses()
+    said = []
+    for second in range(150):
+        now_ns = STARTED_NS + second * SECOND_NS
+        counted.count(OutputWritten(now_ns, b""), "the disk is too slow")
+        said += counted.take(now_ns)
+    said += counted.take(0, is_end=True)
+    assert [event.text.partition(" records")[0] for event in said] == [
+        "1 record was dropped: the disk is too slow",
+        "within 59 s 60",
+        "within 59 s 60",
+        "within 28 s 29",
+    ]
+    assert counted.take(0, is_end=True) == []
+
+
+def processes_in(path: Path) -> int:
+    with RunReader(path) as reader:
+        return len(reader.processes)
+
+
+def malformed(batch: Sequence[Record]) -> None:
+    raise sqlite3.DatabaseError("database disk image is malformed")
+
+
+def test_a_damaged_file_ends_the_writer_which_says_why(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = RunWriter(path, run_started(), describe)
+    monkeypatch.setattr(writer._tables, "commit", malformed)
+    writer.put(main_process())
+    writer.close(timeout_s=60)
+    assert writer.failure == "database disk image is malformed"
+    assert not writer.put(sampled())
+    with RunReader(path) as reader:
+        assert reader.info.state == "interrupted"
+
+
+def test_closing_a_writer_that_failed_with_a_full_queue_waits_for_nothing(path: Path, gate: Gate) -> None:
+    writer = waits_before_the_gate(path, gate)
+    writer._tables.commit = malformed  # type: ignore[method-assign]
+    while writer.put(sampled()):
+        pass
+    closing = threading.Thread(target=writer.close, args=(3600.0,))
+    closing.start()
+    gate.open()
+    closing.join(60)
+    assert not closing.is_alive()
+    assert writer.failure == "database disk image is malformed"
+
+
+def test_a_disk_that_is_too_slow_is_given_up_and_said(path: Path, gate: Gate) -> None:
+    writer = waits_before_the_gate(path, gate)
+    writer.close(timeout_s=0.01)
+    assert writer.failure is not None
+    assert "too slow" in writer.failure
+
+
+class Disk:
+    """A disk whose free room the test says, in place of the one that a folder lies on."""
+
+    def __init__(self) -> None:
+        self.free_bytes = 500 << 30
+
+    def statvfs(self, folder: Path) -> os.statvfs_result:
+        blocks = (1000 << 30) // 4096
+        free = self.free_bytes // 4096
+        return os.statvfs_result((4096, 4096, blocks, free, free, 0, 0, 0, 0, 255))
+
+
+def test_before_the_disk_is_full_samples_pause_and_go_on_when_there_is_room(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk()
+    monkeypatch.setattr(os, "statvfs", disk.statvfs)
+    writer = RunWriter(path, run_started(), describe)
+    writer.put(main_process())
+    until(lambda: processes_in(path) == 1, "the process")
+    disk.free_bytes = LEFT_FREE_BYTES // 2
+    writer.put(sampled())
+    writer.put(EventHappened(STARTED_NS + SECOND_NS, "note", "small"))
+    until(lambda: len(events_in(path)) == 3, "what is small")
+    disk.free_bytes = LEFT_FREE_BYTES * 5 // 4  # it is not to stop and go all the time
+    writer.put(sampled(STARTED_NS + 2 * SECOND_NS))
+    writer.put(EventHappened(STARTED_NS + 3 * SECOND_NS, "note", "small"))
+    until(lambda: len(events_in(path)) == 4, "what is small")
+    disk.free_bytes = 2 * LEFT_FREE_BYTES
+    writer.put(sampled(STARTED_NS + 4 * SECOND_NS))
+    writer.close()
+    with RunReader(path) as reader:
+        assert [row.start_ns for row in reader.recordings()] == [STARTED_NS + 4 * SECOND_NS]
+    assert Counter(events_in(path)) == Counter(
+        [
+            ("loss", "samples and readings pause: 537 MB are free on the disk of the run file"),
+            ("loss", "1 record was dropped: there is no room for more"),
+            ("note", "small"),
+            ("note", "small"),
+            ("note", "the recording goes on: 2,147 MB are free on the disk of the run file"),
+            ("loss", "1 record was dropped: there is no room for more"),
+        ]
+    )
+
+
+def test_a_run_in_memory_is_bounded_in_size(path: Path) -> None:
+    writer = RunWriter(path, run_started(), describe, most_bytes=1 << 20)
+    writer.put(main_process())
+    for second in range(40):
+        writer.put(OutputWritten(STARTED_NS + second * SECOND_NS, bytes(100_000)))
+        until(lambda: writer._queue.empty(), "the writer to take it")
+    writer.put(RunEnded(STARTED_NS + 40 * SECOND_NS, "stopped"))
+    writer.close()
+    assert writer.dropped > 20
+    assert path.stat().st_size < 2 << 20
+    pauses = [text for _, text in events_in(path) if text.startswith("samples and readings pause: the run file has ")]
+    assert len(pauses) == 1
+    with RunReader(path) as reader:
+        assert reader.info.state == "ended"
+
+
+def events_in(path: Path) -> list[tuple[str, str]]:
+    with RunReader(path) as reader:
+        return [(event.kind, event.text) for event in reader.events()]
+
+
+def test_a_reader_that_looks_at_the_end_loses_nothing(path: Path) -> None:
+    writer = RunWriter(path, run_started(), describe)
+    writer._tables._connection.execute("PRAGMA busy_timeout = 0")
+    writer.put(main_process())
+    with RunReader(path) as early, early.one_moment():
+        writer.put(sampled())
+        writer.put(RunEnded(STARTED_NS + SECOND_NS, "stopped"))
+        writer.close()
+        assert writer.failure is None
+    with RunReader(path) as reader:
+        assert reader.info.state == "ended"
+        assert len(list(reader.intervals())) == 2
+
+
+def test_where_no_file_can_be_made_there_is_no_thread(tmp_path: Path) -> None:
+    before = threading.enumerate()
+    with pytest.raises(OutputUnwritable):
+        RunWriter(tmp_path / "none" / "run.profd", run_started(), describe)
+    assert set(threading.enumerate()) <= set(before)
+
+
+KILLED = """
+import itertools, sys
+from pathlib import Path
+from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recording, run_started
+from support.training_stacks import CONV, LOSS, describe
+from support.waiting import until
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.writer import RunWriter
+
+writer = RunWriter(Path(sys.argv[1]), run_started(live=True), describe)
+writer.put(main_process())
+for second in itertools.count():
+    spans = [(CONV, 400), (LOSS, 600)] * 50
+    taken = recording(MAIN, STARTED_NS + second * 50 * SECOND_NS, [(MAIN_TID, "MainThread", True, spans)])
+    while not writer.put(taken):
+        pass
+    if second == 100:
+        print("writing", flush=True)
+"""
+
+
+def test_a_killed_writer_leaves_a_readable_file(path: Path) -> None:
+    folder = TESTS
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, path], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(folder)}
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"writing\n"
+        with RunReader(path) as before:
+            assert before.info.state == "live"
+            while not (seen := len(before.recordings())):
+                assert process.poll() is None
+        os.kill(process.pid, signal.SIGKILL)
+    with RunReader(path) as reader:
+        assert reader.info.state == "interrupted"
+        assert len(reader.recordings()) >= seen
+        assert len(list(reader.intervals())) == 100 * len(reader.recordings())
+        assert reader._query("PRAGMA integrity_check") == [("ok",)]
+
+
+def test_an_interval_keeps_its_samples_and_its_length(path: Path) -> None:
+    with write(path, main_process(), sampled()) as reader:
+        assert [(row.duration_ns, row.samples) for row in reader.intervals()] == [
+            (4 * SECOND_NS // 10, 40),
+            (6 * SECOND_NS // 10, 60),
+        ]
+
+
+def test_the_signal_that_ended_a_process_is_kept(path: Path) -> None:
+    with write(path, main_process(), ProcessEnded(MAIN, STARTED_NS + 10, None, 9)) as reader:
+        (row,) = reader.processes.values()
+        assert (row.exit_code, row.exit_signal) == (None, 9)
+
+
+def test_a_pid_that_is_used_again_is_another_process(path: Path) -> None:
+    later = Identity(MAIN.pid, MAIN.start_ticks + 500)
+    again = ProcessSeen(later, None, (), "helper", None, None, None, STARTED_NS + 9)
+    with write(path, main_process(), ProcessEnded(MAIN, STARTED_NS + 5, 0), again) as reader:
+        assert [(row.pid, row.role, row.ended_ns) for row in reader.processes.values()] == [
+            (MAIN.pid, "main", STARTED_NS + 5),
+            (MAIN.pid, "helper", None),
+        ]
+
+
+FAR = EventHappened(HUGE, "note", "far")
+
+
+def test_a_batch_is_written_whole_or_not_at_all(path: Path) -> None:
+    written = tables.Tables(database.create(path), describe)
+    written.begin(run_started())
+    written.commit([main_process()])
+    with pytest.raises(OverflowError):
+        written.commit([sampled(), FAR])
+    written.close()
+    with RunReader(path) as reader:
+        assert len(reader.processes) == 1
+        assert (list(reader.intervals()), reader.recordings()) == ([], [])
+
+
+def test_a_batch_that_failed_can_be_written_again_as_if_it_had_not(tmp_path: Path) -> None:
+    assert rows_of_a_run(tmp_path / "failed.profd", fails=True) == rows_of_a_run(tmp_path / "run.profd", fails=False)
+
+
+def rows_of_a_run(path: Path, *, fails: bool) -> dict[str, list[tuple[object, ...]]]:
+    """Return all rows of a run of minutes whose batches all fail at first, or do not."""
+    written = tables.Tables(database.create(path), describe)
+    written.begin(run_started())
+    for number in range(12):
+        at_ns = STARTED_NS + number * 17 * SECOND_NS
+        batch: list[Record] = [main_process(), sampled(at_ns), PointsTaken(at_ns, (Point("cpu_cores", number, MAIN),))]
+        if fails:
+            with pytest.raises(OverflowError):
+                written.commit([*batch, OutputWritten(at_ns, b"x"), FAR])
+        written.commit(batch)
+    written.finish()
+    written.close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        return {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in names}

@@ -1,0 +1,152 @@
+"""The unit tests mirror the tree, so that the test of a module is where a newcomer looks for it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from support.folders import DOCS, ROOT, TESTS
+
+UNIT = TESTS / "unit"
+PRODUCT = ("cli", "daemon", "tui")
+LEAST_LINES = 40
+"""What is shorter may be tested by what uses it."""
+OF_THE_TREE = frozenset({"test_layers", "test_layout"})
+WITHOUT_TEST = frozenset[str]()
+"""Modules that no test of their own folder reaches. Take out what has one; put in nothing."""
+
+_IMPORT = re.compile(r"^ *(?:from (profd[\w.]*) import (\([^)]*\)|.*)|import (profd[\w.]*))", re.MULTILINE)
+_IN_TABLE = re.compile(r"`((?:cli|daemon|tui)/[\w/]+\.py)`")
+_NAMED_FILE = re.compile(r"`((?:integration|unit)/[\w/]+\.py)`")
+_NAMED_TEST = re.compile(r"`((?:integration|replay|unit)/[\w/]+\.py)((?:::\w+)+)")
+
+
+def test_a_test_file_is_named_after_what_it_tests() -> None:
+    misnamed = [
+        shown(path)
+        for path in sorted(UNIT.rglob("test_*.py"))
+        if not (path.parent == UNIT and path.stem in OF_THE_TREE) and not is_named_after(path, mirrored(path.parent))
+    ]
+    assert misnamed == []
+
+
+def test_a_module_is_tested_in_the_folder_that_mirrors_its_own() -> None:
+    outside = modules_run_as_processes()
+    missing = {shown(path) for path in long_modules() if shown(path) not in outside and not is_tested(path)}
+    assert missing == WITHOUT_TEST
+
+
+def test_modules_that_run_as_processes_are_tested_by_files_that_are_there() -> None:
+    for module, tests in modules_run_as_processes().items():
+        assert (ROOT / module).is_file(), module
+        assert tests
+        assert [name for name in tests if not (TESTS / name).is_file()] == []
+
+
+def test_each_test_that_a_document_names_is_there() -> None:
+    for document in ("testing.md", "mutants.md", "reliability.md"):
+        named = set(_NAMED_TEST.findall((DOCS / document).read_text()))
+        assert named
+        assert sorted(path + test for path, test in named if test not in names_in(TESTS / path)) == [], document
+
+
+def test_each_promise_is_held_by_a_test() -> None:
+    section = (DOCS / "security.md").read_text().partition("## Each promise and the test that holds it")[2]
+    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 20
+    assert [row for row in rows if not _NAMED_TEST.search(row.split("|")[2])] == []
+
+
+def test_imports_are_found_in_each_form() -> None:
+    text = "from profd.cli import ls, stop\nfrom profd.tui.view import (\n    Range,\n)\n    import profd.daemon\n"
+    assert set(imported(text)) == {
+        *("profd.cli", "profd.cli.ls", "profd.cli.stop"),
+        *("profd.tui.view", "profd.tui.view.Range", "profd.daemon"),
+    }
+
+
+def mirrored(folder: Path) -> Path:
+    """Return the folder that a folder of unit tests mirrors: those of daemon/ lie at the top."""
+    parts = folder.relative_to(UNIT).parts
+    if parts[:1] in [("cli",), ("tui",), ("benchmarks",), ("packaging",)]:
+        return ROOT.joinpath(*parts)
+    return ROOT.joinpath("daemon", *parts)
+
+
+def is_named_after(test: Path, folder: Path) -> bool:
+    """Say whether a test file has the name of a module in a folder, or the folder's; an aspect may follow."""
+    names = {path.stem for path in folder.iterdir()} | {folder.name}
+    words = test.stem.removeprefix("test_").split("_")
+    return any("_".join(words[:count]) in names for count in range(1, len(words) + 1))
+
+
+def long_modules() -> Iterator[Path]:
+    """Yield the modules of the product that need a test of their own: what only declares fields has nothing to test."""
+    for path in (path for top in PRODUCT for path in (ROOT / top).rglob("*.py")):
+        text = path.read_text()
+        if not path.stem.startswith("__") and len(text.splitlines()) >= LEAST_LINES and "def " in text:
+            yield path
+
+
+def is_tested(module: Path) -> bool:
+    """Say whether the tests of a module's folder reach it. A command is run by its name: there the file counts."""
+    folder = UNIT / module.parent.relative_to(ROOT / ("daemon" if module.is_relative_to(ROOT / "daemon") else ""))
+    if module.parent == ROOT / "cli":
+        return any(folder.glob(f"test_{module.stem}.py"))
+    return dotted(module) in reached(module.parent, folder)
+
+
+@cache
+def reached(package: Path, folder: Path) -> frozenset[str]:
+    """Return the modules of a package that tests import, and what these import of the same package."""
+    known = {dotted(path): path for path in package.glob("*.py")}
+    found, todo = set[str](), list(folder.glob("test_*.py"))
+    while todo:
+        new = (set(imported(todo.pop().read_text())) & known.keys()) - found
+        found |= new
+        todo += (known[name] for name in new)
+    return frozenset(found)
+
+
+def imported(text: str) -> Iterator[str]:
+    """Yield the names in profd that a module imports."""
+    for package, names, module in _IMPORT.findall(text):
+        yield package or module
+        yield from (f"{package}.{name}" for name in re.findall(r"(\w+)(?: as \w+)?", names))
+
+
+def dotted(module: Path) -> str:
+    return ".".join(("profd", *module.relative_to(ROOT).with_suffix("").parts))
+
+
+def shown(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def modules_run_as_processes() -> dict[str, list[str]]:
+    """Return the modules that docs/testing.md gives integration tests for, with these."""
+    section = (DOCS / "testing.md").read_text().partition("## Where a test lies")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `") and _IN_TABLE.search(line.split("|")[1])]
+    return {
+        module: _NAMED_FILE.findall(row.split("|")[2])
+        for row in rows
+        for module in _IN_TABLE.findall(row.split("|")[1])
+    }
+
+
+@cache
+def names_in(path: Path) -> frozenset[str]:
+    """Return the tests of a file as ``::name`` or ``::Class::name``; none where there is no such file."""
+    return frozenset(_named(ast.parse(path.read_text()).body, "")) if path.is_file() else frozenset()
+
+
+def _named(body: Iterable[ast.stmt], above: str) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield from _named(node.body, f"{above}::{node.name}")
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{above}::{node.name}"

@@ -1,0 +1,185 @@
+"""Files as a process's user sees them: with its rights and its root, whatever it puts in their place; and in time."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.deadmounts import dead_mount
+from support.plainuser import NOBODY, give_to_plain_user, process_of_plain_user
+from support.waiting import until
+
+from profd.daemon import processes
+from profd.daemon.processes import Owner
+from profd.daemon.userfiles import UserFiles, files_of, sees_our_files
+
+NOBODYS = Owner(NOBODY, NOBODY, ())
+TEXT = b"x = 1\n"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "train.py").write_bytes(TEXT)
+    return tmp_path
+
+
+def link(to: str) -> Callable[[Path], None]:
+    return lambda path: path.symlink_to(to)
+
+
+def test_a_file_is_read_and_seen(root: Path) -> None:
+    files = UserFiles(root=root)
+    assert files.read("/home/train.py") == files.read("//home/./train.py") == files.read("/../home/train.py") == TEXT
+    assert files.is_file("/home/train.py")
+
+
+@pytest.mark.parametrize("path", ["/home", "/none.py", "", "/", "/home/train.py/x", "/nul\0", "/" + "x/" * 5000])
+def test_what_is_no_file_gives_nothing(root: Path, path: str) -> None:
+    files = UserFiles(root=root)
+    assert (files.read(path), files.is_file(path)) == (b"", False)
+    assert files.read("/home/train.py") == TEXT
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, link("/dev/zero"), link("link.py"), link("/proc/self/fd/0")])
+def test_what_would_keep_a_reader_is_not_opened(root: Path, make: Callable[[Path], None]) -> None:
+    make(root / "link.py")
+    files = UserFiles(root=root)
+    assert (files.read("/link.py"), files.is_file("/link.py")) == (b"", False)
+
+
+def test_links_lead_where_they_lead_for_the_process(root: Path) -> None:
+    """In a container an absolute link names another file than on the host."""
+    outside = root.parent / "outside.py"
+    outside.write_text("secret")
+    (root / "absolute.py").symlink_to("/home/train.py")
+    (root / "upwards.py").symlink_to("../../../../home/train.py")
+    (root / "folder").symlink_to("/home/../home")
+    (root / "leak.py").symlink_to(f"../{outside.name}")
+    (root / "leak2.py").symlink_to(outside)
+    files = UserFiles(root=root)
+    assert [files.read(f"/{name}") for name in ("absolute.py", "upwards.py", "folder/train.py")] == [TEXT] * 3
+    assert [files.read(f"/{name}") for name in ("leak.py", "leak2.py", f"../{outside.name}")] == [b""] * 3
+
+
+@pytest.mark.requires("root", "setpriv")
+def test_only_what_the_user_may_read_is_read(root: Path) -> None:
+    (root / "secret").mkdir(mode=0o700)
+    (root / "secret" / "readable.py").write_bytes(TEXT)
+    (root / "shadow").write_text("root:x:")
+    (root / "shadow").chmod(0o600)
+    (root / "own").write_bytes(TEXT)
+    (root / "own").chmod(0o600)
+    give_to_plain_user(root / "own")
+    root.chmod(0o755)
+    files = UserFiles(NOBODYS, root)
+    assert [files.read(f"/{name}") for name in ("shadow", "secret/readable.py", "own")] == [b"", b"", TEXT]
+    assert not files.is_file("/secret/readable.py")
+
+
+@pytest.mark.requires("root", "setpriv")
+def test_groups_of_the_user_count(root: Path) -> None:
+    root.chmod(0o755)
+    (root / "ours.py").write_bytes(TEXT)
+    (root / "ours.py").chmod(0o640)
+    os.chown(root / "ours.py", 0, 4242)
+    assert UserFiles(Owner(NOBODY, NOBODY, (4242,)), root).read("/ours.py") == TEXT
+    assert UserFiles(NOBODYS, root).read("/ours.py") == b""
+
+
+@pytest.fixture
+def nobodys_process() -> Iterator[int]:
+    with process_of_plain_user() as pid:
+        yield pid
+
+
+@pytest.mark.requires("root", "setpriv")
+def test_files_of_a_process_are_its_users(nobodys_process: int) -> None:
+    files = files_of(nobodys_process)
+    assert files.read("/etc/shadow") == b""
+    assert files.read("/etc/passwd") == Path("/etc/passwd").read_bytes()
+    assert files_of(nobodys_process) is files
+    assert files_of(os.getpid()) is not files
+
+
+@pytest.mark.requires("root", "setpriv")
+def test_a_folder_is_the_users_alone_and_none_where_it_may_not_write(
+    root: Path,
+) -> None:
+    (root / "tmp").mkdir()
+    (root / "tmp").chmod(0o1777)
+    root.chmod(0o755)
+    files = UserFiles(NOBODYS, root)
+    made = files.make_folder("/tmp")
+    assert made is not None
+    state = (root / "tmp" / made).stat()
+    assert (state.st_uid, state.st_mode & 0o777) == (NOBODY, 0o700)
+    assert files.write(f"/tmp/{made}/a", b"text")
+    assert ((root / "tmp" / made / "a").stat().st_uid, files.read(f"/tmp/{made}/a")) == (NOBODY, b"text")
+    assert not files.write(f"/tmp/{made}/a", b"other")
+    files.remove(f"/tmp/{made}")
+    assert not (root / "tmp" / made).exists()
+    assert files.make_folder("/home") is None
+    (root / "moved").symlink_to("/home")
+    assert files.make_folder("/moved") is None
+
+
+@pytest.mark.requires("root")
+def test_a_file_system_that_never_answers_is_waited_for_once(root: Path) -> None:
+    (root / "dead").mkdir()
+    with dead_mount(root / "dead") as mount:
+        files = UserFiles(root=root, deadline_s=0.5, pause_s=0.0)
+        assert files.read("/home/train.py") == TEXT
+        helper = files._helper
+        assert helper is not None
+        assert files.read("/dead/train.py") == b""
+        assert mount.asked.is_set()
+        # Nobody can end who waits in there; until it is gone there is no other one.
+        assert [files.read("/home/train.py"), files.is_file("/home/train.py")] == [b"", False]
+        assert files._helper is helper
+    until(lambda: files.read("/home/train.py") == TEXT, "files are read again")
+    assert files._helper is not helper
+
+
+def test_after_a_deadline_nothing_is_read_for_a_while(root: Path) -> None:
+    files = UserFiles(root=root, deadline_s=60.0)
+    assert files.is_file("/home/train.py")
+    assert files._helper is not None
+    files._helper.send_signal(signal.SIGSTOP)
+    files._deadline_s = 0.01
+    assert files.read("/home/train.py") == b""
+    files._deadline_s = 60.0
+    assert files.read("/home/train.py") == b""
+    files._paused_until_s = 0.0
+    until(lambda: files.read("/home/train.py") == TEXT, "files are read again")
+
+
+def test_who_reads_goes_with_who_asks(root: Path) -> None:
+    files = UserFiles(root=root)
+    assert files.is_file("/home/train.py")
+    helper = files._helper
+    assert helper is not None
+    del files
+    until(lambda: helper.poll() is not None, "the child ends")
+
+
+def test_files_of_who_is_gone_are_nobodys() -> None:
+    gone = 2**22 + 1
+    assert files_of(gone).read("/etc/passwd") == Path("/etc/passwd").read_bytes()
+    assert files_of(gone).read("/etc/shadow") == b""
+    with pytest.raises(OSError, match="No such file"):
+        sees_our_files(gone)
+
+
+def test_files_of_a_process_in_a_container_are_below_its_root(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+    proc = root / "proc" / "4242"
+    (proc / "ns").mkdir(parents=True)
+    (proc / "ns" / "mnt").symlink_to("mnt:[1]")
+    (proc / "status").write_text("Uid:\t{0}\t{0}\t{0}\t{0}\nGid:\t0\t0\t0\t0\nGroups:\t\n".format(os.geteuid()))
+    (proc / "root").symlink_to(root)
+    (root / "proc" / "self").symlink_to("/proc/self")
+    monkeypatch.setattr(processes, "PROC", root / "proc")
+    assert files_of(4242).read("/home/train.py") == TEXT

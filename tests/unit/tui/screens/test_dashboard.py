@@ -1,0 +1,241 @@
+"""Every key of the dashboard, by what it changes on the screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from support import synthetic
+from support.dashboard import open_dashboard, train_backward
+
+from profd.daemon.store.writer import RunWriter
+from profd.tui.leaving import Leaving
+from profd.tui.reading.feed import OutputDrawn
+from profd.tui.view import ScopeKind
+from profd.tui.widgets.events import EventTable
+from profd.tui.widgets.header import Header
+from profd.tui.widgets.hot import HotTable
+from profd.tui.widgets.output import OutputPane
+from profd.tui.widgets.tabs import TabLine
+from profd.tui.widgets.timeline import Timeline
+from profd.tui.widgets.tree import ProcessTable
+from profd.tui.widgets.verdict import VerdictLine
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Path:
+    return synthetic.write_run(tmp_path / "a.profd", seconds=40)
+
+
+async def test_the_screen_says_what_where_and_how_well(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:
+        header = opened.text(Header)
+        for part in ("ended with 0", "train.py", "pid 4242 + 2 workers", "00:00:40", "100.0 % covered", "cost 4.1 %"):
+            assert part in header
+        verdict = opened.text(VerdictLine)
+        assert "▲ INPUT-BOUND  the main thread waits 40 % for its data (train.py:58); both workers are 100 %" in verdict
+        assert "main threads · whole run" in opened.text(TabLine)
+        assert "4,000 samples" in opened.text(TabLine)
+
+        timeline = opened.text(Timeline)
+        for part in (
+            "D data wait    40 %",
+            "F forward      20 %",
+            "S synchronize   4 %",
+            "254 %    mean",
+            "1.5 GB peak",
+        ):
+            assert part in timeline
+        assert ":00:10" in timeline.splitlines()[-1]
+
+        lines = opened.text(HotTable).splitlines()
+        assert lines[0].split() == ["self", "▾", "total", "function", "where", "line"]
+        assert lines[1].split()[:2] == ["40.0", "%"]
+        assert "Condition.wait" in lines[1]
+        (user,) = [line for line in lines if "train_epoch " in line]
+        for part in ("4.0 %", "100.0 %", "train.py:58", "for images, labels in loader:"):
+            assert part in user
+
+
+async def test_the_number_keys_open_the_tabs(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:
+        await opened.press("3")
+        assert "elastic_deform" in opened.text(ProcessTable)
+        assert "└ worker 2" in opened.text(ProcessTable)
+        await opened.press("6")
+        assert "python train.py --epochs 2" in opened.text(EventTable)
+        assert "2 events" in opened.text(TabLine)
+        assert opened.text(OutputPane).strip() == ""
+        await opened.press("7")
+        await opened.until_text(OutputPane, "39%|")
+        assert "accuracy 0.41" in opened.text(OutputPane)
+        await opened.press("1")
+        assert opened.app.focused is opened.widget(HotTable)
+
+
+async def test_a_script_without_output_is_said_to_have_none(tmp_path: Path) -> None:
+    started = msgspec.structs.replace(synthetic.run_started(), mode="attached")
+    writer = RunWriter(tmp_path / "a.profd", started, synthetic.describe)
+    writer.close()
+    async with open_dashboard(tmp_path / "a.profd") as opened:
+        await opened.press("7")
+        await opened.until(OutputDrawn)
+        assert "it writes to a terminal of its own" in opened.text(OutputPane)
+
+
+async def test_o_and_a_click_on_a_title_order_the_rows_and_take_the_cursor_along(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:
+        table = opened.widget(HotTable)
+        await opened.press("o")
+        assert [row.total_share for row in table.rows[:3]] == [1, 1, 1]
+        assert "total ▾" in opened.text(HotTable)
+        await opened.press("o")
+        assert table.rows[0].function == "Condition.wait"
+
+        await opened.press("down")
+        chosen = table.current
+        assert chosen is not None
+        await opened.press("o")
+        assert table.current == chosen
+        assert chosen.function == "Condition.wait" != table.rows[0].function
+
+        await opened.press("o")
+        await opened.click(HotTable, (opened.text(HotTable).index("total"), 0))
+        assert table.sorted_by == "total"
+        assert [row.total_share for row in table.rows[:3]] == [1, 1, 1]
+        assert table.current == chosen
+        await opened.click(HotTable, (opened.text(HotTable).index("where"), 0))
+        assert table.sorted_by == "total"
+
+
+async def test_l_shows_lines_and_functions_again(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:
+        await opened.press("down", "l")
+        await opened.snapshot(lambda snapshot: snapshot.view.by_line)
+        table = opened.widget(HotTable)
+        assert not table.has_cursor
+        lines = [row for row in table.rows if row.function == "train_epoch"]
+        assert len(lines) > 1
+        assert sum(row.total_share for row in lines) == pytest.approx(1)
+        assert "for images, labels in loader:" in opened.text(HotTable)
+        await opened.press("l")
+        await opened.snapshot(lambda snapshot: not snapshot.view.by_line)
+        assert len([row for row in table.rows if row.function == "train_epoch"]) == 1
+
+
+async def test_t_and_enter_on_a_process_say_whose_samples_count(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:
+        await opened.press("t")
+        await opened.snapshot(lambda snapshot: snapshot.view.scope.kind is ScopeKind.ALL)
+        assert "all threads · whole run" in opened.text(TabLine)
+        assert "16,000 samples" in opened.text(TabLine)
+        await opened.press("t")
+        await opened.snapshot(lambda snapshot: snapshot.view.scope.kind is ScopeKind.PROCESS)
+        assert "main · pid 4242" in opened.text(TabLine)
+        await opened.press("t")
+        await opened.snapshot(lambda snapshot: snapshot.view.scope.kind is ScopeKind.MAIN)
+
+        await opened.press("3", "down", "down", "enter")
+        await opened.snapshot(lambda snapshot: snapshot.view.scope.process == 2)
+        assert "worker 1 · pid 4243" in opened.text(TabLine)
+        assert opened.widget(HotTable).rows[0].function == "elastic_deform"
+
+
+async def test_slash_keeps_the_rows_with_a_word_and_escape_brings_all_back(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:
+        every = len(opened.widget(HotTable).rows)
+        await opened.press("slash", *"LOADER")
+        assert 0 < len(opened.widget(HotTable).rows) < every
+        await opened.press("enter")
+        assert opened.app.focused is opened.widget(HotTable)
+        assert 0 < len(opened.widget(HotTable).rows) < every
+        await opened.press("escape")
+        assert len(opened.widget(HotTable).rows) == every
+
+        await opened.press("slash", "q", "z")  # q is a letter there
+        assert "Nothing here has" in opened.text(HotTable)
+        await opened.press("escape")
+        assert "Condition.wait" in opened.text(HotTable)
+
+
+async def test_p_holds_the_view_and_lets_it_go(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "a.profd", seconds=3) as run:
+        async with open_dashboard(run.path) as opened:
+            await opened.press("p")
+            assert "❚❚   train.py   paused" in opened.text(Header)
+            run.advance(2)
+            await opened.press("p")
+            await opened.snapshot(lambda snapshot: snapshot.samples == 500)
+            assert "paused" not in opened.text(Header)
+
+
+async def test_a_live_run_grows_on_the_screen_and_says_when_it_ends(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "a.profd", seconds=3) as run:
+        async with open_dashboard(run.path) as opened:
+            assert "●" in opened.text(Header)
+            assert "live ▶" in opened.text(Timeline)
+            run.advance(4)
+            await opened.snapshot(lambda snapshot: snapshot.samples == 700)
+            assert "700 samples" in opened.text(TabLine)
+            run.end(exit_signal=9)
+            await opened.snapshot(lambda snapshot: snapshot.info.state == "ended")
+            assert "■   train.py   ended by SIGKILL" in opened.text(Header)
+            assert opened.notices() == ["the run has come to its end: ended by SIGKILL"]
+
+
+async def test_rows_keep_their_places_while_the_cursor_is_among_them(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "a.profd", seconds=3) as run:
+        async with open_dashboard(run.path) as opened:
+            table = opened.widget(HotTable)
+            await opened.press("down", "down")
+            before = [row.function for row in table.rows]
+            assert "rows hold their places" in opened.text(TabLine)
+            train_backward(run, seconds=20)
+            await opened.snapshot(lambda snapshot: snapshot.functions[0].function == "_engine_run_backward")
+            assert [row.function for row in table.rows][: len(before)] == before
+            assert table.current is not None
+            assert table.current.function == before[1]
+            await opened.press("escape")
+            assert table.rows[0].function == "_engine_run_backward"
+            assert not table.has_cursor
+
+
+async def test_r_writes_the_report_and_says_where_or_why_not(
+    ended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    report = tmp_path / "a.html"
+    async with open_dashboard(ended) as opened:
+        await opened.press("r")
+        await opened.until_notice(str(report))
+        assert report.stat().st_size > 1000
+
+        report.unlink()
+        report.mkdir()
+        await opened.press("r")
+        await opened.until_notice("cannot write")
+
+
+async def test_keys_that_leave_do_so_at_once_when_nothing_is_recorded(
+    ended: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[Leaving] = []
+    async with open_dashboard(ended) as opened:
+        with monkeypatch.context() as patched:
+            patched.setattr(opened.app, "exit", left.append)
+            await opened.press("b", "ctrl+c", "ctrl+q")
+        assert left == [Leaving.KEEP, Leaving.END, Leaving.END]
+        await opened.press("q")
+    assert opened.app.return_value is Leaving.END
+
+
+async def test_tabs_and_rows_can_be_clicked_on(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:
+        await opened.click(TabLine, (18, 0))
+        assert opened.widget(TabLine).tab == "processes"
+        assert "worker" in opened.text(ProcessTable)
+        await opened.click(ProcessTable, (5, 2))
+        current = opened.widget(ProcessTable).current
+        assert current is not None
+        assert current.row.ordinal == 1

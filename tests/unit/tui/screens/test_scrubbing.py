@@ -1,0 +1,166 @@
+"""Moving in time: every key and the mouse, by what it changes below the timeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support import synthetic
+from support.dashboard import OpenDashboard, open_dashboard, train_backward
+from support.synthetic import STARTED_NS
+
+from profd.daemon.clock import SECOND_NS
+from profd.tui.snapshot import Snapshot
+from profd.tui.widgets.hot import HotTable
+from profd.tui.widgets.tabs import TabLine
+from profd.tui.widgets.timeline import LABEL_CELLS, Timeline
+
+SIZES = [(20, 5), (80, 24), (120, 36), (200, 60)]
+KEYS = ("left", "left_square_bracket", "shift+left", "right_square_bracket", "z", "right", "Z", "escape")
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Path:
+    return synthetic.write_run(tmp_path / "a.profd", seconds=64)
+
+
+async def press(opened: OpenDashboard, *keys: str) -> Snapshot:
+    """Press keys, and return the snapshot that answers the last one."""
+    await opened.press(*keys)
+    scrub, found = opened.widget(Timeline).scrub, opened.widget(Timeline).snapshot
+    assert found is not None
+    assert (found.view.chosen, found.view.span_ns, found.view.end_ns) == (scrub.chosen, scrub.span_ns, scrub.end_ns)
+    return found
+
+
+def seconds_of(snapshot: Snapshot) -> tuple[float, float]:
+    return (snapshot.from_ns - STARTED_NS) / SECOND_NS, (snapshot.to_ns - STARTED_NS) / SECOND_NS
+
+
+async def test_left_and_right_move_a_cursor_and_everything_below_follows(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:  # 64 columns of a second
+        found = await press(opened, "left")
+        assert seconds_of(found) == (63, 64)
+        assert found.samples == 100
+        found = await press(opened, "left", "left", "shift+left", "right")
+        assert seconds_of(found) == (52, 53)
+        assert "12:00:52–12:00:53 · 100 samples" in opened.text(TabLine)  # noqa: RUF001
+        assert opened.text(Timeline).splitlines()[-2][LABEL_CELLS + 52] == "┃"
+        assert found.timeline.gauges[0].kind == "mean"
+        assert [share.share for share in found.timeline.lanes[0].shares] == pytest.approx(
+            sorted(synthetic.PHASE_SHARES.values(), reverse=True)
+        )
+
+
+async def test_brackets_choose_a_range_that_is_shown_and_counted(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:
+        await press(opened, "left", "shift+left", "shift+left", "left_square_bracket")
+        found = await press(opened, "shift+right", "right_square_bracket")
+        assert seconds_of(found) == (43, 54)
+        assert found.samples == 1100
+        marks, axis = opened.text(Timeline).splitlines()[-2:]
+        assert marks[LABEL_CELLS + 43 : LABEL_CELLS + 54] == "[" + "─" * 9 + "┃"
+        assert "[── 12:00:43 – 12:00:54 ──]" in axis  # noqa: RUF001
+        found = await press(opened, "escape")
+        assert found.view.chosen is None
+        assert found.samples == 6400
+
+
+async def test_z_shows_less_time_around_the_cursor_and_capital_z_more(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:
+        found = await press(opened, "z")
+        assert seconds_of(found) == (34, 64)
+        assert "last 30 s" in opened.text(TabLine)
+        assert found.samples == 3000
+        found = await press(opened, "Z", "left", "shift+left", "shift+left", "z")
+        ruler = found.timeline.ruler
+        assert (ruler.from_ns - STARTED_NS) / SECOND_NS == pytest.approx(28.5, abs=1)
+        assert (await press(opened, "Z")).view.span_ns is None
+
+        found = await press(opened, "escape", "3", "left", "shift+left")
+        main, worker, _ = found.processes
+        assert main.cpu_cores == pytest.approx(0.6)
+        assert worker.cpu_cores == pytest.approx(0.97)
+        assert main.rss_bytes == pytest.approx(900e6 + 52e6)
+        assert (worker.function, main.phase) == ("elastic_deform", "data wait")
+
+
+async def test_g_goes_to_a_time_or_says_what_is_none(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:
+        await opened.press("g", *"soon", "enter")
+        assert opened.top() is not opened.dashboard
+        assert "soon is no time" in str(opened.top().query_one("#goto-error").render())
+        await opened.press("escape")
+        assert opened.top() is opened.dashboard
+        assert opened.widget(Timeline).scrub.is_live
+
+        found = await press(opened, "g", *"12.5", "enter")
+        assert seconds_of(found) == (12, 13)
+
+
+async def test_the_mouse_puts_the_cursor_and_drags_a_range(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:
+        await opened.click(Timeline, (LABEL_CELLS + 20, 1))
+        found = await opened.snapshot(lambda found: found.view.chosen is not None)
+        assert seconds_of(found) == (20, 21)
+        await opened.pilot.mouse_down(Timeline, offset=(LABEL_CELLS + 30, 2))
+        await opened.pilot.hover(Timeline, offset=(LABEL_CELLS + 39, 3))
+        await opened.pilot.mouse_up(Timeline, offset=(LABEL_CELLS + 39, 3))
+        found = await opened.snapshot(lambda found: found.to_ns - found.from_ns == 10 * SECOND_NS)
+        assert seconds_of(found) == (30, 40)
+        assert found.samples == 1000
+
+        height = opened.widget(Timeline).size.height
+        await opened.click(Timeline, (LABEL_CELLS + 70, height - 1))  # beside the axis: back to live
+        assert opened.widget(Timeline).scrub.is_live
+
+
+async def test_what_is_looked_at_stays_while_the_run_goes_on_and_escape_follows_it_again(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "a.profd", seconds=40) as run:
+        async with open_dashboard(run.path) as opened:
+            assert "live ▶" in opened.text(Timeline)
+            before = await press(opened, "z", "left", "left")
+            train_backward(run, seconds=15)
+            after = await opened.snapshot(lambda found: found.info.end_ns > before.info.end_ns)
+            assert (after.from_ns, after.to_ns, after.functions) == (before.from_ns, before.to_ns, before.functions)
+            assert after.timeline.ruler == before.timeline.ruler
+            # The last column was not over yet.
+            assert after.timeline.lanes[0].cells[:-1] == before.timeline.lanes[0].cells[:-1]
+            found = await press(opened, "escape")
+            assert found.to_ns == found.info.end_ns
+            assert found.timeline.lanes[0].shares[0].phase == "backward"
+
+
+async def test_a_range_without_an_end_grows_with_the_run(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "a.profd", seconds=4) as run:
+        async with open_dashboard(run.path) as opened:
+            await press(opened, "left", "left", "left_square_bracket")
+            assert "– now" in opened.text(Timeline)  # noqa: RUF001
+            train_backward(run, seconds=20)
+            found = await opened.snapshot(lambda found: found.samples > 2000)
+            assert found.to_ns == found.info.end_ns
+            assert opened.widget(HotTable).rows[0].function == "_engine_run_backward"
+
+
+@pytest.mark.dashboard
+async def test_time_can_be_scrubbed_in_every_room(ended: Path) -> None:
+    async with open_dashboard(ended, size=SIZES[-1]) as opened:
+        for size in reversed(SIZES):
+            await opened.resize(*size)
+            for key in KEYS:
+                found = await press(opened, key)
+                assert found.samples > 0
+                for kind in (Timeline, TabLine, HotTable):
+                    widget = opened.widget(kind)
+                    for y in range(widget.size.height):
+                        assert widget.render_line(y).cell_length == widget.size.width
+
+
+async def test_without_color_cursor_and_range_are_signs(ended: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with open_dashboard(ended) as opened:
+        await press(opened, "left", "left_square_bracket", "left", "left")
+        marks = opened.text(Timeline).splitlines()[-2]
+        assert (marks[LABEL_CELLS + 61], marks[LABEL_CELLS + 63]) == ("┃", "[")
+        lane = opened.widget(Timeline).render_line(3)
+        assert [segment.text for segment in lane if segment.style and segment.style.reverse] == ["D"]

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from profd.daemon.clock import SECOND_NS
+from profd.tui.timeline.bins import FINEST_NS, MOST_BINS, Ruler, TimeBins, sums_of_means
+
+ORIGIN_NS = 1_000 * SECOND_NS
+
+
+def test_an_interval_is_spread_over_the_bins_that_it_touches() -> None:
+    bins = TimeBins[str](ORIGIN_NS, SECOND_NS)
+
+    bins.add("a", ORIGIN_NS + SECOND_NS // 2, ORIGIN_NS + 2 * SECOND_NS)
+
+    found = bins.columns(Ruler(ORIGIN_NS, SECOND_NS, 3))
+    assert [{key: weight.length_ns for key, weight in each.items()} for each in found] == [
+        {"a": SECOND_NS // 2},
+        {"a": SECOND_NS},
+        {},
+    ]
+
+
+def test_what_lies_before_the_origin_is_left_out() -> None:
+    bins = TimeBins[str](ORIGIN_NS, SECOND_NS)
+
+    bins.add("a", ORIGIN_NS - 5 * SECOND_NS, ORIGIN_NS - SECOND_NS)
+    bins.add("b", ORIGIN_NS - SECOND_NS, ORIGIN_NS + 1)
+
+    assert {key: weight.length_ns for key, weight in bins.columns(Ruler(ORIGIN_NS, SECOND_NS, 1))[0].items()} == {
+        "b": 1
+    }
+
+
+def test_columns_before_the_origin_are_empty() -> None:
+    bins = TimeBins[str](ORIGIN_NS, SECOND_NS)
+    bins.add("a", ORIGIN_NS, ORIGIN_NS + 2 * SECOND_NS)
+
+    for column_ns in (SECOND_NS // 4, SECOND_NS, 2 * SECOND_NS):
+        found = bins.columns(Ruler(ORIGIN_NS - 2 * SECOND_NS, column_ns, 4 * SECOND_NS // column_ns))
+        assert [bool(each) for each in found] == [False] * (len(found) // 2) + [True] * (len(found) // 2)
+
+
+@given(some.lists(some.tuples(some.integers(0, 10**13), some.integers(1, 10**11)), max_size=20))
+def test_merging_loses_no_time_however_long_the_run(spans: list[tuple[int, int]]) -> None:
+    bins = TimeBins[str](ORIGIN_NS)
+
+    for start_ns, length_ns in spans:
+        bins.add("a", ORIGIN_NS + start_ns, ORIGIN_NS + start_ns + length_ns)
+
+    end_ns = ORIGIN_NS + max((start + length for start, length in spans), default=1)
+    whole = bins.columns(Ruler(ORIGIN_NS, bins.width_ns * MOST_BINS, 1))[0]
+    assert end_ns - ORIGIN_NS <= bins.width_ns * MOST_BINS
+    assert sum(weight.length_ns for weight in whole.values()) == sum(length for _, length in spans)
+
+
+def test_values_are_means_over_time_and_sums_over_keys() -> None:
+    bins = TimeBins[int](ORIGIN_NS, SECOND_NS)
+    bins.add(1, ORIGIN_NS, ORIGIN_NS + SECOND_NS, 3.0)
+    bins.add(1, ORIGIN_NS + SECOND_NS, ORIGIN_NS + 2 * SECOND_NS, 1.0)
+    bins.add(2, ORIGIN_NS, ORIGIN_NS + 2 * SECOND_NS, 10.0)
+
+    assert sums_of_means(bins.columns(Ruler(ORIGIN_NS, 2 * SECOND_NS, 2))) == (12.0, None)
+
+
+def test_a_growing_ruler_keeps_its_columns_until_they_run_out() -> None:
+    short = Ruler.growing(ORIGIN_NS, ORIGIN_NS + 5 * SECOND_NS, 50)
+    longer = Ruler.growing(ORIGIN_NS, ORIGIN_NS + 6 * SECOND_NS, 50)
+    too_long = Ruler.growing(ORIGIN_NS, ORIGIN_NS + 7 * SECOND_NS, 50)
+
+    assert short.column_ns == longer.column_ns == FINEST_NS
+    assert (short.count, longer.count) == (40, 48)
+    assert (too_long.column_ns, too_long.count) == (2 * FINEST_NS, 28)
+
+
+def test_columns_double_so_that_each_is_two_of_the_old_ones() -> None:
+    widths = [Ruler.growing(ORIGIN_NS, ORIGIN_NS + n * 10 * SECOND_NS, 50).column_ns / FINEST_NS for n in range(1, 40)]
+
+    assert set(widths) == {2, 4, 8, 16, 32, 64}
+    assert widths == sorted(widths)
+
+
+@given(some.integers(1, 300), some.integers(0, 10**15))
+def test_no_ruler_has_more_columns_than_there_is_room_for(columns: int, length_ns: int) -> None:
+    for ruler in (
+        Ruler.growing(ORIGIN_NS, ORIGIN_NS + length_ns, columns),
+        Ruler.filling(ORIGIN_NS, ORIGIN_NS + length_ns, columns),
+        Ruler.moving(30 * SECOND_NS, ORIGIN_NS + length_ns, columns),
+    ):
+        assert 1 <= ruler.count <= columns
+
+
+def test_a_moving_ruler_moves_by_whole_columns() -> None:
+    first = Ruler.moving(30 * SECOND_NS, ORIGIN_NS, 61)
+    later = [Ruler.moving(30 * SECOND_NS, ORIGIN_NS + step * SECOND_NS // 10, 61).from_ns for step in range(10)]
+
+    assert first.column_ns == SECOND_NS / 2
+    assert {at_ns - first.from_ns for at_ns in later} == {0, SECOND_NS // 2}
+
+
+@pytest.mark.parametrize("count", [1, 7, 40, 200])
+def test_a_filling_ruler_repeats_or_merges_what_there_is(count: int) -> None:
+    bins = TimeBins[str](ORIGIN_NS)
+    bins.add("a", ORIGIN_NS, ORIGIN_NS + 5 * SECOND_NS)
+
+    found = bins.columns(Ruler.filling(ORIGIN_NS, ORIGIN_NS + 5 * SECOND_NS, count))
+
+    assert len(found) == count
+    assert all(found)

@@ -1,0 +1,95 @@
+"""The step and its rate in the dashboard's header, as the loop counter is read."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from support import synthetic
+from support.dashboard import open_dashboard
+
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.steps.steps import take_steps
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.columns import ColumnReader
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Point, PointsTaken, RunEnded
+from profd.daemon.store.writer import RunWriter
+from profd.tui.timeline.pace import Pace
+from profd.tui.view import Range
+from profd.tui.widgets.header import Header
+
+
+def counted(path: Path, *counts: int, live: bool = False) -> Path:
+    """Write a run with a count each five seconds."""
+    started_ns = time.time_ns() - 5 * len(counts) * SECOND_NS if live else synthetic.STARTED_NS
+    writer = RunWriter(path, synthetic.run_started(started_ns, live=live), synthetic.describe)
+    writer.put(synthetic.main_process(started_ns))
+    for number, count in enumerate(counts):
+        at_ns = started_ns + 5 * number * SECOND_NS
+        writer.put(PointsTaken(at_ns, (Point("step_count", count, synthetic.MAIN),)))
+    if not live:
+        writer.put(RunEnded(started_ns + 5 * len(counts) * SECOND_NS, "target-exited", 0))
+    writer.close()
+    assert writer.failure is None
+    return path
+
+
+def pace_of(reader: RunReader) -> Pace:
+    pace = Pace(reader, ColumnReader(reader.path), PhaseIndex(reader))
+    pace.catch_up()
+    return pace
+
+
+@pytest.mark.parametrize("counts", [(), (15_000,)])
+def test_less_than_two_counts_are_no_pace(tmp_path: Path, counts: tuple[int, ...]) -> None:
+    with RunReader(counted(tmp_path / "a", *counts)) as reader:
+        assert pace_of(reader).steps() is None
+
+
+def test_the_pace_is_that_of_the_last_counts(tmp_path: Path) -> None:
+    with RunReader(counted(tmp_path / "a", 0, 5_000, *range(5_100, 5_901, 100), live=True)) as reader:
+        steps = pace_of(reader).steps()
+    assert steps is not None
+    assert (steps.step, steps.per_s, steps.recent_per_s) == (5_900, 20.0, (20.0,) * 8)
+
+
+def test_counts_are_read_once(tmp_path: Path) -> None:
+    with RunReader(counted(tmp_path / "a", 0, 100)) as reader:
+        pace = pace_of(reader)
+        first = pace.steps()
+        pace.catch_up()
+        assert pace.steps() == first
+
+
+async def test_the_header_shows_the_step_its_rate_and_its_course(tmp_path: Path) -> None:
+    async with open_dashboard(counted(tmp_path / "a", 14_800, 14_900, 15_021, live=True)) as opened:
+        header = opened.text(Header)
+        assert "step 15,021  22.1/s" in header
+        assert "▄▅" in header
+
+
+async def test_an_ended_run_has_the_steps_that_its_summary_has(tmp_path: Path) -> None:
+    run = counted(tmp_path / "a", 0, 100, 200, 260)
+    with RunReader(run) as reader:
+        made = take_steps(reader, Selection(), PhaseIndex(reader)).count
+    assert made is not None
+    assert made > 260  # the last count is five seconds older than the end
+    async with open_dashboard(run) as opened:
+        assert f" ~{made} steps  17.3/s" in opened.text(Header)
+        assert "step 260" not in opened.text(Header)
+
+
+def test_each_process_has_its_own_pace(tmp_path: Path) -> None:
+    with RunReader(counted(tmp_path / "a", 0, 100, 300)) as reader:
+        whole = Range(reader.info.started_ns, reader.info.end_ns)
+        (process,) = reader.processes
+        assert pace_of(reader).of_process(process, whole) == 30.0
+        assert pace_of(reader).of_process(process + 1, whole) is None
+
+
+async def test_the_header_says_nothing_of_steps_that_nobody_counted(tmp_path: Path) -> None:
+    async with open_dashboard(synthetic.write_run(tmp_path / "a")) as opened:
+        assert "step" not in opened.text(Header)

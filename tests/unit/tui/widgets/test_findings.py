@@ -1,0 +1,85 @@
+"""The findings view: the list, the evidence, and the way to the proof."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support import synthetic
+from support.dashboard import OpenDashboard, open_dashboard
+from textual.widgets import Input
+
+from profd.daemon.store.writer import RunWriter
+from profd.tui.reading.exhibits import FlameGrown
+from profd.tui.widgets.findings import EvidencePane, FindingTable, quantity
+from profd.tui.widgets.flame import FlameView
+from profd.tui.widgets.tabs import TabLine
+from profd.tui.widgets.verdict import VerdictLine
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Path:
+    return synthetic.write_run(tmp_path / "a.profd", seconds=40)
+
+
+async def open_findings(opened: OpenDashboard) -> FindingTable:
+    await opened.until_text(VerdictLine, "INPUT-BOUND")
+    await opened.press("5")
+    return opened.widget(FindingTable)
+
+
+def evidence(opened: OpenDashboard) -> str:
+    return opened.app.export_screenshot().replace("&#160;", " ")
+
+
+async def test_the_strongest_is_first_and_its_evidence_beside_it(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:
+        table = await open_findings(opened)
+        assert "5 Findings ②" in opened.text(TabLine)
+        first = table.rows[0]
+        assert first.label == "input-bound"
+        assert "▲" in opened.text(FindingTable).splitlines()[1]
+        assert opened.widget(EvidencePane).finding == first
+        shown = evidence(opened)
+        assert "train.py:58" in shown
+        assert "for images, labels in loader:" in shown
+        assert "as many steps at most" in shown
+
+        await opened.press("down", "down")
+        assert table.current is not None
+        assert opened.widget(EvidencePane).finding == table.current == table.rows[1]
+
+
+async def test_a_filter_keeps_those_with_a_word_and_enter_goes_to_the_range_and_the_stacks(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:
+        table = await open_findings(opened)
+        await opened.press("slash", *"zzz")
+        assert table.rows == []
+        assert "Nothing here has" in opened.text(FindingTable)
+        await opened.press("escape")
+
+        wanted = table.rows[0].evidence
+        await opened.press("enter")
+        assert opened.widget(TabLine).tab == "flame"
+        taken = await opened.snapshot(lambda snapshot: snapshot.view.chosen is not None)
+        assert (taken.from_ns, taken.to_ns) == (wanted.from_ns, wanted.to_ns)
+        assert opened.dashboard.query_one(Input).value == "train.py:58"
+        if opened.widget(FlameView).walk.tree is None:
+            await opened.until(FlameGrown)
+        assert "% of the time has “train.py:58” in its stack" in opened.text(FlameView)
+
+
+async def test_a_run_without_findings_says_so(tmp_path: Path) -> None:
+    RunWriter(tmp_path / "a.profd", synthetic.run_started(), synthetic.describe).close()
+    async with open_dashboard(tmp_path / "a.profd") as opened:
+        await opened.press("5", "enter")
+        assert "Nothing was found yet." in opened.text(FindingTable)
+        assert opened.widget(TabLine).tab == "findings"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "said"),
+    [(0.4, "share", "40 %"), (2e9, "bytes", "2.0 GB"), (1.5, "cores", "1.5 cores"), (12000, "times", "1.2e+04 times")],
+)
+def test_quantities_have_their_units(value: float, unit: str, said: str) -> None:
+    assert quantity(value, unit) == said

@@ -1,0 +1,205 @@
+"""The flame view on a run with known answers, by its keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support import synthetic
+from support.dashboard import OpenDashboard, open_dashboard, train_backward
+from support.gpurun import waits, write_gpu_run
+from support.synthetic import MAIN
+from textual.widgets import Input
+
+from profd.tui.flame.icicle import Block
+from profd.tui.reading.exhibits import FlameGrown
+from profd.tui.view import ScopeKind
+from profd.tui.widgets.flame import FlameView
+from profd.tui.widgets.tabs import TabLine
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Path:
+    return synthetic.write_run(tmp_path / "a.profd", seconds=40)
+
+
+async def open_flame(opened: OpenDashboard) -> FlameView:
+    await opened.press("2")
+    await opened.until(FlameGrown)
+    return opened.widget(FlameView)
+
+
+def title(view: FlameView) -> str:
+    block = view.walk.current
+    assert block is not None
+    return block.node.title
+
+
+def place(block: Block | None) -> str | None:
+    return block and block.node.place
+
+
+async def test_widths_are_the_shares_of_the_main_thread(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:
+        view = await open_flame(opened)
+        assert "main threads · whole run · 4,000 samples" in opened.text(TabLine)
+        # <module> and main, then the six lines of the loop in the order in which they were seen first.
+        assert [len(row) for row in view.walk.rows[:3]] == [1, 1, 1]
+        row = view.walk.row(3)
+        assert [(block.node.place, block.width) for block in row] == [
+            ("train.py:58", 48),
+            ("train.py:60", 2),
+            ("train.py:61", 24),
+            ("train.py:62", 8),
+            ("train.py:63", 24),
+            ("train.py:64", 9),
+            ("train.py:65", 5),
+        ]
+        lines = opened.text(FlameView).splitlines()
+        assert "all" in lines[0]
+        assert "train_epoch" in lines[3]
+        assert "colors by phase" in lines[-2]
+
+
+async def test_arrows_walk_enter_zooms_and_backspace_goes_back(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:
+        view = await open_flame(opened)
+        await opened.press("down", "down", "down", "down")
+        assert title(view) == "train_epoch"
+        below = opened.text(FlameView).splitlines()[-2]
+        for part in ("train_epoch", "train.py:58", "self 0.0 %", "total 40.0 %", "for images, labels in loader:"):
+            assert part in below
+        await opened.press("right", "right")
+        assert "train.py:61" in opened.text(FlameView).splitlines()[-2]
+
+        await opened.press("enter")
+        assert [(block.node.place, block.width) for block in view.walk.row(0)] == [("train.py:61", 120)]
+        assert "zoomed to train_epoch · ⌫ goes back" in opened.text(TabLine)
+        await opened.press("backspace")
+        assert [block.node.title for block in view.walk.row(0)] == ["all"]
+        assert "train.py:61" in opened.text(FlameView).splitlines()[-2]
+
+        await opened.press("up", "up")
+        assert title(view) == "<module>"
+        await opened.press("escape")
+        assert not view.has_cursor
+        await opened.press("left")  # without a cursor arrows move through time
+        await opened.snapshot(lambda snapshot: snapshot.view.chosen is not None)
+
+
+async def test_i_puts_the_leaves_on_top_f_folds_libraries_and_c_colors_by_module(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:
+        view = await open_flame(opened)
+        await opened.press("i")
+        assert {block.node.title for block in view.walk.row(1)} >= {"Condition.wait", "_engine_run_backward"}
+        assert "leaves on top" in opened.text(FlameView)
+        assert "folded" not in opened.text(FlameView)
+        await opened.press("i", "f")
+        folded = [block.node.title for block in view.walk.row(4)]
+        assert "torch · 4 frames" in folded
+        assert "colors by phase   folded" in opened.text(FlameView)
+        await opened.press("f")
+
+        def colors() -> list[object]:
+            return [segment.style.bgcolor for segment in view.render_line(4) if segment.style]
+
+        by_phase = colors()
+        await opened.press("c")
+        assert "colors by module" in opened.text(FlameView)
+        assert colors() != by_phase
+        await opened.press("c")
+        assert colors() == by_phase
+
+
+async def test_c_colors_by_the_idle_gpu_where_there_is_one(tmp_path: Path) -> None:
+    run = write_gpu_run(tmp_path / "a.profd", {"0": waits}, {MAIN: ("0",)})
+    async with open_dashboard(run) as opened:
+        view = await open_flame(opened)
+        assert view.walk.tree is not None
+        assert view.walk.tree.gpu_idle == pytest.approx(0.55)
+        await opened.press("c", "c")
+        assert "colors by idle GPU   busy" in opened.text(FlameView)
+        for form in ((), ("i",), ("f",)):
+            await opened.press(*form)
+            looks = {
+                round(block.node.gpu_idle or 0.0, 2): view._look(block.node) for row in view.walk.rows for block in row
+            }
+            assert looks[1.0] == view.idle_look(1.0)
+            assert looks[0.1] == view.idle_look(0.1) != looks[1.0]
+        await opened.press("f", "i", "down", "down")
+        assert "GPU idle 55 %" in opened.text(FlameView)
+        await opened.press("c")
+        assert view.coloring == "colors by phase"
+
+        # Where room is short, what the colors mean is said all the same.
+        await opened.resize(80, 24)
+        await opened.press("escape", "i", "f", "c", "c")
+        legend = opened.text(FlameView).splitlines()[-2]
+        assert "colors by idle GPU" in legend
+        assert " idle" in legend.partition("busy")[2]
+        assert legend.rstrip().endswith("folded")
+
+
+async def test_a_search_marks_frames_and_says_their_share(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:
+        view = await open_flame(opened)
+        await opened.press("slash", *"adam.py", "enter")
+        assert " 8.0 % of the time has “adam.py” in its stack" in opened.text(FlameView)
+        marked = {
+            segment.text.strip("▏P ")[:3]
+            for y in range(view.size.height)
+            for segment in view.render_line(y)
+            if segment.style and segment.style.underline
+        }
+        assert marked == {"_si", "….s"}  # the start of _single_tensor_adam and the end of Adam.step
+        await opened.press("escape")
+        assert opened.dashboard.query_one(Input).value == ""
+        assert "of the time has" not in opened.text(FlameView)
+
+        # With the cursor in the picture one escape ends the search, and another lets the cursor go.
+        await opened.press("slash", *"adam.py", "enter", "down", "down")
+        assert view.has_cursor
+        await opened.press("escape")
+        assert "of the time has" not in opened.text(FlameView)
+        assert view.has_cursor
+        await opened.press("escape")
+        assert not view.has_cursor
+
+
+async def test_a_click_takes_the_cursor_there_another_zooms_and_it_follows_the_scope(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:
+        view = await open_flame(opened)
+        await opened.click(FlameView, (60, 3))
+        assert place(view.walk.current) == "train.py:61"
+        await opened.click(FlameView, (60, 3))
+        assert [place(block) for block in view.walk.row(0)] == ["train.py:61"]
+
+        await opened.press("t")
+        await opened.snapshot(lambda snapshot: snapshot.view.scope.kind is ScopeKind.ALL)
+        grown = await opened.until(FlameGrown)
+        assert grown.tree.total_ns == 4 * 40e9
+        assert view.walk.tree is grown.tree
+
+
+async def test_it_grows_with_the_run_and_the_cursor_stays(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "a.profd", seconds=3) as run:
+        async with open_dashboard(run.path) as opened:
+            view = await open_flame(opened)
+            await opened.press("down", "down", "down", "down")
+            before = view.walk.current
+            train_backward(run, seconds=20)
+            await opened.until(FlameGrown, lambda message: message.tree.total_ns >= 22e9)
+            after = view.walk.current
+            assert before is not None
+            assert after is not None
+            assert after.path == before.path
+            assert after.width < before.width / 2
+
+
+async def test_without_color_letters_carry_the_phase(ended: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with open_dashboard(ended) as opened:
+        await open_flame(opened)
+        lines = opened.text(FlameView).splitlines()
+        assert lines[3].startswith("D train_epoch")
+        assert "▏B train_epoch" in lines[3]

@@ -1,0 +1,97 @@
+"""The operators of torch.profiler windows in the dashboard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support import synthetic
+from support.dashboard import open_dashboard
+
+from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.store.records import OperatorTotals, WindowStep, WindowTaken
+from profd.tui.reading.exhibits import OperatorsRead
+from profd.tui.widgets.operators import OperatorTable
+from profd.tui.widgets.tabs import TabLine
+
+
+def operator(name: str, self_ms: int, total_ms: int, calls: int, shapes: str = "[]") -> OperatorTotals:
+    return OperatorTotals(
+        name=name,
+        device="cpu",
+        is_annotation=False,
+        input_shapes=shapes,
+        calls=calls,
+        self_cpu_ns=self_ms * MILLISECOND_NS,
+        cpu_total_ns=total_ms * MILLISECOND_NS,
+        self_cuda_ns=0,
+        cuda_total_ns=0,
+        self_cpu_bytes=0,
+        cpu_bytes=0,
+        self_cuda_bytes=0,
+        cuda_bytes=0,
+        flops=0,
+    )
+
+
+def window(run: synthetic.LiveRun, *operators: OperatorTotals, error: str = "") -> WindowTaken:
+    start_ns = run.started_ns + SECOND_NS
+    return WindowTaken(
+        synthetic.MAIN,
+        at_ns=start_ns,
+        source="kineto",
+        asked_ns=start_ns,
+        error=error,
+        start_ns=start_ns,
+        end_ns=start_ns + 60 * MILLISECOND_NS,
+        steps=(WindowStep(start_ns, start_ns + 20 * MILLISECOND_NS),),
+        operators=operators,
+    )
+
+
+async def test_without_a_window_it_says_how_to_take_one(tmp_path: Path) -> None:
+    async with open_dashboard(synthetic.write_run(tmp_path / "a.profd")) as opened:
+        await opened.press("4")
+        await opened.until(OperatorsRead)
+        assert "w takes one" in opened.text(OperatorTable)
+
+
+async def test_operators_are_in_the_columns_of_torch_and_can_be_ordered(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "a.profd", seconds=3) as run:
+        run.writer.put(
+            window(
+                run,
+                operator("aten::add", 30, 30, 300, "[[2]]"),
+                operator("aten::add", 10, 10, 100, "[[4]]"),
+                operator("aten::conv2d", 20, 55, 5),
+            )
+        )
+        run.advance()
+        async with open_dashboard(run.path) as opened:
+            await opened.press("4")
+            await opened.until(OperatorsRead, lambda message: message.shown is not None)
+            lines = opened.text(OperatorTable).splitlines()
+            assert lines[0].split("  ")[0].strip() == "Name"
+            for head in ("Self CPU %", "Self CPU ▾", "CPU total", "CPU time avg", "# of Calls"):
+                assert head in lines[0]
+            assert "aten::add" in lines[1]
+            assert "40.000ms" in lines[1]
+            assert "66.67%" in lines[1]
+            assert "400" in lines[1]
+            assert "pid 4242 · 60.0 ms · 1 step · kineto" in opened.text(TabLine)
+            await opened.press("o")
+            assert "CPU total ▾" in opened.text(OperatorTable)
+            assert [row.name for row in opened.widget(OperatorTable).rows] == ["aten::conv2d", "aten::add"]
+            await opened.press("slash", *"add")
+            assert [row.name for row in opened.widget(OperatorTable).rows] == ["aten::add"]
+
+
+async def test_a_window_that_was_not_taken_is_passed_over(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "a.profd", seconds=3) as run:
+        run.writer.put(window(run, operator("aten::mm", 1, 1, 1)))
+        run.writer.put(window(run, error="it ended"))
+        run.advance()
+        async with open_dashboard(run.path) as opened:
+            await opened.press("4")
+            read = await opened.until(OperatorsRead)
+            assert read.shown is not None
+            assert [row.name for row in read.shown.operators] == ["aten::mm"]

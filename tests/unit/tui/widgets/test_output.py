@@ -1,0 +1,98 @@
+"""Typing to a launched script through the output pane."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import synthetic
+from support.dashboard import open_dashboard
+from textual.events import Paste
+
+from profd.daemon.store import records
+from profd.tui.leaving import Leaving
+from profd.tui.widgets.output import OutputPane
+from profd.tui.widgets.tabs import TabLine
+
+
+@pytest.fixture
+def pty() -> Iterator[tuple[int, int]]:
+    """Give both ends of a pseudo-terminal: profd's, and the script's, which takes keys one by one."""
+    ours, scripts = os.openpty()
+    attributes = termios.tcgetattr(scripts)
+    attributes[0] = attributes[3] = 0
+    termios.tcsetattr(scripts, termios.TCSANOW, attributes)
+    yield ours, scripts
+    os.close(ours)
+    os.close(scripts)
+
+
+TYPED = b"q1\x03\r\x1b[Aa\rb"
+
+
+def read_all(fd: int, size: int) -> bytes:
+    """Read so many bytes: the kernel hands on what was written to a terminal when it comes to it, and in parts."""
+    found = b""
+    while len(found) < size:
+        found += os.read(fd, size - len(found))
+    return found
+
+
+async def test_keys_go_to_the_script_while_the_pane_is_focused(tmp_path: Path, pty: tuple[int, int]) -> None:
+    ours, scripts = pty
+    with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
+        async with open_dashboard(run.path, pty_fd=ours) as opened:
+            await opened.press("7")
+            assert "⏎ types to the script" in opened.text(TabLine)
+            await opened.press("enter", "q", "1", "ctrl+c", "enter", "up")
+            opened.widget(OutputPane).post_message(Paste("a\nb"))
+            await opened.settle()
+            assert read_all(scripts, len(TYPED)) == TYPED
+            assert "keys go to the script · esc comes back" in opened.text(TabLine)
+            await opened.press("escape", "q", "e")
+    assert opened.app.return_value is Leaving.END
+
+
+async def test_a_stray_key_is_never_the_scripts(
+    tmp_path: Path, pty: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, scripts = pty
+    os.set_blocking(scripts, False)
+    left: list[Leaving] = []
+    with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
+        async with open_dashboard(run.path, pty_fd=ours) as opened:
+            monkeypatch.setattr(opened.app, "exit", left.append)
+            for way in [("7",), ("7", "tab"), ("7", "tab", "tab", "shift+tab"), ("7", "enter", "escape", "tab")]:
+                await opened.press("1", *way)
+                await opened.press("q", "e")
+                assert left.pop() is Leaving.END
+                with pytest.raises(BlockingIOError):
+                    os.read(scripts, 100)
+
+
+async def test_the_echo_is_seen_and_the_script_is_told_the_size_of_the_pane(
+    tmp_path: Path, pty: tuple[int, int]
+) -> None:
+    ours, scripts = pty
+    with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
+        async with open_dashboard(run.path, pty_fd=ours) as opened:
+            await opened.press("7", "enter")
+            run.writer.put(records.OutputWritten(run.started_ns, b"\r\n>>> hello"))
+            await opened.until_text(OutputPane, ">>> hello")
+            await opened.resize(100, 40)
+            size = opened.widget(OutputPane).size
+            lines, columns = struct.unpack("4H", fcntl.ioctl(scripts, termios.TIOCGWINSZ, bytes(8)))[:2]
+    assert (columns, lines) == (99, size.height)
+
+
+async def test_without_a_terminal_of_the_scripts_keys_are_the_dashboards(tmp_path: Path) -> None:
+    async with open_dashboard(synthetic.write_run(tmp_path / "a.profd")) as opened:
+        await opened.press("7", "enter", "3")
+        assert opened.widget(TabLine).tab == "processes"
+        await opened.press("7", "enter", "ctrl+c")
+    assert opened.app.return_value is Leaving.END

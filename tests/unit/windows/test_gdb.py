@@ -1,0 +1,171 @@
+"""What is said where gdb does not do what it was asked for: it is a script here, and the process only waits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.plainuser import NOBODY, process_of_plain_user
+
+from profd.daemon import oomscore
+from profd.daemon.errors import MissingTool
+from profd.daemon.windows import gdb
+from profd.daemon.windows.failure import WindowFailed
+from profd.daemon.windows.gdb import Calls, Text
+
+CALLS = Calls(0x1000, 0x2000, 0x3000)
+TEXT = Text(b"pass\n", 0x7000, 4096)
+
+
+@pytest.fixture
+def pid() -> Iterator[int]:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield process.pid
+        process.kill()
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+def pretend(tools: Path, *lines: str) -> None:
+    """Make a gdb that says these lines."""
+    script = tools / "gdb"
+    script.write_text(f"#!{sys.executable}\nprint({chr(10).join(lines)!r})\n")
+    script.chmod(0o700)
+
+
+async def test_without_gdb_the_remedies_are_said(pid: int, tools: Path) -> None:
+    with pytest.raises(MissingTool, match=r"install gdb, or restart the command with `profd run --torch-window"):
+        await gdb.execute(pid, TEXT, CALLS)
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        (["ptrace: Operation not permitted."], "does not let gdb attach .* --cap-add SYS_PTRACE"),
+        (["profd page ffffffffffffffef"], "was given no memory at 0x7000"),
+        (["profd page 7000", "profd queued -1"], "the queue of calls .* is full"),
+        (["warning: old", "[New LWP 7]", "Cannot access memory at address 0x7000"], "Cannot access memory"),
+        (["profd page 7000", "Restoring binary file"], "gdb could not do it .Restoring"),
+        ([], "it said nothing"),
+    ],
+)
+async def test_what_gdb_says_becomes_an_error_with_its_reason(
+    pid: int, tools: Path, said: list[str], meant: str
+) -> None:
+    pretend(tools, *said)
+    with pytest.raises(WindowFailed, match=meant):
+        await gdb.execute(pid, TEXT, CALLS)
+
+
+async def test_queued_call_is_all_that_is_wanted(pid: int, tools: Path) -> None:
+    pretend(tools, "profd page 7000", "profd queued 0")
+    await gdb.execute(pid, TEXT, CALLS)
+
+
+async def test_gdb_reads_no_symbols_and_is_served_first(
+    pid: int, tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    urged: list[int] = []
+    monkeypatch.setattr("os.setpriority", lambda which, who, niceness: urged.append(niceness))
+    words = tmp_path / "words"
+    script = tools / "gdb"
+    script.write_text(f'#!/bin/sh\necho "$@" > {words}\necho profd queued 0\n')
+    script.chmod(0o700)
+    await gdb.execute(pid, TEXT, CALLS)
+    assert urged == [-10]
+    assert "-readnever" in words.read_text().split()
+
+
+async def test_gdb_is_killed_no_sooner_than_the_process_when_memory_ends(pid: int, tools: Path, tmp_path: Path) -> None:
+    """A session offers itself to the kernel, and what it starts inherits that; gdb holds the process."""
+    script = tools / "gdb"
+    script.write_text(
+        f"#!/bin/sh\nread score </proc/self/oom_score_adj\necho $score >{tmp_path}/score\necho profd queued 0\n"
+    )
+    script.chmod(0o700)
+    own = Path("/proc/self/oom_score_adj")
+    before = own.read_text()
+    oomscore.volunteer()
+    try:
+        await gdb.execute(pid, TEXT, CALLS)
+    finally:
+        own.write_text(before)
+    assert (tmp_path / "score").read_text() == before
+
+
+async def test_gdb_may_be_refused_to_be_served_first(pid: int, tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(which: int, who: int, niceness: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("os.setpriority", refuse)
+    pretend(tools, "profd queued 0")
+    await gdb.execute(pid, TEXT, CALLS)
+
+
+async def test_process_that_is_gone_is_said(tools: Path) -> None:
+    pretend(tools)
+    with pytest.raises(WindowFailed, match="cannot be looked at"):
+        await gdb.execute(1 << 22, TEXT, CALLS)
+
+
+def test_interpreter_without_the_functions_is_said(pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profd.daemon.windows.symbols.find", lambda pid, names: {"mmap": 1})
+    with pytest.raises(WindowFailed, match="has no Py_AddPendingCall that can be found"):
+        gdb.find_calls(pid)
+
+
+def test_text_has_room_for_itself_and_its_end(pid: int) -> None:
+    for length in (10, 4095, 4096, 9000):
+        text = gdb.lay_out(pid, lambda page, size, length=length: f"{page}{size}".ljust(length))  # type: ignore[misc]
+        assert text.page_bytes % 4096 == text.page % 4096 == 0
+        assert len(text.content) < text.page_bytes
+        assert text.content.startswith(f"{text.page}{text.page_bytes}".encode())
+
+
+async def test_process_that_is_stopped_is_left_alone(pid: int, tools: Path) -> None:
+    pretend(tools, "profd queued 0")
+    os.kill(pid, signal.SIGSTOP)
+    os.waitpid(pid, os.WUNTRACED)
+    with pytest.raises(WindowFailed, match="is stopped") as failure:
+        await gdb.execute(pid, TEXT, CALLS)
+    assert failure.value.remedy == f"let it run on: kill -CONT {pid}"
+
+
+@pytest.fixture
+def nobodys() -> Iterator[int]:
+    with process_of_plain_user() as pid:
+        yield pid
+
+
+@pytest.mark.requires("root", "setpriv")
+@pytest.mark.parametrize("may_attach", [True, False])
+async def test_gdb_runs_as_the_user_of_the_process_where_that_may_attach(
+    nobodys: int, may_attach: bool, tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then it has none of root's variables, in which a key may stand."""
+    monkeypatch.setenv("SECRET", "hunter2")
+    said = tmp_path / "said"
+    said.touch()
+    said.chmod(0o666)
+    for folder in (tools, *(above for above in tools.parents if "pytest" in str(above))):
+        folder.chmod(0o755)
+    words = "profd queued 0" if may_attach else "ptrace: Operation not permitted."
+    script = tools / "gdb"
+    script.write_text(
+        f'#!/bin/sh\nme=$(/usr/bin/id -u)\necho "$me:$SECRET" >> {said}\n'
+        f'[ $me = 0 ] && echo profd queued 0 || echo "{words}"\n'
+    )
+    script.chmod(0o755)
+    await gdb.execute(nobodys, TEXT, CALLS)
+    assert said.read_text().splitlines() == [f"{NOBODY}:", *["0:hunter2"] * (not may_attach)]

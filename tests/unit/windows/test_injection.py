@@ -1,0 +1,185 @@
+"""The text that a process is given, the folder where it meets profd, and what becomes of its report."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.clocks import StoppedClock
+from support.kinetotraces import TraceScript
+
+from profd.daemon import processes
+from profd.daemon.store.records import Identity
+from profd.daemon.userfiles import UserFiles
+from profd.daemon.windows import gdb, injection, intarget, remote
+from profd.daemon.windows.failure import WindowFailed
+from profd.daemon.windows.injection import Injection
+from profd.daemon.windows.intarget import Order
+from profd.daemon.windows.meeting import Meeting, meeting
+from profd.daemon.windows.request import WindowRequest
+
+
+@pytest.fixture
+def identity() -> Iterator[Identity]:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        stat = processes.read_stat(process.pid)
+        assert stat is not None
+        yield Identity(stat.pid, stat.start_ticks)
+        process.kill()
+
+
+def order(folder: Path) -> Order:
+    return injection.order_of(WindowRequest(steps=7, memory=True), Meeting(UserFiles(), folder))
+
+
+def test_text_starts_a_thread_that_takes_the_order_and_names_nothing(tmp_path: Path) -> None:
+    names: dict[str, object] = {"open": None, "exec": None, "e": 1}
+    before = set(threading.enumerate())
+    exec(injection.text_of(order(tmp_path / "gone")), names)
+    for thread in set(threading.enumerate()) - before:
+        assert thread.name == "profd-window"
+        thread.join()
+    assert set(names) == {"open", "exec", "e", "__builtins__"}
+
+
+def test_order_says_all_that_was_asked_for(tmp_path: Path) -> None:
+    wanted = order(tmp_path)
+    assert (wanted.folder, wanted.steps, wanted.seconds) == (str(tmp_path), 7, None)
+    assert (wanted.shapes, wanted.memory, wanted.stacks, wanted.flops) == (True, True, False, True)
+    assert eval(repr(wanted), {"Order": Order}) == wanted  # noqa: S307
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
+def test_thread_that_cannot_be_started_reaches_nobody(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "Thread", failing(error))
+    exec(injection.text_of(order(Path("/gone"))), {})
+
+
+def test_interrupt_of_the_user_in_that_moment_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "Thread", failing(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        exec(injection.text_of(order(Path("/gone"))) + "\nfor _ in range(1000): pass\n", {})
+
+
+def failing(error: BaseException) -> Callable[..., object]:
+    def fail(**_: object) -> object:
+        raise error
+
+    return fail
+
+
+def test_meeting_place_is_private_and_goes_away(identity: Identity) -> None:
+    with meeting(identity.pid) as place:
+        assert place.there.stat().st_mode & 0o777 == 0o700
+        place.write("trace.json", "{}")
+        assert place.has("trace.json")
+    assert not place.there.exists()
+
+
+class Played(Injection):
+    """An injection that is executed by a function of the test, in the place of the process."""
+
+    def __init__(self, clock: StoppedClock, play: Callable[[Order], None]) -> None:
+        super().__init__(None, clock)
+        self._play = play
+
+    async def _execute(self, pid: int, order: Order, place: Meeting) -> None:
+        self._play(order)
+
+
+def report(error: str) -> Callable[[Order], None]:
+    def play(order: Order) -> None:
+        intarget._write(order.folder, intarget.BEGUN, "")
+        intarget._write(order.folder, intarget.REPORT, f'{{"error": "{error}"}}')
+
+    return play
+
+
+async def test_trace_is_given_and_gone_afterwards(identity: Identity) -> None:
+    places: list[Path] = []
+
+    def play(order: Order) -> None:
+        places.append(Path(order.folder))
+        (Path(order.folder) / intarget.TRACE).write_bytes(TraceScript().op("aten::add", 0, 2).text())
+        report("")(order)
+
+    async with Played(StoppedClock(), play).trace(identity, WindowRequest(), 1) as trace:
+        assert b"aten::add" in os.read(trace, 1 << 16)
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(trace)
+    assert not places[0].exists()
+
+
+async def test_error_of_the_process_is_said(identity: Identity) -> None:
+    with pytest.raises(WindowFailed, match=r"took none .it has not imported torch"):
+        async with Played(StoppedClock(), report("it has not imported torch")).trace(identity, WindowRequest(), 1):
+            pass
+
+
+async def test_link_in_the_place_of_a_trace_is_not_followed(identity: Identity) -> None:
+    def play(order: Order) -> None:
+        (Path(order.folder) / intarget.TRACE).symlink_to("/etc/passwd")
+        report("")(order)
+
+    with pytest.raises(WindowFailed, match=r"left no trace\.json"):
+        async with Played(StoppedClock(), play).trace(identity, WindowRequest(), 1):
+            pass
+
+
+async def test_report_that_is_none_is_said(identity: Identity) -> None:
+    def play(order: Order) -> None:
+        report("")(order)
+        (Path(order.folder) / intarget.REPORT).write_text("{")
+
+    with pytest.raises(WindowFailed, match="cannot be read"):
+        async with Played(StoppedClock(), play).trace(identity, WindowRequest(), 1):
+            pass
+
+
+class PassingClock(StoppedClock):
+    """A clock by which every look takes ten seconds."""
+
+    def now_ns(self) -> int:
+        self.advance(10.0)
+        return super().now_ns()
+
+
+async def test_main_thread_that_comes_to_no_safe_point_is_given_up(identity: Identity) -> None:
+    with pytest.raises(WindowFailed, match="no safe point within 30 s"):
+        async with Played(PassingClock(), lambda _: None).trace(identity, WindowRequest(), 1):
+            pass
+
+
+async def test_window_that_is_never_written_is_given_up(identity: Identity) -> None:
+    def play(order: Order) -> None:
+        intarget._write(order.folder, intarget.BEGUN, "")
+
+    with pytest.raises(WindowFailed, match="has not written its window within 180 s"):
+        async with Played(PassingClock(), play).trace(identity, WindowRequest(), 1):
+            pass
+
+
+def test_source_is_the_means() -> None:
+    assert Injection(None, StoppedClock()).source == gdb.SOURCE == "gdb"
+    assert Injection("/usr/bin/python3.14", StoppedClock()).source == remote.SOURCE == "remote_exec"
+
+
+async def test_helper_is_given_the_text_as_a_file(
+    identity: Identity, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: list[str] = []
+
+    async def execute(helper: str, pid: int, script: Path) -> None:
+        texts.append(f"{helper} {pid} {script.read_text()[:4]}")
+        report("")(order(script.parent))
+        (script.parent / intarget.TRACE).touch()
+
+    monkeypatch.setattr(remote, "execute", execute)
+    async with Injection("/usr/bin/python3.14", StoppedClock()).trace(identity, WindowRequest(), 1):
+        pass
+    assert texts == [f"/usr/bin/python3.14 {identity.pid} try:"]

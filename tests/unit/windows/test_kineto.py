@@ -1,0 +1,261 @@
+"""The daemon's side of Kineto's protocol, byte by byte, against a client made of a plain socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.kinetoclient import KinetoClient, context, inquiry, message
+from support.waiting import DEADLINE_S
+
+from profd.daemon import processes
+from profd.daemon.errors import SessionFailed
+from profd.daemon.windows import kineto
+from profd.daemon.windows.kineto import Context, Inquiry, KinetoDaemon, decode
+
+PID = 4711
+ASKED = "ACTIVITIES_ITERATIONS=5\n"
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("k")
+
+
+@pytest.fixture(autouse=True)
+def owners(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
+    """Give by PID the users of made-up processes: who is not named is this user's."""
+    owners: dict[int, int] = {}
+    monkeypatch.setattr(processes, "owner_uid", lambda pid: owners.get(pid, os.getuid()))
+    return owners
+
+
+@contextlib.contextmanager
+def daemon_in(folder: Path, delivered: list[int] | None = None) -> Iterator[KinetoDaemon]:
+    daemon = KinetoDaemon(folder, (delivered if delivered is not None else []).append)
+    daemon.start()
+    try:
+        yield daemon
+    finally:
+        daemon.close()
+
+
+def test_messages_are_read_as_kineto_lays_them_out() -> None:
+    asked = struct.pack("=Q32s", 28, b"req") + struct.pack("=iiq3i", 3, 3, 99, 10, 9, 1)
+    assert decode(asked) == Inquiry(kinds=3, pids=(10, 9, 1))
+    there = struct.pack("=Q32s", 16, b"ctxt") + struct.pack("=iiq", 2, 10, 99)
+    assert decode(there) == Context(pid=10, gpu=2)
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    [
+        b"",
+        b"req",
+        message(b"req", b""),
+        message(b"req", struct.pack("=iiq", 3, 0, 0)),
+        message(b"req", struct.pack("=iiq", 3, 5, 0) + struct.pack("=i", 10)),
+        message(b"req", struct.pack("=iiq", 3, -1, 0)),
+        message(b"req", struct.pack("=iiq", 3, 1 << 30, 0)),
+        message(b"ctxt", b"\0" * 15),
+        message(b"stop", b"\0" * 16),
+        struct.pack("=Q32s", 1 << 63, b"req") + struct.pack("=iiqi", 3, 1, 0, 10),
+        inquiry(10)[:-1],
+        inquiry(10) + b"\0",
+    ],
+)
+def test_what_is_no_message_is_none(datagram: bytes) -> None:
+    assert decode(datagram) is None
+
+
+@given(st.binary(max_size=200) | st.binary(max_size=60).map(lambda payload: message(b"req", payload)))
+def test_no_bytes_raise(datagram: bytes) -> None:
+    decode(datagram)
+
+
+async def test_who_is_asked_nothing_is_told_no(folder: Path) -> None:
+    with daemon_in(folder) as daemon, KinetoClient(folder) as client:
+        client.send(inquiry(PID, 1))
+        assert await client.answer() == message(b"req", b"")
+        assert daemon.clients == {PID}
+
+
+async def test_context_is_answered_with_a_count(folder: Path) -> None:
+    with daemon_in(folder), KinetoClient(folder) as client:
+        client.send(context(PID))
+        assert await client.answer() == message(b"ctxt", struct.pack("=i", 1))
+
+
+async def test_configuration_is_given_once_and_to_whom_it_is_for(folder: Path) -> None:
+    delivered: list[int] = []
+    with daemon_in(folder, delivered) as daemon, KinetoClient(folder) as one, KinetoClient(folder) as other:
+        daemon.ask(PID, ASKED)
+        other.send(inquiry(PID + 1, PID))
+        assert await other.answer() == message(b"req", b"")
+        one.send(inquiry(PID, 1))
+        assert await one.answer() == message(b"req", ASKED.encode())
+        assert delivered == [PID]
+        one.send(inquiry(PID, 1))
+        assert await one.answer() == message(b"req", b"")
+
+
+async def test_process_at_a_trace_is_asked_when_it_is_free_again(folder: Path) -> None:
+    with daemon_in(folder) as daemon, KinetoClient(folder) as client:
+        daemon.ask(PID, ASKED)
+        client.send(inquiry(PID, kinds=1))
+        assert await client.answer() == message(b"req", b"")
+        client.send(inquiry(PID))
+        assert await client.answer() == message(b"req", ASKED.encode())
+
+
+async def test_what_is_withdrawn_is_not_asked(folder: Path) -> None:
+    with daemon_in(folder) as daemon, KinetoClient(folder) as client:
+        daemon.ask(PID, ASKED)
+        daemon.withdraw(PID)
+        client.send(inquiry(PID))
+        assert await client.answer() == message(b"req", b"")
+
+
+async def test_client_that_is_gone_is_asked_again_when_it_is_back(folder: Path) -> None:
+    delivered: list[int] = []
+    with daemon_in(folder, delivered) as daemon:
+        daemon.ask(PID, ASKED)
+        with KinetoClient(folder) as gone:
+            gone.send(inquiry(PID))
+        with KinetoClient(folder) as client:
+            client.send(inquiry(PID + 1))
+            await client.answer()  # so that the one before it was read, too
+            assert delivered == []
+            client.send(inquiry(PID))
+            assert await client.answer() == message(b"req", ASKED.encode())
+
+
+async def test_nonsense_is_passed_over(folder: Path) -> None:
+    with daemon_in(folder) as daemon, KinetoClient(folder) as client:
+        for datagram in (b"", b"\xff" * 4096, inquiry(PID)[:-2], message(b"req", b"\xff" * 16)):
+            client.send(datagram)
+        client.send(inquiry(PID))
+        assert await client.answer() == message(b"req", b"")
+        assert daemon.clients == {PID}
+
+
+@pytest.mark.parametrize("where", ["{elsewhere}/client", "\0profd-test-{pid}"], ids=["folder", "abstract"])
+async def test_only_sockets_in_the_folder_are_answered(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, where: str
+) -> None:
+    delivered: list[int] = []
+    address = where.format(elsewhere=tmp_path_factory.mktemp("e"), pid=os.getpid())
+    with daemon_in(folder, delivered) as daemon, KinetoClient(folder) as client:
+        daemon.ask(PID, ASKED)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+            stranger.bind(address)
+            stranger.sendto(inquiry(PID), str(folder / "dynolog"))
+            client.send(inquiry(PID + 1))
+            await client.answer()
+        assert delivered == []
+
+
+async def test_socket_of_a_daemon_that_died_is_taken_over(folder: Path) -> None:
+    left = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    left.bind(str(folder / "dynolog"))
+    left.close()
+    with daemon_in(folder), KinetoClient(folder) as client:
+        client.send(inquiry(PID))
+        assert await client.answer() == message(b"req", b"")
+
+
+async def test_socket_of_a_daemon_that_lives_is_left_to_it(folder: Path) -> None:
+    with daemon_in(folder), KinetoClient(folder) as client:
+        with pytest.raises(SessionFailed, match="another daemon serves this Kineto"):
+            KinetoDaemon(folder, lambda pid: None).start()
+        client.send(inquiry(PID))
+        assert await client.answer() == message(b"req", b"")
+
+
+async def test_clients_of_no_folder_are_served_in_the_abstract_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = b"\0profd-test-%d\0" % os.getpid()
+    monkeypatch.setattr("profd.daemon.windows.kineto.ABSTRACT_NAME", name)
+    daemon = KinetoDaemon(None, lambda pid: None)
+    daemon.start()
+    daemon.ask(PID, "ACTIVITIES_LOG_FILE=x")
+    try:
+        for own, answer in ((b"\0dynoconfigclient%d\0" % os.getpid(), b"ACTIVITIES_LOG_FILE=x"), (name + b"2", None)):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as client:
+                client.bind(own)
+                client.sendto(inquiry(PID), name)
+                if answer is None:
+                    daemon._read()
+                    with pytest.raises(BlockingIOError):
+                        client.recv(100)
+                else:
+                    said = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 4096), DEADLINE_S)
+                    assert said == message(b"req", answer)
+    finally:
+        daemon.close()
+
+
+async def test_socket_that_cannot_be_bound_is_said(folder: Path) -> None:
+    with pytest.raises(SessionFailed, match="takes no socket"):
+        KinetoDaemon(folder / "missing", lambda pid: None).start()
+
+
+async def test_closed_daemon_listens_no_more(folder: Path) -> None:
+    daemon = KinetoDaemon(folder, lambda pid: None)
+    daemon.start()
+    daemon.close()
+    daemon.close()
+    with KinetoClient(folder) as client, pytest.raises(ConnectionRefusedError):
+        client.send(inquiry(PID))
+
+
+def test_a_message_longer_than_it_says_is_none() -> None:
+    whole = message(b"ctxt", struct.pack("=iiq", 2, 10, 99))
+    assert decode(whole) is not None
+    assert decode(struct.pack("=Q32s", 15, b"ctxt") + whole[40:]) is None
+
+
+async def test_nobody_speaks_for_a_process_of_another_user(
+    folder: Path, owners: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners[PID] = 1001
+    monkeypatch.setattr(kineto, "_CREDENTIALS", As(1000))
+    with daemon_in(folder) as daemon, KinetoClient(folder) as client:
+        daemon.ask(PID, ASKED)
+        owners[PID + 1] = 1000
+        client.send(inquiry(PID))
+        client.send(inquiry(PID + 1))
+        assert await client.answer() == message(b"req", b"")
+        assert daemon.clients == {PID + 1}
+
+
+class As:
+    """What the kernel notes on a datagram, as if another user had sent it."""
+
+    size = 12
+
+    def __init__(self, uid: int) -> None:
+        self._uid = uid
+
+    def unpack_from(self, note: bytes) -> tuple[int, int, int]:
+        pid, _, gid = struct.unpack_from("3i", note)
+        return pid, self._uid, gid
+
+
+async def test_those_that_have_ended_are_forgotten_where_they_are_many(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kineto, "_MOST_HEARD", 3)
+    gone = 1 << 22
+    with daemon_in(folder) as daemon, KinetoClient(folder) as client:
+        for pid in (gone, gone + 1, os.getpid(), gone + 2):
+            client.send(inquiry(pid))
+            await client.answer()
+        assert daemon.clients == {os.getpid(), gone + 2}

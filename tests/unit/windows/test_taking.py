@@ -1,0 +1,190 @@
+"""What comes of asking a process for a window: a record of it, or of why there is none. Its torch is a plain socket."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from support.clocks import StoppedClock
+from support.kinetoclient import KinetoClient, inquiry
+from support.kinetotraces import TraceScript
+from support.waiting import eventually
+
+from profd.daemon import processes
+from profd.daemon.errors import SessionFailed
+from profd.daemon.store.records import EventHappened, Identity, Record, WindowTaken
+from profd.daemon.windows import ondemand
+from profd.daemon.windows.ondemand import Passing, on_demand_in
+from profd.daemon.windows.request import WindowRequest
+from profd.daemon.windows.taking import WindowTaker
+
+WAITING = [sys.executable, "-c", "input()"]
+
+
+@dataclass
+class Run:
+    """A process that runs, and who takes windows of it."""
+
+    folder: Path
+    process: subprocess.Popen[bytes]
+    clock: StoppedClock = field(default_factory=StoppedClock)
+    records: list[Record] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        stat = processes.read_stat(self.process.pid)
+        assert stat is not None
+        self.identity = Identity(stat.pid, stat.start_ticks)
+        self.way = on_demand_in(self.folder, self.clock)
+        self.way.start()
+        self.taker = WindowTaker(self.clock, self.records.append)
+
+    def begin(self, request: WindowRequest | None = None) -> int:
+        """Begin a window of the process."""
+        return self.taker.begin({self.identity: self.way}, request or WindowRequest())
+
+    async def give_configuration(self) -> Path:
+        """Ask for a configuration as torch does until there is one; returns where it wants the trace."""
+        with KinetoClient(self.folder) as client:
+            text = ""
+            while "ACTIVITIES_LOG_FILE" not in text:
+                client.send(inquiry(self.identity.pid, 1))
+                text = (await client.answer())[40:].decode()
+        match = re.search(r"ACTIVITIES_LOG_FILE=(.*)\.json", text)
+        assert match
+        return Path(f"{match[1]}_{self.identity.pid}.json")
+
+    def goes_by(self, seconds: float) -> bool:
+        """Let time go by; says whether anything came of it."""
+        self.clock.advance(seconds)
+        return bool(self.records)
+
+    async def outcome(self) -> WindowTaken:
+        """Return the window's record once it is there, with its event behind it."""
+        await eventually(lambda: len(self.records) >= 2, "the record of the window")
+        event, window = self.records
+        assert isinstance(window, WindowTaken)
+        assert isinstance(event, EventHappened)
+        assert (event.kind, event.identity, window.identity) == ("window", self.identity, self.identity)
+        assert not window.error or window.error in event.text
+        return window
+
+
+@pytest.fixture
+async def run(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run]:
+    process = subprocess.Popen(WAITING, stdin=subprocess.PIPE)
+    run = Run(tmp_path_factory.mktemp("w"), process)
+    yield run
+    await run.taker.close()
+    run.way.close()
+    process.kill()
+    process.wait()
+
+
+def steps_of_two() -> bytes:
+    script = TraceScript().op("aten::add", 0, 2).op("Optimizer.step#SGD.step", 5, 5).op("aten::add", 12, 3)
+    return script.op("Optimizer.step#SGD.step", 20, 5).text()
+
+
+async def test_window_is_reduced_and_kept_with_its_trace(run: Run) -> None:
+    asked_ns = run.begin()
+    trace = await run.give_configuration()
+    trace.write_bytes(steps_of_two())
+    window = await run.outcome()
+    assert (window.error, window.asked_ns, window.source) == ("", asked_ns, "kineto")
+    assert (window.start_ns, window.end_ns) == (0, 25_000)
+    assert [tuple(step) for step in window.steps] == [(0, 10_000), (10_000, 25_000)]
+    assert {operator.name: operator.calls for operator in window.operators} == {
+        "aten::add": 2,
+        "Optimizer.step#SGD.step": 2,
+    }
+    assert window.trace is not None
+    assert gzip.decompress(window.trace) == steps_of_two()
+    assert window.trace_bytes == len(steps_of_two())
+    await eventually(lambda: not trace.exists(), "the removal of the trace")
+
+
+async def test_window_of_seconds_begins_in_the_middle_of_a_step(run: Run) -> None:
+    run.begin(WindowRequest(seconds=0.5))
+    (await run.give_configuration()).write_bytes(steps_of_two())
+    assert [tuple(step) for step in (await run.outcome()).steps] == [(10_000, 25_000)]
+
+
+async def test_process_that_ends_in_the_middle_is_said(run: Run) -> None:
+    run.begin()
+    await run.give_configuration()
+    run.process.kill()
+    assert (await run.outcome()).error == f"process {run.identity.pid} ended before its trace was written"
+
+
+async def test_process_that_never_asks_is_given_up(run: Run) -> None:
+    run.begin()
+    await eventually(lambda: run.goes_by(ondemand.ANSWER_TIMEOUT_S), "the end of patience")
+    assert "did not ask for work within 20 s" in (await run.outcome()).error
+
+
+async def test_trace_that_never_comes_is_given_up(run: Run) -> None:
+    run.begin()
+    await run.give_configuration()
+    await eventually(lambda: run.goes_by(ondemand.TRACE_TIMEOUT_S), "the end of patience")
+    error = (await run.outcome()).error
+    assert "no trace" in error
+    assert "--seconds" in error
+
+
+@pytest.mark.parametrize("data", [b"", b"{", steps_of_two()[:-30]])
+async def test_damaged_trace_is_said_and_the_next_window_works(run: Run, data: bytes) -> None:
+    run.begin()
+    (await run.give_configuration()).write_bytes(data)
+    assert "the trace is damaged" in (await run.outcome()).error
+    run.records.clear()
+    run.clock.advance(1)
+    run.begin()
+    (await run.give_configuration()).write_bytes(steps_of_two())
+    assert (await run.outcome()).error == ""
+
+
+async def test_empty_trace_is_said(run: Run) -> None:
+    run.begin()
+    (await run.give_configuration()).write_bytes(TraceScript().text())
+    assert "the trace is empty" in (await run.outcome()).error
+
+
+async def test_one_window_at_a_time(run: Run) -> None:
+    run.begin()
+    with pytest.raises(SessionFailed, match="at a window already"):
+        run.begin()
+
+
+async def test_end_of_the_session_gives_windows_up_without_a_word(run: Run) -> None:
+    run.begin()
+    await run.taker.close()
+    assert run.records == []
+
+
+async def test_processes_of_others_are_listened_to_for_as_long_as_a_window_takes(run: Run) -> None:
+    run.way.close()
+    sockets, way = run.folder / "dynolog", Passing(run.folder, run.clock)
+    sockets.unlink()
+    run.taker.begin({run.identity: way}, WindowRequest())
+    await eventually(sockets.exists, "the socket")
+    trace = await run.give_configuration()
+    assert trace.parent.name.startswith("profd-window-")
+    assert trace.parent.stat().st_mode & 0o777 == 0o700
+    trace.write_bytes(steps_of_two())
+    window = await run.outcome()
+    assert (window.error, window.source, len(window.steps)) == ("", "kineto", 2)
+    assert not trace.parent.exists()
+    with KinetoClient(run.folder) as client, pytest.raises(ConnectionRefusedError):
+        client.send(inquiry(run.identity.pid))
+
+
+async def test_socket_that_another_daemon_serves_is_why_there_is_no_window(run: Run) -> None:
+    run.taker.begin({run.identity: Passing(run.folder, run.clock)}, WindowRequest())
+    window = await run.outcome()
+    assert window.error.startswith("another daemon serves this Kineto")
