@@ -7,6 +7,8 @@ with the reason; under CI, where all of them are promised, it fails instead. Wha
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import importlib.util
 import os
 import shutil
@@ -21,6 +23,9 @@ import pytest
 from support import browser
 from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+from profd.daemon.windows import gdb
+from profd.daemon.windows.failure import WindowFailed
 
 if TYPE_CHECKING:
     from support.fakedriver import FakeDriver  # it loads NVML's module, which few tests need
@@ -106,7 +111,19 @@ def is_there(need: str) -> bool:
         return is_there("root") and all(map(shutil.which, NODE_TOOLS))
     if need == "chromium":
         return any(map(shutil.which, browser.NAMES)) and importlib.util.find_spec("playwright") is not None
+    if need == "gdb":
+        return shutil.which(need) is not None and gdb_writes_registers()
     return shutil.which(need) is not None
+
+
+@functools.cache
+def gdb_writes_registers() -> bool:
+    """Say whether gdb is new enough for this CPU."""
+    try:
+        asyncio.run(gdb.rehearse(gdb.require(), {}))
+    except WindowFailed:
+        return False
+    return True
 
 
 @pytest.fixture(autouse=True)

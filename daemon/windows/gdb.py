@@ -2,7 +2,8 @@
 
 While gdb holds the process, two functions are called in it and nothing else: ``mmap`` for a page that the text is
 written to, and ``Py_AddPendingCall`` to queue ``PyRun_SimpleString(page)``. Neither takes memory from the heap or needs
-the GIL; gdb saves all registers around them, the vector registers too, which is why the calls are left to gdb.
+the GIL; gdb saves all registers around them, the vector registers too, which is why the calls are left to gdb. A gdb
+that cannot give these back (before 14, where the CPU has AMX) shows it on a program of profd's own first.
 Addresses are found before, so that no symbols are read while the process stands still.
 """
 
@@ -48,6 +49,8 @@ _PASSING = "SIGALRM SIGCHLD SIGCONT SIGHUP SIGIO SIGPIPE SIGPROF SIGTERM SIGURG 
 """Signals that reach the process as ever while gdb holds it, and stop nothing."""
 _URGENCY = -10
 """The niceness of gdb, where the system grants it: a process is held for as long as gdb waits for its turn."""
+_REHEARSAL = ("file /bin/sh", "set startup-with-shell off", "starti", "set $mxcsr = $mxcsr ^ 0x8000", "kill")
+"""Changes a register in a program before its first instruction. $mxcsr is a variable where the CPU has no such one."""
 _REFUSED = re.compile(r"^ptrace: Operation not permitted", re.MULTILINE)
 _AT_A_WORD = 'read go && exec "$@" </dev/null'
 """Becomes gdb once it is told to, so that all that gdb is to have it has from the start."""
@@ -113,6 +116,7 @@ async def execute(pid: int, text: Text, calls: Calls, timeout_s: float = TIMEOUT
     program = require()
     _check_untraced(pid)
     rights = as_owner(pid)
+    await rehearse(program, rights, timeout_s)
     said = await _held(_run(program, pid, text, calls, timeout_s, rights))
     if rights and "profd " not in said:  # it did nothing: Yama may let nobody but root attach
         said = await _held(_run(program, pid, text, calls, timeout_s, {}))
@@ -135,6 +139,47 @@ detach
 """
 
 
+async def rehearse(program: str, rights: dict[str, Any], timeout_s: float = TIMEOUT_S) -> None:
+    """Raise WindowFailed where gdb cannot write registers, and so could not give back those of a process.
+
+    Seen of gdb 13 on a Xeon with AMX: it has room for 2,696 of the 11,008 bytes that the kernel wants back. It would
+    make the call all the same, and then not give back the last registers: a system call that the stop broke off could
+    end with an error that no program knows.
+    """
+    steps = [word for step in _REHEARSAL for word in ("-ex", step)]
+    process = await asyncio.create_subprocess_exec(
+        *_gdb(program), *steps,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+        **_speaking_english(rights),
+    )  # fmt: skip
+    try:
+        said, _ = await asyncio.wait_for(process.communicate(), timeout_s)
+    except asyncio.TimeoutError:
+        raise WindowFailed(f"gdb did not start a program of its own within {timeout_s:.0f} s", _REMEDY) from None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()  # the program that it holds ends with it
+    if b"Couldn't write" in said:
+        raise WindowFailed(
+            "this gdb is too old for this CPU: it could not give back the registers of the process",
+            f"install gdb 14 or newer, or {_REMEDY}",
+        )
+
+
+def _speaking_english(rights: dict[str, Any]) -> dict[str, Any]:
+    """Return the rights of gdb with a language in which what it says is known."""
+    return {**rights, "env": {**rights.get("env", os.environ), "LC_ALL": "C"}}
+
+
+def _gdb(program: str) -> list[str]:
+    """Return the command line of a gdb that reads nothing of its own accord."""
+    settings = [word for setting in _SETTINGS for word in ("-iex", setting)]
+    return [program, "-nx", "-batch", "-readnever", *settings]
+
+
 async def _held(run: Coroutine[Any, Any, str]) -> str:
     """Return what gdb said, and have it end before anything else, so that the process is not left in its hands."""
     running = asyncio.ensure_future(run)
@@ -153,16 +198,14 @@ async def _run(program: str, pid: int, text: Text, calls: Calls, timeout_s: floa
         script.write_text(commands(pid, page, text, calls))
         for path, mode in ((page, 0o644), (script, 0o644), (Path(folder), 0o755)):
             path.chmod(mode)  # it may be another user's gdb that reads them, and nothing in them is a secret
-        settings = [word for setting in _SETTINGS for word in ("-iex", setting)]
         opening = ["-ex", f"handle {_PASSING} nostop noprint pass", "-ex", f"file /proc/{pid}/exe"]
         process = await asyncio.create_subprocess_exec(
-            "/bin/sh", "-c", _AT_A_WORD, program, program,
-            "-nx", "-batch", "-readnever", *settings, *opening, "-x", str(script),
+            "/bin/sh", "-c", _AT_A_WORD, program, *_gdb(program), *opening, "-x", str(script),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
-            **{**rights, "env": {**rights.get("env", os.environ), "LC_ALL": "C"}},
+            **_speaking_english(rights),
         )  # fmt: skip
         with contextlib.suppress(OSError):  # not root, as most are
             os.setpriority(os.PRIO_PROCESS, process.pid, _URGENCY)

@@ -74,9 +74,11 @@ def interpreters() -> list[str]:
 def counting(python: str) -> Iterator[Target]:
     pipe = subprocess.PIPE
     with subprocess.Popen([python, "-c", COUNTING], stdin=pipe, stdout=pipe, text=True) as process:
-        wait_ready(process)
-        yield Target(process)
-        process.kill()
+        try:
+            wait_ready(process)
+            yield Target(process)
+        finally:
+            process.kill()
 
 
 @pytest.fixture

@@ -68,6 +68,21 @@ async def test_what_gdb_says_becomes_an_error_with_its_reason(
         await gdb.execute(pid, TEXT, CALLS)
 
 
+async def test_a_gdb_that_cannot_give_back_registers_is_kept_from_the_process(
+    pid: int, tools: Path, tmp_path: Path
+) -> None:
+    """As gdb 13 on a CPU with AMX, in its own words: it shows it on a program of profd's own."""
+    words = tmp_path / "words"
+    script = tools / "gdb"
+    script.write_text(f'#!/bin/sh\necho "$@" >> {words}\necho "Couldn\'t write extended state status: Bad address."\n')
+    script.chmod(0o700)
+    with pytest.raises(WindowFailed, match="too old for this CPU"):
+        await gdb.execute(pid, TEXT, CALLS)
+    (asked,) = words.read_text().splitlines()
+    assert "starti" in asked
+    assert "attach" not in asked
+
+
 async def test_queued_call_is_all_that_is_wanted(pid: int, tools: Path) -> None:
     pretend(tools, "profd page 7000", "profd queued 0")
     await gdb.execute(pid, TEXT, CALLS)
@@ -163,7 +178,7 @@ async def test_gdb_runs_as_the_user_of_the_process_where_that_may_attach(
     words = "profd queued 0" if may_attach else "ptrace: Operation not permitted."
     script = tools / "gdb"
     script.write_text(
-        f'#!/bin/sh\nme=$(/usr/bin/id -u)\necho "$me:$SECRET" >> {said}\n'
+        f'#!/bin/sh\ncase "$*" in *starti*) exit;; esac\nme=$(/usr/bin/id -u)\necho "$me:$SECRET" >> {said}\n'
         f'[ $me = 0 ] && echo profd queued 0 || echo "{words}"\n'
     )
     script.chmod(0o755)
