@@ -1,14 +1,16 @@
 """Gives everything that reads what others wrote hostile bytes: nothing but a clear error may come of it, and soon.
 
-    python benchmarks/fuzz.py [--runs N] [--jobs N] [--seed N] [SUBJECT ...]
+    python benchmarks/fuzz.py [--cases N] [--jobs N] [--seed N] [SUBJECT ...]
 
-Subjects are run files under all that reads them (their bytes, the values in their tables, their schemas), recordings of
-py-spy, dumps of py-spy, Kineto's traces and datagrams, and control messages; of those that are JSON the bytes, and the
-values. Says on stderr, as a JSON
-line for every thousand cases, how far it is; prints for each subject how its cases ended, and the slowest; last, the
-most memory of any of its processes. Without words it gives each subject the cases that it is owed, and writes its
-section of ``docs/measurements.md``. Ends with 1 where any case broke out of the errors that are meant for it, or took
-longer than five seconds, or memory passed 500 MB.
+Subjects are run files (their bytes, the values in their tables, their schemas), recordings and dumps of py-spy,
+Kineto's traces and datagrams, and control messages; of those that are JSON the bytes, and the values. Each run file
+goes through every one of its readers: one case of it is as many readings.
+
+Says on stderr, as a JSON line for every thousand cases, how far it is; prints for each subject how its readings ended,
+and the slowest; last, the most memory of any of its processes. Subjects get the cases that they are owed where
+``--cases`` does not say otherwise, and a section of ``docs/measurements.md`` is written once all of its subjects did.
+Ends with 1 where a reading broke out of the errors that are meant for it, took longer than five seconds, or memory
+passed 500 MB.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from types import FrameType
@@ -36,8 +38,11 @@ from measurements import write_section
 SLOWEST_S = 5.0
 MOST_BYTES = 500 << 20
 PART = 1000
-CASES, OTHERS = {"run-schemas": 20_000, "run-bytes": 10_000, "run-values": 10_000}, 100_000
-"""Cases of each subject: one of a run file takes as long as ten others."""
+OTHERS = 100_000
+"""Cases of each subject that reads one stream of bytes."""
+
+RUN_FILES = {"run-bytes": 4_000, "run-values": 4_000, "run-schemas": 20_000}
+"""Cases of run files: each goes through all of their readers."""
 
 
 class Finding(NamedTuple):
@@ -49,7 +54,7 @@ class Finding(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How the cases of one subject ended: names of errors, ``read`` where it was read; the slowest in seconds."""
+    """How the readings of one subject ended: names of errors, ``read`` where it was read; the slowest in seconds."""
 
     endings: Counter[str]
     slowest_s: float
@@ -74,21 +79,22 @@ def fuzz(name: str, subject: Subject, cases: Iterable[int], seed: int) -> Outcom
     for case in cases:
         chance = random.Random(f"{name} {seed} {case}")
         data = subject.change(chance.choice(subject.seeds), chance)
-        begun_s = time.perf_counter()
-        signal.setitimer(signal.ITIMER_REAL, 2 * SLOWEST_S)
-        try:
-            subject.read(data, chance)
-            endings["read"] += 1
-        except subject.errors as error:
-            endings[type(error).__name__] += 1
-        except Exception:  # noqa: BLE001  whatever breaks out is what is looked for
-            endings["BROKE OUT"] += 1
-            findings.append(Finding(name, case, traceback.format_exc()))
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        took_s = time.perf_counter() - begun_s
-        slowest_s = max(slowest_s, took_s)
-        if took_s > SLOWEST_S:
-            findings.append(Finding(name, case, f"took {took_s:.1f} s"))
+        for reading in subject.readings(data, chance):
+            begun_s = time.perf_counter()
+            signal.setitimer(signal.ITIMER_REAL, 2 * SLOWEST_S)
+            try:
+                reading()
+                endings["read"] += 1
+            except subject.errors as error:
+                endings[type(error).__name__] += 1
+            except Exception:  # noqa: BLE001  whatever breaks out is what is looked for
+                endings["BROKE OUT"] += 1
+                findings.append(Finding(name, case, traceback.format_exc()))
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            took_s = time.perf_counter() - begun_s
+            slowest_s = max(slowest_s, took_s)
+            if took_s > SLOWEST_S:
+                findings.append(Finding(name, case, f"took {took_s:.1f} s"))
     return Outcome(endings, slowest_s, findings, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10)
 
 
@@ -107,22 +113,22 @@ def fuzz_in_parts(pool: ProcessPoolExecutor, name: str, cases: int, seed: int) -
     """Give a subject so many cases, all processes of a pool at once, and say how far it is."""
     parts = [range(first, min(first + PART, cases)) for first in range(0, cases, PART)]
     whole = Outcome(Counter(), 0.0, [])
-    for outcome in pool.map(fuzz_part, [name] * len(parts), parts, [seed] * len(parts)):
+    for part, outcome in zip(parts, pool.map(fuzz_part, [name] * len(parts), parts, [seed] * len(parts)), strict=True):
         whole = whole.with_more(outcome)
-        progress = {"subject": name, "cases": whole.endings.total(), "of": cases, "findings": len(whole.findings)}
-        print(json.dumps(progress), file=sys.stderr, flush=True)
+        done = {"cases": part.stop, "of": cases, "readings": whole.endings.total(), "findings": len(whole.findings)}
+        print(json.dumps({"subject": name, **done}), file=sys.stderr, flush=True)
     return whole
 
 
 def in_words(endings: Counter[str]) -> str:
-    """Return how cases ended, the most frequent first."""
+    """Return how readings ended, the most frequent first."""
     return ", ".join(f"{count:,} {ending}" for ending, count in endings.most_common())
 
 
-def report(name: str, outcome: Outcome) -> Iterator[str]:
+def report(name: str, cases: int, outcome: Outcome) -> Iterator[str]:
     """Yield what is said of a subject."""
-    cases, endings = outcome.endings.total(), in_words(outcome.endings)
-    yield f"{name:16} {cases:>8,} cases: {endings}; slowest {outcome.slowest_s:.2f} s"
+    readings, endings = outcome.endings.total(), in_words(outcome.endings)
+    yield f"{name:16} {cases:>8,} cases, {readings:,} readings: {endings}; slowest {outcome.slowest_s:.2f} s"
     seen: set[str] = set()
     for finding in outcome.findings:
         last = finding.words.strip().splitlines()[-1]
@@ -135,36 +141,53 @@ def main() -> int:
     """Fuzz the subjects named, or all; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("names", nargs="*", metavar="SUBJECT")
-    parser.add_argument(
-        "--runs",
-        "--cases",
-        type=int,
-        help="cases of each subject [100000, of run files fewer]",
-    )
+    parser.add_argument("--cases", type=int, help="cases of each subject [100000, of run files fewer]")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once [one a core]")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         known = tuple(subjects(Path(folder)))
-    is_sound, peak_bytes, rows = True, 0, ["| subject | cases | how they ended | slowest |", "|---|---:|---|---:|"]
+    found: dict[str, Outcome] = {}
     with ProcessPoolExecutor(options.jobs) as pool:
         for name in options.names or known:
-            cases = options.runs or CASES.get(name, OTHERS)
-            outcome = fuzz_in_parts(pool, name, cases, options.seed)
-            print("\n".join(report(name, outcome)), flush=True)
-            rows.append(f"| {name} | {cases:,} | {in_words(outcome.endings)} | {outcome.slowest_s:.2f} s |")
-            is_sound = is_sound and not outcome.findings
-            peak_bytes = max(peak_bytes, outcome.peak_bytes)
-    memory = f"memory: at most {peak_bytes / 1e6:.0f} MB"
-    print(memory)
-    if not options.names and not options.runs:
-        write_section(
-            "Hostile bytes",
-            "`benchmarks/fuzz.py`: what profd reads, with bytes or values changed by chance. `read` is what could be "
-            "read after all; the others are errors that say what is wrong. None may end in another way, or after 5 s.",
-            [*rows, "", f"{memory[0].upper()}{memory[1:]}."],
-        )
-    return 0 if is_sound and peak_bytes <= MOST_BYTES else 1
+            cases = options.cases or RUN_FILES.get(name, OTHERS)
+            found[name] = fuzz_in_parts(pool, name, cases, options.seed)
+            print("\n".join(report(name, cases, found[name])), flush=True)
+    print(memory(found.values()))
+    if not options.cases:
+        write_sections(known, found)
+    return 0 if all(not one.findings and one.peak_bytes <= MOST_BYTES for one in found.values()) else 1
+
+
+def memory(outcomes: Iterable[Outcome]) -> str:
+    """Return the most memory of any process."""
+    return f"Memory: at most {max(outcome.peak_bytes for outcome in outcomes) / 1e6:.0f} MB."
+
+
+def write_sections(known: Iterable[str], found: Mapping[str, Outcome]) -> None:
+    """Write each section of which all subjects were given their cases."""
+    others = [name for name in known if name not in RUN_FILES]
+    sections = (
+        ("Hostile run files", list(RUN_FILES), "Each file goes through all that read one: `summary`, `ls`, `report`, "
+         "`diff`, the fleet's export, the exporter and the dashboard."),
+        ("Hostile bytes", others, "All else that profd reads."),
+    )  # fmt: skip
+    for title, names, words in sections:
+        if all(name in found for name in names):
+            write_section(title, f"`benchmarks/fuzz.py`: what profd reads, changed by chance. {words} `read` is what "
+                          "could be read after all; the others are errors that say what is wrong. None may end in "
+                          "another way, or after 5 s, or above 500 MB.",
+                          [*table(names, found), "", memory(found[name] for name in names)])  # fmt: skip
+
+
+def table(names: Iterable[str], found: Mapping[str, Outcome]) -> Iterator[str]:
+    """Yield the rows of some subjects."""
+    yield "| subject | cases | readings | how they ended | slowest |"
+    yield "|---|---:|---:|---|---:|"
+    for name in names:
+        endings, slowest_s = found[name].endings, found[name].slowest_s
+        cases = RUN_FILES.get(name, OTHERS)
+        yield f"| {name} | {cases:,} | {endings.total():,} | {in_words(endings)} | {slowest_s:.2f} s |"
 
 
 if __name__ == "__main__":

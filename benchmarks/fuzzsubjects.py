@@ -6,7 +6,8 @@ import random
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
@@ -36,15 +37,18 @@ from profd.daemon.supervise.control import Request
 from profd.daemon.windows import kineto
 from profd.daemon.windows.reduction import reduce
 
+Reading = Callable[[], object]
+
 
 class Subject(NamedTuple):
     """Something that reads.
 
-    ``seeds`` are what it is meant to read, ``read`` does so, ``errors`` are meant for it, ``change`` makes a case.
+    ``seeds`` are what it is meant to read, ``readings`` yields what is to be done with a case, each to be called before
+    the next is asked for; ``errors`` are meant for it, ``change`` makes a case.
     """
 
     seeds: list[bytes]
-    read: Callable[[bytes, random.Random], object]
+    readings: Callable[[bytes, random.Random], Iterable[Reading]]
     errors: tuple[type[Exception], ...]
     change: Callable[[bytes, random.Random], bytes] = mutate
 
@@ -53,28 +57,43 @@ def subjects(folder: Path) -> dict[str, Subject]:
     """Return everything that reads; ``folder`` is for run files."""
     run, stored = _run_file(folder), _Stored(folder)
     reads = readers(folder, folder / "seed.profd")
+
+    def run_files(change: Callable[[Path, bytes, random.Random], bytes]) -> Subject:
+        return Subject([run], lambda data, chance: _readings(folder, data, reads), (ProfdError,),
+                       lambda data, chance: change(folder, data, chance))  # fmt: skip
+
+    def once(read: Callable[[bytes], object]) -> Callable[[bytes, random.Random], Iterable[Reading]]:
+        return lambda data, chance: (lambda: read(data),)
+
+    def assembled(data: bytes) -> None:
+        stored.take(_assemble(data))
+
+    def reduced(data: bytes) -> None:
+        stored.take(_window(data))
+
+    def counted(data: bytes) -> None:
+        integers_of(main_stack(data, 1))
+
+    def requested(data: bytes) -> None:
+        msgspec.json.decode(data, type=Request)
+
+    misread = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
     return {
-        "run-bytes": Subject([run], lambda data, chance: _read_run(folder, data, reads, chance), (ProfdError,)),
-        "run-values": Subject([b"-"], lambda data, chance: _read_run(folder, _changed_run(folder, run, chance), reads,
-                                                                     chance), (ProfdError,)),
-        "run-schemas": Subject([b"-"], lambda data, chance: _read_run(folder, _other_schema(folder, run, chance), reads,
-                                                                      chance), (ProfdError,)),
-        "recordings": Subject([_recording()], lambda data, chance: stored.take(_assemble(data)), (TraceDamaged,)),
-        "recording-values": Subject([_recording()], lambda data, chance: stored.take(_assemble(data)), (TraceDamaged,),
-                                    mutate_values),
-        "dumps": Subject([_dump()], lambda data, chance: decode_dump(data), (ValueError,)),
-        "dump-values": Subject([_dump()], lambda data, chance: decode_dump(data), (ValueError,), mutate_values),
-        "counters": Subject([_dump()], lambda data, chance: integers_of(main_stack(data, 1)), ()),
-        "counter-values": Subject([_dump()], lambda data, chance: integers_of(main_stack(data, 1)), (), mutate_values),
-        "traces": Subject([_trace()], lambda data, chance: stored.take(_window(data)), (ProfdError,)),
-        "trace-values": Subject([_trace()], lambda data, chance: stored.take(_window(data)), (ProfdError,),
-                                mutate_values),
-        "datagrams": Subject(_datagrams(), lambda data, chance: kineto.decode(data), ()),
-        "control": Subject(_requests(), lambda data, chance: msgspec.json.decode(data, type=Request),
-                           (msgspec.DecodeError, UnicodeDecodeError, RecursionError)),
-        "control-values": Subject(_requests(), lambda data, chance: msgspec.json.decode(data, type=Request),
-                                  (msgspec.DecodeError, UnicodeDecodeError, RecursionError), mutate_values),
-    }  # fmt: skip
+        "run-bytes": run_files(lambda folder, data, chance: mutate(data, chance)),
+        "run-values": run_files(_changed_run),
+        "run-schemas": run_files(_other_schema),
+        "recordings": Subject([_recording()], once(assembled), (TraceDamaged,)),
+        "recording-values": Subject([_recording()], once(assembled), (TraceDamaged,), mutate_values),
+        "dumps": Subject([_dump()], once(decode_dump), (ValueError,)),
+        "dump-values": Subject([_dump()], once(decode_dump), (ValueError,), mutate_values),
+        "counters": Subject([_dump()], once(counted), ()),
+        "counter-values": Subject([_dump()], once(counted), (), mutate_values),
+        "traces": Subject([_trace()], once(reduced), (ProfdError,)),
+        "trace-values": Subject([_trace()], once(reduced), (ProfdError,), mutate_values),
+        "datagrams": Subject(_datagrams(), once(kineto.decode), ()),
+        "control": Subject(_requests(), once(requested), misread),
+        "control-values": Subject(_requests(), once(requested), misread, mutate_values),
+    }
 
 
 class _Stored:
@@ -117,11 +136,14 @@ def _run_file(folder: Path) -> bytes:
     return path.read_bytes()
 
 
-def _read_run(folder: Path, data: bytes, reads: Mapping[str, Reader], chance: random.Random) -> None:
-    """Give a run file to one of its readers."""
-    path = folder / "case.profd"
-    path.write_bytes(data)
-    reads[chance.choice(sorted(reads))](path)
+def _readings(folder: Path, data: bytes, reads: Mapping[str, Reader]) -> Iterator[Reading]:
+    """Yield each reader with the run file made for it, as none may see what another left beside it."""
+    for number, reader in enumerate(reads.values()):
+        path = folder / f"case{number}.profd"
+        path.write_bytes(data)
+        yield partial(reader, path)
+        for left in folder.glob(f"{path.name}*"):
+            left.unlink()
 
 
 def _other_schema(folder: Path, run: bytes, chance: random.Random) -> bytes:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.rows import Count, PointRow, Time, Value
+from profd.daemon.store.rows import Count, IntervalLength, PointRow, Time, Value
 from profd.daemon.store.runfile import RunFile
 
 LOOK_BACK_NS = 60 * SECOND_NS
@@ -46,7 +46,7 @@ class _Across(msgspec.Struct, frozen=True):
     """An interval that reaches beyond the column that it starts in."""
 
     start_ns: Time
-    duration_ns: Time
+    duration_ns: IntervalLength
     thread: int
     stack: int
 

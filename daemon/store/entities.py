@@ -95,13 +95,19 @@ class Entities(RunFile):
                 raise database.unreadable(self.path, f"stack {stack} is damaged")
             self._checked_stacks.add(stack)
 
-    def check_known(self, threads: Collection[int], stacks: Collection[int]) -> None:
-        """Raise RunUnreadable where rows name threads or stacks that are not there, nor were written since."""
+    def check_known(
+        self, threads: Collection[int] = (), stacks: Collection[int] = (), processes: Collection[int] = ()
+    ) -> None:
+        """Raise RunUnreadable where rows name what is not there, nor was written since."""
         for _ in range(2):
-            if self.threads.keys() >= set(threads) and self.stacks.keys() >= set(stacks):
+            if (
+                self.threads.keys() >= set(threads)
+                and self.stacks.keys() >= set(stacks)
+                and self.processes.keys() >= set(processes)
+            ):
                 return
             self.refresh()
-        raise database.unreadable(self.path, "intervals name threads or stacks that are not there")
+        raise database.unreadable(self.path, "a row names a process, a thread or a stack that is not there")
 
     @contextlib.contextmanager
     def one_moment(self) -> Iterator[None]:

@@ -10,6 +10,8 @@ from profd.daemon.store.records import HangReport, Identity
 
 Time = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 """Nanoseconds: of the run's clock, or a length. What is beyond 140 years is none, and would flood whoever counts it."""
+IntervalLength = Annotated[int, msgspec.Meta(ge=0, le=1 << 45)]
+"""Nanoseconds that a thread stood in one stack: 10 hours, where a recording lasts a minute. Sums of it have 64 bits."""
 Value = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
 """A finite number: nothing that is measured is infinite."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 48)]
@@ -140,7 +142,7 @@ class IntervalRow(msgspec.Struct, frozen=True):
     """A thread stood in one stack, seen there ``samples`` times."""
 
     start_ns: Time
-    duration_ns: Time
+    duration_ns: IntervalLength
     thread: int
     stack: int
     samples: Count

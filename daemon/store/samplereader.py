@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Any
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.entities import Entities
@@ -40,14 +41,8 @@ class SampleReader(Entities):
     def recordings(self, from_ns: int | None = None, to_ns: int | None = None) -> list[RecordingRow]:
         """Return the recordings that start in [from_ns, to_ns), in order of time."""
         where, values = time_range("start_ns", from_ns, to_ns)
-        return [
-            RecordingRow(*row)
-            for row in self.select(
-                RecordingRow,
-                f"SELECT {columns_of(RecordingRow)} FROM recording WHERE {where} ORDER BY start_ns",
-                *values,
-            )
-        ]
+        sql = f"SELECT {columns_of(RecordingRow)} FROM recording WHERE {where} ORDER BY start_ns"
+        return self._recordings(self.select(RecordingRow, sql, *values))
 
     def recorded(self, from_ns: int | None = None, to_ns: int | None = None) -> RecordedTotal:
         """Return what the recordings that start in [from_ns, to_ns) have read in all."""
@@ -68,7 +63,12 @@ class SampleReader(Entities):
     def recordings_after(self, recording: int, limit: int) -> list[RecordingRow]:
         """Return up to ``limit`` recordings written after the one with this id, in the order of writing."""
         sql = f"SELECT {columns_of(RecordingRow)} FROM recording WHERE id > ? ORDER BY id LIMIT ?"
-        return [RecordingRow(*row) for row in self.select(RecordingRow, sql, recording, limit)]
+        return self._recordings(self.select(RecordingRow, sql, recording, limit))
+
+    def _recordings(self, rows: list[tuple[Any, ...]]) -> list[RecordingRow]:
+        found = [RecordingRow(*row) for row in rows]
+        self.check_known(processes={row.process for row in found})
+        return found
 
 
 def _intervals_of(from_ns: int | None, to_ns: int | None, threads: Collection[int] | None) -> tuple[str, list[int]]:

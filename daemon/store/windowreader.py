@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from profd.daemon.store.entities import Entities
 from profd.daemon.store.rows import OperatorRow, WindowRow, WindowStepRow
-from profd.daemon.store.runfile import RunFile, columns_of
+from profd.daemon.store.runfile import columns_of
 
 
-class WindowReader(RunFile):
+class _TraceRow(msgspec.Struct, frozen=True):
+    trace: bytes | None
+
+
+class WindowReader(Entities):
     """An open run file with its windows."""
 
     def windows(self, asked_ns: int = 0) -> list[WindowRow]:
@@ -18,7 +25,9 @@ class WindowReader(RunFile):
             return []
         columns = ", ".join(WindowRow.__struct_fields__[:-1])
         sql = f"SELECT {columns}, length(trace) FROM window WHERE asked_ns >= ? ORDER BY id"
-        return [WindowRow(*row) for row in self.select(WindowRow, sql, asked_ns)]
+        rows = [WindowRow(*row) for row in self.select(WindowRow, sql, asked_ns)]
+        self.check_known(processes={row.process for row in rows})
+        return rows
 
     def window_steps(self, window: int) -> list[WindowStepRow]:
         """Return the whole steps within a window, in order of time."""
@@ -32,5 +41,5 @@ class WindowReader(RunFile):
 
     def window_trace(self, window: int) -> bytes | None:
         """Return the trace of a window, gzipped; None where it was not kept."""
-        rows = self._query("SELECT trace FROM window WHERE id = ?", window)
+        rows = self.select(_TraceRow, "SELECT trace FROM window WHERE id = ?", window)
         return rows[0][0] if rows else None
