@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, proxy
 
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, RecordingRow
@@ -17,7 +17,7 @@ class Lives:
     """The processes of a run with what was recorded of them, as far as recordings were added."""
 
     def __init__(self, reader: RunReader) -> None:
-        self._reader = reader
+        self._reader: RunReader = proxy(reader)  # held by it below, it would never be let go of otherwise
         self._covers: defaultdict[int, Cover] = defaultdict(Cover)
         self.known_to_ns = reader.info.started_ns
         """When the newest recording of any process ends: of what came later nothing is known yet."""
