@@ -70,7 +70,7 @@ class UserFiles:
         return answer or b""
 
     def is_file(self, path: str) -> bool:
-        """Say whether a path names a plain file; False where that cannot be told in time."""
+        """Say whether a path names a plain file; False where the answer does not come in time."""
         answer, _ = self._ask(asuser.IS_FILE, path)
         return answer is not None
 
@@ -119,7 +119,7 @@ class UserFiles:
             return False
         self._socket, theirs = socket.socketpair()
         with theirs:
-            # In a session of its own: what a terminal or a process group is told is not for it.
+            # In a session of its own: signals of a terminal or a process group do not reach it.
             self._helper = subprocess.Popen(
                 self._words,
                 stdin=theirs.fileno(),

@@ -53,7 +53,7 @@ _REHEARSAL = ("file /bin/sh", "set startup-with-shell off", "starti", "set $mxcs
 """Changes a register in a program before its first instruction. $mxcsr is a variable where the CPU has no such one."""
 _REFUSED = re.compile(r"^ptrace: Operation not permitted", re.MULTILINE)
 _AT_A_WORD = 'read go && exec "$@" </dev/null'
-"""Becomes gdb once it is told to, so that all that gdb is to have it has from the start."""
+"""Waits for a line, then becomes gdb: by then the process has the niceness and the OOM score that gdb needs."""
 _REMEDY = "restart the command with `profd run --torch-window -- CMD`, which needs no gdb"
 
 
