@@ -33,9 +33,9 @@ def test_the_dashboard_shows_where_the_time_goes_and_leaves_on_q(terminal: Termi
     before = terminal.modes()
     terminal.start([*PROFD, "view", run])
 
-    screen = terminal.wait_for("Condition.wait")
-    assert "The main thread waits 40 % of its time for data, at train.py:58" in screen
-    assert "4,000 samples" in screen
+    terminal.wait_for(
+        "Condition.wait", "The main thread waits 40 % of its time for data, at train.py:58", "4,000 samples"
+    )
     assert terminal.uses_alternate_screen()
 
     terminal.press("q")

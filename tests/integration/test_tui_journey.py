@@ -76,10 +76,8 @@ def test_attach_scrub_zoom_search_window_report_and_leave(
 
 
 def sees_where_the_time_goes(terminal: Terminal) -> None:
-    screen = terminal.wait_for("_engine_run_backward")
+    screen = terminal.wait_for("_engine_run_backward", "torchloop.py", "live ▶", "main threads · whole run")
     assert "torchloop.py" in screen.splitlines()[0]
-    assert "live ▶" in screen
-    assert "main threads · whole run" in screen
 
 
 def scrubs(terminal: Terminal) -> None:
@@ -123,9 +121,7 @@ def takes_a_window(terminal: Terminal) -> None:
     terminal.press("w")
     terminal.wait_for("not launched with --torch-window")
     terminal.press("y")
-    screen = terminal.wait_for("aten::convolution_backward")
-    assert "Self CPU" in screen
-    assert "# of Calls" in screen
+    terminal.wait_for("aten::convolution_backward", "Self CPU", "# of Calls")
 
 
 def writes_the_report(terminal: Terminal, folder: Path) -> None:

@@ -68,14 +68,14 @@ class Terminal:
         """Return what the terminal shows."""
         return self._tmux("capture-pane", "-p")
 
-    def wait_for(self, text: str) -> str:
-        """Wait until the screen has a text on it, and return the screen."""
+    def wait_for(self, *texts: str) -> str:
+        """Wait until the screen has all of some texts on it, and return the screen: it may be drawn in parts."""
 
         def screen() -> str | None:
             shown = self.screen()
-            return shown if text in shown else None
+            return shown if all(text in shown for text in texts) else None
 
-        return until(screen, lambda: f"{text!r} on the screen:\n{self.screen()}")
+        return until(screen, lambda: f"{texts} on the screen:\n{self.screen()}")
 
     def wait_ended(self) -> int:
         """Wait until the command has ended, and return its exit code."""
