@@ -1,6 +1,7 @@
 // Prints where things lie in the structures of the CPython whose headers it is compiled with, in the names of
 // daemon/collect/interpreter/offsets.py.
 #define Py_BUILD_CORE 1
+#define NDEBUG 1
 #include <Python.h>
 #include <frameobject.h>
 #include <stddef.h>
@@ -14,6 +15,18 @@
 #if PY_VERSION_HEX >= 0x030b0000
 #include <internal/pycore_dict.h>
 #include <internal/pycore_frame.h>
+#include <internal/pycore_object.h>
+#endif
+#if PY_VERSION_HEX >= 0x030c0000
+#include <internal/pycore_range.h>
+#endif
+#if PY_VERSION_HEX >= 0x030e0000
+#include <internal/pycore_interpframe_structs.h>
+#endif
+#if PY_VERSION_HEX >= 0x030f0000
+#define GENERATOR_ENDED FRAME_CLEARED
+#else
+#define GENERATOR_ENDED FRAME_COMPLETED
 #endif
 #define PRINT(name, type, member) printf("%s %zu\n", name, offsetof(type, member))
 
@@ -31,6 +44,21 @@ int main(void) {
     PRINT("variables", PyCodeObject, co_localsplusnames);
     PRINT("entries", PyDictKeysObject, dk_nentries);
     PRINT("indices", PyDictKeysObject, dk_indices);
+    PRINT("generator_frame", PyGenObject, gi_iframe);
+    PRINT("generator_state", PyGenObject, gi_frame_state);
+    // What lies in front of an object is told by functions only: here of one whose address has no meaning.
+    char *object = (char *)0x10000;
+    printf("ended %d\n", (int)GENERATOR_ENDED);
+    PRINT("first_value", struct _dictvalues, values);
+#if PY_VERSION_HEX >= 0x030d0000
+    printf("dictionary %zd\n", (Py_ssize_t)MANAGED_DICT_OFFSET);
+    PRINT("are_valid", struct _dictvalues, valid);
+#elif PY_VERSION_HEX >= 0x030c0000
+    printf("dictionary %zd\n", (char *)_PyObject_DictOrValuesPointer((PyObject *)object) - object);
+#else
+    printf("dictionary %zd\n", (char *)_PyObject_ManagedDictPointer((PyObject *)object) - object);
+    printf("array %zd\n", (char *)_PyObject_ValuesPointer((PyObject *)object) - object);
+#endif
 #else
     PRINT("threads", PyInterpreterState, tstate_head);
     PRINT("code", PyFrameObject, f_code);
@@ -40,6 +68,9 @@ int main(void) {
     PRINT("variables", PyCodeObject, co_varnames);
     PRINT("cells", PyCodeObject, co_cellvars);
     PRINT("free", PyCodeObject, co_freevars);
+    PRINT("stack", PyFrameObject, f_valuestack);
+    PRINT("generator_frame", PyGenObject, gi_frame);
+    PRINT("generator_code", PyGenObject, gi_code);
     // Objects/dict-common.h is not installed: reference count, size, a function, usable and used entries, indices.
     printf("entries %zu\nindices %zu\n", 2 * sizeof(Py_ssize_t) + 2 * sizeof(void *), 5 * sizeof(Py_ssize_t));
 #endif
@@ -56,6 +87,25 @@ int main(void) {
     PRINT("file", PyCodeObject, co_filename);
     PRINT("name", PyCodeObject, co_name);
     PRINT("first_line", PyCodeObject, co_firstlineno);
+    PRINT("stack_size", PyCodeObject, co_stacksize);
+    PRINT("shared_keys", PyHeapTypeObject, ht_cached_keys);
+#if PY_VERSION_HEX >= 0x030c0000
+    PRINT("range_left", _PyRangeIterObject, len);
+#else
+    // Objects/rangeobject.c is not installed: PyObject, and index, start, step, length.
+    printf("range_index %zu\nrange_left %zu\n", sizeof(PyObject), sizeof(PyObject) + 3 * sizeof(long));
+#endif
+    PRINT("TYPE_NAME", PyTypeObject, tp_name);
+    PRINT("TYPE_BASIC_SIZE", PyTypeObject, tp_basicsize);
+    PRINT("TYPE_FLAGS", PyTypeObject, tp_flags);
+    PRINT("TYPE_DICTIONARY", PyTypeObject, tp_dictoffset);
+    printf("IS_TYPE %lu\n", Py_TPFLAGS_TYPE_SUBCLASS);
+#if PY_VERSION_HEX >= 0x030b0000
+    printf("HAS_MANAGED_DICTIONARY %lu\n", (unsigned long)Py_TPFLAGS_MANAGED_DICT);
+#endif
+#if PY_VERSION_HEX >= 0x030d0000
+    printf("HAS_INLINE_VALUES %lu\n", (unsigned long)Py_TPFLAGS_INLINE_VALUES);
+#endif
     PRINT("items", PyTupleObject, ob_item);
     printf("ascii %zu\ncompact %zu\n", sizeof(PyASCIIObject), sizeof(PyCompactUnicodeObject));
     PRINT("TYPE", PyObject, ob_type);

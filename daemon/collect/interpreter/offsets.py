@@ -16,6 +16,12 @@ are defined in these files of CPython's ``Include`` folder:
     PyDictKeysObject        Objects/dict-common.h               internal/pycore_dict.h
     PyLongObject            longintrepr.h                       cpython/longintrepr.h
     PyASCIIObject           cpython/unicodeobject.h             cpython/unicodeobject.h
+    PyTypeObject            cpython/object.h                    cpython/object.h
+    PyHeapTypeObject        cpython/object.h                    cpython/object.h
+    PyGenObject             genobject.h                         cpython/genobject.h, _interpframe_structs.h (3.14)
+    PyDictValues            -                                   internal/pycore_dict.h
+    an object's front       -                                   internal/pycore_object.h
+    _PyRangeIterObject      Objects/rangeobject.c (to 3.11)     internal/pycore_range.h (from 3.12)
 
 From 3.13 on the interpreter has most of them at the beginning of ``_PyRuntime`` (``_Py_DebugOffsets``, in
 internal/pycore_runtime.h, and since 3.14 in internal/pycore_debug_offsets.h): those of its runtime, interpreter and
@@ -59,6 +65,7 @@ class Offsets(msgspec.Struct, frozen=True):
     first_line: int
     variables: int
     cells: int | None
+    stack_size: int
     # PyDictKeysObject
     entries: int
     indices: int
@@ -68,6 +75,25 @@ class Offsets(msgspec.Struct, frozen=True):
     items: int
     ascii: int
     compact: int
+    # PyHeapTypeObject: the keys that its instances share
+    shared_keys: int
+    # PyGenObject: up to 3.10 where its frame is, and its code; from 3.11 on the frame itself, and the state of that
+    generator_frame: int
+    # _PyRangeIterObject: up to 3.11 its length stays, and an index goes up; from 3.12 on the length goes down
+    range_left: int
+    range_index: int | None = None
+    generator_code: int | None = None
+    generator_state: int | None = None
+    ended: int = 1
+    """The state of a frame that has ended; those behind it as well."""
+    # PyFrameObject: where its value stack begins; from 3.11 on that is behind its variables
+    stack: int | None = None
+    # In front of an object: its dictionary, and in 3.11 its array of values, which 3.12 has in the dictionary's place.
+    dictionary: int | None = None
+    array: int | None = None
+    # PyDictValues: from 3.13 on it begins with some bytes of its own
+    first_value: int = 0
+    are_valid: int | None = None
     # The lowest bits of a reference from a frame say how it is counted.
     has_tagged_references: bool = False
 
@@ -81,35 +107,45 @@ DIGITS = 24
 DICT_KEYS, DICT_VALUES = 32, 40
 CELL_VALUE = 16
 STRING_STATE = 32
+TYPE_NAME, TYPE_BASIC_SIZE, TYPE_FLAGS, TYPE_DICTIONARY = 24, 32, 168, 288
+IS_TYPE, HAS_MANAGED_DICTIONARY, HAS_INLINE_VALUES = 1 << 31, 1 << 4, 1 << 2
+"""Flags of a type: its instances are types; they have the dictionary in front of them; they have values behind them."""
 
 _3_8 = Offsets(
     main_interpreter=40, main_thread=72, threads=8,
     next_thread=8, interpreter=16, ident=176, frame=24, frame_of_c=None,
     code=32, previous=24, globals=48, values=360,
-    file=104, name=112, first_line=40, variables=72, cells=88,
+    file=104, name=112, first_line=40, variables=72, cells=88, stack_size=32,
     entries=32, indices=40, has_tag=False, items=24, ascii=48, compact=72,
+    shared_keys=872, generator_frame=16, generator_code=32, stack=64, range_left=40, range_index=16,
 )  # fmt: skip
 _3_11 = Offsets(
     main_interpreter=48, main_thread=80, threads=16,
     next_thread=8, interpreter=16, ident=152, frame=56, frame_of_c=8,
     code=32, previous=48, globals=8, values=72,
-    file=112, name=120, first_line=72, variables=96, cells=None,
+    file=112, name=120, first_line=72, variables=96, cells=None, stack_size=68,
     entries=24, indices=32, has_tag=False, items=24, ascii=48, compact=72,
+    shared_keys=872, generator_frame=80, generator_state=75, range_left=40, range_index=16,
+    dictionary=-24, array=-32,
 )  # fmt: skip
 _3_12 = replace(
     _3_11, main_thread=64, threads=72, ident=136, frame_of_c=0, code=0, previous=8, globals=24,
-    first_line=68, has_tag=True, ascii=40, compact=56,
+    first_line=68, has_tag=True, ascii=40, compact=56, stack_size=64, shared_keys=880,
+    generator_frame=72, generator_state=67, range_left=32, range_index=None, array=None,
 )  # fmt: skip
-_3_13 = replace(_3_12, main_interpreter=640, main_thread=656, threads=7344, ident=152, frame=72, frame_of_c=None)
+_3_13 = replace(
+    _3_12, main_interpreter=640, main_thread=656, threads=7344, ident=152, frame=72, frame_of_c=None,
+    first_value=8, are_valid=3,
+)  # fmt: skip
 _3_14 = replace(
     _3_13, main_interpreter=816, main_thread=832, values=80, items=32, has_tagged_references=True
 )  # fmt: skip
-_3_15 = replace(_3_14, main_interpreter=944, main_thread=960, threads=7336, ident=176)
+_3_15 = replace(_3_14, main_interpreter=944, main_thread=960, threads=7336, ident=176, shared_keys=888, ended=5)
 
 BY_VERSION = {
     (3, 8): _3_8,
-    (3, 9): _3_8,
-    (3, 10): replace(_3_8, values=352),
+    (3, 9): replace(_3_8, shared_keys=864),
+    (3, 10): replace(_3_8, values=352, generator_code=24),
     (3, 11): _3_11,
     (3, 12): _3_12,
     (3, 13): _3_13,
