@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from profd.daemon.collect.interpreter.frames import Frame, Interpreter, open_interpreter
+from profd.daemon.collect.interpreter.integers import Global, IntegerReader, Local, local_of
+from profd.daemon.collect.interpreter.objects import Held, held
+
 VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 _FOLDERS = ("/usr/bin", "/usr/local/bin")
 
@@ -61,3 +65,35 @@ def standing(program: str, executable: str = sys.executable) -> Iterator[Standin
             yield made
         finally:
             process.kill()
+
+
+class Program:
+    """A program that stands still, and the reader of its main thread."""
+
+    def __init__(self, running: Standing) -> None:
+        self.running = running
+        self.python: Interpreter = open_interpreter(running.pid)
+        self.thread = self.python.main_thread()
+        self.reader = IntegerReader(self.python, self.thread)
+
+    def frame(self, function: str) -> Frame:
+        """Return the innermost frame of a function."""
+        return next(frame for frame in self.python.stack(self.thread) if frame.code.name == function)
+
+    def local(self, function: str, name: str) -> Local:
+        """Return a variable of a function that is on the stack."""
+        found = local_of(self.frame(function), name)
+        assert found is not None
+        return found
+
+    def of_module(self, name: str) -> Global:
+        """Return a variable of the program's module."""
+        return Global(self.python.stack(self.thread)[-1].globals, name)
+
+    def object_of(self, name: str) -> Held:
+        """Return the object that a variable of the program's module refers to."""
+        return self.reader.object_of(self.of_module(name))
+
+    def held(self, function: str) -> list[Held]:
+        """Return what a function's frame holds."""
+        return held(self.python, self.frame(function))

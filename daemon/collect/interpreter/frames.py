@@ -23,6 +23,8 @@ from profd.daemon.collect.interpreter.offsets import SIZE, STRING_STATE, TYPE, O
 from profd.daemon.processes import PROC
 
 TYPES = ("PyCode_Type", "PyUnicode_Type", "PyTuple_Type", "PyDict_Type", "PyLong_Type", "PyCell_Type")
+MAY_BE_MISSING = ("PyGen_Type", "PyRangeIter_Type", "PyType_Type")
+"""An interpreter that exports none of these is read all the same, as far as they are not needed."""
 MOST_THREADS = 10_000
 MOST_FRAMES = 2_000
 _MOST_NAMES = 4_096
@@ -34,13 +36,17 @@ _MAPPED = re.compile(r"([0-9a-f]+)-[0-9a-f]+ \S+ 0+ \S+ \d+ +(/.*)")
 
 
 class Code(msgspec.Struct, frozen=True):
-    """A code object: ``variables`` are the names of all that a frame of it has room for, in their order."""
+    """A code object: ``variables`` are the names of all that a frame of it has room for, in their order.
+
+    ``stack_size`` is how many objects its frames can hold besides, while they compute.
+    """
 
     address: int
     file: str
     name: str
     first_line: int
     variables: tuple[str, ...]
+    stack_size: int
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -103,7 +109,20 @@ class Interpreter:
 
     def is_of_type(self, address: int, name: str) -> bool:
         """Say whether an object is of exactly this type."""
-        return address != 0 and self.memory.word(address + TYPE) == self.types[name]
+        return address != 0 and self.memory.word(address + TYPE) == self.type(name)
+
+    def type(self, name: str) -> int:
+        """Return the address of one of the interpreter's own types, by the name of its symbol."""
+        try:
+            return self.types[name]
+        except KeyError:
+            raise Unreadable(f"it does not export {name}") from None
+
+    def code(self, address: int) -> Code:
+        """Return a code object."""
+        if not self.is_of_type(address, "PyCode_Type"):
+            raise Unreadable("what has to be a code is none")
+        return self._code_at(address)
 
     def text(self, address: int) -> str:
         """Return a ``str``."""
@@ -140,6 +159,7 @@ class Interpreter:
             self.text(_word(code, offsets.name)),
             int.from_bytes(code[offsets.first_line : offsets.first_line + 4], "little"),
             variables,
+            int.from_bytes(code[offsets.stack_size : offsets.stack_size + 4], "little"),
         )
 
     def _names(self, address: int) -> tuple[str, ...]:
@@ -154,7 +174,7 @@ class Interpreter:
     def _object(self, address: int, kind: str, length: int) -> bytes:
         """Return the first bytes of an object of this type."""
         data = self.memory.read(address, length)
-        if _word(data, TYPE) != self.types[kind]:
+        if _word(data, TYPE) != self.type(kind):
             raise Unreadable(f"what has to be a {kind.removeprefix('Py').removesuffix('_Type').lower()} is none")
         return data
 
@@ -164,11 +184,12 @@ def open_interpreter(pid: int) -> Interpreter:
     memory = Memory(pid)
     try:
         for start, path in _programs(pid):
-            symbols = exported(memory, start, ("_PyRuntime", "Py_Version", *TYPES))
+            symbols = exported(memory, start, ("_PyRuntime", "Py_Version", *TYPES, *MAY_BE_MISSING))
             if "_PyRuntime" not in symbols or not symbols.keys() >= set(TYPES):
                 continue
             version = _version(memory, symbols, pid, path)
-            return Interpreter(memory, version, symbols["_PyRuntime"], {name: symbols[name] for name in TYPES})
+            types = {name: symbols[name] for name in (*TYPES, *MAY_BE_MISSING) if name in symbols}
+            return Interpreter(memory, version, symbols["_PyRuntime"], types)
     except BaseException:
         memory.close()
         raise

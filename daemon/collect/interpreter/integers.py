@@ -1,27 +1,31 @@
-"""Reads one integer variable of a running Python: a local variable of a function, or a global one of a module.
+"""Reads one integer of a running Python: a variable of a function, a module or a generator, or an attribute.
 
 The process goes on while it is read. A look takes the reference, the object and the reference again at nearly one
 moment. Still the object may be another one: freed, made anew at the same address for another number, and freed again,
 all between the two references; in a loop of 3 microseconds that is so in 1 of 600 looks. So a value counts only where
-it held still: the same in some looks, between two of which the variable's frame was seen on the stack, or its entry in
-the dictionary. What changes every few microseconds is mostly not read.
+it held still: the same in some looks, between two of which all that led to it was seen again: the frame on the stack,
+the entry in the dictionary, the object alive and of its type. What changes every few microseconds is mostly not read.
+
+An object that was freed, and replaced by another one of the same type at the same address, is not told from it.
 """
 
 from __future__ import annotations
 
 import struct
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from profd.daemon.collect.interpreter.frames import Frame, Interpreter
 from profd.daemon.collect.interpreter.memory import Unreadable
-from profd.daemon.collect.interpreter.offsets import CELL_VALUE, DICT_KEYS, DICT_VALUES, DIGITS, SIZE, TYPE
+from profd.daemon.collect.interpreter.objects import Held, Missing, alive, generator_frame, object_at
+from profd.daemon.collect.interpreter.offsets import CELL_VALUE, DIGITS, SIZE, TYPE
+from profd.daemon.collect.interpreter.slots import Link, Slot, Slots
 
 LOOKS = 3
 TRIES = 10
 _MOST_DIGITS = 3
 """More than 2 to the power of 90 is no count of anything."""
-_MOST_KEYS = 100_000
 
 
 class NoInteger(Exception):
@@ -46,11 +50,57 @@ class Global(msgspec.Struct, frozen=True):
     name: str
 
 
+class OfGenerator(msgspec.Struct, frozen=True):
+    """A local variable of a generator with this code, whether it runs or waits: its place among the variables."""
+
+    generator: int
+    code: int
+    place: int
+
+
+class Attribute(msgspec.Struct, frozen=True):
+    """An attribute that an object of exactly this type has of its own, in its ``__dict__`` or what stands for that."""
+
+    object: int
+    type: int
+    name: str
+
+
+class RangeLeft(msgspec.Struct, frozen=True):
+    """How many numbers the iterator of a ``range`` still has to give; its numbers have to fit into 64 bits."""
+
+    iterator: int
+
+
+Referred: TypeAlias = Local | Global | OfGenerator | Attribute
+"""What is a reference to an object."""
+Variable: TypeAlias = Referred | RangeLeft
+
+
+class _Look(NamedTuple):
+    """What was seen at one moment: the object, its bytes from its type on, and what led to it."""
+
+    address: int
+    data: bytes
+    links: tuple[bytes, ...]
+
+
 def local_of(frame: Frame, name: str) -> Local | None:
     """Return a local variable of a function; None where it has none of this name."""
     # Up to 3.10 an argument that an inner function uses is there twice, and has its value in the second place.
     places = [place for place, variable in enumerate(frame.code.variables) if variable == name]
     return Local(frame.code.address, places[-1]) if places else None
+
+
+def attribute_of(interpreter: Interpreter, address: int, name: str) -> Attribute:
+    """Return an attribute of an object; whether it has one of this name shows when that is read.
+
+    Raises NoInteger where no object is alive there, and Unreadable where the memory is not as expected.
+    """
+    try:
+        return Attribute(address, alive(interpreter, address), name)
+    except Missing as error:
+        raise NoInteger(str(error)) from error
 
 
 class IntegerReader:
@@ -59,122 +109,143 @@ class IntegerReader:
     def __init__(self, interpreter: Interpreter, thread: int) -> None:
         self._python = interpreter
         self._thread = thread
-        self._entries: dict[Global, tuple[int, int]] = {}
+        self._slots = Slots(interpreter)
 
-    def read(self, variable: Local | Global) -> int:
+    def read(self, variable: Variable) -> int:
         """Return the value of a variable.
 
         Raises NoInteger where it has none now that is an ``int``, Moved where it changed at each of some tries, and
         Unreadable where the memory is not as expected, or the process has ended.
         """
-        for _ in range(TRIES):
-            value = self._try(variable)
-            if value is not None:
-                return value
+        if isinstance(variable, RangeLeft):
+            self._python.type("PyRangeIter_Type")
+            for _ in range(TRIES):
+                left = self._range_left(variable)
+                if left is not None:
+                    return left
+        else:
+            # Without the count of references, which changes all the time.
+            look = self._referred(variable, DIGITS + 4 * _MOST_DIGITS - TYPE)
+            if look is not None:
+                return self._value(look.data)
         self._python.main_thread()  # raises where the memory cannot be read at all
         raise Moved("it changes faster than it can be read")
 
-    def _try(self, variable: Local | Global) -> int | None:
-        """Return the value; None where it moved meanwhile, and what was followed led elsewhere."""
-        try:
-            return self._read_local(variable) if isinstance(variable, Local) else self._read_global(variable)
-        except Unreadable:
-            return None
+    def object_of(self, variable: Referred) -> Held:
+        """Return the object that a variable refers to; raises as ``read`` does, but for a value of any type.
 
-    def _read_local(self, variable: Local) -> int | None:
-        """Return the value where it held still; None where it did not."""
-        python = self._python
-        frame = self._frame_of(variable.code)
-        if frame is None:
-            raise NoInteger("its function is not on the stack")
-        slot = frame + python.offsets.values + 8 * variable.place
-        before = self._look(slot, (frame + python.offsets.code, 8))
-        if before is None or self._frame_of(variable.code) != frame:
-            return None
-        data, code = before
-        if python.untagged(int.from_bytes(code, "little")) != variable.code:
-            return None
-        return self._value(data) if self._holds(before, slot, (frame + python.offsets.code, 8)) else None
+        Raises NoInteger for what CPython never frees, such as None, as well.
+        """
+        for _ in range(TRIES):
+            look = self._referred(variable, 8)
+            if look is None:
+                break
+            try:
+                found = object_at(self._python, look.address)
+            except Unreadable:
+                continue
+            except Missing as error:
+                raise NoInteger(str(error)) from error
+            if found.type == int.from_bytes(look.data, "little"):
+                return found
+        self._python.main_thread()  # raises where the memory cannot be read at all
+        raise Moved("it changes faster than it can be read")
 
-    def _frame_of(self, code: int) -> int | None:
-        """Return the innermost frame of the thread with this code."""
-        return next((frame for frame, of_code in self._python.frames(self._thread) if of_code == code), None)
+    def _referred(self, variable: Referred, length: int) -> _Look | None:
+        """Return the object that a variable refers to, of so many bytes; None where it moved at each try."""
+        if isinstance(variable, OfGenerator):
+            self._python.type("PyGen_Type")
+        for _ in range(TRIES):
+            try:
+                look = self._try(variable, length)
+            except Missing as error:
+                raise NoInteger(str(error)) from error
+            except Unreadable:  # what was followed led elsewhere meanwhile
+                continue
+            if look is not None:
+                return look
+        return None
 
-    def _read_global(self, variable: Global) -> int | None:
-        """Return the value where it held still; None where it did not."""
-        python = self._python
-        if not python.is_of_type(variable.dictionary, "PyDict_Type"):
-            raise Unreadable("its module has no dictionary any more")
-        keys = python.memory.word(variable.dictionary + DICT_KEYS)
-        entry = self._entry(variable, keys)
-        beside = (variable.dictionary + DICT_KEYS, 8), (entry, 8)
-        before = self._look(entry + 8, *beside)
-        if before is None:
+    def _try(self, variable: Referred, length: int) -> _Look | None:
+        """Return the object where it held still; None where it did not."""
+        slot = self._slot(variable)
+        before = self._look(slot, length)
+        if before is None or self._slot(variable) != slot:
             return None
-        data, keys_then, key = before
-        if int.from_bytes(keys_then, "little") != keys or key != python.memory.read(entry, 8):
+        addresses = [self._python.untagged(int.from_bytes(link, "little")) for link in before.links]
+        if addresses != [link.address for link in slot.links]:
             return None
-        return self._value(data) if self._holds(before, entry + 8, *beside) else None
+        return before if all(self._look(slot, length) == before for _ in range(LOOKS - 1)) else None
 
-    def _holds(self, before: tuple[bytes, ...], slot: int, *beside: tuple[int, int]) -> bool:
-        """Say whether further looks find what one found."""
-        return all(self._look(slot, *beside) == before for _ in range(LOOKS - 1))
+    def _slot(self, variable: Referred) -> Slot:
+        """Return where the reference lies now."""
+        if isinstance(variable, Global):
+            return self._slots.in_dictionary(variable.dictionary, variable.name)
+        if isinstance(variable, Attribute):
+            return self._slots.of_attribute(variable.object, variable.type, variable.name)
+        if isinstance(variable, OfGenerator):
+            frame = generator_frame(self._python, variable.generator, variable.code)
+        else:
+            frame = self._frame_of(variable.code)
+        offsets = self._python.offsets
+        link = Link(frame + offsets.code, variable.code)
+        return Slot(frame + offsets.values + 8 * variable.place, (link,), may_be_cell=True)
 
-    def _look(self, slot: int, *beside: tuple[int, int]) -> tuple[bytes, ...] | None:
-        """Return the object that a reference leads to, from its type on, and bytes beside it; None where it moved."""
+    def _frame_of(self, code: int) -> int:
+        """Return the innermost frame of the thread with this code; raises Missing where there is none."""
+        for frame, of_code in self._python.frames(self._thread):
+            if of_code == code:
+                return frame
+        raise Missing("its function is not on the stack")
+
+    def _look(self, slot: Slot, length: int) -> _Look | None:
+        """Return the object that a reference leads to; None where it moved, Missing where there is none."""
         python, memory = self._python, self._python.memory
-        reference = memory.read(slot, 8)
-        path = [slot]
+        reference = memory.read(slot.address, 8)
+        path, beside = [slot.address], [(link.place, 8) for link in slot.links]
         for _ in range(2):
             address = python.untagged(int.from_bytes(reference, "little"))
             if not address:
-                raise NoInteger("it has no value")
-            links = [(place, 8) for place in path]
-            # Without the count of references, which changes all the time.
-            target = (address + TYPE, DIGITS + 4 * _MOST_DIGITS - TYPE)
-            once = [*links, target]
+                raise Missing("it has no value")
+            target = (address + TYPE, max(length, CELL_VALUE + 8 - TYPE) if slot.may_be_cell else length)
+            once = [*((place, 8) for place in path), target]
             found = memory.read_together(*beside, *once, *once, *once)
             first, second, third = (found[len(beside) + turn * len(once) :][: len(once)] for turn in range(3))
             if not first == second == third or first[-2] != reference:
                 return None
             data = first[-1]
-            if int.from_bytes(data[:8], "little") != python.types["PyCell_Type"]:
-                return data, *found[: len(beside)]
+            if not slot.may_be_cell or int.from_bytes(data[:8], "little") != python.type("PyCell_Type"):
+                return _Look(address, data[:length], tuple(found[: len(beside)]))
             path.append(address + CELL_VALUE)
             reference = data[CELL_VALUE - TYPE :][:8]
-        raise NoInteger("it is no int")
+        raise Missing("it is no int")
 
-    def _entry(self, variable: Global, keys: int) -> int:
-        """Return the address of a variable's key in the table of its dictionary; its value follows."""
-        known = self._entries.get(variable)
-        if known is not None and known[0] == keys:
-            return known[1]
-        python = self._python
-        if python.memory.word(variable.dictionary + DICT_VALUES):
-            raise Unreadable("its module's dictionary shares its keys")
-        start, width, count = self._table(keys)
-        table = python.memory.read(start, count * width)
-        for number in range(count):
-            (key,) = struct.unpack_from("<Q", table, (number + 1) * width - 16)
-            if key and python.is_of_type(key, "PyUnicode_Type") and python.text(key) == variable.name:
-                found = start + (number + 1) * width - 16
-                self._entries[variable] = (keys, found)
-                return found
-        raise NoInteger("its module has no variable of this name")
+    def _range_left(self, variable: RangeLeft) -> int | None:
+        """Return what a range iterator has left where that held still; None where it did not."""
+        try:
+            before = self._look_at_range(variable.iterator)
+            alive(self._python, variable.iterator, self._python.type("PyRangeIter_Type"))
+            if any(self._look_at_range(variable.iterator) != before for _ in range(LOOKS - 1)):
+                return None
+        except Missing as error:
+            raise NoInteger(str(error)) from error
+        except Unreadable:
+            return None
+        offsets = self._python.offsets
+        (left,) = struct.unpack_from("<q", before, offsets.range_left - TYPE)
+        if offsets.range_index is not None:
+            left -= struct.unpack_from("<q", before, offsets.range_index - TYPE)[0]
+        if left < 0:
+            raise NoInteger("its range is no range")
+        return int(left)
 
-    def _table(self, keys: int) -> tuple[int, int, int]:
-        """Return where a dictionary's entries begin, the bytes of each, and how many there are: key and value last."""
-        offsets, memory = self._python.offsets, self._python.memory
-        head = memory.read(keys, offsets.indices)
-        count = int.from_bytes(head[offsets.entries : offsets.entries + 8], "little")
-        if self._python.version >= (3, 11):
-            index_bytes, is_general = 1 << head[9], head[10] == 0
-        else:
-            size = int.from_bytes(head[8:16], "little")
-            index_bytes, is_general = size * (1 if size <= 0xFF else 2 if size <= 0xFFFF else 4), True
-        if count > _MOST_KEYS or index_bytes > 16 * _MOST_KEYS:
-            raise Unreadable("its module's dictionary is no dictionary")
-        return keys + offsets.indices + index_bytes, 24 if is_general else 16, count
+    def _look_at_range(self, iterator: int) -> bytes:
+        """Return a range iterator's bytes from its type on; raises Unreadable where it changed meanwhile."""
+        place = (iterator + TYPE, self._python.offsets.range_left + 8 - TYPE)
+        first, second, third = self._python.memory.read_together(place, place, place)
+        if not first == second == third:
+            raise Unreadable("it changed meanwhile")
+        return first
 
     def _value(self, data: bytes) -> int:
         """Return the number in an object's bytes from its type on."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from support.interpreters import VERSIONS, Standing, python, standing
+from support.interpreters import VERSIONS, Program, python, standing
 
-from profd.daemon.collect.interpreter.frames import Interpreter, open_interpreter
-from profd.daemon.collect.interpreter.integers import Global, IntegerReader, Local, NoInteger, local_of
+from profd.daemon.collect.interpreter.integers import NoInteger, local_of
 from profd.daemon.collect.interpreter.memory import Unreadable
 
 COUNTING = """
@@ -40,27 +39,6 @@ def short():
 short()
 train(1)
 """
-
-
-class Program:
-    """A program that counts, and the reader of its main thread."""
-
-    def __init__(self, running: Standing) -> None:
-        self.running = running
-        self.python: Interpreter = open_interpreter(running.pid)
-        self.thread = self.python.main_thread()
-        self.reader = IntegerReader(self.python, self.thread)
-
-    def local(self, function: str, name: str) -> Local:
-        """Return a variable of a function that is on the stack."""
-        frame = next(frame for frame in self.python.stack(self.thread) if frame.code.name == function)
-        found = local_of(frame, name)
-        assert found is not None
-        return found
-
-    def of_module(self, name: str) -> Global:
-        """Return a variable of the program's module."""
-        return Global(self.python.stack(self.thread)[-1].globals, name)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
