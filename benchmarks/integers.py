@@ -1,10 +1,11 @@
 """Whether integers are read right out of code that never holds still, and what a reading costs.
 
-Run on a quiet machine: ``python benchmarks/integers.py [--readings 1000000] [--dry]``, about four minutes; writes its
+Run on a quiet machine: ``python benchmarks/integers.py [--readings 1000000] [--dry]``, about five minutes; writes its
 section of ``docs/measurements.md`` and ends with 1 where a value was wrong or the program was disturbed. Each Python of
 ``tests/support/interpreters.py`` that is here runs a program whose variables are multiples of 7, in loops of a few
-microseconds among other integers; frames come and go, and the dictionary of the module grows. It ends by itself, and
-has to have computed what it computes alone.
+microseconds among other integers; frames, generators and objects come and go, and the dictionary of the module grows.
+What a range has left never rises, and is never more than it began with. The program ends by itself, and has to have
+computed what it computes alone.
 """
 
 from __future__ import annotations
@@ -16,20 +17,36 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import proportions
 import pytest
 from measurements import write_section
 
 from profd.daemon.collect.interpreter.frames import Frame, Interpreter, open_interpreter
-from profd.daemon.collect.interpreter.integers import Global, IntegerReader, Local, Moved, NoInteger, local_of
+from profd.daemon.collect.interpreter.integers import (
+    Attribute,
+    Global,
+    IntegerReader,
+    Moved,
+    NoInteger,
+    OfGenerator,
+    RangeLeft,
+    Variable,
+    local_of,
+)
 from profd.daemon.collect.interpreter.memory import Unreadable
+from profd.daemon.collect.interpreter.objects import Held, generator_code
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.interpreters import VERSIONS, python
 
-VARIABLES = ("local", "captured", "passing", "of_module")
+VARIABLES = (
+    "local", "captured", "passing", "of_module", "of_generator", "attribute", "in_dictionary", "dying", "range_left",
+)  # fmt: skip
+COMES_AND_GOES = ("passing", "dying")
+"""Not the same from one reading to the next: its value may be lower than before."""
+TOTAL = 1 << 60
 ROUNDS = (1, 40)
 """Of some microseconds each."""
 PROGRAM = """
@@ -45,16 +62,43 @@ def comes_and_goes(start, wait):
             noise = sum(range(other)) + passing + 1
     return passing
 
+class Counter:
+    def __init__(self, n):
+        self.other = n + 1
+        self.n = n
+
+class InDictionary(Counter):
+    pass
+
+def sevens():
+    of_generator = 0
+    while True:
+        of_generator += 7
+        yield of_generator
+
+attribute, in_dictionary = Counter(0), InDictionary(0)
+for number in range(40):
+    setattr(in_dictionary, "name%d" % number, number)
+for_others = Counter(1)
+
 def train(rounds, wait):
     global of_module
     local = captured = 0
     def look():
         return captured
+    steps = iter(range(1 << 60))
+    counted = sevens()
     for turn in range(rounds):
+        dying = Counter(7 * turn)
         for other in range(20):
             local += 7
             captured += 7
             of_module += 7
+            attribute.n += 7
+            in_dictionary.n += 7
+            dying.n += 7
+            for_others.n += 1
+            next(counted), next(steps)
             for _ in range(wait):
                 noise = sum(range(other)) + local + 1
         total = comes_and_goes(turn, wait)
@@ -97,8 +141,7 @@ def measure(executable: str, rounds: int, readings: int) -> tuple[dict[str, Foun
             program.stdout.readline()
             interpreter = open_interpreter(program.pid)
             found = {
-                name: read(interpreter, variable, readings, is_rising=name != "passing")
-                for name, variable in variables(interpreter)
+                name: read(interpreter, variable, readings, goes_of(name)) for name, variable in variables(interpreter)
             }
             said, _ = program.communicate("\n")
         finally:
@@ -108,9 +151,15 @@ def measure(executable: str, rounds: int, readings: int) -> tuple[dict[str, Foun
     return found, said == alone.partition("\n")[2]
 
 
-def variables(interpreter: Interpreter) -> Iterator[tuple[str, Local | Global]]:
+def goes_of(name: str) -> Literal["up", "down", ""]:
+    """Return where a variable goes from one reading to the next."""
+    return "down" if name == "range_left" else "" if name in COMES_AND_GOES else "up"
+
+
+def variables(interpreter: Interpreter) -> Iterator[tuple[str, Variable]]:
     """Yield the variables by name."""
     thread = interpreter.main_thread()
+    reader = IntegerReader(interpreter, thread)
 
     def frame(function: str) -> Frame:
         while True:
@@ -125,13 +174,31 @@ def variables(interpreter: Interpreter) -> Iterator[tuple[str, Local | Global]]:
         local = local_of(frame("comes_and_goes" if name == "passing" else "train"), name)
         assert local is not None
         yield name, local
-    yield VARIABLES[3], Global(frame("train").globals, VARIABLES[3])
+    train = frame("train")
+    yield VARIABLES[3], Global(train.globals, VARIABLES[3])
+
+    def object_of(name: str) -> Held:
+        variable = local_of(train, name) or Global(train.globals, name)
+        while True:
+            try:
+                return reader.object_of(variable)
+            except NoInteger:  # in the next turn
+                continue
+
+    counted = object_of("counted").address
+    code = generator_code(interpreter, counted)
+    yield VARIABLES[4], OfGenerator(counted, code.address, code.variables.index("of_generator"))
+    for name in VARIABLES[5:8]:
+        found = object_of(name)
+        yield name, Attribute(found.address, found.type, "n")
+    yield VARIABLES[8], RangeLeft(object_of("steps").address)
 
 
-def read(interpreter: Interpreter, variable: Local | Global, readings: int, *, is_rising: bool) -> Found:
+def read(interpreter: Interpreter, variable: Variable, readings: int, goes: Literal["up", "down", ""]) -> Found:
     """Read a variable so often."""
     reader = IntegerReader(interpreter, interpreter.main_thread())
-    values = moved = absent = wrong = last = 0
+    values = moved = absent = wrong = 0
+    last = TOTAL if goes == "down" else 0
     begun_s = time.process_time()
     for _ in range(readings):
         try:
@@ -143,7 +210,10 @@ def read(interpreter: Interpreter, variable: Local | Global, readings: int, *, i
             absent += 1
             continue
         values += 1
-        wrong += value % 7 != 0 or (is_rising and value < last)
+        if goes == "down":
+            wrong += not 0 <= value <= last
+        else:
+            wrong += value % 7 != 0 or (goes == "up" and value < last)
         last = value
     return Found(values, moved, absent, wrong, time.process_time() - begun_s)
 
