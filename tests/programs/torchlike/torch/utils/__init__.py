@@ -1,0 +1,5 @@
+"""As ``torch/utils``."""
+
+from . import data
+
+__all__ = ["data"]

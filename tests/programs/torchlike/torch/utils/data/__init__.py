@@ -1,0 +1,6 @@
+"""As ``torch/utils/data``."""
+
+from .dataloader import DataLoader
+from .dataset import Dataset
+
+__all__ = ["DataLoader", "Dataset"]

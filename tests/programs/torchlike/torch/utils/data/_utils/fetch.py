@@ -1,0 +1,15 @@
+"""As ``torch/utils/data/_utils/fetch.py``: brings the items of a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dataset import Dataset
+
+
+class _MapDatasetFetcher:
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+
+    def fetch(self, possibly_batched_index: list[int]) -> list[Any]:
+        return [self.dataset[idx] for idx in possibly_batched_index]
