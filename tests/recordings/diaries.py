@@ -33,9 +33,13 @@ def of_turns(file: Path) -> Diary:
 
 
 def of_steps(file: Path) -> Diary:
-    """Return the diary of a program of ``steploops``: a line for each step; the last one may be half written."""
+    """Return the diary of a program of ``steploops``: a line for each step and batch; the last may be half written."""
     lines = [line.split() for line in file.read_text().splitlines()[:-1]]
-    return Diary(steps=tuple((int(at_ns), int(made)) for at_ns, made in lines))
+    made_at: dict[int, int] = {}
+    for at_ns, made, *_ in lines:
+        made_at.setdefault(int(made), int(at_ns))
+    made_at.pop(0, None)  # batches of the first step
+    return Diary(steps=tuple((at_ns, made) for made, at_ns in made_at.items()))
 
 
 def of_phases(file: Path) -> Diary:

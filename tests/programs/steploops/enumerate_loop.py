@@ -1,21 +1,21 @@
-"""Steps through ``for i, x in enumerate(...)``. Usage: enumerate_loop.py DIARY."""
-
-from collections.abc import Iterator
+"""Steps through ``for i, x in enumerate(...)``, all in one epoch. Usage: enumerate_loop.py DIARY."""
 
 import diary
-
-
-def batches() -> Iterator[list[float]]:
-    while True:
-        yield [0.5] * 8
+import torch
+from torch.standin import Network, loader
 
 
 def train() -> None:
+    model = Network(0.04)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     total = 0.0
-    for i, batch in enumerate(batches()):
-        total += sum(batch) / (i + 1)
-        diary.work(0.05)
-        diary.stepped()
+    for i, batch in enumerate(loader(1_000_000, 0.01)):
+        loss = model(batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item() / (i + 1)
+        diary.stepped(i)
 
 
 diary.begin()

@@ -1,11 +1,16 @@
 """Steps as Lightning does: the index of a batch is a local of a function that is called anew each step.
 
-Its own counts are attributes. Usage: lightning_loop.py DIARY.
+Its own counts are attributes; the optimizer is given a closure with the forward and backward pass. Usage:
+lightning_loop.py DIARY.
 """
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+from typing import Any
 
 import diary
+import torch
+from torch.standin import Network, loader
 
 BATCHES = 150
 
@@ -13,21 +18,19 @@ BATCHES = 150
 class Fetcher:
     def __init__(self) -> None:
         self.fetched = -1
-        self.batches = self._load()
+        self.batches = iter(loader(BATCHES, 0.005))
 
-    def _load(self) -> Iterator[list[float]]:
-        for _ in range(BATCHES):
-            diary.work(0.005)
-            yield [0.5] * 8
-
-    def __next__(self) -> tuple[list[float], int]:
+    def __next__(self) -> tuple[Any, int]:
         batch = next(self.batches)
         self.fetched += 1
         return batch, self.fetched
 
 
 class TrainingEpochLoop:
-    global_step = 0
+    def __init__(self) -> None:
+        self.global_step = 0
+        self.model = Network(0.03)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
 
     def run(self, fetcher: Fetcher) -> None:
         while True:
@@ -40,12 +43,16 @@ class TrainingEpochLoop:
         batch, batch_idx = next(fetcher)
         self.optimize(batch, batch_idx)
         self.global_step += 1
-        diary.stepped()
+        diary.stepped(self.global_step)
 
-    def optimize(self, batch: list[float], batch_idx: int) -> float:
-        for _ in range(3):
-            diary.work(0.01)
-        return sum(batch) + 0.0 * batch_idx
+    def optimize(self, batch: Any, batch_idx: int) -> None:  # noqa: ANN401
+        def closure() -> float:
+            loss = self.model(batch)
+            self.optimizer.zero_grad()
+            loss.backward()
+            return float(loss.item()) + 0.0 * batch_idx
+
+        self.optimizer.step(closure)
 
 
 class FitLoop:

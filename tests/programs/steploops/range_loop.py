@@ -1,19 +1,29 @@
-"""Steps through ``for i in range(n)``, each step with a loop over layers in it. Usage: range_loop.py DIARY."""
+"""Steps through ``for i in range(n)``, each step with loops over layers in it. Usage: range_loop.py DIARY."""
 
 import diary
+import torch
+from torch.standin import Network, work
 
 
-def forward(layers: int) -> None:
+def penalty(layers: int) -> float:
+    total = 0.0
     for layer in range(layers):
-        diary.work(0.005 + 0.0001 * layer)
+        work(0.002 + 0.0001 * layer)
+        total += layer
+    return total
 
 
 def train() -> None:
-    for _step in range(1_000_000):
-        forward(8)
+    model = Network(0.03)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(1_000_000):
+        loss = model([0.5] * 8) * (1.0 + penalty(8))
+        optimizer.zero_grad()
+        loss.backward()
         for group in range(4):
-            diary.work(0.002 * group)
-        diary.stepped()
+            work(0.001 * group)
+        optimizer.step()
+        diary.stepped(step)
 
 
 diary.begin()

@@ -1,22 +1,22 @@
 """Steps through ``for batch in tqdm(loader)``, and names no counter of its own. Usage: tqdm_loop.py DIARY."""
 
 import os
-from collections.abc import Iterator
 
 import diary
+import torch
+from torch.standin import Network, loader
 from tqdm import tqdm
 
 
-def loader() -> Iterator[list[float]]:
-    while True:
-        diary.work(0.02)
-        yield [0.5] * 8
-
-
 def train() -> None:
+    model = Network(0.03)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with open(os.devnull, "w") as nowhere:  # noqa: PTH123
-        for batch in tqdm(loader(), file=nowhere):
-            diary.work(0.03 + 0.0 * sum(batch))
+        for batch in tqdm(loader(1_000_000, 0.02), file=nowhere):
+            loss = model(batch)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
             diary.stepped()
 
 

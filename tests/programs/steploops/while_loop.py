@@ -3,16 +3,23 @@
 import random
 
 import diary
+import torch
+from torch.standin import Network
 
 
 def train(steps: int) -> None:
+    model = Network(0.04)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     step = samples_seen = correct = 0
     while step < steps:
-        diary.work(0.04)
+        loss = model([0.5] * 8)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
         samples_seen += 32
         correct += random.randrange(32)
         step += 1
-        diary.stepped()
+        diary.stepped(step)
 
 
 diary.begin()

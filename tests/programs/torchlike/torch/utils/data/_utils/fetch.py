@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ..dataset import Dataset
+from .collate import default_collate
 
 
 class _MapDatasetFetcher:
     def __init__(self, dataset: Dataset) -> None:
         self.dataset = dataset
+        self.collate_fn = default_collate
 
     def fetch(self, possibly_batched_index: list[int]) -> list[Any]:
-        return [self.dataset[idx] for idx in possibly_batched_index]
+        data = [self.dataset[idx] for idx in possibly_batched_index]
+        return self.collate_fn(data)

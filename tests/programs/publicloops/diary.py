@@ -1,0 +1,1 @@
+../steploops/diary.py
