@@ -1,7 +1,10 @@
-"""How true steps are: the programs of ``tests/programs/steploops``, recorded by real sessions, against their diaries.
+"""How true steps are: programs with loops of many forms, recorded by real sessions, against their own diaries.
 
-``python benchmarks/stepcounts.py [--runs 8] [--seconds 36]``, about 6 minutes on a quiet machine; writes its section of
-``docs/measurements.md``. All programs are recorded at the same time: they wait more than they compute.
+``python benchmarks/stepcounts.py [--pythons 3.8,3.13] [--programs while_loop,mnist_main] [--seconds 30] [--at-once 8]
+[--rounds 1] [--busy] [--frameworks] [--print-only]``; writes its section of ``docs/measurements.md``. The programs are
+those of ``tests/programs/steploops`` and ``tests/programs/publicloops``, under each Python of this machine that profd
+reads, with a stand-in for torch; ``--frameworks`` adds programs of ``benchmarks/frameworks`` with the real libraries,
+under this Python. Ends with 1 where a stated error did not hold, or where a program without steps got a number.
 """
 
 from __future__ import annotations
@@ -9,125 +12,302 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import statistics
+import random
 import subprocess
 import sys
 import tempfile
-from bisect import bisect_right
-from collections import defaultdict
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+import platformdirs
+import pytest
+from environment import make_environment
 from measurements import write_section
 from proportions import most
+from steptruth import NEAR, Diary, Told, judge
+from support.folders import BENCHMARKS, PROGRAMS
+from support.interpreters import VERSIONS, python
+from support.standins import site_packages
 
-from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.selection import MAIN_THREADS
-from profd.daemon.analyze.steps.steps import COUNT_SERIES, Steps, take_steps
-from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.reader import RunReader
-
-PROGRAMS = Path(__file__).parents[1] / "tests" / "programs" / "steploops"
-WITHOUT = ("no_loop", "retries")
+FOLDERS = ("steploops", "publicloops")
 NOT_PROGRAMS = ("diary",)
-# Those whose samples tell pauses or the steps themselves; of the others counters alone are read.
-SAMPLED = ("module_loop", "nested_loops")
-LIMIT = 0.02
+FRAMEWORKS: dict[str, tuple[str, ...]] = {
+    "Hugging Face Trainer": ("huggingface.py", "gpt2", "--steps", "1000000"),
+    "Lightning": ("lightning_fit.py", "--epochs", "10000"),
+    "Accelerate": ("accelerated.py", "--steps", "1000000"),
+    "torch.compile": ("compiled.py", "--backend", "aot_eager", "--steps", "1000000"),
+    "plain torch": ("convolutional.py", "--epochs", "10000"),
+}
+"""Endless, as far as a recording goes."""
+RATE_LIMIT = 0.005
+DELAY_S = (0.3, 4.0)
+READY_S = 180.0
+
+
+class Job(NamedTuple):
+    """A program under a Python: the words that start it, in which DIARY stands for its diary."""
+
+    program: str
+    version: str
+    words: tuple[str, ...]
 
 
 class Result(NamedTuple):
-    """The relative error of the rate of one run, and whether the error that was said holds the truth."""
+    """What came of a job; ``failed`` says why nothing did."""
 
-    rate_error: float
-    holds: bool
+    job: Job
+    told: Told | None = None
+    trains: bool = True
+    failed: str = ""
+
+    @property
+    def is_near(self) -> bool:
+        """Whether all counts were right to one step."""
+        return self.told is not None and self.told.difference is not None and self.told.difference <= NEAR
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether the rate was right."""
+        return self.told is not None and self.told.rate_error <= RATE_LIMIT
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether something was told that is not so."""
+        return self.told is not None and (bool(self.told.broken) or not self.trains)
 
 
-class Diary:
-    """The times of the steps that a program made."""
+def jobs(options: argparse.Namespace) -> list[Job]:
+    """Return what to run, in a random order, so that those which run at one time differ."""
+    paths = [path for folder in FOLDERS for path in sorted((PROGRAMS / folder).glob("*.py"))]
+    programs = {path.stem: path for path in paths if path.stem not in NOT_PROGRAMS}
+    wanted = options.programs or [*programs, *(FRAMEWORKS if options.frameworks else ())]
+    unknown = set(wanted) - programs.keys() - FRAMEWORKS.keys()
+    if unknown:
+        sys.exit(f"there are no programs {', '.join(sorted(unknown))}")
+    found = [
+        Job(name, version, (executable, str(programs[name]), "DIARY"))
+        for version in options.pythons
+        if (executable := _python(version))
+        for name in wanted
+        if name in programs
+    ]
+    frameworks = [name for name in wanted if name in FRAMEWORKS]
+    if frameworks:
+        executable = make_environment(options.cache).python
+        launcher = str(BENCHMARKS / "stepdiary.py")
+        for name in frameworks:
+            file, *arguments = FRAMEWORKS[name]
+            words = (executable, launcher, "DIARY", str(BENCHMARKS / "frameworks" / file), *arguments)
+            found.append(Job(name, "this", words))
+    found *= options.rounds
+    random.shuffle(found)
+    return found
 
-    def __init__(self, path: Path) -> None:
-        # The last line may be written at this moment.
-        self._stepped_ns = [int(line.split()[0]) for line in path.read_text().splitlines()[:-1]]
 
-    def per_s(self, from_ns: int, to_ns: int) -> float:
-        """Return the rate between two times, the steps at both ends as fractions."""
-        return (self._made_by(to_ns) - self._made_by(from_ns)) * SECOND_NS / (to_ns - from_ns)
-
-    def _made_by(self, at_ns: int) -> float:
-        made = min(max(bisect_right(self._stepped_ns, at_ns), 1), len(self._stepped_ns) - 1)
-        before_ns, after_ns = self._stepped_ns[made - 1], self._stepped_ns[made]
-        return made + (at_ns - before_ns) / (after_ns - before_ns)
+def _python(version: str) -> str | None:
+    try:
+        return python(version)
+    except pytest.skip.Exception:
+        return None
 
 
-def measure(seconds: int) -> dict[str, Result | None]:
-    """Record all programs once; None where no steps were said."""
-    names = [path.stem for path in sorted(PROGRAMS.glob("*.py")) if path.stem not in NOT_PROGRAMS]
-    with tempfile.TemporaryDirectory() as home, contextlib.ExitStack() as stack:
-        folder = Path(home)
-        sessions = {}
-        for name in names:
-            words = [sys.executable, str(PROGRAMS / f"{name}.py"), str(folder / name)]
-            program = stack.enter_context(subprocess.Popen(words, stdout=subprocess.PIPE))
-            stack.callback(program.kill)
-            assert program.stdout is not None
-            assert program.stdout.readline() == b"ready\n"
-            attach = [sys.executable, "-m", "profd", "attach", str(program.pid), "--headless", "--budget", "100"]
-            options = ["--duration", str(seconds), "--rate", "100" if name in SAMPLED else "10"]
-            sessions[name] = subprocess.Popen(
-                [*attach, *options, "-o", str(folder / f"{name}.profd")],
-                env={**os.environ, "PROFD_HOME": home}, stderr=subprocess.DEVNULL,
+def measure(job: Job, folder: Path, packages: Path, seconds: float) -> Result:
+    """Run a program, attach to it after a while, and compare when the recording has ended."""
+    diary, run_file, said = folder / "diary", folder / "run.profd", folder / "output"
+    given = {"OMP_NUM_THREADS": "1"}
+    if job.program not in FRAMEWORKS:
+        given |= {"PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1"}
+    words = [str(diary) if word == "DIARY" else word for word in job.words]
+    with (
+        said.open("w") as output,
+        subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**_plain_environment(), **given}
+        ) as program,
+    ):
+        try:
+            if not _is_ready(program, said):
+                return Result(job, failed=f"did not begin: {said.read_text()[-500:]}")
+            time.sleep(random.uniform(*DELAY_S))
+            attach = [sys.executable, "-m", "profd", "attach", str(program.pid), "--headless"]
+            done = subprocess.run(
+                [*attach, "--duration", str(seconds), "-o", str(run_file)],
+                env={**os.environ, "PROFD_HOME": str(folder / "home")}, capture_output=True, text=True,
             )  # fmt: skip
-        assert {session.wait() for session in sessions.values()} == {0}
-        return {name: compare(folder / f"{name}.profd", folder / name) for name in names}
+            if program.poll() is not None:
+                return Result(job, failed=f"ended by itself: {said.read_text()[-500:]}")
+        finally:
+            program.terminate()
+            _end(program)
+    if done.returncode:
+        return Result(job, failed=f"profd attach ended with {done.returncode}: {done.stderr[-500:]}")
+    kept = Diary(diary)
+    return Result(job, judge(run_file, kept), trains=not kept.is_empty)
 
 
-def compare(run_file: Path, diary_file: Path) -> Result | None:
-    """Compare the steps of a run with the diary of its program."""
-    with RunReader(run_file) as reader:
-        steps = take_steps(reader, MAIN_THREADS, PhaseIndex(reader))
-        if steps == Steps():
-            return None
-        assert steps.per_s is not None
-        series = [row.id for row in reader.series.values() if row.name == COUNT_SERIES]
-        times = sorted(point.at_ns for one in series for point in reader.points(one))
-        times = times or [reader.info.started_ns + SECOND_NS, reader.info.end_ns - SECOND_NS]
-        error = abs(steps.per_s - Diary(diary_file).per_s(times[0], times[-1]))
-        return Result(error / (steps.per_s or 1.0), error <= (steps.per_s_error or 0.0))
+def _plain_environment() -> dict[str, str]:
+    """Return the environment without what makes Python another one."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
 
 
-def row(name: str, found: list[Result | None]) -> str:
-    """Return a row of the table."""
-    known = [one for one in found if one is not None]
-    if name in WITHOUT:
-        return f"| {name} | has no steps | {len(known)} of {len(found)} had some | | |"
-    errors = [one.rate_error for one in known] or [float("nan")]
-    beyond = len(found) - sum(one.rate_error <= LIMIT for one in known)
-    holds = sum(one.holds for one in known)
-    share = most(beyond, len(found))
-    return (
-        f"| {name} | {statistics.median(errors):.1%} (to {max(errors):.1%}) | {beyond} of {len(found)} | "
-        f"≤ {share:.0%} | {holds} of {len(known)} |"
+def _is_ready(program: subprocess.Popen[bytes], said: Path) -> bool:
+    end = time.monotonic() + READY_S
+    while time.monotonic() < end and program.poll() is None:
+        if "ready\n" in said.read_text(errors="replace"):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def _end(program: subprocess.Popen[bytes]) -> None:
+    """Wait until a program has written its diary."""
+    try:
+        program.wait(10)
+    except subprocess.TimeoutExpired:
+        program.kill()
+
+
+@contextlib.contextmanager
+def busy(count: int) -> Iterator[None]:
+    """Keep so many cores busy meanwhile."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def table(results: Sequence[Result]) -> list[str]:
+    """Return a line for each program, and what holds of all of them."""
+    by_program: defaultdict[str, list[Result]] = defaultdict(list)
+    for result in sorted(results, key=lambda one: (not one.trains, one.job.program)):
+        by_program[result.job.program].append(result)
+    return [
+        "| program | source named | runs | told | within 1 | worst difference | own number | rate within 0.5 % | "
+        "worst rate error | stated error held |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+        *(_row(name, found) for name, found in by_program.items()),
+        "",
+        *_bounds(results),
+    ]
+
+
+def _row(name: str, found: Sequence[Result]) -> str:
+    told = [result.told for result in found if result.told is not None]
+    if not any(result.trains for result in found):
+        return f"| {name} | {_sources(told)} | {len(found)} | {len(told)}, of none | | | | | | |"
+    differences = [one.difference for one in told if one.difference is not None]
+    numbers = [one.number_error for one in told if one.number_error is not None]
+    rates = [one.rate_error for one in told]
+    cells = (
+        name,
+        _sources(told),
+        len(found),
+        len(told),
+        sum(result.is_near for result in found),
+        f"{max(differences):.0f}" if differences else "",
+        f"{sum(one <= NEAR for one in numbers)} of {len(numbers)}" if numbers else "",
+        sum(result.is_paced for result in found),
+        f"{max(rates):.1%}" if rates else "",
+        f"{sum(not one.broken for one in told)} of {len(told)}",
     )
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _sources(told: Sequence[Told]) -> str:
+    """Return what was counted, the most frequent first; batches are named where a step has several."""
+    words = Counter(one.source if one.unit == "steps" else f"{one.source}, batches" for one in told)
+    return "; ".join(f"{text} ({times})" if len(words) > 1 else text for text, times in words.most_common())
+
+
+def _bounds(results: Sequence[Result]) -> list[str]:
+    """Return how often something was not so, and of how many of all at most, in one of twenty such measurements."""
+    training = [result for result in results if result.trains]
+    told = [result for result in training if result.told is not None]
+    others = [result for result in results if not result.trains]
+    counted = (
+        ("steps not told", sum(result.told is None for result in training), len(training)),
+        ("a count not within one step", sum(not result.is_near for result in told), len(told)),
+        ("a rate not within 0.5 %", sum(not result.is_paced for result in told), len(told)),
+        ("a stated error not held", sum(result.is_wrong for result in told), len(told)),
+        ("steps told where there are none", sum(result.is_wrong for result in others), len(others)),
+    )
+    return [
+        "| what went wrong | runs | of all, at most |",
+        "|---|---:|---:|",
+        *(f"| {what} | {times} of {all_} | ≤ {most(times, all_):.1%} |" for what, times, all_ in counted if all_),
+    ]
+
+
+def complaints(results: Sequence[Result]) -> list[str]:
+    """Return what was told and is not so, and what failed, a line each."""
+    lines = []
+    for result in results:
+        name = f"{result.job.program} under {result.job.version}"
+        if result.failed:
+            lines.append(f"{name}: {result.failed}")
+        elif result.told is not None and not result.trains:
+            lines.append(f"{name}: has no steps, told were those of {result.told.source}")
+        elif result.told is not None:
+            lines += [f"{name}: {result.told.source}: {words}" for words in result.told.broken]
+    return lines
 
 
 def main() -> None:
-    """Measure a few times, print the table and write it down."""
+    """Run all, print the table and write it down."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=8)
-    parser.add_argument("--seconds", type=int, default=36)
+    words = lambda text: [word for word in text.split(",") if word]  # noqa: E731
+    parser.add_argument("--pythons", type=words, default=list(VERSIONS))
+    parser.add_argument("--programs", type=words, default=[])
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--at-once", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--busy", action="store_true", help="beside two busy loops")
+    parser.add_argument("--frameworks", action="store_true", help="programs with the real libraries, too")
+    parser.add_argument("--cache", type=Path, default=platformdirs.user_cache_path("profd-benchmarks"))
+    parser.add_argument("--print-only", action="store_true")
     options = parser.parse_args()
-    found: defaultdict[str, list[Result | None]] = defaultdict(list)
-    for _ in range(options.runs):
-        for name, result in measure(options.seconds).items():
-            found[name].append(result)
-    lines = [
-        f"| program | error of the rate, median | beyond {LIMIT:.0%} or unknown | of all, at most | error holds |",
-        "|---|---:|---:|---:|---:|",
-        *(row(name, results) for name, results in found.items()),
-    ]
-    print("\n".join(lines))
-    method = f"`benchmarks/stepcounts.py`: {options.runs} runs of {options.seconds} s, all programs at once."
-    write_section("Truth of steps", method, lines)
+    wanted = jobs(options)
+    with contextlib.ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        stack.enter_context(busy(2 if options.busy else 0))
+        pool = stack.enter_context(ThreadPoolExecutor(options.at_once))
+        packages = site_packages(home)
+
+        def run(numbered: tuple[int, Job]) -> Result:
+            number, job = numbered
+            folder = home / str(number)
+            folder.mkdir()
+            return measure(job, folder, packages, options.seconds)
+
+        results = list(pool.map(run, enumerate(wanted)))
+    lines = table([result for result in results if not result.failed])
+    wrong = complaints(results)
+    print("\n".join([*lines, "", *wrong]))
+    if not options.print_only:
+        write_section("Truth of steps on a busy machine" if options.busy else "Truth of steps", method(options), lines)
+    sys.exit(1 if wrong else 0)
+
+
+def method(options: argparse.Namespace) -> str:
+    """Return how it was measured, in words."""
+    versions = ", ".join(version for version in options.pythons if _python(version))
+    return (
+        f"`benchmarks/stepcounts.py`: each program under Python {versions}, {options.rounds} times, `profd attach` for "
+        f"{options.seconds:g} s from a random time on, {options.at_once} at once"
+        f"{', beside two busy loops' if options.busy else ''}. A program keeps a diary of its steps. Worst difference: "
+        "of the counts since the first one, against whole steps of the diary. Own number: runs whose counts are within "
+        "one of what the script itself calls the step, where that is one running number. Stated error held: of the "
+        "counts, of the rate and of the steps of the whole run, all of them; a count may be one step off, since one is "
+        "always being made. At most: the exact bound of the binomial distribution, at 95 %."
+    )
 
 
 if __name__ == "__main__":

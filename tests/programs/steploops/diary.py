@@ -5,7 +5,7 @@ gradients are accumulated; there a line is written after each batch, too. ``numb
 step that has just ended, as it stands in its variable; ``-`` where it keeps none. The diary of a program that trains
 nothing stays empty. It is written at once, where steps are 20 ms apart and more, and complete at SIGTERM.
 
-What imports this can import torch: the stand-in beside, where PYTHONPATH has none.
+What imports this can import torch: that of PYTHONPATH, else the stand-in beside.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ import time
 _AT_ONCE_NS = 20_000_000
 _STANDIN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "torchlike")  # noqa: PTH100, PTH118, PTH120
 
-if not any(os.path.exists(os.path.join(folder, "torch", "standin.py")) for folder in sys.path):  # noqa: PTH110, PTH118
+if "torch" not in sys.modules and not any(
+    os.path.exists(os.path.join(folder, "torch", "standin.py"))  # noqa: PTH110, PTH118
+    for folder in sys.path
+):
     sys.path.insert(1, _STANDIN)
 
 _FILE = open(sys.argv[1], "w")  # noqa: SIM115, PTH123
