@@ -55,7 +55,7 @@ bench: .venv/dev-installed ## measure cost on a quiet machine, about 80 minutes;
 	$(BIN)/python benchmarks/gpu_cost.py
 	$(BIN)/python benchmarks/ranks.py $(BENCH_ARGS)
 
-truth: .venv/dev-installed ## measure on a quiet machine how true shares, intervals and phases are, about 80 minutes; writes docs/measurements.md
+truth: .venv/dev-installed ## measure on a quiet machine how true shares, intervals, phases and steps are, about 95 minutes; writes docs/measurements.md
 	$(BIN)/python benchmarks/agreement.py
 	$(BIN)/python benchmarks/calibration.py --cases 200
 	$(BIN)/python benchmarks/simulations.py

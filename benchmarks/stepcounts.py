@@ -1,10 +1,11 @@
 """How true steps are: programs with loops of many forms, recorded by real sessions, against their own diaries.
 
 ``python benchmarks/stepcounts.py [--pythons 3.8,3.13] [--programs while_loop,mnist_main] [--seconds 30] [--at-once 8]
-[--rounds 1] [--busy] [--frameworks] [--print-only]``; writes its section of ``docs/measurements.md``. The programs are
-those of ``tests/programs/steploops`` and ``tests/programs/publicloops``, under each Python of this machine that profd
-reads, with a stand-in for torch; ``--frameworks`` adds programs of ``benchmarks/frameworks`` with the real libraries,
-under this Python. Ends with 1 where a stated error did not hold, or where a program without steps got a number.
+[--rounds 1] [--busy] [--frameworks] [--print-only]``, about 20 minutes; writes its section of ``docs/measurements.md``,
+another one for ``--busy``. The programs are those of ``tests/programs/steploops`` and ``tests/programs/publicloops``,
+under each Python of this machine that profd reads, with a stand-in for torch; ``--frameworks`` adds programs of
+``benchmarks/frameworks`` with the real libraries under this Python, best with ``--at-once 1``. Ends with 1 where a run
+failed, a stated error did not hold, or a program without steps got a number.
 """
 
 from __future__ import annotations
