@@ -31,16 +31,18 @@ def counted(iterable, unused=None):
     for item in iterable:
         n += 1
         yield item
-def train():
-    with threading.Lock():
-        for epoch in range(3):
-            for batch in counted(Batches(5)):
-                with contextlib.suppress(ValueError):
-                    for place, part in enumerate([1, 2]):
-                        ready()
+def made(of_outer):
+    def train():
+        with threading.Lock():
+            for epoch in range(3):
+                for batch in counted(Batches(of_outer)):
+                    with contextlib.suppress(ValueError):
+                        for place, part in enumerate([1, 2]):
+                            ready()
+    return train
 def short():
     ready()
-train()
+made(5)()
 short()
 ready()
 """
@@ -59,6 +61,7 @@ def test_a_frame_holds_the_iterators_of_its_loops(version: str) -> None:
         assert iterators(program, "train") == ["range_iterator", "generator", "enumerate"]
         generator = next(one for one in program.held("train") if one.type_name == "generator")
         assert iterators(program, "ready") == []
+        assert "cell" not in [one.type_name for one in program.held("train")]
         assert type_name(program.python, generator.address) == "generator"
         # The generator waits, and its own frame is not on the stack; it holds what it goes through.
         code = generator_code(program.python, generator.address)
@@ -186,8 +189,10 @@ def test_a_range_says_how_many_are_left(version: str) -> None:
                 running.go_on()
 
 
+BYTES = 32
+"""Where a ``bytes`` object has its bytes."""
 OBJECTS = """
-import collections
+import collections, struct
 class Meta(type):
     pass
 class Loader(metaclass=Meta):
@@ -199,6 +204,10 @@ def ready():
     input()
 loader, naive, counter, queue = Loader(), Naïve(), 7 << 40, collections.deque()
 nothing = None
+numbers = iter(range(5))
+# What looks like a counted object, whose type is an object that is no type; and like a range iterator with -1 left.
+untyped = struct.pack("3Q", 1, id(loader), 0)
+no_range = struct.pack("2Q4q", 1, id(type(numbers)), 4, 0, -1, 3)
 def train(queue):
     inner = lambda: queue
     ready()
@@ -224,6 +233,10 @@ def test_what_is_no_object_has_no_type(version: str) -> None:
     with standing(OBJECTS, python(version)) as running:
         program = Program(running)
         queue = program.object_of("queue")
+        with pytest.raises(Missing, match="has to be a type"):
+            object_at(program.python, program.object_of("untyped").address + BYTES)
+        with pytest.raises(NoInteger, match="no range"):
+            program.reader.read(RangeLeft(program.object_of("no_range").address + BYTES))
         for address in (0, 1, queue.address + 4, queue.address + 8, program.python.types["PyDict_Type"] + 8, 1 << 46):
             with pytest.raises((Missing, Unreadable)):
                 object_at(program.python, address)

@@ -112,19 +112,29 @@ class Watched(Few):
         self.few = Few()
         self.text = "500"
         self.true = True
-deleted, becomes, cleared, freed, kept = Few(), Few(), Few(), Few(), Few()
+class Empty(Few):
+    __slots__ = ("slot",)
+    def __init__(self):
+        pass
+deleted, becomes, cleared, freed, kept, bare = Few(), Few(), Few(), Few(), Few(), Few()
+number = 500
+empty = Empty()
 slots, pair, classwide, plain, watched = Slots(), Pair([1]), Classwide(), object(), Watched()
 pair.n = 500
 ready()
 del deleted.n
 becomes.__class__ = Other
 cleared.__dict__.clear()
+del bare.__dict__
+del number
 del freed
 others = [Other() for _ in range(3)]
 ready()
 deleted.n = 10
 cleared.n = 20
 kept.__dict__ = {"n": 30}
+bare.n = 40
+number = 50
 ready()
 """
 )
@@ -135,25 +145,31 @@ def test_an_attribute_may_go_and_come(version: str) -> None:
     with standing(CHANGING, python(version)) as running:
         program = Program(running)
         read = program.reader.read
-        of = {name: attribute(program, name, "n") for name in ("deleted", "becomes", "cleared", "freed", "kept")}
+        of = {
+            name: attribute(program, name, "n") for name in ("deleted", "becomes", "cleared", "freed", "kept", "bare")
+        }
+        number = program.of_module("number")
+        assert read(number) == 500
         assert {read(one) for one in of.values()} == {500}
         running.go_on()
-        for name in ("deleted", "cleared"):
+        for one in (of["deleted"], of["cleared"], of["bare"], number):
             with pytest.raises(NoInteger, match=r"no value|no variable of this name"):
-                read(of[name])
+                read(one)
         with pytest.raises(NoInteger, match="of another type"):
             read(of["becomes"])
         with pytest.raises(NoInteger):
             read(of["freed"])
         running.go_on()
-        assert (read(of["deleted"]), read(of["cleared"]), read(of["kept"])) == (10, 20, 30)
+        assert [read(of[name]) for name in ("deleted", "cleared", "kept", "bare")] == [10, 20, 30, 40]
+        assert read(number) == 50
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_is_no_attribute_of_its_own_has_no_value(version: str) -> None:
     with standing(CHANGING, python(version)) as running:
         program = Program(running)
-        for of, name in (("slots", "n"), ("slots", "m"), ("plain", "n"), ("classwide", "n"), ("classwide", "m")):
+        absent = ("slots", "n"), ("slots", "m"), ("plain", "n"), ("classwide", "n"), ("classwide", "m"), ("empty", "n")
+        for of, name in absent:
             with pytest.raises(NoInteger, match=r"no dictionary|no variable of this name"):
                 program.reader.read(attribute(program, of, name))
         if program.python.version < (3, 12):
