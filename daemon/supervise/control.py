@@ -23,6 +23,8 @@ from profd.daemon.windows.request import WindowRequest
 _NO_PID = 0
 """The PID of a process in a container that cannot be seen from here."""
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
+_BACKLOG = 100
+_MOST_PATH_BYTES = 107
 _LINE_LIMIT = 4096
 _TIMEOUT_S = 10.0
 _CLOSING_TIMEOUT_S = 1.0
@@ -130,10 +132,20 @@ class ControlServer:
                 former.close()
 
     async def _bind(self) -> asyncio.Server:
+        """Listen on a socket that has its name from when it listens: one that is only bound refuses whoever comes."""
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        unnamed = self._path.with_name(f".{os.getpid()}")
         previous = os.umask(0o177)
         try:
-            return await asyncio.start_unix_server(self._serve, self._path, limit=_LINE_LIMIT)
+            if len(os.fsencode(self._path)) > _MOST_PATH_BYTES:
+                raise OSError("its path is too long for a socket")
+            unnamed.unlink(missing_ok=True)
+            listening.bind(str(unnamed))
+            listening.listen(_BACKLOG)
+            unnamed.rename(self._path)
+            return await asyncio.start_unix_server(self._serve, sock=listening, limit=_LINE_LIMIT)
         except OSError as error:
+            listening.close()
             raise SessionFailed(
                 f"{self._path} cannot be bound ({error.strerror or error})", "set PROFD_HOME to a local folder"
             ) from error

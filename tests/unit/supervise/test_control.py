@@ -269,6 +269,24 @@ async def test_a_server_takes_over_the_socket_of_a_dead_one(served: Served) -> N
     await server.close()
 
 
+async def test_a_socket_has_its_name_from_when_it_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, named = tmp_path / "s.sock", list[bool]()
+    listen = socket.socket.listen
+
+    def noted(one: socket.socket, backlog: int) -> None:
+        named.append(path.exists())
+        listen(one, backlog)
+
+    monkeypatch.setattr(socket.socket, "listen", noted)
+    server = ControlServer(path, FakeSession())
+    await server.start()
+    assert named[0] is False
+    assert path.is_socket()
+    assert path.stat().st_mode & 0o777 == 0o600
+    await server.close()
+    assert list(tmp_path.iterdir()) == []
+
+
 async def test_a_socket_that_cannot_be_bound_is_an_error_of_the_session(tmp_path: Path) -> None:
     for path in (tmp_path / "none" / "s.sock", tmp_path / ("x" * 200)):
         server = ControlServer(path, FakeSession())
