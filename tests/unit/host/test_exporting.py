@@ -59,7 +59,7 @@ async def test_one_that_breaks_off_is_begun_again(monkeypatch: pytest.MonkeyPatc
     said = Said()
     serving = Exporting(said)
     serving.use((sys.executable, "-c", "import sys; sys.exit('prometheus_client is missing')"))
-    await eventually(lambda: said.events.count("unserved") == 2, "a second failure")
+    await eventually(lambda: said.events.count("unserved") >= 2, "a second failure")
     await serving.close()
     assert said.lines[0].message == "prometheus_client is missing"
     assert "broke off with 1" in said.lines[1].message
