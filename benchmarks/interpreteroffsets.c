@@ -39,6 +39,12 @@ int main(void) {
 #if PY_VERSION_HEX >= 0x030b0000
     PRINT("threads", PyInterpreterState, threads.head);
     PRINT("previous", _PyInterpreterFrame, previous);
+#if PY_VERSION_HEX >= 0x030d0000
+    PRINT("instruction", _PyInterpreterFrame, instr_ptr);
+#else
+    PRINT("instruction", _PyInterpreterFrame, prev_instr);
+#endif
+    PRINT("first_instruction", PyCodeObject, co_code_adaptive);
     PRINT("globals", _PyInterpreterFrame, f_globals);
     PRINT("values", _PyInterpreterFrame, localsplus);
     PRINT("variables", PyCodeObject, co_localsplusnames);
@@ -63,6 +69,7 @@ int main(void) {
     PRINT("threads", PyInterpreterState, tstate_head);
     PRINT("code", PyFrameObject, f_code);
     PRINT("previous", PyFrameObject, f_back);
+    PRINT("instruction", PyFrameObject, f_lasti);
     PRINT("globals", PyFrameObject, f_globals);
     PRINT("values", PyFrameObject, f_localsplus);
     PRINT("variables", PyCodeObject, co_varnames);
@@ -88,6 +95,11 @@ int main(void) {
     PRINT("name", PyCodeObject, co_name);
     PRINT("first_line", PyCodeObject, co_firstlineno);
     PRINT("stack_size", PyCodeObject, co_stacksize);
+#if PY_VERSION_HEX >= 0x030a0000
+    PRINT("line_table", PyCodeObject, co_linetable);
+#else
+    PRINT("line_table", PyCodeObject, co_lnotab);
+#endif
     PRINT("shared_keys", PyHeapTypeObject, ht_cached_keys);
 #if PY_VERSION_HEX >= 0x030c0000
     PRINT("range_left", _PyRangeIterObject, len);
@@ -119,5 +131,6 @@ int main(void) {
     PRINT("DICT_VALUES", PyDictObject, ma_values);
     PRINT("CELL_VALUE", PyCellObject, ob_ref);
     PRINT("STRING_STATE", PyASCIIObject, state);
+    PRINT("BYTES", PyBytesObject, ob_sval);
     return 0;
 }

@@ -23,7 +23,7 @@ from profd.daemon.collect.interpreter.offsets import SIZE, STRING_STATE, TYPE, O
 from profd.daemon.processes import PROC
 
 TYPES = ("PyCode_Type", "PyUnicode_Type", "PyTuple_Type", "PyDict_Type", "PyLong_Type", "PyCell_Type")
-MAY_BE_MISSING = ("PyGen_Type", "PyRangeIter_Type", "PyType_Type")
+MAY_BE_MISSING = ("PyGen_Type", "PyRangeIter_Type", "PyType_Type", "PyBytes_Type")
 """An interpreter that exports none of these is read all the same, as far as they are not needed."""
 MOST_THREADS = 10_000
 MOST_FRAMES = 2_000

@@ -16,6 +16,7 @@ are defined in these files of CPython's ``Include`` folder:
     PyDictKeysObject        Objects/dict-common.h               internal/pycore_dict.h
     PyLongObject            longintrepr.h                       cpython/longintrepr.h
     PyASCIIObject           cpython/unicodeobject.h             cpython/unicodeobject.h
+    PyBytesObject           cpython/bytesobject.h               cpython/bytesobject.h
     PyTypeObject            cpython/object.h                    cpython/object.h
     PyHeapTypeObject        cpython/object.h                    cpython/object.h
     PyGenObject             genobject.h                         cpython/genobject.h, _interpframe_structs.h (3.14)
@@ -59,6 +60,9 @@ class Offsets(msgspec.Struct, frozen=True):
     previous: int
     globals: int
     values: int
+    # f_lasti: in bytes from the code's beginning, in 3.10 in pairs of them; from 3.11 to 3.12 prev_instr, the address
+    # of the instruction that began last or of the last word of its cache; from 3.13 on instr_ptr, its address
+    instruction: int
     # PyCodeObject: from 3.11 on all names of variables are in one tuple
     file: int
     name: int
@@ -66,6 +70,8 @@ class Offsets(msgspec.Struct, frozen=True):
     variables: int
     cells: int | None
     stack_size: int
+    # co_lnotab up to 3.9, co_linetable from 3.10 on, which is another format from 3.11 on
+    line_table: int
     # PyDictKeysObject
     entries: int
     indices: int
@@ -86,6 +92,8 @@ class Offsets(msgspec.Struct, frozen=True):
     generator_state: int | None = None
     ended: int = 1
     """The state of a frame that has ended; those behind it as well."""
+    # PyCodeObject: co_code_adaptive, which is in it from 3.11 on
+    first_instruction: int | None = None
     # PyFrameObject: where its value stack begins; from 3.11 on that is behind its variables
     stack: int | None = None
     # In front of an object: its dictionary, and in 3.11 its array of values, which 3.12 has in the dictionary's place.
@@ -105,6 +113,8 @@ SIZE = 16
 DIGITS = 24
 """Of PyLongObject; each has 30 bits in 4 bytes."""
 DICT_KEYS, DICT_VALUES = 32, 40
+BYTES = 32
+"""Of PyBytesObject: its bytes."""
 CELL_VALUE = 16
 STRING_STATE = 32
 TYPE_NAME, TYPE_BASIC_SIZE, TYPE_FLAGS, TYPE_DICTIONARY = 24, 32, 168, 288
@@ -114,16 +124,16 @@ IS_TYPE, HAS_MANAGED_DICTIONARY, HAS_INLINE_VALUES = 1 << 31, 1 << 4, 1 << 2
 _3_8 = Offsets(
     main_interpreter=40, main_thread=72, threads=8,
     next_thread=8, interpreter=16, ident=176, frame=24, frame_of_c=None,
-    code=32, previous=24, globals=48, values=360,
-    file=104, name=112, first_line=40, variables=72, cells=88, stack_size=32,
+    code=32, previous=24, globals=48, values=360, instruction=104,
+    file=104, name=112, first_line=40, variables=72, cells=88, stack_size=32, line_table=120,
     entries=32, indices=40, has_tag=False, items=24, ascii=48, compact=72,
     shared_keys=872, generator_frame=16, generator_code=32, stack=64, range_left=40, range_index=16,
 )  # fmt: skip
 _3_11 = Offsets(
     main_interpreter=48, main_thread=80, threads=16,
     next_thread=8, interpreter=16, ident=152, frame=56, frame_of_c=8,
-    code=32, previous=48, globals=8, values=72,
-    file=112, name=120, first_line=72, variables=96, cells=None, stack_size=68,
+    code=32, previous=48, globals=8, values=72, instruction=56,
+    file=112, name=120, first_line=72, variables=96, cells=None, stack_size=68, line_table=136, first_instruction=184,
     entries=24, indices=32, has_tag=False, items=24, ascii=48, compact=72,
     shared_keys=872, generator_frame=80, generator_state=75, range_left=40, range_index=16,
     dictionary=-24, array=-32,
@@ -132,20 +142,22 @@ _3_12 = replace(
     _3_11, main_thread=64, threads=72, ident=136, frame_of_c=0, code=0, previous=8, globals=24,
     first_line=68, has_tag=True, ascii=40, compact=56, stack_size=64, shared_keys=880,
     generator_frame=72, generator_state=67, range_left=32, range_index=None, array=None,
+    first_instruction=192,
 )  # fmt: skip
 _3_13 = replace(
     _3_12, main_interpreter=640, main_thread=656, threads=7344, ident=152, frame=72, frame_of_c=None,
-    first_value=8, are_valid=3,
+    first_value=8, are_valid=3, first_instruction=200,
 )  # fmt: skip
 _3_14 = replace(
-    _3_13, main_interpreter=816, main_thread=832, values=80, items=32, has_tagged_references=True
+    _3_13, main_interpreter=816, main_thread=832, values=80, items=32, has_tagged_references=True,
+    first_instruction=208,
 )  # fmt: skip
 _3_15 = replace(_3_14, main_interpreter=944, main_thread=960, threads=7336, ident=176, shared_keys=888, ended=5)
 
 BY_VERSION = {
     (3, 8): _3_8,
     (3, 9): replace(_3_8, shared_keys=864),
-    (3, 10): replace(_3_8, values=352, generator_code=24),
+    (3, 10): replace(_3_8, values=352, instruction=96, generator_code=24),
     (3, 11): _3_11,
     (3, 12): _3_12,
     (3, 13): _3_13,
@@ -216,11 +228,13 @@ def offsets_of(memory: Memory, runtime: int, version: tuple[int, int]) -> Offset
 
 
 _OF_OBJECTS = (
-    "previous", "executable", "localsplus", "filename", "name", "firstlineno", "localsplusnames", "ob_type"
+    "previous", "executable", "localsplus", "instr_ptr", "filename", "name", "firstlineno", "localsplusnames",
+    "linetable", "co_code_adaptive", "ob_type",
 )  # fmt: skip
 
 
-def _of_objects(known: Offsets) -> tuple[int, ...]:
+def _of_objects(known: Offsets) -> tuple[int | None, ...]:
     return (
-        known.previous, known.code, known.values, known.file, known.name, known.first_line, known.variables, TYPE
+        known.previous, known.code, known.values, known.instruction, known.file, known.name, known.first_line,
+        known.variables, known.line_table, known.first_instruction, TYPE,
     )  # fmt: skip
