@@ -28,15 +28,35 @@ from profd.daemon.collect.stacks.assembly import Span
 from profd.daemon.collect.stacks.chrometrace import TraceDamaged
 from profd.daemon.collect.stacks.dump import decode_dump
 from profd.daemon.collect.stacks.pyspy import RawRecording, last_timestamp_us
-from profd.daemon.collect.steps.counter import integers_of, main_stack
+from profd.daemon.collect.steps.declared import Declared
+from profd.daemon.collect.steps.log import StepLog
 from profd.daemon.errors import ProfdError
 from profd.daemon.store import database
 from profd.daemon.store.records import Identity, OperatorTotals, OutputWritten, Record, WindowTaken
 from profd.daemon.store.tables import Tables
 from profd.daemon.supervise.control import Request
+from profd.daemon.userfiles import UserFiles
 from profd.daemon.windows import kineto
 from profd.daemon.windows.reduction import reduce
 
+SCRIPT = b"""
+def train(self, loader, n, args):
+    step = 0
+    for epoch in range(0, n, 2):
+        bar = tqdm(enumerate(loader, 1), total=n)
+        for self.i, (x, y) in bar:
+            if not x: continue
+            loss = model(x)
+            loss.backward()
+            if (self.i + 1) % args.accumulate == 0:
+                self.optimizer.step()
+                self.state["step"] += 1
+            step = step + 1
+            bar.update(1)
+while True:
+    iter_num += 1
+"""
+SAID = b"iter 120: loss 2.3\nEpoch: [2][120/938]\tTime 0.1\r\n 12%|#  | 120/938 [00:12<01:20,  9.80it/s]\r step 1,300\n"
 Reading = Callable[[], object]
 
 
@@ -71,8 +91,10 @@ def subjects(folder: Path) -> dict[str, Subject]:
     def reduced(data: bytes) -> None:
         stored.take(_window(data))
 
-    def counted(data: bytes) -> None:
-        integers_of(main_stack(data, 1))
+    def declared(data: bytes) -> None:
+        loops = Declared(_Script(data))
+        for line in range(1, data.count(b"\n"), 7):
+            loops.function_at("/train.py", f"at {line}", line).around(line)
 
     def requested(data: bytes) -> None:
         msgspec.json.decode(data, type=Request)
@@ -86,14 +108,27 @@ def subjects(folder: Path) -> dict[str, Subject]:
         "recording-values": Subject([_recording()], once(assembled), (TraceDamaged,), mutate_values),
         "dumps": Subject([_dump()], once(decode_dump), (ValueError,)),
         "dump-values": Subject([_dump()], once(decode_dump), (ValueError,), mutate_values),
-        "counters": Subject([_dump()], once(counted), ()),
-        "counter-values": Subject([_dump()], once(counted), (), mutate_values),
+        "sources": Subject([SCRIPT], once(declared), ()),
+        "output": Subject([SAID], once(StepLog().take), ()),
         "traces": Subject([_trace()], once(reduced), (ProfdError,)),
         "trace-values": Subject([_trace()], once(reduced), (ProfdError,), mutate_values),
         "datagrams": Subject(_datagrams(), once(kineto.decode), ()),
         "control": Subject(_requests(), once(requested), misread),
         "control-values": Subject(_requests(), once(requested), misread, mutate_values),
     }
+
+
+class _Script(UserFiles):
+    """The files of a target, all of which are one script."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def read(self, _path: str) -> bytes:
+        return self._data
+
+    def is_file(self, _path: str) -> bool:
+        return False
 
 
 class _Stored:

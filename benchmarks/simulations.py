@@ -1,6 +1,6 @@
 """How often estimates are wrong by chance: simulated programs whose truth is known, thousands of each kind.
 
-``python benchmarks/simulations.py [--trials 1000] [NAME ...]``, 20 minutes on a quiet machine; without names writes
+``python benchmarks/simulations.py [--trials 1000] [NAME ...]``, ten minutes on a quiet machine; without names writes
 its section of ``docs/measurements.md``. The unit tests of the same modules have a few of these programs each. Trial
 number N is the same program every time.
 """
@@ -22,7 +22,6 @@ from measurements import write_section
 from proportions import most
 from support import readingruns, stepruns
 from support.failedreads import Reader
-from support.loopmodels import CalledAnew, Nested, Plain, Program, Slowing, Torn, Watched, chance_readings
 from support.memorycurves import MB, STEADY, curve, still
 from support.phasevisits import evaluated, held_up, on_and_off, sampled
 from support.profdcost import RUNS, has_to_govern, live
@@ -31,11 +30,9 @@ from support.traces import stack
 from profd.daemon.analyze.compare.diff import take_diff
 from profd.daemon.analyze.memory.trend import trend
 from profd.daemon.analyze.steps.cycles import Seen, count_cycles
-from profd.daemon.clock import SECOND_NS
 from profd.daemon.collect.governor import Governor
 from profd.daemon.collect.stacks.paces import Paces
 from profd.daemon.collect.stacks.visits import with_visits
-from profd.daemon.collect.steps.loops import find_loop
 from profd.daemon.store.reader import RunReader
 
 LEAST_GROWTH = 4 * MB
@@ -44,82 +41,9 @@ Trial = Callable[[random.Random], bool]
 DEEP, FLAT = stack(*"abcdefghijklmnopqrstuvwxyz" * 8), stack("a")
 
 
-def finds_counter(chance: random.Random, *, variables: int, is_declared: bool) -> bool:
-    """Look after each reading for a loop among variables that change much faster than the readings."""
-    declared = [f"v{number}" for number in range(variables)] if is_declared else []
-    every_s = 1.5 if is_declared else 0.5
-    readings = chance_readings(
-        variables, chance.randint(2, 60) if is_declared else chance.randint(5, 60), chance.randrange(1 << 30),
-        every_s=every_s, declared=declared,
-    )  # fmt: skip
-    return any(find_loop(readings[:end]) for end in range(1, len(readings) + 1))
-
-
-def is_beyond_error(watched: Watched) -> bool:
-    """Say whether a loop is unknown, or the error of its rate larger than was said."""
-    if watched.counter.loop is None:
-        return True
-    return abs(watched.steps_per_s() - watched.true_steps_per_s()) > watched.error_per_s()
-
-
-def is_off(watched: Watched) -> bool:
-    """Say whether a loop is unknown, or its steps are off by more than 2 %."""
-    if watched.counter.loop is None:
-        return True
-    last = watched.counts[-1]
-    return abs(last.steps / watched.program.steps(last.at_ns / SECOND_NS) - 1) > 0.02
-
-
 def seed_of(chance: random.Random) -> int:
     """Draw a seed."""
     return chance.randrange(1 << 30)
-
-
-def steady_loop(chance: random.Random) -> bool:
-    """Follow one loop for half a minute."""
-    program = Plain(10 ** chance.uniform(0, 3.3), chance.randrange(10**7))
-    return is_beyond_error(Watched(program, 35, seed_of(chance)))
-
-
-def epochs(chance: random.Random) -> bool:
-    """Follow a loop that starts over, with a pause between."""
-    program = Nested(20, chance.randint(100, 3000), chance.uniform(0, 0.5), shows_epoch=chance.random() < 0.5)
-    return is_beyond_error(Watched(program, 150, seed_of(chance)))
-
-
-def evaluations(chance: random.Random) -> bool:
-    """Follow epochs with evaluations that samples show."""
-    program = Nested(20, 100, chance.choice([0.3, 1.0, 4.0]))
-    return is_beyond_error(Watched(program, 36, seed_of(chance), rate_hz=100, declared=("i", "epoch")))
-
-
-def waits_for_batches(chance: random.Random) -> bool:
-    """Follow epochs that wait for their first batch."""
-    program = Nested(28, 150, chance.choice([0.01, 0.3, 1.0, 4.0]), waits=True)
-    return is_beyond_error(Watched(program, 150, seed_of(chance), rate_hz=100))
-
-
-def called_anew(chance: random.Random) -> bool:
-    """Follow a counter that is a local of a function called anew each step."""
-    program = CalledAnew(chance.uniform(10, 40), chance.randrange(120, 2000))
-    return is_beyond_error(Watched(program, 36, seed_of(chance), cost_s=0.01))
-
-
-def torn(chance: random.Random) -> bool:
-    """Follow a loop a seventh of whose readings is torn."""
-    return is_off(Watched(Torn(Plain(chance.uniform(10, 2000)), chance), 120, seed_of(chance)))
-
-
-def slowing(chance: random.Random) -> bool:
-    """Follow a loop that slows down, half of whose readings are torn."""
-    program: Program = Slowing(400, chance)
-    return is_off(Watched(program, 100, seed_of(chance)))
-
-
-def layers(chance: random.Random) -> bool:
-    """Follow steps of ten layers each; the layers are no steps."""
-    loop = Watched(Nested(200, 10, epoch="step"), 40, seed_of(chance)).counter.loop
-    return loop is None or loop.counter.name != "step"
 
 
 def is_miscounted(seen: list[Seen], cycles: int) -> bool:
@@ -193,16 +117,6 @@ def alike(chance: random.Random, *, write: Callable[..., Path]) -> bool:
 
 
 SIMULATIONS: dict[str, Trial] = {
-    "a counter is found among 12 variables of fast loops": partial(finds_counter, variables=12, is_declared=False),
-    "a counter is found among 2 declared ones of fast loops": partial(finds_counter, variables=2, is_declared=True),
-    "a steady loop's rate is beyond its error": steady_loop,
-    "a rate over epochs is beyond its error": epochs,
-    "a rate over evaluations is beyond its error": evaluations,
-    "a rate over waits for first batches is beyond its error": waits_for_batches,
-    "a counter of frames that do not stay is unknown, or beyond its error": called_anew,
-    "of a loop with torn readings steps are unknown, or 2 % off": torn,
-    "of a slowing loop with torn readings steps are unknown, or 2 % off": slowing,
-    "layers are taken for steps": layers,
     "visits of a phase, some missed, are beyond their error": visits_missed,
     "visits between evaluations are beyond their error": visits_and_evaluations,
     "visits that are held up are beyond their error": visits_held_up,

@@ -90,6 +90,8 @@ class Members:
 
     def _take_end(self, member: Member, status: int | None) -> None:
         self._python_threads.pop(member.identity, None)
+        if self._stepping is not None:
+            self._stepping.end(member.identity)
         code, number = exitstatus.code_and_signal(status)
         self._put(ProcessEnded(member.identity, self._clock.now_ns(), code, number))
         if member.identity != self._tree.root:

@@ -120,7 +120,7 @@ class Recorder(Commands):
         """
         py_spy = find_py_spy()
         self._sampling = Sampling(py_spy, self.governor, self.clock, self._put)
-        self._stepping = Stepping(py_spy, self.clock, self._put)
+        self._stepping = Stepping(self.clock, self._put_watched)
         stepping = self._stepping if self.options.steps else None
         self._members = Members(self._tree, self._sampling, stepping, self.clock, self._put)
         watch = exitstatus.watch_target(self.root)
@@ -186,8 +186,8 @@ class Recorder(Commands):
         if self._hangs is not None:
             await self._hangs.close()
         await self._windowing.close()
-        await self._stepping.close()
         await self._sampling.close()
+        await asyncio.to_thread(self._stepping.close)
         await asyncio.to_thread(self._gpus.close)
         await self._say_farewell(watch)
         self._inlet.close()
@@ -270,6 +270,7 @@ class Recorder(Commands):
     def _take_output(self, data: bytes) -> None:
         self._heard_ns = self.clock.now_ns()
         self._put(OutputWritten(self._heard_ns, data))
+        self._stepping.take_output(data)
 
     def _take_status(self, status: int) -> None:
         self._members.root_status = status

@@ -1,69 +1,113 @@
-"""Follows the steps of the training processes of a tree: one reader of the loop counter for each of them.
+"""Follows the steps of the training processes of a tree: one thread that reads the counters of all of them in turn.
 
 Knows nothing of how a run begins or ends, nor of what becomes of the records.
 """
 
 from __future__ import annotations
 
-import asyncio
+import threading
+import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 
 from profd.daemon.clock import Clock
-from profd.daemon.collect.steps.counter import IMPORTER, is_progress_bar
+from profd.daemon.collect.steps.loop import Stack
 from profd.daemon.collect.steps.reader import StepReader
 from profd.daemon.store.records import EventHappened, Identity, Record, RecordingTaken
 from profd.daemon.supervise import roles
 from profd.daemon.supervise.tree import Member
 
 CLOSING_TIMEOUT_S = 2.0
+IDLE_S = 0.2
+# So many of a recording tell which loop its thread is in.
+MOST_STACKS = 60
 
 
 class Stepping:
-    """The readers of loop counters; ``put`` takes their records."""
+    """The readers of steps; ``put`` takes their records, in the thread that reads."""
 
-    def __init__(self, executable: str, clock: Clock, put: Callable[[Record], object]) -> None:
-        """Read with the py-spy at ``executable``."""
-        self._executable = executable
+    def __init__(self, clock: Clock, put: Callable[[Record], object]) -> None:
         self._clock = clock
         self._put = put
-        self._readers: dict[Identity, tuple[StepReader, asyncio.Task[None]]] = {}
+        self._readers: dict[Identity, StepReader] = {}
+        self._ended: list[StepReader] = []
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def begin(self, member: Member) -> None:
         """Follow the steps of a member from now on, where it is one that trains and is not followed already."""
         if member.role != roles.MAIN or member.identity in self._readers:
             return
-        reader = StepReader(self._executable, member.identity, self._clock, self._put)
-        task = asyncio.ensure_future(reader.run())
-        self._readers[member.identity] = (reader, task)
-        task.add_done_callback(lambda done: self._forget(member.identity, done))
+        with self._lock:
+            self._readers[member.identity] = StepReader(member.identity, self._clock, self._put)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="profd-steps", daemon=True)
+            self._thread.start()
+
+    def end(self, identity: Identity) -> None:
+        """Follow a process that has ended no longer."""
+        with self._lock:
+            reader = self._readers.pop(identity, None)
+            if reader is not None:
+                self._ended.append(reader)
 
     def take_recording(self, recording: RecordingTaken) -> None:
-        """Learn from a recording: whether its process still imports modules, of progress bars, when a loop paused."""
+        """Learn from a recording what the main thread of a process did."""
+        reader = self._readers.get(recording.identity)
         main = next((thread for thread in recording.threads if thread.is_main and thread.intervals), None)
-        if main is not None and recording.identity in self._readers:
-            stacks = [recording.stacks[interval.stack] for interval in main.intervals]
-            reader, _ = self._readers[recording.identity]
-            reader.take_samples(main.intervals, recording.stacks, recording.rate_hz)
-            reader.see(
-                is_importing=any(frame.file == IMPORTER for frame in stacks[-1]),
-                has_bar=any(is_progress_bar(frame.function, frame.file) for stack in stacks for frame in stack),
-            )
+        if reader is None or main is None:
+            return
+        samples: Counter[int] = Counter()
+        for interval in main.intervals:
+            samples[interval.stack] += interval.samples
+        most = [Stack(recording.stacks[stack], seen) for stack, seen in samples.most_common(MOST_STACKS)]
+        reader.see(most, recording.start_ns)
 
-    async def close(self) -> None:
-        """Take the last reading of each process that lives, and read no more; who takes long is broken off."""
-        for reader, _ in self._readers.values():
-            reader.close()
-        tasks = {task for _, task in self._readers.values()}
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=CLOSING_TIMEOUT_S)
-            for task in late:
-                task.cancel()
-            if late:
-                await asyncio.wait(late)
+    def take_output(self, data: bytes) -> None:
+        """Take in what a launched script wrote; where several processes train, nobody knows which of them it was."""
+        readers = list(self._readers.values())
+        if len(readers) == 1:
+            readers[0].hear(data)
 
-    def _forget(self, identity: Identity, task: asyncio.Task[None]) -> None:
-        self._readers.pop(identity, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
+    def close(self) -> None:
+        """Take the last reading of each process that lives, and read no more. Blocks for as long as that takes."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join(CLOSING_TIMEOUT_S)
+
+    def _run(self) -> None:
+        due_s: dict[Identity, float] = {}
+        while not self._closing.is_set():
+            readers = self._followed()
+            due_s = {identity: due_s.get(identity, 0.0) for identity in readers}
+            identity = min(due_s, key=due_s.__getitem__, default=None)
+            wait_s = IDLE_S if identity is None else due_s[identity] - time.monotonic()
+            if identity is None or wait_s > 0:
+                self._closing.wait(min(wait_s, IDLE_S))
+                continue
+            # Many ranks are read in turn: together they take no more than one does.
+            due_s[identity] = time.monotonic() + self._poll(identity, readers[identity]) * len(readers)
+        for reader in self._followed().values():
+            reader.end()
+
+    def _followed(self) -> dict[Identity, StepReader]:
+        """Return the readers of the processes that live; take leave of those that have ended."""
+        with self._lock:
+            readers, ended, self._ended = dict(self._readers), self._ended, []
+        for reader in ended:
+            reader.end()
+        return readers
+
+    def _poll(self, identity: Identity, reader: StepReader) -> float:
+        """Read once; a reader that fails reads no more, and the run says so."""
+        try:
+            return reader.poll()
+        except Exception as error:  # noqa: BLE001  the recording goes on without steps
             traceback.print_exception(error)
-            self._put(EventHappened(self._clock.now_ns(), "error", f"steps are not followed: {error!r}", identity))
+            text = f"steps are not followed: {error!r}"
+            self._put(EventHappened(self._clock.now_ns(), "error", text, identity))
+            with self._lock:
+                self._readers.pop(identity, None)
+            return IDLE_S

@@ -10,7 +10,6 @@ import contextlib
 import math
 import sys
 import threading
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -19,11 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.recordinglines import (
     Put,
-    PySpyDump,
     PySpyRecord,
     Started,
-    StepsBegan,
-    StepsEnded,
     StoredLine,
     encode_line,
     write_lines,
@@ -35,14 +31,9 @@ from profd.daemon.collect.stacks import assembly, pyspy
 from profd.daemon.collect.stacks.assembly import Span, Threads
 from profd.daemon.collect.stacks.pyspy import PySpyOutput, RawRecording
 from profd.daemon.collect.stacks.tearing import Evidence
-from profd.daemon.collect.steps import counter
-from profd.daemon.collect.steps.counter import Answer, CounterReading
-from profd.daemon.collect.steps.reader import COUNT_SERIES, FOUND_KIND, StepReader
 from profd.daemon.store.records import (
     DescribeFrame,
-    EventHappened,
     Identity,
-    PointsTaken,
     Record,
     RecordingTaken,
     RunStarted,
@@ -82,8 +73,7 @@ def record(pid: int, seconds: float | None, rate_hz: int) -> list[StoredLine]:
 def noted() -> Iterator[list[StoredLine]]:
     """Note what comes into the sessions of this process."""
     notes = _Notes()
-    read_output, assemble, ask = pyspy.read_output, assembly.assemble, counter.ask
-    make_reader, take, end = StepReader.__init__, StepReader.take, StepReader.end
+    read_output, assemble = pyspy.read_output, assembly.assemble
     make_writer, put = RunWriter.__init__, RunWriter.put
 
     def noting_output(output: PySpyOutput) -> RawRecording:
@@ -97,24 +87,6 @@ def noted() -> Iterator[list[StoredLine]]:
         notes.take_recording(raw, identity, rate_hz, keep, threads, evidence)
         return assemble(raw, identity, rate_hz, keep, threads, evidence)
 
-    def noting_ask(executable: str, pid: int, clock: AnchoredClock) -> Answer:
-        answer = ask(executable, pid, clock)
-        notes.answers[pid].append(answer)
-        return answer
-
-    def noting_reader(reader: StepReader, executable: str, identity: Identity, *rest: object) -> None:
-        make_reader(reader, executable, identity, *rest)  # type: ignore[arg-type]
-        notes.lines.append(StepsBegan(identity))
-
-    def noting_take(reader: StepReader, reading: CounterReading) -> None:
-        notes.take_answers(reader._identity)
-        take(reader, reading)
-
-    def noting_end(reader: StepReader) -> None:
-        notes.take_answers(reader._identity)
-        notes.lines.append(StepsEnded(reader._identity))
-        end(reader)
-
     def noting_writer(writer: RunWriter, path: object, started: RunStarted, describe: DescribeFrame) -> None:
         notes.lines.append(Started(started))
         make_writer(writer, path, started, describe)  # type: ignore[arg-type]
@@ -127,10 +99,6 @@ def noted() -> Iterator[list[StoredLine]]:
         for owner, name, patch in (
             (pyspy, "read_output", noting_output),
             (assembly, "assemble", noting_assembly),
-            (counter, "ask", noting_ask),
-            (StepReader, "__init__", noting_reader),
-            (StepReader, "take", noting_take),
-            (StepReader, "end", noting_end),
             (RunWriter, "__init__", noting_writer),
             (RunWriter, "put", noting_put),
         ):
@@ -144,7 +112,6 @@ class _Notes:
     def __init__(self) -> None:
         self.lines: list[StoredLine] = []
         self.outputs: dict[int, tuple[RawRecording, PySpyOutput]] = {}
-        self.answers: defaultdict[int, list[Answer]] = defaultdict(list)
         # Kept, so that none has the id of another one.
         self._chains: list[Evidence] = []
         self._lock = threading.Lock()
@@ -173,24 +140,9 @@ class _Notes:
         )
         self.lines.append(line)
 
-    def take_answers(self, identity: Identity) -> None:
-        """Note the answers that a reading comes from, and those that gave none before it."""
-        for answer in self.answers.pop(identity.pid, []):
-            line = PySpyDump(
-                *identity,
-                spawned_ns=answer.spawned_ns,
-                spoke_ns=answer.spoke_ns,
-                monotonic_s=answer.monotonic_s,
-                cpu_ns=answer.cpu_ns,
-                said=answer.said.decode(errors="replace"),
-            )
-            self.lines.append(line)
-
     def take_record(self, record: Record) -> None:
         """Note a record that comes from nothing else that is noted."""
-        is_steps = isinstance(record, PointsTaken) and any(point.name == COUNT_SERIES for point in record.points)
-        is_counter = isinstance(record, EventHappened) and record.kind == FOUND_KIND
-        if not (is_steps or is_counter or isinstance(record, RecordingTaken)):
+        if not isinstance(record, RecordingTaken):
             self.lines.append(Put(record))
 
 

@@ -7,13 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from support.folders import ROOT
-from support.recordinglines import File, Line, Loops, PySpyDump, PySpyRecord, Sources, Started, StoredLine
+from support.recordinglines import File, Line, PySpyRecord, Sources, Started, StoredLine
 
 from profd.daemon.collect.stacks import chrometrace
 from profd.daemon.collect.stacks.source import SourceTree
 from profd.daemon.collect.stacks.statements import Statements
-from profd.daemon.collect.steps.counter import main_stack
-from profd.daemon.collect.steps.declared import Declared
 from profd.daemon.store.records import Frame
 from profd.daemon.supervise.naming import script_folder
 
@@ -28,7 +26,6 @@ def sources_of(lines: Iterable[StoredLine]) -> Sources:
     return Sources(
         own={file: Path(file).read_text() for file in sorted(own | _packages(own))},
         files=_files([frame for frame in frames if frame.file not in own], tree),
-        loops=tuple(_loops([frame for frame in frames if frame.file not in own])),
     )
 
 
@@ -36,8 +33,6 @@ def _frames(line: StoredLine) -> set[Frame]:
     if isinstance(line, PySpyRecord):
         traces = chrometrace.decode(line.trace.encode())
         return {frame for trace in traces for change in trace.changes for frame in change.frames}
-    if isinstance(line, PySpyDump):
-        return {Frame(frame.name, frame.filename, frame.line) for frame in main_stack(line.said.encode(), line.pid)}
     return set()
 
 
@@ -60,14 +55,3 @@ def _files(frames: Iterable[Frame], tree: SourceTree) -> dict[str, File]:
         if known != Line(None, None):
             lines[frame.file][str(frame.line)] = known
     return {file: File(tree.describe(Frame("", file, 0)), lines[file]) for file in {frame.file for frame in frames}}
-
-
-def _loops(frames: Iterable[Frame]) -> Iterable[Loops]:
-    """Yield the loops of functions that count by anything."""
-    declared = Declared()
-    for frame in frames:
-        place = frame.file, frame.function, frame.line
-        declared.allow_more()
-        counters = declared.counters_at(*place)
-        if counters.declared:
-            yield Loops(*place, counters, all(declared.steps_by(*place, name) for name in counters.declared))

@@ -31,14 +31,14 @@ def sampled(
 
 
 def evaluated(seed: int) -> tuple[list[Seen], int]:
-    """Return what is seen of twelve epochs of 20 steps of 62 ms at half of the usual rate, and how long they take.
+    """Return what is seen of twelve epochs of 20 steps of 62 ms, and how long they take.
 
     After each comes an evaluation, long enough for four steps.
     """
     seen: list[Seen] = []
     at_ns, chance = 0, random.Random(seed)
     for _ in range(12):
-        epoch = sampled(20, 0.035, 0.027, 0.1, chance.randrange(1 << 30), RATE_HZ / 2)
+        epoch = sampled(20, 0.035, 0.027, 0.1, chance.randrange(1 << 30))
         seen += (one._replace(start_ns=at_ns + one.start_ns) for one in epoch)
         at_ns += int(1.24 * SECOND_NS)
         seen.append(Seen(at_ns, is_inside=False, samples=12, is_aside=True))

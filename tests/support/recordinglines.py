@@ -14,7 +14,6 @@ import msgspec
 from profd.daemon.collect.stacks.assembly import Span, Threads
 from profd.daemon.collect.stacks.pyspy import PySpyOutput
 from profd.daemon.collect.stacks.statements import Statement
-from profd.daemon.collect.steps.counter import Answer, LoopCounters
 from profd.daemon.store.records import FrameDescription, Identity, Record, RunStarted
 
 
@@ -72,40 +71,6 @@ class PySpyRecord(msgspec.Struct, frozen=True, tag_field="kind", tag="py-spy rec
         return Span(*self.keep)
 
 
-class PySpyDump(msgspec.Struct, frozen=True, tag_field="kind", tag="py-spy dump"):
-    """One ``py-spy dump --locals``; ``said`` is empty where it failed."""
-
-    pid: int
-    start_ticks: int
-    spawned_ns: int
-    spoke_ns: int
-    monotonic_s: float
-    cpu_ns: int
-    said: str
-
-    @property
-    def identity(self) -> Identity:
-        """The process that was read."""
-        return Identity(self.pid, self.start_ticks)
-
-    @property
-    def answer(self) -> Answer:
-        """What py-spy said."""
-        return Answer(self.said.encode(), self.spawned_ns, self.spoke_ns, self.cpu_ns, self.monotonic_s)
-
-
-class StepsBegan(msgspec.Struct, frozen=True, tag_field="kind", tag="steps began"):
-    """The steps of a process are followed from here on."""
-
-    identity: Identity
-
-
-class StepsEnded(msgspec.Struct, frozen=True, tag_field="kind", tag="steps ended"):
-    """They are followed no longer."""
-
-    identity: Identity
-
-
 class Put(msgspec.Struct, frozen=True, tag_field="kind", tag="record"):
     """A record that went to the writer, and that no other line leads to."""
 
@@ -135,16 +100,6 @@ class Line(msgspec.Struct, frozen=True):
     statement: Statement | None
 
 
-class Loops(msgspec.Struct, frozen=True):
-    """By what the loops around a line of a library's function count, and whether its frame stays while they last."""
-
-    file: str
-    function: str
-    line: int
-    counters: LoopCounters
-    stays: bool
-
-
 class File(msgspec.Struct, frozen=True):
     """What is known of a library's source file."""
 
@@ -157,10 +112,9 @@ class Sources(msgspec.Struct, frozen=True, tag_field="kind", tag="sources"):
 
     own: dict[str, str]
     files: dict[str, File]
-    loops: tuple[Loops, ...]
 
 
-StoredLine = Header | Started | PySpyRecord | PySpyDump | StepsBegan | StepsEnded | Put | Diary | Sources
+StoredLine = Header | Started | PySpyRecord | Put | Diary | Sources
 _decoder = msgspec.json.Decoder(StoredLine)
 
 

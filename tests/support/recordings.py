@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,25 +14,17 @@ from profd.daemon.collect.stacks.pyspy import read_output
 from profd.daemon.collect.stacks.source import SourceTree
 from profd.daemon.collect.stacks.statements import Statement, Statements
 from profd.daemon.collect.stacks.tearing import Evidence
-from profd.daemon.collect.steps.counter import LoopCounters, read_answer
-from profd.daemon.collect.steps.declared import Declared
-from profd.daemon.collect.steps.reader import StepReader
-from profd.daemon.store.records import Frame, FrameDescription, Identity, Record, RecordingTaken
+from profd.daemon.store.records import Frame, FrameDescription, Record
 from profd.daemon.store.writer import RunWriter
 from profd.daemon.supervise.naming import script_folder
 from profd.daemon.userfiles import UserFiles
-from support.clocks import StoppedClock
 from support.folders import TESTS
 from support.recordinglines import (
     Diary,
-    Loops,
     Put,
-    PySpyDump,
     PySpyRecord,
     Sources,
     Started,
-    StepsBegan,
-    StepsEnded,
     StoredLine,
     read_lines,
 )
@@ -127,37 +119,13 @@ class RecordedSource:
         return known.statement if known else None
 
 
-class RecordedLoops(Declared):
-    """The counters of loops that source files declare."""
-
-    def __init__(self, loops: Mapping[tuple[str, str, int], Loops], root: Path) -> None:
-        super().__init__(UserFiles(root=root))
-        self._loops = loops
-
-    def counters_at(self, file: str, function: str, line: int) -> LoopCounters:
-        """Return the variables that the loops around a line count by."""
-        known = self._loops.get((file, function, line))
-        return known.counters if known else super().counters_at(file, function, line)
-
-    def steps_by(self, file: str, function: str, line: int, counter: str) -> bool:
-        """Say whether a loop around a line counts by a variable and is on the stack for as long as it lasts."""
-        known = self._loops.get((file, function, line))
-        if known is None:
-            return super().steps_by(file, function, line, counter)
-        return known.stays and counter in known.counters.declared
-
-
 class _Session:
     """Does with each line what a session does when it happens; ``put`` takes the records."""
 
     def __init__(self, sources: Sources, root: Path, put: Callable[[Record], object]) -> None:
         self._put = put
         self._source = RecordedSource(sources, root)
-        self._loops = {(one.file, one.function, one.line): one for one in sources.loops}
-        self._root = root
         self._evidence: dict[int, Evidence] = {}
-        self._readers: dict[Identity, tuple[StepReader, Declared]] = {}
-        self._clock = StoppedClock(0)
 
     @functools.singledispatchmethod
     def take(self, line: object) -> None:
@@ -175,31 +143,4 @@ class _Session:
             taken = assembly.assemble(raw, line.identity, line.rate_hz, line.span, line.threads, evidence)
         except TraceDamaged:  # the session said so, in a record of its own
             return
-        self._learn(taken)
         self._put(taken)
-
-    @take.register
-    def _(self, line: StepsBegan) -> None:
-        declared = RecordedLoops(self._loops, self._root)
-        self._readers[line.identity] = StepReader("", line.identity, self._clock, self._put, declared), declared
-
-    @take.register
-    def _(self, line: PySpyDump) -> None:
-        reader, declared = self._readers[line.identity]
-        declared.allow_more()
-        self._clock.at_ns = line.spoke_ns
-        reading = read_answer(line.answer, line.pid, declared.counters_at)
-        if reading is not None:
-            reader.take(reading)
-
-    @take.register
-    def _(self, line: StepsEnded) -> None:
-        reader, _ = self._readers.pop(line.identity)
-        reader.end()
-
-    def _learn(self, taken: RecordingTaken) -> None:
-        """Let the reader of steps learn from what the main thread did."""
-        main = next((thread for thread in taken.threads if thread.is_main and thread.intervals), None)
-        if main is not None and taken.identity in self._readers:
-            reader, _ = self._readers[taken.identity]
-            reader.take_samples(main.intervals, taken.stacks, taken.rate_hz)

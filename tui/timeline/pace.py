@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections import deque
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -18,10 +20,12 @@ from profd.tui.snapshot import Gauge, Steps
 from profd.tui.timeline.bins import Ruler
 from profd.tui.view import Range
 
-GAPS = 8
+GAPS = 10
 STEPS = "steps_per_s"
+LATELY_NS = 10 * SECOND_NS
+"""The pace is that of so long before now."""
 _RECENT_NS = 120 * SECOND_NS
-# Counts are seconds apart; after so long without one nobody knows the pace.
+# Counts are a second or a step apart; after so long without one nobody knows the pace.
 _LONGEST_GAP_NS = 60 * SECOND_NS
 _GRIDS = 4
 
@@ -31,7 +35,12 @@ Cell = float | None
 class Pace:
     """The counts of the training process that tells; ranks step together, so one of them says it for all."""
 
-    def __init__(self, reader: RunReader, columns: ColumnReader, phases: PhaseIndex) -> None:
+    def __init__(
+        self, reader: RunReader, columns: ColumnReader, phases: PhaseIndex, now_ns: Callable[[], int] = time.time_ns
+    ) -> None:
+        """``now_ns`` is the time of the day."""
+        self._now_ns = now_ns
+        self._first: PointRow | None = None
         self._reader = reader
         self._phases = phases
         self._whole: Steps | None = None
@@ -50,6 +59,7 @@ class Pace:
             last = self._counts[-1] if self._counts else self._reader.last_point(self._series)
             after_ns = self._counts[-1].at_ns + 1 if self._counts else last.at_ns - _RECENT_NS if last else None
             self._counts.extend(self._reader.points(self._series, after_ns))
+            self._first = self._first or self._columns.points_around(self._series, 0)[1]
 
     def steps(self, *, of_all: bool = True) -> Steps | None:
         """Return the newest count and the rate up to it, of an ended run all of it; None where there are none.
@@ -69,9 +79,21 @@ class Pace:
         return self._rate(series.id, within) if series is not None else None
 
     def _latest(self) -> Steps:
-        first, last = self._counts[0], self._counts[-1]
-        recent = tuple(_per_s(before, after) for before, after in itertools.pairwise(self._counts))
-        return Steps(int(last.value), _per_s(first, last), recent)
+        """Return the step of now: the newest count, and what was made since at the pace of the last ten seconds.
+
+        Counts that stand still say that the loop pauses.
+        """
+        counts, last = list(self._counts), self._counts[-1]
+        late = [count for count in counts if count.at_ns >= last.at_ns - LATELY_NS]
+        first = late[0] if len(late) > 1 else counts[-2]
+        per_s = _per_s(first, last)
+        recent = tuple(_per_s(before, after) for before, after in itertools.pairwise(counts))
+        is_live, pauses = self._reader.info.state == "live", last.value == counts[-2].value
+        since_s = (self._now_ns() - last.at_ns) / SECOND_NS
+        ahead = int(per_s * since_s) if is_live and not pauses and 0 < since_s <= LATELY_NS / SECOND_NS else 0
+        begun = self._first or first
+        mean = _per_s(begun, last) if last.at_ns > begun.at_ns else per_s
+        return Steps(int(last.value) + ahead, per_s, recent, is_about=ahead > 0, mean_per_s=mean, pauses=pauses)
 
     def _of_all(self, latest: Steps) -> Steps:
         """Add what the summary says of all steps: the last count is older than the end of the loop."""

@@ -82,9 +82,21 @@ class Header(Lines):
             return []
         course = sparkline(steps.recent_per_s, HEADROOM * max(steps.recent_per_s))
         return [
-            Part(4, (self.run(f"{counted(steps)}  "), self.run(rate(steps.per_s), "bright"))),
+            Part(4, (self.run(f"{counted(steps)}  "), self._rate(steps))),
+            *self._mean(steps),
             Part(9, (self.run(course, "dim"),)),
         ]
+
+    def _rate(self, steps: Steps) -> Run:
+        return (
+            self.run("pauses", "warn") if steps.pauses and steps.made is None else self.run(rate(steps.per_s), "bright")
+        )
+
+    def _mean(self, steps: Steps) -> list[Part]:
+        """Return the mean rate where it says something beside that of now."""
+        if steps.made is not None or steps.mean_per_s is None or rate(steps.mean_per_s) == rate(steps.per_s):
+            return []
+        return [Part(8, (self.run(f"mean {rate(steps.mean_per_s)}", "dim"),))]
 
     def _state(self, info: RunInfo) -> tuple[str, str, str]:
         """Return the mark of the run's state, the words for it, and their ink."""
@@ -131,7 +143,7 @@ class Header(Lines):
 def counted(steps: Steps) -> str:
     """Return the step that a run is at, or how many steps it made."""
     if steps.made is None:
-        return f"step {steps.step:,}"
+        return f"step {'~' if steps.is_about else ''}{steps.step:,}"
     return f"{'~' if steps.is_about else ''}{plural(steps.made, 'step')}"
 
 

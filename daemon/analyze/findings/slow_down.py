@@ -23,7 +23,8 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.rows import PointRow
 
 _LEAST_NS = 90 * SECOND_NS
-# Counts are read seldom where that is dear: every ten seconds and more.
+# A pace is that of five seconds and more: in less a step or two make too much of a difference.
+_PACE_NS = 5 * SECOND_NS
 _LEAST_PACES = 3
 # Fewer in a third leave it to a line through those of the whole run, half of which they have to span.
 _LEAST_PACES_OF_LINE = 6
@@ -153,7 +154,7 @@ def _course(case: Case) -> _Course | None:
     least_span_s = _LEAST_SPAN * (case.to_ns - case.from_ns) / SECOND_NS
     for row in case.trainers:
         series = case.reader.find_series(COUNT_SERIES, row.id)
-        points = case.reader.points(series.id, case.from_ns, case.to_ns) if series else []
+        points = _apart(case.reader.points(series.id, case.from_ns, case.to_ns)) if series else []
         first, second, last = (_paces(points, *_bounds(case, third)) for third in range(3))
         paces = [*first, *second, *last]
         if min(len(first), len(last)) >= _LEAST_PACES:
@@ -165,6 +166,15 @@ def _course(case: Case) -> _Course | None:
             early, late = line.first, line.last
             return _course_of(early, late, _mean_s(paces), _first_s(paces, _begun(points, case.from_ns)))
     return None
+
+
+def _apart(points: Sequence[PointRow]) -> list[PointRow]:
+    """Return the first of some counts, and each that is long enough after the one before."""
+    found: list[PointRow] = []
+    for point in points:
+        if not found or point.at_ns - found[-1].at_ns >= _PACE_NS:
+            found.append(point)
+    return found
 
 
 def _line_through(paces: Sequence[_Pace]) -> _Line:

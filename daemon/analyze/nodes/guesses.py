@@ -7,7 +7,7 @@ its counter long after the others, so that is good to within a step or two.
 
 from __future__ import annotations
 
-import itertools
+import bisect
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -85,11 +85,14 @@ def _counts(reader: RunReader, process: int) -> list[PointRow]:
 
 def _time_of(counts: Sequence[PointRow], count: float) -> int | None:
     """Return when a count was reached; None outside of those that are known."""
-    for before, after in itertools.pairwise(counts):
-        if before.value <= count <= after.value:
-            share = (count - before.value) / (after.value - before.value)
-            return before.at_ns + int(share * (after.at_ns - before.at_ns))
-    return None
+    number = bisect.bisect_left(counts, count, key=lambda point: point.value)
+    if not counts or count < counts[0].value or number == len(counts):
+        return None
+    before, after = counts[max(number - 1, 0)], counts[number]
+    if after.value == before.value:
+        return after.at_ns
+    share = (count - before.value) / (after.value - before.value)
+    return before.at_ns + int(share * (after.at_ns - before.at_ns))
 
 
 def _step_ns(counts: Sequence[PointRow]) -> float:

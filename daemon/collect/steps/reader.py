@@ -1,315 +1,364 @@
-"""Follows the loop counter of one process from outside: searches for it, then reads it as seldom as is enough.
+"""Follows the steps of one training process from outside: finds its loop in the samples, and reads what counts it.
 
-A reading costs 10 to 20 ms of CPU time; what they may cost together is said in ``cadence``. While nothing is found they
-become rarer and rarer. What is stored: `step_count` and `step_count_error` as series, and an event that names the
-counter.
+A reading takes about 0.1 ms of CPU time; there are up to ten a second, and more where that says how many rounds an
+epoch has. What is stored: `step_count` and `step_count_error` as series, and an event that names the source.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import math
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.collect.steps.cadence import Cadence, Wish
-from profd.daemon.collect.steps.counter import CounterReading, CounterUnread, read_counter
+from profd.daemon.collect.interpreter.integers import Global, Local, Variable
+from profd.daemon.collect.interpreter.memory import Unreadable
+from profd.daemon.collect.steps.count import Count
 from profd.daemon.collect.steps.declared import Declared
-from profd.daemon.collect.steps.loops import Loop, find_loop
-from profd.daemon.collect.steps.odometer import Count, Odometer
-from profd.daemon.collect.steps.pauses import Pauses, StepsBy
-from profd.daemon.collect.steps.sightings import Variable, find_outer, is_anything_rising, sight
-from profd.daemon.store.records import EventHappened, Frame, Identity, Interval, Point, PointsTaken, Record
+from profd.daemon.collect.steps.log import OutputFile, StepLog
+from profd.daemon.collect.steps.loop import Stack, StepLoop, find_loop
+from profd.daemon.collect.steps.sources import Program, Source, open_program
+from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
 from profd.daemon.userfiles import files_of
 
 COUNT_SERIES = "step_count"
 ERROR_SERIES = "step_count_error"
 FOUND_KIND = "counter"
+DOUBT_KIND = "steps disagree"
+LOG = "the script's own log"
 
-HISTORY = 40
-# Close together first, to see a short cycle from within, then further and further apart, to see a slow loop move.
-FIRST_S = 0.2
-FURTHER = 1.2
-# Where samples show a progress bar now and then, readings do too: sooner or later, so it pays to go on.
-FURTHER_TO_BAR = 1.1
-SLOWEST_SEARCH_S = 30.0
-# While modules are imported, or nothing counts at all.
-VAIN_S = 0.7
-FURTHER_IN_VAIN = 1.5
-FOLLOW_S = 5.0
-SEEK_S = 1.0
-MISSES_BEFORE_SEARCH = 6
-DOUBTS_TO_FORGET = 8
-YOUNG_S = 10.0
-LONGEST_IMPORT_S = 60.0
-BAR_S = 60.0
-# At the end, where the counter is on the stack now and then only: seen two times of five, it is missed once in fifty.
-LAST_TRIES = 8
+READ_S = 0.1
+FINE_S = 0.012
+END_S = 0.002
+SEARCH_S = 0.2
+STORE_NS = SECOND_NS
+# What stands still for so many usual steps, or for so long, pauses.
+_STILL_STEPS = 2.0
+_LONGEST_STEP_S = 10.0
+# Readings may take 2 ms a second in the long run, and so much more at first: it tells how long an epoch is.
+EARNED_SHARE = 0.002
+CAPITAL_S = 0.15
+# To find the loop costs more once: that is not held against the next readings for longer than half a second.
+MOST_DEBT_S = 0.001
+_PAIR_TRIES = 5
+_CHECK_NS = SECOND_NS
+_HEARD = 64
 
 
-class StepCounter:
-    """Turns readings into counts: finds the loop, follows it, looks for another one when it is gone.
+class _Check(NamedTuple):
+    """Another source of the same loop: the round that it showed when the first one had counted so many."""
 
-    The counts go on from loop to loop. Knows nothing of time but what the readings say.
-    """
-
-    def __init__(self) -> None:
-        self.loop: Loop | None = None
-        self._lost: Loop | None = None
-        self._history: deque[CounterReading] = deque(maxlen=HISTORY)
-        self._misses = 0
-        self._searches = 0
-        self._vain = 0
-        self._is_bar_expected = False
-        self._odometer = Odometer()
-        self._pauses = Pauses()
-        self._outer: Variable | None = None
-        self._before = Count(0, 0, 0.0)
-        self._last: Count | None = None
-
-    def take(self, reading: CounterReading) -> list[Count]:
-        """Take in a reading; return the counts that are known now and were not before, in order of time."""
-        if not self._is_telling(reading):
-            return []
-        self._history.append(reading)
-        if self.loop is not None:
-            self._misses = 0 if sight(self.loop.counter, reading) else self._misses + 1
-        if self._is_searching():
-            found = find_loop(self._history)
-            if found is not None and (self.loop is None or found.counter != self.loop.counter):
-                return self._take_up(found)
-        # What may be a counter is followed closely, to see enough of it before it starts over.
-        self._searches = self._searches + (not is_anything_rising(self._history)) if self._is_searching() else 0
-        counts = self._follow(reading) if self.loop else []
-        if self._odometer.doubts >= DOUBTS_TO_FORGET:
-            self._forget()
-        return counts
-
-    def expect_bar(self, is_expected: bool) -> None:
-        """Take in whether samples show a progress bar: then a stack without integers is no sign that nothing counts."""
-        if is_expected and self._vain:
-            self._vain = self._searches = 0
-        self._is_bar_expected = is_expected
-
-    def take_samples(
-        self, intervals: Sequence[Interval], stacks: Sequence[Sequence[Frame]], rate_hz: int, steps_by: StepsBy
-    ) -> None:
-        """Take in what the main thread did, as samples show: where it was not in the loop, that paused."""
-        self._pauses.take(intervals, stacks, rate_hz, steps_by)
-
-    @property
-    def is_in_sight(self) -> bool:
-        """Say whether the loop was seen in the last reading."""
-        return self.loop is not None and not self._misses
-
-    def rest(self) -> list[Count]:
-        """Return the counts that are held back for better ones, such as they are: there will be none."""
-        return self._added(self._odometer.rest())
-
-    def wish(self) -> Wish:
-        """Return when the next reading would tell most, whatever it costs."""
-        if self._vain and self._is_searching():
-            return Wish(min(VAIN_S * FURTHER_IN_VAIN ** (self._vain - 1), SLOWEST_SEARCH_S), is_urgent=True)
-        if self._is_searching():
-            further = FURTHER_TO_BAR if self._is_bar_expected else FURTHER
-            return Wish(min(FIRST_S * further**self._searches, SLOWEST_SEARCH_S), is_urgent=True)
-        due_s = self._odometer.due_s()
-        if due_s is not None:
-            return Wish(due_s, is_urgent=True, every_s=self._odometer.cycle_s())
-        if self._odometer.doubts:
-            return Wish(SEEK_S, is_urgent=True)
-        return Wish(SEEK_S if self._misses else FOLLOW_S, is_urgent=False)
-
-    def _is_telling(self, reading: CounterReading) -> bool:
-        """Say whether a search is served by a reading: not while modules are imported, or where nothing can count."""
-        if reading.frames and not reading.is_importing:
-            self._searches = 0 if self._vain else self._searches
-            self._vain = 0
-            return True
-        self._misses += self.loop is not None
-        if (self._history or self._is_bar_expected) and not reading.is_importing:
-            self._searches += 1  # what may count is on the stack now and then, as a generator is: look for it again
-        else:
-            self._vain += 1
-        return False
-
-    def _is_searching(self) -> bool:
-        return self.loop is None or self._misses >= MISSES_BEFORE_SEARCH
-
-    def _take_up(self, found: Loop) -> list[Count]:
-        """Follow a loop from now on, and from as far back as it was seen."""
-        left = self.rest()
-        self.loop, self._misses, self._searches = found, 0, 0
-        self._outer = None
-        self._pauses = Pauses(found.counter)
-        self._odometer = Odometer(found.stride, found.first_rate_per_s, self._pauses)
-        counts = [count for seen in found.sightings for count in self._count(self._history[seen.reading])]
-        self._before = self._joined(found, self._last, counts) if self._last is not None else self._before
-        return [*left, *self._added(counts)]
-
-    def _joined(self, found: Loop, last: Count, counts: Sequence[Count]) -> Count:
-        """Return what is to be added to the counts of a loop, so that they go on where those of the one before ended.
-
-        It may have been seen before that one was seen last: then its own counts tell how far it was at that time.
-        """
-        earlier = [count for count in counts if count.at_ns <= last.at_ns]
-        if earlier:
-            since_s = (last.at_ns - earlier[-1].at_ns) / SECOND_NS
-            made = earlier[-1].steps + found.rate_per_s * since_s
-            made = min([made, *(count.steps for count in counts if count.at_ns > last.at_ns)])
-            return Count(0, last.steps - round(made), last.error_steps + 1)
-        first = found.sightings[0]
-        unseen = self._unseen(found, last, first.at_ns)
-        return Count(0, last.steps + unseen - first.value // found.stride, last.error_steps + unseen)
-
-    def _forget(self) -> None:
-        """Give up a loop that makes no sense any more, and search in what was seen since."""
-        self._lost, self.loop, self._odometer = self.loop, None, Odometer()
-        seen_ns = self._last.at_ns if self._last else 0
-        self._history = deque((past for past in self._history if past.at_ns > seen_ns), maxlen=HISTORY)
-
-    def _unseen(self, found: Loop, last: Count, at_ns: int) -> int:
-        """Return how many steps were made unseen where a loop is found that was lost: it may have gone on, or not."""
-        if self._lost is None or self._lost.counter != found.counter:
-            return 0
-        return round(found.rate_per_s * (at_ns - last.at_ns) / SECOND_NS)
-
-    def _follow(self, reading: CounterReading) -> list[Count]:
-        return self._added(self._count(reading))
-
-    def _count(self, reading: CounterReading) -> list[Count]:
-        """Return the counts of the loop of now alone."""
-        assert self.loop is not None
-        seen = sight(self.loop.counter, reading)
-        if seen is None:
-            return []
-        if self._outer is None:
-            self._look_outside(reading)
-        outer = sight(self._outer, reading) if self._outer else None
-        return self._odometer.take(seen, outer.value if outer else None)
-
-    def _look_outside(self, reading: CounterReading) -> None:
-        """Look for the loop around, which shows when the counter starts over for the first time."""
-        assert self.loop is not None
-        self._outer = find_outer(self.loop.counter, self._history, self.loop.rate_per_s)
-        if self._outer is not None:
-            seen = ((past.at_ns, sight(self._outer, past)) for past in self._history)
-            self._odometer.learn_outer({at_ns: found.value for at_ns, found in seen if found is not None})
-
-    def _added(self, counts: list[Count]) -> list[Count]:
-        """Return counts of the loop of now on top of those of the loops before it, and after these."""
-        before, counted_ns = self._before, self._last.at_ns if self._last is not None else -1
-        counts = [
-            Count(count.at_ns, before.steps + count.steps, before.error_steps + count.error_steps)
-            for count in counts
-            if count.at_ns > counted_ns
-        ]
-        self._last = counts[-1] if counts else self._last
-        return counts
+    source: Source
+    number: int
+    rounds: int
 
 
 class StepReader:
-    """Reads the loop counter of one process now and then, and hands over what is to be stored."""
+    """Reads the steps of one process. ``poll`` is called in one thread; what it is told comes from any."""
 
     def __init__(
         self,
-        executable: str,
         identity: Identity,
         clock: Clock,
         put: Callable[[Record], object],
         declared: Declared | None = None,
+        attach: Callable[[int, Declared], Program] = open_program,
     ) -> None:
-        """Read with the py-spy at ``executable``; ``declared`` is what the source files of the process say."""
-        self._executable = executable
+        """Hand records to ``put``; ``declared`` is what the source files of the process say."""
         self._identity = identity
         self._clock = clock
         self._put = put
-        self._counter = StepCounter()
-        self._cadence = Cadence()
-        self._declared = declared or Declared(files_of(identity.pid))
-        self._closing = asyncio.Event()
-        self._bar_until_ns = 0
-        # Not asked of py-spy: a stack with a hundred frames of imports is the dearest to read.
-        self._has_imported = asyncio.Event()
-        if processes.uptime_s() - identity.start_ticks / processes.CLOCK_TICKS > YOUNG_S:
-            self._has_imported.set()
+        self._files = files_of(identity.pid)
+        self._declared = declared or Declared(self._files)
+        self._attach = attach
+        self._program: Program | None = None
+        self._stacks: tuple[Sequence[Stack], int] | None = None
+        self._heard: deque[tuple[int, bytes]] = deque(maxlen=_HEARD)
+        self._output: OutputFile | None = None
+        self._log = StepLog()
+        self._loop: StepLoop | None = None
+        self._rival: tuple[str, int] | None = None
+        self._source: Source | None = None
+        self._outside: Variable | None = None
+        self._every = 1
+        self._count = Count()
+        self._before = 0
+        self._error_before = 0
+        self._bound_ns = 0
+        self._check: _Check | None = None
+        self._stored: tuple[int, int] | None = None
+        self._counted_by: str | None = None
+        self._counted_in: tuple[str, int] | None = None
+        self._is_lost = False
+        self._off_since_ns = 0
+        self._is_pause = False
+        """Whether samples show no other loop since this one was left."""
+        self._goes_on = False
+        self._balance_s = CAPITAL_S
+        self._earned_ns = clock.now_ns()
 
-    async def run(self) -> None:
-        """Read until the process is gone, or once more when the reader is closed."""
-        await self._wait_for_imports()
+    def see(self, stacks: Sequence[Stack], since_ns: int) -> None:
+        """Take in what the main thread did since a time, up to a moment ago."""
+        self._stacks = stacks, since_ns
+
+    def hear(self, data: bytes) -> None:
+        """Take in what the script wrote to its terminal."""
+        self._heard.append((self._clock.now_ns(), data))
+
+    def poll(self) -> float:
+        """Read once, and return in how many seconds to read again."""
+        begun_ns = time.thread_time_ns()
         try:
-            last_tries = 0
-            while processes.is_running(*self._identity) and not self._has_nothing_to_end():
-                last_tries += self._closing.is_set()
-                await self._read()
-                if last_tries and (self._counter.is_in_sight or last_tries == LAST_TRIES):
-                    break
-                await self._pause()
-        finally:
-            self.end()
+            pause_s = self._poll()
+        except Unreadable:  # it has ended, or what was followed is elsewhere by now
+            self._source, pause_s = None, SEARCH_S
+        now_ns = self._clock.now_ns()
+        self._balance_s += (now_ns - self._earned_ns) / SECOND_NS * EARNED_SHARE
+        self._balance_s = min(self._balance_s, CAPITAL_S) - (time.thread_time_ns() - begun_ns) / SECOND_NS
+        self._balance_s = max(self._balance_s, -MOST_DEBT_S)
+        self._earned_ns = now_ns
+        return max(pause_s, -self._balance_s / EARNED_SHARE)
 
     def end(self) -> None:
-        """Hand over what was held back for readings that will not come."""
-        self._store(self._counter.rest())
+        """Take the last reading, so that the count ends where the recording ends, and store what is known."""
+        with contextlib.suppress(Unreadable):
+            if self._source is not None:
+                self._read(self._source)
+        if self._count.is_started:
+            self._store(self._count.at_ns, is_last=True)
+        if self._output is not None:
+            self._output.close()
+        if self._program is not None:
+            self._program.close()
 
-    def close(self) -> None:
-        """Take the last reading, so that the count ends where the recording ends, and come to an end."""
-        self._closing.set()
+    def _poll(self) -> float:
+        seen, self._stacks = self._stacks, None
+        if seen is not None:
+            self._find(*seen)
+        if self._source is None and not self._bind():
+            self._read_log()
+            return SEARCH_S if self._counted_by in (None, LOG) else READ_S
+        assert self._source is not None
+        if not self._read(self._source):
+            self._source = None
+            return READ_S
+        self._store(self._clock.now_ns())
+        self._compare()
+        return self._pause_s()
 
-    def see(self, *, is_importing: bool, has_bar: bool = False) -> None:
-        """Take in what samples show: whether modules are imported, before which nothing is read, and a progress bar."""
-        if not is_importing:
-            self._has_imported.set()
-        if has_bar:
-            self._bar_until_ns = self._clock.now_ns() + round(BAR_S * SECOND_NS)
+    # The loop
 
-    def take_samples(self, intervals: Sequence[Interval], stacks: Sequence[Sequence[Frame]], rate_hz: int) -> None:
-        """Take in what the main thread did; intervals are in order of time, and index the stacks."""
-        self._counter.take_samples(intervals, stacks, rate_hz, self._steps_by)
-
-    def _steps_by(self, frame: Frame, counter: str) -> bool:
-        return self._declared.steps_by(frame.file, frame.function, frame.line, counter)
-
-    async def _wait_for_imports(self) -> None:
-        ends = [asyncio.ensure_future(event.wait()) for event in (self._has_imported, self._closing)]
-        await asyncio.wait(ends, timeout=LONGEST_IMPORT_S, return_when=asyncio.FIRST_COMPLETED)
-        for end in ends:
-            end.cancel()
-
-    def _has_nothing_to_end(self) -> bool:
-        return self._closing.is_set() and self._counter.loop is None
-
-    async def _pause(self) -> None:
-        """Wait for the next reading, or for the end."""
-        self._counter.expect_bar(self._clock.now_ns() < self._bar_until_ns)
-        pause_s = self._cadence.pause_s(self._counter.wish())
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._closing.wait(), pause_s)
-
-    async def _read(self) -> None:
-        """Take a reading and hand over what it says."""
-        self._declared.allow_more()
-        words = self._executable, self._identity.pid, self._clock, self._declared.counters_at
-        try:
-            reading = await asyncio.to_thread(read_counter, *words)
-        except CounterUnread as error:
-            self._cadence.spend(self._clock.now_ns(), error.cpu_ns)
+    def _find(self, stacks: Sequence[Stack], since_ns: int) -> None:
+        """Find the loop of the steps in stacks; another one than now has to be seen twice, or that one gone."""
+        found = find_loop(stacks, self._declared)
+        if found is None or (self._loop is not None and found.key == self._loop.key):
+            self._rival = None
+            self._is_pause = 0 < self._off_since_ns <= since_ns
             return
-        self._cadence.spend(self._clock.now_ns(), reading.cpu_ns)
-        self.take(reading)
+        is_followed = self._loop is not None and self._source is not None and not self._off_since_ns
+        if is_followed and self._rival != found.key:
+            self._rival = found.key
+            return
+        self._loop, self._rival, self._source, self._counted_by = found, None, None, None
 
-    def take(self, reading: CounterReading) -> None:
-        """Hand over what a reading says."""
-        before = self._counter.loop
-        self._store(self._counter.take(reading))
-        loop = self._counter.loop
-        if loop is not None and loop is not before:
-            self._put(EventHappened(self._clock.now_ns(), FOUND_KIND, str(loop), self._identity))
+    def _begin(self, source: str) -> None:
+        """Count by another source from now on: of a loop that comes after those before, or of the same one."""
+        assert self._loop is not None
+        is_first = self._counted_in is None
+        if self._count.is_started:
+            self._goes_on = self._counted_in == self._loop.key
+            self._count.complete(0.0 if self._goes_on else READ_S)
+            self._before, self._error_before = self._made()
+        self._counted_by, self._counted_in = source, self._loop.key
+        is_late = self._source is not None and self._source.is_late
+        self._count, self._every = Count(is_late=is_late), 1
+        if is_first and self._source is not None:
+            # The script's own number: that of a loop that goes on from a checkpoint begins there.
+            self._before = self._source.start // self._source.stride
 
-    def _store(self, counts: list[Count]) -> None:
-        for count in counts:
-            steps = Point(COUNT_SERIES, count.steps, self._identity)
-            error = Point(ERROR_SERIES, count.error_steps, self._identity)
-            self._put(PointsTaken(count.at_ns, (steps, error)))
+    def _bind(self) -> bool:
+        """Find what counts the rounds of the loop now; say whether anything does."""
+        if self._loop is None or self._is_lost:
+            return False
+        if self._program is None:
+            try:
+                self._program = self._attach(self._identity.pid, self._declared)
+            except Unreadable as error:
+                self._is_lost = True
+                text = f"its steps are not read: {error}"
+                self._put(EventHappened(self._clock.now_ns(), "note", text, self._identity))
+                return False
+        found = self._program.sources_of(self._loop)
+        if not found:
+            return False
+        self._bound_ns = self._clock.now_ns()
+        self._source = found[0]
+        self._check = self._checked_by(found)
+        self._outside = self._program.outside_of(self._loop)
+        if self._source.name != self._counted_by:
+            self._begin(self._source.name)
+            self._every = self._updates_every(self._source)
+            self._put(EventHappened(self._bound_ns, FOUND_KIND, self._named(self._source), self._identity))
+        return True
+
+    def _updates_every(self, source: Source) -> int:
+        """Return the rounds for each step of the optimizer, where the source says so; 1 otherwise."""
+        assert self._loop is not None
+        assert self._program is not None
+        every = self._loop.place.loop.every
+        if source.of_updates or every in (None, ""):
+            return 1
+        if isinstance(every, str):
+            every = self._program.number_of(self._loop.place, every)
+        return every if every and every > 0 else 1
+
+    def _named(self, source: Source) -> str:
+        """Return the name of a source, with what its rounds are where the model is not updated in each of them."""
+        assert self._loop is not None
+        loop = self._loop.place.loop
+        if source.of_updates or (loop.every is None and self._loop.micro is None):
+            return source.name
+        if self._loop.micro is not None:
+            micro = self._loop.micro
+            return f"{source.name}, optimizer steps; its micro-batches are those of line {micro.loop.first_line}"
+        if self._every > 1:
+            return f"{source.name}, {self._every} micro-batches for each optimizer step"
+        return f"{source.name}, micro-batches"
+
+    # Readings
+
+    def _read(self, source: Source) -> bool:
+        """Take a reading; say whether there will be another one of this source."""
+        number, epoch = self._pair(source)
+        if number is None:  # a variable is there again with its function, an iterator is another one then
+            self._off_since_ns = self._off_since_ns or self._clock.now_ns()
+            return isinstance(source.variable, Local | Global)
+        self._take(
+            self._clock.now_ns(),
+            number,
+            lambda: self._epoch() if epoch is None else epoch,
+            self._end(source, number),
+        )
+        return isinstance(source.variable, Local | Global) or not self._stands_still(self._clock.now_ns())
+
+    def _pair(self, source: Source) -> tuple[int | None, int | None]:
+        """Return the round, and where the loop is short the number of the loop around at the same moment."""
+        if not self._count.is_started or not self._count.is_short(READ_S):
+            return self._round(source), None
+        number = before = None
+        for _ in range(_PAIR_TRIES):
+            before = self._epoch()
+            number = self._round(source)
+            if before == self._epoch():
+                break
+        return number, before
+
+    def _round(self, source: Source) -> int | None:
+        """Return the round that a loop is in; None where there is nothing to be read."""
+        assert self._program is not None
+        return self._program.round_of(source)
+
+    def _epoch(self) -> int | None:
+        """Return the number of the loop around."""
+        assert self._program is not None
+        return self._program.value(self._outside) if self._outside is not None else None
+
+    def _end(self, source: Source, number: int) -> int | None:
+        """Return how many rounds the loop has, where its iterator tells how many are left."""
+        assert self._program is not None
+        if source.end is None or self._count.length is not None:
+            return None
+        left = self._program.value(source.end)
+        return None if left is None or self._round(source) != number else number + 1 + left
+
+    def _take(self, at_ns: int, number: int, epoch: Callable[[], int | None], end: int | None) -> None:
+        """Take in a round; the first one of another variable of the same loop adds nothing to what was counted."""
+        before, _ = self._made()
+        is_first = not self._count.is_started
+        off_ns = at_ns - self._off_since_ns if self._off_since_ns else 0
+        self._off_since_ns, self._is_pause = 0, False
+        self._count.take(at_ns, number, epoch, end, off_ns)
+        if is_first and self._goes_on:
+            self._before += before - self._made()[0]
+
+    def _stands_still(self, at_ns: int) -> bool:
+        still_ns = at_ns - max(self._count.changed_ns, self._bound_ns)
+        return still_ns > 3 * READ_S * SECOND_NS and still_ns * self._count.per_s() > 4 * SECOND_NS
+
+    def _pause_s(self) -> float:
+        if self._count.is_near_end(READ_S) and self._balance_s > 0:
+            return END_S
+        if self._count.is_uncertain and self._balance_s > CAPITAL_S / 3:
+            return FINE_S
+        return READ_S
+
+    # What is stored
+
+    def _made(self) -> tuple[int, int]:
+        """Return the steps so far, and how many more or fewer there may have been."""
+        return self._before + self._count.rounds // self._every, self._error_before + self._count.error
+
+    def _store(self, now_ns: int, *, is_last: bool = False) -> None:
+        """Store the count once a second, as of when it was seen to change; as of now where the loop pauses."""
+        steps, error = self._made()
+        if self._off_since_ns:  # it went on after the last reading, and another loop may go on since
+            unknown_s = READ_S if self._is_pause else READ_S + (now_ns - self._off_since_ns) / SECOND_NS
+            error += 1 + math.ceil(self._count.per_s() * unknown_s)
+        stored_ns, stored = self._stored or (0, 0)
+        still_s = (now_ns - self._count.changed_ns) / SECOND_NS
+        pauses = still_s * self._count.per_s() > _STILL_STEPS or still_s > _LONGEST_STEP_S
+        has_changed = self._count.has_moved if self._stored is None else steps > stored
+        at_ns = self._count.changed_ns if has_changed and self._every == 1 else now_ns
+        is_due = (has_changed or pauses) and (is_last or now_ns - stored_ns >= STORE_NS)
+        if is_due and at_ns > stored_ns:
+            steps = max(steps, stored)
+            self._stored = at_ns, steps
+            points = Point(COUNT_SERIES, steps, self._identity), Point(ERROR_SERIES, error, self._identity)
+            self._put(PointsTaken(at_ns, points))
+
+    # Other sources
+
+    def _checked_by(self, found: Sequence[Source]) -> _Check | None:
+        """Return another source of the same loop, to be compared with the first."""
+        others = [one for one in found[1:] if one.stride == 1 and not one.of_updates]
+        return _Check(others[0], -1, 0) if others and not found[0].of_updates else None
+
+    def _compare(self) -> None:
+        """Compare the sources now and then; say so once where they disagree by more than their errors."""
+        check, at_ns = self._check, self._clock.now_ns()
+        if check is None or at_ns - self._bound_ns < _CHECK_NS:
+            return
+        self._bound_ns = at_ns
+        number = self._round(check.source)
+        if number is None:
+            return
+        rounds = self._count.rounds
+        if 0 <= check.number <= number:
+            apart = (number - check.number) - (rounds - check.rounds)
+            if abs(apart) > 2 + self._count.error + self._count.per_s() * READ_S:
+                self._check = None
+                assert self._source is not None
+                text = f"{check.source.name} and {self._source.name} differ by {apart} steps"
+                self._put(EventHappened(at_ns, DOUBT_KIND, text, self._identity))
+                return
+        self._check = check._replace(number=number, rounds=rounds)
+
+    def _read_log(self) -> None:
+        """Take the steps that the script says itself, while nothing else tells them."""
+        if self._output is None:
+            self._output = OutputFile(self._identity.pid, self._files)
+        if data := self._output.new():
+            self.hear(data)
+        while self._heard:
+            at_ns, said = self._heard.popleft()
+            if self._log.take(said) and self._log.step is not None and self._loop is not None:
+                if self._counted_by != LOG:
+                    self._begin(LOG)
+                    self._put(EventHappened(at_ns, FOUND_KIND, LOG, self._identity))
+                self._take(at_ns, self._log.step, lambda: None, None)
+                # The last line may be older than it was read.
+                self._count.error = max(self._count.error, self._log.apart)
+                self._store(at_ns)

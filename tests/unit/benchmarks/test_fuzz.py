@@ -12,9 +12,10 @@ from fuzzsubjects import subjects
 from mutations import mutate, mutate_values
 
 CASES, READERS_OF_RUNS = 40, 7
-OF_JSON = ("recording", "dump", "counter", "trace", "control")
+OF_JSON = ("recording", "dump", "trace", "control")
 SUBJECTS = (
-    *("run-bytes", "run-values", "run-schemas", "recordings", "dumps", "counters", "traces", "datagrams", "control"),
+    *("run-bytes", "run-values", "run-schemas", "recordings", "dumps", "sources", "output", "traces", "datagrams"),
+    "control",
     *(f"{name}-values" for name in OF_JSON),
 )
 

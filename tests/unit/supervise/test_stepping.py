@@ -1,65 +1,122 @@
-"""What the readers of loop counters learn from the recordings of their processes."""
+"""The readers of steps of a tree: one for each process that trains, polled in one thread."""
 
 from __future__ import annotations
 
-import asyncio
+import threading
+from collections.abc import Sequence
 
 import pytest
-from support.synthetic import COMMAND, MAIN, MAIN_TID, STARTED_NS, recording
+from support.synthetic import BACKWARD, COMMAND, DATA_WAIT, MAIN, MAIN_TID, STARTED_NS, recording
+from support.waiting import until
 
 from profd.daemon.clock import AnchoredClock
-from profd.daemon.collect.steps.counter import IMPORTER
-from profd.daemon.store.records import Frame
+from profd.daemon.collect.steps.loop import Stack
+from profd.daemon.store.records import EventHappened, Identity, Record
 from profd.daemon.supervise import stepping
 from profd.daemon.supervise.roles import MAIN as MAIN_ROLE
+from profd.daemon.supervise.roles import WORKER
 from profd.daemon.supervise.stepping import Stepping
 from profd.daemon.supervise.tree import Member
 
-SCRIPT = (Frame("<module>", "/home/ada/train.py", 80),)
-IMPORT = (*SCRIPT, Frame("_find_and_load", IMPORTER, 1176))
-BAR = (*SCRIPT, Frame("tqdm.__iter__", "/usr/lib/python3/site-packages/tqdm/std.py", 1181), Frame("load", "x.py", 3))
+OTHER = Identity(MAIN.pid + 1, 7)
 
 
 class Listener:
-    """A reader that reads nothing."""
+    """A reader that reads nothing, and notes what it is told."""
 
-    seen: list[tuple[bool, bool]]
-    samples: list[tuple[object, ...]]
+    made: list[Listener]
 
-    def __init__(self, *_: object) -> None:
-        Listener.seen, Listener.samples = [], []
+    def __init__(self, identity: Identity, *_: object) -> None:
+        self.identity = identity
+        self.polls = 0
+        self.has_ended = threading.Event()
+        self.seen: list[Stack] = []
+        self.heard = b""
+        self.fails = False
+        Listener.made.append(self)
 
-    async def run(self) -> None:
-        await asyncio.Event().wait()
+    def poll(self) -> float:
+        self.polls += 1
+        if self.fails:
+            raise ValueError("of its own")
+        return 0.001
 
-    def close(self) -> None:
-        pass
+    def end(self) -> None:
+        self.has_ended.set()
 
-    def take_samples(self, *said: object) -> None:
-        Listener.samples.append(said)
+    def see(self, stacks: Sequence[Stack], since_ns: int) -> None:
+        self.seen, self.since_ns = list(stacks), since_ns
 
-    def see(self, *, is_importing: bool, has_bar: bool) -> None:
-        Listener.seen.append((is_importing, has_bar))
+    def hear(self, data: bytes) -> None:
+        self.heard += data
 
 
-@pytest.mark.parametrize(
-    ("spans", "seen"),
-    [
-        ([(IMPORT, 500), (SCRIPT, 500)], (False, False)),
-        ([(SCRIPT, 500), (IMPORT, 500)], (True, False)),
-        ([(BAR, 10), (SCRIPT, 990)], (False, True)),
-    ],
-)
-async def test_a_recording_tells_of_imports_at_its_end_and_of_a_progress_bar_in_it(
-    spans: list[tuple[tuple[Frame, ...], int]], seen: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def member(identity: Identity = MAIN, role: str = MAIN_ROLE) -> Member:
+    """Return a process of the tree."""
+    return Member(identity, None, COMMAND, role, None, None, None, 1)
+
+
+@pytest.fixture
+def records(monkeypatch: pytest.MonkeyPatch) -> list[Record]:
+    """Give the place for records, with listeners instead of readers."""
+    Listener.made = []
     monkeypatch.setattr(stepping, "StepReader", Listener)
-    monkeypatch.setattr(stepping, "CLOSING_TIMEOUT_S", 0.0)
-    followed = Stepping("py-spy", AnchoredClock(), lambda _: None)
-    followed.begin(Member(MAIN, None, COMMAND, MAIN_ROLE, None, None, None, 1))
-    worker_thread = (MAIN_TID + 1, "Thread-1", False, [(IMPORT, 1000)])
+    return []
+
+
+def test_each_process_that_trains_is_read_until_it_ends(records: list[Record]) -> None:
+    followed = Stepping(AnchoredClock(), records.append)
+    for one in (member(), member(), member(OTHER), member(Identity(1, 1), WORKER)):
+        followed.begin(one)
+    first, second = Listener.made
+    until(lambda: first.polls > 3 and second.polls > 3, "both to be read")
+    followed.end(MAIN)
+    assert first.has_ended.wait(60)
+    polls = first.polls
+    until(lambda: second.polls > polls + 10, "the other one to be read")
+    assert first.polls == polls
+    assert not second.has_ended.is_set()
+    followed.close()
+    assert second.has_ended.is_set()
+
+
+def test_a_reader_learns_what_the_main_thread_did_most(records: list[Record]) -> None:
+    followed = Stepping(AnchoredClock(), records.append)
+    followed.begin(member())
+    spans = [(DATA_WAIT, 100), (BACKWARD, 300), (DATA_WAIT, 50)]
+    worker_thread = (MAIN_TID + 1, "Thread-1", False, [(BACKWARD, 450)])
     taken = recording(MAIN, STARTED_NS, [worker_thread, (MAIN_TID, "MainThread", True, spans)])
     followed.take_recording(taken)
-    assert Listener.seen == [seen]
-    assert Listener.samples == [(taken.threads[1].intervals, taken.stacks, taken.rate_hz)]
-    await followed.close()
+    followed.take_recording(recording(OTHER, STARTED_NS, [worker_thread]))
+    (reader,) = Listener.made
+    assert [stack.frames for stack in reader.seen] == [BACKWARD, DATA_WAIT]
+    assert reader.since_ns == STARTED_NS
+    followed.close()
+
+
+def test_output_is_heard_where_one_process_trains(records: list[Record]) -> None:
+    followed = Stepping(AnchoredClock(), records.append)
+    followed.begin(member())
+    followed.take_output(b"step 1\n")
+    followed.begin(member(OTHER))
+    followed.take_output(b"step 2\n")
+    assert [reader.heard for reader in Listener.made] == [b"step 1\n", b""]
+    followed.close()
+
+
+def test_a_reader_that_fails_is_said_and_ends_no_other(
+    records: list[Record], capsys: pytest.CaptureFixture[str]
+) -> None:
+    followed = Stepping(AnchoredClock(), records.append)
+    followed.begin(member())
+    followed.begin(member(OTHER))
+    failing, other = Listener.made
+    failing.fails = True
+    until(lambda: records, "the failure")
+    polls = other.polls
+    until(lambda: other.polls > polls, "the other one to be read")
+    followed.close()
+    (said,) = records
+    assert isinstance(said, EventHappened)
+    assert (said.kind, said.identity) == ("error", MAIN)
+    assert "ValueError" in capsys.readouterr().err

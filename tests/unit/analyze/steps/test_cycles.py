@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 from support.phasevisits import evaluated, held_up, on_and_off, sampled
 
-from profd.daemon.analyze.steps.cycles import Seen, count_cycles, expected_visits
+from profd.daemon.analyze.steps.cycles import Seen, count_cycles
 
 
 def test_long_visits_are_counted_exactly() -> None:
@@ -15,17 +13,6 @@ def test_long_visits_are_counted_exactly() -> None:
     assert counted is not None
     assert counted.count == pytest.approx(60, abs=0.5)
     assert counted.error < 2
-
-
-@pytest.mark.parametrize(("outside_s", "inside_s"), [(0.02, 0.02), (0.05, 0.01), (0.01, 0.1)])
-def test_as_many_visits_are_seen_as_expected(outside_s: float, inside_s: float) -> None:
-    cycles = 20_000
-    seen = sampled(cycles, outside_s, inside_s, 0.0, 1)
-    places = [interval.is_inside for interval in seen]
-    visits = sum(now and not before for before, now in itertools.pairwise([False, *places]))
-    inside = sum(interval.samples for interval in seen if interval.is_inside)
-    outside = sum(interval.samples for interval in seen if not interval.is_inside)
-    assert expected_visits(cycles, inside, outside) == pytest.approx(visits, rel=0.01)
 
 
 def test_intervals_of_one_visit_are_one_visit() -> None:
@@ -53,10 +40,14 @@ def test_an_evaluation_is_no_visits_that_were_missed(seed: int) -> None:
 
 
 @pytest.mark.parametrize("share", [0.05, 0.1, 0.15])
-def test_steps_that_are_held_up_are_not_counted_twice(share: float) -> None:
+def test_steps_that_are_held_up_may_be_two_and_the_error_says_so(share: float) -> None:
     counted = count_cycles(held_up(500, share, seed=1))
     assert counted is not None
-    assert abs(counted.count - 500) <= counted.error < 150
+    assert abs(counted.count - 500) <= counted.error < 250
+
+
+def test_visits_of_which_a_third_is_missed_tell_nothing() -> None:
+    assert count_cycles(sampled(400, 0.035, 0.01, 0.1, 1)) is None
 
 
 def test_steps_much_shorter_than_the_distance_of_samples_are_not_told() -> None:

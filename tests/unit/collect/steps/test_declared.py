@@ -1,125 +1,166 @@
-"""Counters of loops, as source files declare them."""
+"""Loops as source files declare them."""
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 
 import pytest
 
-from profd.daemon.collect.steps.declared import PARSED_AT_ONCE, Declared
-
-LOOP = """
-    def train(loader, epochs):
-        total = 0
-        for {head}:
-            total += len(batch)
-            work()
-            {inside}
-        return total
-"""
+from profd.daemon.collect.steps.declared import Counter, Declared, Loop
 
 
-def around(tmp_path: Path, source: str, line: int, function: str = "train") -> frozenset[str]:
-    path = tmp_path / "train.py"
-    path.write_text(textwrap.dedent(source).strip())
-    return Declared().counters_at(str(path), function, line).declared
+def loops_at(folder: Path, source: str, text: str, name: str = "train") -> tuple[Loop, ...]:
+    """Return the loops around the line with a text."""
+    file = folder / "train.py"
+    file.write_text(source)
+    line = next(number for number, one in enumerate(source.splitlines(), 1) if text in one)
+    return Declared().function_at(str(file), name, line).around(line)
+
+
+def counters(folder: Path, head: str, *body: str) -> tuple[Counter, ...]:
+    """Return what a loop with this head and body counts by."""
+    source = "\n    ".join(["def train(loader, n, args):", head, *(f"    {line}" for line in (*body, "work()"))])
+    (loop,) = loops_at(folder, source, "work()")
+    return loop.counters
 
 
 @pytest.mark.parametrize(
     ("head", "counter"),
     [
-        ("i in range(epochs)", "i"),
-        ("number, (images, labels) in enumerate(loader)", "number"),
-        ("step, batch in enumerate(tqdm(loader))", "step"),
-        ("step, batch in tqdm(enumerate(loader), total=3)", "step"),
-        ("step in tqdm.trange(epochs)", "step"),
-        ("step in itertools.count(1)", "step"),
-        ("batch in loader", None),
-        ("batch in tqdm(loader)", None),
-        ("state.step in range(epochs)", None),
+        ("for i in range(n):", Counter("i", 1, 0)),
+        ("for i in range(5000, n):", Counter("i", 1, 5000)),
+        ("for i in range(start, n):", Counter("i", 1, None)),
+        ("for i in range(0, n, 32):", Counter("i", 32, 0)),
+        ("for i in range(0, n, args.batch):", Counter("i", "args.batch", 0)),
+        ("for i, batch in enumerate(loader):", Counter("i", 1, 0)),
+        ("for i, (x, y) in enumerate(loader, 1):", Counter("i", 1, 1)),
+        ("for i, batch in tqdm(enumerate(loader, start=3), total=n):", Counter("i", 1, 3)),
+        ("for i in tqdm.trange(n):", Counter("i", 1, 0)),
+        ("for i in itertools.count(7, 2):", Counter("i", 2, 7)),
+        ("for self.iter in range(n):", Counter("self.iter", 1, 0)),
     ],
 )
-def test_a_loop_counts_by_what_takes_up_numbers(tmp_path: Path, head: str, counter: str | None) -> None:
-    source = LOOP.format(head=head, inside="pass")
-    assert around(tmp_path, source, 4) == ({counter} if counter else set())
+def test_a_loop_counts_by_what_it_is_given(tmp_path: Path, head: str, counter: Counter) -> None:
+    assert counters(tmp_path, head) == (counter,)
 
 
 @pytest.mark.parametrize(
-    ("inside", "counters"),
-    [("step += 1", {"step"}), ("if due: step += 1", {"step"}), ("step += size", set()), ("step -= 1", set())],
+    ("line", "name", "stride"),
+    [
+        ("step += 1", "step", 1),
+        ("step = step + 1", "step", 1),
+        ("seen += 32", "seen", 32),
+        ("self.state.global_step += 1", "self.state.global_step", 1),
+        ('state["iter_num"] += 1', 'state["iter_num"]', 1),
+    ],
 )
-def test_a_loop_counts_by_what_goes_up_in_it(tmp_path: Path, inside: str, counters: set[str]) -> None:
-    assert around(tmp_path, LOOP.format(head="batch in loader", inside=inside), 5) == counters
-    assert around(tmp_path, LOOP.format(head="batch in loader", inside=inside), 2) == set()
+def test_a_loop_counts_by_what_it_adds_to(tmp_path: Path, line: str, name: str, stride: int) -> None:
+    assert counters(tmp_path, "while True:", line) == (Counter(name, stride, None, is_added=True, is_late=False),)
+    assert counters(tmp_path, "while True:", "x.backward()", line)[0].is_late
 
 
-def test_all_loops_around_a_line_count_and_no_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        ("for batch in loader:", ()),
+        ("for i in range(n, 0, -1):", ()),
+        ("for i in range(n):", ("i = f(i)",)),
+        ("for i in range(n):", ("for i in range(3): pass",)),
+        ("while True:", ("step += size",)),
+        ("while True:", ("left -= 1",)),
+        ("while True:", ("if x: step += 1",)),
+        ("while True:", ("if x: continue", "step += 1")),
+        ("while True:", ("tries += 1", "if x: tries = 0")),
+        ("while True:", ("step += 1", "if x: step += 1")),
+        ("while True:", ("for _ in range(3): step += 1",)),
+    ],
+)
+def test_what_does_not_go_up_in_each_round_counts_nothing(tmp_path: Path, head: str, body: tuple[str, ...]) -> None:
+    assert counters(tmp_path, head, *body) == ()
+
+
+@pytest.mark.parametrize(
+    ("condition", "every"),
+    [
+        (None, None),
+        ("if (i + 1) % 4 == 0:", 4),
+        ("if (i + 1) % args.accumulate == 0:", "args.accumulate"),
+        ("if not i % k or last:", "k"),
+        ("if is_due:", ""),
+    ],
+)
+def test_a_loop_says_in_which_rounds_the_model_is_updated(tmp_path: Path, condition: str | None, every: object) -> None:
+    source = ["def train():", "    for i in range(9):", "        loss.backward()"]
+    indent = "        "
+    if condition:
+        source.append(f"{indent}{condition}")
+        indent += "    "
+    source += [f"{indent}self.optimizer.step()", f"{indent}updates += 1", f"{indent}scheduler.step()"]
+    (loop,) = loops_at(tmp_path, "\n".join(source), "loss.backward()")
+    assert loop.updates
+    assert loop.every == every
+    assert loop.counters[0] == Counter(
+        "updates", 1, None, is_added=True, is_late=True, of_updates=condition is not None
+    )
+
+
+def test_a_variable_that_another_loop_sets_too_is_shared(tmp_path: Path) -> None:
     source = """
-    import torch
-
-    class Trainer:
-        @torch.enable_grad()
-        def train(self):
-            step = 0
-            for epoch in range(3):
-                for i, batch in enumerate(self.loader):
-                    self.work()
-                    step += 1
-                for j in range(4):
-                    self.evaluate()
-            while step < 9:
-                step += 1
-    """
-    assert around(tmp_path, source, 9) == {"epoch", "i", "step"}
-    assert around(tmp_path, source, 12) == {"epoch", "j", "step"}
-    assert around(tmp_path, source, 14) == {"step"}
-    assert around(tmp_path, source, 6) == set()
+def train():
+    step = 0
+    for epoch in range(9):
+        for step, batch in enumerate(loader):
+            work()
+        for step, batch in enumerate(others):
+            evaluate()
+"""
+    outer, inner = loops_at(tmp_path, source, "work()")
+    assert (outer.counters[0].name, outer.shared) == ("epoch", ())
+    assert inner.shared == ("step",)
 
 
-@pytest.mark.parametrize(
-    ("line", "current"), [(3, set()), (4, {"epoch"}), (5, {"epoch"}), (6, {"epoch", "i"}), (7, {"epoch"}), (8, set())]
-)
-def test_a_loop_that_waits_for_its_next_round_shows_the_one_before(
-    tmp_path: Path, line: int, current: set[str]
-) -> None:
-    path = tmp_path / "train.py"
-    path.write_text(
-        "def train(loader):\n    build()\n    for epoch in range(3):\n        for i, batch in enumerate(\n"
-        "            loader):\n            step(batch)\n        evaluate()\n    for i in range(3): step(i)\n"
-    )
-    assert Declared().counters_at(str(path), "train", line).current == current
+def test_what_a_function_inside_does_is_none_of_a_loop(tmp_path: Path) -> None:
+    source = """
+def train():
+    for i in range(9):
+        def inner():
+            step = 1
+            work(step)
+        inner()
+        other()
+class Other:
+    def train(self):
+        pass
+"""
+    assert loops_at(tmp_path, source, "work(step)", "inner") == ()
+    assert [loop.counters[0].name for loop in loops_at(tmp_path, source, "other()")] == ["i"]
+    assert loops_at(tmp_path, source, "pass") == ()
 
 
-def test_what_cannot_be_parsed_or_read_tells_nothing(tmp_path: Path) -> None:
-    assert around(tmp_path, "def train():\n    for i in range(3:\n        work()", 3) == set()
-    assert Declared().counters_at(str(tmp_path / "none.py"), "train", 3).declared == set()
-    assert Declared().counters_at("<string>", "train", 3).declared == set()
+def test_a_loop_at_the_top_level_is_that_of_the_module(tmp_path: Path) -> None:
+    source = "iter_num = 0\nwhile True:\n    for micro in range(4):\n        loss.backward()\n    iter_num += 1\n"
+    outer, inner = loops_at(tmp_path, source, "loss.backward()", "<module>")
+    assert outer.counters == (Counter("iter_num", 1, None, is_added=True, is_late=True),)
+    assert inner.counters == (Counter("micro", 1, 0),)
 
 
-def test_a_few_functions_are_parsed_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "train.py"
-    path.write_text(
-        "".join(f"def f{k}():\n    for i in range(3):\n        work()\n" for k in range(PARSED_AT_ONCE + 1))
-    )
-    declared = Declared()
-    found = [declared.counters_at(str(path), f"f{k}", 3 * k + 3).declared for k in range(PARSED_AT_ONCE + 1)]
-    assert found == [*[{"i"}] * PARSED_AT_ONCE, set()]
-    # Those that were parsed are known, whatever line of them is asked for.
-    assert declared.counters_at(str(path), "f0", 2).declared == {"i"}
-    declared.allow_more()
-    assert declared.counters_at(str(path), f"f{PARSED_AT_ONCE}", 3 * PARSED_AT_ONCE + 3).declared == {"i"}
+def test_an_iterator_with_a_name_is_what_was_last_assigned_to_it(tmp_path: Path) -> None:
+    source = """
+def train():
+    bar = 3
+    bar = tqdm(enumerate(loader))
+    for i, x in bar:
+        work()
+        bar.update(1)
+"""
+    (loop,) = loops_at(tmp_path, source, "work()")
+    assert loop.counters == (Counter("i", 1, 0),)
+    assert loop.bars == ("bar",)
 
 
-def test_a_function_steps_by_a_loop_unless_it_waits_off_the_stack(tmp_path: Path) -> None:
-    path = tmp_path / "train.py"
-    path.write_text(
-        "def train():\n    for i in range(3):\n        work()\n    evaluate()\n\n\n"
-        "def feed():\n    for i in range(3):\n        yield work()\n"
-    )
-    declared = Declared()
-    assert declared.steps_by(str(path), "train", 3, "i")
-    assert not declared.steps_by(str(path), "train", 3, "j")
-    assert not declared.steps_by(str(path), "train", 4, "i")
-    assert not declared.steps_by(str(path), "feed", 9, "i")
-    assert declared.counters_at(str(path), "feed", 9).declared == {"i"}
+@pytest.mark.parametrize("source", ["def train(:\n    work()", "print 1\nwork()", "for i in range(3): work()", ""])
+def test_what_is_no_loop_of_this_python_declares_nothing(tmp_path: Path, source: str) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(source)
+    assert Declared().function_at(str(file), "<module>", 2).around(2) == ()
+    assert Declared().function_at(str(tmp_path / "none.py"), "train", 1).loops == ()

@@ -1,0 +1,199 @@
+"""Adds up the rounds of a loop from readings of its counter, over all the times that it begins anew. Pure.
+
+How many rounds lie between two readings is plain while the counter grows. Where it has begun anew, the rounds of the
+whole loop (an epoch) have to be known: from the loop's ``range``, from a reading that saw the last round, or from two
+that came closer together than two rounds. Until then the pace tells, and the error says how exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from profd.daemon.clock import SECOND_NS
+
+PACE_NS = 10 * SECOND_NS
+# A counter that stood still for so many rounds was at its last one.
+_STILL_ROUNDS = 4.0
+_STILL_NS = SECOND_NS // 4
+# Of two readings so close together the first one saw the last round.
+_CLOSE_ROUNDS = 0.2
+# The pace is not known before so many readings.
+_KNOWN = 5
+
+
+class _Seen(NamedTuple):
+    """A reading: the round of its loop, since when it has been that one, and how often the loop outside has begun."""
+
+    at_ns: int
+    round: int
+    since_ns: int
+
+
+class _Over(NamedTuple):
+    """A loop that began anew: in round ``before`` it was seen last, in ``after`` first; so many ``added`` and wrong."""
+
+    epochs: int
+    before: int
+    after: int
+    added: int
+    error: int
+
+
+class Count:
+    """The rounds of one loop. They begin with the number that the counter itself shows when it is first read."""
+
+    def __init__(self, *, is_late: bool = False) -> None:
+        """Take a counter that ``is_late`` for one that stands, after the last round, at as many as there are."""
+        self._is_late = is_late
+        self.rounds = 0
+        self.error = 0
+        """How many more or fewer there may have been since the first reading."""
+        self.changed_ns = 0
+        """When the present round was first seen."""
+        self.has_moved = False
+        self.length: int | None = None
+        """The rounds of the whole loop, once they are known."""
+        self._last: _Seen | None = None
+        self._epoch: int | None = None
+        self._longest = 0
+        self._varies = False
+        self._is_told = False
+        self._passed = 0
+        """How many epochs were taken for as long as the others, without that their own end was seen."""
+        self._unsure: list[_Over] = []
+        self._recent: deque[tuple[int, int]] = deque()
+
+    def take(
+        self,
+        at_ns: int,
+        number: int,
+        epoch: Callable[[], int | None] = lambda: None,
+        end: int | None = None,
+        off_ns: int = 0,
+    ) -> None:
+        """Take in that a counter showed the round ``number`` (from 0) at a time.
+
+        ``epoch`` reads the counter of the loop outside; ``end`` is the number of rounds, where the loop tells it. For
+        ``off_ns`` before, nobody was in the loop.
+        """
+        if end is not None and end != self.length:
+            self._learn(end)
+            self._is_told = True
+        last = self._last
+        if last is None:
+            self.rounds, self.changed_ns, self._epoch = number, at_ns, epoch()
+        else:
+            made = self._made(last, at_ns - off_ns, number, epoch)
+            self.rounds += made
+            if made:
+                self.changed_ns, self.has_moved = at_ns, True
+        has_changed = last is None or number != last.round
+        self._last = _Seen(at_ns, number, at_ns if has_changed or last is None else last.since_ns)
+        longer = number + (not self._is_late) - self._longest
+        self._longest += max(longer, 0)
+        if longer > 0 and (self._varies or (self.length is not None and self._longest > self.length)):
+            self._doubt(longer)
+        self._recent.append((at_ns, self.rounds))
+        while len(self._recent) > 2 and self._recent[1][0] <= at_ns - PACE_NS:
+            self._recent.popleft()
+
+    def complete(self, gap_s: float) -> None:
+        """Take in that the loop is over, some time within so many seconds after the last reading."""
+        unread = math.ceil(self.per_s() * gap_s)
+        left = self.length - 1 - self._last.round if self.length is not None and self._last is not None else None
+        if left is not None and 0 <= left <= unread + 1:
+            self.rounds += left + 1
+        else:
+            self.error += unread
+
+    def per_s(self) -> float:
+        """Return rounds a second of the last ten seconds."""
+        if not self._recent:
+            return 0.0
+        (first_ns, first), (last_ns, last) = self._recent[0], self._recent[-1]
+        return (last - first) * SECOND_NS / (last_ns - first_ns) if last_ns > first_ns else 0.0
+
+    def is_near_end(self, ahead_s: float) -> bool:
+        """Say whether the loop may begin anew within so many seconds, or is in what has to be its last round."""
+        if self._last is None or self._varies:
+            return False
+        if self.length is not None:
+            return not self._is_told and self._last.round >= self.length - 1
+        return bool(self._unsure) and self._last.round >= self._longest - 2 - 2 * ahead_s * self.per_s()
+
+    def is_short(self, gap_s: float) -> bool:
+        """Say whether the loop may begin anew, and come as far again, within so many seconds."""
+        return len(self._recent) < _KNOWN or self.per_s() * gap_s >= (self.length or self._longest) / 2
+
+    @property
+    def at_ns(self) -> int:
+        """When the last reading was; 0 before the first."""
+        return self._last.at_ns if self._last is not None else 0
+
+    @property
+    def is_started(self) -> bool:
+        """Whether there was a reading."""
+        return self._last is not None
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Whether the loop has begun anew while nobody knew its rounds."""
+        return bool(self._unsure) and self.length is None
+
+    def _made(self, last: _Seen, at_ns: int, number: int, epoch: Callable[[], int | None]) -> int:
+        """Return the rounds since the last reading."""
+        expected = self.per_s() * (at_ns - last.at_ns) / SECOND_NS
+        if number >= last.round and not self.is_short((at_ns - last.at_ns) / SECOND_NS):
+            return number - last.round
+        now = epoch()
+        epochs = None if now is None or self._epoch is None else now - self._epoch
+        self._epoch = now
+        if number >= last.round and not epochs:
+            if epochs is None and self.length and expected > self.length:
+                self.error += round(expected)
+            return number - last.round
+        return self._over(last, at_ns, number, max(epochs or 1, 1), expected)
+
+    def _over(self, last: _Seen, at_ns: int, number: int, epochs: int, expected: float) -> int:
+        """Return the rounds since the last reading where the loop has begun anew since."""
+        stood_ns = last.at_ns - last.since_ns
+        is_still = stood_ns > _STILL_NS and stood_ns * self.per_s() > _STILL_ROUNDS * SECOND_NS
+        is_close = len(self._recent) >= _KNOWN and expected <= _CLOSE_ROUNDS and not self._is_late
+        is_seen = epochs == 1 and (is_still or is_close)
+        if is_seen and not self._is_told:
+            self._learn(last.round + (not self._is_late))
+        if self.length is not None:
+            made = epochs * self.length - last.round + number
+            if is_seen or self._is_told or len(self._recent) < _KNOWN or made <= 1.5 * (expected + 1):
+                self._passed += 0 if is_seen or self._is_told else epochs
+                return made
+            self._doubt(round(made - expected))
+        least = epochs * self._longest - last.round + number if epochs > 1 or not self._varies else 1 + number
+        made = max(least, round(expected))
+        error = max(made - least, 1 + math.ceil(expected / 2))
+        self.error += error
+        if not self._varies:
+            self._unsure.append(_Over(epochs, last.round, number, made, error))
+        return made
+
+    def _learn(self, length: int) -> None:
+        """Take in how many rounds the loop has, and mend what was counted without that."""
+        if length < self._longest or length == self.length or self._varies:
+            if self.length not in (None, length):
+                self._doubt(abs(length - (self.length or 0)))
+            return
+        self.length = length
+        for over in self._unsure:
+            self.rounds += over.epochs * length - over.before + over.after - over.added
+            self.error -= over.error
+            self._passed += over.epochs if over.before + 1 < length else 0
+        self._unsure.clear()
+
+    def _doubt(self, apart: int) -> None:
+        """Take in that the loop has not always as many rounds: those that were counted so may be wrong by so many."""
+        self._varies = not self._is_told
+        self.length, self._is_told = None, False
+        self.error += apart * self._passed
