@@ -96,7 +96,7 @@ class Header(Lines):
         """Return the mean rate where it says something beside that of now."""
         if steps.made is not None or steps.mean_per_s is None or rate(steps.mean_per_s) == rate(steps.per_s):
             return []
-        return [Part(8, (self.run(f"mean {rate(steps.mean_per_s)}", "dim"),))]
+        return [Part(6, (self.run(f"mean {rate(steps.mean_per_s)}", "dim"),))]
 
     def _state(self, info: RunInfo) -> tuple[str, str, str]:
         """Return the mark of the run's state, the words for it, and their ink."""

@@ -20,6 +20,8 @@ _STILL_ROUNDS = 4.0
 _STILL_NS = SECOND_NS // 4
 # Of two readings so close together the first one saw the last round.
 _CLOSE_ROUNDS = 0.2
+# The first reading that fails may do so before the loop was left.
+_STAYS_S = 0.25
 # The pace is not known before so many readings.
 _KNOWN = 5
 
@@ -61,6 +63,7 @@ class Count:
         self._longest = 0
         self._varies = False
         self._is_told = False
+        self._may_have_stayed_s = 0.0
         self._passed = 0
         """How many epochs were taken for as long as the others, without that their own end was seen."""
         self._unsure: list[_Over] = []
@@ -86,6 +89,7 @@ class Count:
         if last is None:
             self.rounds, self.changed_ns, self._epoch = number, at_ns, epoch()
         else:
+            self._may_have_stayed_s = _STAYS_S if off_ns else 0.0
             made = self._made(last, at_ns - off_ns, number, epoch)
             self.rounds += made
             if made:
@@ -167,7 +171,8 @@ class Count:
             self._learn(last.round + (not self._is_late))
         if self.length is not None:
             made = epochs * self.length - last.round + number
-            if is_seen or self._is_told or len(self._recent) < _KNOWN or made <= 1.5 * (expected + 1):
+            most = 1.5 * (expected + 1) + self.per_s() * self._may_have_stayed_s
+            if is_seen or self._is_told or len(self._recent) < _KNOWN or made <= most:
                 self._passed += 0 if is_seen or self._is_told else epochs
                 return made
             self._doubt(round(made - expected))

@@ -85,6 +85,15 @@ def test_an_optimizer_that_calls_a_closure_is_not_inside_of_itself(tmp_path: Pat
     assert head(find_loop([stack], Declared())) == (2, None)
 
 
+def test_a_loop_inside_of_the_optimizer_is_none(tmp_path: Path) -> None:
+    script = Script(tmp_path, "for batch in loader:\n    optimizer.step()\n")
+    library = tmp_path / "site-packages" / "torch" / "optim" / "sgd.py"
+    library.parent.mkdir(parents=True)
+    library.write_text("def step():\n    for parameter in parameters:\n        add()\n")
+    inside = [Frame("SGD.step", str(library), 3)]
+    assert head(find_loop([script.stack(("<module>", "optimizer.step"), inside=inside)], Declared())) == (1, None)
+
+
 def test_without_backward_a_loop_that_is_named_so_is_that_of_steps(tmp_path: Path) -> None:
     script = Script(
         tmp_path, "def train():\n    for epoch in e():\n        for step in range(9):\n            work()\n    end()\n"

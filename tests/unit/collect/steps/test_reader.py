@@ -80,10 +80,10 @@ class Reading:
             raise Unreadable("it is another Python")
         return self.program
 
-    def sees(self, function: str) -> None:
-        """Let samples show the backward pass of a function."""
+    def sees(self, function: str, ago_s: int = 0) -> None:
+        """Let samples show the backward pass of a function, in a recording that began so many seconds ago."""
         line = next(at for at, text in enumerate(SCRIPT.splitlines(), 1) if text == f"def {function}():") + 2
-        self.reader.see([Stack([Frame(function, str(self.file), line), BACKWARD], 9)], self.clock.at_ns)
+        self.reader.see([Stack([Frame(function, str(self.file), line), BACKWARD], 9)], self.clock.at_ns - ago_s * SECOND_NS)
 
     def reads(self, variable: Variable, values: Sequence[int | None]) -> None:
         """Read once for each of some values that a variable has."""
@@ -126,7 +126,9 @@ def test_a_loop_that_pauses_is_stored_as_standing_still(reading: Reading) -> Non
 
 
 def test_where_a_loop_was_left_another_may_go_on_until_samples_show_none(reading: Reading) -> None:
-    reading.reads(FIRST.variable, [*range(20), *[None] * 40])
+    reading.reads(FIRST.variable, [*range(20), *[None] * 10])
+    reading.sees("pretrain", ago_s=4)
+    reading.reads(FIRST.variable, [None] * 30)
     reading.sees("pretrain")
     reading.reads(FIRST.variable, [None] * 20)
     taken = [one for one in reading.records if isinstance(one, PointsTaken)]
