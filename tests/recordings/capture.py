@@ -87,9 +87,11 @@ def noted() -> Iterator[list[StoredLine]]:
         notes.take_recording(raw, identity, rate_hz, keep, threads, evidence)
         return assemble(raw, identity, rate_hz, keep, threads, evidence)
 
-    def noting_writer(writer: RunWriter, path: object, started: RunStarted, describe: DescribeFrame) -> None:
+    def noting_writer(
+        writer: RunWriter, path: Path, started: RunStarted, describe: DescribeFrame, most_bytes: int | None = None
+    ) -> None:
         notes.lines.append(Started(started))
-        make_writer(writer, path, started, describe)  # type: ignore[arg-type]
+        make_writer(writer, path, started, describe, most_bytes)
 
     def noting_put(writer: RunWriter, record: Record) -> bool:
         notes.take_record(record)
