@@ -83,7 +83,9 @@ class Reading:
     def sees(self, function: str, ago_s: int = 0) -> None:
         """Let samples show the backward pass of a function, in a recording that began so many seconds ago."""
         line = next(at for at, text in enumerate(SCRIPT.splitlines(), 1) if text == f"def {function}():") + 2
-        self.reader.see([Stack([Frame(function, str(self.file), line), BACKWARD], 9)], self.clock.at_ns - ago_s * SECOND_NS)
+        self.reader.see(
+            [Stack([Frame(function, str(self.file), line), BACKWARD], 9)], self.clock.at_ns - ago_s * SECOND_NS
+        )
 
     def reads(self, variable: Variable, values: Sequence[int | None]) -> None:
         """Read once for each of some values that a variable has."""
