@@ -62,6 +62,9 @@ class Count:
         self._epoch: int | None = None
         self._longest = 0
         self._varies = False
+        self._seen_length = 0
+        self._ended_at: int | None = None
+        """The round that was read last before the loop began anew."""
         self._is_told = False
         self._may_have_stayed_s = 0.0
         self._passed = 0
@@ -122,11 +125,12 @@ class Count:
 
     def is_near_end(self, ahead_s: float) -> bool:
         """Say whether the loop may begin anew within so many seconds, or is in what has to be its last round."""
-        if self._last is None or self._varies:
+        if self._last is None:
             return False
         if self.length is not None:
             return not self._is_told and self._last.round >= self.length - 1
-        return bool(self._unsure) and self._last.round >= self._longest - 2 - 2 * ahead_s * self.per_s()
+        near = 2 + 2 * ahead_s * self.per_s()
+        return self._ended_at is not None and abs(self._last.round - self._ended_at) <= near
 
     def is_short(self, gap_s: float) -> bool:
         """Say whether the loop may begin anew, and come as far again, within so many seconds."""
@@ -163,12 +167,18 @@ class Count:
 
     def _over(self, last: _Seen, at_ns: int, number: int, epochs: int, expected: float) -> int:
         """Return the rounds since the last reading where the loop has begun anew since."""
+        self._ended_at = last.round
         stood_ns = last.at_ns - last.since_ns
         is_still = stood_ns > _STILL_NS and stood_ns * self.per_s() > _STILL_ROUNDS * SECOND_NS
         is_close = len(self._recent) >= _KNOWN and expected <= _CLOSE_ROUNDS and not self._is_late
         is_seen = epochs == 1 and (is_still or is_close)
         if is_seen and not self._is_told:
-            self._learn(last.round + (not self._is_late))
+            length = last.round + (not self._is_late)
+            # Two epochs that were alike after all: what was in doubt was one reading.
+            if self._varies and length == self._seen_length:
+                self._varies, self._longest, self._passed = False, length, 0
+            self._seen_length = length
+            self._learn(length)
         if self.length is not None:
             made = epochs * self.length - last.round + number
             most = 1.5 * (expected + 1) + self.per_s() * self._may_have_stayed_s

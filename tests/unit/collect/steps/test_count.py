@@ -109,6 +109,14 @@ def test_epochs_of_unlike_lengths_are_within_their_error() -> None:
     assert followed.count.length is None
 
 
+def test_epochs_that_are_alike_again_are_counted_exactly_again() -> None:
+    for other in (130, 60):
+        few, many = (Followed(epochs(100, 100, other, *[100] * more, pause_s=0.5)).count for more in (6, 30))
+        assert few.length == many.length == 100
+        assert few.error == many.error > 0
+        assert many.rounds - few.rounds == 24 * 100
+
+
 def test_a_counter_that_goes_up_at_the_end_of_a_round_stands_at_the_number_of_rounds() -> None:
     count = Count(is_late=True)
     for tenth in range(60):
