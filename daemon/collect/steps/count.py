@@ -47,8 +47,12 @@ class _Over(NamedTuple):
 class Count:
     """The rounds of one loop. They begin with the number that the counter itself shows when it is first read."""
 
-    def __init__(self, *, is_late: bool = False) -> None:
-        """Take a counter that ``is_late`` for one that stands, after the last round, at as many as there are."""
+    def __init__(self, *, is_added: bool = False, is_late: bool = False) -> None:
+        """Take a counter that ``is_added`` for one that goes on over epochs, until it was seen to begin anew.
+
+        One that ``is_late`` stands, after the last round, at as many as there are.
+        """
+        self._is_added = is_added
         self._is_late = is_late
         self.rounds = 0
         self.error = 0
@@ -159,7 +163,8 @@ class Count:
         now = epoch()
         epochs = None if now is None or self._epoch is None else now - self._epoch
         self._epoch = now
-        if number >= last.round and not epochs:
+        goes_on = self._is_added and self._ended_at is None
+        if number >= last.round and (not epochs or goes_on):
             if epochs is None and self.length and expected > self.length:
                 self.error += round(expected)
             return number - last.round

@@ -173,8 +173,9 @@ class StepReader:
             self._count.complete(0.0 if self._goes_on else READ_S)
             self._before, self._error_before = self._made()
         self._counted_by, self._counted_in = source, self._loop.key
-        is_late = self._source is not None and self._source.is_late
-        self._count, self._every = Count(is_late=is_late), 1
+        self._count, self._every = Count(), 1
+        if self._source is not None:
+            self._count = Count(is_added=self._source.is_added, is_late=self._source.is_late)
         if is_first and self._source is not None:
             # The script's own number: that of a loop that goes on from a checkpoint begins there.
             self._before = self._source.start // self._source.stride

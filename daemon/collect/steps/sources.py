@@ -43,8 +43,8 @@ _BAR_FILE = "tqdm/std.py"
 class Source(msgspec.Struct, frozen=True):
     """A variable that counts the rounds of a loop: by ``stride`` from ``start`` on. ``name`` says what it is.
 
-    ``end`` is the iterator of the loop's ``range``, which tells how many rounds are left. ``is_late`` and
-    ``of_updates`` are those of the counter that the source declares.
+    ``end`` is the iterator of the loop's ``range``, which tells how many rounds are left. ``is_added``, ``is_late``
+    and ``of_updates`` are those of the counter that the source declares.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Source(msgspec.Struct, frozen=True):
     stride: int = 1
     start: int = 0
     end: RangeLeft | None = None
+    is_added: bool = False
     is_late: bool = False
     of_updates: bool = False
     within: tuple[Place, Code] | None = None
@@ -162,8 +163,8 @@ class Program:
                 name = f"loop counter `{counter.name}` in {place.name} ({path}:{place.loop.first_line})"
                 end = left if not counter.is_added else None
                 within = (place, frame.code) if counter.name in place.loop.shared else None
-                late, of_updates = counter.is_late, counter.of_updates
-                yield Source(name, variable, stride, counter.start or 0, end, late, of_updates, within)
+                kind = counter.is_added, counter.is_late, counter.of_updates
+                yield Source(name, variable, stride, counter.start or 0, end, *kind, within)
 
     def _bars(self, frame: Frame, place: Place) -> Iterator[Source]:
         """Yield the progress bars that the loop brings forward by one in each round."""
@@ -172,7 +173,7 @@ class Program:
                 bar = self._reader.object_of(local_of(frame, name) or Global(frame.globals, name))
                 if _BAR.search(bar.type_name):
                     attribute = attribute_of(self._python, bar.address, "n")
-                    yield Source(f"progress bar `{name}` in {place.name}", attribute, is_late=True)
+                    yield Source(f"progress bar `{name}` in {place.name}", attribute, is_added=True, is_late=True)
             except (NoInteger, Unreadable):
                 continue
 

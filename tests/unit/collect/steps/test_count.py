@@ -102,6 +102,13 @@ def test_epochs_shorter_than_the_distance_of_readings_are_told_by_the_loop_aroun
     assert (followed.count.error, followed.off) == (0, 0)
 
 
+def test_a_counter_that_goes_on_over_epochs_is_counted_as_it_is() -> None:
+    count = Count(is_added=True)
+    for tenth in range(40):
+        count.take(tenth * SECOND_NS // 10, 30 * tenth, partial(int, tenth // 2))
+    assert (count.rounds, count.error) == (30 * 39, 0)
+
+
 def test_epochs_of_unlike_lengths_are_within_their_error() -> None:
     chance = random.Random(2)
     followed = Followed(epochs(*[chance.randrange(60, 140) for _ in range(8)], pause_s=0.5, jitter=0.2))
