@@ -87,9 +87,10 @@ def find_loop(stacks: Sequence[Stack], declared: Declared) -> StepLoop | None:
 
 def _does(frame: Frame) -> bool:
     """Say whether a frame is of the backward pass or of an optimizer's step."""
+    name = frame.function.rpartition(".")[2]
     if _BACKWARD.search(frame.file):
-        return True
-    return bool(_OPTIMIZER.search(frame.file)) and frame.function.rpartition(".")[2] in ("step", "wrapper")
+        return name in ("backward", "grad", "_engine_run_backward")
+    return bool(_OPTIMIZER.search(frame.file)) and name in ("step", "wrapper")
 
 
 def _places(frames: Sequence[Frame], declared: Declared) -> Iterator[Place]:

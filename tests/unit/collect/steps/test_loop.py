@@ -85,6 +85,16 @@ def test_an_optimizer_that_calls_a_closure_is_not_inside_of_itself(tmp_path: Pat
     assert head(find_loop([stack], Declared())) == (2, None)
 
 
+def test_other_methods_of_a_tensor_are_no_backward_pass(tmp_path: Path) -> None:
+    script = Script(tmp_path, NESTED)
+    item = [Frame("Tensor.item", "/x/site-packages/torch/_tensor.py", 99)]
+    stacks = [
+        script.stack(("train", "        model(batch)"), inside=item, samples=900),
+        script.stack(("train", "loss.backward"), inside=BACKWARD),
+    ]
+    assert head(find_loop(stacks, Declared())) == (4, None)
+
+
 def test_a_loop_inside_of_the_optimizer_is_none(tmp_path: Path) -> None:
     script = Script(tmp_path, "for batch in loader:\n    optimizer.step()\n")
     library = tmp_path / "site-packages" / "torch" / "optim" / "sgd.py"
