@@ -18,7 +18,7 @@ from profd.daemon.collect.steps.declared import Declared, Function, Loop
 from profd.daemon.store.records import Frame
 
 _BACKWARD = re.compile(r"/torch/(_tensor|autograd/(__init__|graph))\.py$")
-_OPTIMIZER = re.compile(r"/torch/optim/")
+_OPTIMIZER = re.compile(r"/torch/optim/(?!lr_scheduler|swa_utils)")
 ASIDE = re.compile(r"(^|[._])(eval|evaluate|evaluation|valid|validate|validation|test|predict)", re.IGNORECASE)
 _IMPORTER = "<frozen importlib._bootstrap>"
 _STEP = re.compile(r"(^|_)(global_)?(steps?|iters?|iteration|batch|batches|idx|it|updates?)(_|\d|$)", re.IGNORECASE)
@@ -82,7 +82,9 @@ def find_loop(stacks: Sequence[Stack], declared: Declared) -> StepLoop | None:
             (backward if _BACKWARD.search(stack.frames[at].file) else optimizer)[chain] += stack.samples
     if backward or optimizer:
         return _around(_most(backward), _most(optimizer))
-    return _by_names(others)
+    # A program of torch that is in neither evaluates: its training is met later.
+    uses_torch = any("/torch/" in frame.file for stack in stacks for frame in stack.frames)
+    return None if uses_torch else _by_names(others)
 
 
 def _does(frame: Frame) -> bool:

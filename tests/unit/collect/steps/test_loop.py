@@ -113,6 +113,11 @@ def test_without_backward_a_loop_that_is_named_so_is_that_of_steps(tmp_path: Pat
     assert find_loop([stack, script.stack(("train", "end()"), inside=[], samples=9)], Declared()) is None
 
 
+def test_a_program_of_torch_is_not_counted_by_names(tmp_path: Path) -> None:
+    script = Script(tmp_path, "def main():\n    for step, batch in enumerate(loader):\n        model(batch)\n")
+    assert find_loop([script.stack(("main", "model(batch)"))], Declared()) is None
+
+
 def test_other_loops_are_none(tmp_path: Path) -> None:
     script = Script(
         tmp_path, "def wait():\n    for attempt in range(9):\n        for layer_idx in l:\n            work()\n"
