@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -21,10 +20,11 @@ COUNTER_EVENT = "counter"
 # Visited once a step, each of them; the optimizer is not, where gradients are set to zero ahead of the forward pass.
 ONCE_A_STEP = (("backward",), ("forward", "loss"), ("data wait", "data load in process"))
 COMPILE = "compile"
-ASIDE = frozenset({"startup, import", COMPILE, "evaluation", "checkpoint"})
+STARTUP = "startup, import"
+ASIDE = frozenset({STARTUP, COMPILE, "evaluation", "checkpoint"})
 """Phases in which no step is made."""
 
-_EARLY_NS = 10 * SECOND_NS
+_EARLY_NS = 5 * SECOND_NS
 # By how much more a loop may have made before the first count than at the pace after it: so far the count is believed.
 _FASTER = 1.5
 # What is not counted goes on at the pace of what is, by so much at most more or less.
@@ -82,26 +82,25 @@ def _counted(reader: RunReader, process: ProcessRow, selection: Selection, phase
     error = 1 + abs(errors[-1].value - errors[0].value) if errors else 1.0
     info = reader.info
     begin_ns = max(info.started_ns if selection.from_ns is None else selection.from_ns, process.seen_ns)
-    begin_ns = _first_step_ns(reader, process, phases, begin_ns, first.at_ns)
+    begin_ns = _started_ns(reader, process, phases, begin_ns, first.at_ns)
     end_ns = min(info.end_ns, info.end_ns if selection.to_ns is None else selection.to_ns)
     before, before_error = _before(counts, begin_ns, is_launch=selection.from_ns is None and info.mode == "launched")
-    # Up to the end of a range inside of the run the loop goes on; the last count of a run is that of its end.
-    after = 0.0 if selection.to_ns is None else made / took_s * (end_ns - last.at_ns) / SECOND_NS
+    after = _after(counts, end_ns, goes_on=selection.to_ns is not None)
     return Steps(
         per_s=made / took_s,
         count=round(before + made + after + _begun(process, selection)),
         source=_source(reader, process, last.at_ns),
         per_s_error=error / took_s,
-        count_error=math.ceil(error + before_error + _UNEVEN * after),
+        count_error=math.ceil(error + before_error + _UNEVEN * abs(after)),
     )
 
 
-def _first_step_ns(reader: RunReader, process: ProcessRow, phases: PhaseIndex, from_ns: int, to_ns: int) -> int:
-    """Return when a process was first seen in a phase of a step, from a time on; that time where it was not."""
+def _started_ns(reader: RunReader, process: ProcessRow, phases: PhaseIndex, from_ns: int, to_ns: int) -> int:
+    """Return when a process last started up or imported modules in a range of time; the beginning if it did not."""
     thread = _main_thread(reader, process)
     rows = _intervals(reader, thread, Selection(from_ns=from_ns, to_ns=to_ns)) if thread is not None else iter(())
-    visited = frozenset(itertools.chain.from_iterable(ONCE_A_STEP))
-    return next((max(row.start_ns, from_ns) for row in rows if phases.of_stack(row.stack) in visited), from_ns)
+    ends = (row.start_ns + row.duration_ns for row in rows if phases.of_stack(row.stack) == STARTUP)
+    return min(max(ends, default=from_ns), to_ns)
 
 
 def _main_thread(reader: RunReader, process: ProcessRow) -> int | None:
@@ -123,6 +122,18 @@ def _before(counts: Sequence[PointRow], begin_ns: int, *, is_launch: bool) -> tu
     if is_launch and 0 <= first.value <= 1 + _FASTER * max(pace, 1.0) * waited_s:
         return first.value, 0.0
     return pace * waited_s, pace * waited_s
+
+
+def _after(counts: Sequence[PointRow], end_ns: int, *, goes_on: bool) -> float:
+    """Return the steps from the last count to a time: of a loop that ``goes_on`` they are made at the pace of all.
+
+    Else the last count is that of the end, or was read while the recording was closed: that is no time of the run.
+    """
+    first, last = counts[0], counts[-1]
+    if last.at_ns <= end_ns and not goes_on:
+        return 0.0
+    since = first if last.at_ns <= end_ns else counts[-2]
+    return (last.value - since.value) * (end_ns - last.at_ns) / (last.at_ns - since.at_ns)
 
 
 def _begun(process: ProcessRow, selection: Selection) -> float:

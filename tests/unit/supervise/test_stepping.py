@@ -22,7 +22,7 @@ OTHER = Identity(MAIN.pid + 1, 7)
 
 
 class Listener:
-    """A reader that reads nothing, and notes what it is told."""
+    """A stand-in for the reader: it counts its polls and keeps what it is given."""
 
     made: list[Listener]
 

@@ -107,6 +107,10 @@ def test_a_count_that_ends_with_the_run_is_exact(tmp_path: Path) -> None:
     assert (steps.count, steps.count_error) == (1190, 1)
 
 
+def test_what_was_read_while_the_recording_was_closed_is_none_of_the_run(tmp_path: Path) -> None:
+    assert steps_of(counted_run(tmp_path / "r", [(5, 90, 0), (25, 490, 0), (61, 1210, 0)])).count == 1190
+
+
 @pytest.mark.parametrize(("exit_code", "count"), [(0, 1190), (1, 1189)])
 def test_the_step_that_was_under_way_counts_where_the_script_ended_well(
     tmp_path: Path, exit_code: int, count: int

@@ -189,6 +189,16 @@ def test_an_iterator_that_is_done_with_gives_way_to_the_next_one(reading: Readin
     assert reading.counts[-1][1] == pytest.approx(89, abs=2)
 
 
+def test_the_log_is_no_source_while_an_iterator_pauses(reading: Reading) -> None:
+    loader = Source("DataLoader", Attribute(1, 1, "_num_yielded"), start=1)
+    reading.program.sources = [loader]
+    reading.reads(loader.variable, [*range(1, 21)])
+    reading.reader.hear(b"step 5000: validating\n")
+    reading.reads(loader.variable, [None] * 10)
+    assert reading.said == ["DataLoader"]
+    assert reading.counts[-1][1] < 20
+
+
 def test_two_sources_that_disagree_are_told_once_and_the_first_counts(reading: Reading) -> None:
     reading.program.sources = [FIRST, SECOND]
     for tenth in range(80):
