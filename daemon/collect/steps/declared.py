@@ -49,9 +49,9 @@ class Loop(msgspec.Struct, frozen=True):
     """A loop: its lines, from which on its body begins, what it counts by, and the names that its rounds are given.
 
     ``bars`` are the variables with ``update()`` called in each round: progress bars. ``updates`` says that the
-    optimizer's step is in its own body, ``every`` that this is so in each so manieth round: a number, or the name of
-    one; "" where it is conditional in another way, and None where it is in each round. ``shared`` are the counters
-    that the function also sets outside of the loop, other than to begin: by another loop for instance.
+    optimizer's step is in its own body. ``every`` is n where the model is updated in every n-th round: a number, or
+    the name of one; "" where the step is conditional in another way, and None where it is in each round. ``shared``
+    are the counters that another loop of the function sets, too.
     """
 
     first_line: int
@@ -318,7 +318,7 @@ def _bar(call: ast.Call) -> str | None:
 
 
 def _every(updates: Sequence[_Ifs]) -> int | str | None:
-    """Return in each how manieth round the model is updated, by the remainder that its condition asks for."""
+    """Return n where the model is updated in every n-th round: the condition asks for a remainder of n."""
     if not updates or not all(updates):
         return None
     for condition in updates[0]:

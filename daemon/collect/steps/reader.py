@@ -57,7 +57,7 @@ class _Check(NamedTuple):
 
 
 class StepReader:
-    """Reads the steps of one process. ``poll`` is called in one thread; what it is told comes from any."""
+    """Reads the steps of one process. One thread calls ``poll``; any thread may call ``see`` and ``hear``."""
 
     def __init__(
         self,
@@ -139,8 +139,10 @@ class StepReader:
         if seen is not None:
             self._find(*seen)
         if self._source is None and not self._bind():
+            if self._counted_by not in (None, LOG):  # it pauses: what counted it is there again afterwards
+                return READ_S
             self._read_log()
-            return SEARCH_S if self._counted_by in (None, LOG) else READ_S
+            return SEARCH_S
         assert self._source is not None
         if not self._read(self._source):
             self._source = None
