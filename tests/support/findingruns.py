@@ -15,6 +15,7 @@ from profd.daemon.store.records import Frame
 from profd.daemon.store.writer import RunWriter
 from support.synthetic import COMMAND, MAIN, MAIN_TID, STARTED_NS, main_process, recording, run_started, worker
 from support.training_stacks import BACKWARD, CONV, DATA, DATA_WAIT, LIBRARY, OPTIMIZER, TRAIN, WORKER_STEP, describe
+from support.waiting import DEADLINE_S
 
 Spans = Sequence[tuple[tuple[Frame, ...], int]]
 
@@ -110,7 +111,7 @@ def write_case(
     found.append(records.RunEnded(STARTED_NS + seconds * SECOND_NS, "target-exited", 0))
     for record in found:
         assert writer.put(record), writer.failure
-    writer.close()
+    writer.close(DEADLINE_S)
     assert writer.failure is None, writer.failure
     return path
 

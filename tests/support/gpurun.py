@@ -10,6 +10,7 @@ from profd.daemon.store import records
 from profd.daemon.store.records import Identity
 from profd.daemon.store.writer import RunWriter
 from support.synthetic import BACKWARD, DATA_WAIT, MAIN, STARTED_NS, describe, recording, run_started
+from support.waiting import DEADLINE_S
 
 SECONDS = 20
 PERIOD_MS = 100
@@ -46,5 +47,5 @@ def write_gpu_run(path: Path, devices: Mapping[str, Utilization], holders: Mappi
     found.append(records.RunEnded(STARTED_NS + SECONDS * SECOND_NS, "target-exited", 0))
     for record in found:
         assert writer.put(record), writer.failure
-    writer.close()
+    writer.close(DEADLINE_S)
     return path

@@ -11,6 +11,7 @@ from profd.daemon.store import records
 from profd.daemon.store.records import Frame, FrameDescription
 from profd.daemon.store.writer import RunWriter
 from support import synthetic
+from support.waiting import DEADLINE_S
 
 MARKUP = '<img src=x onerror="window.hurt=1"></script><script>window.hurt=1</script>\''
 REORDERING = "\u202egnol\u2066"
@@ -47,7 +48,7 @@ def write_run(path: Path) -> Path:
     ]
     for record in many:
         assert writer.put(record)
-    writer.close()
+    writer.close(DEADLINE_S)
     assert writer.failure is None, writer.failure
     return path
 

@@ -11,6 +11,7 @@ from profd.daemon.store.records import Frame, Identity
 from profd.daemon.store.writer import RunWriter
 from support.synthetic import COMMAND, STARTED_NS, recording, run_started
 from support.training_stacks import BACKWARD, CONV, DATA, LIBRARY, TRAIN, describe
+from support.waiting import DEADLINE_S
 
 STEP_MS = 500
 LOAD = (
@@ -64,7 +65,7 @@ def write_job(
     found.append(records.RunEnded(STARTED_NS + seconds * SECOND_NS, "target-exited", 0))
     for record in found:
         assert writer.put(record), writer.failure
-    writer.close()
+    writer.close(DEADLINE_S)
     assert writer.failure is None, writer.failure
     return path
 

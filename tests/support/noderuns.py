@@ -15,6 +15,7 @@ from profd.daemon.store.writer import RunWriter
 from support.jobruns import FORWARD, LOAD
 from support.synthetic import COMMAND, STARTED_NS, run_started
 from support.training_stacks import BACKWARD, LIBRARY, TRAIN, describe
+from support.waiting import DEADLINE_S
 
 JOB = "10.0.0.1:29500"
 AHEAD_NS = 1_700_000_003
@@ -75,7 +76,7 @@ class Job:
         found.append(records.RunEnded(started_ns + int(self.ends_ms[-1] * MILLISECOND_NS), "target-exited", 0))
         for record in found:
             assert writer.put(record), writer.failure
-        writer.close()
+        writer.close(DEADLINE_S)
         assert writer.failure is None, writer.failure
         return path
 

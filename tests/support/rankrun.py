@@ -9,6 +9,7 @@ from profd.daemon.store import records
 from profd.daemon.store.records import Identity, OperatorTotals
 from profd.daemon.store.writer import RunWriter
 from support.synthetic import BACKWARD, DATA_WAIT, LOAD, PIN_MEMORY, STARTED_NS, describe, recording, run_started
+from support.waiting import DEADLINE_S
 
 SECONDS = 20
 RANKS = (Identity(5000, 1000), Identity(5001, 1001))
@@ -43,7 +44,7 @@ def write_run(path: Path, *, operators: tuple[OperatorTotals, ...] = OPERATORS) 
     found.append(records.RunEnded(STARTED_NS + SECONDS * SECOND_NS, "target-exited", 0))
     for record in found:
         assert writer.put(record), writer.failure
-    writer.close()
+    writer.close(DEADLINE_S)
     assert writer.failure is None, writer.failure
     return path
 

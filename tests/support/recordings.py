@@ -28,6 +28,7 @@ from support.recordinglines import (
     StoredLine,
     read_lines,
 )
+from support.waiting import DEADLINE_S
 
 RECORDINGS = TESTS / "recordings"
 
@@ -59,7 +60,7 @@ def replay(name: str, run_file: Path) -> Diary:
         session = _Session(sources, root, put)
         for line in lines:
             session.take(line)
-        writer.close()
+        writer.close(DEADLINE_S)
     assert writer.failure is None, writer.failure
     return _the(Diary, lines)
 

@@ -22,6 +22,7 @@ from support.synthetic import (
     recording,
 )
 from support.synthetic import run_started as started
+from support.waiting import DEADLINE_S
 
 Lengths = dict[tuple[Frame, ...], float]
 STEP_MS: Lengths = {DATA_WAIT: 60.0, BACKWARD: 100.0, OPTIMIZER: 40.0}
@@ -66,5 +67,5 @@ def write_steps(
     found.append(records.RunEnded(STARTED_NS + ends_ms[-1] * MILLISECOND_NS, "target-exited", 0))
     for record in found:
         assert writer.put(record), writer.failure
-    writer.close()
+    writer.close(DEADLINE_S)
     return path

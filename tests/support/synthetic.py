@@ -37,7 +37,7 @@ from support.training_stacks import TRAIN as TRAIN
 from support.training_stacks import WORKER_STEP as WORKER_STEP
 from support.training_stacks import ZERO_GRAD as ZERO_GRAD
 from support.training_stacks import describe as describe
-from support.waiting import until
+from support.waiting import DEADLINE_S, until
 
 RATE_HZ = 100
 SAMPLE_NS = SECOND_NS // RATE_HZ
@@ -79,7 +79,7 @@ def write_run(
     if not live:
         end_ns = started_ns + seconds * SECOND_NS
         _put_all(writer, _last_records(end_ns, workers, exit_code, exit_signal))
-    writer.close()
+    writer.close(DEADLINE_S)
     assert writer.failure is None, writer.failure
     return path
 
@@ -106,7 +106,7 @@ class LiveRun:
         """Write the end of the run."""
         end_ns = self.started_ns + self.seconds * SECOND_NS
         _put_all(self.writer, _last_records(end_ns, self._workers, exit_code, exit_signal))
-        self.writer.close()
+        self.writer.close(DEADLINE_S)
 
     def _wait_until_committed(self) -> None:
         with RunReader(self.path) as reader:
@@ -130,7 +130,7 @@ def live_run(path: Path, *, seconds: int = 5, workers: int = 2) -> Iterator[Live
         run.advance(seconds)
         yield run
     finally:
-        writer.close()
+        writer.close(DEADLINE_S)
 
 
 def run_started(started_ns: int = STARTED_NS, *, live: bool = False) -> records.RunStarted:

@@ -56,7 +56,7 @@ def take_counts(reader: RunReader, threads: Sequence[ThreadRow]) -> list[PointRo
 def guess_by_counts(first: Sequence[PointRow], second: Sequence[PointRow]) -> Guess | None:
     """Return a guess by when both counted the same steps; None where they did not."""
     differences = [point.at_ns - at_ns for point in second if (at_ns := _time_of(first, point.value)) is not None]
-    if not differences:
+    if not differences or len(first) < 2:
         return None
     spread_ns = (max(differences) - min(differences)) / 2
     return Guess(int(statistics.median(differences)), int(spread_ns + _STEPS_OFF * _step_ns(first)))

@@ -85,7 +85,8 @@ def test_window_of_seconds_needs_no_optimizer(tmp_path: Path) -> None:
     assert take(order(tmp_path, seconds=0.1), Products()) == ""
     with (tmp_path / intarget.TRACE).open("rb") as trace:
         reduction = reduce(trace, begins_with_step=False)
-    assert reduction.end_ns - reduction.start_ns > 50_000_000
+    assert reduction.end_ns > reduction.start_ns
+    assert reduction.steps == ()
     assert "aten::mm" in {operator.name for operator in reduction.operators}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 
 import pytest
 from support.pyspy.standin import Fault, StandIn
@@ -17,6 +18,15 @@ UNNAMED = (
     b'[{"pid": 1, "thread_id": 1, "os_thread_id": null, "thread_name": null, "active": true, "owns_gil": false,'
     b' "frames": []}]'
 )
+
+
+@pytest.fixture(autouse=True)
+def nothing_hangs() -> Iterator[None]:
+    """Wait for what a test gave up, so that the next one is not answered as if it still hung."""
+    yield
+    for hanging in dump._hanging.values():
+        until(lambda hanging=hanging: hanging.poll() is not None, "a look that was given up to end")
+    dump._hanging.clear()
 
 
 def test_stack_is_seen_from_the_innermost_frame_on(py_spy: StandIn) -> None:
