@@ -24,8 +24,7 @@ UNNAMED = (
 def nothing_hangs() -> Iterator[None]:
     """Wait for what a test gave up, so that the next one is not answered as if it still hung."""
     yield
-    for hanging in dump._hanging.values():
-        until(lambda hanging=hanging: hanging.poll() is not None, "a look that was given up to end")
+    until(lambda: all(one.poll() is not None for one in dump._hanging.values()), "what was given up to end")
     dump._hanging.clear()
 
 
