@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.sessions import running
+from support.waiting import until
 
 from profd.daemon import processes
 from profd.daemon.host import subject as subjects
@@ -137,7 +138,7 @@ def test_a_process_that_hangs_in_the_kernel_is_waited_for_once(monkeypatch: pyte
     table = ProcTable()
     table._reads = Reads(deadline_s=0.01)
     assert [table.look(os.getpid()) for _ in range(3)] == [None] * 3
-    assert asked == [os.getpid()]
+    assert until(lambda: asked, "the read to begin") == [os.getpid()]
     wakes.set()
 
 
