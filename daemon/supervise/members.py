@@ -59,9 +59,7 @@ class Members:
                 self._take_end(change.member, change.exit_status)
 
     def take_recording(self, recording: RecordingTaken) -> None:
-        """Learn roles, threads and loops from a recording on its way; it may come after its process has ended."""
-        if self._stepping is not None:
-            self._stepping.take_recording(recording)
+        """Learn roles and threads from a recording on its way; it may come after its process has ended."""
         if recording.identity in self._tree.members:
             self._python_threads[recording.identity] = frozenset(thread.os_tid for thread in recording.threads)
         if member := self._tree.take_stacks(recording.identity, recording.stacks):

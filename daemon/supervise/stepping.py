@@ -8,20 +8,16 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable
 
 from profd.daemon.clock import Clock
-from profd.daemon.collect.steps.loop import Stack
 from profd.daemon.collect.steps.reader import StepReader
-from profd.daemon.store.records import EventHappened, Identity, Record, RecordingTaken
+from profd.daemon.store.records import EventHappened, Identity, Record
 from profd.daemon.supervise import roles
 from profd.daemon.supervise.tree import Member
 
 CLOSING_TIMEOUT_S = 2.0
 IDLE_S = 0.2
-# So many of a recording tell which loop its thread is in.
-MOST_STACKS = 60
 
 
 class Stepping:
@@ -52,18 +48,6 @@ class Stepping:
             reader = self._readers.pop(identity, None)
             if reader is not None:
                 self._ended.append(reader)
-
-    def take_recording(self, recording: RecordingTaken) -> None:
-        """Learn from a recording what the main thread of a process did."""
-        reader = self._readers.get(recording.identity)
-        main = next((thread for thread in recording.threads if thread.is_main and thread.intervals), None)
-        if reader is None or main is None:
-            return
-        samples: Counter[int] = Counter()
-        for interval in main.intervals:
-            samples[interval.stack] += interval.samples
-        most = [Stack(recording.stacks[stack], seen) for stack, seen in samples.most_common(MOST_STACKS)]
-        reader.see(most, recording.start_ns)
 
     def take_output(self, data: bytes) -> None:
         """Take in what a launched script wrote; where several processes train, nobody knows which of them it was."""

@@ -19,9 +19,7 @@ PACE_NS = 10 * SECOND_NS
 _STILL_ROUNDS = 4.0
 _STILL_NS = SECOND_NS // 4
 # Of two readings so close together the first one saw the last round.
-_CLOSE_ROUNDS = 0.2
-# The first reading that fails may do so before the loop was left.
-_STAYS_S = 0.25
+CLOSE_ROUNDS = 0.5
 # The pace is not known before so many readings.
 _KNOWN = 5
 
@@ -52,7 +50,7 @@ class Count:
 
         One that ``is_late`` stands, after the last round, at as many as there are.
         """
-        self._is_added = is_added
+        self.is_added = is_added
         self._is_late = is_late
         self.rounds = 0
         self.error = 0
@@ -70,11 +68,11 @@ class Count:
         self._ended_at: int | None = None
         """The round that was read last before the loop began anew."""
         self._is_told = False
-        self._may_have_stayed_s = 0.0
         self._passed = 0
         """How many epochs were taken for as long as the others, without that their own end was seen."""
         self._unsure: list[_Over] = []
         self._recent: deque[tuple[int, int]] = deque()
+        self._off_ns = 0
 
     def take(
         self,
@@ -82,12 +80,12 @@ class Count:
         number: int,
         epoch: Callable[[], int | None] = lambda: None,
         end: int | None = None,
-        off_ns: int = 0,
+        off: tuple[int, int] | None = None,
     ) -> None:
         """Take in that a counter showed the round ``number`` (from 0) at a time.
 
-        ``epoch`` reads the counter of the loop outside; ``end`` is the number of rounds, where the loop tells it. For
-        ``off_ns`` before, nobody was in the loop.
+        ``epoch`` reads the counter of the loop outside; ``end`` is the number of rounds, where the loop tells it.
+        ``off`` is from when to when the loop was seen to be left, since the last time.
         """
         if end is not None and end != self.length:
             self._learn(end)
@@ -96,8 +94,9 @@ class Count:
         if last is None:
             self.rounds, self.changed_ns, self._epoch = number, at_ns, epoch()
         else:
-            self._may_have_stayed_s = _STAYS_S if off_ns else 0.0
-            made = self._made(last, at_ns - off_ns, number, epoch)
+            left_ns, back_ns = off or (at_ns, at_ns)
+            self._off_ns += back_ns - left_ns
+            made = self._made(last, left_ns - last.at_ns, at_ns - back_ns, number, epoch)
             self.rounds += made
             if made:
                 self.changed_ns, self.has_moved = at_ns, True
@@ -107,21 +106,29 @@ class Count:
         self._longest += max(longer, 0)
         if longer > 0 and (self._varies or (self.length is not None and self._longest > self.length)):
             self._doubt(longer)
-        self._recent.append((at_ns, self.rounds))
-        while len(self._recent) > 2 and self._recent[1][0] <= at_ns - PACE_NS:
+        self._recent.append((at_ns - self._off_ns, self.rounds))
+        while len(self._recent) > 2 and self._recent[1][0] <= at_ns - self._off_ns - PACE_NS:
             self._recent.popleft()
 
+    def rest(self, gap_s: float) -> tuple[int, int]:
+        """Return the rounds after the last reading of a loop that was left so long after it, give or take how many."""
+        if self._last is None:
+            return 0, 0
+        unread = self.per_s() * gap_s
+        left = self.length - self._last.round if self.length is not None else -1
+        if 0 <= left <= unread + 2:
+            return left, 0
+        # It was left at any time of these; the round that was read last is over.
+        return round(unread / 2) + (not self._is_late), math.ceil(unread / 2)
+
     def complete(self, gap_s: float) -> None:
-        """Take in that the loop is over, some time within so many seconds after the last reading."""
-        unread = math.ceil(self.per_s() * gap_s)
-        left = self.length - 1 - self._last.round if self.length is not None and self._last is not None else None
-        if left is not None and 0 <= left <= unread + 1:
-            self.rounds += left + 1
-        else:
-            self.error += unread
+        """Take in that the loop was left so long after the last reading."""
+        rounds, error = self.rest(gap_s)
+        self.rounds += rounds
+        self.error += error
 
     def per_s(self) -> float:
-        """Return rounds a second of the last ten seconds."""
+        """Return rounds a second of the last ten seconds in the loop."""
         if not self._recent:
             return 0.0
         (first_ns, first), (last_ns, last) = self._recent[0], self._recent[-1]
@@ -155,45 +162,53 @@ class Count:
         """Whether the loop has begun anew while nobody knew its rounds."""
         return bool(self._unsure) and self.length is None
 
-    def _made(self, last: _Seen, at_ns: int, number: int, epoch: Callable[[], int | None]) -> int:
-        """Return the rounds since the last reading."""
-        expected = self.per_s() * (at_ns - last.at_ns) / SECOND_NS
-        if number >= last.round and not self.is_short((at_ns - last.at_ns) / SECOND_NS):
+    def _made(self, last: _Seen, before_ns: int, after_ns: int, number: int, epoch: Callable[[], int | None]) -> int:
+        """Return the rounds since the last reading: made so long after it, and before this one."""
+        gap_s = (before_ns + after_ns) / SECOND_NS
+        if number >= last.round and not self.is_short(gap_s):
             return number - last.round
         now = epoch()
         epochs = None if now is None or self._epoch is None else now - self._epoch
         self._epoch = now
-        goes_on = self._is_added and self._ended_at is None
+        goes_on = self.is_added and self._ended_at is None
+        expected = self.per_s() * gap_s
         if number >= last.round and (not epochs or goes_on):
             if epochs is None and self.length and expected > self.length:
                 self.error += round(expected)
             return number - last.round
-        return self._over(last, at_ns, number, max(epochs or 1, 1), expected)
-
-    def _over(self, last: _Seen, at_ns: int, number: int, epochs: int, expected: float) -> int:
-        """Return the rounds since the last reading where the loop has begun anew since."""
         self._ended_at = last.round
+        unread = self.per_s() * before_ns / SECOND_NS
+        is_seen = epochs in (None, 1) and self._has_seen_end(last, unread)
+        if is_seen and not self._is_told:
+            self._end_at(last.round + (not self._is_late))
+        return self._over(last, number, max(epochs or 1, 1), expected, unread, is_sure=is_seen or self._is_told)
+
+    def _has_seen_end(self, last: _Seen, unread: float) -> bool:
+        """Say whether a reading was that of the last round: it stood still there, or less than a round may follow."""
         stood_ns = last.at_ns - last.since_ns
         is_still = stood_ns > _STILL_NS and stood_ns * self.per_s() > _STILL_ROUNDS * SECOND_NS
-        is_close = len(self._recent) >= _KNOWN and expected <= _CLOSE_ROUNDS and not self._is_late
-        is_seen = epochs == 1 and (is_still or is_close)
-        if is_seen and not self._is_told:
-            length = last.round + (not self._is_late)
-            # Two epochs that were alike after all: what was in doubt was one reading.
-            if self._varies and length == self._seen_length:
-                self._varies, self._longest, self._passed = False, length, 0
-            self._seen_length = length
-            self._learn(length)
+        return is_still or (unread <= CLOSE_ROUNDS and len(self._recent) >= _KNOWN and not self._is_late)
+
+    def _end_at(self, length: int) -> None:
+        """Take in that the loop was seen to end after so many rounds."""
+        # Two epochs that were alike after all: what was in doubt was one reading.
+        if self._varies and length == self._seen_length:
+            self._varies, self._longest, self._passed = False, length, 0
+        self._seen_length = length
+        self._learn(length)
+
+    def _over(self, last: _Seen, number: int, epochs: int, expected: float, unread: float, *, is_sure: bool) -> int:
+        """Return the rounds since the last reading where the loop has begun anew; ``unread`` ones may have ended it."""
         if self.length is not None:
             made = epochs * self.length - last.round + number
-            most = 1.5 * (expected + 1) + self.per_s() * self._may_have_stayed_s
-            if is_seen or self._is_told or len(self._recent) < _KNOWN or made <= most:
-                self._passed += 0 if is_seen or self._is_told else epochs
+            if is_sure or len(self._recent) < _KNOWN or made <= 1.5 * (expected + 1):
+                self._passed += 0 if is_sure else epochs
                 return made
             self._doubt(round(made - expected))
         least = epochs * self._longest - last.round + number if epochs > 1 or not self._varies else 1 + number
-        made = max(least, round(expected))
-        error = max(made - least, 1 + math.ceil(expected / 2))
+        # What was made since it was back is known.
+        made = max(least, round(expected) if unread >= expected else number + round(unread))
+        error = max(made - least, 1 + math.ceil(min(expected, unread) / 2))
         self.error += error
         if not self._varies:
             self._unsure.append(_Over(epochs, last.round, number, made, error))

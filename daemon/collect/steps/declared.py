@@ -24,6 +24,7 @@ _NUMBERS = ("range", "trange", "count")
 _OPTIMIZER = re.compile(
     r"(^|_)(opt|optim|optimi[sz]ers?|scaler|accelerator|engine|model_engine)\d*(_|$)", re.IGNORECASE
 )
+_SCHEDULER = re.compile("sched", re.IGNORECASE)
 
 Loops = ast.For | ast.AsyncFor | ast.While
 
@@ -223,7 +224,12 @@ def _added(node: Loops, own: Sequence[tuple[ast.stmt, _Ifs]], updates: Sequence[
 
 
 def _addition(statement: ast.stmt) -> tuple[str, int] | None:
-    """Return what a statement adds a number above 0 to, and this number."""
+    """Return what a statement adds a number above 0 to, and this number; a scheduler of torch's counts its calls."""
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        call = statement.value
+        owner = path(call.func.value) if isinstance(call.func, ast.Attribute) and call.func.attr == "step" else None
+        is_bare = not call.args and not call.keywords
+        return (f"{owner}.last_epoch", 1) if owner and is_bare and _SCHEDULER.search(owner) else None
     target: ast.expr | None = None
     added: ast.expr | None = None
     if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):

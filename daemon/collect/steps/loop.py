@@ -23,8 +23,12 @@ ASIDE = re.compile(r"(^|[._])(eval|evaluate|evaluation|valid|validate|validation
 _IMPORTER = "<frozen importlib._bootstrap>"
 _STEP = re.compile(r"(^|_)(global_)?(steps?|iters?|iteration|batch|batches|idx|it|updates?)(_|\d|$)", re.IGNORECASE)
 _NO_STEP = re.compile(r"size|epoch|layer|group|attempt|retry|retries|max|total|num_(?!iter)", re.IGNORECASE)
+# A stack that is read while the program goes on may be of two moments: one alone says nothing.
+_LEAST_SIGHTS = 2
 # A loop that is on nearly all stacks, and is not that of a few.
-_LEAST_PRESENCE = 0.6
+_LEAST_OF_OTHERS, _LEAST_PRESENCE = 10, 0.6
+# So many stacks in the backward pass, and none in the optimizer, say that the optimizer is never seen.
+_LEAST_WITHOUT_OPTIMIZER = 20
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -72,22 +76,31 @@ def find_loop(stacks: Sequence[Stack], declared: Declared) -> StepLoop | None:
     for stack in stacks:
         if any(frame.file == _IMPORTER for frame in stack.frames):
             continue
-        at = next((depth for depth, frame in enumerate(stack.frames) if _does(frame)), None)
+        at = next((depth for depth, frame in enumerate(stack.frames) if trains(frame)), None)
         if at is None:
             own = [frame for frame in stack.frames if not is_library(frame.file)]
-            if own and not any(ASIDE.search(frame.function) for frame in own):
-                others[tuple(_places(own, declared))] += stack.samples
+            chain = tuple(_places(own, declared))
+            updates = [number for number, place in enumerate(chain, 1) if place.loop.updates]
+            if updates:
+                optimizer[chain[: updates[-1]]] += stack.samples
+            elif own and not any(ASIDE.search(frame.function) for frame in own):
+                others[chain] += stack.samples
         else:
             chain = tuple(_places(stack.frames[:at], declared))
             (backward if _BACKWARD.search(stack.frames[at].file) else optimizer)[chain] += stack.samples
     if backward or optimizer:
-        return _around(_most(backward), _most(optimizer))
+        # Of several loops around the backward pass the optimizer says which; where it is never seen, the innermost is.
+        is_plain = bool(optimizer) or len(_most(backward)) < 2 or any(place.loop.updates for place in _most(backward))
+        is_sure = (backward + optimizer).most_common(1)[0][1] >= (
+            _LEAST_SIGHTS if is_plain else _LEAST_WITHOUT_OPTIMIZER
+        )
+        return _around(_most(backward), _most(optimizer)) if is_sure else None
     # A program of torch that is in neither evaluates: its training is met later.
     uses_torch = any("/torch/" in frame.file for stack in stacks for frame in stack.frames)
-    return None if uses_torch else _by_names(others)
+    return None if uses_torch or others.total() < _LEAST_OF_OTHERS else _by_names(others)
 
 
-def _does(frame: Frame) -> bool:
+def trains(frame: Frame) -> bool:
     """Say whether a frame is of the backward pass or of an optimizer's step."""
     name = frame.function.rpartition(".")[2]
     if _BACKWARD.search(frame.file):
@@ -98,6 +111,8 @@ def _does(frame: Frame) -> bool:
 def _places(frames: Sequence[Frame], declared: Declared) -> Iterator[Place]:
     """Yield the loops that the frames of a stack are in, the outermost first."""
     for frame in frames:
+        if frame.function.endswith(("<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>", "<lambda>")):
+            continue  # a part of the function that it stands in, whose frame is beside
         function = declared.function_at(frame.file, frame.function, frame.line)
         yield from (Place(frame.file, frame.function, function, loop) for loop in function.around(frame.line))
 

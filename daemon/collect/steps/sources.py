@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,14 +29,17 @@ from profd.daemon.collect.interpreter.integers import (
 from profd.daemon.collect.interpreter.lines import Lines
 from profd.daemon.collect.interpreter.memory import Unreadable
 from profd.daemon.collect.interpreter.objects import Held, Missing, generator_code, held
-from profd.daemon.collect.steps.declared import Declared
-from profd.daemon.collect.steps.loop import ASIDE, Place, StepLoop
+from profd.daemon.collect.steps.declared import Declared, Loop
+from profd.daemon.collect.steps.loop import ASIDE, Place, StepLoop, trains
+from profd.daemon.processes import PROC
+from profd.daemon.store import records
 
 _BAR = re.compile(r"(^|\.)tqdm\w*$")
 _LOADER = re.compile(r"(^|\.)_\w*DataLoaderIter$")
 # What ``with`` keeps: the way out of it.
 _NO_ITERATOR = re.compile(r"method|function|^NoneType$|^int$")
 _PART = re.compile(r"""^\w+|\.\w+|\["[^"]*"\]""")
+_TRIES, _MOST_USES = 6, 8
 _LOADER_FILE = "torch/utils/data/dataloader.py"
 _BAR_FILE = "tqdm/std.py"
 
@@ -59,27 +63,53 @@ class Source(msgspec.Struct, frozen=True):
     """Where it counts, if other loops of the function use the variable, too."""
 
 
+class _Verdict(NamedTuple):
+    """Whether a value of a source is that of its own loop, and how often this was said without looking again."""
+
+    of: tuple[Source, int] | None
+    is_within: bool
+    uses: int = 0
+
+
 class Program:
     """The main thread of a running program, and the sources in it.
 
     Everything raises Unreadable where the memory is not as expected, and where the program has ended.
     """
 
-    def __init__(self, interpreter: Interpreter, declared: Declared) -> None:
-        """Read an interpreter; ``declared`` is what its source files say."""
+    def __init__(self, interpreter: Interpreter, declared: Declared, folder: str = "/") -> None:
+        """Read an interpreter; ``declared`` is what its source files say, ``folder`` where it was started."""
         self._python = interpreter
+        self._folder = folder
         self._thread = interpreter.main_thread()
         self._reader = IntegerReader(interpreter, self._thread)
         self._lines = Lines(interpreter)
         self._declared = declared
+        self._verdict = _Verdict(None, is_within=False)
         self.close = interpreter.memory.close
+
+    def stack(self) -> list[records.Frame]:
+        """Return the frames of the main thread, the outermost first; those inside of what trains have no lines."""
+        found: list[records.Frame] = []
+        is_inside = False
+        for frame in reversed(self._python.stack(self._thread)):
+            line = 0 if is_inside else self._lines.line_of(frame)
+            if line is None:
+                raise Unreadable("a frame has ended meanwhile")
+            found.append(records.Frame(frame.code.name, self._path(frame.code.file), line))
+            is_inside = is_inside or trains(found[-1])
+        return found
+
+    def _path(self, file: str) -> str:
+        """Return the full path of a file; up to Python 3.8 that of a script is as it was given."""
+        return file if file.startswith(("/", "<")) else f"{self._folder}/{file.removeprefix('./')}"
 
     def sources_of(self, loop: StepLoop) -> list[Source]:
         """Return what counts the rounds of a loop now, the first that is to be believed first."""
         stack = self._python.stack(self._thread)
         frame = _frame_of(stack, loop.place)
         found: list[Source] = []
-        if frame is not None:
+        if frame is not None and self._is_in(loop.place.loop, frame):
             objects = self._held(frame)
             found += self._counters(frame, loop.place, objects)
             found += self._bars(frame, loop.place)
@@ -101,18 +131,40 @@ class Program:
 
     def round_of(self, source: Source) -> int | None:
         """Return the round, from 0, that a source shows; None where it shows none now."""
-        if source.within is not None and not self._is_within(*source.within):
-            return None
         value = self.value(source.variable)
-        if value is None or (source.within is not None and not self._is_within(*source.within)):
-            return None
-        return (value - source.start) // source.stride
+        if source.within is not None and value is not None:
+            value = self._of_loop(source, value)
+        return None if value is None else (value - source.start) // source.stride
+
+    def _of_loop(self, source: Source, value: int) -> int | None:
+        """Return the value of a variable where it is this loop's, and not another one's that uses it, too.
+
+        What was found out of a value is kept for a while: while it stays the same, it is that loop's.
+        """
+        assert source.within is not None
+        for _ in range(_TRIES):
+            if self._verdict.of == (source, value) and self._verdict.uses < _MOST_USES:
+                self._verdict = self._verdict._replace(uses=self._verdict.uses + 1)
+                return value if self._verdict.is_within else None
+            verdict = _Verdict((source, value), self._is_within(*source.within))
+            again = self.value(source.variable)
+            if again == value:
+                self._verdict = verdict
+            elif again is None:
+                return None
+            else:
+                value = again
+        return None
+
+    def _is_in(self, loop: Loop, frame: Frame) -> bool:
+        """Say whether a frame is in a loop; of one that shares its counter, in a round of it."""
+        line = self._lines.line_of(frame)
+        return line is not None and (loop.body_line if loop.shared else loop.first_line) <= line <= loop.last_line
 
     def _is_within(self, place: Place, code: Code) -> bool:
         """Say whether the program is in a round of a loop, and does not wait for the first one."""
         at = next((at for at, running in self._python.frames(self._thread) if running == code.address), None)
-        line = self._lines.line_of(Frame(at, code, 0)) if at is not None else None
-        return line is not None and place.loop.body_line <= line <= place.loop.last_line
+        return at is not None and self._is_in(place.loop, Frame(at, code, 0))
 
     def number_of(self, place: Place, path: str) -> int | None:
         """Return the value that a path has in a loop's function; None where it is no number."""
@@ -204,9 +256,6 @@ class Program:
 
     def _loading(self, inside: list[Frame], frame: Frame, place: Place) -> Iterator[Source]:
         """Yield the count of the DataLoader that gives the loop its next batch now, unless that is to evaluate with."""
-        line = self._lines.line_of(frame)
-        if line is None or not place.loop.holds(line):
-            return
         if any(ASIDE.search(one.code.name) or ASIDE.search(one.code.file.rpartition("/")[2]) for one in inside):
             return
         for inner in inside:
@@ -220,7 +269,11 @@ class Program:
 
 def open_program(pid: int, declared: Declared) -> Program:
     """Return a running program; raises Unreadable where it is no Python that can be read."""
-    return Program(open_interpreter(pid), declared)
+    try:
+        folder = str((PROC / str(pid) / "cwd").readlink())
+    except OSError as error:
+        raise Unreadable(f"its folder cannot be read ({error.strerror})") from error
+    return Program(open_interpreter(pid), declared, folder)
 
 
 def _loader(yielded: Variable) -> Source:
@@ -229,23 +282,12 @@ def _loader(yielded: Variable) -> Source:
 
 def _frame_of(stack: list[Frame], place: Place) -> Frame | None:
     """Return the innermost frame of a loop's function."""
-    name = place.name.rpartition(".")[2]
     lines = range(place.function.first_line - 1, place.loop.first_line + 1)
-    return next(
-        (
-            frame
-            for frame in stack
-            if frame.code.name == name
-            and (frame.code.first_line in lines or name == "<module>")
-            and _is_same_file(frame.code.file, place.file)
-        ),
-        None,
-    )
-
-
-def _is_same_file(one: str, other: str) -> bool:
-    """Say whether two names are of one file; up to Python 3.8 that of a script is as it was given."""
-    return one == other or (not one.startswith("/") and other.endswith("/" + one.removeprefix("./")))
+    for frame in stack:
+        is_function = frame.code.name == place.name and place.file.endswith(frame.code.file.removeprefix("./"))
+        if is_function and (frame.code.first_line in lines or place.name == "<module>"):
+            return frame
+    return None
 
 
 def _range_of(place: Place, objects: list[Held]) -> RangeLeft | None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 
 import pytest
-from support.synthetic import BACKWARD, COMMAND, DATA_WAIT, MAIN, MAIN_TID, STARTED_NS, recording
+from support.synthetic import COMMAND, MAIN
 from support.waiting import until
 
 from profd.daemon.clock import AnchoredClock
-from profd.daemon.collect.steps.loop import Stack
 from profd.daemon.store.records import EventHappened, Identity, Record
 from profd.daemon.supervise import stepping
 from profd.daemon.supervise.roles import MAIN as MAIN_ROLE
@@ -30,7 +28,6 @@ class Listener:
         self.identity = identity
         self.polls = 0
         self.has_ended = threading.Event()
-        self.seen: list[Stack] = []
         self.heard = b""
         self.fails = False
         Listener.made.append(self)
@@ -43,9 +40,6 @@ class Listener:
 
     def end(self) -> None:
         self.has_ended.set()
-
-    def see(self, stacks: Sequence[Stack], since_ns: int) -> None:
-        self.seen, self.since_ns = list(stacks), since_ns
 
     def hear(self, data: bytes) -> None:
         self.heard += data
@@ -78,20 +72,6 @@ def test_each_process_that_trains_is_read_until_it_ends(records: list[Record]) -
     assert not second.has_ended.is_set()
     followed.close()
     assert second.has_ended.is_set()
-
-
-def test_a_reader_learns_what_the_main_thread_did_most(records: list[Record]) -> None:
-    followed = Stepping(AnchoredClock(), records.append)
-    followed.begin(member())
-    spans = [(DATA_WAIT, 100), (BACKWARD, 300), (DATA_WAIT, 50)]
-    worker_thread = (MAIN_TID + 1, "Thread-1", False, [(BACKWARD, 450)])
-    taken = recording(MAIN, STARTED_NS, [worker_thread, (MAIN_TID, "MainThread", True, spans)])
-    followed.take_recording(taken)
-    followed.take_recording(recording(OTHER, STARTED_NS, [worker_thread]))
-    (reader,) = Listener.made
-    assert [stack.frames for stack in reader.seen] == [BACKWARD, DATA_WAIT]
-    assert reader.since_ns == STARTED_NS
-    followed.close()
 
 
 def test_output_is_heard_where_one_process_trains(records: list[Record]) -> None:

@@ -51,7 +51,7 @@ class Followed:
         self.count = Count()
         self.off = 0
         self.least_error = 0
-        program, at_s, off_s = list(moments), 0.0, 0.0
+        program, at_s, off = list(moments), 0.0, None
         place = 0
         first: int | None = None
         while place < len(program) - 1:
@@ -60,15 +60,14 @@ class Followed:
             now = program[place]
             number = program[place - 1].round if now.round is None and stands else now.round
             if number is None:
-                off_s = off_s or at_s
+                at_ns = round(at_s * SECOND_NS)
+                off = off[0] if off else at_ns, at_ns
                 at_s += 0.1
                 continue
             shown = now.epoch if knows_epoch else None
-            off_ns = round((at_s - off_s) * SECOND_NS) if off_s else 0
-            self.count.take(
-                round(at_s * SECOND_NS), number, partial(int, shown) if shown is not None else nothing, ends, off_ns
-            )
-            off_s = 0.0
+            epoch = partial(int, shown) if shown is not None else nothing
+            self.count.take(round(at_s * SECOND_NS), number, epoch, ends, off)
+            off = None
             first = now.made - self.count.rounds if first is None else first
             wrong = abs(self.count.rounds - now.made + first)
             self.off = max(self.off, wrong - self.count.error)
@@ -152,4 +151,4 @@ def test_a_loop_that_is_over_has_made_the_rounds_that_nobody_saw() -> None:
     for tenth in range(50):
         count.take(tenth * SECOND_NS // 10, 2 * tenth)
     count.complete(0.1)
-    assert (count.rounds, count.error) == (98, 2)
+    assert (count.rounds, count.error) == (100, 1)

@@ -52,6 +52,7 @@ def test_a_loop_counts_by_what_it_is_given(tmp_path: Path, head: str, counter: C
         ("seen += 32", "seen", 32),
         ("self.state.global_step += 1", "self.state.global_step", 1),
         ('state["iter_num"] += 1', 'state["iter_num"]', 1),
+        ("self.lr_scheduler.step()", "self.lr_scheduler.last_epoch", 1),
     ],
 )
 def test_a_loop_counts_by_what_it_adds_to(tmp_path: Path, line: str, name: str, stride: int) -> None:

@@ -132,3 +132,27 @@ def test_imports_say_nothing(tmp_path: Path) -> None:
     script = Script(tmp_path, "for step in range(9):\n    import torch\n")
     importing = script.stack(("<module>", "import"), inside=[Frame("x", "<frozen importlib._bootstrap>", 1)])
     assert find_loop([importing], Declared()) is None
+
+
+def test_a_loop_that_updates_the_model_is_known_in_any_part_of_it(tmp_path: Path) -> None:
+    script = Script(tmp_path, NESTED)
+    assert head(find_loop([script.stack(("train", "loss = model"))], Declared())) == (4, None)
+    assert find_loop([script.stack(("train", "        model(batch)"))], Declared()) is None
+
+
+def test_one_stack_alone_says_nothing(tmp_path: Path) -> None:
+    script = Script(tmp_path, NESTED)
+    assert find_loop([script.stack(("train", "loss.backward"), inside=BACKWARD, samples=1)], Declared()) is None
+
+
+def test_a_comprehension_is_in_no_more_loops_than_its_function(tmp_path: Path) -> None:
+    script = Script(
+        tmp_path,
+        "def train():\n    while True:\n        batches = [next(loader) for _ in range(2)]\n"
+        "        for batch in batches:\n            loss.backward()\n        optimizer.step()\n",
+    )
+    stacks = [
+        script.stack(("train", "batches = "), ("<listcomp>", "batches = "), inside=[]),
+        script.stack(("train", "loss.backward"), inside=BACKWARD),
+    ]
+    assert head(find_loop(stacks, Declared())) == (2, 4)

@@ -13,7 +13,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.collect.interpreter.integers import Attribute, Local, Variable
 from profd.daemon.collect.interpreter.memory import Unreadable
 from profd.daemon.collect.steps.declared import Declared
-from profd.daemon.collect.steps.loop import Place, Stack, StepLoop
+from profd.daemon.collect.steps.loop import Place, StepLoop
 from profd.daemon.collect.steps.reader import LOG, StepReader
 from profd.daemon.collect.steps.sources import Program, Source
 from profd.daemon.store.records import EventHappened, Frame, Identity, PointsTaken, Record
@@ -22,6 +22,9 @@ MAIN = Identity(os.getpid(), 1)
 BACKWARD = Frame("Tensor.backward", "/x/torch/_tensor.py", 9)
 SCRIPT = """
 def pretrain():
+    for i in range(1000):
+        loss.backward()
+def finetune():
     for i in range(1000):
         loss.backward()
 def train():
@@ -41,7 +44,11 @@ class FakeProgram(Program):
         self.sources: list[Source] = []
         self.values: dict[Variable, int] = {}
         self.outside: Variable | None = None
+        self.frames: list[Frame] = []
         self.is_closed = False
+
+    def stack(self) -> list[Frame]:
+        return self.frames
 
     def sources_of(self, _loop: StepLoop) -> list[Source]:
         return [source for source in self.sources if source.variable in self.values]
@@ -69,7 +76,7 @@ class Reading:
     def __init__(self, folder: Path, *, is_readable: bool = True) -> None:
         self.file = folder / "train.py"
         self.file.write_text(SCRIPT)
-        self.clock = StoppedClock(1000 * SECOND_NS)
+        self.clock = StoppedClock(999 * SECOND_NS)
         self.records: list[Record] = []
         self.program = FakeProgram()
         self.is_readable = is_readable
@@ -80,12 +87,17 @@ class Reading:
             raise Unreadable("it is another Python")
         return self.program
 
-    def sees(self, function: str, ago_s: int = 0) -> None:
-        """Let samples show the backward pass of a function, in a recording that began so many seconds ago."""
+    def sees(self, function: str) -> None:
+        """Let the program be in the backward pass of a function from now on."""
         line = next(at for at, text in enumerate(SCRIPT.splitlines(), 1) if text == f"def {function}():") + 2
-        self.reader.see(
-            [Stack([Frame(function, str(self.file), line), BACKWARD], 9)], self.clock.at_ns - ago_s * SECOND_NS
-        )
+        self.program.frames = [Frame(function, str(self.file), line), BACKWARD]
+
+    def finds(self, function: str) -> None:
+        """Let the reader find the program's loop, before there is anything to be read."""
+        self.sees(function)
+        for _ in range(10):
+            self.reader.poll()
+            self.clock.at_ns += SECOND_NS // 10
 
     def reads(self, variable: Variable, values: Sequence[int | None]) -> None:
         """Read once for each of some values that a variable has."""
@@ -111,7 +123,7 @@ def reading(tmp_path: Path) -> Reading:
     """Give a reader whose program is seen in ``pretrain``, which has one source."""
     found = Reading(tmp_path)
     found.program.sources = [FIRST]
-    found.sees("pretrain")
+    found.finds("pretrain")
     return found
 
 
@@ -127,15 +139,13 @@ def test_a_loop_that_pauses_is_stored_as_standing_still(reading: Reading) -> Non
     assert standing == [2.0, 3.0, 4.0, 5.0]
 
 
-def test_where_a_loop_was_left_another_may_go_on_until_samples_show_none(reading: Reading) -> None:
-    reading.reads(FIRST.variable, [*range(20), *[None] * 10])
-    reading.sees("pretrain", ago_s=4)
-    reading.reads(FIRST.variable, [None] * 30)
-    reading.sees("pretrain")
-    reading.reads(FIRST.variable, [None] * 20)
+def test_where_a_loop_was_left_another_may_go_on_until_stacks_show_none(reading: Reading) -> None:
+    reading.reads(FIRST.variable, [*range(20), *[None] * 40])
+    reading.program.frames = [Frame("evaluate", str(reading.file), 1)]
+    reading.reads(FIRST.variable, [*range(20, 40), *[None] * 40])
     taken = [one for one in reading.records if isinstance(one, PointsTaken)]
     errors = {round(one.at_ns / SECOND_NS - 1000): one.points[1].value for one in taken}
-    assert [errors[second] for second in (1, 3, 5, 7)] == [0, 11, 31, 2]
+    assert [errors[second] for second in (1, 3, 5, 7, 9, 10)] == [0, 12, 32, 0, 12, 1]
 
 
 def test_nothing_is_read_before_samples_show_a_loop(tmp_path: Path) -> None:
@@ -145,11 +155,21 @@ def test_nothing_is_read_before_samples_show_a_loop(tmp_path: Path) -> None:
     assert found.records == []
 
 
+def test_a_program_that_has_not_begun_yet_is_asked_again(tmp_path: Path) -> None:
+    found = Reading(tmp_path, is_readable=False)
+    found.program.sources = [FIRST]
+    found.finds("pretrain")
+    found.is_readable = True
+    found.finds("pretrain")
+    found.reads(FIRST.variable, [*range(20)])
+    assert found.said == ["first"]
+
+
 def test_the_last_count_is_stored_at_the_end_also_where_the_program_is_gone(reading: Reading) -> None:
     reading.reads(FIRST.variable, [*range(15)])
     reading.program.values = {}
     reading.reader.end()
-    assert reading.counts[-1] == pytest.approx((1.4, 14))
+    assert reading.counts[-1] == pytest.approx((1.5, 15))
     assert reading.program.is_closed
 
 
@@ -160,23 +180,42 @@ def test_a_loop_that_follows_counts_on_from_the_one_before(reading: Reading) -> 
     reading.reads(SECOND.variable, [*range(4, 30)])
     assert reading.said == ["first", "second, 4 micro-batches for each optimizer step"]
     reading.reader.end()
-    assert reading.counts[-1][1] == 19 + 29 // 4
+    assert reading.counts[-1][1] == 20 + 29 // 4
     assert all(before <= after for (_, before), (_, after) in zip(reading.counts, reading.counts[1:], strict=False))
 
 
-def test_another_loop_in_one_recording_alone_is_none(reading: Reading) -> None:
-    reading.reads(FIRST.variable, [0, 1, 2])
+def test_a_stack_of_another_loop_alone_changes_nothing(reading: Reading) -> None:
     reading.program.sources = [FIRST, SECOND]
+    reading.reads(FIRST.variable, range(40))
     reading.sees("train")
-    reading.reads(FIRST.variable, [3])
+    reading.reads(FIRST.variable, range(40, 60))
     reading.sees("pretrain")
-    reading.reads(FIRST.variable, [4])
-    reading.sees("train")
-    reading.reads(FIRST.variable, [5])
+    reading.reads(FIRST.variable, range(60, 100))
     assert reading.said == ["first"]
     reading.sees("train")
-    reading.reads(SECOND.variable, [0])
+    reading.reads(SECOND.variable, range(100))
     assert len(reading.said) == 2
+
+
+def test_one_number_of_two_loops_is_counted_on(reading: Reading) -> None:
+    numbers = [Source(name, FIRST.variable, is_added=True) for name in ("one", "other")]
+    reading.program.sources = numbers[:1]
+    reading.reads(FIRST.variable, [*range(20), None])
+    reading.program.sources = numbers[1:]
+    reading.finds("finetune")
+    reading.reads(FIRST.variable, range(20, 40))
+    reading.reader.end()
+    assert reading.said == ["one", "other"]
+    assert reading.counts[-1][1] == 39
+
+
+def test_readings_come_closer_before_a_loop_ends_that_nobody_knows_the_end_of(reading: Reading) -> None:
+    reading.reads(FIRST.variable, [tenth // 3 for tenth in range(60)])
+    assert reading.reader.poll() == pytest.approx(0.09, abs=0.02)
+    reading.program.sources = [SECOND]
+    reading.finds("train")
+    reading.reads(SECOND.variable, [3 * tenth for tenth in range(60)])
+    assert reading.reader.poll() == pytest.approx(0.01, abs=0.002)
 
 
 def test_an_iterator_that_is_done_with_gives_way_to_the_next_one(reading: Reading) -> None:
@@ -186,7 +225,7 @@ def test_an_iterator_that_is_done_with_gives_way_to_the_next_one(reading: Readin
         reading.reads(epoch.variable, [*range(1, 31), None])
     assert reading.said == ["DataLoader"]
     reading.reader.end()
-    assert reading.counts[-1][1] == pytest.approx(89, abs=2)
+    assert reading.counts[-1][1] == pytest.approx(90, abs=1)
 
 
 def test_the_log_is_no_source_while_an_iterator_pauses(reading: Reading) -> None:
@@ -209,14 +248,21 @@ def test_two_sources_that_disagree_are_told_once_and_the_first_counts(reading: R
     assert reading.counts[-1][1] == pytest.approx(79, abs=10)
 
 
-def test_a_program_that_cannot_be_read_is_counted_by_its_log(tmp_path: Path) -> None:
-    found = Reading(tmp_path, is_readable=False)
-    found.sees("pretrain")
+def test_a_loop_that_nothing_counts_is_counted_by_its_log(tmp_path: Path) -> None:
+    found = Reading(tmp_path)
+    found.finds("pretrain")
     for second in range(5):
         found.reader.hear(f"step {100 * second}: loss 1\n".encode())
         found.reader.poll()
         found.clock.at_ns += SECOND_NS
-    assert found.said == ["its steps are not read: it is another Python", LOG]
+    assert found.said == [LOG]
     assert [count for _, count in found.counts] == [100, 200, 300, 400]
     errors = [one.points[1].value for one in found.records if isinstance(one, PointsTaken)]
     assert errors[-1] == 100
+
+
+def test_a_program_that_cannot_be_read_says_so_once(tmp_path: Path) -> None:
+    found = Reading(tmp_path, is_readable=False)
+    for _ in range(10):
+        found.finds("pretrain")
+    assert found.said == ["its steps are not read: it is another Python"]

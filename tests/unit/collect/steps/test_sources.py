@@ -33,7 +33,7 @@ def training(folder: Path, source: str, version: str) -> Iterator[tuple[Standing
     line = next(number for number, text in enumerate(lines, 1) if text.strip() == "backward()")
     name = "train" if "def train" in source else "<module>"
     declared = Declared()
-    loop = find_loop([Stack([Frame(name, str(file), line), BACKWARD], 1)], declared)
+    loop = find_loop([Stack([Frame(name, str(file), line), BACKWARD], 20)], declared)
     assert loop is not None
     program = f"exec(compile(open({str(file)!r}).read(), {str(file)!r}, 'exec'), {{'__name__': '__main__'}})"
     with standing(program, python(version)) as running:
