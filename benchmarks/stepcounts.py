@@ -128,11 +128,11 @@ def measure(job: Job, folder: Path, packages: Path, seconds: float) -> Result:
     with (
         said.open("w") as output,
         subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**_plain_environment(), **given}
+            words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**plain_environment(), **given}
         ) as program,
     ):
         try:
-            if not _is_ready(program, said):
+            if not is_ready(program, said):
                 return Result(job, failed=f"did not begin: {said.read_text()[-500:]}")
             time.sleep(random.uniform(*DELAY_S))
             attach = [sys.executable, "-m", "profd", "attach", str(program.pid), "--headless"]
@@ -144,19 +144,20 @@ def measure(job: Job, folder: Path, packages: Path, seconds: float) -> Result:
                 return Result(job, failed=f"ended by itself: {said.read_text()[-500:]}")
         finally:
             program.terminate()
-            _end(program)
+            end(program)
     if done.returncode:
         return Result(job, failed=f"profd attach ended with {done.returncode}: {done.stderr[-500:]}")
     kept = Diary(diary)
     return Result(job, judge(run_file, kept), trains=not kept.is_empty)
 
 
-def _plain_environment() -> dict[str, str]:
+def plain_environment() -> dict[str, str]:
     """Return the environment without what makes Python another one."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
 
 
-def _is_ready(program: subprocess.Popen[bytes], said: Path) -> bool:
+def is_ready(program: subprocess.Popen[bytes], said: Path) -> bool:
+    """Wait until a program says that its training begins; False where it has ended before."""
     end = time.monotonic() + READY_S
     while time.monotonic() < end and program.poll() is None:
         if "ready\n" in said.read_text(errors="replace"):
@@ -165,7 +166,7 @@ def _is_ready(program: subprocess.Popen[bytes], said: Path) -> bool:
     return False
 
 
-def _end(program: subprocess.Popen[bytes]) -> None:
+def end(program: subprocess.Popen[bytes]) -> None:
     """Wait until a program has written its diary."""
     try:
         program.wait(10)

@@ -54,6 +54,11 @@ class Diary:
         self._numbers = _running(rows)
 
     @property
+    def number_of_first(self) -> int | None:
+        """What the script itself calls its first step; None: it has no one running number."""
+        return self._numbers[0] if self._numbers else None
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing was trained."""
         return not self.steps.ended_ns

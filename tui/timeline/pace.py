@@ -24,6 +24,8 @@ GAPS = 10
 STEPS = "steps_per_s"
 LATELY_NS = 10 * SECOND_NS
 """The pace is that of so long before now."""
+AHEAD_NS = 3 * SECOND_NS // 2
+"""A count comes each second, and at once where a pause begins; without one for so long nobody knows what was made."""
 _RECENT_NS = 120 * SECOND_NS
 # Counts are a second or a step apart; after so long without one nobody knows the pace.
 _LONGEST_GAP_NS = 60 * SECOND_NS
@@ -90,7 +92,7 @@ class Pace:
         recent = tuple(_per_s(before, after) for before, after in itertools.pairwise(counts))
         is_live, pauses = self._reader.info.state == "live", last.value == counts[-2].value
         since_s = (self._now_ns() - last.at_ns) / SECOND_NS
-        ahead = int(per_s * since_s) if is_live and not pauses and 0 < since_s <= LATELY_NS / SECOND_NS else 0
+        ahead = int(per_s * since_s) if is_live and not pauses and 0 < since_s <= AHEAD_NS / SECOND_NS else 0
         begun = self._first or first
         mean = _per_s(begun, last) if last.at_ns > begun.at_ns else per_s
         return Steps(int(last.value) + ahead, per_s, recent, is_about=ahead > 0, mean_per_s=mean, pauses=pauses)

@@ -38,6 +38,7 @@ LOOK_S = 2.0
 MOST_TRIES = 100
 RETRY_S = 2.0
 STORE_NS = SECOND_NS
+PAUSE_NS = SECOND_NS // 4
 # What stands still for so many usual steps, or for so long, pauses.
 _STILL_STEPS = 3.0
 _LONGEST_STEP_S = 10.0
@@ -99,6 +100,7 @@ class StepReader:
         self._bound_ns = 0
         self._check: _Check | None = None
         self._stored: tuple[int, int] | None = None
+        self._has_paused = False
         self._counted_by: str | None = None
         self._counted_in: tuple[str, int] | None = None
         self._counted: Variable | None = None
@@ -145,6 +147,7 @@ class StepReader:
         self._look(self._program)
         if self._source is None and not self._bind(self._program):
             if self._counted_by not in (None, LOG):  # it pauses: what counted it is there again afterwards
+                self._store(self._clock.now_ns())
                 return READ_S
             self._read_log()
             return READ_S
@@ -331,7 +334,10 @@ class StepReader:
         return self._before + self._count.rounds // self._every, self._error_before + self._count.error
 
     def _store(self, now_ns: int, *, is_last: bool = False) -> None:
-        """Store the count once a second, as of when it was seen to change; as of now where the loop pauses."""
+        """Store the count once a second, as of when it was seen to change; as of now where the loop pauses.
+
+        A pause is stored when it begins and when it ends, so that nobody goes on counting.
+        """
         steps, error = self._made()
         changed_ns = self._count.changed_ns
         if self._off_since_ns:  # it went on after the last reading, and another loop may go on since
@@ -342,9 +348,11 @@ class StepReader:
         stored_ns, stored = self._stored or (0, 0)
         has_changed = self._count.has_moved if self._stored is None else steps > stored
         at_ns = changed_ns if has_changed and self._every == 1 else now_ns
-        is_due = (has_changed or self._pauses(now_ns)) and (is_last or now_ns - stored_ns >= STORE_NS)
+        pauses = bool(self._off_since_ns) or self._pauses(now_ns)
+        wait_ns = STORE_NS if pauses == self._has_paused else PAUSE_NS
+        is_due = (has_changed or pauses) and (is_last or now_ns - stored_ns >= wait_ns)
         if is_due and at_ns > stored_ns:
-            steps = max(steps, stored)
+            steps, self._has_paused = max(steps, stored), pauses
             self._stored = at_ns, steps
             points = Point(COUNT_SERIES, steps, self._identity), Point(ERROR_SERIES, error, self._identity)
             self._put(PointsTaken(at_ns, points))
