@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.collect.interpreter.integers import Global, Local, Variable
+from profd.daemon.collect.interpreter.integers import Global, Local, Moved, Variable
 from profd.daemon.collect.interpreter.memory import Unreadable
 from profd.daemon.collect.steps.count import CLOSE_ROUNDS, Count
 from profd.daemon.collect.steps.declared import Declared
@@ -122,6 +122,8 @@ class StepReader:
             pause_s = self._poll()
         except Unreadable:  # it has ended, or what was followed is elsewhere by now
             self._source, pause_s = None, READ_S
+        except Moved:
+            pause_s = READ_S
         now_ns = self._clock.now_ns()
         self._balance_s += (now_ns - self._earned_ns) / SECOND_NS * EARNED_SHARE
         self._balance_s = min(self._balance_s, CAPITAL_S) - (time.thread_time_ns() - begun_ns) / SECOND_NS
@@ -131,7 +133,7 @@ class StepReader:
 
     def end(self) -> None:
         """Take the last reading, so that the count ends where the recording ends, and store what is known."""
-        with contextlib.suppress(Unreadable):
+        with contextlib.suppress(Unreadable, Moved):
             if self._source is not None:
                 self._read(self._source)
         if self._count.is_started:

@@ -19,6 +19,7 @@ from profd.daemon.collect.interpreter.integers import (
     Global,
     IntegerReader,
     Local,
+    Moved,
     NoInteger,
     OfGenerator,
     RangeLeft,
@@ -115,7 +116,13 @@ class Program:
             found += self._bars(frame, loop.place)
             found += self._iterated(loop.place, objects)
             found += self._loading(stack[: stack.index(frame)], frame, loop.place)
-        return [one for one in found if self.round_of(one) is not None]
+        return [one for one in found if self._is_there(one)]
+
+    def _is_there(self, source: Source) -> bool:
+        try:
+            return self.round_of(source) is not None
+        except Moved:
+            return True
 
     def outside_of(self, loop: StepLoop) -> Variable | None:
         """Return the variable that the nearest loop around counts by, one in each round; None where none does."""
@@ -130,11 +137,18 @@ class Program:
         return None
 
     def round_of(self, source: Source) -> int | None:
-        """Return the round, from 0, that a source shows; None where it shows none now."""
-        value = self.value(source.variable)
-        if source.within is not None and value is not None:
-            value = self._of_loop(source, value)
-        return None if value is None else (value - source.start) // source.stride
+        """Return the round, from 0, that a source shows; None where it shows none now.
+
+        Raises Moved where that changes faster than it can be read.
+        """
+        try:
+            value = self._reader.read(source.variable)
+        except Moved:
+            raise
+        except NoInteger:
+            return None
+        own = value if source.within is None else self._of_loop(source, value)
+        return None if own is None else (own - source.start) // source.stride
 
     def _of_loop(self, source: Source, value: int) -> int | None:
         """Return the value of a variable where it is this loop's, and not another one's that uses it, too.

@@ -10,7 +10,7 @@ import pytest
 from support.clocks import StoppedClock
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.collect.interpreter.integers import Attribute, Local, Variable
+from profd.daemon.collect.interpreter.integers import Attribute, Local, Moved, Variable
 from profd.daemon.collect.interpreter.memory import Unreadable
 from profd.daemon.collect.steps.declared import Declared
 from profd.daemon.collect.steps.loop import Place, StepLoop
@@ -46,6 +46,7 @@ class FakeProgram(Program):
         self.outside: Variable | None = None
         self.frames: list[Frame] = []
         self.is_closed = False
+        self.moves = False
 
     def stack(self) -> list[Frame]:
         return self.frames
@@ -57,6 +58,8 @@ class FakeProgram(Program):
         return self.outside
 
     def round_of(self, source: Source) -> int | None:
+        if self.moves:
+            raise Moved("it changes faster than it can be read")
         value = self.value(source.variable)
         return None if value is None else (value - source.start) // source.stride
 
@@ -146,6 +149,18 @@ def test_where_a_loop_was_left_another_may_go_on_until_stacks_show_none(reading:
     taken = [one for one in reading.records if isinstance(one, PointsTaken)]
     errors = {round(one.at_ns / SECOND_NS - 1000): one.points[1].value for one in taken}
     assert [errors[second] for second in (1, 3, 5, 7, 9, 10)] == [0, 12, 32, 0, 12, 1]
+
+
+def test_a_variable_that_moves_too_fast_to_be_read_is_no_loop_that_was_left(reading: Reading) -> None:
+    reading.reads(FIRST.variable, range(20))
+    reading.program.moves = True
+    reading.reads(FIRST.variable, range(20, 32))
+    reading.program.moves = False
+    reading.reads(FIRST.variable, range(32, 50))
+    assert {one.points[1].value for one in reading.records if isinstance(one, PointsTaken)} == {0}
+    reading.program.moves = True
+    reading.reader.end()
+    assert reading.counts[-1][1] == 49
 
 
 def test_the_end_of_a_pause_is_stored_at_once(reading: Reading) -> None:
