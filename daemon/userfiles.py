@@ -53,6 +53,8 @@ class UserFiles:
         self._deadline_s = deadline_s
         self._pause_s = pause_s
         self._lock = threading.Lock()
+        self.answers = True
+        """Whether the last question was answered; what was not read then may be read later."""
 
     def __del__(self) -> None:
         self.close()
@@ -95,12 +97,15 @@ class UserFiles:
 
     def _ask(self, request: bytes, path: str, content: bytes = b"") -> tuple[bytes | None, list[int]]:
         """Return what is answered, and the descriptors that come with it; None where nothing is, or not in time."""
+        self.answers = False
         if not self._lock.acquire(timeout=self._deadline_s):
             return None, []
         try:
             if not self._is_ready():
                 return None, []
-            return self._exchange(request, os.fsencode(path) + content, time.monotonic() + self._deadline_s)
+            found = self._exchange(request, os.fsencode(path) + content, time.monotonic() + self._deadline_s)
+            self.answers = True
+            return found
         except (OSError, ValueError):
             self._give_up()
             self._paused_until_s = time.monotonic() + self._pause_s

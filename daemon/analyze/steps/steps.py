@@ -25,6 +25,8 @@ ASIDE = frozenset({STARTUP, COMPILE, "evaluation", "checkpoint"})
 """Phases in which no step is made."""
 
 _EARLY_NS = 5 * SECOND_NS
+# Counts of a process that lives are no further apart, pauses included: what is left ahead of the end was not read.
+_UNREAD_NS = 2 * SECOND_NS
 # By how much more a loop may have made before the first count than at the pace after it: so far the count is believed.
 _FASTER = 1.5
 # What is not counted goes on at the pace of what is, by so much at most more or less.
@@ -85,7 +87,8 @@ def _counted(reader: RunReader, process: ProcessRow, selection: Selection, phase
     begin_ns = _started_ns(reader, process, phases, begin_ns, first.at_ns)
     end_ns = min(info.end_ns, info.end_ns if selection.to_ns is None else selection.to_ns)
     before, before_error = _before(counts, begin_ns, is_launch=selection.from_ns is None and info.mode == "launched")
-    after = _after(counts, end_ns, goes_on=selection.to_ns is not None)
+    is_alive = process.ended_ns is None and end_ns - last.at_ns <= _UNREAD_NS
+    after = _after(counts, end_ns, goes_on=is_alive or selection.to_ns is not None)
     return Steps(
         per_s=made / took_s,
         count=round(before + made + after + _begun(process, selection)),
@@ -125,7 +128,7 @@ def _before(counts: Sequence[PointRow], begin_ns: int, *, is_launch: bool) -> tu
 
 
 def _after(counts: Sequence[PointRow], end_ns: int, *, goes_on: bool) -> float:
-    """Return the steps from the last count to a time: of a loop that ``goes_on`` they are made at the pace of all.
+    """Return the steps from the last count to a time: of a loop that ``goes_on``, with the process, at the pace of all.
 
     Else the last count is that of the end, or was read while the recording was closed: that is no time of the run.
     """

@@ -34,8 +34,7 @@ class SourceTree:
         self._files = files or UserFiles()
         self._own = f"{own}/" if own else None
         self._bytes = functools.lru_cache(_FILES_HELD)(self._read)
-        self.line = functools.lru_cache(_LINES_HELD)(self._line)
-        """``line(file, line)``: the text of a line without the space around it; None where it cannot be read."""
+        self._kept_line = functools.lru_cache(_LINES_HELD)(self._line)
         self._has_init = functools.lru_cache(1024)(self._read_has_init)
 
     def describe(self, frame: Frame) -> FrameDescription:
@@ -48,7 +47,17 @@ class SourceTree:
 
     def lines(self, file: str) -> list[str]:
         """Return the lines of a file as Python counts them; none where it cannot be read."""
-        return _LINE_END.split(self._bytes(file).decode(errors="replace"))
+        try:
+            return _LINE_END.split(self._bytes(file).decode(errors="replace"))
+        except TimeoutError:  # not kept: the file is asked for again
+            return [""]
+
+    def line(self, file: str, line: int) -> str | None:
+        """Return the text of a line without the space around it; None where it cannot be read."""
+        try:
+            return self._kept_line(file, line)
+        except TimeoutError:
+            return None
 
     def _line(self, file: str, line: int) -> str | None:
         # Of bytes, since in a text a form feed would end a line, as it does not in Python.
@@ -70,7 +79,11 @@ class SourceTree:
         return self._files.is_file(str(folder / "__init__.py"))
 
     def _read(self, file: str) -> bytes:
-        return self._files.read(file) if Path(file).is_absolute() else b""
+        """Return a file; raises TimeoutError where nobody answers."""
+        content = self._files.read(file) if Path(file).is_absolute() else b""
+        if not content and not self._files.answers:
+            raise TimeoutError(file)
+        return content
 
 
 def is_library(file: str) -> bool:

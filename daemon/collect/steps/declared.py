@@ -101,10 +101,12 @@ class Declared:
         known = self._functions[file, name]
         found = next((one for one in known if one.first_line <= line <= one.last_line), None)
         if found is None:
+            lines = self._sources.lines(file)
+            found = _parse(lines, line)
             if len(self._functions) > _FUNCTIONS_HELD:
                 self._functions.clear()
-            found = _parse(self._sources.lines(file), line)
-            self._functions[file, name].append(found)
+            if len(lines) > 1:  # else the file is not to be had, or not yet
+                self._functions[file, name].append(found)
         return found
 
 

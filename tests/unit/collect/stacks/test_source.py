@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
+from support.waiting import DEADLINE_S, until
 
 from profd.daemon import asuser
 from profd.daemon.collect.stacks.source import SourceTree, is_library
@@ -91,6 +93,21 @@ def test_what_cannot_be_read_has_no_line_and_harms_nothing(root: Path, file: str
     os.mkfifo(root / "fifo")
     described = SourceTree(UserFiles(root=root)).describe(Frame("f", file, 1))
     assert described.source is None
+
+
+def test_a_file_that_nobody_answers_for_in_time_is_read_later(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = UserFiles(root=root, deadline_s=DEADLINE_S, pause_s=0.0)
+    tree = SourceTree(files)
+    with monkeypatch.context() as context:
+        context.setattr(files, "_exchange", partial(_raise, TimeoutError()))
+        assert tree.line("/opt/torch/nn/linear.py", 1) is None
+        assert tree.lines("/opt/torch/nn/linear.py") == [""]
+    assert until(lambda: tree.line("/opt/torch/nn/linear.py", 1), "the helper to answer") == "import math"
+    assert len(tree.lines("/opt/torch/nn/linear.py")) > 1
+
+
+def _raise(error: Exception, *_: object) -> None:
+    raise error
 
 
 def test_a_file_too_large_for_a_source_is_not_read(root: Path) -> None:
