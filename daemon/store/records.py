@@ -261,6 +261,32 @@ class HangEnded(msgspec.Struct, frozen=True, tag="hang-ended"):
     hang_ns: int
 
 
+class Found(msgspec.Struct, frozen=True):
+    """A finding: its ``rule``, ``severity`` and ``title`` (a sentence), and all of it as JSON in ``report``."""
+
+    rule: str
+    severity: str
+    title: str
+    report: str
+
+
+class FindingsTaken(msgspec.Struct, frozen=True, tag="findings"):
+    """What slows the last part of a live run at ``at_ns``; with ``made_by`` what slowed all of a run that has ended.
+
+    ``made_by`` names the analysis: another version of it, or other rules of phases, may find something else.
+    """
+
+    at_ns: int
+    findings: tuple[Found, ...]
+    made_by: str | None = None
+
+
+class AnalysisLost(msgspec.Struct, frozen=True, tag="analysis-lost"):
+    """From now on nothing looks for findings, until the next ``FindingsTaken``."""
+
+    at_ns: int
+
+
 class OutputWritten(msgspec.Struct, frozen=True, tag="output"):
     """Bytes that the script wrote to its pseudo-terminal."""
 
@@ -287,6 +313,8 @@ Record = (
     | WindowTaken
     | HangFound
     | HangEnded
+    | FindingsTaken
+    | AnalysisLost
     | OutputWritten
     | RunEnded
 )

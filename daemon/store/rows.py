@@ -22,7 +22,9 @@ class RunInfo(msgspec.Struct, frozen=True):
 
     ``state`` is ``live`` (its recorder is running), ``ended``, or ``interrupted`` (the recorder died without closing
     the file). ``end_ns`` is the last time that anything is known of, so ``end_ns - started_ns`` is the run's length.
-    ``why_ended`` is target-exited, stopped, duration, failed; None while live or interrupted.
+    ``why_ended`` is target-exited, stopped, duration, failed; None while live or interrupted. ``analyzed_ns`` is when
+    findings were last looked for while it was live, ``analysis_lost_ns`` since when nothing looks for any;
+    ``findings_made_by`` names the analysis that wrote the findings of the whole run. All three: None where not.
     """
 
     id: str
@@ -44,6 +46,9 @@ class RunInfo(msgspec.Struct, frozen=True):
     control_socket: str
     versions: dict[str, str]
     options: dict[str, int | float | bool | str | None]
+    analyzed_ns: Time | None = None
+    analysis_lost_ns: Time | None = None
+    findings_made_by: str | None = None
 
 
 class ProcessRow(msgspec.Struct, frozen=True):
@@ -185,7 +190,7 @@ class PointRow(msgspec.Struct, frozen=True):
 
 
 class EventRow(msgspec.Struct, frozen=True):
-    """A mark on the timeline: started, ended, exec, oom, counter, gpu, window, hang, loss, wall-jump, error, note."""
+    """A mark on the timeline; docs/file-format.md lists the kinds."""
 
     id: int
     at_ns: Time
@@ -251,6 +256,22 @@ class HangRow(msgspec.Struct, frozen=True):
     cause: str
     text: str
     report: HangReport
+
+
+class FindingRow(msgspec.Struct, frozen=True):
+    """A finding of the whole run, or of its last part while it was live; ``report`` is all of it, as JSON.
+
+    It held from ``from_ns`` to ``to_ns``, which is None where it holds still, or held to the end.
+    """
+
+    id: int
+    is_whole: bool
+    rule: str
+    severity: str
+    title: str
+    from_ns: Time
+    to_ns: Time | None
+    report: str
 
 
 class OutputRow(msgspec.Struct, frozen=True):

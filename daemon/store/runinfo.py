@@ -15,6 +15,7 @@ from profd.daemon.store.rows import RunInfo
 
 _LONGEST_NS = 10 * 366 * 86400 * SECOND_NS
 _STARTED_FIELDS = ("id", "name", "mode", "cwd", "host", "user", "started_ns", "control_socket")
+_ANALYSIS_FIELDS = ("analyzed_ns", "analysis_lost_ns", "findings_made_by")
 _STARTED_AS_JSON: dict[str, Any] = {
     "target": tuple[int, int],
     "recorder": tuple[int, int],
@@ -53,6 +54,7 @@ def _values(meta: Mapping[str, Any]) -> dict[str, object]:
         recorder=recorder,
         versions=versions,
         options=options,
+        **{name: meta.get(name) for name in _ANALYSIS_FIELDS},
     )
 
 

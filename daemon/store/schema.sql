@@ -172,9 +172,22 @@ CREATE TABLE point_minute (
 CREATE TABLE event (
     id INTEGER PRIMARY KEY,
     at_ns INTEGER NOT NULL,
-    kind TEXT NOT NULL,               -- started, ended, exec, oom, counter, gpu, window, hang, loss, wall-jump, error, note
+    kind TEXT NOT NULL,               -- started, ended, finding, hang, window, gpu, loss ...: docs/file-format.md lists them
     process INTEGER REFERENCES process,
     text TEXT NOT NULL
+);
+
+-- What slows the run. While it is live its last part is analyzed again and again; at its end all of it, once.
+CREATE TABLE finding (
+    id INTEGER PRIMARY KEY,
+    is_whole INTEGER NOT NULL,        -- found in the whole run, not in its last part
+    rule TEXT NOT NULL,               -- docs/findings.md lists them
+    severity TEXT NOT NULL,           -- info, warning, critical
+    title TEXT NOT NULL,              -- a sentence with its number, as of the last analysis that found it
+    from_ns INTEGER NOT NULL,         -- when it was found first
+    seen_ns INTEGER NOT NULL,         -- when it was found last
+    to_ns INTEGER,                    -- the first analysis that no longer found it; NULL: it holds, or held to the end
+    report TEXT NOT NULL              -- JSON: numbers, cause and remedy, see analyze.findings.finding.Finding
 );
 
 -- A torch.profiler window of one process, or why there is none.

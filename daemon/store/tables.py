@@ -13,11 +13,14 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from profd.daemon.store.findings import lose_analysis, say_gone, write_findings
 from profd.daemon.store.interning import Interning, new_id
 from profd.daemon.store.records import (
+    AnalysisLost,
     DescribeFrame,
     DeviceSeen,
     EventHappened,
+    FindingsTaken,
     HangEnded,
     HangFound,
     Identity,
@@ -255,6 +258,14 @@ class Tables:
         self._connection.execute("UPDATE hang SET ended_ns = ? WHERE at_ns = ?", (record.at_ns, record.hang_ns))
 
     @_write.register
+    def _(self, record: FindingsTaken) -> None:
+        write_findings(self._connection, record)
+
+    @_write.register
+    def _(self, record: AnalysisLost) -> None:
+        lose_analysis(self._connection, record.at_ns)
+
+    @_write.register
     def _(self, record: OutputWritten) -> None:
         self._connection.execute("INSERT INTO output (at_ns, data) VALUES (?,?)", (record.at_ns, record.data))
         self._output_bytes += len(record.data)
@@ -267,6 +278,7 @@ class Tables:
 
     @_write.register
     def _(self, record: RunEnded) -> None:
+        say_gone(self._connection, record.at_ns)
         self._set_meta(
             state="ended",
             ended_ns=record.at_ns,

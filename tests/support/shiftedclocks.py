@@ -15,12 +15,13 @@ _COLUMNS = {
     "stack_minute": ("until_ns",),
     "stack_hour": ("until_ns",),
     "event": ("at_ns",),
+    "finding": ("from_ns", "seen_ns", "to_ns"),
     "hang": ("at_ns", "since_ns", "ended_ns"),
     "window": ("asked_ns", "start_ns", "end_ns"),
     "window_step": ("start_ns", "end_ns"),
     "output": ("at_ns",),
 }
-_META = ("started_ns", "written_ns", "ended_ns")
+_META = ("started_ns", "written_ns", "analyzed_ns", "analysis_lost_ns", "ended_ns")
 
 
 def shift_clock(path: Path, by_ns: int) -> None:
