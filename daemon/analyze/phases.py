@@ -84,10 +84,10 @@ class PhaseIndex:
         ``rules`` are those of the two tables where none are given; raises UsageError where the user's is wrong.
         """
         self._reader = reader
-        self._rules = load_rules(_BY_NAME) if rules is None else rules
-        self._tests = [frame_test(rule) for rule in self._rules]
-        self._leaf_rules = sum(1 << number for number, rule in enumerate(self._rules) if rule.leaf)
-        self._innermost_rules = sum(1 << number for number, rule in enumerate(self._rules) if rule.innermost)
+        self.rules = load_rules(_BY_NAME) if rules is None else rules
+        self._tests = [frame_test(rule) for rule in self.rules]
+        self._leaf_rules = sum(1 << number for number, rule in enumerate(self.rules) if rule.leaf)
+        self._innermost_rules = sum(1 << number for number, rule in enumerate(self.rules) if rule.innermost)
         self._met_by_frame: dict[int, int] = {}
         # The stack 0 is the parent of the roots.
         self._met_by_stack: dict[int, int] = {0: 0}
@@ -97,7 +97,7 @@ class PhaseIndex:
     def of_stack(self, stack: int) -> str:
         """Return the name of the phase of a stack."""
         rule = self._rule(stack)
-        return OTHER if rule is None else self._rules[rule].phase
+        return OTHER if rule is None else self.rules[rule].phase
 
     def user_line(self, stack: int) -> FrameRow | None:
         """Return the line of the user's code that a stack owes its phase to; None where no user code is in it.
@@ -149,7 +149,7 @@ class PhaseIndex:
         return met
 
     def _is_on_any(self, rule: int) -> bool:
-        return not (self._rules[rule].leaf or self._rules[rule].innermost)
+        return not (self.rules[rule].leaf or self.rules[rule].innermost)
 
     def _frame(self, stack: int) -> FrameRow:
         return self._reader.frames[self._reader.stacks[stack].frame]

@@ -23,6 +23,7 @@ from profd.daemon.errors import OutputUnwritable
 from profd.daemon.secrets import mask_command
 from profd.daemon.store.records import (
     EventHappened,
+    FindingsTaken,
     Identity,
     OutputWritten,
     ProcessEnded,
@@ -31,7 +32,7 @@ from profd.daemon.store.records import (
     RunEnded,
 )
 from profd.daemon.store.writer import RunWriter
-from profd.daemon.supervise import exitstatus, lookout
+from profd.daemon.supervise import analyst, exitstatus
 from profd.daemon.supervise.control import Commands, ControlServer, SessionStatus, WindowBegun
 from profd.daemon.supervise.diagnosis import RealSystem
 from profd.daemon.supervise.hang.watch import hang_watch
@@ -171,10 +172,11 @@ class Recorder(Commands):
         endless = {asyncio.ensure_future(self._follow_tree()), asyncio.ensure_future(self._read())}
         if self._hangs is not None:
             self._hangs.start()
-        if self.options.window_schedule is not None:
-            looks = lookout.sightings(lookout.command(run_file))
-            keeping = self._windowing.keep(self.options.window_schedule, self._tree.members.values, looks)
+        schedule = self.options.window_schedule
+        if schedule is not None and schedule.every_s is not None:
+            keeping = self._windowing.keep(schedule.every_s, schedule.request, self._tree.members.values)
             endless.add(asyncio.ensure_future(keeping))
+        looking = analyst.Analyst(analyst.command(run_file), self.clock, self._take_findings, analyst.RESTS_S)
         ended = asyncio.ensure_future(self._ended.wait())
         await asyncio.wait({*endless, ended}, return_when=asyncio.FIRST_COMPLETED)
         broken = [task for task in endless if task.done()]  # only an error ends it
@@ -191,6 +193,7 @@ class Recorder(Commands):
         await asyncio.to_thread(self._gpus.close)
         await self._say_farewell(watch)
         self._inlet.close()
+        await looking.close(0 if self._writer.failure or self._writer.trouble else analyst.WHOLE_WITHIN_S)
         for task in broken:
             task.result()
 
@@ -263,6 +266,14 @@ class Recorder(Commands):
         if self._hangs is not None:
             self._hangs.take(record)
         self._writer.put(record)
+
+    def _take_findings(self, record: Record) -> None:
+        self._put(record)
+        schedule = self.options.window_schedule
+        if not isinstance(record, FindingsTaken) or schedule is None or self._ended.is_set():
+            return
+        if schedule.on_finding:
+            self._windowing.heed(record.findings, schedule.request, self._tree.members.values())
 
     def _say(self, kind: str, text: str) -> None:
         self._put(EventHappened(self.clock.now_ns(), kind, text))

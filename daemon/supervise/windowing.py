@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 from profd.daemon.clock import Clock
 from profd.daemon.errors import SessionFailed
-from profd.daemon.sighting import Sighting
-from profd.daemon.store.records import EventHappened, Record
+from profd.daemon.store.records import EventHappened, Found, Record
 from profd.daemon.supervise.control import WindowBegun
 from profd.daemon.supervise.roles import MAIN
 from profd.daemon.supervise.tree import Member
@@ -18,13 +17,14 @@ from profd.daemon.windows.arming import Sockets, sockets_of
 from profd.daemon.windows.injection import Injection
 from profd.daemon.windows.ondemand import Passing, on_demand_in
 from profd.daemon.windows.request import WindowRequest
-from profd.daemon.windows.schedule import Schedule
 from profd.daemon.windows.taking import Way, WindowTaker
 
 _REMEDY = (
     "launch it with `profd run --torch-window -- CMD`, or add --inject, which has gdb (from Python 3.14 on Python "
     "itself) start the profiler inside of the process that runs"
 )
+
+_INFO = "info"
 
 
 class Windowing:
@@ -44,6 +44,8 @@ class Windowing:
         self._clock = clock
         self._put = put
         self._sleep = sleep
+        self._shown: set[str] = set()
+        """The rules whose findings have had their window."""
 
     def start(self) -> None:
         """Listen to the script from now on; raises SessionFailed."""
@@ -60,23 +62,8 @@ class Windowing:
         injected = any(isinstance(way, Injection) for way in asked.values())
         return WindowBegun(asked_ns, tuple(identity.pid for identity in asked), injected)
 
-    async def keep(
-        self, schedule: Schedule, members: Callable[[], Collection[Member]], looks: AsyncIterable[tuple[Sighting, ...]]
-    ) -> None:
-        """Take windows by a schedule for as long as this is let run; one that cannot be taken is an event.
-
-        ``looks`` are the findings of the run, of one look after the other; nobody looks where that is not wanted.
-        """
-        triggers = []
-        if schedule.every_s is not None:
-            triggers.append(self._keep_time(schedule.every_s, schedule.request, members))
-        if schedule.on_finding:
-            triggers.append(self._heed(looks, schedule.request, members))
-        await asyncio.gather(*triggers)
-
-    async def _keep_time(
-        self, every_s: float, request: WindowRequest, members: Callable[[], Collection[Member]]
-    ) -> None:
+    async def keep(self, every_s: float, request: WindowRequest, members: Callable[[], Collection[Member]]) -> None:
+        """Take a window every so many seconds for as long as this is let run; one that cannot be taken is an event."""
         while True:
             await self._sleep(every_s)
             try:
@@ -84,28 +71,19 @@ class Windowing:
             except SessionFailed as error:
                 self._say(f"no window by schedule: {error}")
 
-    async def _heed(
-        self,
-        looks: AsyncIterable[tuple[Sighting, ...]],
-        request: WindowRequest,
-        members: Callable[[], Collection[Member]],
-    ) -> None:
-        """Take one window for each kind of finding; those of one look share theirs."""
-        shown: set[str] = set()
-        async for sightings in looks:
-            new = [sighting for sighting in sightings if sighting.rule not in shown]
-            if new and self._is_heard and self._begin_for(new, request, members()):
-                shown.update(sighting.rule for sighting in new)
-        self._say("no more windows of findings: nobody looks for any now")
-        await asyncio.get_running_loop().create_future()  # the session goes on
+    def heed(self, findings: Collection[Found], request: WindowRequest, members: Collection[Member]) -> None:
+        """Take one window for each kind of finding that is worth one; those that are found at once share theirs."""
+        new = [one for one in findings if one.severity != _INFO and one.rule not in self._shown]
+        if new and self._is_heard and self._begin_for(new, request, members):
+            self._shown.update(one.rule for one in new)
 
-    def _begin_for(self, new: Collection[Sighting], request: WindowRequest, members: Collection[Member]) -> bool:
+    def _begin_for(self, new: Collection[Found], request: WindowRequest, members: Collection[Member]) -> bool:
         """Begin a window that findings ask for, and say so; False where it cannot be now: the next look asks again."""
         try:
             self.begin(members, request)
         except SessionFailed:
             return False
-        self._say(f"a window because of {'; and of '.join(sighting.title for sighting in new)}")
+        self._say(f"a window because of {'; and of '.join(one.title for one in new)}")
         return True
 
     @property

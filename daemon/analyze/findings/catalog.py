@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from profd.daemon.analyze.findings import (
@@ -89,10 +90,21 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+OF_THE_RUN: tuple[Rule, ...] = (memory_growth.find,)
+"""Those that look at all of the run so far, whatever the selection: they take the most time by far."""
+
+
 def find(
-    reader: RunReader, selection: Selection = MAIN_THREADS, phases: PhaseIndex | None = None
+    reader: RunReader,
+    selection: Selection = MAIN_THREADS,
+    phases: PhaseIndex | None = None,
+    rules: Iterable[Rule] = RULES,
 ) -> tuple[Finding, ...]:
     """Return what slows a run in a selection's range of time, over its processes, ranked."""
     case = Case(reader, selection, phases)
-    found = [finding for rule in RULES if (finding := rule(case)) is not None]
+    return ranked(finding for rule in rules if (finding := rule(case)) is not None)
+
+
+def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings in the order in which they are shown; those that are alike keep theirs."""
     return tuple(sorted(found, key=lambda one: (-SEVERITIES.index(one.severity), -(one.gain_bound or 1.0))))

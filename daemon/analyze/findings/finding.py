@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.store.rows import Count, Time, Value
 
 INFO, WARNING, CRITICAL = "info", "warning", "critical"
 SEVERITIES = (INFO, WARNING, CRITICAL)
+
+Severity = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(SEVERITIES)})$")]
+RowNumber = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""What a column of the run file can hold: findings are read from there, and the file may be hostile."""
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -17,11 +24,11 @@ class Measure(msgspec.Struct, frozen=True):
     """
 
     name: str
-    value: float
+    value: Value
     unit: str = "share"
-    low: float | None = None
-    high: float | None = None
-    samples: int | None = None
+    low: Value | None = None
+    high: Value | None = None
+    samples: Count | None = None
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -29,10 +36,10 @@ class Line(msgspec.Struct, frozen=True):
 
     file: str
     module_path: str
-    line: int
+    line: RowNumber
     source: str | None
     function: str
-    frame: int
+    frame: RowNumber
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -43,8 +50,8 @@ class Evidence(msgspec.Struct, frozen=True):
     """
 
     measures: tuple[Measure, ...]
-    from_ns: int
-    to_ns: int
+    from_ns: Time
+    to_ns: Time
     selection: Selection
     line: Line | None = None
     series: tuple[str, ...] = ()
@@ -59,12 +66,12 @@ class Finding(msgspec.Struct, frozen=True):
     """
 
     rule: str
-    severity: str
+    severity: Severity
     label: str
     title: str
     cause: str
     remedy: str
-    gain_bound: float | None
+    gain_bound: Value | None
     evidence: Evidence
     page: str
 

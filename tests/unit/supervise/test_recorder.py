@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,9 +12,12 @@ import pytest
 from support.pyspy.standin import StandIn
 
 from profd.daemon import processes
+from profd.daemon.analyze.findings.stored import analysis_name
+from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.clock import AnchoredClock
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.store.reader import RunReader
+from profd.daemon.supervise import analyst
 from profd.daemon.supervise.members import Members
 from profd.daemon.supervise.recorder import Recorder
 from profd.daemon.supervise.session import Ready, SessionOptions
@@ -71,3 +75,22 @@ async def test_a_target_that_ends_is_why_its_run_ends(recorder: Recorder, target
     await recorder.run(lambda _: target.kill())
     with RunReader(recorder.options.run_file) as reader:
         assert reader.info.why_ended == "target-exited"
+
+
+async def test_a_run_is_looked_at_while_it_is_recorded_and_as_a_whole_at_its_end(
+    recorder: Recorder, target: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(analyst, "RESTS_S", (0,))
+    running = asyncio.ensure_future(recorder.run(lambda _: None))
+    path = recorder.options.run_file
+    while not (path.exists() and _analyzed_ns(path)):
+        await asyncio.sleep(0.05)
+    target.kill()
+    await running
+    with RunReader(path) as reader:
+        assert reader.info.findings_made_by == analysis_name(PhaseIndex(reader))
+
+
+def _analyzed_ns(path: Path) -> int | None:
+    with RunReader(path) as reader:
+        return reader.info.analyzed_ns

@@ -11,14 +11,12 @@ from support.clocks import StoppedClock
 from support.kinetoclient import KinetoClient, inquiry
 
 from profd.daemon.errors import SessionFailed
-from profd.daemon.sighting import Sighting
-from profd.daemon.store.records import EventHappened, Identity, Record
+from profd.daemon.store.records import EventHappened, Found, Identity, Record
 from profd.daemon.supervise.control import WindowBegun
 from profd.daemon.supervise.tree import Member
 from profd.daemon.supervise.windowing import Windowing
 from profd.daemon.windows.arming import Sockets
 from profd.daemon.windows.request import WindowRequest
-from profd.daemon.windows.schedule import Schedule
 from profd.daemon.windows.taking import Way, WindowTaker
 
 
@@ -32,8 +30,9 @@ def member(pid: int, role: str, python: str | None = "3.11.7") -> Member:
 RANKS = [member(11, "main"), member(12, "main")]
 OTHERS = [member(10, "launcher"), member(13, "worker"), member(14, "helper"), member(15, "main", python=None)]
 
-WAITS = Sighting("input-bound", "input-bound: waits 61 %")
-SYNCHRONIZES = Sighting("synchronization", "synchronization: 12 %")
+WAITS = Found("input-bound", "critical", "input-bound: waits 61 %", "{}")
+SYNCHRONIZES = Found("synchronization", "warning", "synchronization: 12 %", "{}")
+STARTED = Found("slow-start", "info", "startup: 20 s", "{}")
 
 
 @pytest.fixture
@@ -140,7 +139,7 @@ async def test_windows_are_taken_by_a_schedule_and_those_that_cannot_be_are_said
 
     windowing = Busy(None, StoppedClock(), records.append, sleep)
     with pytest.raises(asyncio.CancelledError):
-        await windowing.keep(Schedule(60.0, WindowRequest(steps=7)), lambda: RANKS, looks())
+        await windowing.keep(60.0, WindowRequest(steps=7), lambda: RANKS)
     assert slept == [60.0] * 4
     assert begun == [WindowRequest(steps=7)] * 3
     (event,) = records
@@ -148,12 +147,7 @@ async def test_windows_are_taken_by_a_schedule_and_those_that_cannot_be_are_said
     assert event.text == "no window by schedule: process 11 is at a window already"
 
 
-async def looks(*seen: tuple[Sighting, ...]) -> AsyncIterator[tuple[Sighting, ...]]:
-    for sightings in seen:
-        yield sightings
-
-
-async def heed(folder: Path, *seen: tuple[Sighting, ...], refused: Collection[int] = ()) -> list[str]:
+async def heed(folder: Path, *seen: tuple[Found, ...], refused: Collection[int] = ()) -> list[str]:
     """Return what is said where a process listens and these findings are seen; ``refused`` counts windows from 1."""
     records: list[Record] = []
     asked: list[WindowRequest] = []
@@ -171,15 +165,11 @@ async def heed(folder: Path, *seen: tuple[Sighting, ...], refused: Collection[in
     with KinetoClient(folder) as client:
         client.send(inquiry(11))
         await client.answer()
-    schedule = Schedule(None, WindowRequest(steps=7), on_finding=True)
-    keeping = asyncio.ensure_future(windowing.keep(schedule, lambda: RANKS, looks(*seen)))
-    while not records or "nobody looks" not in texts(records)[-1]:
-        await asyncio.sleep(0)
-    assert not keeping.done()  # or the session would end with it
-    keeping.cancel()
+    for found in seen:
+        windowing.heed(found, WindowRequest(steps=7), RANKS)
     await windowing.close()
     assert set(asked) <= {WindowRequest(steps=7)}
-    return texts(records)[:-1]
+    return texts(records)
 
 
 def texts(records: Collection[Record]) -> list[str]:
@@ -206,17 +196,17 @@ async def test_a_finding_whose_window_cannot_be_is_asked_for_again(folder: Path)
     assert said == ["begun", "a window because of input-bound: waits 61 %"]
 
 
+async def test_what_is_only_worth_knowing_has_no_window(folder: Path) -> None:
+    assert await heed(folder, (STARTED,)) == []
+
+
 async def test_findings_from_before_torch_listens_wait(folder: Path) -> None:
     records: list[Record] = []
     deaf = Windowing(folder, StoppedClock(), records.append)
     deaf.start()
-    schedule = Schedule(None, WindowRequest(), on_finding=True)
-    keeping = asyncio.ensure_future(deaf.keep(schedule, lambda: RANKS, looks((WAITS,))))
-    while not records:
-        await asyncio.sleep(0)
-    keeping.cancel()
+    deaf.heed((WAITS,), WindowRequest(), RANKS)
     await deaf.close()
-    assert texts(records) == ["no more windows of findings: nobody looks for any now"]
+    assert records == []
 
 
 async def test_one_process_may_be_named(windowing: Windowing) -> None:
