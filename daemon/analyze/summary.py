@@ -15,8 +15,8 @@ import msgspec
 from profd.daemon.analyze.certainty.changes import take_changes
 from profd.daemon.analyze.certainty.uncertainty import Doubt
 from profd.daemon.analyze.coverage import mean_of_series, take_coverage
-from profd.daemon.analyze.findings.catalog import find
 from profd.daemon.analyze.findings.finding import Finding
+from profd.daemon.analyze.findings.stored import findings_in
 from profd.daemon.analyze.functions import FunctionRow, hot_functions
 from profd.daemon.analyze.gpu.busy import utilization_by_stack
 from profd.daemon.analyze.gpu.idle import GpuIdle, take_gpu_idle
@@ -155,7 +155,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         memory_jumps=jumps(reader, phases, selection),
         hangs=take_hangs(reader, selection),
         post_mortem=take_post_mortem(reader),
-        findings=find(reader, selection, phases),
+        findings=findings_in(reader, selection, phases),
         ranks=take_ranks(reader, selection, phases),
         last_window=last_window(reader, selection),
         nodes=nodes_of(reader),

@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from profd.daemon.analyze.course import Course, take_course
-from profd.daemon.analyze.findings.catalog import find
 from profd.daemon.analyze.findings.finding import Finding
+from profd.daemon.analyze.findings.stored import findings_in
 from profd.daemon.analyze.gpu.usage import GpuTracks
 from profd.daemon.analyze.lives import take_lives
 from profd.daemon.analyze.phases import PhaseIndex
@@ -134,7 +134,7 @@ def _steps(source: Source) -> Iterator[Row]:
 
 
 def _findings(source: Source) -> Iterator[Row]:
-    for finding in find(source.reader, MAIN_THREADS, source.phases):
+    for finding in findings_in(source.reader, MAIN_THREADS, source.phases):
         line, evidence = finding.evidence.line, finding.evidence
         place = (None, None, None) if line is None else (line.function, line.file, line.line)
         values = (

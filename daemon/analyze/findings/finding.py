@@ -12,7 +12,7 @@ from profd.daemon.store.rows import Count, Time, Value
 INFO, WARNING, CRITICAL = "info", "warning", "critical"
 SEVERITIES = (INFO, WARNING, CRITICAL)
 
-Severity = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(SEVERITIES)})$")]
+Severity = Annotated[str, msgspec.Meta(pattern=rf"^({'|'.join(SEVERITIES)})\Z")]
 RowNumber = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 """What a column of the run file can hold: findings are read from there, and the file may be hostile."""
 
