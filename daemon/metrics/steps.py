@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from profd.daemon.analyze.steps.steps import COUNT_SERIES
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.metrics.catalog import STEP_RATE, STEPS, Sample
-from profd.daemon.metrics.diagnosis import Diagnosis
 from profd.daemon.metrics.look import Look, rank_of
+from profd.daemon.metrics.trends import Trends
 from profd.daemon.store.rows import PointRow
 
 _COUNTS = 9
@@ -24,9 +24,9 @@ Counts = deque[PointRow]
 class StepCounts:
     """The newest counts of each rank; a rank that was counted keeps its number when its process ends."""
 
-    def __init__(self, diagnosis: Diagnosis) -> None:
-        """Ask ``diagnosis`` for the rate where nothing is counted."""
-        self._diagnosis = diagnosis
+    def __init__(self, trends: Trends) -> None:
+        """Ask ``trends`` for the rate where nothing is counted."""
+        self._trends = trends
         self._counts: dict[str, tuple[int, Counts]] = {}
 
     def take(self, look: Look) -> Iterator[Sample]:
@@ -38,9 +38,9 @@ class StepCounts:
         for rank, (_, counts) in self._counts.items():
             yield Sample(STEPS, (look.run, rank), counts[-1].value)
             yield Sample(STEP_RATE, (look.run, rank), _rate(counts, look.tail.info.end_ns))
-        if not self._counts and ranks and self._diagnosis.step_rate is not None:
+        if not self._counts and ranks and self._trends.step_rate is not None:
             # Ranks step together, so that of one says it for all.
-            yield Sample(STEP_RATE, (look.run, min(ranks.values())), self._diagnosis.step_rate)
+            yield Sample(STEP_RATE, (look.run, min(ranks.values())), self._trends.step_rate)
 
     def _catch_up(self, look: Look, rank: str, series: int) -> None:
         known, counts = self._counts.get(rank, (0, None))

@@ -9,12 +9,13 @@ from profd.daemon.analyze.steps.steps import COUNT_SERIES
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.metrics import memory, quality
 from profd.daemon.metrics.catalog import Sample
-from profd.daemon.metrics.diagnosis import Diagnosis
+from profd.daemon.metrics.findings import Findings
 from profd.daemon.metrics.gpus import MEMORY_TOTAL, MEMORY_USED, Gpus
 from profd.daemon.metrics.look import Look, Part
 from profd.daemon.metrics.phases import phase_parts
 from profd.daemon.metrics.processes import RSS, Processes
 from profd.daemon.metrics.steps import StepCounts
+from profd.daemon.metrics.trends import Trends
 from profd.daemon.store.sums.held import MEMORY_OF_PROCESS, UTILIZATION
 from profd.daemon.store.tail import RunTail
 from profd.daemon.store.tailfile import TailFile
@@ -40,23 +41,24 @@ OLD_NS = 600 * SECOND_NS
 class RunWatch:
     """A run that is followed; belongs to one thread at a time."""
 
-    def __init__(self, path: Path, diagnosis: Diagnosis | None = None) -> None:
+    def __init__(self, path: Path, trends: Trends | None = None) -> None:
         """Follow the run at ``path``; raises RunUnreadable where it is none."""
         self._tail = RunTail(path, SERIES)
         info = self._tail.info
         self._began_ns = max(info.started_ns, info.end_ns - OLD_NS)
         self._last_recording = 0
-        found = diagnosis or Diagnosis()
+        trends = trends or Trends()
         self._parts: tuple[Part, ...] = (
             quality.State(),
-            StepCounts(found),
+            StepCounts(trends),
             *phase_parts(self._tail),
             Gpus(),
             Processes(),
             memory.SharedMemory(),
             quality.Quality(),
             quality.SelfCost(),
-            found,
+            Findings(),
+            trends,
         )
 
     @property

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.metrics.catalog import Metric, Sample
-from profd.daemon.metrics.diagnosis import Diagnosis
+from profd.daemon.metrics.trends import Trends
 from profd.daemon.metrics.watch import RunWatch
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
@@ -18,7 +18,7 @@ from support.waiting import until
 
 def watch(path: Path) -> RunWatch:
     """Follow a run in which nothing is ever looked for."""
-    return RunWatch(path, Diagnosis(start=lambda _: None))
+    return RunWatch(path, Trends(start=lambda _: None))
 
 
 def value(samples: Iterable[Sample], metric: Metric, *labels: str) -> float:

@@ -1,4 +1,4 @@
-"""Findings and growth among the metrics: what they say, and how seldom they are looked for."""
+"""Growth and steps among the metrics: what they say, and how seldom they are worked out."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.metricvalues import series, value
+from support.metricvalues import value
 from support.synthetic import LiveRun, live_run
 
 from profd.daemon.metrics import catalog
-from profd.daemon.metrics.diagnosis import EVERY_S, REST, Diagnosis
+from profd.daemon.metrics.trends import EVERY_S, REST, Trends
 from profd.daemon.metrics.watch import RunWatch
 
 
 class Desk:
-    """Starts the looks that a diagnosis wants when the test says so, and tells it the time."""
+    """Starts the looks that trends want when the test says so, and tells them the time."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
         self.spent_s = 0.0
         self.cost_s = 0.0
         self.waiting: list[Callable[[], None]] = []
-        self.diagnosis = Diagnosis(self.waiting.append, lambda: self.now_s, self._spent)
+        self.trends = Trends(self.waiting.append, lambda: self.now_s, self._spent)
 
     def watch(self, run: LiveRun) -> RunWatch:
-        return RunWatch(run.path, self.diagnosis)
+        return RunWatch(run.path, self.trends)
 
     def work(self) -> int:
         """Look as often as is wanted, and return how often that was."""
@@ -50,38 +50,20 @@ def test_nothing_is_looked_for_in_the_first_minute(tmp_path: Path, desk: Desk) -
         samples = desk.watch(run).take()
 
     assert desk.work() == 0
-    assert value(samples, catalog.FINDINGS, "critical") == 0
-    assert math.isnan(value(samples, catalog.FINDINGS_LOOKED))
     assert math.isnan(value(samples, catalog.MEMORY_SLOPE, "", "rss"))
 
 
-def test_findings_growth_and_steps_are_told_once_they_are_found(tmp_path: Path, desk: Desk) -> None:
+def test_growth_and_steps_are_told_once_they_are_known(tmp_path: Path, desk: Desk) -> None:
     with live_run(tmp_path / "a.profd", seconds=61) as run:
         watched = desk.watch(run)
         watched.take()
         assert desk.work() == 1
         samples = watched.take()
 
-    assert value(samples, catalog.FINDINGS, "critical") == 1
-    assert value(samples, catalog.FINDING, "input-bound-saturated", "critical") == 1
     assert value(samples, catalog.MEMORY_SLOPE, "", "rss") == pytest.approx(1e6)
     assert value(samples, catalog.MEMORY_GROWING, "", "rss") == 1
     assert value(samples, catalog.MEMORY_LEFT, "", "rss") == pytest.approx(7000, rel=0.01)
     assert value(samples, catalog.STEP_RATE, "") == pytest.approx(2)
-
-
-def test_what_is_gone_is_zero_and_stays_a_series(tmp_path: Path, desk: Desk) -> None:
-    with live_run(tmp_path / "a.profd", seconds=61) as run:
-        watched = desk.watch(run)
-        watched.take()
-        desk.work()
-        found = watched.take()
-        desk.diagnosis._verdict = None  # as after a look that found nothing
-        gone = watched.take()
-
-    assert value(gone, catalog.FINDING, "input-bound-saturated", "critical") == 0
-    assert value(gone, catalog.FINDINGS, "critical") == 0
-    assert {one for one in series(found) if "finding" in one[0]} == {one for one in series(gone) if "finding" in one[0]}
 
 
 def test_one_look_at_a_time(tmp_path: Path, desk: Desk) -> None:

@@ -1,6 +1,6 @@
-"""What takes more than a scrape may: findings, the growth of memory, the rate of steps that nobody counts.
+"""What takes more than a scrape may: the growth of memory, and the rate of steps that nobody counts.
 
-Looked for in a thread, over the last part of the run, and the more seldom the longer it takes: at most a
+Worked out in a thread, over the last part of the run, and the more seldom the longer it takes: at most a
 two-thousandth of a core, so that all that the exporter does stays below four of them.
 """
 
@@ -16,8 +16,6 @@ from pathlib import Path
 
 import msgspec
 
-from profd.daemon.analyze.findings.catalog import find
-from profd.daemon.analyze.findings.finding import SEVERITIES
 from profd.daemon.analyze.memory.growth import Growth, growth
 from profd.daemon.analyze.memory.headroom import GPU_SERIES
 from profd.daemon.analyze.phases import PhaseIndex
@@ -25,15 +23,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps.steps import take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ProfdError
-from profd.daemon.metrics.catalog import (
-    FINDING,
-    FINDINGS,
-    FINDINGS_LOOKED,
-    MEMORY_GROWING,
-    MEMORY_LEFT,
-    MEMORY_SLOPE,
-    Sample,
-)
+from profd.daemon.metrics.catalog import MEMORY_GROWING, MEMORY_LEFT, MEMORY_SLOPE, Sample
 from profd.daemon.metrics.look import Look, rank_of
 from profd.daemon.store.reader import RunReader
 
@@ -47,20 +37,15 @@ REST = 1999
 _MEMORIES = {"rss_bytes": "rss", GPU_SERIES: "gpu"}
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """What was found at a time: ``findings`` are (rule, severity), ``growths`` are by training process.
+class Trend(msgspec.Struct, frozen=True):
+    """How a run goes: ``growths`` are by training process, ``step_rate`` is None where nothing tells it."""
 
-    ``step_rate`` is None where nothing tells it.
-    """
-
-    at_ns: int
-    findings: tuple[tuple[str, str], ...]
     growths: Mapping[int, tuple[Growth, ...]]
     step_rate: float | None
 
 
-def examine(path: Path) -> Verdict:
-    """Examine the last part of a run; raises ProfdError."""
+def take_trend(path: Path) -> Trend:
+    """Return how the last part of a run goes; raises ProfdError."""
     with RunReader(path) as reader, reader.one_moment():
         info, phases = reader.info, PhaseIndex(reader)
         recent = Selection(from_ns=max(info.started_ns, info.end_ns - RECENT_NS), main_threads=True)
@@ -68,21 +53,16 @@ def examine(path: Path) -> Verdict:
         growths: dict[int, tuple[Growth, ...]] = {}
         for one in growth(reader, Selection(from_ns=info.end_ns - GROWTH_NS, processes=trainers)):
             growths[one.process] = (*growths.get(one.process, ()), one)
-        return Verdict(
-            at_ns=info.end_ns,
-            findings=tuple((one.rule, one.severity) for one in find(reader, recent, phases)),
-            growths=growths,
-            step_rate=take_steps(reader, recent, phases).per_s,
-        )
+        return Trend(growths, take_steps(reader, recent, phases).per_s)
 
 
 def in_background(work: Callable[[], None]) -> None:
     """Work in a thread that nobody waits for."""
-    threading.Thread(target=work, name="profd-diagnosis", daemon=True).start()
+    threading.Thread(target=work, name="profd-trends", daemon=True).start()
 
 
-class Diagnosis:
-    """What was found when it was last looked for."""
+class Trends:
+    """How a run goes, as of the last look at it."""
 
     def __init__(
         self,
@@ -95,48 +75,36 @@ class Diagnosis:
         self._spent_s = spent_s
         self._is_looking = False
         self._rests_until_s = 0.0
-        self._verdict: Verdict | None = None
-        self._found_once: set[tuple[str, str]] = set()
+        self._trend: Trend | None = None
 
     @property
     def step_rate(self) -> float | None:
         """The steps a second of the run; None where nothing tells them yet."""
-        return self._verdict.step_rate if self._verdict else None
+        return self._trend.step_rate if self._trend else None
 
     def take(self, look: Look) -> Iterator[Sample]:
-        """Tell what was found last, and look again where it is time to."""
+        """Tell what the last look said, and look again where it is time to."""
         age_ns = look.tail.info.end_ns - look.tail.info.started_ns
         if not self._is_looking and age_ns >= FIRST_NS and self._now_s() >= self._rests_until_s:
             self._is_looking = True
             self._start(functools.partial(self._look, look.tail.path))
-        verdict = self._verdict
-        yield from self._findings(look.run, verdict)
-        yield from _memory(look, verdict)
+        yield from _memory(look, self._trend)
 
     def _look(self, path: Path) -> None:
         begun_s, spent_before_s = self._now_s(), self._spent_s()
         try:
-            self._verdict = examine(path)
+            self._trend = take_trend(path)
         except ProfdError as error:  # the run may have ended and gone meanwhile; the next scrape meets that itself
             sys.stderr.write(f"{error}\n")
         finally:
             self._rests_until_s = begun_s + max(EVERY_S, REST * (self._spent_s() - spent_before_s))
             self._is_looking = False
 
-    def _findings(self, run: str, verdict: Verdict | None) -> Iterator[Sample]:
-        found = set(verdict.findings) if verdict else set()
-        self._found_once |= found
-        for severity in SEVERITIES:
-            yield Sample(FINDINGS, (run, severity), sum(one[1] == severity for one in found))
-        for one in sorted(self._found_once):
-            yield Sample(FINDING, (run, *one), one in found)
-        yield Sample(FINDINGS_LOOKED, (run,), verdict.at_ns / SECOND_NS if verdict else math.nan)
 
-
-def _memory(look: Look, verdict: Verdict | None) -> Iterator[Sample]:
+def _memory(look: Look, trend: Trend | None) -> Iterator[Sample]:
     """Yield how the memory of each training process goes; NaN where that is not known."""
     for member in look.trainers():
-        growths = {_MEMORIES.get(one.series): one for one in (verdict.growths.get(member.id, ()) if verdict else ())}
+        growths = {_MEMORIES.get(one.series): one for one in (trend.growths.get(member.id, ()) if trend else ())}
         for memory in _MEMORIES.values():
             one = growths.get(memory)
             labels = look.run, rank_of(member), memory
