@@ -11,7 +11,7 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from support.dashboard import ExaminationInProcess
+from support.dashboard import AnalysisInProcess
 from textual.message import Message
 
 from profd.cli.ls import list_run
@@ -34,8 +34,8 @@ from profd.tui.reading.feed import Feed, FeedFailed, SnapshotTaken
 Reader = Callable[[Path], object]
 ALL = Selection()
 
-# The dashboard looks for findings in a process of its own, which is the examiner's other half: here they are one.
-setattr(feed, "Examination", ExaminationInProcess)  # noqa: B010  it is imported there, not exported
+# The dashboard looks for findings in a process of its own, where the file has none: here they are one.
+setattr(feed, "Analysis", AnalysisInProcess)  # noqa: B010  it is imported there, not exported
 
 
 def readers(folder: Path, sound: Path) -> dict[str, Reader]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import unicodedata
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 from unittest import mock
@@ -18,13 +18,14 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widget import Widget
 
+from profd.daemon.analyze.findings.analyst import Analyst
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.records import FindingsTaken
 from profd.tui.app import ProfdApp
 from profd.tui.leaving import Leaving
 from profd.tui.reading import feed
-from profd.tui.reading.examiner import look
+from profd.tui.reading.analysis import Analysis
 from profd.tui.reading.feed import SnapshotTaken
-from profd.tui.reading.questions import Answer, Question
 from profd.tui.screens.dashboard import Dashboard
 from profd.tui.screens.failure import FailureScreen
 from profd.tui.snapshot import Snapshot
@@ -41,31 +42,12 @@ Kind = TypeVar("Kind", bound=Message)
 Shown = TypeVar("Shown", bound=Widget)
 
 
-class ExaminationInProcess:
+class AnalysisInProcess(Analysis):
     """Looks for findings in the thread that asks it: the product's own process would take half a second to start."""
 
-    def __init__(self, words: Sequence[str]) -> None:
-        self._run_file = Path(words[-1])
-        self._asked: Question | None = None
-
-    def ask(self, question: Question) -> bool:
-        """Take a question."""
-        self._asked = question
-        return True
-
-    def answer(self) -> Answer | None:
-        """Answer the question."""
-        asked, self._asked = self._asked, None
-        return look(self._run_file, asked) if asked is not None else None
-
-    is_there = True
-
-    def spent_s(self) -> float:
-        """Return 0: what it takes is taken by the feed's own process."""
-        return 0.0
-
-    def close(self) -> None:
-        """Have nothing to end."""
+    def poll(self) -> FindingsTaken:
+        """Look."""
+        return Analyst(Path(self._words[-1])).look()
 
 
 class SettlingPilot(Pilot[Leaving]):
@@ -244,12 +226,14 @@ async def open_dashboard(
 ) -> AsyncIterator[OpenDashboard]:
     """Open the dashboard on a run, and wait until all of it is shown, what was found included."""
     with (
-        mock.patch.object(feed, "Examination", ExaminationInProcess),
+        mock.patch.object(feed, "Analysis", AnalysisInProcess),
         mock.patch.object(feed, "REFRESH_S", REFRESH_S),
     ):
         app = ProfdApp(run_file, pty_fd=pty_fd, may_end=may_end)
         app.animation_level = "none"
         opened = OpenDashboard(app)
         async with app.run_test(size=size, notifications=True, message_hook=opened.take):
-            await opened.snapshot(lambda snapshot: snapshot.read_share == 1 and snapshot.is_diagnosed)
+            await opened.snapshot(
+                lambda snapshot: snapshot.read_share == 1 and (snapshot.is_diagnosed or snapshot.info.state == "live")
+            )
             yield opened

@@ -18,8 +18,9 @@ from textual.message import Message
 from profd.daemon.errors import ProfdError
 from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
+from profd.daemon.supervise.analyst import command
 from profd.daemon.supervise.control import ControlClient
-from profd.tui.reading.examination import Examination, command
+from profd.tui.reading.analysis import Analysis
 from profd.tui.reading.exhibits import Exhibits
 from profd.tui.reading.follower import Follower
 from profd.tui.reading.owncost import OwnCost
@@ -75,7 +76,7 @@ class Feed:
         self._post = post
         self._connect = connect
         self._now_s = now_s
-        self._examination = Examination(command(path))
+        self._analysis = Analysis(command(path))
         self._own_cost = OwnCost(now_s, self._spent_s)
         self._view = View()
         self._shown: View | None = None
@@ -112,14 +113,14 @@ class Feed:
                 RunReader(self._path) as reader,
                 contextlib.closing(ColumnReader(self._path)) as columns,
                 contextlib.closing(Watch(self._connect)) as watch,
-                contextlib.closing(self._examination),
+                contextlib.closing(self._analysis),
             ):
                 self._follow(reader, columns, watch)
         except ProfdError as error:
             self._post(FeedFailed(error))
 
     def _follow(self, reader: RunReader, columns: ColumnReader, watch: Watch) -> None:
-        follower, playback = Follower(reader, columns, self._examination), Playback(reader)
+        follower, playback = Follower(reader, columns, self._analysis), Playback(reader)
         exhibits = Exhibits(reader, follower.survey)
         while not self._is_stopped:
             self._wake.clear()
@@ -134,7 +135,7 @@ class Feed:
 
     def _spent_s(self) -> float:
         """Return the CPU time of the dashboard, the process that looks for findings included."""
-        return time.process_time() + self._examination.spent_s()
+        return time.process_time() + self._analysis.spent_s()
 
     def _is_due(self) -> bool:
         """Say whether to show what was read of a run that is not read to its end: at once where it was asked for."""

@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
-from profd.tui.reading.diagnosis import Diagnosis, Examiner
+from profd.tui.reading.analysis import Analysis
+from profd.tui.reading.findings import Findings
 from profd.tui.reading.survey import Survey
 from profd.tui.snapshot import Snapshot
 from profd.tui.view import View
@@ -15,9 +16,9 @@ from profd.tui.view import View
 class Follower:
     """The survey of a run, looked at again and again: does as little as can be while nothing is written."""
 
-    def __init__(self, reader: RunReader, columns: ColumnReader, examiner: Examiner) -> None:
+    def __init__(self, reader: RunReader, columns: ColumnReader, analysis: Analysis) -> None:
         self._reader = reader
-        self._diagnosis = Diagnosis(reader, examiner)
+        self._findings = Findings(reader, analysis)
         self.survey = Survey(reader, columns)
         self._shown: tuple[View, str] | None = None
         self._has_more = True
@@ -32,7 +33,7 @@ class Follower:
             # A recorder that was killed writes nothing any more: its absence has to be looked for.
             self._reader.refresh()
         # Not before something is shown.
-        if not self._has_more and self._shown is not None and self._diagnosis.renew():
+        if not self._has_more and self._shown is not None and self._findings.renew():
             self._is_stale = True
         return self._has_more
 
@@ -44,7 +45,7 @@ class Follower:
         self._is_stale, self._shown = False, asked
         return replace(
             self.survey.snapshot(view),
-            findings=self._diagnosis.findings,
-            is_diagnosed=self._diagnosis.has_looked,
-            is_undiagnosable=self._diagnosis.has_failed,
+            findings=self._findings.findings,
+            is_diagnosed=self._findings.has_looked,
+            is_undiagnosable=self._findings.has_failed,
         )

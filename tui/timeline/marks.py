@@ -17,6 +17,7 @@ _KINDS = {
     "loss": TROUBLE,
     "gpu": TROUBLE,
     "hang": TROUBLE,
+    "finding": CHANGE,
     "wall-jump": CHANGE,
     "exec": CHANGE,
     "rate": CHANGE,

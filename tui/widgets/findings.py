@@ -24,7 +24,7 @@ from profd.tui.widgets.table import Column, CursorMoved, Table
 
 _INKS = {INFO: "dim", CRITICAL: "bad"}
 _MARKS = {INFO: "·"}
-_NOT_LOOKED = "Nobody could look: the process that looks for findings has ended three times."
+_NOT_LOOKED = "Nothing looks for findings: the process that does has ended."
 
 
 class FindingChosen(Message):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from importlib import metadata
+from pathlib import Path
 
 import msgspec
 
@@ -26,7 +27,7 @@ def findings_in(reader: RunReader, selection: Selection, phases: PhaseIndex) -> 
     """
     narrowed = (selection.from_ns, selection.to_ns, selection.processes, selection.rank)
     if narrowed == (None, None, None, None) and is_whole_run_analyzed(reader, phases):
-        return _decoded(reader, findings_of_whole(reader))
+        return whole_findings(reader)
     return find(reader, selection, phases)
 
 
@@ -35,9 +36,14 @@ def is_whole_run_analyzed(reader: RunReader, phases: PhaseIndex) -> bool:
     return reader.info.findings_made_by == analysis_name(phases)
 
 
+def whole_findings(reader: RunReader) -> tuple[Finding, ...]:
+    """Return what slowed the whole run by its file, which may not say so; ranked."""
+    return as_findings(reader.path, findings_of_whole(reader))
+
+
 def present_findings(reader: RunReader) -> tuple[Finding, ...]:
     """Return what slows a live run now, ranked."""
-    return ranked(_decoded(reader, findings_now(reader)))
+    return ranked(as_findings(reader.path, findings_now(reader)))
 
 
 def as_stored(findings: Iterable[Finding]) -> tuple[Found, ...]:
@@ -51,6 +57,7 @@ def analysis_name(phases: PhaseIndex) -> str:
     return f"profd {metadata.version('profd')}, phases {rules}"
 
 
-def _decoded(reader: RunReader, rows: Iterable[FindingRow]) -> tuple[Finding, ...]:
-    with database.reading(reader.path):
-        return tuple(msgspec.json.decode(row.report, type=Finding) for row in rows)
+def as_findings(run_file: Path, stored: Iterable[Found | FindingRow]) -> tuple[Finding, ...]:
+    """Return findings that a run file has, or would take; raises RunUnreadable where one is damaged."""
+    with database.reading(run_file):
+        return tuple(msgspec.json.decode(one.report, type=Finding) for one in stored)

@@ -54,7 +54,7 @@ class Jump(msgspec.Struct, frozen=True):
 def jumps(reader: RunReader, phases: PhaseIndex, selection: Selection = EVERYTHING) -> tuple[Jump, ...]:
     """Return the largest jumps in the memory of the processes of a selection, in order of time."""
     found: list[Jump] = []
-    events = reader.events()
+    events = [event for event in reader.events() if event.kind != "finding"]  # what follows from it is no cause
     for row in reader.series.values():
         process = reader.processes.get(row.process or 0)
         if row.name in SERIES and process and selection.takes_process(process):

@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support import synthetic
+from support.waiting import until
 
 import profd.tui.reading.survey as survey_module
 from profd.daemon.analyze.coverage import take_coverage
@@ -15,9 +16,9 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
-from profd.tui.reading.examiner import look
+from profd.daemon.store.records import FindingsTaken
+from profd.tui.reading.analysis import Analysis
 from profd.tui.reading.follower import Follower
-from profd.tui.reading.questions import Answer, Question
 from profd.tui.reading.survey import Survey
 from profd.tui.snapshot import Snapshot
 from profd.tui.view import Scope, ScopeKind, View
@@ -25,22 +26,6 @@ from profd.tui.view import Scope, ScopeKind, View
 RECENT = View(span_ns=30 * SECOND_NS)
 VALUES = {"cpu_cores": 0.6 + 2 * 0.97, "rss_bytes": 904e6 + 600e6, "host_cpu_share": 0.64}
 ALL = View(scope=Scope(ScopeKind.ALL))
-
-
-class AtOnce:
-    """Looks for findings when it is asked for them."""
-
-    is_there = True
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def ask(self, question: Question) -> bool:
-        self._question = question
-        return True
-
-    def answer(self) -> Answer:
-        return look(self._path, self._question)
 
 
 def survey_of(reader: RunReader) -> Survey:
@@ -184,13 +169,14 @@ def test_processes_are_a_tree_with_what_each_is_doing(tmp_path: Path) -> None:
 
 def test_nothing_new_is_no_snapshot(tmp_path: Path) -> None:
     with synthetic.live_run(tmp_path / "a.profd") as run, RunReader(run.path) as reader:
-        follower = Follower(reader, ColumnReader(reader.path), AtOnce(reader.path))
+        follower = Follower(reader, ColumnReader(reader.path), Analysis(()))
         while follower.look():
             pass
         assert follower.snapshot(View()) is not None
         # What was found comes after what was seen, and is new.
-        follower.look()
-        assert follower.snapshot(View()) is not None
+        assert run.writer.put(FindingsTaken(run.started_ns, ()))
+        run.advance(0)
+        until(lambda: follower.look() or follower.snapshot(View()) is not None, "what was found")
 
         follower.look()
         assert follower.snapshot(View()) is None

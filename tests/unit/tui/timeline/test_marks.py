@@ -15,9 +15,9 @@ def window(number: int, asked_ns: int, start_ns: int, error: str = "") -> Window
 
 
 def test_each_kind_that_is_marked_has_its_sign() -> None:
-    kinds = ["note", "mark", "error", "oom", "loss", "gpu", "hang", "wall-jump", "exec", "rate"]
+    kinds = ["note", "mark", "error", "oom", "loss", "gpu", "hang", "finding", "wall-jump", "exec", "rate"]
     marks = marks_of([event(at_ns, kind) for at_ns, kind in enumerate(kinds)], ())
-    assert [mark.kind for mark in marks] == [NOTE] * 2 + [TROUBLE] * 5 + [CHANGE] * 3
+    assert [mark.kind for mark in marks] == [NOTE] * 2 + [TROUBLE] * 5 + [CHANGE] * 4
     assert marks[0] == Mark(NOTE, 0, 1, "note at 0")
 
 
