@@ -14,12 +14,12 @@ import msgspec
 
 from profd.daemon import paths
 from profd.daemon.clock import Clock
-from profd.daemon.errors import ProfdError
 from profd.daemon.host.archive import Archive
 from profd.daemon.host.configuration import Configuration
 from profd.daemon.host.crew import Crew
 from profd.daemon.host.desk import Desk
 from profd.daemon.host.exporting import Exporting, metrics_command
+from profd.daemon.host.incidents import Incidents
 from profd.daemon.host.jobs import STOPPED, Jobs
 from profd.daemon.host.journal import Journal
 from profd.daemon.host.notify import Notifier
@@ -28,10 +28,9 @@ from profd.daemon.host.reporting import Reporter
 from profd.daemon.host.rules import Rules
 from profd.daemon.host.sessions import Sessions, run_file, why_ended
 from profd.daemon.host.shelf import Shelf
-from profd.daemon.store.tailfile import TailFile
 
 _THIN_EVERY_S = 300.0
-_HANGS_EVERY_S = 15.0
+_INCIDENTS_EVERY_S = 5.0
 _STOPPING_S = 30.0
 
 
@@ -59,7 +58,7 @@ class Supervisor:
         self._desk = Desk(reporter, register, journal, self._thin)
         self._crew = Crew(configuration, sessions, jobs, register, journal, clock, self._desk.ask)
         self._exporting = Exporting(journal)
-        self._hangs: dict[str, int] = {}
+        self._incidents = Incidents(journal, self._desk.ask)
         self._last_failure = ""
         self._ended = asyncio.Event()
 
@@ -82,7 +81,7 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGHUP, reload)
         self._take_over()
         self._exporting.use(metrics_command(self._configuration, paths.runs_folder()))
-        beats = [(self._watch_hangs, _HANGS_EVERY_S), (self._thin, _THIN_EVERY_S)]
+        beats = [(self._look_for_incidents, _INCIDENTS_EVERY_S), (self._thin, _THIN_EVERY_S)]
         if notifier.watchdog_s:
             beats.append((lambda: notifier.tell("WATCHDOG=1"), notifier.watchdog_s / 2))
         endless = [self._look(), self._desk.work(), *(self._beat(what, every_s) for what, every_s in beats)]
@@ -149,21 +148,8 @@ class Supervisor:
     def _thin(self) -> None:
         self._archive.thin(self._configuration.retention, {*self._crew.live, *self._desk.in_work})
 
-    def _watch_hangs(self) -> None:
-        """Have the report of a live run written as soon as it hangs: nobody may end it before the morning."""
-        live = self._crew.live
-        self._hangs = {run_id: known for run_id, known in self._hangs.items() if run_id in live}
-        for run_id, entry in live.items():
-            try:
-                with contextlib.closing(TailFile(run_file(run_id))) as file:
-                    told = file.hangs().count
-            except ProfdError as error:
-                self._journal.complain("unreadable", error, run=run_id)
-                continue
-            if told > self._hangs.get(run_id, 0):
-                self._journal.say("hang", "the run hangs", level="warning", run=run_id, pid=entry.root.pid)
-                self._desk.ask(entry)
-            self._hangs[run_id] = told
+    def _look_for_incidents(self) -> None:
+        self._incidents.look(self._crew.live)
 
     async def _close(self, tasks: set[asyncio.Task[None]]) -> None:
         """End in order, and raise what kept the supervision from going on."""
