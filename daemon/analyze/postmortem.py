@@ -57,6 +57,17 @@ class PostMortem(msgspec.Struct, frozen=True):
     output: tuple[str, ...]
     error: str | None
 
+    @property
+    def cause(self) -> str:
+        """What ended the target, in a few words."""
+        if self.out_of_memory is not None:
+            return self.out_of_memory
+        if self.signal is not None:
+            return f"the target was ended by {self.signal}"
+        if self.code is not None:
+            return f"the target ended with {self.code}"
+        return "profd was ended before its target, or with it"
+
 
 def take_post_mortem(reader: RunReader) -> PostMortem | None:
     """Return how the target of a run died; None where it lives, ended with 0, or outlived the recording."""

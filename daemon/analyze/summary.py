@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from profd.daemon.analyze.certainty.changes import take_changes
 from profd.daemon.analyze.certainty.uncertainty import Doubt
 from profd.daemon.analyze.coverage import mean_of_series, take_coverage
-from profd.daemon.analyze.findings.finding import Finding
+from profd.daemon.analyze.findings.finding import INFO, Finding
 from profd.daemon.analyze.findings.stored import findings_in
 from profd.daemon.analyze.functions import FunctionRow, hot_functions
 from profd.daemon.analyze.gpu.busy import utilization_by_stack
@@ -85,7 +85,8 @@ class Summary(msgspec.Struct, frozen=True):
     are those of the selection, ``phases`` and ``functions`` their shares, 0 to 1, the largest first. ``Coverage``
     explains ``coverage``, ``torn_share`` and ``cost_core_share``. ``gpu_idle`` is None where no GPU was read.
     ``nodes`` are those of a job whose run files were joined. ``losses`` say what was dropped on the way to the run file
-    and why, the first ``LOSSES`` of them.
+    and why, the first ``LOSSES`` of them. ``incident`` is what is worth a word of warning, in one line: the target's
+    death, hangs, and findings that are more than worth knowing; empty where there is nothing.
     """
 
     version: int
@@ -116,6 +117,7 @@ class Summary(msgspec.Struct, frozen=True):
     last_window: tuple[WindowSummary, ...] = ()
     nodes: tuple[JoinedNode, ...] = ()
     losses: tuple[str, ...] = ()
+    incident: str = ""
 
 
 def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary:
@@ -131,6 +133,8 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     tracks = GpuTracks(reader)
     busy = utilization_by_stack(reader, tracks, selection, phases)
     info = reader.info
+    hangs, post_mortem = take_hangs(reader, selection), take_post_mortem(reader)
+    findings = findings_in(reader, selection, phases)
     return Summary(
         version=VERSION,
         run=info.id,
@@ -153,14 +157,22 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         gpu_idle=take_gpu_idle(reader, selection, phases, tracks, busy),
         memory=growth(reader, selection),
         memory_jumps=jumps(reader, phases, selection),
-        hangs=take_hangs(reader, selection),
-        post_mortem=take_post_mortem(reader),
-        findings=findings_in(reader, selection, phases),
+        hangs=hangs,
+        post_mortem=post_mortem,
+        findings=findings,
         ranks=take_ranks(reader, selection, phases),
         last_window=last_window(reader, selection),
         nodes=nodes_of(reader),
         losses=_losses(reader, selection),
+        incident=_incident(post_mortem, hangs, findings),
     )
+
+
+def _incident(post_mortem: PostMortem | None, hangs: Iterable[Hang], findings: Iterable[Finding]) -> str:
+    told = [post_mortem.cause] if post_mortem else []
+    told += [hang.text for hang in hangs]
+    told += [finding.title for finding in findings if finding.severity != INFO]
+    return "; ".join(told)
 
 
 def _losses(reader: RunReader, selection: Selection) -> tuple[str, ...]:

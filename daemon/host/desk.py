@@ -63,10 +63,10 @@ class Desk:
     async def _write(self, entry: Entry) -> Entry:
         """Write a report, and return the entry with what it tells."""
         try:
-            digest = await self._reporter.report(entry.run_id)
+            incident = await self._reporter.report(entry.run_id)
         except ProfdError as error:
             self._journal.complain("unreported", error, run=entry.run_id)
             return entry  # the next supervisor tries again
-        level = "warning" if digest.incident else "info"
-        self._journal.say("reported", digest.incident or "nothing to worry about", level=level, run=entry.run_id)
-        return msgspec.structs.replace(entry, is_reported=bool(entry.ended_ns), incident=digest.incident)
+        level = "warning" if incident else "info"
+        self._journal.say("reported", incident or "nothing to worry about", level=level, run=entry.run_id)
+        return msgspec.structs.replace(entry, is_reported=bool(entry.ended_ns), incident=incident)

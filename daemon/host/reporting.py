@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 from typing import Protocol
 
-from profd.daemon.errors import SessionFailed
-from profd.daemon.host.digest import Digest, read_digest
+import msgspec
+
+from profd.daemon.errors import RunUnreadable, SessionFailed
 from profd.daemon.host.sessions import run_file
 from profd.daemon.host.shelf import Shelf
 from profd.daemon.store.database import unwritable
@@ -23,11 +24,15 @@ _TIMEOUT_S = 1800.0
 _TOLD = 400
 
 
+class _Summary(msgspec.Struct, frozen=True):
+    incident: str
+
+
 class Reporter(Protocol):
     """What the supervisor asks of whoever writes reports."""
 
-    async def report(self, run_id: str) -> Digest:
-        """Write the report of a run, and return what it tells; raises ProfdError."""
+    async def report(self, run_id: str) -> str:
+        """Write the report of a run, and return its incident; raises ProfdError."""
         ...
 
 
@@ -37,22 +42,30 @@ class CommandReporter:
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
 
-    async def report(self, run_id: str) -> Digest:
-        """Write the report of a run, and return what it tells; raises ProfdError."""
+    async def report(self, run_id: str) -> str:
+        """Write the report of a run, and return its incident; raises ProfdError."""
         run, page = str(run_file(run_id)), str(self._shelf.report_file(run_id, ".html"))
         summary = self._shelf.report_file(run_id, ".json")
         beside = summary.with_suffix(".new")
         try:
             await _profd(beside, "summary", run, "--json")
             await _profd(Path(os.devnull), "report", run, "-o", page)
-            digest = read_digest(beside)
+            incident = read_incident(beside)
             beside.replace(summary)
         except OSError as error:
             raise unwritable(summary, error) from error
         finally:
             with contextlib.suppress(OSError):
                 beside.unlink(missing_ok=True)
-        return digest
+        return incident
+
+
+def read_incident(summary: Path) -> str:
+    """Return the incident that the summary of a run tells, else nothing; raises RunUnreadable where it is none."""
+    try:
+        return msgspec.json.decode(summary.read_bytes(), type=_Summary).incident
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RunUnreadable(f"{summary} is no summary ({error})", "see `profd summary` of the run") from error
 
 
 async def _profd(output: Path, *words: str) -> None:

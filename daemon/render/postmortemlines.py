@@ -14,7 +14,7 @@ _OUTPUT_LINES = 8
 
 def post_mortem_sentence(post_mortem: PostMortem) -> str:
     """Return the sentence: what ended the target, where it stood last, with how much memory, and its last error."""
-    facts = [cause_of_death(post_mortem)]
+    facts = [post_mortem.cause]
     if post_mortem.last:
         facts.append(f"last seen {_last(post_mortem.last[0])}")
     if post_mortem.rss_bytes is not None:
@@ -34,17 +34,6 @@ def post_mortem_lines(post_mortem: PostMortem | None, columns: int) -> Iterator[
         yield visible(f"  last seen {_last(place)}")
     for line in post_mortem.output[-_OUTPUT_LINES:]:
         yield visible(f"  │ {line}")
-
-
-def cause_of_death(post_mortem: PostMortem) -> str:
-    """Return what ended the target, in a few words."""
-    if post_mortem.out_of_memory is not None:
-        return post_mortem.out_of_memory
-    if post_mortem.signal is not None:
-        return f"the target was ended by {post_mortem.signal}"
-    if post_mortem.code is not None:
-        return f"the target ended with {post_mortem.code}"
-    return "profd was ended before its target, or with it"
 
 
 def _last(place: LastPlace) -> str:

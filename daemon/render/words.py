@@ -11,7 +11,6 @@ from profd.daemon.render import units
 from profd.daemon.render.cards import Card, Fact, take_card
 from profd.daemon.render.incidents import DeathCard, HangCard, death_card, hang_card
 from profd.daemon.render.moments import moment
-from profd.daemon.render.postmortemlines import cause_of_death
 from profd.daemon.render.text import script
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
@@ -101,7 +100,7 @@ def ending(info: RunInfo, summary: Summary) -> str:
     if info.state == "live":
         return "still running"
     if summary.post_mortem is not None:
-        return visible(cause_of_death(summary.post_mortem))
+        return visible(summary.post_mortem.cause)
     if info.state == "interrupted":
         return "recording broke off: profd itself was ended"
     if info.why_ended == "target-exited":

@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 
 from profd.daemon.errors import ProfdError, SessionFailed
-from profd.daemon.host.digest import Digest
 from profd.daemon.host.journal import Journal, Line
 from profd.daemon.host.lineage import Job
 from profd.daemon.host.register import Entry, boot_id
@@ -171,21 +170,21 @@ class FakeSessions:
 
 @dataclass
 class FakeReporter:
-    """Writes nothing; says ``digest``, or fails. ``meanwhile`` is called once, while the first report is written."""
+    """Writes nothing; says ``incident``, or fails. ``meanwhile`` is called once, while the first report is written."""
 
-    digest: Digest = field(default_factory=Digest)
+    incident: str = ""
     failing: bool = False
     meanwhile: Callable[[], None] | None = None
     reported: list[str] = field(default_factory=list)
 
-    async def report(self, run_id: str) -> Digest:
+    async def report(self, run_id: str) -> str:
         self.reported.append(run_id)
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             meanwhile()
         if self.failing:
             raise SessionFailed("it cannot be read")
-        return self.digest
+        return self.incident
 
 
 def entry_of(root: Identity | int, *, run: int = 1, ended_ns: int = 0, why: str = "", reported: bool = False) -> Entry:

@@ -8,6 +8,9 @@ import msgspec
 import pytest
 from support import synthetic
 
+from profd.daemon.analyze.findings.finding import INFO
+from profd.daemon.analyze.findings.stored import analysis_name, as_stored
+from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.summary import LOSSES, Summary, summarize
 from profd.daemon.clock import SECOND_NS
@@ -235,3 +238,18 @@ def test_losses_are_told_in_the_order_of_time_and_not_without_end(tmp_path: Path
     assert summary_of(path).losses == tuple(f"loss {second}" for second in range(1, LOSSES + 1))
     later = Selection(from_ns=synthetic.STARTED_NS + 8 * SECOND_NS)
     assert summary_of(path, later).losses == ("loss 8", "loss 9")
+
+
+def test_an_incident_is_a_death_a_hang_or_more_than_a_hint(tmp_path: Path) -> None:
+    with RunReader(synthetic.write_run(tmp_path / "a.profd")) as reader:
+        (grave,), name = summarize(reader).findings, analysis_name(PhaseIndex(reader))
+    hint = msgspec.structs.replace(grave, severity=INFO, title="only a hint")
+    at_ns = synthetic.STARTED_NS + SECOND_NS
+    also: list[records.Record] = [
+        records.HangFound(at_ns, at_ns, "waits for a lock", records.HangReport("lock", ())),
+        records.FindingsTaken(at_ns, as_stored((hint, grave)), name),
+    ]
+    with RunReader(synthetic.write_run(tmp_path / "b.profd", exit_code=None, exit_signal=9, also=also)) as reader:
+        assert summarize(reader).incident == f"the target was ended by SIGKILL; waits for a lock; {grave.title}"
+    with RunReader(synthetic.write_run(tmp_path / "c.profd", seconds=0)) as reader:
+        assert summarize(reader).incident == ""

@@ -10,11 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.hostfakes import FakeReporter, Said, entry_of
+from support.synthetic import write_run
 
+from profd.daemon.analyze.summary import summarize
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.host.desk import Desk
-from profd.daemon.host.digest import read_digest
 from profd.daemon.host.register import Register
+from profd.daemon.host.reporting import read_incident
+from profd.daemon.store.reader import RunReader
 
 
 class Manned:
@@ -81,16 +84,21 @@ async def test_what_cannot_be_reported_is_told_and_left_for_the_next_supervisor(
     assert manned.said.events == ["unreported"]
 
 
-def test_an_incident_is_a_death_a_hang_or_more_than_a_hint(tmp_path: Path) -> None:
+async def test_an_incident_is_said_and_noted(manned: Manned) -> None:
+    manned.reporter.incident = "input-bound: waits 61 %"
+    manned.desk.ask(entry_of(7, ended_ns=5))
+    await manned.desk.until_idle()
+    (entry,), (line,) = manned.register.entries(), manned.said.lines
+    assert entry.incident == line.message == "input-bound: waits 61 %"
+    assert line.level == "warning"
+
+
+def test_the_incident_is_that_of_the_summary(tmp_path: Path) -> None:
     summary = tmp_path / "s.json"
-    summary.write_text(
-        '{"samples": 3, "hangs": [{"text": "waits for a lock", "cause": "lock"}],'
-        ' "findings": [{"title": "slow", "severity": "warning"}, {"title": "hint", "severity": "info"}],'
-        ' "post_mortem": {"code": null, "signal": "SIGKILL", "out_of_memory": null, "last": []}}'
-    )
-    assert read_digest(summary).incident == "died: SIGKILL; waits for a lock; slow"
-    summary.write_text('{"samples": 3, "hangs": [], "findings": [], "post_mortem": null}')
-    assert read_digest(summary).incident == ""
+    with RunReader(write_run(tmp_path / "a.profd", exit_code=None, exit_signal=9)) as reader:
+        found = summarize(reader)
+    summary.write_bytes(msgspec.json.encode(found))
+    assert read_incident(summary) == found.incident != ""
     summary.write_text("nothing")
     with pytest.raises(RunUnreadable):
-        read_digest(summary)
+        read_incident(summary)
