@@ -1,4 +1,4 @@
-"""What profd itself costs: CPU time and memory of its own process and of every py-spy that it starts."""
+"""What profd itself costs: CPU time and memory of its own process and of every child: py-spys, and the analyst."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Spending(NamedTuple):
 
 
 class CostMeter:
-    """CPU and memory of this process and of every py-spy that it started.
+    """CPU and memory of this process and of every process that it started.
 
     Belongs to the thread that starts and reaps them, so that none ends between two looks of one reading.
     """
@@ -44,7 +44,7 @@ class CostMeter:
         return spending
 
     def rss_bytes(self) -> int:
-        """Return the resident memory of this process and its living py-spy children."""
+        """Return the resident memory of this process and its living children."""
         pids = [os.getpid(), *_children()]
         return sum(processes.rss_bytes(pid) or 0 for pid in pids)
 

@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from profd.daemon import capabilities
+from profd.daemon import capabilities, oomscore
 from profd.daemon.analyze.findings.catalog import OF_THE_RUN, RULES, find, ranked
 from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.stored import analysis_name, as_stored, findings_in
@@ -120,6 +120,7 @@ def _listen(is_ending: threading.Event) -> None:
 def main() -> int:
     """Watch the run that the command line names."""
     os.nice(_NICENESS)
+    oomscore.volunteer(100)  # before the session that started it
     capabilities.drop()  # it reads the file of its own user, and what a training wrote is in there
     is_ending = threading.Event()
     threading.Thread(target=_listen, args=(is_ending,), name="profd-listener", daemon=True).start()
