@@ -1,4 +1,4 @@
-"""How soon a finding is in the dashboard when its cause begins, and how soon it is gone when the cause has ended.
+"""How soon a finding is in the dashboard, in metrics and in the service's log when its cause begins, and how soon gone.
 
 ``python benchmarks/live_findings.py [--runs 5]``, about two minutes a run; writes its section of
 ``docs/measurements.md``. A training under profd begins to stall, and stops stalling, on command.
@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import math
 import os
 import queue
@@ -21,12 +22,24 @@ from pathlib import Path
 from measurements import write_section
 
 from profd.daemon.analyze.compare.student import t_quantile
+from profd.daemon.host import supervisor
+from profd.daemon.host.incidents import Incidents
+from profd.daemon.host.journal import Journal
+from profd.daemon.host.register import Entry
+from profd.daemon.metrics.catalog import FINDING
+from profd.daemon.metrics.watch import RunWatch
 from profd.daemon.paths import list_runs
+from profd.daemon.store.records import Identity
 from profd.tui.reading.feed import Feed, SnapshotTaken
 
 PROGRAM = Path(__file__).parents[1] / "tests" / "programs" / "stalling.py"
 RULE = "input-bound-in-process"
-BOUNDS_S = {"shown after its cause began": 20.0, "gone after its cause ended": 60.0}
+BOUNDS_S = {
+    "in the dashboard after its cause began": 20.0,
+    "in metrics then": 20.0,
+    "in the service's log then": 20.0,
+    "gone from the dashboard after its cause ended": 60.0,
+}
 LONGEST_S = 300.0
 
 
@@ -76,20 +89,47 @@ class Posted:
         self._thread.join()
 
 
-def measure() -> tuple[float, float]:
-    """Return the seconds from the cause to the finding, and from the end of the cause to the end of the finding."""
+class Log:
+    """What the service would say of a run, at the times at which it looks."""
+
+    def __init__(self, run_file: Path) -> None:
+        self._said = io.BytesIO()
+        self._incidents = Incidents(Journal(self._said), lambda _: None)
+        self._entry = Entry(run_file.stem, Identity(1, 1), 1, "", "", 0)
+        self._begun_s = time.monotonic()
+
+    def has_finding(self) -> bool:
+        """Wait until the service would look, and say whether it has said a finding then."""
+        every_s = supervisor.INCIDENTS_EVERY_S
+        time.sleep(every_s - (time.monotonic() - self._begun_s) % every_s)
+        self._incidents.look({self._entry.run_id: self._entry})
+        return b'"finding"' in self._said.getvalue()
+
+
+def is_in_metrics(watch: RunWatch) -> bool:
+    """Say whether a scrape would have the finding."""
+    return any(one.metric is FINDING and RULE in one.labels and one.value for one in watch.take())
+
+
+def measure() -> tuple[float, float, float, float]:
+    """Return the seconds from the cause to the finding in each place, and from its end to the end of the finding."""
     training = Training()
     try:
         training.expect(b"training")
         while not (runs := list(list_runs())):
             time.sleep(0.1)
-        posted = Posted(runs[0])
+        posted, watch, log = Posted(runs[0]), RunWatch(runs[0]), Log(runs[0])
         try:
             posted.until(is_found=False)
             began_s = training.turn(b"slow")
             shown_s = posted.until(is_found=True) - began_s
+            places_s = []
+            for is_there in (lambda: is_in_metrics(watch), log.has_finding):
+                while not is_there():
+                    time.sleep(0.1)
+                places_s.append(time.monotonic() - began_s)
             ended_s = training.turn(b"quick")
-            return shown_s, posted.until(is_found=False) - ended_s
+            return (shown_s, *places_s, posted.until(is_found=False) - ended_s)
         finally:
             posted.close()
     finally:

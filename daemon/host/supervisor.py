@@ -30,7 +30,7 @@ from profd.daemon.host.sessions import Sessions, run_file, why_ended
 from profd.daemon.host.shelf import Shelf
 
 _THIN_EVERY_S = 300.0
-_INCIDENTS_EVERY_S = 5.0
+INCIDENTS_EVERY_S = 5.0
 _STOPPING_S = 30.0
 
 
@@ -81,7 +81,7 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGHUP, reload)
         self._take_over()
         self._exporting.use(metrics_command(self._configuration, paths.runs_folder()))
-        beats = [(self._look_for_incidents, _INCIDENTS_EVERY_S), (self._thin, _THIN_EVERY_S)]
+        beats = [(self._look_for_incidents, INCIDENTS_EVERY_S), (self._thin, _THIN_EVERY_S)]
         if notifier.watchdog_s:
             beats.append((lambda: notifier.tell("WATCHDOG=1"), notifier.watchdog_s / 2))
         endless = [self._look(), self._desk.work(), *(self._beat(what, every_s) for what, every_s in beats)]

@@ -132,7 +132,7 @@ async def test_what_never_began_is_forgotten(host: Host) -> None:
 
 
 async def test_a_live_run_that_hangs_is_reported_at_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "_INCIDENTS_EVERY_S", 0.01)
+    monkeypatch.setattr(supervisor, "INCIDENTS_EVERY_S", 0.01)
     entry = entry_of(7)
     host.register.put(entry)
     host.sessions.adoptable = {entry.run_id}
