@@ -28,15 +28,11 @@ class OwnAnalyst(Analysis):
         super().__init__(())
         self.taken = taken
         self.polls = 0
-        self.is_dead = self.is_closed = False
+        self.is_closed = False
 
     def poll(self) -> FindingsTaken | None:
         self.polls += 1
         return self.taken
-
-    @property
-    def is_given_up(self) -> bool:
-        return self.is_dead
 
     def close(self) -> None:
         self.is_closed = True
@@ -96,6 +92,7 @@ def test_an_ended_run_is_read_where_it_was_analyzed_as_a_whole(tmp_path: Path) -
         assert findings.renew()
         assert (rules(findings), findings.has_looked, own.polls) == (["input-bound-saturated"], True, 0)
         assert not findings.renew()
+        assert own.is_closed
 
 
 def test_one_that_was_not_is_looked_at_once_and_waited_for_by_nobody(tmp_path: Path) -> None:
@@ -148,11 +145,11 @@ def test_findings_of_the_whole_run_that_come_late_are_read(tmp_path: Path) -> No
         assert rules(findings) == ["input-bound-saturated"]
 
 
-def test_where_the_analyst_died_too_often_that_is_known(tmp_path: Path) -> None:
+def test_where_the_analyst_died_that_is_known(tmp_path: Path) -> None:
     own = OwnAnalyst()
     with RunReader(write_case(tmp_path / "a.profd", HEALTHY)) as reader:
         findings = Findings(reader, own)
-        own.is_dead = True
+        own.is_given_up = True
         assert findings.renew()
         assert (findings.has_failed, findings.has_looked) == (True, False)
         assert not findings.renew()
