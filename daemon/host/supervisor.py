@@ -30,7 +30,7 @@ from profd.daemon.host.sessions import Sessions, run_file, why_ended
 from profd.daemon.host.shelf import Shelf
 
 _THIN_EVERY_S = 300.0
-INCIDENTS_EVERY_S = 5.0
+INCIDENTS_EVERY_S = 3.0
 _STOPPING_S = 30.0
 
 

@@ -35,7 +35,8 @@ from profd.daemon.store.tailfile import TailFile
 
 RECENT_NS = 45 * SECOND_NS
 """What is slow now is to be seen soon, and to be gone soon after it has ended."""
-EVERY_S = 5.0
+EVERY_S = 8.0
+"""Beside the five seconds of a recording, and those that it takes until a cause is sure: within 20 s it is known."""
 REST, REST_OF_THE_RUN = 132, 399
 """For how many times the CPU time of a look the next one is put off; and one by the rules that look at all of the run.
 
