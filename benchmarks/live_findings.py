@@ -22,6 +22,7 @@ from pathlib import Path
 from measurements import write_section
 
 from profd.daemon.analyze.compare.student import t_quantile
+from profd.daemon.analyze.findings.finding import INFO
 from profd.daemon.host import supervisor
 from profd.daemon.host.incidents import Incidents
 from profd.daemon.host.journal import Journal
@@ -74,13 +75,14 @@ class Posted:
         self._thread.start()
 
     def until(self, *, is_found: bool) -> float:
-        """Wait until the finding is shown, or is not; return when that was."""
+        """Wait until the finding is shown as a warning, or is not shown at all; return when that was."""
         deadline_s = time.monotonic() + LONGEST_S
         while True:
             message = self._posted.get(timeout=max(deadline_s - time.monotonic(), 0.01))
             if not isinstance(message, SnapshotTaken) or not message.snapshot.is_diagnosed:
                 continue
-            if any(one.rule == RULE for one in message.snapshot.findings) == is_found:
+            shown = [one.severity for one in message.snapshot.findings if one.rule == RULE]
+            if any(severity != INFO for severity in shown) if is_found else not shown:
                 return time.monotonic()
 
     def close(self) -> None:
@@ -107,8 +109,9 @@ class Log:
 
 
 def is_in_metrics(watch: RunWatch) -> bool:
-    """Say whether a scrape would have the finding."""
-    return any(one.metric is FINDING and RULE in one.labels and one.value for one in watch.take())
+    """Say whether a scrape would have the finding as a warning."""
+    found = (one.labels for one in watch.take() if one.metric is FINDING and one.value)
+    return any(rule == RULE and severity != INFO for _, rule, severity in found)
 
 
 def measure() -> tuple[float, float, float, float]:
