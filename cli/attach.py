@@ -13,8 +13,8 @@ from profd.cli.output import say
 from profd.daemon import paths, processes
 from profd.daemon.errors import NoSuchProcess, SessionFailed
 from profd.daemon.metrics.exporter import Exporter, open_exporter
+from profd.daemon.naming import script_name
 from profd.daemon.supervise.diagnosis import check_attachable
-from profd.daemon.supervise.naming import script_name
 from profd.daemon.supervise.session import RunningSession, SessionOptions, start_session
 from profd.daemon.supervise.terminal import is_interactive
 

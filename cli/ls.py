@@ -14,9 +14,9 @@ from profd.cli.table import aligned, titled
 from profd.daemon import paths
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
-from profd.daemon.render.units import duration
 from profd.daemon.store.reader import RunReader
 from profd.daemon.supervise.attachable import Attachable, find_attachable
+from profd.daemon.units import duration
 
 _COMMAND_WIDTH = 60
 

@@ -16,8 +16,8 @@ import msgspec
 from profd.cli.options import headless_option, recording_options
 from profd.daemon import paths
 from profd.daemon.metrics.exporter import Exporter, Recording, open_exporter
+from profd.daemon.naming import script_name
 from profd.daemon.supervise.launch import Plan, launch
-from profd.daemon.supervise.naming import script_name
 from profd.daemon.supervise.script import Script
 from profd.daemon.supervise.session import SessionOptions, start_session
 from profd.daemon.supervise.terminal import is_interactive

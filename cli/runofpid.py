@@ -10,9 +10,9 @@ from pathlib import Path
 from profd.cli.output import say
 from profd.daemon import paths, processes
 from profd.daemon.errors import NoSuchProcess, ProfdError, SessionFailed, UsageError
+from profd.daemon.naming import script_name
 from profd.daemon.store.reader import RunReader
 from profd.daemon.supervise.diagnosis import check_attachable
-from profd.daemon.supervise.naming import script_name
 from profd.daemon.supervise.session import RunningSession, SessionOptions, start_session
 from profd.daemon.windows.arming import sockets_of
 

@@ -6,7 +6,7 @@ from enum import Enum
 
 import msgspec
 
-from profd.daemon.render.units import duration
+from profd.daemon.units import duration
 
 _NEAR_SHARE = 0.1
 

@@ -7,8 +7,8 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from profd.daemon.fleet.answers import FindingCost, Fleet, FunctionCost, Hours, PhaseCost, Slower, SlowNode
-from profd.daemon.render.units import percent
 from profd.daemon.render.visible import visible
+from profd.daemon.units import percent
 
 
 class Table(NamedTuple):

@@ -18,12 +18,12 @@ from profd.daemon.errors import NoSuchProcess, ProfdError, SessionFailed
 from profd.daemon.host.configuration import Configuration
 from profd.daemon.host.lineage import Job
 from profd.daemon.host.register import Entry, Register, boot_id
+from profd.daemon.naming import script_name
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity
 from profd.daemon.supervise.control import ControlClient
 from profd.daemon.supervise.diagnosis import check_attachable
 from profd.daemon.supervise.exitstatus import Watch
-from profd.daemon.supervise.naming import script_name
 from profd.daemon.supervise.session import RunningSession, SessionOptions, end_session, is_session, start_session
 
 INTERRUPTED = "interrupted"

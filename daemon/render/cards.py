@@ -13,9 +13,9 @@ import msgspec
 from profd.daemon.analyze.findings.finding import INFO, Evidence, Finding, Measure
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.render.units import percent, size
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
+from profd.daemon.units import percent, size
 
 ALARM, WORTH_KNOWING = "▲", "·"
 _ON_THE_PAGE = ("gpu-idle", "on-cpu")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from profd.daemon import units
 from profd.daemon.analyze.compare.change import Change
 from profd.daemon.analyze.compare.diff import Diff, Side
 from profd.daemon.analyze.compare.readings import Reading
@@ -17,7 +18,6 @@ from profd.daemon.analyze.coverage import take_coverage
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.render import units
 from profd.daemon.render.difftext import machine_note, verdict
 from profd.daemon.render.difftree import DiffTree, compared, take_diff_tree
 from profd.daemon.render.entries import PhaseEntry

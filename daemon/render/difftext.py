@@ -10,8 +10,8 @@ from profd.daemon.analyze.compare.company import slowing
 from profd.daemon.analyze.compare.diff import Diff, Side
 from profd.daemon.render.cells import cut, fit
 from profd.daemon.render.readingtext import reading_lines, reading_sentence
-from profd.daemon.render.units import duration, percent
 from profd.daemon.render.visible import visible
+from profd.daemon.units import duration, percent
 
 WIDTH = 100
 _ROWS = 8

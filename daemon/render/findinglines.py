@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from profd.daemon.analyze.findings.finding import INFO, Finding
-from profd.daemon.render.units import percent
 from profd.daemon.render.visible import visible
+from profd.daemon.units import percent
 
 ALARM, WORTH_KNOWING, HEALTHY = "▲", "·", "✓"
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from profd.daemon.analyze.gpu.idle import GpuIdle
 from profd.daemon.analyze.gpu.inventory import Gpu
 from profd.daemon.render.cells import cut, fit, width
-from profd.daemon.render.units import percent, size
 from profd.daemon.render.visible import visible
+from profd.daemon.units import percent, size
 
 _LINES = 5
 _PLACE_CELLS = 22

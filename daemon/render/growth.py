@@ -9,7 +9,7 @@ from profd.daemon.analyze.memory.growth import Growth
 from profd.daemon.analyze.memory.headroom import GPU_SERIES, Limit
 from profd.daemon.analyze.memory.jumps import Jump
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.render.units import duration, size
+from profd.daemon.units import duration, size
 
 _IN_WORDS = {"host": "the machine", "cgroup": "its control group"}
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 from profd.daemon.analyze.hangs import Hang, HangPlace
-from profd.daemon.render.units import duration
 from profd.daemon.render.visible import visible
+from profd.daemon.units import duration
 
 _PLACES = 6
 _NAMED = 4

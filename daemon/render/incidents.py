@@ -13,9 +13,9 @@ import msgspec
 from profd.daemon.analyze.hangs import Hang, HangPlace
 from profd.daemon.analyze.postmortem import LastPlace, PostMortem
 from profd.daemon.render.postmortemlines import post_mortem_sentence
-from profd.daemon.render.units import duration, size
 from profd.daemon.render.visible import visible
 from profd.daemon.store.records import Stand
+from profd.daemon.units import duration, size
 
 _PLACES = 64
 _STANDS = 64

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from profd.daemon.analyze.operators import OperatorSummary, WindowSummary
 from profd.daemon.render.cells import cut, fit
-from profd.daemon.render.units import percent
 from profd.daemon.render.visible import visible
+from profd.daemon.units import percent
 
 _OPERATORS = 6
 _NAME_CELLS = 34

@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterator
 
 from profd.daemon.analyze.postmortem import LastPlace, PostMortem
-from profd.daemon.render.units import size
 from profd.daemon.render.visible import visible
+from profd.daemon.units import size
 
 _OUTPUT_LINES = 8
 

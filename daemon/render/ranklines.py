@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from profd.daemon.analyze.ranks.table import RankPart, RankSummary
 from profd.daemon.render.cells import cut, fit, width
-from profd.daemon.render.units import UNKNOWN, percent, rate
+from profd.daemon.units import UNKNOWN, percent, rate
 
 _LEAST_SURPLUS = 0.02
 """Less than this is the noise of sampling, and not worth a place."""

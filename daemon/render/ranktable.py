@@ -15,9 +15,9 @@ from profd.daemon.analyze.ranks.table import RankPart, RankSummary
 from profd.daemon.analyze.summary import Summary
 from profd.daemon.render.htmlpage import render_part
 from profd.daemon.render.nodelines import clock, told_by
-from profd.daemon.render.units import UNKNOWN, percent
 from profd.daemon.render.visible import visible
 from profd.daemon.store.noderows import JoinedNode
+from profd.daemon.units import UNKNOWN, percent
 
 _RANKS = 256
 _LEAST_SURPLUS = 0.02

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from profd.daemon.analyze.compare.diff import Diff
 from profd.daemon.analyze.compare.readings import Reading
 from profd.daemon.render.cells import fit
-from profd.daemon.render.units import percent, size
+from profd.daemon.units import percent, size
 
 ROWS = 8
 _NAME_CELLS = 26

@@ -23,8 +23,8 @@ from profd.daemon.render.operatorlines import operator_lines
 from profd.daemon.render.postmortemlines import post_mortem_lines
 from profd.daemon.render.ranklines import rank_lines
 from profd.daemon.render.script import script as script
-from profd.daemon.render.units import UNKNOWN, duration, percent, rate, size
 from profd.daemon.render.visible import visible
+from profd.daemon.units import UNKNOWN, duration, percent, rate, size
 
 WIDTH = 80
 _EXACT = 1  # a step is whole, the moment of a reading lies within one

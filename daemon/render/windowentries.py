@@ -10,10 +10,10 @@ from profd.daemon.analyze.issuers import IssuingLine, issuing_lines
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.render.entries import OperatorColumns, WindowEntry
 from profd.daemon.render.operatortable import issuer_of
-from profd.daemon.render.units import percent
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import OperatorRow, WindowRow
+from profd.daemon.units import percent
 
 WINDOW_LIMIT = 32
 """Windows on a schedule come by the thousand; the last ones are carried."""

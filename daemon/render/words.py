@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from profd.daemon import units
 from profd.daemon.analyze.shares import PhaseLine
 from profd.daemon.analyze.summary import Exit, Summary
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.render import units
 from profd.daemon.render.cards import Card, Fact, take_card
 from profd.daemon.render.incidents import DeathCard, HangCard, death_card, hang_card
 from profd.daemon.render.moments import moment

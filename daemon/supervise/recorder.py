@@ -20,6 +20,7 @@ from profd.daemon.collect.gpu.collector import GpuCollector
 from profd.daemon.collect.stacks.pyspy import find_py_spy
 from profd.daemon.collect.stacks.source import SourceTree
 from profd.daemon.errors import OutputUnwritable
+from profd.daemon.naming import script_folder
 from profd.daemon.secrets import mask_command
 from profd.daemon.store.records import (
     EventHappened,
@@ -39,7 +40,6 @@ from profd.daemon.supervise.hang.watch import hang_watch
 from profd.daemon.supervise.inlet import ScriptInlet
 from profd.daemon.supervise.livefile import LiveFile
 from profd.daemon.supervise.members import Members
-from profd.daemon.supervise.naming import script_folder
 from profd.daemon.supervise.opening import described, run_started
 from profd.daemon.supervise.readings import Readings
 from profd.daemon.supervise.sampling import Sampling

@@ -12,8 +12,8 @@ from support.recordinglines import File, Line, PySpyRecord, Sources, Started, St
 from profd.daemon.collect.stacks import chrometrace
 from profd.daemon.collect.stacks.source import SourceTree
 from profd.daemon.collect.stacks.statements import Statements
+from profd.daemon.naming import script_folder
 from profd.daemon.store.records import Frame
-from profd.daemon.supervise.naming import script_folder
 
 
 def sources_of(lines: Iterable[StoredLine]) -> Sources:

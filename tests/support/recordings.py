@@ -14,9 +14,9 @@ from profd.daemon.collect.stacks.pyspy import read_output
 from profd.daemon.collect.stacks.source import SourceTree
 from profd.daemon.collect.stacks.statements import Statement, Statements
 from profd.daemon.collect.stacks.tearing import Evidence
+from profd.daemon.naming import script_folder
 from profd.daemon.store.records import Frame, FrameDescription, Record
 from profd.daemon.store.writer import RunWriter
-from profd.daemon.supervise.naming import script_folder
 from profd.daemon.userfiles import UserFiles
 from support.folders import TESTS
 from support.recordinglines import (

@@ -1,11 +1,11 @@
-"""Times and counts as the dashboard writes them; shares and sizes are written as everywhere, see ``render.units``."""
+"""Times and counts as the dashboard writes them; shares and sizes are written as everywhere, see ``daemon.units``."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.render.units import UNKNOWN
+from profd.daemon.units import UNKNOWN
 
 
 def plural(number: int, noun: str) -> str:

@@ -14,8 +14,8 @@ from textual.message import Message
 from textual.widgets import Static
 
 from profd.daemon.analyze.findings.finding import CRITICAL, INFO, Finding, Measure
-from profd.daemon.render.units import percent, size
 from profd.daemon.render.visible import visible
+from profd.daemon.units import percent, size
 from profd.tui.drawing.cells import Run
 from profd.tui.drawing.quantities import clock, plural
 from profd.tui.snapshot import Snapshot

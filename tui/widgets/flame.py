@@ -11,8 +11,8 @@ from textual import events
 from textual.actions import SkipAction
 from textual.binding import Binding, BindingType
 
-from profd.daemon.render.units import percent
 from profd.daemon.render.visible import visible
+from profd.daemon.units import percent
 from profd.tui.drawing.cells import Run, cut_name, cut_path, fit
 from profd.tui.drawing.cells import width as cells_of
 from profd.tui.drawing.colors import PhaseLook

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from profd.daemon.render.units import UNKNOWN, percent, rate, size
+from profd.daemon.units import UNKNOWN, percent, rate, size
 from profd.tui.drawing.cells import Run, width
 from profd.tui.drawing.strips import sparkline, squeezed
 from profd.tui.snapshot import Gauge

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import msgspec
 
 from profd.daemon.render.script import script
-from profd.daemon.render.units import percent, rate
 from profd.daemon.render.visible import visible
 from profd.daemon.store.rows import RunInfo
+from profd.daemon.units import percent, rate
 from profd.tui.drawing.cells import Run, width
 from profd.tui.drawing.quantities import duration, plural
 from profd.tui.drawing.strips import sparkline

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Sequence
 
 from profd.daemon.analyze.certainty.confidence import is_hint
 from profd.daemon.analyze.functions import FunctionRow
-from profd.daemon.render.units import percent
 from profd.daemon.render.visible import visible
+from profd.daemon.units import percent
 from profd.tui.drawing.cells import Run, cut_name, cut_path
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.absence import without_samples

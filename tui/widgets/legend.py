@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from profd.daemon.render.units import percent
+from profd.daemon.units import percent
 from profd.tui.drawing.cells import Run, fit, width
 from profd.tui.snapshot import PhaseShare
 from profd.tui.widgets.drawn import Lines

@@ -8,8 +8,8 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from profd.daemon.render.units import percent, rate, size
 from profd.daemon.render.visible import visible
+from profd.daemon.units import percent, rate, size
 from profd.tui.drawing.cells import Run, cut_path
 from profd.tui.snapshot import ProcessState, Snapshot
 from profd.tui.widgets.header import signal_name

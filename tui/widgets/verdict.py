@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from profd.daemon.analyze.findings.finding import CRITICAL, INFO, Finding
 from profd.daemon.render.findinglines import HEALTHY_SHARE, MUCH_STARTUP, worked_share
-from profd.daemon.render.units import percent
 from profd.daemon.render.visible import visible
+from profd.daemon.units import percent
 from profd.tui.drawing.cells import Run
 from profd.tui.drawing.wrapping import wrap_runs
 from profd.tui.samples.tallies import STARTUP

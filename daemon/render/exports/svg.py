@@ -18,9 +18,9 @@ from profd.daemon.analyze.profile import Profile, take_profile
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.render.cells import cut
 from profd.daemon.render.text import script
-from profd.daemon.render.units import percent
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
+from profd.daemon.units import percent
 
 WIDTH, MARGIN, ROW, HEAD = 1200, 10, 17, 44
 NARROWEST = 0.3

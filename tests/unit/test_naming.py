@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from profd.daemon.supervise.naming import script_folder, script_name
+from profd.daemon.naming import script_folder, script_name
 
 
 @pytest.mark.parametrize(
