@@ -1,41 +1,60 @@
-"""How a run is called that nobody named: after the script in its command."""
+"""What a command is called: after its script. Imports hardly anything: the dashboard's first picture waits for it."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 _MODULE_OPTION = "-m"
-# Launchers whose own name says nothing where they run a script of the user's.
-_LAUNCHERS = frozenset({"torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed"})
+_SCRIPT_ENDING = ".py"
+_LAUNCHER = re.compile(
+    r"(.*/)?(torchrun|accelerate|deepspeed)|torch\.distributed\.(run|launch)|accelerate\.commands\..+|deepspeed\..+"
+)
+
+
+def script(command: Sequence[str]) -> str:
+    """Return what runs in a command: the name of its script's file, its module after ``-m``, else of its program.
+
+    ``python -u train.py --lr 1`` gives ``train.py``, ``python -m app.train`` gives ``app.train``, ``torchrun x.py``
+    gives ``x.py``.
+    """
+    module = _module(command)
+    if module and not is_launcher(module):
+        return module
+    path = _script_path(command)
+    if path:
+        return PurePath(path).name
+    return module or (PurePath(command[0]).name if command else "the target")
 
 
 def script_name(command: Sequence[str]) -> str:
-    """Return the name of the script in a command: its file without ``.py``, its module, else the program.
-
-    ``python -u train.py --lr 1`` gives ``train``, ``python -m app.train`` gives ``app.train``, ``torchrun x.py`` ``x``.
-    """
-    module = _module(command)
-    if module and module not in _LAUNCHERS:
-        return module
-    scripts = [word for word in command if word.endswith(".py")]
-    if scripts:
-        return Path(scripts[0]).stem
-    return module or next((Path(word).name for word in command), "run")
+    """Return the name of a run that the user has not named: that of its script without ``.py``."""
+    return script(command).removesuffix(_SCRIPT_ENDING) if command else "run"
 
 
 def script_folder(command: Sequence[str], cwd: str) -> Path | None:
     """Return the folder of the script in a command that was given in ``cwd``; None where it names none."""
-    script = next((word for word in command if word.endswith(".py")), None)
-    return Path(os.path.normpath(Path(cwd, script).parent)) if script else None
+    path = _script_path(command)
+    return Path(os.path.normpath(Path(cwd, path).parent)) if path else None
+
+
+def is_launcher(program: str) -> bool:
+    """Say whether a script or module only starts others: its own name says nothing of what it runs."""
+    return _LAUNCHER.fullmatch(program) is not None
+
+
+def _script_path(command: Sequence[str]) -> str:
+    """Return the word of a command that is a script of Python; empty where there is none."""
+    return next((word for word in command if word.endswith(_SCRIPT_ENDING)), "")
 
 
 def _module(command: Sequence[str]) -> str:
     """Return the module that Python's own ``-m`` names; empty where a script comes first, or there is none."""
     for word, following in itertools.pairwise(command):
-        if word.endswith(".py"):
+        if word.endswith(_SCRIPT_ENDING):
             return ""
         if word == _MODULE_OPTION:
             return following

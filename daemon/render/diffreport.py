@@ -18,13 +18,13 @@ from profd.daemon.analyze.coverage import take_coverage
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.naming import script
 from profd.daemon.render.difftext import machine_note, verdict
 from profd.daemon.render.difftree import DiffTree, compared, take_diff_tree
 from profd.daemon.render.entries import PhaseEntry
 from profd.daemon.render.htmlpage import render_page
 from profd.daemon.render.moments import moment
 from profd.daemon.render.outfile import write_whole
-from profd.daemon.render.text import script
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
 

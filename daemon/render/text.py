@@ -13,6 +13,7 @@ from profd.daemon.analyze.phases import phase_named
 from profd.daemon.analyze.shares import PhaseLine
 from profd.daemon.analyze.steps.steps import Steps
 from profd.daemon.analyze.summary import ProcessSummary, Summary
+from profd.daemon.naming import script
 from profd.daemon.render.cells import cut, fit, width
 from profd.daemon.render.findinglines import finding_lines, verdict_lines
 from profd.daemon.render.gpulines import gpu_lines, idle_lines
@@ -22,7 +23,6 @@ from profd.daemon.render.nodelines import node_lines
 from profd.daemon.render.operatorlines import operator_lines
 from profd.daemon.render.postmortemlines import post_mortem_lines
 from profd.daemon.render.ranklines import rank_lines
-from profd.daemon.render.script import script as script
 from profd.daemon.render.visible import visible
 from profd.daemon.units import UNKNOWN, duration, percent, rate, size
 

@@ -8,10 +8,10 @@ from profd.daemon import units
 from profd.daemon.analyze.shares import PhaseLine
 from profd.daemon.analyze.summary import Exit, Summary
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.naming import script
 from profd.daemon.render.cards import Card, Fact, take_card
 from profd.daemon.render.incidents import DeathCard, HangCard, death_card, hang_card
 from profd.daemon.render.moments import moment
-from profd.daemon.render.text import script
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo

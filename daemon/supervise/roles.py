@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
+from profd.daemon.naming import is_launcher
 from profd.daemon.store.records import Frame
 
 MAIN, WORKER, HELPER, LAUNCHER = "main", "worker", "helper", "launcher"
 
-# Names of scripts and modules that only start others.
-_LAUNCHER_PROGRAM = re.compile(
-    r"(.*/)?(torchrun|accelerate|deepspeed)|torch\.distributed\.(run|launch)|accelerate\.commands\..+|deepspeed\..+"
-)
 _HELPER_COMMAND = re.compile(
     r"multiprocessing[.](resource_tracker|semaphore_tracker|forkserver)|_inductor.compile_worker"
 )
@@ -35,7 +32,7 @@ def role_of(command: Sequence[str], is_python: bool, parent_role: str | None) ->
         return LAUNCHER if parent_role in (None, LAUNCHER) else HELPER
     if _HELPER_COMMAND.search(" ".join(command)):
         return HELPER
-    if _LAUNCHER_PROGRAM.fullmatch(_program(command)):
+    if is_launcher(_program(command)):
         return LAUNCHER
     return MAIN if parent_role in (None, LAUNCHER) else HELPER
 

@@ -4,25 +4,27 @@ from pathlib import Path
 
 import pytest
 
-from profd.daemon.naming import script_folder, script_name
+from profd.daemon.naming import script, script_folder, script_name
 
 
 @pytest.mark.parametrize(
-    ("command", "name"),
+    ("command", "what", "name"),
     [
-        ("python train.py --lr 1", "train"),
-        ("/usr/bin/python3 -u -X dev /home/ada/cifar/train.py other.py", "train"),
-        ("python -m app.train --config x.py", "app.train"),
-        ("python train.py -m 3", "train"),
-        ("torchrun --nproc-per-node 2 train.py", "train"),
-        ("python -m torch.distributed.run train.py", "train"),
-        ("python -c pass", "python"),
-        ("/opt/bin/trainer --fast", "trainer"),
-        ("", "run"),
+        ("python train.py --lr 1", "train.py", "train"),
+        ("/usr/bin/python3 -u -X dev /home/ada/cifar/train.py other.py", "train.py", "train"),
+        ("python -m app.train --config x.py", "app.train", "app.train"),
+        ("python train.py -m 3", "train.py", "train"),
+        ("torchrun --nproc-per-node 2 train.py", "train.py", "train"),
+        ("python -m torch.distributed.run train.py", "train.py", "train"),
+        ("python -m accelerate.commands.launch src/train.py", "train.py", "train"),
+        ("torchrun -m app.train", "app.train", "app.train"),
+        ("python -c pass", "python", "python"),
+        ("/opt/bin/trainer --fast", "trainer", "trainer"),
+        ("", "the target", "run"),
     ],
 )
-def test_run_is_called_after_the_script(command: str, name: str) -> None:
-    assert script_name(command.split()) == name
+def test_a_command_and_its_run_are_called_after_the_script(command: str, what: str, name: str) -> None:
+    assert (script(command.split()), script_name(command.split())) == (what, name)
 
 
 @pytest.mark.parametrize(

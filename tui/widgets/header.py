@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from profd.daemon.render.script import script
+from profd.daemon.naming import script
 from profd.daemon.render.visible import visible
 from profd.daemon.store.rows import RunInfo
 from profd.daemon.units import percent, rate

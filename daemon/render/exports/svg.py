@@ -16,8 +16,8 @@ from profd.daemon.analyze.calltree import CallNode, call_tree
 from profd.daemon.analyze.phases import PhaseIndex, phase_named
 from profd.daemon.analyze.profile import Profile, take_profile
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.naming import script
 from profd.daemon.render.cells import cut
-from profd.daemon.render.text import script
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
 from profd.daemon.units import percent

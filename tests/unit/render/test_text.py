@@ -9,7 +9,7 @@ from support import synthetic
 from profd.daemon.analyze.steps.steps import Steps
 from profd.daemon.analyze.summary import Exit, Summary, summarize
 from profd.daemon.render.cells import cut, fit, width
-from profd.daemon.render.text import closing_lines, script, summary_text
+from profd.daemon.render.text import closing_lines, summary_text
 from profd.daemon.store.reader import RunReader
 
 
@@ -138,19 +138,6 @@ def test_names_of_any_kind_fit_and_do_nothing_to_the_terminal(summary: Summary, 
     assert all(line.isprintable() for line in shown + closing)
     assert max(map(width, shown + closing[:-2])) <= columns
     assert len(shown) == len(summary_text(summary).splitlines())
-
-
-@pytest.mark.parametrize(
-    ("command", "name"),
-    [
-        (("python", "-u", "src/train.py", "--lr", "1"), "train.py"),
-        (("python", "-m", "app.train", "x.py"), "app.train"),
-        (("/usr/bin/bash",), "bash"),
-        ((), "the target"),
-    ],
-)
-def test_script_is_found_in_its_command(command: tuple[str, ...], name: str) -> None:
-    assert script(command) == name
 
 
 def test_text_is_cut_by_cells_not_by_characters() -> None:
