@@ -21,11 +21,11 @@ from typing import NamedTuple
 from measurements import write_section
 from proportions import most
 
-from profd.daemon.analyze.findings.wording import many
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.collect.stacks.pyspy import find_py_spy
 from profd.daemon.render.exports.collapsed import collapsed_lines
 from profd.daemon.store.reader import RunReader
+from profd.daemon.units import plural
 
 ROOT = Path(__file__).parents[1]
 LIMIT = 0.08
@@ -129,7 +129,7 @@ def main() -> None:
     if not options.dry_run:
         write_section(
             "Agreement with bare py-spy",
-            f"`benchmarks/agreement.py`: {many(options.runs, 'run')} of {options.seconds} s on each program, profd "
+            f"`benchmarks/agreement.py`: {plural(options.runs, 'run')} of {options.seconds} s on each program, profd "
             "and two `py-spy record --nonblocking --idle -f raw` at once; total variation of self time by function, "
             "median and largest.",
             lines,

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from measurements import write_section
 
-from profd.daemon.analyze.findings.wording import many
+from profd.daemon.units import plural
 
 GALLERY = Path(__file__).parents[1] / "target" / "gallery"
 PLANTED = {
@@ -171,7 +171,7 @@ def main() -> None:
         scripts = "each script" if options.scripts == list(PLANTED) else "these scripts"
         write_section(
             options.title,
-            f"`benchmarks/gallery.py`: {many(options.runs, 'run')} of {options.seconds:.0f} s of {scripts} of "
+            f"`benchmarks/gallery.py`: {plural(options.runs, 'run')} of {options.seconds:.0f} s of {scripts} of "
             "`target/gallery` and of its twin without the bottleneck. Found first: the planted cause is the first "
             "finding. Twin healthy: no finding above info. Gain and bound are medians, as times the steps a second. "
             "Rest of a step: what a step took in the twin, over what it took in the script without the cause's share.",

@@ -23,6 +23,7 @@ from profd.daemon.render.windowjson import describe
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import WindowRow
 from profd.daemon.supervise.control import ControlClient
+from profd.daemon.units import plural, step_time
 from profd.daemon.windows.request import DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS, WindowRequest
 
 _LOOK_INTERVAL_S = 0.1
@@ -203,8 +204,8 @@ def _rank(reader: RunReader, window: WindowRow) -> int | None:
 def _title(reader: RunReader, window: WindowRow) -> str:
     process = reader.processes[window.process]
     who = f"pid {process.pid}" if process.rank is None else f"rank {process.rank}, pid {process.pid}"
-    steps = len(reader.window_steps(window.id))
-    return f"{who}: {(window.end_ns - window.start_ns) / 1e6:.1f} ms, {steps} whole steps, by {visible(window.source)}"
+    length, steps = step_time((window.end_ns - window.start_ns) / SECOND_NS), len(reader.window_steps(window.id))
+    return f"{who}: {length}, {plural(steps, 'whole step')}, by {visible(window.source)}"
 
 
 def _listed(pids: tuple[int, ...]) -> str:

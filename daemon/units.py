@@ -1,8 +1,30 @@
-"""Numbers with their units, as every text of profd writes them."""
+"""Numbers with their units, lengths of time and moments, as every text of profd writes them.
+
+``page/text.js`` has the rules once more for what the report counts by itself; ``tests/data/units.json`` holds both.
+"""
 
 from __future__ import annotations
 
+from datetime import datetime
+
+from profd.daemon.clock import SECOND_NS
+
 UNKNOWN = "-"
+
+
+def number(value: float) -> str:
+    """Return a number with three figures or more: ``0.0417``, ``32.1``, ``12,255``."""
+    return f"{value:,.0f}" if abs(value) >= 99.95 or not value else f"{value:#.3g}"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun: ``1 job``, ``1,200 jobs``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def times(factor: float) -> str:
+    """Return by how many times something is faster: ``1.3×``, ``1.04×``."""  # noqa: RUF002
+    return f"{factor:.{1 if factor >= 1.095 else 2}f}\N{MULTIPLICATION SIGN}"
 
 
 def percent(share: float | None, decimals: int = 0) -> str:
@@ -16,6 +38,46 @@ def percent(share: float | None, decimals: int = 0) -> str:
     if share < 1 <= shown / 100:
         shown = 100 - least
     return f"{shown:.{decimals}f} %"
+
+
+def signed_percent(share: float) -> str:
+    """Return by what part something grew or shrank: ``+3.1 %``, ``-12.0 %``."""
+    return f"{'+' if share >= 0 else '-'}{percent(abs(share), 1)}"
+
+
+def rate(per_s: float) -> str:
+    """Return a rate: ``20.1/s``, ``0.0341/s``, ``1,530/s``."""
+    return f"{number(per_s)}/s"
+
+
+def size(count: float | None) -> str:
+    """Return a number of bytes: ``812 kB``, ``1.3 GB``."""
+    if count is None:
+        return UNKNOWN
+    if abs(count) < 999.5:
+        return f"{count:.0f} B"
+    for unit in ("kB", "MB", "GB"):
+        count /= 1000
+        if abs(count) < 999.5:
+            return f"{count:.1f} {unit}" if abs(count) < 9.95 else f"{count:.0f} {unit}"
+    return f"{count / 1000:.1f} TB"
+
+
+def quantity(value: float, unit: str) -> str:
+    """Return a measured value in its unit: ``share`` (of 1), ``bytes``, ``bytes/s``, ``s/step``, or a word."""
+    if unit == "share":
+        return percent(value, 1)
+    if unit == "s/step":
+        return step_time(value)
+    if unit.startswith("bytes"):
+        return size(value) + unit.removeprefix("bytes")
+    return f"{int(value):,} {unit}".rstrip() if float(value).is_integer() else f"{number(value)} {unit}".rstrip()
+
+
+def change(value: float, unit: str) -> str:
+    """Return a difference of measured values with its sign; that of shares in points: ``+1.2 pts``, ``-40.0 ms``."""
+    sign = "-" if value < 0 else "+"
+    return f"{sign}{100 * abs(value):.1f} pts" if unit == "share" else f"{sign}{quantity(abs(value), unit)}"
 
 
 def duration(seconds: float) -> str:
@@ -32,19 +94,41 @@ def duration(seconds: float) -> str:
     return f"{days} d {rest_h:02d} h"
 
 
-def rate(per_s: float) -> str:
-    """Return a rate: ``20.1/s``, ``0.0341/s``, ``1,530/s``."""
-    return f"{per_s:,.0f}/s" if per_s >= 99.95 else f"{per_s:#.3g}/s"
+def step_time(seconds: float) -> str:
+    """Return the time of a step or of what is as short: ``41.3 µs``, ``251 ms``, ``1.32 s``."""
+    if seconds >= 59.95:
+        return duration(seconds)
+    if seconds >= 0.9995:
+        return f"{number(seconds)} s"
+    return f"{number(1e3 * seconds)} ms" if seconds >= 0.9995e-3 or not seconds else f"{number(1e6 * seconds)} µs"
 
 
-def size(count: float | None) -> str:
-    """Return a number of bytes: ``812 kB``, ``1.3 GB``."""
-    if count is None:
+def elapsed(length_ns: int) -> str:
+    """Return a length of time as a clock that runs: ``00:12:41``, with days before it where there are any."""
+    seconds = max(length_ns, 0) // SECOND_NS
+    days, seconds = divmod(seconds, 86_400)
+    shown = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return f"{days} d {shown}" if days else shown
+
+
+def moment(at_ns: int) -> str:
+    """Return a moment in the time zone of the reader: ``2026-11-20 12:00:00 UTC``."""
+    return clock(at_ns, "%Y-%m-%d %H:%M:%S %Z")
+
+
+def clock(at_ns: int, form: str = "%H:%M:%S") -> str:
+    """Return a moment as the clocks of the reader's time zone showed it; ``-`` where none can show it."""
+    try:
+        return datetime.fromtimestamp(at_ns / SECOND_NS).astimezone().strftime(form)
+    except (OverflowError, ValueError, OSError):
         return UNKNOWN
-    if count < 1000:
-        return f"{count:.0f} B"
-    for unit in ("kB", "MB", "GB"):
-        count /= 1000
-        if count < 999.5:
-            return f"{count:.1f} {unit}" if count < 9.95 else f"{count:.0f} {unit}"
-    return f"{count / 1000:.1f} TB"
+
+
+def time_range(from_ns: int, to_ns: int) -> tuple[str, str]:
+    """Return two moments as clocks showed them, with tenths of a second where they lie close together."""
+    tenths = (to_ns - from_ns) % SECOND_NS != 0 and to_ns - from_ns < 10 * SECOND_NS
+    first, last = (
+        f"{clock(at_ns)}.{at_ns % SECOND_NS * 10 // SECOND_NS}" if tenths else clock(at_ns)
+        for at_ns in (from_ns, to_ns)
+    )
+    return first, last

@@ -29,6 +29,7 @@ from profd.daemon.fleet.partial import (
     Spent,
     Stepped,
 )
+from profd.daemon.units import size
 
 if TYPE_CHECKING:
     import duckdb
@@ -134,8 +135,8 @@ def _connected(data: DataSet, task: Task) -> Iterator[tuple[duckdb.DuckDBPyConne
         try:
             yield database, Path(folder)
         except duckdb.OutOfMemoryException:
-            size = f"{task.memory_bytes / 1e9:.3g} GB"
-            raise RunUnreadable(f"the data set cannot be read within {size}", "allow more with --memory GB") from None
+            what = f"the data set cannot be read within {size(task.memory_bytes)}"
+            raise RunUnreadable(what, "allow more with --memory GB") from None
         except duckdb.Error as error:
             why = _said(str(error))
             raise RunUnreadable(f"the data set {data.url} cannot be read ({why})", "export its runs again") from None

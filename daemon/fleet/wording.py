@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from profd.daemon.fleet.answers import FindingCost, Fleet, FunctionCost, Hours, PhaseCost, Slower, SlowNode
 from profd.daemon.render.visible import visible
-from profd.daemon.units import percent
+from profd.daemon.units import UNKNOWN, number, percent, plural, step_time
 
 
 class Table(NamedTuple):
@@ -57,10 +57,10 @@ def headline(fleet: Fleet) -> str:
     """Return what was looked at, and how much of it is lost."""
     unit = unit_of(fleet)
     lost, whole = unit.lost(fleet.hours), unit.whole(fleet.hours)
-    share = percent(lost / whole) if whole else "-"
+    share = percent(lost / whole) if whole else UNKNOWN
     return (
-        f"{counted(fleet.runs, 'run')} of {counted(fleet.jobs, 'job')} on {counted(fleet.nodes, 'node')}: "
-        f"{hours(whole)} {unit.name}, {hours(lost)} of them lost ({share})"
+        f"{plural(fleet.runs, 'run')} of {plural(fleet.jobs, 'job')} on {plural(fleet.nodes, 'node')}: "
+        f"{number(whole)} {unit.name}, {number(lost)} of them lost ({share})"
     )
 
 
@@ -69,7 +69,7 @@ def verdict(fleet: Fleet) -> str:
     unit, said = unit_of(fleet), []
     if fleet.phases and unit.lost(fleet.phases[0].hours):
         first = fleet.phases[0]
-        said.append(f"Most is lost in {visible(first.phase)}: {hours(unit.lost(first.hours))} {unit.name}.")
+        said.append(f"Most is lost in {visible(first.phase)}: {number(unit.lost(first.hours))} {unit.name}.")
     if fleet.slow_nodes:
         node = fleet.slow_nodes[0]
         said.append(f"{visible(node.node)} takes {node.times:.2f} times as long as other nodes.")
@@ -92,16 +92,6 @@ def tables(fleet: Fleet) -> list[Table]:
     ]
 
 
-def counted(count: int, what: str) -> str:
-    """Return a number of things: ``1 job``, ``12 jobs``."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def hours(value: float) -> str:
-    """Return hours with three digits or more: ``0.0417``, ``32.1``, ``12,255``."""
-    return f"{value:,.0f}" if value >= 99.95 or not value else f"{value:#.3g}"
-
-
 def _phases(fleet: Fleet) -> Table:
     unit = unit_of(fleet)
     rows = [_phase(one, unit) for one in fleet.phases]
@@ -114,16 +104,16 @@ def _phases(fleet: Fleet) -> Table:
 
 def _phase(one: PhaseCost, unit: Unit) -> tuple[str, ...]:
     lost, whole = unit.lost(one.hours), unit.whole(one.hours)
-    measured = percent(min(one.hours.gpus_idle / lost, 1.0)) if unit.gpus and lost else "-"
-    share = percent(lost / whole) if whole else "-"
-    return hours(lost), hours(whole), share, measured, visible(one.phase), f"{one.jobs:,}"
+    measured = percent(min(one.hours.gpus_idle / lost, 1.0)) if unit.gpus and lost else UNKNOWN
+    share = percent(lost / whole) if whole else UNKNOWN
+    return number(lost), number(whole), share, measured, visible(one.phase), f"{one.jobs:,}"
 
 
 def _findings(fleet: Fleet) -> Table:
     unit = unit_of(fleet)
     rows = [
         (
-            hours(unit.at_most(one)),
+            number(unit.at_most(one)),
             visible(one.label),
             visible(one.rule),
             f"{one.jobs:,}",
@@ -141,8 +131,8 @@ def _functions(fleet: Fleet, functions: Sequence[FunctionCost], title: str) -> T
     unit = unit_of(fleet)
     rows = [
         (
-            hours(unit.whole(one.hours)),
-            hours(unit.lost(one.hours)),
+            number(unit.whole(one.hours)),
+            number(unit.lost(one.hours)),
             visible(one.function),
             visible(PurePath(one.file).name),
             visible(one.phase),
@@ -160,7 +150,7 @@ def _nodes(fleet: Fleet) -> Table:
         "Steps against those of the same job, command and week on other nodes, without time in collectives; bounds "
         "hold for all nodes at once (95 %)."
     )
-    nothing = f"None of {counted(fleet.nodes_compared, 'node')} that could be compared is surely slow."
+    nothing = f"None of {plural(fleet.nodes_compared, 'node')} that could be compared is surely slow."
     heads = ("times", "bounds", "node", "runs", "jobs")
     return Table("Slow nodes", note, heads, frozenset(("times", "bounds", "runs")), rows, nothing)
 
@@ -178,7 +168,7 @@ def _slower(fleet: Fleet) -> Table:
         "for all jobs at once (95 %). Below a job the phases that grew."
     )
     heads = ("times", "bounds", "before", "now", "job", "runs", "against")
-    nothing = f"None of {counted(compared, 'job')} that could be compared is surely slower."
+    nothing = f"None of {plural(compared, 'job')} that could be compared is surely slower."
     return Table("Slower than last week", note, heads, frozenset(("times", "bounds", "before", "now")), rows, nothing)
 
 
@@ -188,31 +178,28 @@ def _job(one: Slower) -> list[tuple[str, ...]]:
         (
             f"{one.times:.2f}",
             f"{one.low:.2f} to {one.high:.2f}",
-            seconds(one.before_s),
-            seconds(one.now_s),
+            step_time(one.before_s),
+            step_time(one.now_s),
             visible(one.job),
             runs,
             _week(one.weeks_ago),
         )
     ]
     for phase in one.phases:
-        bounds = f"+{seconds(phase.difference_low_s)} to +{seconds(phase.difference_high_s)}"
-        found.append(("", bounds, seconds(phase.before_s), seconds(phase.now_s), f"  {visible(phase.phase)}", "", ""))
+        bounds = f"+{step_time(phase.difference_low_s)} to +{step_time(phase.difference_high_s)}"
+        found.append(
+            ("", bounds, step_time(phase.before_s), step_time(phase.now_s), f"  {visible(phase.phase)}", "", "")
+        )
     return found
 
 
 def _paces(fleet: Fleet) -> Table:
     rows = []
     for one in fleet.paces:
-        weeks = ", ".join(f"{seconds(week.step_s)} ({counted(week.runs, 'run')})" for week in one.weeks)
+        weeks = ", ".join(f"{step_time(week.step_s)} ({plural(week.runs, 'run')})" for week in one.weeks)
         rows.append((visible(one.job), weeks, one.why_untold or ""))
     note = "Seconds a step by the week, the last one last, without runs on slow nodes."
     return Table("Steps of each job", note, ("job", "weeks", "not compared, as"), frozenset(), rows)
-
-
-def seconds(value: float) -> str:
-    """Return a length of time of a step: ``251 ms``, ``1.32 s``."""
-    return f"{value * 1e3:.3g} ms" if value < 0.9995 else f"{value:.3g} s"
 
 
 def _week(weeks_ago: int) -> str:

@@ -15,7 +15,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
-from profd.daemon.units import percent, size
+from profd.daemon.units import plural, quantity, times
 
 ALARM, WORTH_KNOWING = "▲", "·"
 _ON_THE_PAGE = ("gpu-idle", "on-cpu")
@@ -99,23 +99,13 @@ def _threads(reader: RunReader, selection: Selection) -> Iterator[tuple[str, str
 
 def _gain(finding: Finding) -> Iterator[Fact]:
     if finding.gain_bound is not None:
-        yield Fact("steps get", f"at most {finding.gain_bound:.2g} times as fast")
+        yield Fact("steps get", f"at most {times(finding.gain_bound)} as fast")
 
 
 def _fact(measure: Measure) -> Fact:
     bounds = ""
     if measure.low is not None and measure.high is not None:
-        bounds = f"{_amount(measure.low, measure.unit)} to {_amount(measure.high, measure.unit)}"
-    samples = "" if measure.samples is None else f"{measure.samples:,} samples"
+        bounds = f"{quantity(measure.low, measure.unit)} to {quantity(measure.high, measure.unit)}"
+    samples = "" if measure.samples is None else plural(measure.samples, "sample")
     hint = " · ".join(part for part in (bounds, samples) if part)
-    return Fact(visible(measure.name), _amount(measure.value, measure.unit), hint)
-
-
-def _amount(value: float, unit: str) -> str:
-    if unit == "share":
-        return percent(value, 1)
-    if unit == "bytes":
-        return size(value)
-    if unit == "bytes/s":
-        return f"{size(value)}/s"
-    return f"{value:,.4g} {visible(unit)}".rstrip()
+    return Fact(visible(measure.name), visible(quantity(measure.value, measure.unit)), visible(hint))

@@ -23,7 +23,6 @@ from profd.daemon.render.difftext import machine_note, verdict
 from profd.daemon.render.difftree import DiffTree, compared, take_diff_tree
 from profd.daemon.render.entries import PhaseEntry
 from profd.daemon.render.htmlpage import render_page
-from profd.daemon.render.moments import moment
 from profd.daemon.render.outfile import write_whole
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
@@ -136,14 +135,10 @@ def _step(diff: Diff) -> str:
     step = diff.step_time
     if step is None:
         return ""
-    base, new = (f"{value * 1e3:.3g} ms" for value in (step.base, step.new))
-    low, high = (_signed(bound / step.base) for bound in (step.low, step.high))
+    base, new = map(units.step_time, (step.base, step.new))
+    low, high = (units.signed_percent(bound / step.base) for bound in (step.low, step.high))
     sure = "" if step.is_significant else ", which is no more than the unrest of the runs"
-    return f"A step takes {new}; it took {base}: {_signed(step.relative)} ({low} to {high}){sure}."
-
-
-def _signed(share: float) -> str:
-    return f"{'+' if share >= 0 else '-'}{units.percent(abs(share), 1)}"
+    return f"A step takes {new}; it took {base}: {units.signed_percent(step.relative)} ({low} to {high}){sure}."
 
 
 def _basis(diff: Diff) -> str:
@@ -176,7 +171,7 @@ def _facts_of(reader: RunReader, selection: Selection, side: Side) -> dict[str, 
         "script": script(info.command),
         "command": " ".join(info.command),
         "host": info.host,
-        "started": moment(info.started_ns),
+        "started": units.moment(info.started_ns),
         "lasted": units.duration((info.end_ns - info.started_ns) / SECOND_NS),
         "compared": units.duration(side.compared_s),
         "coverage": units.percent(coverage.share, 1),

@@ -11,7 +11,7 @@ from profd.daemon.analyze.compare.diff import Diff, Side
 from profd.daemon.render.cells import cut, fit
 from profd.daemon.render.readingtext import reading_lines, reading_sentence
 from profd.daemon.render.visible import visible
-from profd.daemon.units import duration, percent
+from profd.daemon.units import duration, percent, quantity, signed_percent, step_time
 
 WIDTH = 100
 _ROWS = 8
@@ -62,7 +62,7 @@ def verdict(diff: Diff) -> str:
         f" ({visible(largest.module_path)}{f':{largest.line}' if largest.line else ''})" if largest.module_path else ""
     )
     more = "more" if largest.difference > 0 else "less"
-    amount = f"{_amount(abs(largest.difference), diff.unit)} {more}"
+    amount = f"{quantity(abs(largest.difference), diff.unit)} {more}"
     if largest == diff.likeliest:
         return f"▲ {longer or 'times differ'}: most likely {visible(largest.name)}{place}, by {amount}"
     cost = f"{visible(largest.name)}{place} takes {amount}"
@@ -87,7 +87,7 @@ def machine_note(diff: Diff) -> str:
 
 
 def _side(side: Side) -> str:
-    step = "" if side.step_s is None else f", {_amount(side.step_s, 's/step')} a step"
+    step = "" if side.step_s is None else f", {step_time(side.step_s)} a step"
     return f"{visible(side.run)}: {duration(side.compared_s)} of training{step}"
 
 
@@ -95,11 +95,10 @@ def _rows(diff: Diff, changes: Sequence[Change]) -> Iterator[str]:
     for change in changes:
         place = change.module_path + (f":{change.line}" if change.line else "")
         what = f"  {fit(change.name, _NAME_CELLS)}  {fit(place, _PLACE_CELLS, keep_end=True)}"
-        amounts = (
-            f"{_amount(change.base, diff.unit):>10}{_amount(change.new, diff.unit):>10}{_signed(change.relative):>10}"
-        )
+        base, new = (quantity(value, diff.unit) for value in (change.base, change.new))
+        amounts = f"{base:>10}{new:>10}{signed_percent(change.relative):>10}"
         whole = change.difference / change.relative if change.relative else 1.0
-        yield f"{what}{amounts}  {_signed(change.low / whole)} to {_signed(change.high / whole)}"
+        yield f"{what}{amounts}  {signed_percent(change.low / whole)} to {signed_percent(change.high / whole)}"
 
 
 def _basis(diff: Diff) -> Iterator[str]:
@@ -113,13 +112,3 @@ def _basis(diff: Diff) -> Iterator[str]:
     yield f"below {percent(diff.least)} of a step nothing is called a change."
     if note := machine_note(diff):
         yield from ("", *textwrap.wrap(note, WIDTH))
-
-
-def _amount(value: float, unit: str) -> str:
-    if unit == "share":
-        return percent(value, 1)
-    return f"{value * 1e3:.3g} ms" if value < 1 else f"{value:.3g} s"
-
-
-def _signed(share: float) -> str:
-    return f"{'+' if share >= 0 else '-'}{percent(abs(share), 1)}"

@@ -8,7 +8,7 @@ from profd.daemon.analyze.gpu.idle import GpuIdle
 from profd.daemon.analyze.gpu.inventory import Gpu
 from profd.daemon.render.cells import cut, fit, width
 from profd.daemon.render.visible import visible
-from profd.daemon.units import percent, size
+from profd.daemon.units import percent, plural, size, step_time
 
 _LINES = 5
 _PLACE_CELLS = 22
@@ -30,7 +30,7 @@ def idle_lines(idle: GpuIdle | None, columns: int) -> Iterator[str]:
     """Yield what the user's code did while the GPU was idle, with what that rests on; nothing where no GPU was read."""
     if idle is None:
         return
-    rests_on = f"below {percent(idle.below)}, read every {idle.period_s * 1000:.0f} ms; {idle.samples:,} samples"
+    rests_on = f"below {percent(idle.below)}, read every {step_time(idle.period_s)}; {plural(idle.samples, 'sample')}"
     yield from ("", f"GPU idle {percent(idle.share)} of the time ({rests_on})")
     lines = idle.lines[:_LINES]
     places = [f"{line.module_path}:{line.line}" for line in lines]

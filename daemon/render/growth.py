@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
 
 from profd.daemon.analyze.memory.growth import Growth
 from profd.daemon.analyze.memory.headroom import GPU_SERIES, Limit
 from profd.daemon.analyze.memory.jumps import Jump
-from profd.daemon.clock import SECOND_NS
-from profd.daemon.units import duration, size
+from profd.daemon.units import clock, duration, size
 
 _IN_WORDS = {"host": "the machine", "cgroup": "its control group"}
 
@@ -37,10 +35,9 @@ def jump_lines(jumps: Iterable[Jump], names: Mapping[int, str]) -> Iterator[str]
     """Yield a line for each jump: whose memory, by how much, and the line of the user's code that ran meanwhile."""
     for jump in jumps:
         where = f" on {jump.device}" if jump.device is not None else ""
-        at = datetime.fromtimestamp(jump.at_ns / SECOND_NS).strftime("%H:%M:%S")
         line = f" at {jump.line.module_path}:{jump.line.line}  {jump.line.source or ''}" if jump.line else ""
         name = names.get(jump.pid, "process")
-        yield f"  {at}  {name} {jump.pid} rose{where} by {size(jump.by_bytes)}{line}"
+        yield f"  {clock(jump.at_ns)}  {name} {jump.pid} rose{where} by {size(jump.by_bytes)}{line}"
 
 
 def _pace(growth: Growth) -> str:

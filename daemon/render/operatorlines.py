@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from profd.daemon.analyze.operators import OperatorSummary, WindowSummary
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.cells import cut, fit
 from profd.daemon.render.visible import visible
-from profd.daemon.units import percent
+from profd.daemon.units import percent, plural, step_time
 
 _OPERATORS = 6
 _NAME_CELLS = 34
@@ -18,7 +19,8 @@ def operator_lines(windows: Sequence[WindowSummary], columns: int) -> Iterator[s
     for window in windows:
         rank = "" if window.rank is None else f"rank {window.rank}, "
         on_gpu = any(row.self_cuda_share is not None for row in window.operators)
-        yield f"  {rank}{window.steps} whole steps in {(window.end_ns - window.start_ns) / 1e6:.0f} ms"
+        length = step_time((window.end_ns - window.start_ns) / SECOND_NS)
+        yield f"  {rank}{plural(window.steps, 'whole step')} in {length}"
         yield f"  {'self CUDA  ' if on_gpu else ''}self CPU    calls  operator"
         for row in window.operators[:_OPERATORS]:
             yield cut(_line(row, on_gpu), columns)

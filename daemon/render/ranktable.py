@@ -17,7 +17,7 @@ from profd.daemon.render.htmlpage import render_part
 from profd.daemon.render.nodelines import clock, told_by
 from profd.daemon.render.visible import visible
 from profd.daemon.store.noderows import JoinedNode
-from profd.daemon.units import UNKNOWN, percent
+from profd.daemon.units import UNKNOWN, percent, step_time
 
 _RANKS = 256
 _LEAST_SURPLUS = 0.02
@@ -86,7 +86,7 @@ def _of_step(share: float | None, step_s: float | None) -> str:
     """Return a share of a step, as time too where it is known how long one takes."""
     if share is None:
         return UNKNOWN
-    return percent(share) if step_s is None else f"{1000 * share * step_s:,.3g} ms ({percent(share)})"
+    return percent(share) if step_s is None else f"{step_time(share * step_s)} ({percent(share)})"
 
 
 def _place(part: RankPart) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from profd.daemon.analyze.compare.diff import Diff
 from profd.daemon.analyze.compare.readings import Reading
 from profd.daemon.render.cells import fit
-from profd.daemon.units import percent, size
+from profd.daemon.units import change, quantity
 
 ROWS = 8
 _NAME_CELLS = 26
@@ -28,41 +28,20 @@ def _section(title: str, readings: Sequence[Reading]) -> Iterator[str]:
     yield f"{title:{_NAME_CELLS + _MEASURE_CELLS + 4}}      base       new    change  95 % bounds"
     for one in sorted(readings, key=lambda one: not one.is_significant)[:ROWS]:
         what = f"  {fit(one.name, _NAME_CELLS)}  {fit(one.measure, _MEASURE_CELLS)}"
-        numbers = f"{reading_amount(one.base, one.unit):>10}{reading_amount(one.new, one.unit):>10}"
-        change = signed_reading(one.difference, one.unit) if one.is_significant else "alike"
-        yield f"{what}{numbers}{change:>10}  {reading_bounds(one)}"
+        numbers = f"{quantity(one.base, one.unit):>10}{quantity(one.new, one.unit):>10}"
+        changed = change(one.difference, one.unit) if one.is_significant else "alike"
+        yield f"{what}{numbers}{changed:>10}  {reading_bounds(one)}"
 
 
 def reading_sentence(one: Reading) -> str:
     """Return what changed in a few words: ``GPU 0, idle share: 39 % instead of 12 %``."""
-    base, new = (reading_amount(value, one.unit) for value in (one.base, one.new))
+    base, new = (quantity(value, one.unit) for value in (one.base, one.new))
     return f"{one.name}, {one.measure}: {new} instead of {base}"
-
-
-def reading_amount(value: float, unit: str) -> str:
-    """Return a number in its unit."""
-    if unit == "share":
-        return percent(value, 1)
-    if unit == "s/step":
-        return f"{value * 1e3:.3g} ms" if value < 1 else f"{value:.3g} s"
-    sign = "-" if value < 0 else ""
-    return f"{sign}{size(abs(value))}{unit.removeprefix('bytes')}"
-
-
-def signed_reading(value: float, unit: str) -> str:
-    """Return a difference with its sign; of shares in points."""
-    sign = "+" if value >= 0 else "-"
-    if unit == "share":
-        return f"{sign}{100 * abs(value):.1f} pts"
-    return f"{sign}{reading_amount(abs(value), unit)}"
 
 
 def reading_bounds(one: Reading) -> str:
     """Return the bounds of a difference; nothing where there are none."""
     if one.low is None or one.high is None:
         return ""
-    if one.unit == "share":
-        return f"{100 * one.low:+.1f} to {100 * one.high:+.1f} pts"
-    if one.unit == "s/step":
-        return f"{1e3 * one.low:+.3g} to {1e3 * one.high:+.3g} ms"
-    return f"{signed_reading(one.low, 'bytes')} to {signed_reading(one.high, one.unit)}"
+    low, high = change(one.low, one.unit), change(one.high, one.unit)
+    return f"{low.removesuffix(high[high.rindex(' ') :])} to {high}"

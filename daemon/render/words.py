@@ -11,7 +11,6 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.naming import script
 from profd.daemon.render.cards import Card, Fact, take_card
 from profd.daemon.render.incidents import DeathCard, HangCard, death_card, hang_card
-from profd.daemon.render.moments import moment
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
@@ -69,7 +68,7 @@ def take_words(reader: RunReader, summary: Summary, slot_ms: int) -> Words:
     command = visible(" ".join(info.command))
     return Words(
         title=visible(script(info.command)),
-        subtitle=[visible(info.host), moment(info.started_ns), _length(info), ending(info, summary)],
+        subtitle=[visible(info.host), units.moment(info.started_ns), _length(info), ending(info, summary)],
         command=command,
         verdict=take_verdict(summary),
         death=death_card(summary.post_mortem),
@@ -148,7 +147,7 @@ def _circumstances(info: RunInfo, summary: Summary, command: str) -> list[Fact]:
         Fact("command", command),
         Fact("folder", visible(info.cwd)),
         Fact("process", f"{info.pid} of {visible(info.user)} on {visible(info.host)}", how),
-        Fact("started", moment(info.started_ns)),
+        Fact("started", units.moment(info.started_ns)),
         Fact("lasted", _length(info), ending(info, summary)),
         Fact("versions", visible(versions)),
         Fact("options", visible(options)),

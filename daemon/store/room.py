@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from profd.daemon.units import size
+
 LEFT_FREE_BYTES = 1 << 30
 LEFT_FREE_SHARE = 0.05
 """Of the whole disk; the smaller one of the two is left free."""
@@ -35,10 +37,10 @@ class Room:
         file_bytes, log_bytes = map(_size, self._files)
         kept_bytes = min(LEFT_FREE_BYTES, LEFT_FREE_SHARE * whole_bytes) + log_bytes
         was_short, self.is_short = self.is_short, free_bytes < kept_bytes * (_MORE if self.is_short else 1)
-        self.why = f"{free_bytes / 1e6:,.0f} MB are free on the disk of the run file"
+        self.why = f"{size(free_bytes)} are free on the disk of the run file"
         if self._most_bytes is not None and file_bytes + log_bytes > self._most_bytes:
             self.is_short = True
-            self.why = f"the run file has {(file_bytes + log_bytes) / 1e6:,.0f} MB, and lies in memory"
+            self.why = f"the run file has {size(file_bytes + log_bytes)}, and lies in memory"
         return self.is_short != was_short
 
 

@@ -28,6 +28,7 @@ from profd.daemon.collect.gpu.nvml import Nvml
 from profd.daemon.collect.stacks.pyspy import KNOWN_VERSIONS, find_py_spy
 from profd.daemon.errors import ExitCode, MissingTool, OutputUnwritable, ProfdError
 from profd.daemon.supervise.diagnosis import PYTHON_VERSIONS, RealSystem, System, check_attachable
+from profd.daemon.units import size
 
 # As the launcher has its script do: Yama then lets this process and its descendants, py-spy among them, read it.
 _SAMPLE = """
@@ -163,7 +164,7 @@ def check_runs_folder() -> Check:
         code = ExitCode.UNWRITABLE_OUTPUT
         return Check("runs folder", Verdict.FAILED, f"{there} is not writable for you", choose, code)
     free_bytes = shutil.disk_usage(there).free
-    found = f"{folder}, {free_bytes / _GIB:,.1f} GiB free"
+    found = f"{folder}, {size(free_bytes)} free"
     if free_bytes < _LEAST_FREE_BYTES:
         return Check("runs folder", Verdict.FAILED, found, f"free some space, or {choose}", ExitCode.UNWRITABLE_OUTPUT)
     if free_bytes < _WANTED_FREE_BYTES:

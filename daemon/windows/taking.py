@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from profd.daemon.clock import Clock
+from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.errors import ProfdError, SessionFailed
 from profd.daemon.store.records import EventHappened, Identity, Record, WindowTaken
+from profd.daemon.units import plural, step_time
 from profd.daemon.windows.reduction import Reduction, reduce_apart
 from profd.daemon.windows.request import WindowRequest
 
@@ -109,8 +110,8 @@ class WindowTaker:
 
 
 def _summary(identity: Identity, reduction: Reduction) -> str:
-    length_ms = (reduction.end_ns - reduction.start_ns) / 1e6
-    text = f"window of process {identity.pid}: {length_ms:.0f} ms, {len(reduction.steps)} whole steps"
+    length = step_time((reduction.end_ns - reduction.start_ns) / SECOND_NS)
+    text = f"window of process {identity.pid}: {length}, {plural(len(reduction.steps), 'whole step')}"
     if reduction.packed is None:
         text += f"; its trace ({reduction.trace_bytes >> 20} MiB) is too large to be kept"
     return text

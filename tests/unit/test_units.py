@@ -1,6 +1,28 @@
 from __future__ import annotations
 
-from profd.daemon.units import duration, percent, size
+import json
+from datetime import datetime
+from typing import Any
+
+import pytest
+from support.folders import DATA
+
+from profd.daemon import units
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.units import change, clock, elapsed, moment, percent, quantity, time_range, times
+
+CASES = [
+    pytest.param(name, given, text, id=f"{name}-{given}")
+    for name, cases in json.loads((DATA / "units.json").read_text()).items()
+    for given, text in cases
+]
+AT_NS = int(datetime(2026, 11, 20, 12, 0, 5).timestamp()) * SECOND_NS
+
+
+@pytest.mark.parametrize(("name", "given", "text"), CASES)
+def test_numbers_are_written_as_in_the_report(name: str, given: Any, text: str) -> None:  # noqa: ANN401  JSON
+    words = given if isinstance(given, list) else [given, 1] if name == "percent" else [given]
+    assert getattr(units, name)(*words) == text
 
 
 def test_shares_never_round_to_all_or_nothing() -> None:
@@ -9,23 +31,34 @@ def test_shares_never_round_to_all_or_nothing() -> None:
     assert (percent(2.125), percent(None)) == ("212 %", "-")
 
 
-def test_lengths_of_time_and_sizes_have_two_figures_that_matter() -> None:
-    assert [duration(s) for s in (0, 12.34, 59.94, 59.96, 124.2, 3599.6, 11_220, 190_800)] == [
-        "0.0 s",
-        "12.3 s",
-        "59.9 s",
-        "1 min 00 s",
-        "2 min 04 s",
-        "1 h 00 min",
-        "3 h 07 min",
-        "2 d 05 h",
+def test_gains_have_two_figures_that_matter() -> None:
+    assert [times(gain) for gain in (1.042, 1.094, 1.096, 2.44, 12.0)] == ["1.04×", "1.09×", "1.1×", "2.4×", "12.0×"]  # noqa: RUF001
+
+
+def test_what_is_no_share_and_no_size_keeps_its_unit() -> None:
+    assert [quantity(*given) for given in ((1.5, "cores"), (12000, "times"), (4, ""))] == [
+        "1.50 cores",
+        "12,000 times",
+        "4",
     ]
-    assert [size(n) for n in (999, 1000, 812_345, 999_600, 1.3e9, 2e12, None)] == [
-        "999 B",
-        "1.0 kB",
-        "812 kB",
-        "1.0 MB",
-        "1.3 GB",
-        "2.0 TB",
-        "-",
-    ]
+
+
+def test_a_difference_has_its_sign() -> None:
+    assert (change(0.0, "share"), change(-2e9, "bytes/s")) == ("+0.0 pts", "-2.0 GB/s")
+
+
+def test_a_clock_that_runs_counts_days() -> None:
+    assert elapsed(761 * SECOND_NS) == "00:12:41"
+    assert elapsed(2 * 86_400 * SECOND_NS + 3_600 * SECOND_NS) == "2 d 01:00:00"
+    assert elapsed(-1) == "00:00:00"
+
+
+def test_a_moment_is_in_the_time_zone_of_the_reader() -> None:
+    assert moment(AT_NS).startswith("2026-11-20 12:00:05 ")
+    assert clock(AT_NS) == "12:00:05"
+    assert clock(10**30) == "-"
+
+
+def test_moments_that_lie_close_together_have_tenths_of_a_second() -> None:
+    assert time_range(AT_NS, AT_NS + 5 * SECOND_NS) == ("12:00:05", "12:00:10")
+    assert time_range(AT_NS, AT_NS + SECOND_NS // 2) == ("12:00:05.0", "12:00:05.5")

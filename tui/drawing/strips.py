@@ -11,9 +11,9 @@ from itertools import accumulate, pairwise
 from rich.style import Style
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.units import clock
 from profd.tui.drawing.cells import Run
 from profd.tui.drawing.colors import PhaseLook
-from profd.tui.drawing.quantities import clock
 from profd.tui.snapshot import PhaseShare
 from profd.tui.timeline.bins import Ruler
 

@@ -12,7 +12,7 @@ from profd.daemon.errors import SessionFailed
 from profd.daemon.store.rows import RunInfo
 from profd.daemon.supervise.control import HIGHEST_RATE_HZ, ControlClient, window_request
 from profd.daemon.supervise.session import end_session
-from profd.tui.drawing.quantities import plural
+from profd.daemon.units import plural
 from profd.tui.errands.outcomes import ErrandDone, ErrandFailed, WindowRefused
 
 RATES_HZ = (1, 2, 5, 10, 20, 50, 100, 200, 500, HIGHEST_RATE_HZ)

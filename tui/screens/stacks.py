@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from profd.daemon.render.visible import visible
-from profd.tui.drawing.quantities import plural
+from profd.daemon.units import plural
 
 if TYPE_CHECKING:
     from profd.daemon.supervise.treedump import DumpedProcess, MergedStack

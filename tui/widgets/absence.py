@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profd.daemon.render.visible import visible
-from profd.tui.drawing.quantities import time_range
+from profd.daemon.units import time_range
 from profd.tui.snapshot import Snapshot
 
 

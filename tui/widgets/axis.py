@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from profd.daemon.render.visible import visible
+from profd.daemon.units import time_range
 from profd.tui.drawing.cells import Run
-from profd.tui.drawing.quantities import time_range
 from profd.tui.snapshot import Lane, Snapshot
 from profd.tui.timeline.marks import CHANGE, NOTE, SAVE, TROUBLE, WINDOW, Mark
 from profd.tui.timeline.scrub import Scrub

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Sequence
 
 from profd.daemon.render.visible import visible
 from profd.daemon.store.rows import EventRow
+from profd.daemon.units import clock, elapsed
 from profd.tui.drawing.cells import Run
-from profd.tui.drawing.quantities import clock, duration
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.table import Column, Table
 
@@ -53,7 +53,7 @@ class EventTable(Table[EventRow]):
             return [self.run(visible(item.text))]
         value = {
             "at": clock(item.at_ns),
-            "after": duration(item.at_ns - self._started_ns),
+            "after": elapsed(item.at_ns - self._started_ns),
             "pid": str(self._pids.get(item.process or 0, "")),
         }[column.title]
         return [self.run(value, "dim")]

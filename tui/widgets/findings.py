@@ -15,9 +15,8 @@ from textual.widgets import Static
 
 from profd.daemon.analyze.findings.finding import CRITICAL, INFO, Finding, Measure
 from profd.daemon.render.visible import visible
-from profd.daemon.units import percent, size
+from profd.daemon.units import clock, plural, quantity, times
 from profd.tui.drawing.cells import Run
-from profd.tui.drawing.quantities import clock, plural
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.drawn import Drawn
 from profd.tui.widgets.table import Column, CursorMoved, Table
@@ -66,7 +65,7 @@ class FindingTable(Table[Finding]):
     def cell(self, item: Finding, column: Column, room: int) -> Sequence[Run]:
         """Return what stands in a column."""
         if column.title == "at most":
-            return [self.run(gain(item), "bright")]
+            return [self.run("" if item.gain_bound is None else times(item.gain_bound), "bright")]
         ink = _INKS.get(item.severity, "warn")
         if not column.title:
             return [self.run(_MARKS.get(item.severity, "▲"), ink)]
@@ -99,7 +98,7 @@ class EvidencePane(VerticalScroll, Drawn):
         yield Text()
         yield self._text(finding.remedy, "accent")
         if finding.gain_bound is not None:
-            yield self._text(f"This can bring {gain(finding)} as many steps at most.")
+            yield self._text(f"This can bring {times(finding.gain_bound)} as many steps at most.")
         yield Text()
         yield self._text("⏎ shows the range and the stacks", "faint")
 
@@ -159,17 +158,3 @@ class FindingsPane(Horizontal):
         evidence = self.query_one(EvidencePane)
         if evidence.finding != self.table.shown:
             evidence.show(self.table.shown)
-
-
-def gain(finding: Finding) -> str:
-    """Return by how many times steps can get faster; empty where nothing tells."""
-    return f"{finding.gain_bound:.1f}×" if finding.gain_bound is not None else ""  # noqa: RUF001
-
-
-def quantity(value: float, unit: str) -> str:
-    """Return a measured value in its unit."""
-    if unit == "share":
-        return percent(value)
-    if unit.startswith("bytes"):
-        return size(value) + unit.removeprefix("bytes")
-    return f"{value:,.4g} {unit}".rstrip()

@@ -11,9 +11,8 @@ import msgspec
 from profd.daemon.naming import script
 from profd.daemon.render.visible import visible
 from profd.daemon.store.rows import RunInfo
-from profd.daemon.units import percent, rate
+from profd.daemon.units import elapsed, percent, plural, rate
 from profd.tui.drawing.cells import Run, width
-from profd.tui.drawing.quantities import duration, plural
 from profd.tui.drawing.strips import sparkline
 from profd.tui.snapshot import Snapshot, Steps
 from profd.tui.widgets.drawn import Lines
@@ -72,7 +71,7 @@ class Header(Lines):
             Part(1, (self.run(visible(script(info.command)), "bright"),)),
             *([Part(2, (self.run(words, ink),))] if words else []),
             Part(6, (self.run(f"pid {info.pid}{beside}", "dim"),)),
-            Part(3, (self.run(duration(info.end_ns - info.started_ns)),)),
+            Part(3, (self.run(elapsed(info.end_ns - info.started_ns)),)),
             *self._steps(snapshot),
         ]
 
@@ -155,7 +154,7 @@ def ending(info: RunInfo) -> str:
         return f"ended with {info.exit_code}"
     if info.why_ended == "failed":
         return "recording failed"
-    return {"target-exited": "ended", "duration": "stopped after its time", "stopped": "stopped"}.get(
+    return {"target-exited": "ended", "elapsed": "stopped after its time", "stopped": "stopped"}.get(
         info.why_ended or "", "ended"
     )
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.operatortable import Column as TorchColumn
 from profd.daemon.render.operatortable import Sums, columns_of, sort_rows, sums_of
 from profd.daemon.render.visible import visible
 from profd.daemon.store.rows import OperatorRow
+from profd.daemon.units import plural, step_time
 from profd.tui.drawing.cells import Run, cut, width
-from profd.tui.drawing.quantities import plural
 from profd.tui.reading.exhibits import WindowOperators
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.table import Column, Table
@@ -68,8 +69,8 @@ class OperatorTable(Table[OperatorRow]):
             return ""
         process, window = self.shown.process, self.shown.window
         who = f"pid {process.pid}" if process.rank is None else f"rank {process.rank}"
-        length_ms = (window.end_ns - window.start_ns) / 1e6
-        return f"{who} · {length_ms:,.1f} ms · {plural(self.shown.steps, 'step')} · {window.source}"
+        length = step_time((window.end_ns - window.start_ns) / SECOND_NS)
+        return f"{who} · {length} · {plural(self.shown.steps, 'step')} · {window.source}"
 
     def columns(self) -> Sequence[Column]:
         """Return the columns."""

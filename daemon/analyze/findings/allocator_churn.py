@@ -8,8 +8,9 @@ from profd.daemon.analyze.findings.bounds import bound
 from profd.daemon.analyze.findings.case import WAITING, Case, Share, share_of_series
 from profd.daemon.analyze.findings.finding import Finding, Measure
 from profd.daemon.analyze.findings.severity import severity_of
-from profd.daemon.analyze.findings.wording import at_most, percent, size
+from profd.daemon.analyze.findings.wording import at_most
 from profd.daemon.store.rows import ProcessRow
+from profd.daemon.units import percent, size
 
 _FAULTS, _SYSTEM, _USER = "minor_faults_per_s", "cpu_system_cores", "cpu_user_cores"
 _MANY = 20_000.0

@@ -6,9 +6,10 @@ from profd.daemon.analyze.cores import PRESSURE
 from profd.daemon.analyze.findings.case import NONE, Case, Share
 from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.severity import PRICE, severity_of
-from profd.daemon.analyze.findings.wording import at, percent, times
+from profd.daemon.analyze.findings.wording import at
 from profd.daemon.analyze.ranks.job import Job
 from profd.daemon.analyze.ranks.waiting import take_waiting
+from profd.daemon.units import percent, times
 
 _PHASE, _BACKWARD = "collective", "backward"
 

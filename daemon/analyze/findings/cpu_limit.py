@@ -5,7 +5,7 @@ from __future__ import annotations
 from profd.daemon.analyze.findings.case import Case, share_of_series
 from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.severity import severity_of
-from profd.daemon.analyze.findings.wording import percent
+from profd.daemon.units import percent
 
 _SERIES = "cgroup_cpu_throttled_share"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from profd.daemon.analyze.findings.case import Case, Share, share_of_series
 from profd.daemon.analyze.findings.devices import used_devices
 from profd.daemon.analyze.findings.finding import WARNING, Finding
-from profd.daemon.analyze.findings.wording import percent
+from profd.daemon.units import percent
 
 _SERIES = "gpu_throttled_share"
 _HELD_BACK = 0.2

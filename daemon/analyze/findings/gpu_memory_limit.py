@@ -5,7 +5,7 @@ from __future__ import annotations
 from profd.daemon.analyze.findings.case import Case
 from profd.daemon.analyze.findings.devices import used_devices
 from profd.daemon.analyze.findings.finding import INFO, WARNING, Finding, Measure
-from profd.daemon.analyze.findings.wording import percent, size
+from profd.daemon.units import percent, size
 
 _USED, _TOTAL = "gpu_memory_used_bytes", "gpu_memory_total_bytes"
 # Torch keeps what it was given once: a GPU that is well used is nearly full, and stays so.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from profd.daemon.analyze.findings.case import Case
 from profd.daemon.analyze.findings.devices import uses_gpu
 from profd.daemon.analyze.findings.finding import CRITICAL, Finding, Measure
-from profd.daemon.analyze.findings.wording import at, many
+from profd.daemon.analyze.findings.wording import at
+from profd.daemon.units import plural
 
 
 def find(case: Case) -> Finding | None:
@@ -18,7 +19,7 @@ def find(case: Case) -> Finding | None:
         rule="gpu-unused",
         severity=CRITICAL,
         label="GPU unused",
-        title=f"GPU unused: the training runs on the CPU{at(line)} beside {many(len(devices), devices[0].model)}",
+        title=f"GPU unused: the training runs on the CPU{at(line)} beside {plural(len(devices), devices[0].model)}",
         cause="Neither the model nor its inputs were moved to a GPU.",
         remedy=f'Move the model by .to("cuda") before the optimizer is made, and each batch in the loop{at(line)}.',
         gain_bound=None,

@@ -11,8 +11,9 @@ from profd.daemon.analyze.findings.bounds import bound
 from profd.daemon.analyze.findings.case import Case, line_of
 from profd.daemon.analyze.findings.finding import Finding, Line
 from profd.daemon.analyze.findings.severity import severity_of
-from profd.daemon.analyze.findings.wording import at, at_most, percent
+from profd.daemon.analyze.findings.wording import at, at_most
 from profd.daemon.store.rows import FrameRow
+from profd.daemon.units import percent
 
 _LOOP = re.compile(r"^\s*(for|while)\b|\bfor\b.+\bin\b")
 # Where lines call into C, which has no frames, the line of the loop itself is hardly ever seen.

@@ -12,8 +12,9 @@ from profd.daemon.analyze.findings.devices import uses_gpu
 from profd.daemon.analyze.findings.finding import Finding, Measure
 from profd.daemon.analyze.findings.severity import severity_of
 from profd.daemon.analyze.findings.training import STEP
-from profd.daemon.analyze.findings.wording import at, at_most, many, percent
+from profd.daemon.analyze.findings.wording import at, at_most
 from profd.daemon.clock import MILLISECOND_NS
+from profd.daemon.units import percent, plural
 
 # An operation that takes this long by itself can surely be divided: many short ones in a row may not.
 _LONG_NS = 100 * MILLISECOND_NS
@@ -42,7 +43,7 @@ def find(case: Case) -> Finding | None:
         severity=severity,
         label="cores idle",
         title=f"cores idle: the model computes {percent(computing.value)} of the time in one thread{at(line)}, beside "
-        f"{many(idle, 'idle core')}: {1 + idle} threads bring {at_most(gain)}",
+        f"{plural(idle, 'idle core')}: {1 + idle} threads bring {at_most(gain)}",
         cause="The operations are long enough to be divided among threads, and only one has a part in them.",
         remedy=f"Call torch.set_num_threads({1 + idle}), or set OMP_NUM_THREADS={1 + idle}; see what set it to 1.",
         gain_bound=gain,

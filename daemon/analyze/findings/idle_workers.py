@@ -9,8 +9,9 @@ from profd.daemon.analyze.findings.case import Case, Share
 from profd.daemon.analyze.findings.finding import INFO, Finding
 from profd.daemon.analyze.findings.loaders import SATURATED, Loaders, take_loaders
 from profd.daemon.analyze.findings.severity import severity_of
-from profd.daemon.analyze.findings.wording import at, at_most, percent
+from profd.daemon.analyze.findings.wording import at, at_most
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.units import percent
 
 PHASE = "data wait"
 

@@ -15,9 +15,10 @@ from profd.daemon.analyze.findings.devices import uses_gpu
 from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.lines import heaviest_line
 from profd.daemon.analyze.findings.severity import severity_of
-from profd.daemon.analyze.findings.wording import at, at_most, percent
+from profd.daemon.analyze.findings.wording import at, at_most
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.rows import ThreadRow
+from profd.daemon.units import percent
 
 # Phases in which nothing else is waited for: no disk, no batch, no device.
 _WORK = ("forward", "loss", "optimizer", "logging", "other")

@@ -7,7 +7,8 @@ from profd.daemon.analyze.findings.case import Case
 from profd.daemon.analyze.findings.cores import ceiling, usable_cores
 from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.severity import severity_of
-from profd.daemon.analyze.findings.wording import at, at_most, percent
+from profd.daemon.analyze.findings.wording import at, at_most
+from profd.daemon.units import percent
 
 PHASE = "data load in process"
 

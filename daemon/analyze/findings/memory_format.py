@@ -9,7 +9,8 @@ from profd.daemon.analyze.findings.case import Case
 from profd.daemon.analyze.findings.finding import Finding, Measure
 from profd.daemon.analyze.findings.kernels import take_kernels
 from profd.daemon.analyze.findings.severity import severity_of
-from profd.daemon.analyze.findings.wording import at, at_most, percent
+from profd.daemon.analyze.findings.wording import at, at_most
+from profd.daemon.units import percent
 
 # cuDNN's own, which it puts before and after a convolution on tensor cores.
 _TURNING = re.compile(r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw", re.I)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from profd.daemon.analyze.findings.case import Case
 from profd.daemon.analyze.findings.finding import CRITICAL, WARNING, Evidence, Finding, Measure
-from profd.daemon.analyze.findings.wording import duration, size
 from profd.daemon.analyze.memory.growth import Growth, growth
 from profd.daemon.analyze.memory.headroom import GPU_SERIES
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.units import duration, size
 
 # Sooner than this, there is hardly time to see to it.
 _SOON_S = 3600.0

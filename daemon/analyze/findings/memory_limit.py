@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from profd.daemon.analyze.findings.case import Case
 from profd.daemon.analyze.findings.finding import CRITICAL, WARNING, Finding, Measure
-from profd.daemon.analyze.findings.wording import percent, size
 from profd.daemon.analyze.memory.headroom import Limit, tightest
+from profd.daemon.units import percent, size
 
 _NEARLY_FULL, _FULL = 0.92, 0.97
 

@@ -8,7 +8,7 @@ from profd.daemon.analyze.findings.case import Case, share_of_series
 from profd.daemon.analyze.findings.cores import usable_cores
 from profd.daemon.analyze.findings.finding import WARNING, Finding, Measure
 from profd.daemon.analyze.findings.loaders import living_at_once
-from profd.daemon.analyze.findings.wording import many, percent
+from profd.daemon.units import percent, plural
 
 # For what part of the time some thread waits for a core; below it a machine is well used.
 _PRESSED = 0.35
@@ -31,12 +31,12 @@ def find(case: Case) -> Finding | None:
         rule="oversubscription",
         severity=WARNING,
         label="oversubscribed",
-        title=f"oversubscribed: {threads:.0f} threads of the training share {many(round(cores), 'core')}: "
+        title=f"oversubscribed: {threads:.0f} threads of the training share {plural(round(cores), 'core')}: "
         f"for {percent(pressure.value)} of the time some wait for one",
         cause="Operations are cut into as many parts as there are threads, and end when the last part does: "
         "the one whose thread had to wait for a core.",
         remedy=f"Set OMP_NUM_THREADS or torch.set_num_threads so that all processes together have no more than "
-        f"{many(round(cores), 'thread')}, in workers too.",
+        f"{plural(round(cores), 'thread')}, in workers too.",
         gain_bound=None,
         evidence=case.evidence(
             pressure.measure("some thread waits for a core"),

@@ -9,7 +9,8 @@ from profd.daemon.analyze.findings.case import Case, Share, share_of_series
 from profd.daemon.analyze.findings.devices import used_devices, utilization
 from profd.daemon.analyze.findings.finding import Finding, Measure
 from profd.daemon.analyze.findings.severity import severity_of
-from profd.daemon.analyze.findings.wording import at, at_most, percent, size
+from profd.daemon.analyze.findings.wording import at, at_most
+from profd.daemon.units import percent, size
 
 _DIRECTIONS = {"gpu_pcie_received_bytes_per_s": "to", "gpu_pcie_sent_bytes_per_s": "from"}
 _GENERATION, _LANES = "gpu_pcie_generation", "gpu_pcie_lanes"

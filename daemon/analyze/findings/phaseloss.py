@@ -8,7 +8,8 @@ from profd.daemon.analyze.findings.bounds import bound
 from profd.daemon.analyze.findings.case import Case, Share
 from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.severity import LOSS, Scale, severity_of
-from profd.daemon.analyze.findings.wording import at, at_most, percent
+from profd.daemon.analyze.findings.wording import at, at_most
+from profd.daemon.units import percent
 
 
 class PhaseLoss(msgspec.Struct, frozen=True):

@@ -10,7 +10,8 @@ from profd.daemon.analyze.findings.devices import used_devices
 from profd.daemon.analyze.findings.finding import Finding, Measure
 from profd.daemon.analyze.findings.kernels import take_kernels
 from profd.daemon.analyze.findings.severity import PRICE, severity_of
-from profd.daemon.analyze.findings.wording import at, at_most, percent
+from profd.daemon.analyze.findings.wording import at, at_most
+from profd.daemon.units import percent
 
 # Volta, Turing, Ampere, Ada, Hopper, Blackwell.
 _TENSOR_CORES = re.compile(

@@ -10,7 +10,8 @@ from profd.daemon.analyze.findings.cores import ceiling
 from profd.daemon.analyze.findings.finding import Evidence, Finding
 from profd.daemon.analyze.findings.loaders import SATURATED, Loaders, take_loaders
 from profd.daemon.analyze.findings.severity import severity_of
-from profd.daemon.analyze.findings.wording import at, at_most, many, percent
+from profd.daemon.analyze.findings.wording import at, at_most
+from profd.daemon.units import percent, plural
 
 PHASE = "data wait"
 
@@ -62,7 +63,8 @@ def _what_helps(share: Share, loaders: Loaders, has_cores: bool) -> str:
 
 
 def _cause(loaders: Loaders, has_cores: bool) -> str:
-    cause = f"{many(loaders.at_once, 'worker')} cannot make batches as fast as the model takes them{at(loaders.line)}."
+    workers = plural(loaders.at_once, "worker")
+    cause = f"{workers} cannot make batches as fast as the model takes them{at(loaders.line)}."
     if loaders.cores is not None and loaders.cores < _MOSTLY_WAITING * loaders.busy.value:
         return f"{cause} It takes {loaders.cores:.2f} of a core each: mostly they wait, for storage or network."
     return cause if has_cores else f"{cause} All cores are in use already."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from profd.daemon.analyze.findings.case import Case
 from profd.daemon.analyze.findings.finding import CRITICAL, WARNING, Finding, Measure
-from profd.daemon.analyze.findings.wording import percent, size
+from profd.daemon.units import percent, size
 
 _USED, _TOTAL = "shm_used_bytes", "shm_total_bytes"
 _NEARLY_FULL, _FULL = 0.8, 0.95

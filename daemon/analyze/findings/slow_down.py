@@ -14,13 +14,14 @@ from profd.daemon.analyze.certainty.confidence import CONFIDENCE_95
 from profd.daemon.analyze.findings.bounds import bound
 from profd.daemon.analyze.findings.case import Case, Share
 from profd.daemon.analyze.findings.finding import WARNING, Evidence, Finding, Measure
-from profd.daemon.analyze.findings.wording import at, percent, place
+from profd.daemon.analyze.findings.wording import at, place
 from profd.daemon.analyze.phases import OTHER
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.shares import phase_shares
 from profd.daemon.analyze.steps.steps import COUNT_SERIES
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.rows import PointRow
+from profd.daemon.units import percent
 
 _LEAST_NS = 90 * SECOND_NS
 # A pace is that of five seconds and more: in less a step or two make too much of a difference.

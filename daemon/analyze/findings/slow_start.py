@@ -7,8 +7,9 @@ import msgspec
 from profd.daemon.analyze.findings.case import Case
 from profd.daemon.analyze.findings.finding import INFO, WARNING, Evidence, Finding, Measure
 from profd.daemon.analyze.findings.lines import heaviest_line
-from profd.daemon.analyze.findings.wording import at, duration, percent
+from profd.daemon.analyze.findings.wording import at
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.units import duration, percent
 
 _LONG_S, _VERY_LONG_S = 20.0, 60.0
 _PART, _LARGE_PART = 0.1, 0.25

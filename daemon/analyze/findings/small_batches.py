@@ -12,7 +12,8 @@ from profd.daemon.analyze.findings.case import Case, Share
 from profd.daemon.analyze.findings.devices import utilization
 from profd.daemon.analyze.findings.finding import SEVERITIES, Finding, Measure
 from profd.daemon.analyze.findings.severity import PRICE, Scale, severity_of
-from profd.daemon.analyze.findings.wording import at, at_most, percent
+from profd.daemon.analyze.findings.wording import at, at_most
+from profd.daemon.units import percent
 
 _STARTING = ("forward", "loss", "backward", "optimizer")
 _OPTIMIZER = "optimizer"

@@ -8,11 +8,12 @@ from profd.daemon.analyze.findings.case import Case, Share, line_of
 from profd.daemon.analyze.findings.finding import Evidence, Finding, Line, Measure
 from profd.daemon.analyze.findings.loaders import take_loaders
 from profd.daemon.analyze.findings.severity import severity_of
-from profd.daemon.analyze.findings.wording import at, percent, times
+from profd.daemon.analyze.findings.wording import at
 from profd.daemon.analyze.ranks.job import Job
 from profd.daemon.analyze.ranks.lateness import Lateness, median_of_others, own_share
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.noderows import hosts_of, nodes_of
+from profd.daemon.units import percent, times
 
 _DATA_WAIT, _BACKWARD = "data wait", "backward"
 _OFF_CPU = 0.1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from profd.daemon.analyze.findings.case import Case
 from profd.daemon.analyze.findings.finding import CRITICAL, Finding, Measure
-from profd.daemon.analyze.findings.wording import size
 from profd.daemon.store.rows import ProcessRow
+from profd.daemon.units import size
 
 _FAULTS, _SWAPPED = "major_faults_per_s", "swap_bytes"
 _MANY = 20.0

@@ -6,7 +6,8 @@ from profd.daemon.analyze.findings.bounds import bound
 from profd.daemon.analyze.findings.case import Case
 from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.severity import PRICE, severity_of
-from profd.daemon.analyze.findings.wording import at, at_most, percent
+from profd.daemon.analyze.findings.wording import at, at_most
+from profd.daemon.units import percent
 
 _PHASE = "optimizer"
 # Of those that have a fused form.

@@ -20,7 +20,7 @@ class DiffGraph extends FlameGraph {
   }
 
   label(node) {
-    return node === 0 ? `all · ${amount(this.tree.total[0], this.tree.unit)}` : this.run.functionName[this.tree.functionOf(node)];
+    return node === 0 ? `all · ${quantity(this.tree.total[0], this.tree.unit)}` : this.run.functionName[this.tree.functionOf(node)];
   }
 
   describe(node) {
@@ -29,29 +29,14 @@ class DiffGraph extends FlameGraph {
     return [
       element("b", {}, node ? run.functionName[tree.functionOf(node)] : "all"),
       element("div", { class: "dim" }, place),
-      element("div", {}, `base ${amount(tree.base[node], tree.unit)} · new ${amount(tree.new[node], tree.unit)}`),
+      element("div", {}, `base ${quantity(tree.base[node], tree.unit)} · new ${quantity(tree.new[node], tree.unit)}`),
       element("div", {}, describeChange(tree.difference(node), tree)),
     ];
   }
 }
 
-/** Return an amount in the unit of the diff. */
-function amount(value, unit) {
-  if (unit === "share") return percent(value, 1);
-  return value < 1 ? `${significant(value * 1e3)} ms` : `${significant(value)} s`;
-}
-
-function signed(value, unit) {
-  return `${value < 0 ? "−" : "+"}${amount(Math.abs(value), unit)}`;
-}
-
-/** Return a share with its sign. */
-function signedShare(share) {
-  return `${share < 0 ? "−" : "+"}${(100 * Math.abs(share)).toFixed(1)} %`;
-}
-
 function describeChange(difference, tree) {
   const whole = tree.base[0] || tree.whole;
   const of = tree.unit === "share" ? "all time" : "a step";
-  return `${signed(difference, tree.unit)}, ${signedShare(difference / whole)} of ${of}`;
+  return `${change(difference, tree.unit)}, ${signedPercent(difference / whole)} of ${of}`;
 }

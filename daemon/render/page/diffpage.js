@@ -106,7 +106,7 @@ class DiffPage {
 
   describe(node) {
     const { tree, names } = this;
-    const facts = [["base", amount(tree.base[node], tree.unit)], ["new", amount(tree.new[node], tree.unit)], ["change", describeChange(tree.difference(node), tree)]];
+    const facts = [["base", quantity(tree.base[node], tree.unit)], ["new", quantity(tree.new[node], tree.unit)], ["change", describeChange(tree.difference(node), tree)]];
     return [
       element("h3", {}, names.functionName[tree.functionOf(node)]),
       element("p", { class: "path" }, names.fileOf(tree.functionOf(node)).path),
@@ -124,11 +124,11 @@ function changeColumns(tree) {
   const whole = tree.base[0] || tree.whole;
   const number = (title, value, write, extra = {}) => ({ title, numeric: true, value, cell: (row) => write(value(row)), isWeak: (row) => !row.is_significant, ...extra });
   return [
-    number("change", (row) => row.difference, (value) => signed(value, tree.unit), { first: "descending", value: (row) => (row.is_significant ? 1e9 : 0) + Math.abs(row.difference), cell: (row) => signed(row.difference, tree.unit) }),
-    number(tree.unit === "share" ? "of all time" : "of a step", (row) => row.relative, signedShare),
-    { title: "95 % bounds", value: (row) => row.low, cell: (row) => `${signedShare(row.low / whole)} to ${signedShare(row.high / whole)}`, isWeak: (row) => !row.is_significant },
-    number("base", (row) => row.base, (value) => amount(value, tree.unit)),
-    number("new", (row) => row.new, (value) => amount(value, tree.unit)),
+    number("change", (row) => row.difference, (value) => change(value, tree.unit), { first: "descending", value: (row) => (row.is_significant ? 1e9 : 0) + Math.abs(row.difference), cell: (row) => change(row.difference, tree.unit) }),
+    number(tree.unit === "share" ? "of all time" : "of a step", (row) => row.relative, signedPercent),
+    { title: "95 % bounds", value: (row) => row.low, cell: (row) => `${signedPercent(row.low / whole)} to ${signedPercent(row.high / whole)}`, isWeak: (row) => !row.is_significant },
+    number("base", (row) => row.base, (value) => quantity(value, tree.unit)),
+    number("new", (row) => row.new, (value) => quantity(value, tree.unit)),
     { title: "what", value: (row) => row.name, cell: (row) => pickButton(row.name), kind: "name", hint: (row) => row.name },
     { title: "where", value: (row) => row.module_path, cell: (row) => (row.line ? `${row.module_path}:${row.line}` : row.module_path), kind: "where" },
     { title: "sure", value: (row) => (row.is_significant ? "yes" : "no"), cell: (row) => (row.is_significant ? "yes" : "within unrest") },

@@ -13,8 +13,8 @@ function memoryColumns() {
     number("at first", "firstBytes", bytes),
     number("at last", "lastBytes", bytes),
     number("most", "most", bytes, "descending"),
-    number("change", "change", signedBytes),
-    { title: "change a minute", numeric: true, value: (row) => row.pace ?? 0, cell: (row) => (row.pace === null ? "–" : signedBytes(row.pace)) },
+    number("change", "change", (count) => change(count, "bytes")),
+    { title: "change a minute", numeric: true, value: (row) => row.pace ?? 0, cell: (row) => (row.pace === null ? UNKNOWN : change(row.pace, "bytes")) },
     { title: "over the whole run", value: (row) => row.growth, cell: (row) => row.growth, kind: "growth" },
   ];
 }
@@ -36,10 +36,6 @@ function memoryRow(run, index, kind, first, end) {
   const change = lastBytes - firstBytes;
   const most = values.reduce((best, value) => Math.max(best, value), 0);
   return { index, title: run.processTitle(index), kind: kind.title, values, firstBytes, lastBytes, most, change, pace: minutes > 0 ? change / minutes : null, growth: kind.growth };
-}
-
-function signedBytes(count) {
-  return `${count < 0 ? "−" : "+"}${bytes(Math.abs(count))}`;
 }
 
 /** Return values as a line from their least to their most; flat where they hardly differ. */

@@ -17,8 +17,8 @@ class Operators {
   }
 
   title(window) {
-    const length = significant(window.end_ms - window.start_ms);
-    return `${elapsed(window.start_ms, 1)} · ${this.run.processTitle(window.process)} · ${counted(window.steps, "whole step")}, ${length} ms`;
+    const length = stepTime((window.end_ms - window.start_ms) / 1000);
+    return `${elapsed(window.start_ms, 1)} · ${this.run.processTitle(window.process)} · ${counted(window.steps, "whole step")}, ${length}`;
   }
 
   choose(window) {
@@ -98,7 +98,7 @@ function operatorColumns(rows, byShape) {
     number("# of Calls", (row) => row.calls, grouped),
     ...(byShape ? [{ title: "Input Shapes", value: (row) => row.input_shapes, cell: (row) => row.input_shapes, kind: "code", hint: (row) => row.input_shapes }] : []),
     ...(has("issuer") ? [{ title: "From (samples)", value: (row) => row.issuer, cell: (row) => row.issuer, kind: "code", hint: (row) => row.issuer }] : []),
-    ...(has("flops") ? [number("Total MFLOPs", (row) => row.flops, (flops) => (flops ? (flops / 1e6).toFixed(3) : "–"))] : []),
+    ...(has("flops") ? [number("Total MFLOPs", (row) => row.flops, (flops) => (flops ? (flops / 1e6).toFixed(3) : UNKNOWN))] : []),
   ];
 }
 

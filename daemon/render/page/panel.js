@@ -94,7 +94,7 @@ class Panel {
       {},
       element("td", { class: isUncertain(own, whole, ownError) ? "number weak" : "number" }, own ? percent(own, whole) : ""),
       element("td", { class: isUncertain(total, whole, totalError) ? "number weak" : "number" }, percent(total, whole)),
-      element("td", { class: "number dim" }, this.run.frameLine[frame] ? String(this.run.frameLine[frame]) : "–"),
+      element("td", { class: "number dim" }, this.run.frameLine[frame] ? String(this.run.frameLine[frame]) : UNKNOWN),
       element("td", { class: "code", title: source }, bar, element("span", {}, source ?? "source not stored")),
     );
   }

@@ -14,7 +14,7 @@ function shareColumn(title, field, first) {
 
 /** Return on what a share rests: its samples, and its 95 % interval. */
 function describeShare(samples, error) {
-  return `${counted(samples, "sample")}, ± ${(196 * error).toFixed(1)} points`;
+  return `${counted(samples, "sample")}, ± ${(196 * error).toFixed(1)} pts`;
 }
 
 function codeColumns() {
@@ -78,12 +78,12 @@ function processColumns() {
     title,
     numeric: true,
     value: (row) => row[field] ?? -1,
-    cell: (row) => (row[field] === null ? "–" : write(row[field])),
+    cell: (row) => (row[field] === null ? UNKNOWN : write(row[field])),
   });
   return [
     { title: "process", first: "ascending", value: (row) => row.order, cell: (row) => branch(row), kind: "name" },
     number("PID", "pid", String),
-    number("CPU, cores", "cpu", cores),
+    number("CPU, cores", "cpu", significant),
     number("RSS, last", "rss", bytes),
     number("RSS, most", "rssMost", bytes),
     number("samples", "samples", grouped),

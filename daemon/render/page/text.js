@@ -1,6 +1,8 @@
 // Text and elements: how numbers, times and names are written. Data only ever becomes text nodes, never markup.
+// Numbers are written as by daemon/units.py; tests/data/units.json holds both to the same rules.
 
 const KILO = 1000;
+const UNKNOWN = "-";
 
 function byId(id) {
   return document.getElementById(id);
@@ -18,11 +20,12 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
-/** Return a share as `61.0 %`; a dash where it rests on nothing. */
+/** Return a share as `61.0 %`, never all of what is not all; a dash where it rests on nothing. */
 function percent(part, whole) {
-  if (!whole) return "–";
+  if (part === null || !whole) return UNKNOWN;
   const share = (100 * part) / whole;
-  return part > 0 && share < 0.05 ? "< 0.1 %" : `${share.toFixed(1)} %`;
+  if (share > 0 && share < 0.05) return "<0.1 %";
+  return `${(share >= 99.95 && share < 100 ? 99.9 : share).toFixed(1)} %`;
 }
 
 /** Return a whole number as `1,234,567`; what the browser has for this loads its tables of all languages first. */
@@ -35,27 +38,58 @@ function counted(count, noun) {
 }
 
 function bytes(count) {
-  const units = ["B", "kB", "MB", "GB", "TB"];
-  let unit = 0;
-  while (count >= KILO && unit < units.length - 1) {
+  if (count === null) return UNKNOWN;
+  if (Math.abs(count) < 999.5) return `${count.toFixed(0)} B`;
+  for (const unit of ["kB", "MB", "GB"]) {
     count /= KILO;
-    unit += 1;
+    if (Math.abs(count) < 999.5) return `${count.toFixed(Math.abs(count) < 9.95 ? 1 : 0)} ${unit}`;
   }
-  return `${count.toFixed(count < 10 && unit > 0 ? 1 : 0)} ${units[unit]}`;
+  return `${(count / KILO).toFixed(1)} TB`;
 }
 
-/** Return a number with three figures. */
+/** Return a number with three figures or more. */
 function significant(value) {
-  return value >= 100 ? grouped(value) : value.toPrecision(3);
+  return Math.abs(value) >= 99.95 || !value ? grouped(value) : value.toPrecision(3);
 }
 
-function cores(value) {
-  return `${value.toFixed(value < 10 ? 2 : 1)}`;
+/** Return the time of a step or of what is as short, in seconds: `251 ms`. */
+function stepTime(seconds) {
+  if (seconds >= 59.95) return duration(seconds);
+  if (seconds >= 0.9995) return `${significant(seconds)} s`;
+  return seconds >= 0.9995e-3 || !seconds ? `${significant(1e3 * seconds)} ms` : `${significant(1e6 * seconds)} µs`;
+}
+
+/** Return a length of time in seconds as `12.3 s`, `2 min 04 s`, `3 h 07 min`, `2 d 05 h`. */
+function duration(seconds) {
+  if (seconds < 59.95) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  const minutes = Math.floor(whole / 60);
+  const hours = Math.floor(minutes / 60);
+  const two = (count) => String(count).padStart(2, "0");
+  if (minutes < 60) return `${minutes} min ${two(whole % 60)} s`;
+  return hours < 24 ? `${hours} h ${two(minutes % 60)} min` : `${Math.floor(hours / 24)} d ${two(hours % 24)} h`;
+}
+
+/** Return a measured value in its unit: `share` of 1, `bytes`, `bytes/s` or `s/step`. */
+function quantity(value, unit) {
+  if (unit === "share") return percent(value, 1);
+  return unit === "s/step" ? stepTime(value) : bytes(value) + unit.replace("bytes", "");
+}
+
+/** Return a difference with its sign; of shares in points. */
+function change(value, unit) {
+  const sign = value < 0 ? "-" : "+";
+  return sign + (unit === "share" ? `${(100 * Math.abs(value)).toFixed(1)} pts` : quantity(Math.abs(value), unit));
+}
+
+/** Return by what part something grew or shrank. */
+function signedPercent(share) {
+  return (share < 0 ? "-" : "+") + percent(Math.abs(share), 1);
 }
 
 /** Return a time since the start as `1:02:03.4`, with as many decimals as asked for. */
 function elapsed(ms, decimals = 0) {
-  const sign = ms < 0 ? "−" : "";
+  const sign = ms < 0 ? "-" : "";
   const unit = 1000 / 10 ** decimals;
   let left = Math.round(Math.abs(ms) / unit) * unit;
   const hours = Math.floor(left / 3_600_000);

@@ -163,14 +163,14 @@ class Timeline {
 /** Return what is charted: of each GPU its utilization and memory, then CPU and memory of all processes. */
 function chartsOf(run) {
   const gpus = run.gpus.slice(0, MOST_GPUS).flatMap((gpu) => [
-    new Chart(run, [gpu.gpu], gpu.title, "utilization", (share) => `${Math.round(100 * share)} %`, "mean", 1),
+    new Chart(run, [gpu.gpu], gpu.title, "utilization", (share) => percent(share, 1), "mean", 1),
     new Chart(run, [gpu.gpuMemory], gpu.title, "memory", bytes, "most"),
   ]);
   const all = (name) => run.processes.map((process) => process[name]);
   const charts = [
     ...gpus,
     ...stepCharts(run),
-    new Chart(run, all("cpu"), "CPU, cores", "all processes", cores, "mean"),
+    new Chart(run, all("cpu"), "CPU, cores", "all processes", significant, "mean"),
     new Chart(run, all("rss"), "memory, RSS", "all processes", bytes, "most"),
   ];
   return charts.filter((chart) => chart.isKnown);

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.records import Identity, Point, PointsTaken
+from profd.daemon.units import percent
 
 # Heartbeats and timers go on in a run that hangs: so much CPU time is none.
 QUIET_CORES = 0.03
@@ -95,7 +96,7 @@ class Stillness:
     def gpu_facts(self, at_ns: int) -> list[str]:
         """Return how busy each GPU was since a time, in words."""
         return [
-            f"{name} at a constant {100 * values[-1]:.0f} %"
+            f"{name} at a constant {percent(values[-1])}"
             for name, values in sorted(self._gpu_since(at_ns).items())
             if values
         ]

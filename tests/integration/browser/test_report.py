@@ -225,9 +225,9 @@ def test_processes_are_a_tree_with_their_counters(report: ReportPage) -> None:
     report.page.click("[role=tab][data-view=processes]")
     rows = report.rows("processes")
     assert [row[:3] for row in rows] == [
-        ["main", "4242", "0.60"],
-        ["worker 1", "4243", "0.97"],
-        ["worker 2", "4244", "0.97"],
+        ["main", "4242", "0.600"],
+        ["worker 1", "4243", "0.970"],
+        ["worker 2", "4244", "0.970"],
     ]
     assert rows[0][6] == "train_epoch train.py:58"
     assert rows[1][6] == "elastic_deform augment.py:12"

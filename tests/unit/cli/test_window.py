@@ -40,7 +40,7 @@ def rows_of(text: str) -> list[list[str]]:
 def test_the_last_window_is_shown_with_its_process(run: Path, capsys: Captured) -> None:
     assert run_command_line(["window", str(run), "--show"]) == ExitCode.OK
     out = capsys.readouterr().out
-    assert out.splitlines()[0] == f"rank 0, pid {RANKS[0].pid}: 250.0 ms, 1 whole steps, by kineto"
+    assert out.splitlines()[0] == f"rank 0, pid {RANKS[0].pid}: 250 ms, 1 whole step, by kineto"
     # Operators of one name together, by the time of the CPU.
     assert [row[0] for row in rows_of(out)] == ["aten::conv2d", "aten::addmm", "implicit_gemm"]
 

@@ -2,42 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from support.fleetanswers import HOSTILE, answers, nothing
 
 from profd.daemon.fleet.answers import Fleet
-from profd.daemon.fleet.wording import Table, counted, headline, hours, seconds, tables, unit_of, verdict
+from profd.daemon.fleet.wording import Table, headline, tables, unit_of, verdict
 
 
 def table(fleet: Fleet, title: str) -> Table:
     return next(one for one in tables(fleet) if one.title.startswith(title))
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0"),
-        (0.0417, "0.0417"),
-        (1.0, "1.00"),
-        (32.14, "32.1"),
-        (99.94, "99.9"),
-        (99.96, "100"),
-        (12255.4, "12,255"),
-    ],
-)
-def test_hours_have_three_digits_or_more(value: float, text: str) -> None:
-    assert hours(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.2514, "251 ms"), (0.9994, "999 ms"), (0.9996, "1 s"), (1.324, "1.32 s")]
-)
-def test_steps_are_milliseconds_or_seconds(value: float, text: str) -> None:
-    assert seconds(value) == text
-
-
-def test_one_is_no_plural() -> None:
-    assert [counted(count, "job") for count in (0, 1, 2, 1200)] == ["0 jobs", "1 job", "2 jobs", "1,200 jobs"]
 
 
 def test_the_headline_counts_gpu_hours_and_rank_hours_where_no_run_has_a_gpu() -> None:
@@ -83,14 +55,14 @@ def test_slow_nodes_have_their_bounds_and_the_first_jobs() -> None:
 
 def test_a_slower_job_has_the_phases_that_grew_below_it() -> None:
     job, phase = table(answers(), "Slower").rows
-    assert job == ("3.00", "2.50 to 3.50", "500 ms", "1.5 s", "job-a", "4 and 5", "2 weeks ago")
-    assert phase == ("", "+40 ms to +60 ms", "100 ms", "150 ms", "  data wait", "", "")
+    assert job == ("3.00", "2.50 to 3.50", "500 ms", "1.50 s", "job-a", "4 and 5", "2 weeks ago")
+    assert phase == ("", "+40.0 ms to +60.0 ms", "100 ms", "150 ms", "  data wait", "", "")
     assert table(answers(), "Slower").nothing == "None of 1 job that could be compared is surely slower."
 
 
 def test_paces_have_the_weeks_or_why_none_was_compared() -> None:
     assert list(table(answers(), "Steps").rows) == [
-        ("job-a", "500 ms (4 runs), 1.5 s (1 run)", ""),
+        ("job-a", "500 ms (4 runs), 1.50 s (1 run)", ""),
         ("b", "", "it is new"),
     ]
 

@@ -86,7 +86,7 @@ def test_a_card_says_the_numbers_with_what_they_rest_on(reader: RunReader) -> No
     assert [(fact.value, fact.hint) for fact in card.measures] == [
         ("61.2 %", "58.0 % to 64.0 % · 2,871 samples"),
         ("1.1 MB/s", ""),
-        ("at most 2.4 times as fast", ""),
+        ("at most 2.4× as fast", ""),  # noqa: RUF001
     ]
 
 

@@ -403,7 +403,7 @@ def test_before_the_disk_is_full_samples_pause_and_go_on_when_there_is_room(
             ("loss", "1 record was dropped: there is no room for more"),
             ("note", "small"),
             ("note", "small"),
-            ("note", "the recording goes on: 2,147 MB are free on the disk of the run file"),
+            ("note", "the recording goes on: 2.1 GB are free on the disk of the run file"),
             ("loss", "1 record was dropped: there is no room for more"),
         ]
     )

@@ -61,7 +61,7 @@ def test_growing_memory_is_grave_where_it_is_full_soon(tmp_path: Path) -> None:
     assert soon is not None
     assert late is not None
     assert (soon.severity, late.severity) == (CRITICAL, WARNING)
-    assert soon.title == "memory grows: main 4242 takes 20 MB more a second: full in 11 min"
+    assert soon.title == "memory grows: main 4242 takes 20 MB more a second: full in 10 min 44 s"
     measure = soon.evidence.measures[0]
     assert measure.low is not None
     assert measure.high is not None
@@ -105,7 +105,7 @@ def test_swapping_is_pages_on_disk_that_are_waited_for(tmp_path: Path) -> None:
     found = diagnose(write_case(tmp_path / "a.profd", HEALTHY, series=memory(300, 2e9)), swapping.find)
 
     assert found is not None
-    assert found.title == "swapping: main 4242 has 2 GB on disk and waits for 300 pages a second"
+    assert found.title == "swapping: main 4242 has 2.0 GB on disk and waits for 300 pages a second"
     # Files that are read for the first time, and pages that nobody asks for.
     for number, series in enumerate([memory(300, 0), memory(0, 2e9)]):
         path = write_case(tmp_path / f"{number}.profd", HEALTHY, series=series)

@@ -79,7 +79,7 @@ def test_a_link_that_is_full_while_the_gpu_pauses_bounds_the_training(tmp_path: 
     assert found is not None
     assert found.severity == CRITICAL
     # Four lanes of 1,969 MB/s, of which copies reach 85 %.
-    assert "5 GB a second go to gpu0, 75 % of what its link of 4 lanes carries, and it is busy 40 %" in found.title
+    assert "5.0 GB a second go to gpu0, 75 % of what its link of 4 lanes carries, and it is busy 40 %" in found.title
     # Steps cannot be shorter than what the GPU computes for.
     assert found.gain_bound == pytest.approx(2.5)
 
@@ -88,7 +88,7 @@ def test_what_comes_back_counts_as_well(tmp_path: Path) -> None:
     found = diagnose(write_case(tmp_path / "a.profd", HEALTHY, series=link(1e6, sent=5e9)), pcie_bound.find)
 
     assert found is not None
-    assert "5 GB a second go from gpu0" in found.title
+    assert "5.0 GB a second go from gpu0" in found.title
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from profd.daemon.analyze.findings import slow_down, slow_start
 from profd.daemon.analyze.findings.finding import INFO, WARNING
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.records import Frame, Point, PointsTaken
+from profd.daemon.units import duration
 
 SAVE = (
     Frame("<module>", TRAIN, 96),
@@ -35,7 +36,7 @@ def test_a_start_is_slow_by_itself_and_as_a_part_of_the_run(
 
     assert (found.severity if found else None) == severity
     if found is not None:
-        assert found.title.startswith(f"slow start: {start_s} s until the first step")
+        assert found.title.startswith(f"slow start: {duration(start_s)} until the first step")
         assert found.evidence.line is not None
         assert found.evidence.line.line == 3
 

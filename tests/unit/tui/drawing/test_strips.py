@@ -7,8 +7,8 @@ from rich.style import Style
 
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.units import clock
 from profd.tui.drawing.colors import PhaseLook, phase_look
-from profd.tui.drawing.quantities import clock
 from profd.tui.drawing.strips import axis, slice_run, slices, sparkline
 from profd.tui.snapshot import PhaseShare
 from profd.tui.timeline.bins import Ruler

@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from profd.daemon.store.writer import RunWriter
 from profd.tui.reading.exhibits import FlameGrown
-from profd.tui.widgets.findings import EvidencePane, FindingTable, quantity
+from profd.tui.widgets.findings import EvidencePane, FindingTable
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.tabs import TabLine
 from profd.tui.widgets.verdict import VerdictLine
@@ -75,11 +75,3 @@ async def test_a_run_without_findings_says_so(tmp_path: Path) -> None:
         await opened.press("5", "enter")
         assert "Nothing was found yet." in opened.text(FindingTable)
         assert opened.widget(TabLine).tab == "findings"
-
-
-@pytest.mark.parametrize(
-    ("value", "unit", "said"),
-    [(0.4, "share", "40 %"), (2e9, "bytes", "2.0 GB"), (1.5, "cores", "1.5 cores"), (12000, "times", "1.2e+04 times")],
-)
-def test_quantities_have_their_units(value: float, unit: str, said: str) -> None:
-    assert quantity(value, unit) == said
