@@ -21,7 +21,7 @@ from pathlib import Path
 
 from measurements import write_section
 
-from profd.daemon.analyze.compare.student import t_quantile
+from profd.daemon.analyze.certainty.confidence import student_95
 from profd.daemon.analyze.findings.finding import INFO
 from profd.daemon.host import supervisor
 from profd.daemon.host.incidents import Incidents
@@ -141,7 +141,7 @@ def measure() -> tuple[float, float, float, float]:
 
 def row(name: str, values: list[float], bound_s: float) -> str:
     """Return a row of the table: mean with its 95 % interval, the largest, and the bound."""
-    half_s = t_quantile(0.975, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    half_s = student_95(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
     mean_s = statistics.fmean(values)
     return f"| {name} | {mean_s:.1f} ± {half_s:.1f} s | {max(values):.1f} s | {bound_s:.0f} s |"
 

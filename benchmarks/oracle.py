@@ -23,7 +23,7 @@ from typing import NamedTuple
 from measurements import write_section
 from truth import Diary, Program, Stack, known_programs, read_program, running
 
-from profd.daemon.analyze.certainty.confidence import margin
+from profd.daemon.analyze.certainty.confidence import margin, student_95
 from profd.daemon.analyze.certainty.uncertainty import Doubt
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Selection
@@ -34,7 +34,6 @@ from profd.daemon.store.reader import RunReader
 RATE_HZ = 100.0
 WITHIN = 0.02
 PIECE_S = 2.0
-T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 HEAD = (
     "program",
     "recorder",
@@ -213,8 +212,8 @@ def bias(shares: Sequence[Judged]) -> str:
     worst = max(errors.values(), key=lambda found: abs(statistics.mean(found)))
     if len(worst) < 2:
         return f"{worst[0]:+.2f}"
-    t = T_95[len(worst) - 2] if len(worst) - 2 < len(T_95) else 1.96 + 2.4 / (len(worst) - 1)
-    return f"{statistics.mean(worst):+.2f} ± {t * statistics.stdev(worst) / len(worst) ** 0.5:.2f}"
+    around = student_95(len(worst) - 1) * statistics.stdev(worst) / len(worst) ** 0.5
+    return f"{statistics.mean(worst):+.2f} ± {around:.2f}"
 
 
 def held(shares: Sequence[Judged]) -> str:

@@ -13,15 +13,10 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from profd.daemon.analyze.certainty.confidence import student_95
+
 Pairs = Sequence[tuple[float, float]]
 
-# Two-sided 95 % quantiles of Student's t by degrees of freedom; between two of them the wider one is used.
-_FREEDOM = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14, 19, 24, 29, 39, 59)
-_QUANTILES = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201),
-    *(2.145, 2.093, 2.064, 2.045, 2.023, 2.001),
-)
-_T95 = dict(zip(_FREEDOM, _QUANTILES, strict=True))
 _MOST_CHOICES = 100_000
 _SIGNIFICANT = 0.05
 
@@ -65,8 +60,7 @@ def effect(pairs: Pairs) -> Effect:
     """
     logs = _logs(pairs)
     mean = statistics.mean(logs)
-    freedom = max(known for known in _T95 if known <= len(pairs) - 1)
-    half = _T95[freedom] * statistics.stdev(logs) / math.sqrt(len(logs))
+    half = student_95(len(pairs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     percent, low, high = (100 * math.expm1(value) for value in (mean, mean - half, mean + half))
     ones, others = zip(*pairs, strict=True)
     return Effect(percent, low, high, statistics.median(ones), statistics.median(others))

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from measurements import write_section
 
+from profd.daemon.analyze.certainty.confidence import student_95
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.torchtraces import decode, selected_windows, trace_text
 from profd.daemon.store.reader import RunReader
@@ -28,7 +29,6 @@ OFFSET_LIMIT_MS = 15.0
 WINDOWS = 2
 _TOGETHER_NS = 100_000_000
 """Pieces of one stay in the function lie nearer together than this, two stays farther apart."""
-_T_95 = {4: 2.776, 9: 2.262, 19: 2.093, 29: 2.045}
 """Student's t for 95 %, two-sided, by the degrees of freedom."""
 
 Span = tuple[int, int]
@@ -95,12 +95,12 @@ def measure() -> float:
 def main() -> int:
     """Measure the runs; returns 1 where the bound is beyond what is promised."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, choices=[count + 1 for count in _T_95], default=10)
+    parser.add_argument("--runs", type=int, choices=range(2, 31), metavar="COUNT", default=10)
     parser.add_argument("--dry", action="store_true", help="write no measurements")
     options = parser.parse_args()
     offsets_ms = [measure() for _ in range(options.runs)]
     mean_ms = statistics.mean(offsets_ms)
-    margin_ms = _T_95[options.runs - 1] * statistics.stdev(offsets_ms) / math.sqrt(options.runs)
+    margin_ms = student_95(options.runs - 1) * statistics.stdev(offsets_ms) / math.sqrt(options.runs)
     row = f"| {options.runs} | {mean_ms:+.2f} ms | ± {margin_ms:.2f} ms | {max(offsets_ms, key=abs):+.2f} ms |"
     print(row)
     if not options.dry:

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from profd.daemon.analyze.compare.student import t_quantile
+from profd.daemon.analyze.certainty.confidence import t_quantile
 
 SURE = 0.95
 

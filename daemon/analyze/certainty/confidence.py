@@ -1,8 +1,16 @@
-"""What a standard error means to a person: the 95 % interval around a number."""
+"""How far chance takes a number: 95 % intervals, and Student's t where few values say how much they vary."""
 
 from __future__ import annotations
 
+import math
+import statistics
+from functools import lru_cache
+
 CONFIDENCE_95 = 1.96
+_HALVINGS = 100
+_MOST = 1e9
+_MANY = 200
+"""From so many degrees of freedom on four terms of the expansion are exact to seven digits, and much cheaper."""
 
 
 def margin(error: float) -> float:
@@ -13,3 +21,41 @@ def margin(error: float) -> float:
 def is_hint(share: float, error: float) -> bool:
     """Say whether the 95 % interval of a share is wider than the share itself: then it says next to nothing."""
     return 2 * margin(error) > share
+
+
+def student_95(freedom: int) -> float:
+    """Return how many standard errors a 95 % interval reaches each way, the error from so many degrees of freedom."""
+    return t_quantile(0.975, freedom)
+
+
+@lru_cache(maxsize=1024)
+def t_quantile(probability: float, freedom: int) -> float:
+    """Return a quantile above the median, ``probability`` 0.5 to 1, for 1 or more degrees of freedom."""
+    if freedom >= _MANY:
+        return _expanded(statistics.NormalDist().inv_cdf(probability), freedom)
+    low, high = 0.0, _MOST
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if _within(middle, freedom) < 2 * probability - 1:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _expanded(z: float, freedom: int) -> float:
+    """Return Student's quantile by the normal one, in powers of 1 / freedom (Cornish and Fisher)."""
+    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3
+
+
+def _within(t: float, freedom: int) -> float:
+    """Return how probable a value between -t and t is (Abramowitz and Stegun 26.7.3 and 26.7.4, which are exact)."""
+    angle = math.atan(t / math.sqrt(freedom))
+    odd = freedom % 2
+    term, total = (math.cos(angle) if odd else 1.0), 0.0
+    for number in range(odd, freedom - 1, 2):
+        total += term
+        term *= math.cos(angle) ** 2 * (number + 1) / (number + 2)
+    return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total

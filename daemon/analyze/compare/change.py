@@ -6,8 +6,8 @@ import math
 
 import msgspec
 
+from profd.daemon.analyze.certainty.confidence import t_quantile
 from profd.daemon.analyze.compare.blocks import Item, Mean
-from profd.daemon.analyze.compare.student import t_quantile
 
 _ERROR_RATE = 0.04
 """How often chance calls any item a change; a hundredth is left to memory, GPUs and operators."""

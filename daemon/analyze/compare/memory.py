@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from profd.daemon.analyze.certainty.confidence import CONFIDENCE_95
 from profd.daemon.analyze.compare.blocks import BLOCKS, Mean
 from profd.daemon.analyze.compare.readings import Pair
 from profd.daemon.analyze.memory.growth import Growth, growth
@@ -26,7 +27,6 @@ LEAST_BYTES = 16e6
 LEAST_LIFE = 0.1
 """A role that was there for less of the time is not compared: whether a short-lived helper was seen is chance."""
 _KINDS = {"rss_bytes": "RSS", GPU_SERIES: "GPU memory"}
-_TWO_SIDED_95 = 1.96
 
 Key = tuple[str, str]
 """A rank and role in words, and the kind of memory."""
@@ -66,7 +66,7 @@ def _slope(key: Key, base: Held | None, new: Held | None) -> Pair | None:
 
 def _mean(grown: Growth) -> Mean:
     low, high = grown.interval_bytes_per_s or (0.0, 0.0)
-    return Mean(grown.slope_bytes_per_s or 0.0, (high - low) / 2 / _TWO_SIDED_95)
+    return Mean(grown.slope_bytes_per_s or 0.0, (high - low) / 2 / CONFIDENCE_95)
 
 
 def _held(reader: RunReader, part: Selection) -> Mapping[Key, Held]:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from profd.daemon.analyze.certainty.confidence import t_quantile
 from profd.daemon.analyze.compare.blocks import Mean
-from profd.daemon.analyze.compare.student import t_quantile
 
 
 class Reading(msgspec.Struct, frozen=True):

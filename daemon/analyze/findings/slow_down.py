@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon.analyze.certainty.confidence import CONFIDENCE_95
+from profd.daemon.analyze.certainty.confidence import student_95
 from profd.daemon.analyze.findings.bounds import bound
 from profd.daemon.analyze.findings.case import Case, Share
 from profd.daemon.analyze.findings.finding import WARNING, Evidence, Finding, Measure
@@ -90,7 +90,7 @@ class _Line:
     @property
     def around(self) -> float:
         """How far, 95 times in 100, a value lies from it."""
-        return _student_95(self._degrees) * self._scatter
+        return student_95(self._degrees) * self._scatter
 
     @property
     def first(self) -> _Part:
@@ -235,7 +235,7 @@ def _paces(points: Sequence[PointRow], from_ns: int, to_ns: int) -> list[_Pace]:
 
 def _third(paces: Sequence[_Pace], around_line: float) -> _Part:
     """Return a third of the run; what its paces are apart for is chance, or part of a course that goes on elsewhere."""
-    scatter = _student_95(len(paces) - 1) * statistics.stdev(pace.step_s for pace in paces)
+    scatter = student_95(len(paces) - 1) * statistics.stdev(pace.step_s for pace in paces)
     # Counts may lie closely at first, and far apart later.
     return _Part(_mean_s(paces), min(scatter, around_line) / math.sqrt(len(paces)))
 
@@ -254,17 +254,6 @@ def _first_s(paces: Sequence[_Pace], begun: _Pace | None = None) -> float:
         line = _Line([begun.middle, *numbers], [begun.step_s, *(pace.step_s for pace in paces)])
     first = line.at(0.0)
     return first.mean - first.around
-
-
-def _student_95(degrees: int) -> float:
-    """Return how many standard errors a 95 % interval reaches each way: more where few values tell how they vary.
-
-    Student's quantile in powers of 1 / degrees (Cornish and Fisher), 3 % too small for two degrees, exact for many.
-    """
-    z = CONFIDENCE_95
-    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / degrees + second / degrees**2 + third / degrees**3
 
 
 def _grown(case: Case, ratio: float) -> Sequence[str]:

@@ -14,7 +14,6 @@ from profd.daemon.analyze.compare.blocks import Mean
 from profd.daemon.analyze.compare.company import Company
 from profd.daemon.analyze.compare.diff import Diff, take_diff
 from profd.daemon.analyze.compare.readings import Pair, Reading, judged
-from profd.daemon.analyze.compare.student import t_quantile
 from profd.daemon.errors import ExitCode
 from profd.daemon.render.difftext import diff_text, verdict
 from profd.daemon.store.reader import RunReader
@@ -156,11 +155,3 @@ def test_the_json_has_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 )
 def test_limits_reach_them(limit: str, code: int, idle_and_full: tuple[Path, Path]) -> None:
     assert run_command_line(["diff", *map(str, idle_and_full), "--fail-on", limit]) == code
-
-
-@pytest.mark.parametrize(
-    ("probability", "freedom", "expected"),
-    [(0.975, 1, 12.706), (0.975, 2, 4.303), (0.995, 5, 4.032), (0.9995, 11, 4.437), (0.999875, 3, 20.604)],
-)
-def test_the_quantiles_are_student_s(probability: float, freedom: int, expected: float) -> None:
-    assert t_quantile(probability, freedom) == pytest.approx(expected, abs=0.001)
