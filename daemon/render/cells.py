@@ -1,21 +1,20 @@
 """Text in the cells of a terminal: how many it takes, cut and padded to a number of them.
 
-An East Asian wide character takes two cells, a combining mark none. Escaping is the matter of ``visible``.
+An East Asian wide character takes two cells, a combining mark none: as Rich counts, which draws the dashboard.
 """
 
 from __future__ import annotations
 
-import unicodedata
+from rich.cells import cell_len, set_cell_size
 
 from profd.daemon.render.visible import visible
 
-_NO_WIDTH = {"Mn", "Me"}
-_ELLIPSIS = "…"
+ELLIPSIS = "…"
 
 
 def width(text: str) -> int:
     """Return how many cells a text takes."""
-    return len(text) if text.isascii() else sum(map(_width_of, text))
+    return cell_len(text)
 
 
 def cut(text: str, cells: int, *, keep_end: bool = False) -> str:
@@ -24,30 +23,17 @@ def cut(text: str, cells: int, *, keep_end: bool = False) -> str:
     ``keep_end`` cuts at the beginning: of a path the end says most.
     """
     text = visible(text)
-    if width(text) <= cells:
+    if cell_len(text) <= cells:
         return text
+    if cells <= 0:
+        return ""
     if keep_end:
-        return _ELLIPSIS + _longest(text[::-1], cells - 1)[::-1]
-    return _longest(text, cells - 1) + _ELLIPSIS
+        return ELLIPSIS + set_cell_size(text[::-1], cells - 1).rstrip()[::-1]
+    return set_cell_size(text, cells - 1).rstrip() + ELLIPSIS
 
 
-def fit(text: str, cells: int, *, keep_end: bool = False) -> str:
-    """Return a text escaped, cut and padded on the right to exactly so many cells."""
-    shown = cut(text, cells, keep_end=keep_end)
-    return shown + " " * (cells - width(shown))
-
-
-def _longest(text: str, cells: int) -> str:
-    """Return as much of the beginning of a text as so many cells hold."""
-    taken = 0
-    for position, character in enumerate(text):
-        taken += _width_of(character)
-        if taken > cells:
-            return text[:position]
-    return text
-
-
-def _width_of(character: str) -> int:
-    if unicodedata.category(character) in _NO_WIDTH:
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+def fit(text: str, cells: int, *, right: bool = False, keep_end: bool = False) -> str:
+    """Return a text escaped in exactly so many cells, cut or filled with blanks on the other side."""
+    text = cut(text, cells, keep_end=keep_end)
+    blanks = " " * (cells - cell_len(text))
+    return blanks + text if right else text + blanks

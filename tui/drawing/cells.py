@@ -1,4 +1,4 @@
-"""Text in the cells of a terminal: made to fit, cut where it must be, wide characters counted as two.
+"""Text in the cells of the dashboard: paths, names and runs of styled text made to fit.
 
 Whatever comes from a run passes ``visible`` on its way here: no name may move the cursor, hide itself, or be markup.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 
-ELLIPSIS = "…"
+from profd.daemon.render.cells import ELLIPSIS, cut
 
 
 class Run(NamedTuple):
@@ -20,25 +20,6 @@ class Run(NamedTuple):
 
     text: str
     style: Style
-
-
-def width(text: str) -> int:
-    """Return how many cells a text takes."""
-    return cell_len(text)
-
-
-def cut(text: str, cells: int) -> str:
-    """Return ``text``, its end replaced by an ellipsis where it takes more than ``cells``."""
-    if cell_len(text) <= cells:
-        return text
-    return set_cell_size(text, cells - 1).rstrip() + ELLIPSIS if cells > 0 else ""
-
-
-def fit(text: str, cells: int, *, right: bool = False) -> str:
-    """Return ``text`` in exactly ``cells`` cells, cut or filled with blanks on the other side."""
-    text = cut(text, cells)
-    blanks = " " * (cells - cell_len(text))
-    return blanks + text if right else text + blanks
 
 
 def cut_path(path: str, cells: int) -> str:
@@ -70,7 +51,7 @@ def fit_runs(runs: Sequence[Run], cells: int, *, right: bool = False, blank: Sty
     segments: list[Segment] = []
     left = cells
     for text, style in runs:
-        fitting = cut(text, left)
+        fitting = text if cell_len(text) <= left else cut(text, left)
         if fitting:
             segments.append(Segment(fitting, style))
             left -= cell_len(fitting)

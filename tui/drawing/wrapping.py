@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from profd.tui.drawing.cells import Run, width
+from profd.daemon.render.cells import width
+from profd.tui.drawing.cells import Run
 
 _WORDS = re.compile(r" *[^ ]+| +$")
 

@@ -11,10 +11,11 @@ from textual import events
 from textual.actions import SkipAction
 from textual.binding import Binding, BindingType
 
+from profd.daemon.render.cells import fit
+from profd.daemon.render.cells import width as cells_of
 from profd.daemon.render.visible import visible
 from profd.daemon.units import percent
-from profd.tui.drawing.cells import Run, cut_name, cut_path, fit
-from profd.tui.drawing.cells import width as cells_of
+from profd.tui.drawing.cells import Run, cut_name, cut_path
 from profd.tui.drawing.colors import PhaseLook
 from profd.tui.flame.icicle import Block, Row
 from profd.tui.flame.search import FlameSearch

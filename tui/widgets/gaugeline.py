@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from profd.daemon.render.cells import width
 from profd.daemon.units import UNKNOWN, percent, rate, size
-from profd.tui.drawing.cells import Run, width
+from profd.tui.drawing.cells import Run
 from profd.tui.drawing.strips import sparkline, squeezed
 from profd.tui.snapshot import Gauge
 from profd.tui.timeline.gauges import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES

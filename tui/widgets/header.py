@@ -9,10 +9,11 @@ from collections.abc import Sequence
 import msgspec
 
 from profd.daemon.naming import script
+from profd.daemon.render.cells import width
 from profd.daemon.render.visible import visible
 from profd.daemon.store.rows import RunInfo
 from profd.daemon.units import elapsed, percent, plural, rate
-from profd.tui.drawing.cells import Run, width
+from profd.tui.drawing.cells import Run
 from profd.tui.drawing.strips import sparkline
 from profd.tui.snapshot import Snapshot, Steps
 from profd.tui.widgets.drawn import Lines

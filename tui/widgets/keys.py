@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from textual import events
 
-from profd.tui.drawing.cells import Run, width
+from profd.daemon.render.cells import width
+from profd.tui.drawing.cells import Run
 from profd.tui.widgets.drawn import Lines
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from profd.daemon.render.cells import fit, width
 from profd.daemon.units import percent
-from profd.tui.drawing.cells import Run, fit, width
+from profd.tui.drawing.cells import Run
 from profd.tui.snapshot import PhaseShare
 from profd.tui.widgets.drawn import Lines
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.render.cells import cut, width
 from profd.daemon.render.operatortable import Column as TorchColumn
 from profd.daemon.render.operatortable import Sums, columns_of, sort_rows, sums_of
 from profd.daemon.render.visible import visible
 from profd.daemon.store.rows import OperatorRow
 from profd.daemon.units import plural, step_time
-from profd.tui.drawing.cells import Run, cut, width
+from profd.tui.drawing.cells import Run
 from profd.tui.reading.exhibits import WindowOperators
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.table import Column, Table

@@ -8,8 +8,9 @@ from textual import events
 from textual.message import Message
 
 from profd.daemon.analyze.findings.finding import INFO
+from profd.daemon.render.cells import width
 from profd.daemon.units import plural, time_range
-from profd.tui.drawing.cells import Run, width
+from profd.tui.drawing.cells import Run
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.drawn import Lines
 

@@ -11,8 +11,9 @@ from textual.geometry import Size
 from textual.message import Message
 
 from profd.daemon.analyze.phases import PHASES
+from profd.daemon.render.cells import fit
 from profd.daemon.render.visible import visible
-from profd.tui.drawing.cells import Run, fit
+from profd.tui.drawing.cells import Run
 from profd.tui.drawing.strips import axis, slice_run, slices, sparkline
 from profd.tui.snapshot import Gauge, PhaseShare, Snapshot
 from profd.tui.snapshot import Timeline as Strips

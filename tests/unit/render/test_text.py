@@ -8,7 +8,7 @@ from support import synthetic
 
 from profd.daemon.analyze.steps.steps import Steps
 from profd.daemon.analyze.summary import Exit, Summary, summarize
-from profd.daemon.render.cells import cut, fit, width
+from profd.daemon.render.cells import width
 from profd.daemon.render.text import closing_lines, summary_text
 from profd.daemon.store.reader import RunReader
 
@@ -138,15 +138,6 @@ def test_names_of_any_kind_fit_and_do_nothing_to_the_terminal(summary: Summary, 
     assert all(line.isprintable() for line in shown + closing)
     assert max(map(width, shown + closing[:-2])) <= columns
     assert len(shown) == len(summary_text(summary).splitlines())
-
-
-def test_text_is_cut_by_cells_not_by_characters() -> None:
-    assert (width("训练x"), width("e\u0301")) == (5, 1)
-    assert cut("训练模型", 5) == "训练…"
-    assert cut("训练模型", 4) == "训…"
-    assert cut("a/long/path.py:3", 8, keep_end=True) == "…th.py:3"
-    assert fit("训", 4) == "训  "
-    assert cut("as it is", 8) == "as it is"
 
 
 def test_what_was_dropped_is_said_below_what_the_numbers_rest_on(summary: Summary) -> None:

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 from rich.style import Style
 
+from profd.daemon.render.cells import width
 from profd.daemon.render.visible import visible
-from profd.tui.drawing.cells import Run, cut, cut_name, cut_path, fit, fit_runs, width
+from profd.tui.drawing.cells import Run, cut_name, cut_path, fit_runs
 
 TEXT = some.text().map(visible)
 
@@ -31,10 +32,8 @@ def test_of_a_qualified_name_the_end_is_kept() -> None:
     assert cut_name("_engine_run_backward", 10) == "_engine_r…"
 
 
-@given(TEXT, some.integers(0, 30), some.booleans())
-def test_what_is_fitted_takes_exactly_its_cells(text: str, cells: int, right: bool) -> None:
-    assert width(fit(text, cells, right=right)) == cells
-    assert width(cut(text, cells)) <= cells
+@given(TEXT, some.integers(0, 30))
+def test_paths_and_names_take_no_more_than_their_cells(text: str, cells: int) -> None:
     assert width(cut_path(text, cells)) <= cells
     assert width(cut_name(text, cells)) <= cells
 
@@ -44,8 +43,3 @@ def test_runs_are_fitted_together(texts: list[str], cells: int, right: bool) -> 
     segments = fit_runs([Run(text, Style()) for text in texts], cells, right=right)
 
     assert sum(width(segment.text) for segment in segments) == cells
-
-
-def test_wide_characters_take_two_cells() -> None:
-    assert fit("日本語", 5) == "日本…"
-    assert fit("日本語", 4) == "日… "

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.style import Style
 
-from profd.tui.drawing.cells import Run, width
+from profd.daemon.render.cells import width
+from profd.tui.drawing.cells import Run
 from profd.tui.drawing.wrapping import wrap_runs
 
 PLAIN, BOLD = Style(), Style(bold=True)
