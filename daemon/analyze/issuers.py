@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from profd.daemon.analyze.phases import own_frame
 from profd.daemon.analyze.torchtraces import TorchTrace, decode, trace_text
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
@@ -167,5 +168,5 @@ def _stay(reader: RunReader, interval: IntervalRow, gap_ns: int) -> Stay:
 
 def _user_line(reader: RunReader, stack: int) -> Line | None:
     """Return the innermost line of the user's own code, None where there is none."""
-    frame = next((frame for frame in reversed(reader.frames_of(stack)) if not frame.is_library), None)
+    frame = own_frame(reader.frames_of(stack))
     return Line(frame.file, frame.module_path, frame.line) if frame else None

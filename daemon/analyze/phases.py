@@ -6,7 +6,7 @@ Decides by the table of ``rules``, once a stack. Knows nothing of times and shar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -50,6 +50,11 @@ _BY_NAME = {phase.name: phase for phase in PHASES}
 def phase_named(name: str) -> Phase:
     """Return the phase of this name; raises KeyError where there is none."""
     return _BY_NAME[name]
+
+
+def own_frame(frames: Sequence[FrameRow]) -> FrameRow | None:
+    """Return the innermost frame of the user's own code in a stack; None where there is none."""
+    return next((frame for frame in reversed(frames) if not frame.is_library), None)
 
 
 class StackTables(Protocol):

@@ -13,6 +13,7 @@ from pathlib import PurePath
 import msgspec
 
 from profd.daemon import processes
+from profd.daemon.analyze.phases import own_frame
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.secrets import mask_line
 from profd.daemon.store.reader import RunReader
@@ -105,7 +106,7 @@ def _last_place(reader: RunReader, thread: ThreadRow) -> LastPlace | None:
     if last is None:
         return None
     frames = reader.frames_of(last.stack)
-    own = next((frame for frame in reversed(frames) if not frame.is_library), frames[-1])
+    own = own_frame(frames) or frames[-1]
     process = reader.processes[thread.process]
     before_ns = max(reader.info.end_ns - last.start_ns - last.duration_ns, 0)
     labels = tuple(frame.label for frame in frames)

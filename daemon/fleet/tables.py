@@ -14,7 +14,7 @@ from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.stored import findings_in
 from profd.daemon.analyze.gpu.usage import GpuTracks
 from profd.daemon.analyze.lives import take_lives
-from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.phases import PhaseIndex, own_frame
 from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.fleet.minutes import take_minutes
 from profd.daemon.fleet.stepcounts import take_step_counts
@@ -92,7 +92,7 @@ def _stacks(source: Source) -> Iterator[Row]:
     for stack in sorted(source.seen):
         frames = source.reader.frames_of(stack)
         leaf = frames[-1]
-        own = next((frame for frame in reversed(frames) if not frame.is_library), None)
+        own = own_frame(frames)
         path = ";".join(frame.label for frame in frames)
         phase = source.phases.of_stack(stack)
         values = (source.run, stack, phase, leaf.function, leaf.file, leaf.line, *_place(own), path)

@@ -163,18 +163,25 @@ class Case:
 
     def line(self, *phases: str) -> Line | None:
         """Return the line of the user's code at which most time of some phases went by."""
-        return self.line_where(lambda stack: self.phases.of_stack(stack) in phases)
+        return self.heaviest_line(self.profile, lambda stack: self.phases.of_stack(stack) in phases)
 
-    def line_where(self, holds: Callable[[int], bool]) -> Line | None:
-        """Return the line of the user's code at which most time of some stacks went by."""
+    def heaviest_line(
+        self,
+        profile: Profile,
+        holds: Callable[[int], bool] = lambda _: True,
+        frame_of: Callable[[int], FrameRow | None] | None = None,
+    ) -> Line | None:
+        """Return the line at which most time went by of those stacks of a profile for which something holds.
+
+        It is the user's line that a stack owes its phase to, or that of ``frame_of``. None where no stack has one.
+        """
+        frame_of = frame_of or self.phases.user_line
         spent_ns: defaultdict[int, float] = defaultdict(float)
-        frames: dict[int, FrameRow] = {}
-        for stack, time_ns in self.profile.time_ns.items():
-            frame = self.phases.user_line(stack) if holds(stack) else None
+        for stack, time_ns in profile.time_ns.items():
+            frame = frame_of(stack) if holds(stack) else None
             if frame is not None:
                 spent_ns[frame.id] += time_ns
-                frames[frame.id] = frame
-        return line_of(frames[max(spent_ns, key=spent_ns.__getitem__)]) if spent_ns else None
+        return line_of(self.reader.frames[max(spent_ns, key=spent_ns.__getitem__)]) if spent_ns else None
 
     def evidence(
         self, *measures: Measure, phase: str | None = None, line: Line | None = None, series: tuple[str, ...] = ()

@@ -23,7 +23,7 @@ def find(case: Case) -> Finding | None:
     severity = severity_of(share.low, case.profile.total_samples)
     if severity is None:
         return None
-    line, gain = case.line_where(lambda stack: _collects(case, stack)), bound(case, share)
+    line, gain = case.heaviest_line(case.profile, lambda stack: _collects(case, stack)), bound(case, share)
     return Finding(
         rule="garbage-collection",
         severity=severity,

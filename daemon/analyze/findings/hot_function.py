@@ -8,8 +8,8 @@ from collections import defaultdict
 import msgspec
 
 from profd.daemon.analyze.findings.bounds import bound
-from profd.daemon.analyze.findings.case import Case, line_of
-from profd.daemon.analyze.findings.finding import Finding, Line
+from profd.daemon.analyze.findings.case import Case
+from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.severity import severity_of
 from profd.daemon.analyze.findings.wording import at, at_most
 from profd.daemon.store.rows import FrameRow
@@ -34,11 +34,16 @@ def find(case: Case) -> Finding | None:
     name = _hottest(case)
     if name is None:
         return None
-    share = case.share_of(case.profile, lambda stack: _counts(case, stack) and _key(_leaf(case, stack)) == name)
+
+    def of_it(stack: int) -> bool:
+        return _counts(case, stack) and _key(_leaf(case, stack)) == name
+
+    share = case.share_of(case.profile, of_it)
     severity = severity_of(share.low, case.profile.total_samples)
     if severity is None:
         return None
-    line, gain = _line(case, name), bound(case, share)
+    line = case.heaviest_line(case.profile, of_it, lambda stack: _leaf(case, stack))
+    gain = bound(case, share)
     return Finding(
         rule="hot-function",
         severity=severity,
@@ -64,15 +69,6 @@ def _hottest(case: Case) -> _Key | None:
             function.looping_ns += time_ns if _LOOP.search(frame.source or "") else 0.0
     looping = [key for key, one in found.items() if one.looping_ns > _LEAST_OF_LOOP * one.own_ns]
     return max(looping, key=lambda key: found[key].own_ns, default=None)
-
-
-def _line(case: Case, name: _Key) -> Line | None:
-    spent_ns: defaultdict[int, float] = defaultdict(float)
-    for stack, time_ns in case.profile.time_ns.items():
-        frame = _leaf(case, stack)
-        if _counts(case, stack) and _key(frame) == name:
-            spent_ns[frame.id] += time_ns
-    return line_of(case.reader.frames[max(spent_ns, key=spent_ns.__getitem__)]) if spent_ns else None
 
 
 def _counts(case: Case, stack: int) -> bool:

@@ -13,7 +13,6 @@ from profd.daemon.analyze.findings.case import NONE, Case, Share, share_of_serie
 from profd.daemon.analyze.findings.cores import core_wait_readings, thread_cores
 from profd.daemon.analyze.findings.devices import uses_gpu
 from profd.daemon.analyze.findings.finding import Finding
-from profd.daemon.analyze.findings.lines import heaviest_line
 from profd.daemon.analyze.findings.severity import severity_of
 from profd.daemon.analyze.findings.wording import at, at_most
 from profd.daemon.analyze.selection import Selection
@@ -45,7 +44,7 @@ def find(case: Case) -> Finding | None:
     selection = Selection(
         case.from_ns, case.to_ns, processes=frozenset({rival.thread.process}), thread=rival.thread.name
     )
-    line = heaviest_line(case, case.profile_on(selection))
+    line = case.heaviest_line(case.profile_on(selection))
     gain = bound(case, lost) if lost.high <= _TOLD_UNTIL else None
     brings = at_most(gain) if lost.high <= _TOLD_UNTIL else "many times the pace"
     return Finding(

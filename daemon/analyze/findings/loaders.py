@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import msgspec
 
-from profd.daemon.analyze.findings.case import Case, Share, line_of
+from profd.daemon.analyze.findings.case import Case, Share
 from profd.daemon.analyze.findings.finding import Line
-from profd.daemon.analyze.profile import Profile
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.store.rows import FrameRow
 
 SATURATED = 0.8
 """A worker that is busy for more than this has no reserve: its next order is there before it has met the last one."""
@@ -53,33 +51,23 @@ def take_loaders(case: Case) -> Loaders | None:
         busy=case.share_of(profile, lambda stack: case.phases.of_stack(stack) not in _NOT_LOADING),
         samples=profile.total_samples,
         cores=sum(cores) / len(cores) if cores else None,
-        line=_line(case, profile),
+        line=case.heaviest_line(profile, frame_of=lambda stack: _own_frame(case, stack)),
         selection=selection,
     )
 
 
-def _line(case: Case, profile: Profile) -> Line | None:
-    """Return the line of the user's below the loop of a worker where most of the time went by.
+def _own_frame(case: Case, stack: int) -> FrameRow | None:
+    """Return the innermost frame of the user's below the loop of a worker; None where there is none.
 
     What lies above the loop is the parent's, copied with the rest when the worker was forked.
     """
-    spent_ns: defaultdict[int, float] = defaultdict(float)
-    for stack, time_ns in profile.time_ns.items():
-        frame = _own_frame(case, stack)
-        if frame:
-            spent_ns[frame] += time_ns
-    return line_of(case.reader.frames[max(spent_ns, key=spent_ns.__getitem__)]) if spent_ns else None
-
-
-def _own_frame(case: Case, stack: int) -> int:
-    """Return the id of the innermost frame of the user's in a worker's loop; 0 where there is none."""
-    found = 0
+    found = None
     while stack:
         row = case.reader.stacks[stack]
         frame = case.reader.frames[row.frame]
         if frame.function == _LOOP:
             return found
-        if not found and not frame.is_library:
-            found = frame.id
+        if found is None and not frame.is_library:
+            found = frame
         stack = row.parent
-    return 0
+    return None

@@ -6,7 +6,6 @@ import msgspec
 
 from profd.daemon.analyze.findings.case import Case
 from profd.daemon.analyze.findings.finding import INFO, WARNING, Evidence, Finding, Measure
-from profd.daemon.analyze.findings.lines import heaviest_line
 from profd.daemon.analyze.findings.wording import at
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.units import duration, percent
@@ -25,7 +24,7 @@ def find(case: Case) -> Finding | None:
     if start_s < _LONG_S or part < _PART:
         return None
     selection = msgspec.structs.replace(case.selection, from_ns=info.started_ns, to_ns=case.from_ns)
-    line = heaviest_line(case, case.profile_on(selection))
+    line = case.heaviest_line(case.profile_on(selection))
     return Finding(
         rule="slow-start",
         severity=WARNING if start_s >= _VERY_LONG_S and part >= _LARGE_PART else INFO,

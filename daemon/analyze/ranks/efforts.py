@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.phases import PhaseIndex, own_frame
 from profd.daemon.analyze.ranks.waits import WaitIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.reader import RunReader
@@ -131,15 +131,11 @@ def _places(
     """Return the time that went by at each place, and the frame where most of it did, from the time by stack."""
     at_frame: defaultdict[Place, Counter[int]] = defaultdict(Counter)
     for stack, time_ns in spent_ns.items():
-        frame = _own_frame(reader.frames_of(stack))
+        frames = reader.frames_of(stack)
+        frame = own_frame(frames) or frames[-1]
         at_frame[Place(phases.of_stack(stack), frame.function, frame.file)][frame.id] += time_ns
-    frames = {place: reader.frames[max(times, key=times.__getitem__)] for place, times in at_frame.items()}
-    return {place: times.total() for place, times in at_frame.items()}, frames
-
-
-def _own_frame(frames: tuple[FrameRow, ...]) -> FrameRow:
-    """Return the innermost frame of the user's, else the innermost one."""
-    return next((frame for frame in reversed(frames) if not frame.is_library), frames[-1])
+    heaviest = {place: reader.frames[max(times, key=times.__getitem__)] for place, times in at_frame.items()}
+    return {place: times.total() for place, times in at_frame.items()}, heaviest
 
 
 def _cores(reader: RunReader, threads: list[ThreadRow], parts: list[tuple[int, int]]) -> tuple[float | None, ...]:
