@@ -16,34 +16,61 @@ from profd.daemon.store.rows import FrameRow, StackRow
 
 
 class Phase(msgspec.Struct, frozen=True):
-    """A phase: ``letter`` stands for it where there is no color, ``color`` is ``#RRGGBB``, safe for color blindness."""
+    """A phase: ``letter`` stands for it where there is no color, ``color`` is ``#RRGGBB``, safe for color blindness.
+
+    ``short`` is its name where there is little room, ``doing`` what a thread does in it, as the end of a sentence.
+    """
 
     name: str
+    short: str
     letter: str
     color: str
+    doing: str
 
+
+DATA_WAIT = "data wait"
+DATA_LOAD = "data load in process"
+COPY = "host-to-device copy"
+FORWARD = "forward"
+LOSS = "loss"
+BACKWARD = "backward"
+OPTIMIZER = "optimizer"
+SYNCHRONIZE = "synchronize"
+COLLECTIVE = "collective"
+CHECKPOINT = "checkpoint"
+EVALUATION = "evaluation"
+LOGGING = "logging"
+COMPILE = "compile"
+STARTUP = "startup, import"
+WAITING = "waiting"
+OTHER = "other"
 
 PHASES: tuple[Phase, ...] = (
-    Phase("data wait", "D", "#E69F00"),
-    Phase("data load in process", "L", "#D55E00"),
-    Phase("host-to-device copy", "H", "#CC79A7"),
-    Phase("forward", "F", "#0072B2"),
-    Phase("loss", "O", "#4C6EB5"),
-    Phase("backward", "B", "#56B4E9"),
-    Phase("optimizer", "P", "#009E73"),
-    Phase("synchronize", "S", "#F0E442"),
-    Phase("collective", "C", "#AA4499"),
-    Phase("checkpoint", "K", "#882255"),
-    Phase("evaluation", "E", "#44AA99"),
-    Phase("logging", "G", "#999933"),
-    Phase("compile", "J", "#332288"),
-    Phase("startup, import", "I", "#BBBBBB"),
-    Phase("waiting", "W", "#777777"),
-    Phase("other", "·", "#999999"),
+    Phase(DATA_WAIT, "data", "D", "#E69F00", "waits for data"),
+    Phase(DATA_LOAD, "load", "L", "#D55E00", "loads data itself"),
+    Phase(COPY, "h2d", "H", "#CC79A7", "copies data to the device"),
+    Phase(FORWARD, "fwd", "F", "#0072B2", "computes the forward pass"),
+    Phase(LOSS, "loss", "O", "#4C6EB5", "computes the loss"),
+    Phase(BACKWARD, "bwd", "B", "#56B4E9", "computes the backward pass"),
+    Phase(OPTIMIZER, "opt", "P", "#009E73", "updates the weights"),
+    Phase(SYNCHRONIZE, "sync", "S", "#F0E442", "waits for the device"),
+    Phase(COLLECTIVE, "coll", "C", "#AA4499", "exchanges data with other ranks"),
+    Phase(CHECKPOINT, "save", "K", "#882255", "saves checkpoints"),
+    Phase(EVALUATION, "eval", "E", "#44AA99", "evaluates the model"),
+    Phase(LOGGING, "log", "G", "#999933", "writes logs"),
+    Phase(COMPILE, "jit", "J", "#332288", "compiles"),
+    Phase(STARTUP, "import", "I", "#BBBBBB", "starts up and imports"),
+    Phase(WAITING, "wait", "W", "#777777", "waits, and nothing tells for what"),
+    Phase(OTHER, "other", "·", "#999999", "does what no rule for phases knows"),
 )
 """Every phase, in the order of a training step, then of what interrupts it."""
 
-OTHER = "other"
+STEP = frozenset({FORWARD, LOSS, BACKWARD, OPTIMIZER})
+"""What a training is there for."""
+WITHOUT_WORK = frozenset({DATA_WAIT, SYNCHRONIZE, COLLECTIVE, WAITING, COPY})
+"""Phases in which the main thread itself has nothing to do."""
+WITHOUT_STEP = frozenset({STARTUP, COMPILE, EVALUATION, CHECKPOINT})
+"""Phases in which no step is made."""
 _BY_NAME = {phase.name: phase for phase in PHASES}
 
 

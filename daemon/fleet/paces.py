@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
+from profd.daemon.analyze.phases import COLLECTIVE
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.fleet.partial import Partial, RunPart, Spent, Stepped
 
-COLLECTIVE = "collective"
 WEEK_DAYS = 7
 _MICRO = 1_000_000
 _TOGETHER_NS = 600 * SECOND_NS

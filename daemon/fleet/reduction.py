@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from profd.daemon.analyze.phases import CHECKPOINT, COLLECTIVE, COMPILE, DATA_LOAD, DATA_WAIT, LOGGING, STARTUP, WAITING
 from profd.daemon.errors import MissingTool, RunUnreadable
 from profd.daemon.fleet.dataset import DataSet
 from profd.daemon.fleet.layout import Manifest
@@ -34,16 +35,7 @@ from profd.daemon.units import size
 if TYPE_CHECKING:
     import duckdb
 
-IDLING = (
-    "data wait",
-    "data load in process",
-    "collective",
-    "checkpoint",
-    "logging",
-    "compile",
-    "startup, import",
-    "waiting",
-)
+IDLING = (DATA_WAIT, DATA_LOAD, COLLECTIVE, CHECKPOINT, LOGGING, COMPILE, STARTUP, WAITING)
 """Phases that leave a GPU idle, where nobody read how busy it was."""
 _QUERIES: Mapping[str, str] = dict(
     re.findall(

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from profd.daemon.analyze.findings.finding import INFO, Finding
+from profd.daemon.analyze.phases import STARTUP, STEP
 from profd.daemon.render.visible import visible
 from profd.daemon.units import percent
 
 ALARM, WORTH_KNOWING, HEALTHY = "▲", "·", "✓"
 
-# What a training is there for; the rest is its price.
-_WORK = ("forward", "loss", "backward", "optimizer")
 HEALTHY_SHARE = 0.8
 """From so much of its time on, spent on what it is there for, a training without findings is healthy."""
 MUCH_STARTUP = 0.2
 """A range that startup takes so much of is not called healthy, only what is left of it."""
-_STARTUP = "startup, import"
 
 
 def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
@@ -33,7 +32,7 @@ def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
     if work < HEALTHY_SHARE:
         return ""
     what = "is forward, backward and optimizer"
-    startup = phases.get(_STARTUP, 0.0)
+    startup = phases.get(STARTUP, 0.0)
     if startup >= MUCH_STARTUP:
         return (
             f"{WORTH_KNOWING} {percent(startup)} of the time is startup and import; of the rest {percent(work)} {what}"
@@ -43,7 +42,7 @@ def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
 
 def worked_share(phases: Mapping[str, float]) -> float:
     """Return the share of forward, loss, backward and optimizer in the time of a training, its startup aside."""
-    return sum(phases.get(name, 0.0) for name in _WORK) / ((1 - phases.get(_STARTUP, 0.0)) or 1.0)
+    return math.fsum(phases.get(name, 0.0) for name in STEP) / ((1 - phases.get(STARTUP, 0.0)) or 1.0)
 
 
 def verdict_lines(findings: Sequence[Finding], phases: Mapping[str, float], columns: int) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from profd.daemon import units
+from profd.daemon.analyze.phases import phase_named
 from profd.daemon.analyze.shares import PhaseLine
 from profd.daemon.analyze.summary import Exit, Summary
 from profd.daemon.clock import SECOND_NS
@@ -15,24 +16,6 @@ from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
 
-_DOING = {
-    "data wait": "waits for data",
-    "data load in process": "loads data itself",
-    "host-to-device copy": "copies data to the device",
-    "forward": "computes the forward pass",
-    "loss": "computes the loss",
-    "backward": "computes the backward pass",
-    "optimizer": "updates the weights",
-    "synchronize": "waits for the device",
-    "collective": "exchanges data with other ranks",
-    "checkpoint": "saves checkpoints",
-    "evaluation": "evaluates the model",
-    "logging": "writes logs",
-    "compile": "compiles",
-    "startup, import": "starts up and imports",
-    "waiting": "waits, and nothing tells for what",
-    "other": "does what no rule for phases knows",
-}
 _NEXT_PHASES = 3
 _WORTH_NAMING = 0.01
 _MINUTE_MS = 60_000
@@ -87,7 +70,7 @@ def take_verdict(summary: Summary) -> Verdict:
     line = next((line for line in summary.phase_lines if line.phase == first), None)
     following = [f"{name} {units.percent(part)}" for name, part in others[:_NEXT_PHASES] if part >= _WORTH_NAMING]
     return Verdict(
-        lead=f"{units.percent(share)} of the time the main thread {_DOING.get(first, first)}",
+        lead=f"{units.percent(share)} of the time the main thread {phase_named(first).doing}",
         place=_place(line) if line else "",
         source=visible(line.source or "") if line else "",
         rest=f"Next: {', '.join(following)}" if following else "",

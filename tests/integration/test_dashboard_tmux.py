@@ -34,7 +34,7 @@ def test_the_dashboard_shows_where_the_time_goes_and_leaves_on_q(terminal: Termi
     terminal.start([*PROFD, "view", run])
 
     terminal.wait_for(
-        "Condition.wait", "The main thread waits 40 % of its time for data, at train.py:58", "4,000 samples"
+        "Condition.wait", "40 % of the time the main thread waits for data, at train.py:58", "4,000 samples"
     )
     assert terminal.uses_alternate_screen()
 

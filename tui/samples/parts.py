@@ -8,10 +8,10 @@ import msgspec
 from msgspec.structs import replace
 
 from profd.daemon.analyze.certainty.changes import Changes, ChangesSeen, with_reads
-from profd.daemon.analyze.findings.training import STEP
 from profd.daemon.analyze.functions import FunctionIndex, FunctionRow, hot_rows
 from profd.daemon.analyze.gpu.busy import Busy
 from profd.daemon.analyze.lives import Lives
+from profd.daemon.analyze.phases import STARTUP, STEP
 from profd.daemon.analyze.profile import Profile, process_weights, weighted
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
@@ -21,7 +21,7 @@ from profd.tui.samples.block import Block, Seen
 from profd.tui.samples.blocks import Blocks, take_in
 from profd.tui.samples.devices import Devices
 from profd.tui.samples.sums import Sums
-from profd.tui.samples.tallies import STARTUP, Places
+from profd.tui.samples.tallies import Places
 from profd.tui.view import Range, Scope, ScopeKind
 
 # Changes are read interval by interval: of so much of a range, evenly spread, less where there are many threads. They

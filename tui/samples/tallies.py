@@ -12,8 +12,6 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
 from profd.tui.snapshot import PhaseShare, Verdict
 
-STARTUP = "startup, import"
-
 
 class Places:
     """The phase of every stack with the user's line that it owes it to, found once a stack."""

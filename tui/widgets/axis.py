@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from profd.daemon.analyze.phases import CHECKPOINT
 from profd.daemon.render.visible import visible
 from profd.daemon.units import time_range
 from profd.tui.drawing.cells import Run
@@ -23,7 +24,7 @@ def saves(lanes: Sequence[Lane], snapshot: Snapshot) -> list[Mark]:
     """Return marks where the first rank begins to write a checkpoint."""
     ruler, found, was_saving = snapshot.timeline.ruler, [], False
     for column, mixture in enumerate(lanes[0].cells if lanes else ()):
-        is_saving = any(part.phase == "checkpoint" and part.share >= _SAVE_SHARE for part in mixture)
+        is_saving = any(part.phase == CHECKPOINT and part.share >= _SAVE_SHARE for part in mixture)
         if is_saving and not was_saving:
             from_ns = ruler.from_ns + column * ruler.column_ns
             found.append(Mark(SAVE, from_ns, from_ns + 1, "save"))

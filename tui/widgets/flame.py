@@ -11,6 +11,17 @@ from textual import events
 from textual.actions import SkipAction
 from textual.binding import Binding, BindingType
 
+from profd.daemon.analyze.phases import (
+    BACKWARD,
+    CHECKPOINT,
+    COLLECTIVE,
+    EVALUATION,
+    FORWARD,
+    LOGGING,
+    LOSS,
+    OPTIMIZER,
+    OTHER,
+)
 from profd.daemon.render.cells import fit
 from profd.daemon.render.cells import width as cells_of
 from profd.daemon.render.visible import visible
@@ -28,9 +39,8 @@ from profd.tui.widgets.table import CursorMoved
 
 _DETAIL_LINES = 2
 _NAME_CELLS, _PLACE_CELLS = 3, 16
-_OTHER = "other"
 # Packages have no colors of their own: those of phases are told apart well, and a line below says what they mean.
-_MODULE_COLORS = ("forward", "backward", "optimizer", "evaluation", "collective", "loss", "logging", "checkpoint")
+_MODULE_COLORS = (FORWARD, BACKWARD, OPTIMIZER, EVALUATION, COLLECTIVE, LOSS, LOGGING, CHECKPOINT)
 _KEYS = " arrows move · ⏎ zooms · ⌫ back · i inverts · f folds · c colors · / searches"
 
 
@@ -203,11 +213,11 @@ class FlameView(Lines):
 
     def _look(self, node: Node) -> PhaseLook:
         if self.coloring == BY_PHASE:
-            return self.phase_look(node.phase if node.phase != MIXED else _OTHER)
+            return self.phase_look(node.phase if node.phase != MIXED else OTHER)
         if self.coloring == BY_GPU and node.gpu_idle is not None:
             return self.idle_look(node.gpu_idle)
         if node.frame is None or self.coloring == BY_GPU:
-            return self.phase_look(_OTHER)
+            return self.phase_look(OTHER)
         # A color that depends on the name alone: the same in every run, whichever packages come and go.
         return self.phase_look(_MODULE_COLORS[zlib.crc32(node.package.encode()) % len(_MODULE_COLORS)])
 

@@ -4,28 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from profd.daemon.analyze.phases import phase_named
 from profd.daemon.render.cells import fit, width
 from profd.daemon.units import percent
 from profd.tui.drawing.cells import Run
 from profd.tui.snapshot import PhaseShare
 from profd.tui.widgets.drawn import Lines
-
-SHORT_NAMES = {
-    "data wait": "data",
-    "data load in process": "load",
-    "host-to-device copy": "h2d",
-    "forward": "fwd",
-    "backward": "bwd",
-    "optimizer": "opt",
-    "synchronize": "sync",
-    "collective": "coll",
-    "checkpoint": "save",
-    "evaluation": "eval",
-    "logging": "log",
-    "compile": "jit",
-    "startup, import": "import",
-    "waiting": "wait",
-}
 
 
 def tall_legend(widget: Lines, shares: Sequence[PhaseShare], part: int, parts: int) -> list[Run]:
@@ -33,7 +17,7 @@ def tall_legend(widget: Lines, shares: Sequence[PhaseShare], part: int, parts: i
     runs: list[Run] = []
     for share in shares[part::parts][:2]:
         look = widget.phase_look(share.phase)
-        name = share.phase if len(share.phase) <= 12 else SHORT_NAMES.get(share.phase, share.phase)
+        name = share.phase if len(share.phase) <= 12 else phase_named(share.phase).short
         runs += [Run(look.letter, look.cell), widget.run(f" {fit(name, 12)}", "dim")]
         runs += [widget.run(f"{percent(share.share):>5}"), widget.run("   ")]
     return runs
@@ -46,7 +30,7 @@ def short_legend(widget: Lines, shares: Sequence[PhaseShare], cells: int) -> lis
         look = widget.phase_look(share.phase)
         item = [
             Run(look.letter, look.cell),
-            widget.run(f" {SHORT_NAMES.get(share.phase, share.phase)} ", "dim"),
+            widget.run(f" {phase_named(share.phase).short} ", "dim"),
             widget.run(percent(share.share).removesuffix(" %")),
             widget.run("  "),
         ]

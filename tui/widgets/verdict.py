@@ -5,37 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from profd.daemon.analyze.findings.finding import CRITICAL, INFO, Finding
+from profd.daemon.analyze.phases import STARTUP, phase_named
 from profd.daemon.render.findinglines import HEALTHY_SHARE, MUCH_STARTUP, worked_share
 from profd.daemon.render.visible import visible
 from profd.daemon.units import percent
 from profd.tui.drawing.cells import Run
 from profd.tui.drawing.wrapping import wrap_runs
-from profd.tui.samples.tallies import STARTUP
 from profd.tui.snapshot import Snapshot, Verdict
 from profd.tui.widgets.absence import without_samples
 from profd.tui.widgets.drawn import Lines
-
-_WAITS = {
-    "data wait": "for data",
-    "synchronize": "for the device",
-    "collective": "for the other ranks",
-    "waiting": "for something outside of the step",
-}
-_WORK = {
-    "data load in process": "loading data itself",
-    "host-to-device copy": "copying to the device",
-    "forward": "in the forward pass",
-    "loss": "in the loss",
-    "backward": "in the backward pass",
-    "optimizer": "in the optimizer",
-    "checkpoint": "saving checkpoints",
-    "evaluation": "in evaluation",
-    "logging": "logging",
-    "compile": "compiling",
-    "startup, import": "starting up and importing",
-    "other": "in code of no known phase",
-}
-
 
 # In rooms of fewer lines than that the sentence has one of them, else two where it needs them.
 _TWO_LINES_FROM = 20
@@ -95,12 +73,11 @@ class VerdictLine(Lines):
         if verdict is None:
             return [self.run(" "), self._without_samples(self.snapshot)]
         look = self.phase_look(verdict.phase)
-        lead, share, rest = sentence(verdict)
         runs = [
             Run(f" {look.letter} ", look.cell),
-            self.run(f" {lead} "),
-            self.run(share, "bright"),
-            self.run(f" {rest}"),
+            self.run(" "),
+            self.run(percent(verdict.share), "bright"),
+            self.run(f" {sentence(verdict)}"),
         ]
         if verdict.where:
             runs += [self.run(", at ", "plain"), self.run(visible(verdict.where), "accent")]
@@ -150,18 +127,7 @@ def startup_share(snapshot: Snapshot) -> float:
     return sum(lane.get(STARTUP, 0.0) for lane in shares) / (len(shares) or 1)
 
 
-def sentence(verdict: Verdict) -> tuple[str, str, str]:
-    """Return the sentence before, of and after its number."""
-    share = percent(verdict.share)
-    if verdict.threads > 1:
-        who, waits, spends = f"The main threads of {verdict.threads} processes", "wait", "spend"
-    else:
-        who, waits, spends = "The main thread", "waits", "spends"
-    if verdict.phase in _WAITS:
-        return f"{who} {waits}", share, f"of its time {_WAITS[verdict.phase]}".replace("its", _whose(verdict))
-    work = _WORK.get(verdict.phase, f"in {verdict.phase}")
-    return f"{who} {spends}", share, f"of {_whose(verdict)} time {work}"
-
-
-def _whose(verdict: Verdict) -> str:
-    return "their" if verdict.threads > 1 else "its"
+def sentence(verdict: Verdict) -> str:
+    """Return what goes on for a share of the time, to be said after that share."""
+    whose = f"the main thread of each of {verdict.threads} processes" if verdict.threads > 1 else "the main thread"
+    return f"of the time {whose} {phase_named(verdict.phase).doing}"

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.phases import COPY, DATA_LOAD, DATA_WAIT, STEP, PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps.steps import take_steps
 from profd.daemon.analyze.totals import selected_totals
@@ -25,9 +25,7 @@ BLOCKS = 12
 MOST_BLOCKS = 24
 """More blocks tell their own unrest better, where each of them still holds a hundred samples or so."""
 _BLOCK_NS = 2 * SECOND_NS
-TRAINING = frozenset(
-    {"data wait", "data load in process", "forward", "loss", "backward", "optimizer", "host-to-device copy"}
-)
+TRAINING = frozenset({DATA_WAIT, DATA_LOAD, COPY, *STEP})
 _LOOKED_AT = 64
 """The beginning of the training is looked for in so many parts of the run."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from profd.daemon.analyze.findings.bounds import bound
-from profd.daemon.analyze.findings.case import WAITING, Case, Share, share_of_series
+from profd.daemon.analyze.findings.case import Case, Share, share_of_series
 from profd.daemon.analyze.findings.finding import Finding, Measure
 from profd.daemon.analyze.findings.severity import severity_of
 from profd.daemon.analyze.findings.wording import at_most
+from profd.daemon.analyze.phases import WITHOUT_WORK
 from profd.daemon.store.rows import ProcessRow
 from profd.daemon.units import percent, size
 
@@ -39,7 +40,7 @@ def _share(case: Case, row: ProcessRow) -> Share | None:
     kernel = share_of_series([system / (system + user) for system, user in readings if system + user])
     if kernel is None:
         return None
-    work = 1 - case.share(*WAITING).value
+    work = 1 - case.share(*WITHOUT_WORK).value
     return Share(kernel.value * work, kernel.low * work, kernel.high * work, kernel.samples)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import statistics
 
-from profd.daemon.analyze.findings.case import WAITING, Case, Share
+from profd.daemon.analyze.findings.case import Case, Share
 from profd.daemon.analyze.findings.cores import core_wait, main_thread_cores
+from profd.daemon.analyze.phases import WITHOUT_WORK
 
 TOLD_UNTIL = 1.5
 """From this crowding on a bound would be one on the company, not on the fix."""
@@ -42,7 +43,7 @@ def crowding(case: Case) -> float:
     waited = core_wait(case)
     if not known or waited is None:
         return 1.0
-    work = 1 - case.share(*WAITING).value
+    work = 1 - case.share(*WITHOUT_WORK).value
     on_cpu = min(statistics.fmean(known), work)
     held_up = min(work - on_cpu, waited)
     return work / (work - held_up) if held_up < work else float("inf")

@@ -27,9 +27,6 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
 
 MAIN_THREAD = "MainThread"
-WAITING = ("data wait", "synchronize", "collective", "waiting", "host-to-device copy")
-"""Phases in which the main thread itself has no work to do."""
-
 _MOST = 0.99
 _FEWEST_READINGS = 4
 

@@ -7,11 +7,10 @@ from profd.daemon.analyze.findings.case import NONE, Case, Share
 from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.severity import PRICE, severity_of
 from profd.daemon.analyze.findings.wording import at
+from profd.daemon.analyze.phases import BACKWARD, COLLECTIVE
 from profd.daemon.analyze.ranks.job import Job
 from profd.daemon.analyze.ranks.waiting import take_waiting
 from profd.daemon.units import percent, times
-
-_PHASE, _BACKWARD = "collective", "backward"
 
 
 def find(case: Case) -> Finding | None:
@@ -23,7 +22,7 @@ def find(case: Case) -> Finding | None:
     severity = severity_of(share.low, case.profile.total_samples, PRICE)
     if severity is None:
         return None
-    phase = _PHASE if case.share(_PHASE).value > case.share(_BACKWARD).value else _BACKWARD
+    phase = COLLECTIVE if case.share(COLLECTIVE).value > case.share(BACKWARD).value else BACKWARD
     line = case.line(phase)
     return Finding(
         rule="collectives",
@@ -44,7 +43,7 @@ def find(case: Case) -> Finding | None:
 def _share(case: Case, job: Job) -> Share:
     """Return the share of time in which ranks wait: by what they stand in, and where waits sleep by their CPU time."""
     if not job.sleeps_in_waits:
-        return case.share(_PHASE)
+        return case.share(COLLECTIVE)
     waiting = take_waiting(job.efforts, case.mean(PRESSURE) or 0.0)
     if waiting is None:
         return NONE

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from profd.daemon.analyze.findings.phaseloss import PhaseLoss
 from profd.daemon.analyze.findings.severity import PRICE
+from profd.daemon.analyze.phases import COMPILE
 
 find = PhaseLoss(
     rule="compile-share",
     label="compilation",
-    phase="compile",
+    phase=COMPILE,
     title="compiling takes {share} of the time{at}: none of it brings {gain}",
     cause="Code is compiled when it is first called, and again for every new shape, type or Python value that it "
     "depends on.",

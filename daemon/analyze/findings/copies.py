@@ -7,11 +7,12 @@ from profd.daemon.analyze.findings.devices import utilization
 from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.phaseloss import PhaseLoss
 from profd.daemon.analyze.findings.severity import severity_of
+from profd.daemon.analyze.phases import COPY
 
 _COPIES = PhaseLoss(
     rule="host-to-device-copies",
     label="copies",
-    phase="host-to-device copy",
+    phase=COPY,
     title="copying to the GPU takes {share} of the time{at}: copies beside the computing bring {gain}",
     cause="Memory that is not pinned is copied in steps, and the main thread waits until the copy has been made.",
     remedy="Set pin_memory=True in the DataLoader and copy with .to(device, non_blocking=True){at}; send bytes instead "

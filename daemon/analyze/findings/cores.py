@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from profd.daemon.analyze import cores
 from profd.daemon.analyze.cores import CORE_WAIT, PRESSURE
-from profd.daemon.analyze.findings.case import WAITING, Case
+from profd.daemon.analyze.findings.case import Case
 from profd.daemon.analyze.findings.loaders import living_at_once
+from profd.daemon.analyze.phases import WITHOUT_WORK
 from profd.daemon.store.rows import ThreadRow
 
 
@@ -30,7 +31,7 @@ def ceiling(case: Case) -> float | None:
     """
     usable = usable_cores(case)
     used = [case.mean("cpu_cores", row.id) for row in case.workers]
-    busy = 1 - case.share(*WAITING).high
+    busy = 1 - case.share(*WITHOUT_WORK).high
     mains = [min(on_cpu, busy) for row in case.trainers if (on_cpu := main_thread_cores(case, row.id)) is not None]
     work = sum(mains) + living_at_once(case) * _mean([one for one in used if one is not None])
     return max(usable / work, 1.0) if usable is not None and mains and work else None

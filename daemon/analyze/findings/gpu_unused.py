@@ -6,6 +6,7 @@ from profd.daemon.analyze.findings.case import Case
 from profd.daemon.analyze.findings.devices import uses_gpu
 from profd.daemon.analyze.findings.finding import CRITICAL, Finding, Measure
 from profd.daemon.analyze.findings.wording import at
+from profd.daemon.analyze.phases import FORWARD
 from profd.daemon.units import plural
 
 
@@ -14,7 +15,7 @@ def find(case: Case) -> Finding | None:
     devices = case.reader.devices()
     if not devices or not case.is_training or uses_gpu(case):
         return None
-    line = case.line("forward")
+    line = case.line(FORWARD)
     return Finding(
         rule="gpu-unused",
         severity=CRITICAL,

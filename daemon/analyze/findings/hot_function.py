@@ -12,6 +12,7 @@ from profd.daemon.analyze.findings.case import Case
 from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.severity import severity_of
 from profd.daemon.analyze.findings.wording import at, at_most
+from profd.daemon.analyze.phases import DATA_LOAD, DATA_WAIT, STARTUP, SYNCHRONIZE
 from profd.daemon.store.rows import FrameRow
 from profd.daemon.units import percent
 
@@ -19,7 +20,7 @@ _LOOP = re.compile(r"^\s*(for|while)\b|\bfor\b.+\bin\b")
 # Where lines call into C, which has no frames, the line of the loop itself is hardly ever seen.
 _LEAST_OF_LOOP = 0.02
 # Each has a rule of its own that says more.
-_TOLD_ELSEWHERE = frozenset({"data load in process", "data wait", "startup, import", "synchronize"})
+_TOLD_ELSEWHERE = frozenset({DATA_LOAD, DATA_WAIT, STARTUP, SYNCHRONIZE})
 
 _Key = tuple[str, str]
 

@@ -11,8 +11,8 @@ from profd.daemon.analyze.findings.cores import main_thread_cores, usable_cores
 from profd.daemon.analyze.findings.devices import uses_gpu
 from profd.daemon.analyze.findings.finding import Finding, Measure
 from profd.daemon.analyze.findings.severity import severity_of
-from profd.daemon.analyze.findings.training import STEP
 from profd.daemon.analyze.findings.wording import at, at_most
+from profd.daemon.analyze.phases import STEP
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.units import percent, plural
 

@@ -10,10 +10,9 @@ from profd.daemon.analyze.findings.finding import INFO, Finding
 from profd.daemon.analyze.findings.loaders import SATURATED, Loaders, take_loaders
 from profd.daemon.analyze.findings.severity import severity_of
 from profd.daemon.analyze.findings.wording import at, at_most
+from profd.daemon.analyze.phases import COPY, DATA_WAIT
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.units import percent
-
-PHASE = "data wait"
 
 _RESTARTED = 3
 _MOST = 0.5
@@ -50,12 +49,12 @@ _BURSTS = _Way(
 
 def find(case: Case) -> Finding | None:
     """Return the finding where the wait is sure and the workers surely have time."""
-    share = case.share(PHASE)
+    share = case.share(DATA_WAIT)
     severity = severity_of(share.low, case.profile.total_samples)
     loaders = take_loaders(case) if severity else None
     if severity is None or loaders is None or loaders.busy.high >= SATURATED:
         return None
-    line, gain = case.line(PHASE), bound(case, share)
+    line, gain = case.line(DATA_WAIT), bound(case, share)
     way = _way(case, share, loaders)
     return Finding(
         rule="input-bound-idle",
@@ -67,7 +66,9 @@ def find(case: Case) -> Finding | None:
         cause=way.cause,
         remedy=way.remedy.format(at=at(line)),
         gain_bound=gain,
-        evidence=case.evidence(share.measure(PHASE), loaders.busy.measure("workers busy"), phase=PHASE, line=line),
+        evidence=case.evidence(
+            share.measure(DATA_WAIT), loaders.busy.measure("workers busy"), phase=DATA_WAIT, line=line
+        ),
         page="input-bound-idle",
     )
 
@@ -89,12 +90,12 @@ def _pinning(case: Case) -> float:
     for name in names:
         selection = Selection(case.from_ns, case.to_ns, case.selection.processes, case.selection.rank, thread=name)
         profile = case.profile_on(selection)
-        shares.append(case.share_of(profile, lambda stack: case.phases.of_stack(stack) == "host-to-device copy").value)
+        shares.append(case.share_of(profile, lambda stack: case.phases.of_stack(stack) == COPY).value)
     return max(shares)
 
 
 def _takes_a_batch(case: Case, stack: int) -> bool:
-    if case.phases.of_stack(stack) != PHASE:
+    if case.phases.of_stack(stack) != DATA_WAIT:
         return False
     leaf = case.reader.frames[case.reader.stacks[stack].frame].function
     return not any(name in leaf for name in _EMPTY_HANDED)

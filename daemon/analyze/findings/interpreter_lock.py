@@ -15,12 +15,13 @@ from profd.daemon.analyze.findings.devices import uses_gpu
 from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.severity import severity_of
 from profd.daemon.analyze.findings.wording import at, at_most
+from profd.daemon.analyze.phases import BACKWARD, FORWARD, LOGGING, LOSS, OPTIMIZER, OTHER
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.rows import ThreadRow
 from profd.daemon.units import percent
 
 # Phases in which nothing else is waited for: no disk, no batch, no device.
-_WORK = ("forward", "loss", "optimizer", "logging", "other")
+_WORK = (FORWARD, LOSS, OPTIMIZER, LOGGING, OTHER)
 # Beyond, so little is left that most of it is the taking of turns itself, which a fix removes as well.
 _TOLD_UNTIL = 0.9
 
@@ -85,7 +86,7 @@ def _rival(case: Case) -> _Rival | None:
 
 def _held_up(case: Case) -> Share:
     """Return the share of the time in which main threads have work, no CPU, and no want of cores explains it."""
-    work = case.share(*_WORK) if uses_gpu(case) else case.share(*_WORK, "backward")
+    work = case.share(*_WORK) if uses_gpu(case) else case.share(*_WORK, BACKWARD)
     mains = [row for row in case.reader.threads.values() if row.is_main and case.selection.takes(row, case.reader)]
     on_cpu = share_of_series([value for row in mains for value in thread_cores(case, row)])
     waited = share_of_series(core_wait_readings(case))

@@ -8,18 +8,17 @@ from profd.daemon.analyze.findings.cores import ceiling, usable_cores
 from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.severity import severity_of
 from profd.daemon.analyze.findings.wording import at, at_most
+from profd.daemon.analyze.phases import DATA_LOAD
 from profd.daemon.units import percent
-
-PHASE = "data load in process"
 
 
 def find(case: Case) -> Finding | None:
     """Return the finding where loading in the main thread surely takes a part of the steps."""
-    share = case.share(PHASE)
+    share = case.share(DATA_LOAD)
     severity = severity_of(share.low, case.profile.total_samples)
     if severity is None:
         return None
-    line = case.line(PHASE)
+    line = case.line(DATA_LOAD)
     gain = bound(case, share, ceiling(case))
     workers = _workers(share.value, usable_cores(case))
     return Finding(
@@ -33,7 +32,7 @@ def find(case: Case) -> Finding | None:
         remedy=f"Give the DataLoader{at(line)} num_workers={workers.split()[0]} (and persistent_workers=True), "
         "so that batches are ready when a step ends.",
         gain_bound=gain,
-        evidence=case.evidence(share.measure(PHASE), phase=PHASE, line=line, series=("cpu_cores",)),
+        evidence=case.evidence(share.measure(DATA_LOAD), phase=DATA_LOAD, line=line, series=("cpu_cores",)),
         page="input-bound-in-process",
     )
 

@@ -6,13 +6,14 @@ import msgspec
 
 from profd.daemon.analyze.findings.case import Case, Share
 from profd.daemon.analyze.findings.finding import Line
+from profd.daemon.analyze.phases import STARTUP, WAITING
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.rows import FrameRow
 
 SATURATED = 0.8
 """A worker that is busy for more than this has no reserve: its next order is there before it has met the last one."""
 
-_NOT_LOADING = frozenset({"waiting", "startup, import"})
+_NOT_LOADING = frozenset({WAITING, STARTUP})
 _LOOP = "_worker_loop"
 
 

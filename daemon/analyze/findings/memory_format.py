@@ -10,6 +10,7 @@ from profd.daemon.analyze.findings.finding import Finding, Measure
 from profd.daemon.analyze.findings.kernels import take_kernels
 from profd.daemon.analyze.findings.severity import severity_of
 from profd.daemon.analyze.findings.wording import at, at_most
+from profd.daemon.analyze.phases import FORWARD
 from profd.daemon.units import percent
 
 # cuDNN's own, which it puts before and after a convolution on tensor cores.
@@ -23,7 +24,7 @@ def find(case: Case) -> Finding | None:
     severity = severity_of(share.low, case.profile.total_samples) if share else None
     if share is None or severity is None:
         return None
-    line, gain = case.line("forward"), bound(case, share, share.gain)
+    line, gain = case.line(FORWARD), bound(case, share, share.gain)
     return Finding(
         rule="memory-format",
         severity=severity,
@@ -36,7 +37,7 @@ def find(case: Case) -> Finding | None:
         f"{at(line)}; operations in between that return planes undo it.",
         gain_bound=gain,
         evidence=case.evidence(
-            Measure("reordering", share.value), phase="forward", line=line, series=("gpu_utilization_share",)
+            Measure("reordering", share.value), phase=FORWARD, line=line, series=("gpu_utilization_share",)
         ),
         page="memory-format",
     )

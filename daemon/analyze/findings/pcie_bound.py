@@ -10,6 +10,7 @@ from profd.daemon.analyze.findings.devices import used_devices, utilization
 from profd.daemon.analyze.findings.finding import Finding, Measure
 from profd.daemon.analyze.findings.severity import severity_of
 from profd.daemon.analyze.findings.wording import at, at_most
+from profd.daemon.analyze.phases import COPY
 from profd.daemon.units import percent, size
 
 _DIRECTIONS = {"gpu_pcie_received_bytes_per_s": "to", "gpu_pcie_sent_bytes_per_s": "from"}
@@ -52,7 +53,7 @@ def _share(case: Case, series: str, device: str, capacity: float | None) -> Shar
 
 
 def _finding(case: Case, device: str, way: str, share: Share, busy: float, severity: str, series: str) -> Finding:
-    line = case.line("host-to-device copy")
+    line = case.line(COPY)
     gain = bound(case, share, 1 / busy if busy else None)
     lanes = max(case.values(_LANES, device=device))
     carried = statistics.fmean(case.values(series, device=device))

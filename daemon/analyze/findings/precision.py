@@ -11,6 +11,7 @@ from profd.daemon.analyze.findings.finding import Finding, Measure
 from profd.daemon.analyze.findings.kernels import take_kernels
 from profd.daemon.analyze.findings.severity import PRICE, severity_of
 from profd.daemon.analyze.findings.wording import at, at_most
+from profd.daemon.analyze.phases import FORWARD
 from profd.daemon.units import percent
 
 # Volta, Turing, Ampere, Ada, Hopper, Blackwell.
@@ -37,7 +38,7 @@ def _has_tensor_cores(case: Case) -> bool:
 
 
 def _finding(case: Case, share: Share, severity: str) -> Finding:
-    line, gain = case.line("forward"), bound(case, share, share.gain)
+    line, gain = case.line(FORWARD), bound(case, share, share.gain)
     return Finding(
         rule="precision",
         severity=severity,
@@ -51,7 +52,7 @@ def _finding(case: Case, share: Share, severity: str) -> Finding:
         "torch.backends.cudnn.allow_tf32 = True (from Ampere on). See whether the model trains as well.",
         gain_bound=gain,
         evidence=case.evidence(
-            Measure("float32 products", share.value), phase="forward", line=line, series=("gpu_utilization_share",)
+            Measure("float32 products", share.value), phase=FORWARD, line=line, series=("gpu_utilization_share",)
         ),
         page="precision",
     )

@@ -11,9 +11,8 @@ from profd.daemon.analyze.findings.finding import Evidence, Finding
 from profd.daemon.analyze.findings.loaders import SATURATED, Loaders, take_loaders
 from profd.daemon.analyze.findings.severity import severity_of
 from profd.daemon.analyze.findings.wording import at, at_most
+from profd.daemon.analyze.phases import DATA_WAIT
 from profd.daemon.units import percent, plural
-
-PHASE = "data wait"
 
 _NO_CORES = 1.1
 _MOSTLY_WAITING = 0.25
@@ -21,7 +20,7 @@ _MOSTLY_WAITING = 0.25
 
 def find(case: Case) -> Finding | None:
     """Return the finding where the wait is sure and the workers are busy all the time."""
-    share = case.share(PHASE)
+    share = case.share(DATA_WAIT)
     severity = severity_of(share.low, case.profile.total_samples)
     loaders = take_loaders(case) if severity else None
     if severity is None or loaders is None or loaders.busy.value < SATURATED:
@@ -29,7 +28,7 @@ def find(case: Case) -> Finding | None:
     limit = ceiling(case)
     has_cores = limit is None or limit >= _NO_CORES
     gain = bound(case, share, limit if has_cores else None)
-    waits = f"the main thread waits {percent(share.value)} for its data{at(case.line(PHASE))}"
+    waits = f"the main thread waits {percent(share.value)} for its data{at(case.line(DATA_WAIT))}"
     busy = f"{_who(loaders)} {percent(loaders.busy.value)} busy"
     return Finding(
         rule="input-bound-saturated",
@@ -74,14 +73,16 @@ def _remedy(case: Case, share: Share, loaders: Loaders, has_cores: bool) -> str:
     cheaper = f"make loading cheaper{at(loaders.line)}: decode once and store the result, transform whole batches"
     if not has_cores:
         return f"{cheaper.capitalize()}; more workers would only share the cores that there are."
-    return f"Set num_workers={needed_workers(share, loaders)} in the DataLoader{at(case.line(PHASE))}, or {cheaper}."
+    return (
+        f"Set num_workers={needed_workers(share, loaders)} in the DataLoader{at(case.line(DATA_WAIT))}, or {cheaper}."
+    )
 
 
 def _evidence(case: Case, share: Share, loaders: Loaders) -> Evidence:
     return case.evidence(
-        share.measure(PHASE),
+        share.measure(DATA_WAIT),
         loaders.busy.measure("workers busy"),
-        phase=PHASE,
-        line=case.line(PHASE),
+        phase=DATA_WAIT,
+        line=case.line(DATA_WAIT),
         series=("cpu_cores",),
     )

@@ -13,10 +13,9 @@ from profd.daemon.analyze.findings.devices import utilization
 from profd.daemon.analyze.findings.finding import SEVERITIES, Finding, Measure
 from profd.daemon.analyze.findings.severity import PRICE, Scale, severity_of
 from profd.daemon.analyze.findings.wording import at, at_most
+from profd.daemon.analyze.phases import OPTIMIZER, STEP
 from profd.daemon.units import percent
 
-_STARTING = ("forward", "loss", "backward", "optimizer")
-_OPTIMIZER = "optimizer"
 # A batch of three times the size, which memory mostly allows, spares two thirds: from these shares on a tenth of a step
 # is worth a warning, a third of it an alarm.
 _OPTIMIZER_SCALE = Scale(told=0.10, warned=0.15, critical=0.5)
@@ -30,11 +29,11 @@ def find(case: Case) -> Finding | None:
 
 
 def _optimizer_bound(case: Case) -> Finding | None:
-    share = case.share(_OPTIMIZER)
+    share = case.share(OPTIMIZER)
     severity = _severity(case, share)
     if severity is None:
         return None
-    line = case.line(_OPTIMIZER)
+    line = case.line(OPTIMIZER)
     return Finding(
         rule="small-batches",
         severity=severity,
@@ -45,7 +44,7 @@ def _optimizer_bound(case: Case) -> Finding | None:
         remedy=f"{_ENLARGE} With batches as they are, one step of the optimizer for several of "
         f"them{at(line)} brings {at_most(bound(case, share))}.",
         gain_bound=None,
-        evidence=case.evidence(share.measure(_OPTIMIZER), phase=_OPTIMIZER, line=line),
+        evidence=case.evidence(share.measure(OPTIMIZER), phase=OPTIMIZER, line=line),
         page="small-batches",
     )
 
@@ -60,13 +59,13 @@ def _severity(case: Case, share: Share) -> str | None:
 
 
 def _dispatch_bound(case: Case, busy: float) -> Finding | None:
-    share = case.share(*_STARTING)
+    share = case.share(*STEP)
     idle = 1 - busy
     removable = Share(min(share.value, idle), min(share.low, idle), min(share.high, idle), share.samples)
     severity = severity_of(removable.low, case.profile.total_samples, PRICE)
     if severity is None:
         return None
-    line, gain = case.line(*_STARTING), bound(case, removable, removable.gain)
+    line, gain = case.line(*STEP), bound(case, removable, removable.gain)
     return Finding(
         rule="small-batches",
         severity=severity,

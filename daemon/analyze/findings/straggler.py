@@ -9,13 +9,13 @@ from profd.daemon.analyze.findings.finding import Evidence, Finding, Line, Measu
 from profd.daemon.analyze.findings.loaders import take_loaders
 from profd.daemon.analyze.findings.severity import severity_of
 from profd.daemon.analyze.findings.wording import at
+from profd.daemon.analyze.phases import BACKWARD, DATA_WAIT, STEP
 from profd.daemon.analyze.ranks.job import Job
 from profd.daemon.analyze.ranks.lateness import Lateness, median_of_others, own_share
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.noderows import hosts_of, nodes_of
 from profd.daemon.units import percent, times
 
-_DATA_WAIT, _BACKWARD = "data wait", "backward"
 _OFF_CPU = 0.1
 _LEAST_WORK = 0.01
 
@@ -30,7 +30,7 @@ def find(case: Case) -> Finding | None:
     if severity is None:
         return None
     share = Share(late.surplus, max(late.low, 0.0), late.high, job.effort(late.rank).samples)
-    line, phase = _line(case, job, late), late.place.phase if late.place else _BACKWARD
+    line, phase = _line(case, job, late), late.place.phase if late.place else BACKWARD
     function = line.function if line else phase
     gain = _bound(job, late, share)
     least = "at least " if late.is_of_cores else ""
@@ -69,8 +69,8 @@ def _bound(job: Job, late: Lateness, share: Share) -> float:
 def _line(case: Case, job: Job, late: Lateness) -> Line | None:
     """Return the line that makes a rank late; where it waits for its workers, the line that keeps those."""
     if late.place is None:
-        return _alone(case, late.rank).line(_BACKWARD)
-    if late.place.phase == _DATA_WAIT:
+        return _alone(case, late.rank).line(BACKWARD)
+    if late.place.phase == DATA_WAIT:
         loaders = take_loaders(_alone(case, late.rank))
         if loaders is not None and loaders.line is not None:
             return loaders.line
@@ -112,7 +112,7 @@ def _is_off_cpu(job: Job, late: Lateness) -> bool:
 
 def _remedy(case: Case, late: Lateness, function: str, line: Line | None, phase: str) -> str:
     host = _host(case, late.rank)
-    if late.place is None or phase in ("forward", "loss", _BACKWARD, "optimizer"):
+    if late.place is None or phase in STEP:
         return (
             f"See what rank {late.rank} on {host} has more of to compute{at(line)}: longer batches, more layers, "
             "fewer or slower cores."

@@ -7,11 +7,12 @@ from profd.daemon.analyze.findings.devices import utilization
 from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.phaseloss import PhaseLoss
 from profd.daemon.analyze.findings.severity import severity_of
+from profd.daemon.analyze.phases import SYNCHRONIZE
 
 _ON_GPU = PhaseLoss(
     rule="synchronization",
     label="synchronization",
-    phase="synchronize",
+    phase=SYNCHRONIZE,
     title="the main thread waits for the device for {share} of its time{at}: no wait brings {gain}",
     cause="A value that Python asks for (.item(), .cpu(), print, float) is there only when the device has done all "
     "that was started before; meanwhile nothing new is started.",
@@ -20,7 +21,7 @@ _ON_GPU = PhaseLoss(
 _ON_CPU = PhaseLoss(
     rule="synchronization",
     label="synchronization",
-    phase="synchronize",
+    phase=SYNCHRONIZE,
     title="{share} of the time goes into values that are brought to Python{at}: without them {gain}",
     cause="Numbers are computed and taken out of tensors one by one (.item(), .tolist(), print), step by step.",
     remedy="Do it every hundredth step only{at}, and for many values at once.",

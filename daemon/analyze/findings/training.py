@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.phases import STEP, PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
-
-STEP = frozenset({"forward", "loss", "backward", "optimizer"})
 
 _LOOKED_AT_NS = 60 * SECOND_NS
 

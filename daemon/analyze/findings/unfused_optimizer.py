@@ -7,9 +7,9 @@ from profd.daemon.analyze.findings.case import Case
 from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.findings.severity import PRICE, severity_of
 from profd.daemon.analyze.findings.wording import at, at_most
+from profd.daemon.analyze.phases import OPTIMIZER
 from profd.daemon.units import percent
 
-_PHASE = "optimizer"
 # Of those that have a fused form.
 _ONE_BY_ONE = frozenset({f"_single_tensor_{name}" for name in ("adam", "adamw", "adagrad", "sgd")})
 
@@ -20,7 +20,7 @@ def find(case: Case) -> Finding | None:
     severity = severity_of(share.low, case.profile.total_samples, PRICE)
     if severity is None:
         return None
-    line, gain = case.line(_PHASE), bound(case, share)
+    line, gain = case.line(OPTIMIZER), bound(case, share)
     return Finding(
         rule="unfused-optimizer",
         severity=severity,
@@ -32,7 +32,7 @@ def find(case: Case) -> Finding | None:
         remedy="Make the optimizer with fused=True (or foreach=True, where its kind or version has no fused form for "
         "this device).",
         gain_bound=gain,
-        evidence=case.evidence(share.measure("tensor by tensor"), phase=_PHASE, line=line),
+        evidence=case.evidence(share.measure("tensor by tensor"), phase=OPTIMIZER, line=line),
         page="unfused-optimizer",
     )
 

@@ -11,8 +11,8 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator
 
-from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.ranks.waits import COLLECTIVE, WaitIndex
+from profd.daemon.analyze.phases import BACKWARD, COLLECTIVE, COPY, PhaseIndex
+from profd.daemon.analyze.ranks.waits import WaitIndex
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RecordingRow, ThreadRow
@@ -22,7 +22,6 @@ _ONE_SIDED = frozenset(
      "send", "isend", "recv", "irecv", "batch_isend_irecv"}
 )  # fmt: skip
 """In these some ranks are done before others have come."""
-_COPY = "host-to-device copy"
 
 
 class DepartureIndex:
@@ -87,5 +86,5 @@ class DepartureIndex:
         phase = self._phases.of_stack(stack)
         if self._waits.has_gpu:
             # Kernels are waited for elsewhere than they are launched.
-            return phase not in (_COPY, "backward")
+            return phase not in (COPY, BACKWARD)
         return phase != COLLECTIVE or not any(frame.function in _ONE_SIDED for frame in self._reader.frames_of(stack))

@@ -10,13 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.phases import BACKWARD, COLLECTIVE, COPY, SYNCHRONIZE, PhaseIndex
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
 
-COLLECTIVE, BACKWARD = "collective", "backward"
-
-_WAITS_FOR_THE_GPU = frozenset({"synchronize", "host-to-device copy"})
+_WAITS_FOR_THE_GPU = frozenset({SYNCHRONIZE, COPY})
 # Where ranks begin to exchange data, or do; not what runs when these modules are imported.
 _EXCHANGES = re.compile(
     r"torch/nn/parallel/distributed[.]py (\w+[.])?(__init__|forward|_\w+)"

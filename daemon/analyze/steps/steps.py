@@ -7,7 +7,17 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.phases import (
+    BACKWARD,
+    COMPILE,
+    DATA_LOAD,
+    DATA_WAIT,
+    FORWARD,
+    LOSS,
+    STARTUP,
+    WITHOUT_STEP,
+    PhaseIndex,
+)
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps.cycles import Cycles, Seen, count_cycles
 from profd.daemon.clock import SECOND_NS
@@ -18,11 +28,7 @@ COUNT_SERIES = "step_count"
 ERROR_SERIES = "step_count_error"
 COUNTER_EVENT = "counter"
 # Visited once a step, each of them; the optimizer is not, where gradients are set to zero ahead of the forward pass.
-ONCE_A_STEP = (("backward",), ("forward", "loss"), ("data wait", "data load in process"))
-COMPILE = "compile"
-STARTUP = "startup, import"
-ASIDE = frozenset({STARTUP, COMPILE, "evaluation", "checkpoint"})
-"""Phases in which no step is made."""
+ONCE_A_STEP = ((BACKWARD,), (FORWARD, LOSS), (DATA_WAIT, DATA_LOAD))
 
 _EARLY_NS = 5 * SECOND_NS
 # Counts of a process that lives are no further apart, pauses included: what is left ahead of the end was not read.
@@ -175,7 +181,7 @@ def _cycles(
         return
     for visited in ONCE_A_STEP:
         seen = (
-            Seen(row.start_ns, phase in visited or phase == COMPILE, row.samples, phase in ASIDE)
+            Seen(row.start_ns, phase in visited or phase == COMPILE, row.samples, phase in WITHOUT_STEP)
             for row in _intervals(reader, thread, selection)
             if (phase := phases.of_stack(row.stack))
         )

@@ -10,7 +10,7 @@ import pytest
 from support.synthetic import MAIN_TID, STARTED_NS, write_run
 
 from profd.daemon.analyze.lives import take_lives
-from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.phases import STARTUP, PhaseIndex
 from profd.daemon.analyze.profile import Profile, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
@@ -20,7 +20,7 @@ from profd.tui.samples import parts
 from profd.tui.samples.blocks import Blocks
 from profd.tui.samples.parts import Samples, selection, training
 from profd.tui.samples.sums import Sums
-from profd.tui.samples.tallies import STARTUP, Places
+from profd.tui.samples.tallies import Places
 from profd.tui.view import Range, Scope, ScopeKind
 
 SECONDS = 20

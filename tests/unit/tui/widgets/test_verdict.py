@@ -10,9 +10,11 @@ from support.dashboard import open_dashboard
 from support.findingruns import HEALTHY, IMPORT, write_case
 from support.synthetic import STARTED_NS
 
+from profd.daemon.analyze.phases import DATA_WAIT
 from profd.daemon.clock import SECOND_NS
+from profd.tui.snapshot import Verdict
 from profd.tui.widgets.tabs import TabLine
-from profd.tui.widgets.verdict import VerdictLine
+from profd.tui.widgets.verdict import VerdictLine, sentence
 
 SAID = (
     "▲ INPUT-BOUND the main thread waits 40 % for its data (train.py:58); both workers are 100 % busy: "
@@ -57,3 +59,10 @@ async def test_a_range_that_startup_takes_much_of_is_not_called_healthy(tmp_path
         assert "healthy" not in said
         opened.dashboard.choose_range(STARTED_NS + 50 * SECOND_NS, STARTED_NS + 90 * SECOND_NS)
         await opened.until_text(VerdictLine, "healthy")
+
+
+def test_what_goes_on_is_said_of_one_process_and_of_several() -> None:
+    one = Verdict(phase=DATA_WAIT, share=0.4, threads=1, where="", source="")
+    assert sentence(one) == "of the time the main thread waits for data"
+    several = msgspec.structs.replace(one, threads=4)
+    assert sentence(several) == "of the time the main thread of each of 4 processes waits for data"

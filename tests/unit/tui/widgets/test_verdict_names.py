@@ -12,7 +12,7 @@ from profd.tui.widgets.verdict import VerdictLine
 
 async def test_names_of_the_run_are_spelled_out(tmp_path: Path) -> None:
     async with open_dashboard(hostiletexts.write_run(tmp_path / "a.profd"), size=(200, 60)) as opened:
-        await opened.until_text(VerdictLine, "in code of no known phase, at ")
+        await opened.until_text(VerdictLine, "does what no rule for phases knows, at ")
         said = opened.text(VerdictLine)
         assert "\\u202egnol" in said
         assert not set(said) & set("\u202e\u2066\u2028\x1b\x00")
