@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from profd.daemon.collect.host import procfile
+from profd.daemon import procfile
 from profd.daemon.collect.host.lane import Source, Watched
 from profd.daemon.store.records import EventHappened, Identity, Point
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from profd.daemon.collect.host import procfile
+from profd.daemon import procfile
 
 # Version 1 has no word for "no limit": it is the greatest number of whole pages.
 _NO_LIMIT = 1 << 62

@@ -6,9 +6,8 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 
-from profd.daemon import processes
+from profd.daemon import processes, procfile
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.collect.host import procfile
 from profd.daemon.collect.host.lane import Watched
 from profd.daemon.collect.host.rates import Rates
 from profd.daemon.store.records import Identity, Point

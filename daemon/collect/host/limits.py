@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from profd.daemon import procfile
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.collect.host import cgroup, procfile
+from profd.daemon.collect.host import cgroup
 from profd.daemon.collect.host.cgroup import Group, Hierarchy
 from profd.daemon.collect.host.lane import Watched
 from profd.daemon.collect.host.machine import pressure

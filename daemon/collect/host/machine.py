@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import psutil
 
+from profd.daemon import procfile
 from profd.daemon.clock import Clock
-from profd.daemon.collect.host import procfile
 from profd.daemon.collect.host.lane import Watched
 from profd.daemon.collect.host.rates import Rates
 from profd.daemon.store.records import Point

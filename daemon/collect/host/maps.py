@@ -11,8 +11,8 @@ import os
 import time
 from collections.abc import Callable, Iterator
 
+from profd.daemon import procfile
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
-from profd.daemon.collect.host import procfile
 from profd.daemon.collect.host.lane import Watched
 from profd.daemon.store.records import Identity, Point
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from profd.daemon.collect.host import procfile
+from profd.daemon import procfile
 from profd.daemon.collect.host.lane import Watched
 from profd.daemon.paths import NETWORK_FILE_SYSTEMS
 from profd.daemon.store.records import Point

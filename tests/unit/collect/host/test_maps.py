@@ -8,8 +8,8 @@ import pytest
 from support.clocks import StoppedClock
 from support.procfiles import TARGET, ProcFiles, files_of, read, values
 
+from profd.daemon import procfile
 from profd.daemon.clock import MILLISECOND_NS
-from profd.daemon.collect.host import procfile
 from profd.daemon.collect.host.lane import Watched
 from profd.daemon.collect.host.maps import LARGEST_BYTES, MemoryMaps
 from profd.daemon.store.records import Identity

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.procfiles import TARGET, files_of
 
-from profd.daemon.collect.host import procfile
+from profd.daemon import procfile
 
 
 def test_a_list_that_the_kernel_hands_out_in_parts_is_read_whole() -> None:
