@@ -7,38 +7,62 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from profd.daemon import procfile
+
 PROC = Path("/proc")
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
-_INNERMOST_ID = re.compile(rb"^NSpid:[\d\s]*?(\d+)$", re.MULTILINE)
 _PYTHON_NAME = re.compile(r"python(\d(?:\.\d+)?)?[a-z]*$")
 _LIBPYTHON = re.compile(r"/libpython(\d\.\d+)[a-z]*\.so")
 
 
 class Stat(msgspec.Struct, frozen=True):
-    """Some fields of ``/proc/PID/stat``; ``cpu_ticks`` is user and system time without children."""
+    """Some fields of ``/proc/PID/stat``; times are in clock ticks, those of children only where they are named."""
 
     pid: int
     comm: str
     state: str
     ppid: int
     pgrp: int
-    cpu_ticks: int
+    minor_faults: int
+    major_faults: int
+    user_ticks: int
+    system_ticks: int
+    ended_children_ticks: int
     threads: int
     start_ticks: int
+    rss_bytes: int
     image: int
     """The address where its stack starts: another one means that the process has exec'ed.
 
     0 where we may not look, while a process is dying (its memory goes long before it is a zombie), and in the midst of
     an exec, where the kernel moves the stack once more before it says where the code starts.
     """
+    block_delay_ticks: int | None
+    """For how long it waited for disks; None where the kernel is too old to say."""
     exit_status: int
     """As of ``waitpid``; 0 unless the process is a zombie that we may look into."""
+
+    @property
+    def cpu_ticks(self) -> int:
+        """User and system time."""
+        return self.user_ticks + self.system_ticks
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is neither a zombie nor dead."""
+        return self.state not in "ZX"
+
+    @property
+    def age_s(self) -> float:
+        """For how long it has been there."""
+        return uptime_s() - self.start_ticks / CLOCK_TICKS
 
 
 class Owner(NamedTuple):
@@ -52,38 +76,73 @@ class Owner(NamedTuple):
 NOBODY = Owner(65534, 65534, ())
 
 
+def pids() -> Iterator[int]:
+    """Yield the PIDs of all processes that we see."""
+    return (int(name) for name in os.listdir(PROC) if name.isdecimal())
+
+
 def read_stat(pid: int, os_tid: int | None = None) -> Stat | None:
     """Read ``/proc/PID/stat``, or that of one thread."""
-    path = f"/proc/{pid}/stat" if os_tid is None else f"/proc/{pid}/task/{os_tid}/stat"
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123  read four times a second for every process: Path costs double
-            text = file.read().decode(errors="replace")
-    except OSError:
-        return None
+    found = procfile.read(f"{PROC}/{pid}/stat" if os_tid is None else f"{PROC}/{pid}/task/{os_tid}/stat")
     # The name stands in parentheses and may hold anything, parentheses and spaces too.
-    head, _, tail = text.rpartition(")")
+    head, _, tail = (found or b"").rpartition(b")")
     fields = tail.split()
     try:
         return Stat(
             pid=pid,
-            comm=head.partition("(")[2],
-            state=fields[0],
+            comm=head.partition(b"(")[2].decode(errors="replace"),
+            state=fields[0].decode(),
             ppid=int(fields[1]),
             pgrp=int(fields[2]),
-            cpu_ticks=int(fields[11]) + int(fields[12]),
+            minor_faults=int(fields[7]),
+            major_faults=int(fields[9]),
+            user_ticks=int(fields[11]),
+            system_ticks=int(fields[12]),
+            ended_children_ticks=int(fields[13]) + int(fields[14]),
             threads=int(fields[17]),
             start_ticks=int(fields[19]),
+            rss_bytes=int(fields[21]) * _PAGE_BYTES,
             image=int(fields[25]) if int(fields[23]) else 0,
+            block_delay_ticks=int(fields[39]) if len(fields) > 39 else None,
             exit_status=int(fields[49]) if len(fields) > 49 else 0,
         )
     except (IndexError, ValueError):
         return None
 
 
-def is_running(pid: int, start_ticks: int) -> bool:
-    """Say whether this very process still runs: not a zombie, and not another one with the same PID."""
+def read_running(pid: int, start_ticks: int) -> Stat | None:
+    """Read the stat of this very process; None where it is a zombie, gone, or another one with the same PID."""
     stat = read_stat(pid)
-    return stat is not None and stat.start_ticks == start_ticks and stat.state not in "ZX"
+    return stat if stat is not None and stat.start_ticks == start_ticks and stat.is_running else None
+
+
+def is_running(pid: int, start_ticks: int) -> bool:
+    """Say whether this very process still runs."""
+    return read_running(pid, start_ticks) is not None
+
+
+def status(pid: int, os_tid: int | None = None) -> dict[str, str]:
+    """Return the fields of ``/proc/PID/status``, or that of one thread; empty where it is gone."""
+    text = procfile.read(f"{PROC}/{pid}/status" if os_tid is None else f"{PROC}/{pid}/task/{os_tid}/status") or b""
+    pairs = (line.partition(":") for line in text.decode(errors="replace").splitlines())
+    return {name: value.strip() for name, _, value in pairs}
+
+
+def link(pid: int, name: str) -> str:
+    """Return where a link of a process leads: ``exe``, ``cwd``, ``fd/3``; empty where we may not look.
+
+    Bytes that are no text are replaced.
+    """
+    try:
+        # Path costs double, and there are hundreds of processes.
+        return os.readlink(os.fsencode(f"{PROC}/{pid}/{name}")).decode(errors="replace")  # noqa: PTH115
+    except OSError:
+        return ""
+
+
+def maps(pid: int) -> str:
+    """Return what a process has mapped, as the kernel lists it; empty where we may not look."""
+    return (procfile.read(f"{PROC}/{pid}/maps") or b"").decode(errors="replace")
 
 
 def uptime_s() -> float:
@@ -97,17 +156,11 @@ def children(pid: int, *, of_all_threads: bool = True) -> list[int]:
     The kernel lists children by the thread that forked them, and a torch process has hundreds of threads.
     """
     try:
-        threads = os.listdir(f"/proc/{pid}/task") if of_all_threads else [str(pid)]
+        threads = os.listdir(f"{PROC}/{pid}/task") if of_all_threads else [str(pid)]
     except OSError:
         return []
-    found: list[int] = []
-    for thread in threads:
-        try:
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
-                found += map(int, file.read().split())
-        except OSError:
-            continue
-    return found
+    lists = (procfile.read(f"{PROC}/{pid}/task/{thread}/children") or b"" for thread in threads)
+    return [int(child) for text in lists for child in text.split()]
 
 
 def thread_ids(pid: int) -> dict[int, int]:
@@ -116,67 +169,57 @@ def thread_ids(pid: int) -> dict[int, int]:
     The two differ where the process lives in a container that we look into from outside. Empty where it is gone.
     """
     try:
-        os_tids = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+        os_tids = [int(name) for name in os.listdir(f"{PROC}/{pid}/task")]
     except OSError:
         return {}
-    if _own_id(f"/proc/{pid}/status") in (pid, None):
+    if _own_id(pid) in (pid, None):
         return {os_tid: os_tid for os_tid in os_tids}
-    own_ids = ((_own_id(f"/proc/{pid}/task/{os_tid}/status"), os_tid) for os_tid in os_tids)
+    own_ids = ((_own_id(pid, os_tid), os_tid) for os_tid in os_tids)
     return {own_id: os_tid for own_id, os_tid in own_ids if own_id is not None}
 
 
-def _own_id(path: str) -> int | None:
-    """Return the last word of the line ``NSpid`` of a status file: the id in the innermost PID namespace."""
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            found = _INNERMOST_ID.search(file.read())
-    except OSError:
-        return None
-    return int(found[1]) if found else None
+def _own_id(pid: int, os_tid: int | None = None) -> int | None:
+    """Return the id in the innermost PID namespace."""
+    ids = status(pid, os_tid).get("NSpid", "").split()
+    return int(ids[-1]) if ids else None
 
 
-def io_bytes(pid: int) -> tuple[int, int] | None:
-    """Return the bytes that system calls of a process read and wrote in all; None where the kernel will not tell.
+class Io(NamedTuple):
+    """Bytes that system calls of a process read and wrote in all, and those that were read from a disk.
 
-    Those that reached a disk would be others: a network file system counts here alone.
+    A network file system counts in the first two alone, a file that is mapped in the last.
     """
+
+    read: int
+    written: int
+    read_from_disk: int
+
+
+def io_bytes(pid: int) -> Io | None:
+    """Return what a process has read and written; None where the kernel will not tell."""
+    counters = procfile.read_pairs(f"{PROC}/{pid}/io")
     try:
-        with open(f"/proc/{pid}/io", "rb") as file:  # noqa: PTH123
-            words = file.read().split()
-    except OSError:
-        return None
-    counters = dict(zip(words[::2], words[1::2], strict=False))
-    try:
-        return int(counters[b"rchar:"]), int(counters[b"wchar:"])
-    except (KeyError, ValueError):
+        return Io(counters[b"rchar"], counters[b"wchar"], counters[b"read_bytes"])
+    except KeyError:
         return None
 
 
 def rss_bytes(pid: int) -> int | None:
     """Return the resident memory of a process."""
-    try:
-        with open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123
-            return int(file.read().split()[1]) * _PAGE_BYTES
-    except (OSError, IndexError, ValueError):
-        return None
+    sizes = (procfile.read(f"{PROC}/{pid}/statm") or b"").split()
+    return int(sizes[1]) * _PAGE_BYTES if len(sizes) > 1 else None
 
 
 def environment(pid: int, allowed: frozenset[str]) -> dict[str, str]:
     """Return the variables of ``allowed`` that the process was started with; no other one leaves this function."""
-    try:
-        words = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
-    except OSError:
-        return {}
+    words = (procfile.read(f"{PROC}/{pid}/environ") or b"").split(b"\0")
     pairs = (word.decode(errors="replace").partition("=") for word in words)
     return {name: value for name, _, value in pairs if name in allowed}
 
 
 def command_line(pid: int) -> tuple[str, ...]:
     """Return the words of the command line; empty for kernel threads, zombies and the departed."""
-    try:
-        words = (PROC / str(pid) / "cmdline").read_bytes()
-    except OSError:
-        return ()
+    words = procfile.read(f"{PROC}/{pid}/cmdline")
     return tuple(word.decode(errors="replace") for word in words.rstrip(b"\0").split(b"\0")) if words else ()
 
 
@@ -190,13 +233,12 @@ def owner_uid(pid: int) -> int | None:
 
 def owner(pid: int) -> Owner | None:
     """Return as whom a process opens files; None where it is gone."""
+    fields = status(pid)
     try:
-        text = (PROC / str(pid) / "status").read_bytes()
-        fields = dict(line.split(b":", 1) for line in text.splitlines() if b":" in line)
         # Of each four ids the last is the one that counts for files.
-        uid, gid = (int(fields[name].split()[3]) for name in (b"Uid", b"Gid"))
-        return Owner(uid, gid, tuple(map(int, fields[b"Groups"].split())))
-    except (OSError, KeyError, ValueError, IndexError):
+        uid, gid = (int(fields[name].split()[3]) for name in ("Uid", "Gid"))
+        return Owner(uid, gid, tuple(map(int, fields["Groups"].split())))
+    except (KeyError, ValueError, IndexError):
         return None
 
 
@@ -206,18 +248,13 @@ def python_version(pid: int) -> str | None:
     None where it is no Python, or not ours to look into. Taken from the name of the executable and of the libpython
     that it has mapped: no byte of the process's memory is read.
     """
-    try:
-        executable = str((PROC / str(pid) / "exe").readlink()).removesuffix(" (deleted)")
-    except OSError:
+    executable = link(pid, "exe").removesuffix(" (deleted)")
+    if not executable:
         return None
     match = _PYTHON_NAME.match(Path(executable).name)
     if match and match[1] and "." in match[1]:
         return match[1]
-    try:
-        maps = (PROC / str(pid) / "maps").read_text(errors="replace")
-    except OSError:
-        maps = ""
-    library = _LIBPYTHON.search(maps)
+    library = _LIBPYTHON.search(maps(pid))
     if library:
         return library[1]
     return "" if match else None

@@ -9,15 +9,9 @@ from __future__ import annotations
 import os
 import re
 
-from profd.daemon.store.records import Identity
-
 _CHUNK_BYTES = 1 << 16
 _PAIR = re.compile(rb"^(\w+):?[ \t]+(\d+)", re.MULTILINE)
 _PRESSURE = re.compile(rb"^(some|full) .*total=(\d+)", re.MULTILINE)
-
-# Which of the fields of ``read_stat`` is what.
-STATE, MINOR_FAULTS, MAJOR_FAULTS, USER_TICKS, SYSTEM_TICKS = 0, 7, 9, 11, 12
-THREADS, START, RSS_PAGES, BLOCK_DELAY_TICKS = 17, 19, 21, 39
 
 
 def read(path: str) -> bytes | None:
@@ -52,22 +46,3 @@ def read_pairs(path: str) -> dict[bytes, int]:
 def read_pressure_us(path: str) -> dict[bytes, int]:
     """Return for how long ``some`` and ``full`` tasks stood still, in microseconds, by pressure stall information."""
     return {name: int(total) for name, total in _PRESSURE.findall(read(path) or b"")}
-
-
-def read_stat(identity: Identity) -> list[bytes] | None:
-    """Return the fields of ``/proc/PID/stat`` after the name, the state first; None where the process is gone."""
-    fields = _fields(f"/proc/{identity.pid}/stat")
-    return (
-        fields if fields and int(fields[START]) == identity.start_ticks and fields[STATE] not in (b"Z", b"X") else None
-    )
-
-
-def read_thread_stat(identity: Identity, os_tid: int) -> list[bytes] | None:
-    """Return these fields of one thread of a process that is there; None where the thread is gone."""
-    return _fields(f"/proc/{identity.pid}/task/{os_tid}/stat")
-
-
-def _fields(path: str) -> list[bytes] | None:
-    # The name stands in parentheses and may hold anything, parentheses and spaces too.
-    fields = (read(path) or b"").rpartition(b")")[2].split()
-    return fields if len(fields) > RSS_PAGES else None

@@ -58,7 +58,7 @@ class CostMeter:
 
 def _own_age_s() -> float:
     stat = processes.read_stat(os.getpid())
-    return max(processes.uptime_s() - stat.start_ticks / processes.CLOCK_TICKS, 0.0) if stat else 0.0
+    return max(stat.age_s, 0.0) if stat else 0.0
 
 
 def _children() -> list[int]:

@@ -168,11 +168,8 @@ def why_ended(run_id: str) -> str:
 
 def _cpu_ticks(pid: int) -> int:
     """Return the CPU time of a process and of its children that have ended; that of a zombie, too."""
-    try:
-        fields = (processes.PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
-        return sum(map(int, fields[11:15]))
-    except (OSError, ValueError):
-        return 0
+    stat = processes.read_stat(pid)
+    return 0 if stat is None else stat.cpu_ticks + stat.ended_children_ticks
 
 
 def _watch(pid: int) -> Watch:
@@ -189,10 +186,9 @@ def _find_session(run_id: str) -> int | None:
     That is so from the first moment of a session, when there is no run file yet, to its last.
     """
     log = str((paths.runtime_folder() / f"{run_id}.log").resolve())
-    for name in os.listdir(processes.PROC):
-        if name.isdecimal() and processes.owner_uid(int(name)) == os.geteuid():
-            with contextlib.suppress(OSError):
-                is_its = os.readlink(f"/proc/{name}/fd/2").removesuffix(" (deleted)") == log  # noqa: PTH115
-                if is_its and is_session(int(name)):
-                    return int(name)
+    for pid in processes.pids():
+        if processes.owner_uid(pid) == os.geteuid():
+            is_its = processes.link(pid, "fd/2").removesuffix(" (deleted)") == log
+            if is_its and is_session(pid):
+                return pid
     return None

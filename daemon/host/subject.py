@@ -53,7 +53,7 @@ class ProcTable:
 
     def pids(self) -> set[int]:
         """Return the PIDs of all processes."""
-        found = {int(name) for name in os.listdir(processes.PROC) if name.isdecimal()}
+        found = set(processes.pids())
         for pid in self._strangers.keys() - found:
             del self._strangers[pid]
         return found
@@ -61,7 +61,7 @@ class ProcTable:
     def age_s(self, pid: int) -> float:
         """Return for how long a process has run; 0 where it is gone."""
         stat = processes.read_stat(pid)
-        return _age_s(stat) if stat is not None else 0.0
+        return stat.age_s if stat is not None else 0.0
 
     def look(self, pid: int) -> Subject | None:
         """Return what is known of a process; None where it is no Python, profd's own, not ours, or gone."""
@@ -72,13 +72,12 @@ class ProcTable:
         if uid is None or self._uid not in (0, uid) or stat is None or not command or is_profd(command):
             return None
         uses_torch, uses_gpu = TORCH_LIBRARY in maps, _GPU_DEVICE in maps
-        return Subject(Identity(pid, stat.start_ticks), stat.ppid, uid, uses_torch, uses_gpu, _age_s(stat), command)
+        return Subject(Identity(pid, stat.start_ticks), stat.ppid, uid, uses_torch, uses_gpu, stat.age_s, command)
 
     def _maps_of_python(self, pid: int) -> str | None:
         """Return what a Python has mapped; None where the process is none. Cheap for what was none before."""
-        try:
-            executable = os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115  Path costs double, and there are hundreds
-        except OSError:
+        executable = processes.link(pid, "exe")
+        if not executable:
             return None
         if _PYTHON.search(executable):
             return self._maps(pid)
@@ -94,7 +93,7 @@ class ProcTable:
     def program(self, pid: int) -> Program | None:
         """Return what runs under a PID, whosever it is; None where it is gone."""
         stat, uid = processes.read_stat(pid), processes.owner_uid(pid)
-        if stat is None or uid is None or stat.state in "ZX":
+        if stat is None or uid is None or not stat.is_running:
             return None
         return Program(Identity(pid, stat.start_ticks), stat.ppid, uid, self._command(pid))
 
@@ -125,7 +124,7 @@ class ProcTable:
         }
 
     def _maps(self, pid: int) -> str:
-        return self._reads.read(pid, lambda: _maps(pid), "")
+        return self._reads.read(pid, lambda: processes.maps(pid), "")
 
     def _command(self, pid: int) -> tuple[str, ...]:
         return self._reads.read(pid, lambda: processes.command_line(pid), ())
@@ -135,14 +134,3 @@ def _recorded_by(command: tuple[str, ...]) -> int | None:
     """Return the PID in a command that is a recording of py-spy's, as sessions start it: its last word."""
     is_recording = command[:2] == ("py-spy", "record") and command[-2] == "--pid"
     return int(command[-1]) if is_recording and _PID.fullmatch(command[-1]) else None
-
-
-def _age_s(stat: processes.Stat) -> float:
-    return processes.uptime_s() - stat.start_ticks / processes.CLOCK_TICKS
-
-
-def _maps(pid: int) -> str:
-    try:
-        return (processes.PROC / str(pid) / "maps").read_text(errors="replace")
-    except OSError:
-        return ""

@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from platform import python_version
 
-from profd.daemon import paths
+from profd.daemon import paths, processes
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.metrics.catalog import BUILD_INFO, EXPORTER_CPU, EXPORTER_MEMORY, Sample
 from profd.daemon.metrics.watch import RunWatch
@@ -19,7 +19,6 @@ from profd.daemon.metrics.watch import RunWatch
 FRESH_S = 1.0
 """Who asks again so soon is told the same: several may ask at once, and each kind of metric is asked for by itself."""
 _YOUNG_S = 60.0
-_PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 
 
 class Folder:
@@ -119,6 +118,5 @@ def _age_s(path: Path) -> float:
 
 
 def _own_cost() -> list[Sample]:
-    with open("/proc/self/statm", "rb") as file:  # noqa: PTH123  read at each scrape
-        rss_bytes = int(file.read().split()[1]) * _PAGE_BYTES
+    rss_bytes = processes.rss_bytes(os.getpid()) or 0
     return [Sample(EXPORTER_CPU, (), time.process_time()), Sample(EXPORTER_MEMORY, (), rss_bytes)]

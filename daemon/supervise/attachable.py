@@ -42,8 +42,7 @@ def find_attachable() -> list[Attachable]:
 def _own_pids() -> list[int]:
     """Return the PIDs of this user's processes, all users' for root; this process is not among them."""
     uid = os.geteuid()
-    pids = [int(entry.name) for entry in os.scandir(processes.PROC) if entry.name.isdecimal()]
-    return [pid for pid in pids if pid != os.getpid() and (uid == 0 or processes.owner_uid(pid) == uid)]
+    return [pid for pid in processes.pids() if pid != os.getpid() and (uid == 0 or processes.owner_uid(pid) == uid)]
 
 
 def _look_at(pid: int) -> Attachable | None:
@@ -51,13 +50,13 @@ def _look_at(pid: int) -> Attachable | None:
     version = processes.python_version(pid)
     stat = processes.read_stat(pid)
     words = processes.command_line(pid)
-    if version is None or stat is None or stat.state in "ZX" or is_profd(words):
+    if version is None or stat is None or not stat.is_running or is_profd(words):
         return None
     return Attachable(
         pid=pid,
         python=version,
         uses_torch=_has_torch(pid),
-        age_s=processes.uptime_s() - stat.start_ticks / processes.CLOCK_TICKS,
+        age_s=stat.age_s,
         command=mask_command(words),
     )
 
@@ -71,10 +70,7 @@ def is_profd(words: tuple[str, ...]) -> bool:
 
 def _has_torch(pid: int) -> bool:
     """Say whether a process has a library of PyTorch's mapped."""
-    try:
-        return TORCH_LIBRARY in (processes.PROC / str(pid) / "maps").read_text(errors="replace")
-    except OSError:
-        return False
+    return TORCH_LIBRARY in processes.maps(pid)
 
 
 def _is_covered(process: Attachable, found: dict[int, Attachable]) -> bool:

@@ -27,6 +27,7 @@ from profd.daemon.collect.gpu.devices import Gpu, GpuNames, list_gpus, text_of
 from profd.daemon.collect.gpu.nvml import Nvml
 from profd.daemon.collect.stacks.pyspy import KNOWN_VERSIONS, find_py_spy
 from profd.daemon.errors import ExitCode, MissingTool, OutputUnwritable, ProfdError
+from profd.daemon.supervise.attachable import TORCH_LIBRARY
 from profd.daemon.supervise.diagnosis import PYTHON_VERSIONS, RealSystem, System, check_attachable
 from profd.daemon.units import size
 
@@ -236,11 +237,10 @@ def check_torch() -> Check:
 
 def check_torch_of(pid: int) -> Check:
     """Check whether a process has torch, and whether its Kineto was told at launch to take windows on demand."""
-    try:
-        has_torch = b"libtorch_cpu" in (processes.PROC / str(pid) / "maps").read_bytes()
-    except OSError:
+    maps = processes.maps(pid)
+    if not maps:
         return Check("torch windows", Verdict.NOTE, f"pid {pid} does not show what it has loaded", "see the last line")
-    if not has_torch:
+    if TORCH_LIBRARY not in maps:
         return Check("torch windows", Verdict.NOTE, f"pid {pid} has not loaded torch", "ask again once it has")
     if processes.environment(pid, frozenset({_KINETO})).get(_KINETO) == "1":
         return Check("torch windows", Verdict.PASSED, f"pid {pid} was launched with {_KINETO}=1")

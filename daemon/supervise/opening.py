@@ -24,7 +24,7 @@ def run_started(options: SessionOptions, control_socket: Path, now_ns: int) -> R
         mode=options.mode,
         target=Identity(options.pid, options.start_ticks),
         command=mask_command(options.command),
-        cwd=_working_folder(options.pid),
+        cwd=processes.link(options.pid, "cwd"),
         host=os.uname().nodename,
         user=_user_name(),
         started_ns=now_ns,
@@ -58,14 +58,6 @@ def described(describe: DescribeFrame, *, with_source: bool) -> DescribeFrame:
         return msgspec.structs.replace(found, source=source)
 
     return masked
-
-
-def _working_folder(pid: int) -> str:
-    """Return the working folder of a process; bytes of it that are no text are replaced."""
-    try:
-        return os.fsencode(Path(f"/proc/{pid}/cwd").readlink()).decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def _user_name() -> str:

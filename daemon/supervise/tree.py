@@ -109,7 +109,7 @@ class ProcessTree:
         """Notice that a member has ended or exec'ed."""
         identity = member.identity
         stat = processes.read_stat(identity.pid)
-        if stat is None or stat.start_ticks != identity.start_ticks or stat.state in "ZX":
+        if stat is None or stat.start_ticks != identity.start_ticks or not stat.is_running:
             is_zombie = stat is not None and stat.start_ticks == identity.start_ticks
             del self.members[identity]
             yield Vanished(member, exitstatus.of_zombie(stat) if stat and is_zombie else None)
@@ -123,7 +123,7 @@ class ProcessTree:
         appeared = []
         for pid in pids:
             stat = processes.read_stat(pid)
-            if stat is None or stat.state in "ZX":
+            if stat is None or not stat.is_running:
                 continue
             identity = Identity(pid, stat.start_ticks)
             if identity in self.members or (parent is None and identity != self.root):

@@ -239,14 +239,12 @@ async def _end(process: asyncio.subprocess.Process, reading: asyncio.Future[tupl
 
 def _check_untraced(pid: int) -> None:
     """Raise WindowFailed where a process is stopped, or in the hands of another debugger."""
-    try:
-        status = (processes.PROC / str(pid) / "status").read_text(errors="replace")
-    except OSError as error:
-        raise WindowFailed(f"process {pid} cannot be looked at ({error.strerror})") from error
-    tracer = re.search(r"^TracerPid:\s*(\d+)", status, re.MULTILINE)
-    if tracer and tracer[1] != "0":
-        raise WindowFailed(f"process {pid} is being debugged by process {tracer[1]}", "wait for it to let go")
-    if re.search(r"^State:\s*[Tt]", status, re.MULTILINE):
+    status = processes.status(pid)
+    if not status:
+        raise WindowFailed(f"process {pid} cannot be looked at: it is gone")
+    if (tracer := status.get("TracerPid", "0")) != "0":
+        raise WindowFailed(f"process {pid} is being debugged by process {tracer}", "wait for it to let go")
+    if status["State"][0] in "Tt":
         raise WindowFailed(f"process {pid} is stopped", f"let it run on: kill -CONT {pid}")
 
 

@@ -10,6 +10,18 @@ from profd.daemon import procfile
 from profd.daemon.collect.host.lane import Source, Watched
 from profd.daemon.store.records import EventHappened, Identity, Point
 
+FIELDS = {
+    "state": 0,
+    "minor_faults": 7,
+    "major_faults": 9,
+    "user_ticks": 11,
+    "system_ticks": 12,
+    "threads": 17,
+    "start": 19,
+    "rss_pages": 21,
+    "block_delay_ticks": 39,
+}
+"""Where the fields of a stat stand behind the name."""
 TARGET = Identity(2**22 + 77, 5000)  # above every real PID
 
 
@@ -25,11 +37,10 @@ class ProcFiles:
         return None if text is None else text.encode()
 
     def run(self, identity: Identity = TARGET, os_tid: int | None = None, **fields: int | str) -> None:
-        """Let a process, or a thread of it, be there; ``fields`` are those of ``procfile`` in lower case."""
+        """Let a process, or a thread of it, be there; ``fields`` are those of ``FIELDS``."""
         words = ["S"] + ["0"] * 49
-        words[procfile.START] = str(identity.start_ticks)
-        for name, value in fields.items():
-            words[int(getattr(procfile, name.upper()))] = str(value)
+        for name, value in {"start": identity.start_ticks, **fields}.items():
+            words[FIELDS[name]] = str(value)
         below = f"{identity.pid}/task/{os_tid}" if os_tid else f"{identity.pid}"
         self.contents[f"/proc/{below}/stat"] = f"{identity.pid} (a b) c) {' '.join(words)}\n"
 

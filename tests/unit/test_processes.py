@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from profd.daemon import processes
+from profd.daemon import processes, procfile
 
 NO_PID = 2**22 + 1
 WAITING = "print('ready', flush=True); input()"
@@ -58,24 +58,18 @@ def test_stat_of_a_name_that_looks_like_the_fields_behind_it() -> None:
     assert (stat.comm, stat.ppid) == ("a) Z 1 (b", os.getppid())
 
 
-@pytest.mark.parametrize("text", [b"", b"12", b"12 (x", b"12 (x) R 1 2", b"12 (x) " + b"R " * 60])
-def test_a_malformed_stat_is_none(text: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "stat"
-    file.write_bytes(text)
-    monkeypatch.setattr("builtins.open", lambda path, mode: file.open(mode))
+@pytest.mark.parametrize("text", [b"", b"12", b"12 (x", b"12 (x) R 1 2", b"no parenthesis", b"12 (x) " + b"R " * 60])
+def test_a_malformed_stat_is_none(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(procfile, "read", lambda _: text)
     assert processes.read_stat(12) is None
 
 
 @pytest.mark.parametrize(("starts_at", "image"), [("0", 0), ("4096", 7777)])
-def test_in_the_midst_of_an_exec_no_image_is_told(
-    starts_at: str, image: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_the_midst_of_an_exec_no_image_is_told(starts_at: str, image: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel moves the stack twice, and says only in the end where the code starts."""
     fields = ["S", *["1"] * 49]
     fields[23], fields[25] = starts_at, "7777"
-    file = tmp_path / "stat"
-    file.write_text(f"1 (true) {' '.join(fields)}")
-    monkeypatch.setattr("builtins.open", lambda *_: file.open("rb"))
+    monkeypatch.setattr(procfile, "read", lambda _: f"1 (true) {' '.join(fields)}".encode())
     stat = processes.read_stat(1)
     assert stat is not None
     assert stat.image == image
@@ -157,8 +151,8 @@ def test_threads_of_a_process_in_a_container_have_two_ids(tmp_path: Path, monkey
         folder.mkdir(parents=True)
         (folder / "status").write_text(f"Name:\tpython\nNSpid:\t{os_tid}\t{own_id}\nNSpgid:\t{os_tid}\t{own_id}\n")
     (tmp_path / "700" / "status").write_text("Name:\tpython\nNSpid:\t700\t1\nThreads:\t2\n")
-    real_open, real_listdir = open, os.listdir
-    monkeypatch.setattr("builtins.open", lambda path, mode: real_open(str(path).replace("/proc", str(tmp_path)), mode))
+    real_read, real_listdir = procfile.read, os.listdir
+    monkeypatch.setattr(procfile, "read", lambda path: real_read(path.replace("/proc", str(tmp_path))))
     monkeypatch.setattr("os.listdir", lambda path: real_listdir(str(path).replace("/proc", str(tmp_path))))
     assert processes.thread_ids(700) == {1: 700, 9: 701}
 
@@ -169,7 +163,7 @@ def test_counters_of_this_process() -> None:
     after = processes.io_bytes(os.getpid())
     assert before is not None
     assert after is not None
-    assert after[0] > before[0]
+    assert after.read > before.read
     rss_bytes = processes.rss_bytes(os.getpid())
     assert rss_bytes is not None
     assert 1 << 20 < rss_bytes < 1 << 40
@@ -184,8 +178,28 @@ def test_what_is_gone_says_nothing() -> None:
     assert processes.python_version(NO_PID) is None
     assert processes.thread_ids(NO_PID) == {}
     assert processes.io_bytes(NO_PID) is None
+    assert processes.status(NO_PID) == {}
+    assert processes.link(NO_PID, "exe") == ""
+    assert processes.maps(NO_PID) == ""
+    assert NO_PID not in processes.pids()
     assert processes.rss_bytes(NO_PID) is None
 
 
 def test_owner_of_a_process() -> None:
     assert processes.owner_uid(os.getpid()) == os.geteuid()
+
+
+def test_this_process_is_among_all_and_runs_from_its_folder() -> None:
+    assert os.getpid() in processes.pids()
+    assert processes.link(os.getpid(), "cwd") == str(Path.cwd())
+    assert processes.status(os.getpid())["Pid"] == str(os.getpid())
+    assert "libc" in processes.maps(os.getpid())
+
+
+def test_a_link_that_is_no_text_is_shown_all_the_same(tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path) + b"/caf\xe9"
+    fd = os.open(path, os.O_CREAT | os.O_RDONLY)
+    try:
+        assert processes.link(os.getpid(), f"fd/{fd}") == str(tmp_path / "caf\ufffd")
+    finally:
+        os.close(fd)

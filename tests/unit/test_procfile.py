@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.procfiles import TARGET, files_of
 
 from profd.daemon import procfile
 
@@ -38,9 +37,3 @@ def test_a_limit_may_be_a_word(tmp_path: Path, text: str, number: int | None) ->
 def test_names_stand_at_the_beginning_of_lines(tmp_path: Path) -> None:
     (tmp_path / "status").write_text("Name:\tRssFile: 9\nRssFile:\t  12 kB\nnr_throttled 3\nState:\tS (sleeping)\n")
     assert procfile.read_pairs(str(tmp_path / "status")) == {b"RssFile": 12, b"nr_throttled": 3}
-
-
-@pytest.mark.parametrize("text", ["", "77 (python) S 1", "no parenthesis at all"])
-def test_a_stat_that_is_cut_off_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    files_of(monkeypatch, {f"/proc/{TARGET.pid}/stat": text})
-    assert procfile.read_stat(TARGET) is None

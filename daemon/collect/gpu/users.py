@@ -8,10 +8,8 @@ Knows /proc and devices; asks NVML nothing.
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Protocol
 
 from profd.daemon import processes
@@ -21,7 +19,6 @@ from profd.daemon.collect.gpu.visibledevices import VARIABLES, visible_gpus
 from profd.daemon.store.records import Identity
 
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
-_NAMESPACE_PIDS = re.compile(rb"^NSpid:([\d\s]+)$", re.MULTILINE)
 _LOOK_AGAIN_NS = 10 * SECOND_NS
 _COMPUTING = ("/dev/nvidia-uvm", "/dev/dxg")
 """What a process has open that uses CUDA; NVML alone opens neither, and WSL has the second."""
@@ -52,24 +49,16 @@ class RealTraces:
 
     def sees_host_pids(self) -> bool:
         """Say whether this process lives in the first PID namespace; NVML's PIDs are of that one."""
-        try:
-            return str(Path("/proc/self/ns/pid").readlink()) == _FIRST_PID_NAMESPACE
-        except OSError:
-            return False
+        return processes.link(os.getpid(), "ns/pid") == _FIRST_PID_NAMESPACE
 
     def namespace_pids(self, pid: int) -> frozenset[int]:
         """Return the line ``NSpid`` of a process's status; empty where it is gone."""
-        try:
-            found = _NAMESPACE_PIDS.search((processes.PROC / str(pid) / "status").read_bytes())
-        except OSError:
-            return frozenset()
-        return frozenset(map(int, found[1].split())) if found else frozenset()
+        return frozenset(map(int, processes.status(pid).get("NSpid", "").split()))
 
     def open_devices(self, pid: int) -> frozenset[str]:
         """Return the device files that a process has open; empty where we may not look."""
-        folder = f"/proc/{pid}/fd"
         try:
-            targets = [_link(f"{folder}/{number}") for number in os.listdir(folder)]
+            targets = [processes.link(pid, f"fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]
         except OSError:
             return frozenset()
         return frozenset(target for target in targets if target.startswith("/dev/"))
@@ -177,11 +166,3 @@ class _User:
         self.look_again_ns = 0
         self.environment: dict[str, str] | None = None
         self.pids: frozenset[int] | None = None
-
-
-def _link(path: str) -> str:
-    """Return what a descriptor is open on; empty where it was closed meanwhile."""
-    try:
-        return str(Path(path).readlink())
-    except OSError:
-        return ""

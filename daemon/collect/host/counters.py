@@ -10,9 +10,9 @@ from profd.daemon import processes, procfile
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.collect.host.lane import Watched
 from profd.daemon.collect.host.rates import Rates
+from profd.daemon.processes import CLOCK_TICKS, Stat
 from profd.daemon.store.records import Identity, Point
 
-_PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 _STATES_READ = 10
 
 
@@ -32,10 +32,10 @@ class QuickCounters:
         self._readings += 1
         tells_states = self._readings % _STATES_READ == 0
         for identity in watched.identities:
-            fields = procfile.read_stat(identity)
-            if fields is None:
+            stat = processes.read_running(*identity)
+            if stat is None:
                 continue
-            yield from self._process(identity, fields)
+            yield from self._process(identity, stat)
             yield from threads_of(self._rates, identity, watched.threads.get(identity, frozenset()) & {identity.pid})
             if tells_states:
                 share = self._uninterruptible[identity] / _STATES_READ
@@ -43,12 +43,12 @@ class QuickCounters:
         if tells_states:
             self._uninterruptible.clear()
 
-    def _process(self, identity: Identity, fields: list[bytes]) -> Iterator[Point]:
-        cores = self._rates.per_s(identity, _cpu_ticks(fields) / processes.CLOCK_TICKS)
+    def _process(self, identity: Identity, stat: Stat) -> Iterator[Point]:
+        cores = self._rates.per_s(identity, stat.cpu_ticks / CLOCK_TICKS)
         if cores is not None:
             yield Point("cpu_cores", cores, identity)
-        yield Point("rss_bytes", int(fields[procfile.RSS_PAGES]) * _PAGE_BYTES, identity)
-        self._uninterruptible[identity] += fields[procfile.STATE] == b"D"
+        yield Point("rss_bytes", stat.rss_bytes, identity)
+        self._uninterruptible[identity] += stat.state == "D"
 
 
 class SlowCounters:
@@ -68,9 +68,9 @@ class SlowCounters:
         """Yield the points of every process that lives."""
         self._rates.turn()
         for identity in watched.identities:
-            fields = procfile.read_stat(identity)
-            if fields is not None:
-                yield from self._stat(identity, fields)
+            stat = processes.read_running(*identity)
+            if stat is not None:
+                yield from self._stat(identity, stat)
                 yield from threads_of(
                     self._rates, identity, watched.threads.get(identity, frozenset()) - {identity.pid}
                 )
@@ -78,16 +78,14 @@ class SlowCounters:
                 yield from self._status(identity)
                 yield from _open_files(identity)
 
-    def _stat(self, identity: Identity, fields: list[bytes]) -> Iterator[Point]:
-        yield Point("threads", int(fields[procfile.THREADS]), identity)
-        ticks = processes.CLOCK_TICKS
-        yield from self._rate("cpu_user_cores", identity, int(fields[procfile.USER_TICKS]) / ticks)
-        yield from self._rate("cpu_system_cores", identity, int(fields[procfile.SYSTEM_TICKS]) / ticks)
-        yield from self._rate("minor_faults_per_s", identity, int(fields[procfile.MINOR_FAULTS]))
-        yield from self._rate("major_faults_per_s", identity, int(fields[procfile.MAJOR_FAULTS]))
-        if self._knows_delays and len(fields) > procfile.BLOCK_DELAY_TICKS:
-            delay_s = int(fields[procfile.BLOCK_DELAY_TICKS]) / ticks
-            yield from self._rate("main_thread_io_wait_share", identity, delay_s)
+    def _stat(self, identity: Identity, stat: Stat) -> Iterator[Point]:
+        yield Point("threads", stat.threads, identity)
+        yield from self._rate("cpu_user_cores", identity, stat.user_ticks / CLOCK_TICKS)
+        yield from self._rate("cpu_system_cores", identity, stat.system_ticks / CLOCK_TICKS)
+        yield from self._rate("minor_faults_per_s", identity, stat.minor_faults)
+        yield from self._rate("major_faults_per_s", identity, stat.major_faults)
+        if self._knows_delays and stat.block_delay_ticks is not None:
+            yield from self._rate("main_thread_io_wait_share", identity, stat.block_delay_ticks / CLOCK_TICKS)
         yield from self._core_wait(identity)
 
     def _core_wait(self, identity: Identity) -> Iterator[Point]:
@@ -99,8 +97,8 @@ class SlowCounters:
     def _io(self, identity: Identity) -> Iterator[Point]:
         total = processes.io_bytes(identity.pid)
         if total is not None:
-            yield from self._rate("read_bytes_per_s", identity, total[0])
-            yield from self._rate("write_bytes_per_s", identity, total[1])
+            yield from self._rate("read_bytes_per_s", identity, total.read)
+            yield from self._rate("write_bytes_per_s", identity, total.written)
 
     def _status(self, identity: Identity) -> Iterator[Point]:
         status = procfile.read_pairs(f"/proc/{identity.pid}/status")
@@ -120,15 +118,11 @@ class SlowCounters:
 def threads_of(rates: Rates, identity: Identity, os_tids: frozenset[int]) -> Iterator[Point]:
     """Yield the CPU of threads of a process; those that are gone are left out."""
     for os_tid in os_tids:
-        fields = procfile.read_thread_stat(identity, os_tid)
-        if fields is not None:
-            cores = rates.per_s((identity, os_tid), _cpu_ticks(fields) / processes.CLOCK_TICKS)
+        stat = processes.read_stat(identity.pid, os_tid)
+        if stat is not None:
+            cores = rates.per_s((identity, os_tid), stat.cpu_ticks / CLOCK_TICKS)
             if cores is not None:
                 yield Point("cpu_cores", cores, identity, os_tid)
-
-
-def _cpu_ticks(fields: list[bytes]) -> int:
-    return int(fields[procfile.USER_TICKS]) + int(fields[procfile.SYSTEM_TICKS])
 
 
 def _open_files(identity: Identity) -> Iterator[Point]:

@@ -7,11 +7,10 @@ small budget, and a process is the rarer read the dearer it is.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 
-from profd.daemon import procfile
+from profd.daemon import processes, procfile
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
 from profd.daemon.collect.host.lane import Watched
 from profd.daemon.store.records import Identity, Point
@@ -23,7 +22,6 @@ CAPITAL_NS = 20 * MILLISECOND_NS
 LARGEST_BYTES = 4 << 30
 """What is resident of a process tells before the first reading how long that can take."""
 _MISSING: dict[bytes, int] = {}
-_PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 
 
 class MemoryMaps:
@@ -67,5 +65,5 @@ class MemoryMaps:
 
 def _may_be_read(identity: Identity) -> bool:
     """Say whether a process is there, and small enough."""
-    fields = procfile.read_stat(identity)
-    return fields is not None and int(fields[procfile.RSS_PAGES]) * _PAGE_BYTES <= LARGEST_BYTES
+    stat = processes.read_running(*identity)
+    return stat is not None and stat.rss_bytes <= LARGEST_BYTES

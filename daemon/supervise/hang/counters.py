@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 from profd.daemon import processes
@@ -15,8 +13,6 @@ _SWITCHES_PER_S = 5.0
 _SPARE_SWITCHES = 3
 _CORES = 0.03
 _SPARE_CPU_S = 0.03
-_IO_FIELDS = ("rchar", "wchar", "read_bytes")
-_SWITCHES = re.compile(rb"^voluntary_ctxt_switches:\s*(\d+)", re.MULTILINE)
 
 
 class Counters(NamedTuple):
@@ -55,17 +51,9 @@ def _cpu_s(pid: int) -> float:
 
 
 def _io_bytes(pid: int) -> int:
-    try:
-        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
-        return sum(int(value) for name, value in (line.split(": ") for line in lines) if name in _IO_FIELDS)
-    except (OSError, ValueError):
-        return 0
+    return sum(processes.io_bytes(pid) or ())
 
 
 def _switches(pid: int) -> int:
     """Return how often the main thread of a process gave up its CPU to wait."""
-    try:
-        found = _SWITCHES.search(Path(f"/proc/{pid}/task/{pid}/status").read_bytes())
-    except OSError:
-        return 0
-    return int(found[1]) if found else 0
+    return int(processes.status(pid).get("voluntary_ctxt_switches", 0))

@@ -44,12 +44,11 @@ def holders(pipe: Pipe, mode: int) -> list[int] | None:
     """
     deadline_s = time.monotonic() + _PATIENCE_S
     found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            if time.monotonic() > deadline_s:
-                return None
-            if any(_is_open_for(int(name), fd, mode) for fd in _descriptors_of(int(name), pipe)):
-                found.append(int(name))
+    for pid in processes.pids():
+        if time.monotonic() > deadline_s:
+            return None
+        if any(_is_open_for(pid, fd, mode) for fd in _descriptors_of(pid, pipe)):
+            found.append(pid)
     return found
 
 

@@ -108,7 +108,7 @@ def _at_path(call: Call, pid: int, name_of: NameOf) -> Wait:
 
 def _at_lock(call: Call, pid: int, name_of: NameOf) -> Wait:
     if call.name in ("flock", "fcntl"):
-        return Wait("lock", f"a lock of {_link(pid, call.arguments[0]) or 'a file'}")
+        return Wait("lock", f"a lock of {processes.link(pid, f'fd/{call.arguments[0]}') or 'a file'}")
     return Wait("lock", f"a lock ({call.name} {call.arguments[0]:#x})")
 
 
@@ -124,7 +124,7 @@ def describe_descriptor(pid: int, fd: int, *, is_reader: bool, name_of: NameOf) 
     pipe = pipe_of(pid, fd)
     if pipe is not None:
         return Wait(kind, f"{does} a pipe; {other_end(pipe, pid, is_reader=is_reader, name_of=name_of)}")
-    link = _link(pid, fd)
+    link = processes.link(pid, f"fd/{fd}")
     if link.startswith("socket:"):
         return Wait(kind, f"{does} a socket{_far_end(pid, link)}")
     if link.startswith(_TERMINALS):
@@ -184,16 +184,9 @@ def _memory(pid: int, address: int, length: int) -> bytes:
         return b""
 
 
-def _link(pid: int, fd: int) -> str:
-    try:
-        return os.fsencode(Path(f"/proc/{pid}/fd/{fd}").readlink()).decode(errors="replace")
-    except OSError:
-        return ""
-
-
 def _short(pid: int, fd: int) -> str:
     """Return what kind of thing a descriptor is."""
-    return _link(pid, fd).partition(":")[0] or "unknown"
+    return processes.link(pid, f"fd/{fd}").partition(":")[0] or "unknown"
 
 
 _Explanation = Callable[[Call, int, NameOf], Wait]

@@ -87,13 +87,13 @@ def test_a_program_with_python_in_it_is_told_and_others_are_soon_left_alone(monk
         asked.append(pid)
         return "7f00 /usr/lib/libpython3.11.so.1.0" if pid == embedding else "7f00 /usr/lib/libc.so"
 
-    monkeypatch.setattr(subjects, "_maps", maps)
-    monkeypatch.setattr(os, "readlink", lambda path: "/usr/bin/server")
+    monkeypatch.setattr(processes, "maps", maps)
+    monkeypatch.setattr(processes, "link", lambda pid, name: "/usr/bin/server")
     table = ProcTable()
     assert table.look(embedding) is not None
     assert [table.look(other) for _ in range(9)] == [None] * 9
     assert asked.count(other) == 5
-    monkeypatch.setattr(os, "readlink", lambda path: "/usr/bin/python3.11")  # it has become another program
+    monkeypatch.setattr(processes, "link", lambda pid, name: "/usr/bin/python3.11")  # it has become another program
     table.look(other)
     assert asked.count(other) == 6
 
@@ -134,7 +134,7 @@ def test_a_process_that_hangs_in_the_kernel_is_waited_for_once(monkeypatch: pyte
         wakes.wait()
         return ""
 
-    monkeypatch.setattr(subjects, "_maps", hang)
+    monkeypatch.setattr(processes, "maps", hang)
     table = ProcTable()
     table._reads = Reads(deadline_s=0.01)
     assert [table.look(os.getpid()) for _ in range(3)] == [None] * 3

@@ -14,7 +14,7 @@ import pytest
 from support.fakesystem import FakeProcess, FakeSystem
 from support.folders import ROOT
 
-from profd.daemon import paths, processes
+from profd.daemon import paths, procfile
 from profd.daemon.collect.stacks.pyspy import KNOWN_VERSIONS
 from profd.daemon.errors import ExitCode, MissingTool
 from profd.daemon.supervise import doctor
@@ -137,13 +137,10 @@ def test_no_torch_is_worth_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_torch_of_a_process(
-    maps: bytes | None, variables: bytes, verdict: Verdict, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    maps: bytes | None, variables: bytes, verdict: Verdict, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "7").mkdir()
-    if maps is not None:
-        (tmp_path / "7" / "maps").write_bytes(maps)
-    (tmp_path / "7" / "environ").write_bytes(variables)
-    monkeypatch.setattr(processes, "PROC", tmp_path)
+    files = {"/proc/7/maps": maps, "/proc/7/environ": variables}
+    monkeypatch.setattr(procfile, "read", files.get)
     check = doctor.check_torch_of(7)
     assert check.verdict is verdict
     assert words in check.found
