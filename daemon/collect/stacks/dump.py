@@ -5,16 +5,15 @@ Knows nothing of runs. A look that fails because the process moved under it is r
 
 from __future__ import annotations
 
-import re
+import os
 import subprocess
 
 import msgspec
 
-from profd.daemon.collect.stacks.pyspy import find_py_spy
+from profd.daemon.collect.stacks.pyspy import ENVIRONMENT, find_py_spy, reason_of
 
 _TRIES = 5
 _TIMEOUT_S = 10.0
-_CAUSE = re.compile(r"^Caused by:\n\s*(?:\d+: )?(?P<cause>.+)$", re.MULTILINE)
 
 
 _hanging: dict[int, subprocess.Popen[bytes]] = {}
@@ -58,7 +57,7 @@ def take_dump(pid: int, *, tries: int = _TRIES) -> tuple[DumpedThread, ...]:
         except OSError as error:
             raise DumpFailed(f"py-spy cannot be started ({error.strerror})") from None
         if code != 0:
-            reason = _reason(said.decode(errors="replace"))
+            reason = reason_of(said)
             continue
         try:
             return decode_dump(answer)
@@ -75,7 +74,13 @@ def _ask(pid: int, command: list[str]) -> tuple[int, bytes, bytes]:
     if (before := _hanging.get(pid)) is not None and before.poll() is None:
         raise DumpFailed("py-spy still waits for an answer of the kernel's to an earlier look")
     _hanging.pop(pid, None)
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, **ENVIRONMENT},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     try:
         answer, said = process.communicate(timeout=_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -91,10 +96,3 @@ def decode_dump(said: bytes) -> tuple[DumpedThread, ...]:
         return tuple(msgspec.json.decode(said, type=list[DumpedThread]))
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-
-
-def _reason(said: str) -> str:
-    """Return why py-spy failed, on one line, without its backtrace."""
-    first = next((line for line in said.splitlines() if line.strip()), "py-spy ended without a word")
-    cause = _CAUSE.search(said)
-    return " ".join(first.removeprefix("Error: ").split()) + (f" ({cause['cause']})" if cause else "")

@@ -30,12 +30,13 @@ EXECUTABLE_VARIABLE = "PROFD_PY_SPY"
 KNOWN_VERSIONS = ((0, 4, 1), (0, 5))
 """From this py-spy on, and before that one, what it writes is known to be understood."""
 _SAMPLING = b"Sampling process"
+_CAUSE = re.compile(r"^Caused by:\n\s*(?:\d+: )?(.+)$", re.MULTILINE)
 _TOTALS = re.compile(rb"Samples: (\d+) Errors: (\d+)")
 _SPARE_S = 5
 _KILL_AFTER_S = 5.0
 _REAP_AGAIN_S = 0.001
 # With RUST_BACKTRACE in the environment py-spy would unwind its own stack at every read that fails.
-_ENVIRONMENT = {"RUST_LIB_BACKTRACE": "0", **LOG_FAILURES}
+ENVIRONMENT = {"RUST_LIB_BACKTRACE": "0", **LOG_FAILURES}
 
 
 class PySpyOutput(msgspec.Struct, frozen=True):
@@ -140,7 +141,7 @@ class Recording:
                 self._pid = os.posix_spawn(
                     executable,
                     arguments,
-                    {**os.environ, **_ENVIRONMENT},
+                    {**os.environ, **ENVIRONMENT},
                     file_actions=[
                         (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
                         (os.POSIX_SPAWN_DUP2, write_end, 1),
@@ -245,7 +246,7 @@ def read_output(output: PySpyOutput) -> RawRecording:
     """Return the recording that py-spy wrote; raises RecordingFailed where there is none."""
     totals = _TOTALS.search(output.said)
     if not totals or not output.trace:
-        raise RecordingFailed(_reason(output.said))
+        raise RecordingFailed(reason_of(output.said))
     zero_ns, clock_error_ns = _bracket(output)
     return RawRecording(
         data=output.trace,
@@ -271,12 +272,16 @@ def _bracket(output: PySpyOutput) -> tuple[int, int]:
     return (earliest + latest) // 2, (latest - earliest) // 2
 
 
-def _reason(said: bytes) -> str:
-    """Return the reason that py-spy gave for failing, on one line."""
-    lines = [line.strip() for line in without_log(said).decode(errors="replace").splitlines() if line.strip()]
+def reason_of(said: bytes) -> str:
+    """Return why py-spy failed, by what it said, on one line and without its backtrace."""
+    text = without_log(said).decode(errors="replace")
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("Error:").strip() for line in lines if line.startswith("Error:")]
+    cause = _CAUSE.search(text)
     causes = [line.partition(":")[2].strip() for line in lines if re.match(r"\d+: (?!.*::)", line)]
-    return " — ".join([*errors, *causes[:1]]) or (lines[-1] if lines else "py-spy ended without a word")
+    return " — ".join([*errors, *([cause[1]] if cause else causes[:1])]) or (
+        lines[-1] if lines else "py-spy ended without a word"
+    )
 
 
 def last_timestamp_us(data: bytes) -> int:

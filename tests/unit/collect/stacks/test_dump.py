@@ -22,8 +22,10 @@ UNNAMED = (
 
 @pytest.fixture(autouse=True)
 def nothing_hangs() -> Iterator[None]:
-    """Wait for what a test gave up, so that the next one is not answered as if it still hung."""
+    """End what was given up and wait for that, so that no test after it meets it."""
     yield
+    for hanging in dump._hanging.values():
+        os.kill(hanging.pid, signal.SIGKILL)
     until(lambda: all(one.poll() is not None for one in dump._hanging.values()), "what was given up to end")
     dump._hanging.clear()
 
@@ -53,7 +55,7 @@ def test_answer_that_is_no_dump_is_asked_for_again(py_spy: StandIn, trace: str) 
 def test_look_that_always_fails_says_why_on_one_line(py_spy: StandIn) -> None:
     says = "Error: Failed to open\nCaused by:\n    0: Permission denied\n    1: deeper\n\nBacktrace:\n   0: main"
     py_spy.fails(Fault("start", "exit", says, command="dump"))
-    with pytest.raises(DumpFailed, match=r"^Failed to open \(Permission denied\)$"):
+    with pytest.raises(DumpFailed, match=r"^Failed to open — Permission denied$"):
         take_dump(os.getpid())
 
 
@@ -91,4 +93,3 @@ def test_py_spy_that_no_signal_ends_is_not_waited_for_nor_started_again(
     until(lambda: hanging.poll() is not None, "it ends")
     with pytest.raises(DumpFailed, match="did not answer"):
         take_dump(os.getpid())
-    os.kill(dump._hanging.pop(os.getpid()).pid, signal.SIGKILL)

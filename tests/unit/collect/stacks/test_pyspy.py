@@ -170,6 +170,10 @@ async def test_times_are_taken_as_things_happen(py_spy: StandIn) -> None:
             "Error: Failed to get process\nReason: no\n\nBacktrace:\n   0: py_spy::run\n   1: No such file",
             "Failed to get process — No such file",
         ),
+        (
+            "Error: Failed to open\nCaused by:\n    Permission denied\n\nBacktrace:\n   0: main",
+            "Failed to open — Permission denied",
+        ),
         ("Permission Denied: Try running again", "Permission Denied: Try running again"),
         ("", "py-spy ended without a word"),
     ],
