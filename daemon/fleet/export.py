@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from profd.daemon.errors import OutputUnwritable
@@ -79,11 +79,3 @@ def _superseded(data: DataSet, manifest: Manifest, before: Manifest | None) -> s
     folders = {path.rpartition("/")[0] for path in now}
     known = set() if before is None else {file.path for file in before.files}
     return {*known, *data.leftovers(sorted(folders), f"{encoded(manifest.run)}-")} - now
-
-
-def rows_by_table(manifest: Manifest) -> Mapping[str, int]:
-    """Return how many rows of each table a run has."""
-    counts: dict[str, int] = dict.fromkeys(ROWS, 0)
-    for file in manifest.files:
-        counts[file.table] += file.rows
-    return counts

@@ -82,9 +82,3 @@ class RunWatch:
         recordings = tuple(file.recordings_after(self._last_recording, self._began_ns))
         self._last_recording = max((row.id for row in recordings), default=self._last_recording)
         return Look(self._tail, file, self._began_ns, recordings, file.newest_values(self._tail.series))
-
-
-def watch_live(path: Path) -> RunWatch | None:
-    """Follow a run that is being recorded; None where it is not. Raises RunUnreadable."""
-    watch = RunWatch(path)
-    return watch if watch.is_recorded() else None

@@ -40,7 +40,6 @@ sys.stdin.read()
 """
 _LEAST_FREE_BYTES = 50 << 20
 _WANTED_FREE_BYTES = 1 << 30
-_GIB = 1 << 30
 _LEAST_SQLITE = (3, 22, 0)
 # From then on an optimizer's step tells Kineto that a step is over.
 _LEAST_TORCH = (2, 0)

@@ -30,7 +30,6 @@ _ESCAPES = {
 }
 _SIZE = struct.Struct("4H")  # struct winsize: rows, columns, and their pixels, which nobody tells
 _CHUNK_BYTES = 256
-INTERRUPT = b"\x03"
 
 
 class Terminal:

@@ -23,7 +23,7 @@ from profd.daemon.analyze.shares import phase_shares
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.fleet.dataset import DataSet
-from profd.daemon.fleet.export import export_run, rows_by_table
+from profd.daemon.fleet.export import export_run
 from profd.daemon.fleet.fleet import Question, ask
 from profd.daemon.fleet.layout import TABLES, Manifest
 from profd.daemon.store.reader import RunReader
@@ -98,7 +98,7 @@ def test_a_second_export_replaces_the_first(tmp_path: Path) -> None:
     second = put(run, tmp_path / "fleet")
     files = {str(path.relative_to(tmp_path / "fleet")) for path in (tmp_path / "fleet").rglob("*.parquet")}
     assert files == {file.path for file in second.files}
-    assert rows_by_table(first) == rows_by_table(second)
+    assert [(file.table, file.rows) for file in first.files] == [(file.table, file.rows) for file in second.files]
     assert DataSet(str(tmp_path / "fleet")).manifests() == [second]
 
 
