@@ -74,7 +74,7 @@ def quantity(value: float, unit: str) -> str:
     return f"{int(value):,} {unit}".rstrip() if float(value).is_integer() else f"{number(value)} {unit}".rstrip()
 
 
-def change(value: float, unit: str) -> str:
+def difference(value: float, unit: str) -> str:
     """Return a difference of measured values with its sign; that of shares in points: ``+1.2 pts``, ``-40.0 ms``."""
     sign = "-" if value < 0 else "+"
     return f"{sign}{100 * abs(value):.1f} pts" if unit == "share" else f"{sign}{quantity(abs(value), unit)}"

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from profd.daemon.analyze.compare.change import Change
 from profd.daemon.analyze.compare.company import slowing
 from profd.daemon.analyze.compare.diff import Diff, Side
+from profd.daemon.analyze.compare.readings import Reading
 from profd.daemon.render.cells import cut, fit
-from profd.daemon.render.readingtext import reading_lines, reading_sentence
 from profd.daemon.render.visible import visible
-from profd.daemon.units import duration, percent, quantity, signed_percent, step_time
+from profd.daemon.units import difference, duration, percent, quantity, signed_percent, step_time
 
 WIDTH = 100
 _ROWS = 8
@@ -39,7 +39,7 @@ def diff_text(diff: Diff, *, columns: int = WIDTH) -> str:
         if shown:
             lines += ["", f"{title:{_NAME_CELLS + _PLACE_CELLS + 4}}      base       new    change  95 % bounds"]
             lines += _rows(diff, shown)
-    lines += [*reading_lines(diff), "", *_basis(diff)]
+    lines += [*_reading_lines(diff), "", *_basis(diff)]
     return "\n".join(cut(line, columns).rstrip() for line in lines)
 
 
@@ -50,7 +50,7 @@ def verdict(diff: Diff) -> str:
     if largest is None and longer:
         return f"▲ {longer}: all parts alike, as far as can be told"
     if largest is None and diff.readings:
-        return f"▲ times are alike, but not all else: {visible(reading_sentence(diff.readings[0]))}"
+        return f"▲ times are alike, but not all else: {visible(_reading_sentence(diff.readings[0]))}"
     if largest is None and step is not None and abs(step.relative) >= diff.least:
         return (
             f"· no sure change: a step takes {percent(abs(step.relative), 1)} {_than(step)}, all parts alike as far as "
@@ -112,3 +112,36 @@ def _basis(diff: Diff) -> Iterator[str]:
     yield f"below {percent(diff.least)} of a step nothing is called a change."
     if note := machine_note(diff):
         yield from ("", *textwrap.wrap(note, WIDTH))
+
+
+def _reading_lines(diff: Diff) -> Iterator[str]:
+    """Yield the sections: of GPUs and peaks all rows, alike or not, else those that changed."""
+    yield from _section("GPUs", diff.gpus)
+    yield from _section("Memory, by role", [one for one in diff.memory if one.is_significant or one.unit == "bytes"])
+    yield from _section("Operators by themselves, a step", [one for one in diff.operators if one.is_significant])
+
+
+def _section(title: str, readings: Sequence[Reading]) -> Iterator[str]:
+    if not readings:
+        return
+    yield ""
+    yield f"{title:{_NAME_CELLS + _PLACE_CELLS + 4}}      base       new    change  95 % bounds"
+    for one in sorted(readings, key=lambda one: not one.is_significant)[:_ROWS]:
+        what = f"  {fit(one.name, _NAME_CELLS)}  {fit(one.measure, _PLACE_CELLS)}"
+        numbers = f"{quantity(one.base, one.unit):>10}{quantity(one.new, one.unit):>10}"
+        changed = difference(one.difference, one.unit) if one.is_significant else "alike"
+        yield f"{what}{numbers}{changed:>10}  {_reading_bounds(one)}"
+
+
+def _reading_sentence(one: Reading) -> str:
+    """Return what changed in a few words: ``GPU 0, idle share: 39 % instead of 12 %``."""
+    base, new = (quantity(value, one.unit) for value in (one.base, one.new))
+    return f"{one.name}, {one.measure}: {new} instead of {base}"
+
+
+def _reading_bounds(one: Reading) -> str:
+    """Return the bounds of a difference; nothing where there are none."""
+    if one.low is None or one.high is None:
+        return ""
+    low, high = difference(one.low, one.unit), difference(one.high, one.unit)
+    return f"{low.removesuffix(high[high.rindex(' ') :])} to {high}"

@@ -1,20 +1,25 @@
-"""The operators of a window as a table, in the columns of torch's ``key_averages().table()``. Knows no file.
+"""The operators of a window: as a table, in the columns of torch's ``key_averages().table()``, and in a few lines.
 
 Columns of a device, of memory and of shapes are there only where the window has anything to show in them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from profd.daemon.analyze.issuers import IssuingLine
-from profd.daemon.analyze.operators import HOST
+from profd.daemon.analyze.operators import HOST, OperatorSummary, WindowSummary
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.render.cells import cut, fit
 from profd.daemon.render.visible import visible
 from profd.daemon.store.rows import OperatorRow
+from profd.daemon.units import percent, plural, step_time
 
 _NAME_CELLS = 55
 _SHAPES_CELLS = 80
+_LINES = 6
+_LINE_NAME_CELLS = 34
 _KIB = 1024
 
 
@@ -57,6 +62,24 @@ def operator_table(
     if sums.self_cuda_ns:
         lines.append(f"Self CUDA time total: {_time(sums.self_cuda_ns)}")
     return "\n".join(lines)
+
+
+def operator_lines(windows: Sequence[WindowSummary], columns: int) -> Iterator[str]:
+    """Yield what took most in the last window, of each process of it; nothing where none was taken."""
+    for window in windows:
+        rank = "" if window.rank is None else f"rank {window.rank}, "
+        on_gpu = any(row.self_cuda_share is not None for row in window.operators)
+        length = step_time((window.end_ns - window.start_ns) / SECOND_NS)
+        yield f"  {rank}{plural(window.steps, 'whole step')} in {length}"
+        yield f"  {'self CUDA  ' if on_gpu else ''}self CPU    calls  operator"
+        for row in window.operators[:_LINES]:
+            yield cut(_line(row, on_gpu), columns)
+
+
+def _line(row: OperatorSummary, on_gpu: bool) -> str:
+    cuda = f"{percent(row.self_cuda_share or 0.0):>9}  " if on_gpu else ""
+    place = visible(row.line.label) if row.line else ""
+    return f"  {cuda}{percent(row.self_cpu_share):>8}  {row.calls:>7,}  {fit(row.name, _LINE_NAME_CELLS)}  {place}"
 
 
 def issuer_of(row: OperatorRow, issuers: Mapping[str, Sequence[IssuingLine]]) -> str:

@@ -1,16 +1,20 @@
-"""The ranks of a job as lines of text: who works, who waits, and where the late one is."""
+"""The ranks of a job and its nodes as lines of text: who works, who waits, where the late one is, and their clocks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from profd.daemon.analyze.ranks.table import RankPart, RankSummary
+from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.render.cells import cut, fit, width
+from profd.daemon.render.visible import visible
+from profd.daemon.store.noderows import JoinedNode
 from profd.daemon.units import UNKNOWN, percent, rate
 
-_LEAST_SURPLUS = 0.02
+LEAST_SURPLUS = 0.02
 """Less than this is the noise of sampling, and not worth a place."""
 _RANKS = 16
+_NODES = 32
 _NODE_CELLS = 20
 
 
@@ -21,17 +25,23 @@ def rank_lines(ranks: Sequence[RankSummary], columns: int) -> Iterator[str]:
     node_cells = _node_cells(ranks)
     node = fit("node", node_cells) if node_cells else ""
     yield f"     rank  {node}   steps  own work   waits  longer than the others at"
-    shown = sorted(ranks, key=lambda row: (row.waiting_share is None, row.waiting_share or 0.0))[:_RANKS]
-    for row in sorted(shown, key=lambda row: row.rank):
+    shown = wait_least(ranks, _RANKS)
+    for row in shown:
         steps = UNKNOWN if row.steps_per_s is None else rate(row.steps_per_s)
         host = fit(row.host, node_cells) if node_cells else ""
         yield cut(
             f"  {'▲' if row.is_late else ' '} {row.rank:>5}  {host}{steps:>8}  "
-            f"{_share(row.own_share):>8}  {_share(row.waiting_share):>6}  {_part(row.slowest)}",
+            f"{percent(row.own_share):>8}  {percent(row.waiting_share):>6}  {_part(row.slowest)}",
             columns,
         )
     if len(ranks) > len(shown):
         yield f"  and {len(ranks) - len(shown)} more that wait longer"
+
+
+def wait_least(ranks: Sequence[RankSummary], most: int) -> list[RankSummary]:
+    """Return those ranks, at most so many, that wait least for the others, in order."""
+    by_wait = sorted(ranks, key=lambda row: (row.waiting_share is None, row.waiting_share or 0.0))
+    return sorted(by_wait[:most], key=lambda row: row.rank)
 
 
 def _node_cells(ranks: Sequence[RankSummary]) -> int:
@@ -40,11 +50,37 @@ def _node_cells(ranks: Sequence[RankSummary]) -> int:
     return min(max(map(width, hosts)), _NODE_CELLS) + 2 if len(hosts) > 1 else 0
 
 
-def _share(share: float | None) -> str:
-    return UNKNOWN if share is None else percent(share)
-
-
 def _part(part: RankPart | None) -> str:
-    if part is None or part.surplus < _LEAST_SURPLUS:
+    if part is None or part.surplus < LEAST_SURPLUS:
         return ""
     return f"+{percent(part.surplus)} {part.function}  {part.module_path}:{part.line}  {part.phase}"
+
+
+def node_lines(nodes: Sequence[JoinedNode]) -> Iterator[str]:
+    """Yield the table of the nodes; nothing where there are none."""
+    if not nodes:
+        return
+    cells = max(width(visible(node.host)) for node in nodes)
+    yield f"  {fit('node', cells)}  {'clock':>20}  run"
+    for node in nodes[:_NODES]:
+        yield f"  {fit(node.host, cells)}  {clock(node):>20}  {visible(node.run)}  {told_by(node)}"
+    if len(nodes) > _NODES:
+        yield f"  and {len(nodes) - _NODES} more"
+
+
+def clock(node: JoinedNode) -> str:
+    """Return by how much a node's clock is ahead: ``+1,500 ms ± 2.1``."""
+    if node.number == 0:
+        return "0"
+    if node.error_ns is None:
+        return "not known"
+    return f"{node.offset_ns / MILLISECOND_NS:+,.1f} ms ± {node.error_ns / MILLISECOND_NS:,.1f}"
+
+
+def told_by(node: JoinedNode) -> str:
+    """Return how the offset of a clock is known."""
+    if node.number == 0:
+        return "the clock that all times are in"
+    if node.error_ns is None:
+        return "nothing tells how far its clock is off: taken as it is"
+    return f"by {node.source}" + (f", {node.matched:,} of them" if node.matched else "")

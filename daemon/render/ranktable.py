@@ -14,14 +14,12 @@ import msgspec
 from profd.daemon.analyze.ranks.table import RankPart, RankSummary
 from profd.daemon.analyze.summary import Summary
 from profd.daemon.render.htmlpage import render_part
-from profd.daemon.render.nodelines import clock, told_by
+from profd.daemon.render.ranklines import LEAST_SURPLUS, clock, told_by, wait_least
 from profd.daemon.render.visible import visible
 from profd.daemon.store.noderows import JoinedNode
 from profd.daemon.units import UNKNOWN, percent, step_time
 
 _RANKS = 256
-_LEAST_SURPLUS = 0.02
-"""Less than this is the noise of sampling, and not worth a place."""
 
 
 class RankRow(msgspec.Struct, frozen=True):
@@ -58,8 +56,7 @@ def rank_rows(ranks: Sequence[RankSummary]) -> list[RankRow]:
     """Return the rows of the ranks; of very many, those that wait least."""
     paces = [row.steps_per_s for row in ranks if row.steps_per_s]
     step_s = 1 / statistics.median(paces) if paces else None
-    shown = sorted(ranks, key=lambda row: (row.waiting_share is None, row.waiting_share or 0.0))[:_RANKS]
-    return [_rank_row(row, step_s) for row in sorted(shown, key=lambda row: row.rank)]
+    return [_rank_row(row, step_s) for row in wait_least(ranks, _RANKS)]
 
 
 def node_rows(nodes: Sequence[JoinedNode]) -> list[NodeRow]:
@@ -68,7 +65,7 @@ def node_rows(nodes: Sequence[JoinedNode]) -> list[NodeRow]:
 
 
 def _rank_row(row: RankSummary, step_s: float | None) -> RankRow:
-    part = row.slowest if row.slowest is not None and row.slowest.surplus >= _LEAST_SURPLUS else None
+    part = row.slowest if row.slowest is not None and row.slowest.surplus >= LEAST_SURPLUS else None
     return RankRow(
         rank=str(row.rank),
         node=visible(row.host),

@@ -19,10 +19,9 @@ from profd.daemon.render.findinglines import finding_lines, verdict_lines
 from profd.daemon.render.gpulines import gpu_lines, idle_lines
 from profd.daemon.render.growth import growth_lines, jump_lines
 from profd.daemon.render.hanglines import hang_lines
-from profd.daemon.render.nodelines import node_lines
-from profd.daemon.render.operatorlines import operator_lines
+from profd.daemon.render.operatortable import operator_lines
 from profd.daemon.render.postmortemlines import post_mortem_lines
-from profd.daemon.render.ranklines import rank_lines
+from profd.daemon.render.ranklines import node_lines, rank_lines
 from profd.daemon.render.visible import visible
 from profd.daemon.units import UNKNOWN, duration, percent, rate, size
 

@@ -9,7 +9,7 @@ from support.folders import DATA
 
 from profd.daemon import units
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.units import change, clock, elapsed, moment, percent, quantity, time_range, times
+from profd.daemon.units import clock, difference, elapsed, moment, percent, quantity, time_range, times
 
 CASES = [
     pytest.param(name, given, text, id=f"{name}-{given}")
@@ -44,7 +44,7 @@ def test_what_is_no_share_and_no_size_keeps_its_unit() -> None:
 
 
 def test_a_difference_has_its_sign() -> None:
-    assert (change(0.0, "share"), change(-2e9, "bytes/s")) == ("+0.0 pts", "-2.0 GB/s")
+    assert (difference(0.0, "share"), difference(-2e9, "bytes/s")) == ("+0.0 pts", "-2.0 GB/s")
 
 
 def test_a_clock_that_runs_counts_days() -> None:

@@ -20,7 +20,7 @@ NAMES = {
     "step_time": "stepTime",
     "duration": "duration",
     "quantity": "quantity",
-    "change": "change",
+    "difference": "change",
     "signed_percent": "signedPercent",
 }
 """What the functions of ``daemon.units`` are called in the script."""

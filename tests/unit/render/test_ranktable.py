@@ -10,8 +10,7 @@ from support.noderuns import Job, write_three_nodes
 from profd.daemon.analyze.nodes.jobs import read_folder
 from profd.daemon.analyze.nodes.joined import open_job
 from profd.daemon.analyze.summary import Summary, summarize
-from profd.daemon.render.nodelines import node_lines
-from profd.daemon.render.ranklines import rank_lines
+from profd.daemon.render.ranklines import node_lines, rank_lines
 from profd.daemon.render.ranktable import rank_tables
 from profd.daemon.render.report import render_report
 from profd.daemon.store.noderows import JoinedNode
