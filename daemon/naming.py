@@ -1,10 +1,14 @@
-"""What a command is called: after its script. Imports hardly anything: the dashboard's first picture waits for it."""
+"""What commands, processes and signals are called, wherever they are shown.
+
+Imports hardly anything: the first picture of the dashboard waits for it.
+"""
 
 from __future__ import annotations
 
 import itertools
 import os
 import re
+import signal
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 
@@ -44,6 +48,21 @@ def script_folder(command: Sequence[str], cwd: str) -> Path | None:
 def is_launcher(program: str) -> bool:
     """Say whether a script or module only starts others: its own name says nothing of what it runs."""
     return _LAUNCHER.fullmatch(program) is not None
+
+
+def process_title(role: str, ordinal: int | None, rank: int | None = None) -> str:
+    """Return what a process is: ``main``, ``rank 0``, ``worker 1``, ``helper``."""
+    if role == "main" and rank is not None:
+        return f"rank {rank}"
+    return role if ordinal is None else f"{role} {ordinal}"
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal; a real-time signal between the first and the last has a number only."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _script_path(command: Sequence[str]) -> str:

@@ -7,7 +7,6 @@ that ended with 0, or that lives, there is none.
 from __future__ import annotations
 
 import re
-import signal
 from pathlib import PurePath
 
 import msgspec
@@ -15,6 +14,7 @@ import msgspec
 from profd.daemon import processes
 from profd.daemon.analyze.phases import own_frame
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.naming import signal_name
 from profd.daemon.secrets import mask_line
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, PointRow, ProcessRow, ThreadRow
@@ -89,14 +89,6 @@ def take_post_mortem(reader: RunReader) -> PostMortem | None:
         output=output,
         error=next((line for line in reversed(output) if _ERROR_LINE.match(line)), None),
     )
-
-
-def signal_name(number: int) -> str:
-    """Return the name of a signal; a real-time signal between the first and the last has a number only."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _last_place(reader: RunReader, thread: ThreadRow) -> LastPlace | None:

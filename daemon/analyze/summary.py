@@ -27,7 +27,7 @@ from profd.daemon.analyze.memory.growth import Growth, growth
 from profd.daemon.analyze.memory.jumps import Jump, jumps
 from profd.daemon.analyze.operators import WindowSummary, last_window
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.postmortem import PostMortem, signal_name, take_post_mortem
+from profd.daemon.analyze.postmortem import PostMortem, take_post_mortem
 from profd.daemon.analyze.profile import Profile, take_profile, weighted
 from profd.daemon.analyze.ranks.table import RankSummary, take_ranks
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
@@ -35,6 +35,7 @@ from profd.daemon.analyze.shares import PhaseLine, phase_lines, phase_shares
 from profd.daemon.analyze.steps.steps import Steps, take_steps
 from profd.daemon.analyze.totals import selected_totals
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.naming import signal_name
 from profd.daemon.store.noderows import JoinedNode, nodes_of
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, RunInfo, StackTotal

@@ -13,7 +13,7 @@ from profd.daemon.analyze.phases import phase_named
 from profd.daemon.analyze.shares import PhaseLine
 from profd.daemon.analyze.steps.steps import Steps
 from profd.daemon.analyze.summary import ProcessSummary, Summary
-from profd.daemon.naming import script
+from profd.daemon.naming import process_title, script
 from profd.daemon.render.cells import cut, fit, width
 from profd.daemon.render.findinglines import finding_lines, verdict_lines
 from profd.daemon.render.gpulines import gpu_lines, idle_lines
@@ -190,9 +190,7 @@ def _process_table(processes: Sequence[ProcessSummary], columns: int) -> Iterato
 
 
 def _role(process: ProcessSummary) -> str:
-    if process.role == "main" and process.rank is not None:
-        return f"rank {process.rank}"
-    return process.role if process.ordinal is None else f"{process.role} {process.ordinal}"
+    return process_title(process.role, process.ordinal, process.rank)
 
 
 def _widest(texts: Iterable[str], limit: int = WIDTH) -> int:

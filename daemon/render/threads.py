@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from profd.daemon import naming
 from profd.daemon.render.visible import visible
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow
@@ -9,9 +10,7 @@ from profd.daemon.store.rows import ProcessRow
 
 def process_title(row: ProcessRow, host: str | None = None) -> str:
     """Return what a process is called: ``main``, ``rank 0``, ``worker 1``, ``helper``, with a host given."""
-    title = row.role if row.ordinal is None else f"{row.role} {row.ordinal}"
-    if row.role == "main":
-        title = "main" if row.rank is None else f"rank {row.rank}"
+    title = naming.process_title(row.role, row.ordinal, row.rank)
     return title if host is None else f"{title} {visible(host)}"
 
 

@@ -13,6 +13,7 @@ import struct
 
 from profd.daemon import processes
 from profd.daemon.errors import NoSuchProcess, SessionFailed
+from profd.daemon.naming import signal_name
 from profd.daemon.store.records import Identity
 
 # struct pidfd_info of linux/pidfd.h, first version: mask and cgroup id, eleven ids, exit status.
@@ -85,10 +86,7 @@ def code_and_signal(status: int | None) -> tuple[int | None, int | None]:
 def in_words(code: int | None, number: int | None) -> str:
     """Return how a process ended, in words: ``ended with 0``, ``was ended by SIGKILL``, ``ended``."""
     if number is not None:
-        try:
-            return f"was ended by {signal.Signals(number).name}"
-        except ValueError:
-            return f"was ended by signal {number}"
+        return f"was ended by {signal_name(number)}"
     return "ended" if code is None else f"ended with {code}"
 
 

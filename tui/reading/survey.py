@@ -11,6 +11,7 @@ from profd.daemon.analyze.gpu.busy import Busy
 from profd.daemon.analyze.lives import Lives
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import Profile
+from profd.daemon.naming import process_title
 from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import EventRow, RecordingRow
@@ -216,5 +217,4 @@ class Survey:
         process = self._reader.processes.get(view.scope.process or 0)
         if view.scope.kind is not ScopeKind.PROCESS or process is None:
             return view.scope.kind.value
-        name = process.role if process.ordinal is None else f"{process.role} {process.ordinal}"
-        return f"{name} · pid {process.pid}"
+        return f"{process_title(process.role, process.ordinal)} · pid {process.pid}"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import signal
 from collections.abc import Sequence
 
 import msgspec
 
-from profd.daemon.naming import script
+from profd.daemon.naming import script, signal_name
 from profd.daemon.render.cells import width
 from profd.daemon.render.visible import visible
 from profd.daemon.store.rows import RunInfo
@@ -164,11 +163,3 @@ def _blanks(left: Sequence[Part], right: Sequence[Part], width: int) -> int:
     """Return the cells left over between the two halves, with a margin of one on both sides; negative: none are."""
     parts = [*left, *right]
     return width - 2 - sum(part.width for part in parts) + len(GAP)
-
-
-def signal_name(number: int) -> str:
-    """Return ``SIGKILL`` for 9."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -8,11 +8,11 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
+from profd.daemon.naming import process_title, signal_name
 from profd.daemon.render.visible import visible
 from profd.daemon.units import percent, rate, size
 from profd.tui.drawing.cells import Run, cut_path
 from profd.tui.snapshot import ProcessState, Snapshot
-from profd.tui.widgets.header import signal_name
 from profd.tui.widgets.table import Column, Table
 
 _PHASE_CELLS = 22
@@ -118,5 +118,5 @@ class ProcessTable(Table[ProcessState]):
 
 def name(item: ProcessState) -> str:
     """Return what a process is: its rank and role, which worker it is."""
-    role = item.row.role if item.row.ordinal is None else f"{item.row.role} {item.row.ordinal}"
+    role = process_title(item.row.role, item.row.ordinal)
     return f"rank {item.row.rank} · {role}" if item.row.rank is not None else role

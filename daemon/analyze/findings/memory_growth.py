@@ -7,6 +7,7 @@ from profd.daemon.analyze.findings.finding import CRITICAL, WARNING, Evidence, F
 from profd.daemon.analyze.memory.growth import Growth, growth
 from profd.daemon.analyze.memory.headroom import GPU_SERIES
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.naming import process_title
 from profd.daemon.units import duration, size
 
 # Sooner than this, there is hardly time to see to it.
@@ -36,7 +37,7 @@ def _finding(case: Case, worst: Growth) -> Finding:
         rule="memory-growth",
         severity=CRITICAL if left_s is not None and left_s < _SOON_S else WARNING,
         label="memory grows",
-        title=f"memory grows: {_name(row.role, row.ordinal)} {row.pid} takes {size(slope)} more a "
+        title=f"memory grows: {process_title(row.role, row.ordinal)} {row.pid} takes {size(slope)} more a "
         f"second{where}{step}{full}",
         cause="Something is kept that was to be given back: losses with their graphs, batches in a list, a cache "
         "without a limit.",
@@ -51,7 +52,3 @@ def _finding(case: Case, worst: Growth) -> Finding:
         ),
         page="memory-growth",
     )
-
-
-def _name(role: str, ordinal: int | None) -> str:
-    return role if ordinal is None else f"{role} {ordinal}"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from profd.daemon.analyze.certainty.confidence import t_quantile
 from profd.daemon.analyze.ranks.efforts import Effort, Place
 
 LEAST_SURPLUS = 0.1
@@ -56,7 +57,7 @@ def lateness(efforts: Sequence[Effort], rank: int, *, of_cores: bool = False) ->
         return None
     surplus = statistics.fmean(differences)
     error = statistics.stdev(differences) / math.sqrt(len(differences))
-    around = error * _quantile(len(differences) - 1, len(efforts))
+    around = error * t_quantile(1 - _DOUBT / 2 / len(efforts), len(differences) - 1)
     place, place_surplus = _place(late, others)
     if of_cores and place_surplus < surplus / 2:
         place, place_surplus = None, 0.0
@@ -112,14 +113,3 @@ def _place(late: Effort, others: Sequence[Effort]) -> tuple[Place | None, float]
         return None, 0.0
     place = max(surpluses, key=surpluses.__getitem__)
     return place, surpluses[place]
-
-
-def _quantile(freedom: int, ranks: int) -> float:
-    """Return Student's t for intervals that hold the truth 95 times in 100 for all ranks together.
-
-    By the first terms of its expansion around the normal quantile (Abramowitz and Stegun 26.7.5).
-    """
-    z = statistics.NormalDist().inv_cdf(1 - _DOUBT / 2 / ranks)
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    return z + first / freedom + second / freedom**2
