@@ -36,7 +36,7 @@ from profd.daemon.store.records import (
     WindowTaken,
 )
 from profd.daemon.store.sums.points import PointSums
-from profd.daemon.store.sums.stacks import StackSums
+from profd.daemon.store.sums.stacks import RecordedInterval, StackSums
 
 OUTPUT_LIMIT_BYTES = 4 << 20
 
@@ -185,15 +185,8 @@ class Tables:
                 record.cpu_ns,
             ),
         )
-        stacks = [self._ids.stack(frames) for frames in record.stacks]
-        for timeline in record.threads:
-            thread = self._ids.thread(record.identity, timeline.os_tid, timeline.name, is_main=timeline.is_main)
-            self._connection.executemany(
-                "INSERT OR IGNORE INTO interval (start_ns, thread, duration_ns, stack, samples) VALUES (?,?,?,?,?)",
-                [(i.start_ns, thread, i.duration_ns, stacks[i.stack], i.samples) for i in timeline.intervals],
-            )
-        starts = [interval.start_ns for timeline in record.threads for interval in timeline.intervals]
-        self._stack_sums.recorded(process, min(starts, default=record.start_ns), max([record.end_ns - 1, *starts]) + 1)
+        intervals = self._write_intervals(record)
+        self._stack_sums.recorded(process, record.start_ns, record.end_ns, intervals)
 
     @_write.register
     def _(self, record: PointsTaken) -> None:
@@ -286,6 +279,21 @@ class Tables:
             exit_code=record.exit_code,
             exit_signal=record.exit_signal,
         )
+
+    def _write_intervals(self, record: RecordingTaken) -> list[RecordedInterval]:
+        """Write the intervals of a recording, and return those that the table has now."""
+        stacks = [self._ids.stack(frames) for frames in record.stacks]
+        intervals: list[RecordedInterval] = []
+        for timeline in record.threads:
+            thread = self._ids.thread(record.identity, timeline.os_tid, timeline.name, is_main=timeline.is_main)
+            intervals += [
+                RecordedInterval(i.start_ns, thread, i.duration_ns, stacks[i.stack], i.samples)
+                for i in timeline.intervals
+            ]
+        written = self._connection.executemany("INSERT OR IGNORE INTO interval VALUES (?,?,?,?,?)", intervals).rowcount
+        if written < len(intervals):  # of those of a thread that start together the table takes the first
+            return sorted({row[:2]: row for row in reversed(intervals)}.values())
+        return intervals
 
     def _set_meta(self, **values: object) -> None:
         self._connection.executemany("INSERT OR REPLACE INTO meta (name, value) VALUES (?,?)", list(values.items()))

@@ -1,14 +1,16 @@
 """Sums of intervals by the minute, kept while a run is written: how long threads stood in which stack, while what.
 
-A recording is summed up a little after its end, when the readings of that time have come in. Of each process the
-intervals of one range of time are in the sums, whole; what contradicts that range has the sums of the process begin
-anew. Belongs to the writer's thread, and works within the transaction that is open.
+A recording is summed up a little after its end, when the readings of that time have come in. Until then its intervals
+are held in memory: the file is not read for them. Of each process the intervals of one range of time are in the sums,
+whole; what contradicts that range has the sums of the process begin anew. Belongs to the writer's thread, and works
+within the transaction that is open.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS
@@ -56,10 +58,6 @@ _ADD_HOUR = f"""
     SELECT thread, :hour, stack, {added_up()} FROM stack_minute
     WHERE {_OF_PROCESS} AND minute >= :first AND minute < :last GROUP BY thread, stack
 """
-_INTERVALS = """
-    SELECT start_ns, duration_ns, thread, stack, samples FROM interval
-    WHERE start_ns >= ? AND start_ns < ? AND thread IN (SELECT id FROM thread WHERE process = ?) ORDER BY start_ns
-"""
 
 
 _DEVICES = "SELECT device FROM series WHERE name = ? AND process IS NULL AND device IS NOT NULL"
@@ -73,10 +71,23 @@ _HELD_BY_LINE = """
 """
 
 
+class RecordedInterval(NamedTuple):
+    """A row of table ``interval``."""
+
+    start_ns: int
+    thread: int
+    duration_ns: int
+    stack: int
+    samples: int
+
+
 class _Recording(NamedTuple):
+    """A recording of a process, all of whose intervals start in [start_ns, end_ns)."""
+
     process: int
     start_ns: int
     end_ns: int
+    intervals: Sequence[RecordedInterval]
 
 
 class _Summed(NamedTuple):
@@ -123,9 +134,11 @@ class StackSums:
         """How many processes are remembered with what is summed up of them."""
         return len(self._summed)
 
-    def recorded(self, process: int, start_ns: int, end_ns: int) -> None:
-        """Note that a recording was written, all of whose intervals start in [start_ns, end_ns)."""
-        self._waiting.append(_Recording(process, start_ns, end_ns))
+    def recorded(self, process: int, start_ns: int, end_ns: int, intervals: Sequence[RecordedInterval]) -> None:
+        """Take in a recording that was written, with its intervals, those of a thread in order of time."""
+        starts = [interval.start_ns for interval in intervals]
+        begin_ns = min(starts, default=start_ns)
+        self._waiting.append(_Recording(process, begin_ns, max([end_ns - 1, *starts]) + 1, intervals))
 
     def settle(self, now_ns: int) -> None:
         """Sum up the recordings that ended long enough ago, those first that were written first."""
@@ -148,7 +161,7 @@ class StackSums:
             begin_ns = max(known.to_ns, recording.end_ns) if is_late else known.to_ns
             known = _Summed(begin_ns, begin_ns, devices)
         if recording.end_ns > known.to_ns:
-            self._add(process, known.to_ns, recording.end_ns, devices)
+            self._add(recording, devices)
             self._add_hours(process, known, recording.end_ns)
             known = known._replace(to_ns=recording.end_ns)
         self._summed[process] = known
@@ -170,21 +183,20 @@ class StackSums:
             values = {"process": process, "hour": hour, "first": first, "last": first + HOUR_MINUTES}
             self._connection.execute(_ADD_HOUR, values)
 
-    def _add(self, process: int, from_ns: int, to_ns: int, devices: frozenset[str]) -> None:
-        """Add up the intervals of a process that start in a range of time."""
-        rows = self._connection.execute(_INTERVALS, (from_ns, to_ns, process)).fetchall()
-        if not rows:
+    def _add(self, recording: _Recording, devices: frozenset[str]) -> None:
+        """Add up the intervals of a recording."""
+        if not recording.intervals:
             return
-        held = _Held(self._connection, min(row[0] for row in rows), to_ns, process, devices)
+        held = _Held(self._connection, recording.start_ns, recording.end_ns, recording.process, devices)
         sums: defaultdict[tuple[int, int, int], _Sum] = defaultdict(_Sum)
-        for start_ns, duration_ns, thread, stack, samples in rows:
+        for start_ns, thread, duration_ns, stack, samples in recording.intervals:
             minute = (start_ns - self._started_ns) // MINUTE_NS
             held.count(sums[thread, minute, stack], thread, start_ns, duration_ns, samples)
         self._connection.executemany(
             _ADD,
             [
                 (*key, one.samples, one.duration_ns, one.until_ns, one.known_ns, one.busy_ns, *one.parts)
-                for key, one in sums.items()
+                for key, one in sorted(sums.items())
             ],
         )
 

@@ -28,7 +28,7 @@ def test_processes_that_ended_are_not_kept_in_mind(connection: contextlib.closin
                 "INSERT INTO process (id, pid, start_ticks, command, role, seen_ns, ended_ns) VALUES (?,?,?,?,?,?,?)",
                 (process, process, process, "[]", "worker", start_ns, end_ns),
             )
-            sums.recorded(process, start_ns, end_ns)
+            sums.recorded(process, start_ns, end_ns, [])
             sums.settle(end_ns + LAG_NS)
             ended_lately = ENDED_LONG_AGO_NS // (10 * SECOND_NS) + 2
             assert sums.processes_in_mind <= MANY_PROCESSES + 2 * ended_lately

@@ -10,6 +10,7 @@ from pathlib import Path
 import longrun
 import pytest
 from longrun import STARTED_NS, identity, write_long_run
+from msgspec.structs import replace
 
 from profd.daemon.analyze.gpu.busy import utilization_by_stack
 from profd.daemon.analyze.gpu.usage import GpuTracks
@@ -170,3 +171,16 @@ def test_a_recording_that_comes_late_is_no_part_of_sums_that_lack_it(live: Table
         expected = reader.stack_totals()
         assert sum(row.duration_ns for row in expected) == 2 * 400 * SECOND_NS
         assert by_stack(selected_totals(reader, Selection())) == by_stack(expected)
+
+
+def test_of_intervals_that_start_together_the_sums_have_the_one_that_the_file_has(live: Tables, tmp_path: Path) -> None:
+    taken = [record for record in recordings(400) if isinstance(record, RecordingTaken)]
+    main, *others = taken[3].threads
+    twice = main.intervals[5]
+    again = replace(main, intervals=(*main.intervals, replace(twice, samples=twice.samples + 7)))
+    taken[3] = replace(taken[3], threads=(again, *others))
+    live.commit([*taken, PointsTaken(LATE_NS + 60 * SECOND_NS, (Point("host_cpu_share", 0.5),))])
+    with RunReader(tmp_path / "live.profd") as reader:
+        [one] = told(reader, Selection(), frozenset(reader.threads))
+        assert one.minutes
+        assert by_stack(selected_totals(reader, Selection())) == by_stack(reader.stack_totals())
