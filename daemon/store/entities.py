@@ -1,149 +1,149 @@
-"""What the rows of a run file refer to: processes, threads, series, frames and stacks, held in memory.
+"""What the rows of a run file refer to: processes, threads, series, frames and stacks, held in memory by id.
 
-These tables only grow, and are topped up on ``refresh``.
+These tables only grow. ``top_up`` reads the rows that are new, and those that may still change. So what one reader of a
+file knows is the position from which the next one goes on.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Collection, Iterator
-from pathlib import Path
+from collections.abc import Collection
+from typing import Any
 
 import msgspec
 
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import database
 from profd.daemon.store.rows import FrameRow, ProcessRow, RunInfo, SeriesRow, StackRow, ThreadRow
 from profd.daemon.store.runfile import RunFile, columns_of
 from profd.daemon.store.runinfo import run_info
 
+LINGER_NS = 30 * SECOND_NS
+"""For so long a training process that has ended is kept where others are not: what was recorded last comes later."""
 
-class Entities(RunFile):
-    """An open run file with what its rows refer to, by id.
 
-    Every method raises RunUnreadable where the file turns out to be damaged.
-    """
+class Entities:
+    """The processes, threads, series, frames and stacks of a run, by id, and the run as a whole."""
 
-    def __init__(self, path: Path) -> None:
-        """Open ``path``; raises RunUnreadable where it is no readable run file."""
-        super().__init__(path)
+    info: RunInfo
+
+    def __init__(self, living_series: Collection[str] | None = None) -> None:
+        """Begin with nothing.
+
+        With ``living_series`` only what lives is kept, so that weeks of workers that come and go cost no memory: the
+        processes that have not ended, their main threads, and of series those of these names, of no single thread.
+        """
         self.frames: dict[int, FrameRow] = {}
         self.stacks: dict[int, StackRow] = {}
         self.processes: dict[int, ProcessRow] = {}
         self.threads: dict[int, ThreadRow] = {}
         self.series: dict[int, SeriesRow] = {}
-        self._checked_stacks: set[int] = set()
+        self._read_to: dict[str, int] = {}
+        self._is_whole = living_series is None
+        names = ", ".join(f"'{name}'" for name in sorted(living_series or ()))
+        self._of_threads = "1" if self._is_whole else "is_main"
+        self._of_series = "1" if self._is_whole else f"os_tid IS NULL AND name IN ({names})"
+
+    def top_up(self, file: RunFile) -> None:
+        """Take in what was written since the last call; raises RunUnreadable where rows contradict each other."""
         try:
-            self.refresh()
+            self.info = run_info(file.path, file.meta())
+            # Children before parents in the order of foreign keys: what a row read now refers to is then there too.
+            series = [SeriesRow(*row) for row in self._new(file, "series", SeriesRow, self._of_series)]
+            threads = self._changed_threads(file)
+            processes = self._changed_processes(file)
+            stacks = [StackRow(*row) for row in self._new(file, "stack", StackRow)]
+            self.frames.update({row[0]: _frame(row) for row in self._new(file, "frame", FrameRow)})
+            self.series.update({row.id: row for row in series})
+            self.threads.update({row.id: row for row in threads})
+            self.processes.update({row.id: row for row in processes})
+            self._add_stacks(file, stacks)
+            if self._is_whole:
+                self._check_processes(file, threads, series, processes)
+            else:
+                self._forget_ended()
         except RunUnreadable:
-            self.close()
+            self._read_to.clear()
             raise
 
-    def refresh(self) -> None:
-        """Take in what was written since the last call: ``info`` and the tables held in memory."""
-        self.info: RunInfo = run_info(self.path, dict(self._query("SELECT name, value FROM meta")))
-        # Children before parents in the order of foreign keys: what a row read now refers to is then there too.
-        self._refresh_series()
-        self._refresh_threads()
-        self._refresh_processes()
-        self._refresh_stacks()
-        self._refresh_frames()
-        self._check_processes()
-        self._check_stacks()
-
-    def _refresh_series(self) -> None:
-        for row in self.select(SeriesRow, "SELECT id, name, process, os_tid, device FROM series"):
-            self.series[row[0]] = SeriesRow(*row)
-
-    def _refresh_threads(self) -> None:
-        for row in self.select(ThreadRow, "SELECT id, process, os_tid, name, is_main FROM thread"):
-            self.threads[row[0]] = ThreadRow(row[0], row[1], row[2], row[3], bool(row[4]))
-
-    def _refresh_processes(self) -> None:
-        for row in self.select(ProcessRow, f"SELECT {columns_of(ProcessRow)} FROM process"):
-            with database.reading(self.path):
-                command = tuple(msgspec.json.decode(str(row[4]), type=list[str]))
-            self.processes[row[0]] = ProcessRow(row[0], row[1], row[2], row[3], command, *row[5:])
-
-    def _refresh_stacks(self) -> None:
-        newest = max(self.stacks, default=0)
-        for row in self.select(StackRow, "SELECT id, parent, frame FROM stack WHERE id > ?", newest):
-            self.stacks[row[0]] = StackRow(*row)
-
-    def _refresh_frames(self) -> None:
-        sql = "SELECT id, function, file, module_path, line, is_library, source FROM frame WHERE id > ?"
-        for row in self.select(FrameRow, sql, max(self.frames, default=0)):
-            self.frames[row[0]] = FrameRow(row[0], row[1], row[2], row[3], row[4], bool(row[5]), row[6])
-
-    def _check_processes(self) -> None:
-        """Raise RunUnreadable where a row names a process that is not there."""
-        processes = {None, *self.processes}
-        known = (
-            all(row.process in self.processes for row in self.threads.values())
-            and all(row.process in processes for row in self.series.values())
-            and all(row.parent in processes for row in self.processes.values())
-        )
-        if not known:
-            raise database.unreadable(self.path, "a row names a process that is not there")
-
-    def _check_stacks(self) -> None:
-        """Raise RunUnreadable where a stack names a frame or a stack that is not there."""
-        for stack in sorted(self.stacks.keys() - self._checked_stacks):
-            row = self.stacks[stack]
-            # A stack is written after the one that it extends: only a damaged file goes in a circle.
-            if row.frame not in self.frames or (row.parent and not (row.parent < stack and row.parent in self.stacks)):
-                raise database.unreadable(self.path, f"stack {stack} is damaged")
-            self._checked_stacks.add(stack)
-
-    def check_known(
-        self, threads: Collection[int] = (), stacks: Collection[int] = (), processes: Collection[int] = ()
-    ) -> None:
-        """Raise RunUnreadable where rows name what is not there, nor was written since."""
-        for _ in range(2):
-            if (
-                self.threads.keys() >= set(threads)
-                and self.stacks.keys() >= set(stacks)
-                and self.processes.keys() >= set(processes)
-            ):
-                return
-            self.refresh()
-        raise database.unreadable(self.path, "a row names a process, a thread or a stack that is not there")
-
-    @contextlib.contextmanager
-    def one_moment(self) -> Iterator[None]:
-        """Read everything as of one moment: refreshed on entry, blind to what a live run writes until the end.
-
-        Without it an interval may name a stack that is newer than the tables in memory.
-        """
-        with self._transaction():
-            self.refresh()
-            yield
+    def knows(self, threads: Collection[int], stacks: Collection[int], processes: Collection[int]) -> bool:
+        """Say whether rows of these ids are there; of threads and processes, as far as those that ended are kept."""
+        if not self.stacks.keys() >= set(stacks):
+            return False
+        return not self._is_whole or (self.threads.keys() >= set(threads) and self.processes.keys() >= set(processes))
 
     def frames_of(self, stack: int) -> tuple[FrameRow, ...]:
-        """Return the frames of a stack from the root to the leaf."""
-        if stack not in self.stacks:  # an interval may be younger than the tables in memory
-            self.refresh()
+        """Return the frames of a stack from the root to the leaf; raises KeyError where it is not there whole."""
         frames: list[FrameRow] = []
         while stack:
-            row = self.stacks.get(stack)
+            row = self.stacks[stack]
             # A stack is written after the one that it extends: only a damaged file goes in a circle.
-            if row is None or row.frame not in self.frames or row.parent >= stack:
-                raise database.unreadable(self.path, f"stack {stack} is damaged")
+            if row.parent >= stack:
+                raise KeyError(stack)
             frames.append(self.frames[row.frame])
             stack = row.parent
         return tuple(reversed(frames))
 
-    def find_series(self, name: str, process: int | None = None, device: str | None = None) -> SeriesRow | None:
-        """Return the series of this name of a process, a device or (both None) the host; None where there is none."""
-        for row in self.series.values():
-            if row.name == name and row.process == process and row.device == device and row.os_tid is None:
-                return row
-        return None
+    def _changed_threads(self, file: RunFile) -> list[ThreadRow]:
+        """Return the threads that are new, and those that had no name yet."""
+        nameless = [row.id for row in self.threads.values() if not row.name]
+        rows = [*_rows_of(file, ThreadRow, "thread", nameless), *self._new(file, "thread", ThreadRow, self._of_threads)]
+        return [ThreadRow(row[0], row[1], row[2], row[3], bool(row[4])) for row in rows]
 
-    def main_threads(self) -> list[ThreadRow]:
-        """Return the main threads of the processes that do the training: one a rank."""
+    def _changed_processes(self, file: RunFile) -> list[ProcessRow]:
+        """Return the processes that are new, and those that had not ended yet."""
+        living = [row.id for row in self.processes.values() if row.ended_ns is None]
+        rows = [*_rows_of(file, ProcessRow, "process", living), *self._new(file, "process", ProcessRow)]
+        with database.reading(file.path):
+            commands = [tuple(msgspec.json.decode(str(row[4]), type=list[str])) for row in rows]
         return [
-            thread
-            for thread in self.threads.values()
-            if thread.is_main and thread.process in self.processes and self.processes[thread.process].role == "main"
+            ProcessRow(row[0], row[1], row[2], row[3], command, *row[5:])
+            for row, command in zip(rows, commands, strict=True)
         ]
+
+    def _new(self, file: RunFile, table: str, row: type[msgspec.Struct], condition: str = "1") -> list[tuple[Any, ...]]:
+        """Return the rows of a table that are new and meet a condition, as SQL; in order of ids."""
+        after, newest = self._read_to.get(table, 0), file.newest_id(table)
+        self._read_to[table] = newest
+        if newest <= after:
+            return []
+        sql = f"SELECT {columns_of(row)} FROM {table} WHERE id > ? AND id <= ? AND {condition} ORDER BY id"
+        return file.select(row, sql, after, newest)
+
+    def _add_stacks(self, file: RunFile, stacks: Collection[StackRow]) -> None:
+        for row in stacks:
+            if row.frame not in self.frames or (row.parent and not (row.parent < row.id and row.parent in self.stacks)):
+                raise database.unreadable(file.path, f"stack {row.id} is damaged")
+            self.stacks[row.id] = row
+
+    def _check_processes(
+        self,
+        file: RunFile,
+        threads: Collection[ThreadRow],
+        series: Collection[SeriesRow],
+        processes: Collection[ProcessRow],
+    ) -> None:
+        """Raise RunUnreadable where a row names a process that is not there."""
+        named = {row.process for row in threads} | {row.process for row in series} | {row.parent for row in processes}
+        if not self.processes.keys() >= named - {None}:
+            raise database.unreadable(file.path, "a row names a process that is not there")
+
+    def _forget_ended(self) -> None:
+        """Forget the processes that have ended, but for training processes that have just done so."""
+        gone_ns = self.info.end_ns - LINGER_NS
+        for row in list(self.processes.values()):
+            if row.ended_ns is not None and (row.role != "main" or row.ended_ns < gone_ns):
+                del self.processes[row.id]
+        for table in (self.threads, self.series):
+            for one in [one for one, row in table.items() if row.process not in {None, *self.processes}]:
+                del table[one]
+
+
+def _rows_of(file: RunFile, row: type[msgspec.Struct], table: str, ids: Collection[int]) -> list[tuple[Any, ...]]:
+    """Return the rows of a table that have these ids."""
+    listed = ",".join(f"{one:d}" for one in ids)
+    return file.select(row, f"SELECT {columns_of(row)} FROM {table} WHERE id IN ({listed})") if ids else []
+
+
+def _frame(row: tuple[Any, ...]) -> FrameRow:
+    return FrameRow(row[0], row[1], row[2], row[3], row[4], bool(row[5]), row[6])

@@ -1,29 +1,80 @@
 """Reads a run file, live or finished: the one way by which anything that shows something gets at a run.
 
-A reader belongs to one thread at a time. Tables that only grow (frames, stacks, processes, threads) are kept in memory
-and topped up on ``refresh``; the large ones (intervals, points) are read by time range. What is asked of each kind of
-row stands in a module of its own; here they are put together.
+A reader belongs to one thread at a time. What rows refer to (frames, stacks, processes, threads, series) is held in
+memory and topped up on ``refresh``; the large tables (intervals, points) are read by time range. Sums by the minute and
+by columns of time are read through a reader too, by the functions of ``sums.stored`` and ``columns``.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from types import TracebackType
 
 import msgspec
 
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import database
-from profd.daemon.store.pointreader import PointReader
+from profd.daemon.store.entities import Entities
 from profd.daemon.store.records import HangReport
-from profd.daemon.store.rows import DeviceRow, EventRow, HangRow, OutputRow, PlacementRow
-from profd.daemon.store.samplereader import SampleReader
-from profd.daemon.store.windowreader import WindowReader
+from profd.daemon.store.rows import (
+    DeviceRow,
+    EventRow,
+    FrameRow,
+    HangCount,
+    HangRow,
+    IntervalRow,
+    OperatorRow,
+    OutputRow,
+    PlacementRow,
+    PointRow,
+    ReadsTotal,
+    RecordedTotal,
+    RecordingRow,
+    RunInfo,
+    SeriesRow,
+    StackTotal,
+    ThreadRow,
+    Value,
+    WindowRow,
+    WindowStepRow,
+)
+from profd.daemon.store.runfile import RunFile, columns_of, time_range
+from profd.daemon.store.sums.held import READINGS
+
+_LATEST_NS = 1 << 62
+# No recording lasts longer: by this the index of their starts is of use where only their ends are asked for.
+_LONGEST_NS = 60 * SECOND_NS
 
 
-class RunReader(SampleReader, PointReader, WindowReader):
+class RunReader(RunFile):
     """An open run file.
 
     Every method raises RunUnreadable where the file turns out to be damaged.
     """
+
+    def __init__(self, path: Path, known: Entities | None = None) -> None:
+        """Open ``path`` and read what its rows refer to; raises RunUnreadable where it is no readable run file.
+
+        ``known`` is what an earlier reader of the same file knew: this one goes on from there, and reads nothing before
+        ``refresh`` or ``one_moment``.
+        """
+        super().__init__(path)
+        self.entities = known or Entities()
+        self.frames, self.stacks = self.entities.frames, self.entities.stacks
+        self.processes, self.threads, self.series = (
+            self.entities.processes,
+            self.entities.threads,
+            self.entities.series,
+        )
+        if known is None:
+            try:
+                self.refresh()
+            except RunUnreadable:
+                self.close()
+                raise
 
     def __enter__(self) -> RunReader:
         return self
@@ -33,43 +84,226 @@ class RunReader(SampleReader, PointReader, WindowReader):
     ) -> None:
         self.close()
 
+    @property
+    def info(self) -> RunInfo:
+        """The run as a whole, as of the last ``refresh``."""
+        return self.entities.info
+
+    def refresh(self) -> None:
+        """Take in what was written since the last call: ``info`` and the tables held in memory."""
+        self.entities.top_up(self)
+
+    @contextlib.contextmanager
+    def one_moment(self) -> Iterator[None]:
+        """Read everything as of one moment: refreshed on entry, blind to what a live run writes until the end.
+
+        Without it an interval may name a stack that is newer than the tables in memory.
+        """
+        with self._transaction():
+            self.refresh()
+            yield
+
+    def check_known(
+        self, threads: Collection[int] = (), stacks: Collection[int] = (), processes: Collection[int] = ()
+    ) -> None:
+        """Raise RunUnreadable where rows name what is not there, nor was written since."""
+        for _ in range(2):
+            if self.entities.knows(threads, stacks, processes):
+                return
+            self.refresh()
+        raise database.unreadable(self.path, "a row names a process, a thread or a stack that is not there")
+
+    def frames_of(self, stack: int) -> tuple[FrameRow, ...]:
+        """Return the frames of a stack from the root to the leaf."""
+        if stack not in self.stacks:  # an interval may be younger than the tables in memory
+            self.refresh()
+        try:
+            return self.entities.frames_of(stack)
+        except KeyError as error:
+            raise database.unreadable(self.path, f"stack {error} is damaged") from None
+
+    def find_series(self, name: str, process: int | None = None, device: str | None = None) -> SeriesRow | None:
+        """Return the series of this name of a process, a device or (both None) the host; None where there is none."""
+        for row in self.series.values():
+            if row.name == name and row.process == process and row.device == device and row.os_tid is None:
+                return row
+        return None
+
+    def main_threads(self) -> list[ThreadRow]:
+        """Return the main threads of the processes that do the training: one a rank."""
+        return [
+            thread
+            for thread in self.threads.values()
+            if thread.is_main and thread.process in self.processes and self.processes[thread.process].role == "main"
+        ]
+
+    def intervals(
+        self, from_ns: int | None = None, to_ns: int | None = None, threads: Collection[int] | None = None
+    ) -> Iterator[IntervalRow]:
+        """Yield the intervals that *start* in [from_ns, to_ns), in order of time, of all threads or of these."""
+        where, values = _intervals_of(from_ns, to_ns, threads)
+        sql = f"SELECT {columns_of(IntervalRow)} FROM interval WHERE {where} ORDER BY start_ns"
+        rows = self.select(IntervalRow, sql, *values)
+        self.check_known({row[2] for row in rows}, {row[3] for row in rows})
+        for row in rows:
+            yield IntervalRow(*row)
+
+    def stack_totals(
+        self, from_ns: int | None = None, to_ns: int | None = None, threads: Collection[int] | None = None
+    ) -> list[StackTotal]:
+        """Return the intervals that start in [from_ns, to_ns), summed up by thread and stack."""
+        where, values = _intervals_of(from_ns, to_ns, threads)
+        sql = f"SELECT thread, stack, sum(samples), sum(duration_ns) FROM interval WHERE {where} GROUP BY thread, stack"
+        rows = self.select(StackTotal, sql, *values)
+        self.check_known({row[0] for row in rows}, {row[1] for row in rows})
+        return [StackTotal(*row) for row in rows]
+
+    def recordings(self, from_ns: int | None = None, to_ns: int | None = None) -> list[RecordingRow]:
+        """Return the recordings that start in [from_ns, to_ns), in order of time."""
+        where, values = time_range("start_ns", from_ns, to_ns)
+        return self._recordings(f"{where} ORDER BY start_ns", *values)
+
+    def recordings_after(self, recording: int, limit: int = -1, from_ns: int = 0) -> list[RecordingRow]:
+        """Return the recordings written after the one with this id, in the order of writing: all, or ``limit``.
+
+        Those that start before ``from_ns`` are left out.
+        """
+        return self._recordings("id > ? AND start_ns >= ? ORDER BY id LIMIT ?", recording, from_ns, limit)
+
+    def recorded(self, from_ns: int | None = None, to_ns: int | None = None) -> RecordedTotal:
+        """Return what the recordings that start in [from_ns, to_ns) have read in all."""
+        where, values = time_range("start_ns", from_ns, to_ns)
+        sql = f"SELECT coalesce(sum(samples), 0), coalesce(sum(torn), 0) FROM recording WHERE {where}"
+        return RecordedTotal(*self.select(RecordedTotal, sql, *values)[0])
+
+    def reads(self, from_ns: int | None = None, to_ns: int | None = None) -> list[ReadsTotal]:
+        """Return by process how many reads were due and how many failed, in recordings that reach into a range."""
+        begins, values = time_range("start_ns", None if from_ns is None else from_ns - _LONGEST_NS, to_ns)
+        ends, after = time_range("end_ns", None if from_ns is None else from_ns + 1, None)
+        sql = (
+            "SELECT process, sum(errors), sum(rate_hz * max(end_ns - start_ns, 0) / 1e9) FROM recording "
+            f"WHERE {begins} AND {ends} GROUP BY process"
+        )
+        return [ReadsTotal(*row) for row in self.select(ReadsTotal, sql, *values, *after)]
+
+    def points(self, series: int, from_ns: int | None = None, to_ns: int | None = None) -> list[PointRow]:
+        """Return the points of a series in [from_ns, to_ns), in order of time."""
+        where, values = time_range("at_ns", from_ns, to_ns)
+        sql = f"SELECT at_ns, value FROM point WHERE series = ? AND {where} ORDER BY at_ns"
+        return [PointRow(*row) for row in self.select(PointRow, sql, series, *values)]
+
+    def readings(self, series: int, from_ns: int | None = None, to_ns: int | None = None) -> list[PointRow]:
+        """Return the points of a series that tell of [from_ns, to_ns), each of the time since the one before it.
+
+        So many come before the range as tell what distance is usual, and one beyond its end.
+        """
+        if from_ns is None and to_ns is None:
+            return self.points(series)
+        times = {"from": from_ns or 0, "to": _LATEST_NS if to_ns is None else to_ns}
+        return [PointRow(*row) for row in self.select(PointRow, READINGS, series=series, **times)]
+
+    def last_point(self, series: int, to_ns: int | None = None) -> PointRow | None:
+        """Return the newest point of a series, of those before a time where one is given."""
+        sql = "SELECT at_ns, value FROM point WHERE series = ? AND at_ns < ? ORDER BY at_ns DESC LIMIT 1"
+        rows = self.select(PointRow, sql, series, _LATEST_NS if to_ns is None else to_ns)
+        return PointRow(*rows[0]) if rows else None
+
+    def points_around(self, series: int, at_ns: int) -> tuple[PointRow | None, PointRow | None]:
+        """Return the last point of a series up to a time, and the first after it."""
+        sql = "SELECT at_ns, value FROM point WHERE series = ? AND at_ns > ? ORDER BY at_ns LIMIT 1"
+        after = self.select(PointRow, sql, series, at_ns)
+        return self.last_point(series, at_ns + 1), (PointRow(*after[0]) if after else None)
+
+    def newest_values(self, series: Collection[int]) -> Mapping[int, float]:
+        """Return the newest value of each of some series, those without any aside."""
+        newest = "(SELECT value FROM point WHERE series = series.id ORDER BY at_ns DESC LIMIT 1)"
+        sql = f"SELECT id, {newest} FROM series WHERE id IN ({','.join('?' * len(series))})"
+        return {one: value for one, value in self.select(_NewestValue, sql, *series) if value is not None}
+
     def events(self, after_id: int = 0) -> list[EventRow]:
         """Return the events written after the one with this id, in the order of writing."""
-        return [
-            EventRow(*row)
-            for row in self.select(
-                EventRow, "SELECT id, at_ns, kind, process, text FROM event WHERE id > ? ORDER BY id", after_id
-            )
-        ]
+        sql = f"SELECT {columns_of(EventRow)} FROM event WHERE id > ? ORDER BY id"
+        return [EventRow(*row) for row in self.select(EventRow, sql, after_id)]
 
     def output(self, after_id: int = 0) -> list[OutputRow]:
         """Return the script's output written after the row with this id, in order."""
-        return [
-            OutputRow(*row)
-            for row in self.select(OutputRow, "SELECT id, at_ns, data FROM output WHERE id > ? ORDER BY id", after_id)
-        ]
+        sql = f"SELECT {columns_of(OutputRow)} FROM output WHERE id > ? ORDER BY id"
+        return [OutputRow(*row) for row in self.select(OutputRow, sql, after_id)]
 
     def hangs(self) -> list[HangRow]:
         """Return the hangs of the run in order of time; none from a file that is older than their table."""
         if not self.has_table("hang"):
             return []
-        rows = self._query("SELECT id, at_ns, since_ns, ended_ns, cause, text, report FROM hang ORDER BY id")
+        rows = self._query(f"SELECT {columns_of(HangRow)} FROM hang ORDER BY id")
         with database.reading(self.path):
             reports = [msgspec.json.decode(str(row[-1]), type=HangReport) for row in rows]
         return [HangRow(*row[:-1], report) for row, report in zip(rows, reports, strict=True)]  # type: ignore[call-arg]
+
+    def hang_count(self) -> HangCount:
+        """Return how many hangs there were, from the file of a live run."""
+        return HangCount(*self.select(HangCount, "SELECT count(*), count(*) - count(ended_ns) FROM hang")[0])
 
     def placements(self) -> dict[int, PlacementRow]:
         """Return by process the places of ranks in their job; none from a file that is older than their table."""
         if not self.has_table("placement"):
             return {}
-        rows = self.select(PlacementRow, "SELECT process, local_rank, node, world_size FROM placement")
+        rows = self.select(PlacementRow, f"SELECT {columns_of(PlacementRow)} FROM placement")
         return {row[0]: PlacementRow(*row) for row in rows}
 
     def devices(self) -> list[DeviceRow]:
         """Return the GPUs that the run used, in order; none from a file that is older than their table."""
         if not self.has_table("device"):
             return []
-        rows = self.select(
-            DeviceRow, "SELECT name, number, model, uuid, memory_bytes FROM device ORDER BY number, name"
-        )
-        return [DeviceRow(*row) for row in rows]
+        sql = "SELECT name, number, model, uuid, memory_bytes FROM device ORDER BY number, name"
+        return [DeviceRow(*row) for row in self.select(DeviceRow, sql)]
+
+    def windows(self, asked_ns: int = 0) -> list[WindowRow]:
+        """Return the torch.profiler windows that were asked for at this time or later, in the order of writing.
+
+        None from a file that is older than their table.
+        """
+        if not self.has_table("window"):
+            return []
+        columns = ", ".join(WindowRow.__struct_fields__[:-1])
+        sql = f"SELECT {columns}, length(trace) FROM window WHERE asked_ns >= ? ORDER BY id"
+        rows = [WindowRow(*row) for row in self.select(WindowRow, sql, asked_ns)]
+        self.check_known(processes={row.process for row in rows})
+        return rows
+
+    def window_steps(self, window: int) -> list[WindowStepRow]:
+        """Return the whole steps within a window, in order of time."""
+        sql = "SELECT start_ns, end_ns FROM window_step WHERE window = ? ORDER BY start_ns"
+        return [WindowStepRow(*row) for row in self.select(WindowStepRow, sql, window)]
+
+    def operators(self, window: int) -> list[OperatorRow]:
+        """Return the operators of a window by input shape, and its kernels."""
+        sql = f"SELECT {columns_of(OperatorRow)} FROM operator WHERE window = ? ORDER BY rowid"
+        return [OperatorRow(row[0], row[1], bool(row[2]), *row[3:]) for row in self.select(OperatorRow, sql, window)]
+
+    def window_trace(self, window: int) -> bytes | None:
+        """Return the trace of a window, gzipped; None where it was not kept."""
+        rows = self.select(_TraceRow, "SELECT trace FROM window WHERE id = ?", window)
+        return rows[0][0] if rows else None
+
+    def _recordings(self, where: str, *values: int) -> list[RecordingRow]:
+        sql = f"SELECT {columns_of(RecordingRow)} FROM recording WHERE {where}"
+        found = [RecordingRow(*row) for row in self.select(RecordingRow, sql, *values)]
+        self.check_known(processes={row.process for row in found})
+        return found
+
+
+class _NewestValue(msgspec.Struct, frozen=True):
+    series: int
+    value: Value | None
+
+
+class _TraceRow(msgspec.Struct, frozen=True):
+    trace: bytes | None
+
+
+def _intervals_of(from_ns: int | None, to_ns: int | None, threads: Collection[int] | None) -> tuple[str, list[int]]:
+    """Return a condition on intervals, as SQL, and its values."""
+    where, values = time_range("start_ns", from_ns, to_ns)
+    if threads is None:
+        return where, values
+    return f"{where} AND thread IN ({','.join('?' * len(threads))})", [*values, *threads]

@@ -274,6 +274,13 @@ class FindingRow(msgspec.Struct, frozen=True):
     report: str
 
 
+class HangCount(msgspec.Struct, frozen=True):
+    """How many hangs there were, and how many of them go on."""
+
+    count: Count
+    going_on: Count
+
+
 class OutputRow(msgspec.Struct, frozen=True):
     """Bytes that the script wrote to profd's pseudo-terminal."""
 

@@ -1,4 +1,4 @@
-"""An open run file: its rows as they are stored, each checked for its type. Knows no table by name."""
+"""An open run file: its rows as they are stored, each checked for its type. Knows no row's meaning."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from profd.daemon.store import database
+from profd.daemon.store.rows import Count
 from profd.daemon.store.rowtypes import checked
 
 
@@ -35,6 +36,14 @@ class RunFile:
         seen, self._data_version = self._data_version, version
         return version != seen
 
+    def meta(self) -> dict[str, Any]:
+        """Return what the file says of the run as a whole, by name."""
+        return dict(self._query("SELECT name, value FROM meta"))
+
+    def newest_id(self, table: str) -> int:
+        """Return the highest id of a table, 0 where it is empty."""
+        return int(self.select(_Id, f"SELECT coalesce(max(id), 0) FROM {table}")[0][0])
+
     def has_table(self, name: str) -> bool:
         """Say whether the file has a table: an older one may lack it."""
         return bool(self._query("SELECT 1 FROM sqlite_master WHERE name = ?", name))
@@ -57,6 +66,10 @@ class RunFile:
     def _query(self, sql: str, *values: int | str, **named: int) -> list[tuple[Any, ...]]:
         with database.reading(self.path):
             return self._connection.rows(sql, named or values)
+
+
+class _Id(msgspec.Struct, frozen=True):
+    id: Count
 
 
 def columns_of(row: type[msgspec.Struct]) -> str:

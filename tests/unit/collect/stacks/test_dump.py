@@ -25,7 +25,8 @@ def nothing_hangs() -> Iterator[None]:
     """End what was given up and wait for that, so that no test after it meets it."""
     yield
     for hanging in dump._hanging.values():
-        os.kill(hanging.pid, signal.SIGKILL)
+        if hanging.poll() is None:
+            os.kill(hanging.pid, signal.SIGKILL)
     until(lambda: all(one.poll() is not None for one in dump._hanging.values()), "what was given up to end")
     dump._hanging.clear()
 
