@@ -1,6 +1,6 @@
 """Sums by columns of time, made in SQL: what a picture needs of tables that are too large to be read row by row.
 
-Has a connection of its own and belongs to one thread. Knows nothing of what is drawn with the columns.
+Knows nothing of what is drawn with the columns.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.rows import Count, IntervalLength, PointRow, Time, Value
-from profd.daemon.store.runfile import RunFile
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import IntervalLength, Time, Value
 
 LOOK_BACK_NS = 60 * SECOND_NS
 """How far ahead of a range an interval may start that reaches into it: none is longer than its recording."""
@@ -56,42 +56,27 @@ class _Mean(msgspec.Struct, frozen=True):
     value: Value
 
 
-class _Newest(msgspec.Struct, frozen=True):
-    id: Count
+def stack_times(reader: RunReader, grid: Grid, first: int, last: int, threads: Collection[int]) -> list[ColumnTime]:
+    """Return the time of threads by stack in the columns from ``first`` up to, not including, ``last``.
+
+    An interval that lies in several columns is cut at their bounds. Few do, so they alone are read one by one.
+    """
+    times = _times(grid, first, last)
+    within = reader.select(ColumnTime, _WITHIN + _among(threads) + _BY_STACK, **times)
+    across = reader.select(_Across, _ACROSS + _among(threads), **times, back=times["from"] - LOOK_BACK_NS)
+    found = [ColumnTime(*row) for row in within]
+    found += [part for row in across for part in _parts(grid, first, last, *row)]
+    reader.check_known({one.thread for one in found}, {one.stack for one in found})
+    return found
 
 
-class ColumnReader(RunFile):
-    """An open run file. Every method raises RunUnreadable where the file turns out to be damaged."""
-
-    def stack_times(self, grid: Grid, first: int, last: int, threads: Collection[int]) -> list[ColumnTime]:
-        """Return the time of threads by stack in the columns from ``first`` up to, not including, ``last``.
-
-        An interval that lies in several columns is cut at their bounds. Few do, so they alone are read one by one.
-        """
-        times = _times(grid, first, last)
-        within = self.select(ColumnTime, _WITHIN + _among(threads) + _BY_STACK, **times)
-        across = self.select(_Across, _ACROSS + _among(threads), **times, back=times["from"] - LOOK_BACK_NS)
-        return [ColumnTime(*row) for row in within] + [
-            part for row in across for part in _parts(grid, first, last, *row)
-        ]
-
-    def point_means(self, grid: Grid, first: int, last: int, series: Collection[int]) -> list[ColumnMean]:
-        """Return the means of the points of series in the columns from ``first`` up to, not including, ``last``."""
-        found = []
-        for one in series:  # one by one: the points of a series lie together
-            rows = self.select(_Mean, _POINTS, **_times(grid, first, last), series=one)
-            found += [ColumnMean(column, one, value) for column, value in rows]
-        return found
-
-    def points_around(self, series: int, at_ns: int) -> tuple[PointRow | None, PointRow | None]:
-        """Return the last point of a series up to a time, and the first after it."""
-        before = self.select(PointRow, _BEFORE, series=series, at=at_ns)
-        after = self.select(PointRow, _AFTER, series=series, at=at_ns)
-        return (PointRow(*before[0]) if before else None), (PointRow(*after[0]) if after else None)
-
-    def newest_recording(self) -> int:
-        """Return the id of the recording that was written last, 0 where there is none."""
-        return int(self.select(_Newest, "SELECT coalesce(max(id), 0) FROM recording")[0][0])
+def point_means(reader: RunReader, grid: Grid, first: int, last: int, series: Collection[int]) -> list[ColumnMean]:
+    """Return the means of the points of series in the columns from ``first`` up to, not including, ``last``."""
+    found = []
+    for one in series:  # one by one: the points of a series lie together
+        rows = reader.select(_Mean, _POINTS, **_times(grid, first, last), series=one)
+        found += [ColumnMean(column, one, value) for column, value in rows]
+    return found
 
 
 def _times(grid: Grid, first: int, last: int) -> dict[str, int]:
@@ -116,8 +101,6 @@ _POINTS = """
     SELECT (at_ns - :origin) / :column AS at, avg(value) FROM point
     WHERE series = :series AND at_ns >= :from AND at_ns < :to GROUP BY at
 """
-_BEFORE = "SELECT at_ns, value FROM point WHERE series = :series AND at_ns <= :at ORDER BY at_ns DESC LIMIT 1"
-_AFTER = "SELECT at_ns, value FROM point WHERE series = :series AND at_ns > :at ORDER BY at_ns LIMIT 1"
 
 
 def _among(threads: Collection[int]) -> str:

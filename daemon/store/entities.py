@@ -14,18 +14,15 @@ import msgspec
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import database
-from profd.daemon.store.rows import FrameRow, ProcessRow, RunInfo, SeriesRow, StackRow, ThreadRow
+from profd.daemon.store.rows import FrameRow, ProcessRow, SeriesRow, StackRow, ThreadRow
 from profd.daemon.store.runfile import RunFile, columns_of
-from profd.daemon.store.runinfo import run_info
 
 LINGER_NS = 30 * SECOND_NS
 """For so long a training process that has ended is kept where others are not: what was recorded last comes later."""
 
 
 class Entities:
-    """The processes, threads, series, frames and stacks of a run, by id, and the run as a whole."""
-
-    info: RunInfo
+    """The processes, threads, series, frames and stacks of a run, by id."""
 
     def __init__(self, living_series: Collection[str] | None = None) -> None:
         """Begin with nothing.
@@ -44,10 +41,12 @@ class Entities:
         self._of_threads = "1" if self._is_whole else "is_main"
         self._of_series = "1" if self._is_whole else f"os_tid IS NULL AND name IN ({names})"
 
-    def top_up(self, file: RunFile) -> None:
-        """Take in what was written since the last call; raises RunUnreadable where rows contradict each other."""
+    def top_up(self, file: RunFile, now_ns: int) -> None:
+        """Take in what was written since the last call, up to about ``now_ns``.
+
+        Raises RunUnreadable where rows contradict each other.
+        """
         try:
-            self.info = run_info(file.path, file.meta())
             # Children before parents in the order of foreign keys: what a row read now refers to is then there too.
             series = [SeriesRow(*row) for row in self._new(file, "series", SeriesRow, self._of_series)]
             threads = self._changed_threads(file)
@@ -61,7 +60,7 @@ class Entities:
             if self._is_whole:
                 self._check_processes(file, threads, series, processes)
             else:
-                self._forget_ended()
+                self._forget_ended(now_ns)
         except RunUnreadable:
             self._read_to.clear()
             raise
@@ -128,9 +127,9 @@ class Entities:
         if not self.processes.keys() >= named - {None}:
             raise database.unreadable(file.path, "a row names a process that is not there")
 
-    def _forget_ended(self) -> None:
+    def _forget_ended(self, now_ns: int) -> None:
         """Forget the processes that have ended, but for training processes that have just done so."""
-        gone_ns = self.info.end_ns - LINGER_NS
+        gone_ns = now_ns - LINGER_NS
         for row in list(self.processes.values()):
             if row.ended_ns is not None and (row.role != "main" or row.ended_ns < gone_ns):
                 del self.processes[row.id]

@@ -33,7 +33,6 @@ from profd.daemon.store.rows import (
     ReadsTotal,
     RecordedTotal,
     RecordingRow,
-    RunInfo,
     SeriesRow,
     StackTotal,
     ThreadRow,
@@ -42,6 +41,7 @@ from profd.daemon.store.rows import (
     WindowStepRow,
 )
 from profd.daemon.store.runfile import RunFile, columns_of, time_range
+from profd.daemon.store.runinfo import run_info
 from profd.daemon.store.sums.held import READINGS
 
 _LATEST_NS = 1 << 62
@@ -58,8 +58,8 @@ class RunReader(RunFile):
     def __init__(self, path: Path, known: Entities | None = None) -> None:
         """Open ``path`` and read what its rows refer to; raises RunUnreadable where it is no readable run file.
 
-        ``known`` is what an earlier reader of the same file knew: this one goes on from there, and reads nothing before
-        ``refresh`` or ``one_moment``.
+        ``known`` is what an earlier reader of the same file knew: this one goes on from there, and reads none of what
+        is new before ``refresh`` or ``one_moment``.
         """
         super().__init__(path)
         self.entities = known or Entities()
@@ -69,12 +69,13 @@ class RunReader(RunFile):
             self.entities.threads,
             self.entities.series,
         )
-        if known is None:
-            try:
+        try:
+            self.info = run_info(path, self.meta())
+            if known is None:
                 self.refresh()
-            except RunUnreadable:
-                self.close()
-                raise
+        except RunUnreadable:
+            self.close()
+            raise
 
     def __enter__(self) -> RunReader:
         return self
@@ -84,14 +85,10 @@ class RunReader(RunFile):
     ) -> None:
         self.close()
 
-    @property
-    def info(self) -> RunInfo:
-        """The run as a whole, as of the last ``refresh``."""
-        return self.entities.info
-
     def refresh(self) -> None:
         """Take in what was written since the last call: ``info`` and the tables held in memory."""
-        self.entities.top_up(self)
+        self.info = run_info(self.path, self.meta())
+        self.entities.top_up(self, self.info.end_ns)
 
     @contextlib.contextmanager
     def one_moment(self) -> Iterator[None]:

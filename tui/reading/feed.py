@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from textual.message import Message
 
 from profd.daemon.errors import ProfdError
-from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.supervise.analyst import command
 from profd.daemon.supervise.control import ControlClient
@@ -111,16 +110,15 @@ class Feed:
         try:
             with (
                 RunReader(self._path) as reader,
-                contextlib.closing(ColumnReader(self._path)) as columns,
                 contextlib.closing(Watch(self._connect)) as watch,
                 contextlib.closing(self._analysis),
             ):
-                self._follow(reader, columns, watch)
+                self._follow(reader, watch)
         except ProfdError as error:
             self._post(FeedFailed(error))
 
-    def _follow(self, reader: RunReader, columns: ColumnReader, watch: Watch) -> None:
-        follower, playback = Follower(reader, columns, self._analysis), Playback(reader)
+    def _follow(self, reader: RunReader, watch: Watch) -> None:
+        follower, playback = Follower(reader, self._analysis), Playback(reader)
         exhibits = Exhibits(reader, follower.survey)
         while not self._is_stopped:
             self._wake.clear()

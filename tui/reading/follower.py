@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.tui.reading.analysis import Analysis
 from profd.tui.reading.findings import Findings
@@ -16,10 +15,10 @@ from profd.tui.view import View
 class Follower:
     """The survey of a run, looked at again and again: does as little as can be while nothing is written."""
 
-    def __init__(self, reader: RunReader, columns: ColumnReader, analysis: Analysis) -> None:
+    def __init__(self, reader: RunReader, analysis: Analysis) -> None:
         self._reader = reader
         self._findings = Findings(reader, analysis)
-        self.survey = Survey(reader, columns)
+        self.survey = Survey(reader)
         self._shown: tuple[View, str] | None = None
         self._has_more = True
         self._is_stale = True

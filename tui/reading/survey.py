@@ -12,7 +12,6 @@ from profd.daemon.analyze.lives import Lives
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import Profile
 from profd.daemon.naming import process_title
-from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import EventRow, RecordingRow
 from profd.tui.reading.census import Census
@@ -36,24 +35,23 @@ BATCH_RECORDINGS = 4096
 class Survey:
     """What was read of one run so far."""
 
-    def __init__(self, reader: RunReader, columns: ColumnReader) -> None:
+    def __init__(self, reader: RunReader) -> None:
         self._reader = reader
-        self._columns = columns
         phases = PhaseIndex(reader)
         self._places = Places(phases)
         self._lives = Lives(reader)
-        sums = Sums(reader, columns)
-        self._blocks = Blocks(reader, columns, sums)
+        sums = Sums(reader)
+        self._blocks = Blocks(reader, sums)
         self._samples = Samples(reader, self._blocks, sums, self._lives)
-        self._lanes = Lanes(reader, columns, self._blocks, self._places)
-        self._gauges = Gauges(reader, columns)
-        self._pace = Pace(reader, columns, phases)
+        self._lanes = Lanes(reader, self._blocks, self._places)
+        self._gauges = Gauges(reader)
+        self._pace = Pace(reader, phases)
         self._coverage = Coverage(reader)
         self._census = Census(reader, self._gauges, self._pace, self._samples, self._places)
         self._events: list[EventRow] = []
         self._last_recording = 0
         # What was recorded up to here is read when it is asked for.
-        self._opened_at = columns.newest_recording()
+        self._opened_at = reader.newest_id("recording")
         self._has_more = False
 
     def catch_up(self) -> bool:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.columns import ColumnReader, ColumnTime
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RecordingRow, StackTotal
 from profd.daemon.store.sums.held import MINUTE_NS
@@ -35,9 +34,8 @@ _GROUP = 16
 class Blocks:
     """The blocks of one run."""
 
-    def __init__(self, reader: RunReader, columns: ColumnReader, sums: Sums) -> None:
+    def __init__(self, reader: RunReader, sums: Sums) -> None:
         self._reader = reader
-        self._columns = columns
         self._sums = sums
         self.version = 0
         """Another one whenever something was read or added."""
@@ -168,7 +166,7 @@ class Blocks:
         """Read blocks as of one moment: what is written while they are read would else be counted now and later."""
         recording = -1
         found: dict[int, list[StackTotal]] = {}
-        while recording != (newest := self._columns.newest_recording()):
+        while recording != (newest := self._reader.newest_id("recording")):
             recording, found = newest, self._totals(first, last)
         for index in range(first, last):
             block = self._whole[index] = Block(recording)
@@ -237,14 +235,4 @@ def totals_of(
     reader: RunReader, from_ns: int | None, to_ns: int | None, threads: Collection[int] | None = None
 ) -> list[StackTotal]:
     """Return what was seen by thread and stack, all of which the reader knows afterwards."""
-    totals = reader.stack_totals(from_ns, to_ns, threads)
-    take_in(reader, totals)
-    return totals
-
-
-def take_in(reader: RunReader, rows: Sequence[StackTotal | ColumnTime]) -> None:
-    """See to it that the reader knows the threads and stacks of rows, which may be younger than its last look.
-
-    Raises RunUnreadable where the file has none of these.
-    """
-    reader.check_known({row.thread for row in rows}, {row.stack for row in rows})
+    return reader.stack_totals(from_ns, to_ns, threads)

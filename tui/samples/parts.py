@@ -18,7 +18,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import StackTotal
 from profd.tui.samples.block import Block, Seen
-from profd.tui.samples.blocks import Blocks, take_in
+from profd.tui.samples.blocks import Blocks
 from profd.tui.samples.devices import Devices
 from profd.tui.samples.sums import Sums
 from profd.tui.samples.tallies import Places
@@ -128,7 +128,6 @@ class Samples:
         slices = list(_slices(asked, len(threads)))
         for one in slices:
             rows = list(self._reader.intervals(one.from_ns, one.to_ns, threads))
-            take_in(self._reader, [StackTotal(row.thread, row.stack, row.samples, row.duration_ns) for row in rows])
             for row in rows:
                 found.setdefault(self._reader.threads[row.thread].process, Changes()).add(row)
             for changes in found.values():

@@ -11,7 +11,6 @@ import msgspec
 
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.summed import Rest, Told, sums_by_minute, sums_by_stack, told
-from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import StackTotal
 from profd.daemon.store.sums.held import MINUTE_NS
@@ -32,16 +31,15 @@ class Summed(msgspec.Struct, frozen=True):
 class Sums:
     """The sums of one run file."""
 
-    def __init__(self, reader: RunReader, columns: ColumnReader) -> None:
+    def __init__(self, reader: RunReader) -> None:
         self._reader = reader
-        self._columns = columns
         self._known: tuple[int, Mapping[int, SummedRow]] = (-1, {})
         self._asked: tuple[Range, frozenset[int], int] | None = None
         self._found: Summed | None = None
 
     def read(self, asked: Range, threads: frozenset[int]) -> Summed | None:
         """Return what the sums tell of a range; None where too much of it is not in them."""
-        newest = self._columns.newest_recording()
+        newest = self._reader.newest_id("recording")
         if self._asked != (asked, threads, newest):
             self._asked, self._found = (asked, threads, newest), self._read(asked, threads)
         return self._found
@@ -68,7 +66,7 @@ class Sums:
 
     def _summed(self) -> Mapping[int, SummedRow]:
         """Return what is summed of each process, looked at anew where something was recorded since."""
-        newest = self._columns.newest_recording()
+        newest = self._reader.newest_id("recording")
         if self._known[0] != newest:
             self._known = (newest, summed_processes(self._reader))
         return self._known[1]

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.columns import ColumnReader, Grid
+from profd.daemon.store.columns import Grid, point_means
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow, SeriesRow
 from profd.tui.snapshot import Gauge
@@ -44,9 +44,8 @@ Cell = float | None
 class Gauges:
     """The series of one run."""
 
-    def __init__(self, reader: RunReader, columns: ColumnReader) -> None:
+    def __init__(self, reader: RunReader) -> None:
         self._reader = reader
-        self._columns = columns
         self._newest: dict[int, PointRow] = {}
         self._finished: set[int] = set()
         self._ids: defaultdict[tuple[str, int | None], list[int]] = defaultdict(list)
@@ -98,7 +97,7 @@ class Gauges:
         first, last = ((at_ns - grid.origin_ns) // width_ns for at_ns in (self._backlog_ns, until_ns + width_ns - 1))
         for name, bins in self._bins.items():
             ids = [series.id for series in self._of_name(name)]
-            for column, series, value in self._columns.point_means(grid, first, last, ids):
+            for column, series, value in point_means(self._reader, grid, first, last, ids):
                 start_ns = grid.origin_ns + column * width_ns
                 bins.add(series, start_ns, min(start_ns + width_ns, self._backlog_end_ns), value)
         self._backlog_ns = until_ns
@@ -120,7 +119,7 @@ class Gauges:
         from_ns = max(within.from_ns, to_ns - _LONGEST_MEAN_NS)
         if not ids or from_ns >= to_ns:
             return None
-        means = self._columns.point_means(Grid(from_ns, to_ns - from_ns), 0, 1, ids)
+        means = point_means(self._reader, Grid(from_ns, to_ns - from_ns), 0, 1, ids)
         return sum(mean.value for mean in means) if means else None
 
     def strips(self, ruler: Ruler, chosen: Range | None) -> tuple[Gauge, ...]:
@@ -183,7 +182,7 @@ class Gauges:
     def _means(self, name: str, ruler: Ruler) -> Sequence[Cell]:
         values: defaultdict[int, list[float]] = defaultdict(list)
         ids = [series.id for series in self._of_name(name)]
-        for column, _, value in self._columns.point_means(ruler.grid, ruler.first, ruler.first + ruler.count, ids):
+        for column, _, value in point_means(self._reader, ruler.grid, ruler.first, ruler.first + ruler.count, ids):
             values[column - ruler.first].append(value)
         sums = {column: sum(each) / (len(each) if name == GPU_SERIES else 1) for column, each in values.items()}
         return [sums.get(column) for column in range(ruler.count)]

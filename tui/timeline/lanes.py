@@ -8,11 +8,11 @@ from weakref import WeakKeyDictionary
 
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.columns import ColumnReader, ColumnTime, Grid
+from profd.daemon.store.columns import ColumnTime, Grid, stack_times
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RecordingRow, ThreadRow
 from profd.tui.samples.block import Block
-from profd.tui.samples.blocks import Blocks, take_in, totals_of
+from profd.tui.samples.blocks import Blocks, totals_of
 from profd.tui.samples.tallies import Places
 from profd.tui.snapshot import PhaseShare
 from profd.tui.timeline.bins import Ruler
@@ -33,9 +33,8 @@ Column = dict[int, Phases]
 class Lanes:
     """The phases of the main threads of a run by columns, of the grids that were drawn last."""
 
-    def __init__(self, reader: RunReader, columns: ColumnReader, blocks: Blocks, places: Places) -> None:
+    def __init__(self, reader: RunReader, blocks: Blocks, places: Places) -> None:
         self._reader = reader
-        self._columns = columns
         self._blocks = blocks
         self._places = places
         self._known: OrderedDict[Grid, dict[int, Column]] = OrderedDict()
@@ -118,14 +117,13 @@ class Lanes:
         missing = [column for column in asked if column not in known]
         if len(missing) * ruler.column_ns * len(self.ids()) <= EXACT_NS:
             for first, last in _stretches(missing):
-                self._put(known, first, last, self._columns.stack_times(ruler.grid, first, last, self.ids()))
+                self._put(known, first, last, stack_times(self._reader, ruler.grid, first, last, self.ids()))
         else:
             for column in missing:
                 known[column] = self._sampled(*ruler.column_at(ruler.grid.origin_ns + column * ruler.column_ns))
         return [known[column] for column in asked]
 
     def _put(self, known: dict[int, Column], first: int, last: int, times: Sequence[ColumnTime]) -> None:
-        take_in(self._reader, times)
         for column in range(first, last):
             known[column] = {}
         for one in times:

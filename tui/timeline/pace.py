@@ -13,7 +13,7 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps.steps import COUNT_SERIES, take_steps
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.columns import ColumnReader, Grid
+from profd.daemon.store.columns import Grid
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow
 from profd.tui.snapshot import Gauge, Steps
@@ -37,16 +37,13 @@ Cell = float | None
 class Pace:
     """The counts of the training process that tells; ranks step together, so one of them says it for all."""
 
-    def __init__(
-        self, reader: RunReader, columns: ColumnReader, phases: PhaseIndex, now_ns: Callable[[], int] = time.time_ns
-    ) -> None:
+    def __init__(self, reader: RunReader, phases: PhaseIndex, now_ns: Callable[[], int] = time.time_ns) -> None:
         """``now_ns`` is the time of the day."""
         self._now_ns = now_ns
         self._first: PointRow | None = None
         self._reader = reader
         self._phases = phases
         self._whole: Steps | None = None
-        self._columns = columns
         self._series: int | None = None
         self._counts: deque[PointRow] = deque(maxlen=GAPS + 1)
         self._edges: dict[Grid, dict[int, Cell]] = {}
@@ -61,7 +58,7 @@ class Pace:
             last = self._counts[-1] if self._counts else self._reader.last_point(self._series)
             after_ns = self._counts[-1].at_ns + 1 if self._counts else last.at_ns - _RECENT_NS if last else None
             self._counts.extend(self._reader.points(self._series, after_ns))
-            self._first = self._first or self._columns.points_around(self._series, 0)[1]
+            self._first = self._first or self._reader.points_around(self._series, 0)[1]
 
     def steps(self, *, of_all: bool = True) -> Steps | None:
         """Return the newest count and the rate up to it, of an ended run all of it; None where there are none.
@@ -125,8 +122,8 @@ class Pace:
 
     def _rate(self, series: int, within: Range) -> float | None:
         """Return the steps a second between the first and the last count in a range."""
-        first = self._columns.points_around(series, within.from_ns - 1)[1]
-        last = self._columns.points_around(series, within.to_ns)[0]
+        first = self._reader.points_around(series, within.from_ns - 1)[1]
+        last = self._reader.points_around(series, within.to_ns)[0]
         if first is None or last is None or last.at_ns <= first.at_ns:
             before, after = (self._count_at(series, at_ns) for at_ns in (within.from_ns, within.to_ns))
             if before is None or after is None:
@@ -149,7 +146,7 @@ class Pace:
 
     def _count_at(self, series: int, at_ns: int) -> Cell:
         """Return the count at a time, between those before and after it; None where these are far apart."""
-        before, after = self._columns.points_around(series, at_ns)
+        before, after = self._reader.points_around(series, at_ns)
         if before is None or after is None or after.at_ns - before.at_ns > _LONGEST_GAP_NS:
             return None
         return before.value + (after.value - before.value) * (at_ns - before.at_ns) / (after.at_ns - before.at_ns)

@@ -17,7 +17,6 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.summary import summarize
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.exports.collapsed import collapsed_lines
-from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.tui.reading.survey import Survey
 from profd.tui.snapshot import Snapshot
@@ -40,7 +39,7 @@ def selves(rows: list[FunctionRow] | tuple[FunctionRow, ...]) -> dict[str, float
 
 
 def snapshot_of(reader: RunReader, view: View) -> Snapshot:
-    survey = Survey(reader, ColumnReader(reader.path))
+    survey = Survey(reader)
     while survey.catch_up():
         pass
     return survey.snapshot(view)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from support.training_stacks import BACKWARD, DATA_WAIT, describe
 from profd.daemon.analyze.coverage import mean_of_series
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.columns import ColumnReader, Grid
+from profd.daemon.store.columns import Grid, stack_times
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken
 from profd.daemon.store.writer import RunWriter
@@ -37,10 +36,9 @@ def test_an_interval_is_cut_at_the_bounds_of_columns(tmp_path: Path) -> None:
     for record in (main_process(), recording(MAIN, STARTED_NS, (thread,), duration_ns=3 * SECOND_NS)):
         assert writer.put(record)
     writer.close()
-    reader = ColumnReader(path)
-    with contextlib.closing(reader):
-        found = reader.stack_times(Grid(STARTED_NS, SECOND_NS), 0, 5, [1])
-        later = reader.stack_times(Grid(STARTED_NS, SECOND_NS), 2, 5, [1])
+    with RunReader(path) as reader:
+        found = stack_times(reader, Grid(STARTED_NS, SECOND_NS), 0, 5, [1])
+        later = stack_times(reader, Grid(STARTED_NS, SECOND_NS), 2, 5, [1])
     half = SECOND_NS // 2
     assert sorted((one.column, one.time_ns) for one in found) == [(0, half), (0, half), (1, SECOND_NS), (2, SECOND_NS)]
     assert [(one.column, one.time_ns) for one in later] == [(2, SECOND_NS)]

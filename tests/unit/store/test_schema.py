@@ -9,7 +9,6 @@ import pytest
 from support.synthetic import write_run
 
 from profd.daemon.errors import RunUnreadable
-from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.tailfile import TailFile
 
@@ -51,10 +50,10 @@ def spoiled(path: Path, script: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("reader", [RunReader, TailFile, ColumnReader])
+@pytest.mark.parametrize("reader", [RunReader, TailFile])
 @pytest.mark.parametrize("script", HOSTILE.values(), ids=HOSTILE)
 def test_what_no_run_file_has_is_refused_before_anything_is_read(
-    script: str, reader: type[RunReader | TailFile | ColumnReader], tmp_path: Path
+    script: str, reader: type[RunReader | TailFile], tmp_path: Path
 ) -> None:
     path = spoiled(tmp_path / "given.profd", script)
     with pytest.raises(RunUnreadable, match=r"is none that a run file has"):

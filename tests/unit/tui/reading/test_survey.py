@@ -14,7 +14,6 @@ from profd.daemon.analyze.phases import PHASES
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import FindingsTaken
 from profd.tui.reading.analysis import Analysis
@@ -29,7 +28,7 @@ ALL = View(scope=Scope(ScopeKind.ALL))
 
 
 def survey_of(reader: RunReader) -> Survey:
-    survey = Survey(reader, ColumnReader(reader.path))
+    survey = Survey(reader)
     while survey.catch_up():
         pass
     return survey
@@ -62,7 +61,7 @@ def test_a_snapshot_has_the_functions_that_the_analysis_has(ended: Path) -> None
 
 def test_what_grew_bit_by_bit_is_what_is_read_at_once(tmp_path: Path) -> None:
     with synthetic.live_run(tmp_path / "a.profd", seconds=1) as run, RunReader(run.path) as reader:
-        growing = Survey(reader, ColumnReader(reader.path))
+        growing = Survey(reader)
         for _ in range(4):
             while growing.catch_up():
                 pass
@@ -169,7 +168,7 @@ def test_processes_are_a_tree_with_what_each_is_doing(tmp_path: Path) -> None:
 
 def test_nothing_new_is_no_snapshot(tmp_path: Path) -> None:
     with synthetic.live_run(tmp_path / "a.profd") as run, RunReader(run.path) as reader:
-        follower = Follower(reader, ColumnReader(reader.path), Analysis(()))
+        follower = Follower(reader, Analysis(()))
         while follower.look():
             pass
         assert follower.snapshot(View()) is not None
@@ -192,7 +191,7 @@ def test_a_run_of_any_length_is_read_in_batches_that_say_how_far_they_are(
 ) -> None:
     monkeypatch.setattr(survey_module, "BATCH_RECORDINGS", 128)
     with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=100)) as reader:
-        survey = Survey(reader, ColumnReader(reader.path))
+        survey = Survey(reader)
         shares = []
         while survey.catch_up():
             shares.append(survey.snapshot(View()).read_share)

@@ -14,7 +14,6 @@ from profd.daemon.analyze.phases import STARTUP, PhaseIndex
 from profd.daemon.analyze.profile import Profile, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.tui.samples import parts
 from profd.tui.samples.blocks import Blocks
@@ -37,9 +36,8 @@ def reader(tmp_path: Path) -> Iterator[RunReader]:
 
 @pytest.fixture
 def samples(reader: RunReader) -> Samples:
-    columns = ColumnReader(reader.path)
-    sums = Sums(reader, columns)
-    return Samples(reader, Blocks(reader, columns, sums), sums, take_lives(reader))
+    sums = Sums(reader)
+    return Samples(reader, Blocks(reader, sums), sums, take_lives(reader))
 
 
 def test_a_scope_has_the_samples_of_its_threads(samples: Samples, reader: RunReader) -> None:

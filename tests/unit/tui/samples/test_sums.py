@@ -14,7 +14,6 @@ from profd.daemon.analyze.gpu.busy import utilization_by_stack
 from profd.daemon.analyze.gpu.usage import GpuTracks
 from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import StackTotal
 from profd.daemon.store.sums.held import MINUTE_NS
@@ -44,8 +43,7 @@ def reader(run_file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunReade
 
 
 def blocks_of(reader: RunReader) -> Blocks:
-    columns = ColumnReader(reader.path)
-    blocks = Blocks(reader, columns, Sums(reader, columns))
+    blocks = Blocks(reader, Sums(reader))
     assert blocks.width_ns == MINUTE_NS
     return blocks
 
@@ -100,7 +98,7 @@ def test_without_sums_it_is_read_interval_by_interval(reader: RunReader, monkeyp
 
 
 def test_a_first_look_at_a_long_run_is_no_estimate(reader: RunReader) -> None:
-    survey = Survey(reader, ColumnReader(reader.path))
+    survey = Survey(reader)
     survey.catch_up()
     first = survey.snapshot(View())
 
@@ -116,7 +114,7 @@ def test_the_idle_gpu_of_minutes_is_told_by_the_sums(tmp_path: Path, monkeypatch
     monkeypatch.setattr("support.gpurun.SECONDS", 360)
     with RunReader(write_gpu_run(tmp_path / "a.profd", {"0": waits}, {MAIN: ("0",)})) as reader:
         asked = Range(STARTED_NS, reader.info.end_ns)
-        found = Devices(reader, Sums(reader, ColumnReader(reader.path))).busy(asked, MAIN_THREADS.threads(reader))
+        found = Devices(reader, Sums(reader)).busy(asked, MAIN_THREADS.threads(reader))
         assert len(found) > 1
         # What takes the sums into account by itself is made to go without them.
         monkeypatch.setattr("profd.daemon.analyze.summed.summed_processes", lambda reader: {})

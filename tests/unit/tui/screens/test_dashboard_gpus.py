@@ -12,7 +12,6 @@ from support.synthetic import BACKWARD, DATA_WAIT, MAIN, STARTED_NS, run_started
 from support.training_stacks import describe
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken
 from profd.daemon.store.writer import RunWriter
@@ -54,7 +53,7 @@ async def test_without_a_gpu_that_is_said_and_nothing_is_ordered_by_it(tmp_path:
 
 def test_gpus_are_averaged(tmp_path: Path) -> None:
     with RunReader(write_gpus(tmp_path / "a.profd")) as reader:
-        gauges = Gauges(reader, ColumnReader(reader.path))
+        gauges = Gauges(reader)
         gauges.catch_up()
         ruler = Ruler.filling(STARTED_NS, STARTED_NS + 4 * SECOND_NS, 4)
         found = {gauge.name: gauge for gauge in gauges.strips(ruler, None)}["gpu_utilization_share"]
@@ -89,7 +88,7 @@ def test_gpus_of_a_long_range_are_looked_at_in_parts_and_seldom_anew(
 ) -> None:
     monkeypatch.setattr(devices, "LOOKED_AT_NS", 15 * SECOND_NS)
     with RunReader(write_gpu_run(tmp_path / "a.profd", {"0": waits}, {})) as reader:
-        seen = devices.Devices(reader, Sums(reader, ColumnReader(reader.path)))
+        seen = devices.Devices(reader, Sums(reader))
         threads = frozenset(reader.threads)
         whole = Range(STARTED_NS, STARTED_NS + SECONDS * SECOND_NS)
         parts = seen.busy(whole, threads)

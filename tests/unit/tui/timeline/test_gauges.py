@@ -11,7 +11,6 @@ from support.gpurun import waits, write_gpu_run
 from support.synthetic import MAIN, STARTED_NS, worker
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity
 from profd.tui.snapshot import Gauge
@@ -32,7 +31,7 @@ def reader(tmp_path: Path) -> Iterator[RunReader]:
 
 
 def gauges_of(reader: RunReader) -> Gauges:
-    gauges = Gauges(reader, ColumnReader(reader.path))
+    gauges = Gauges(reader)
     while gauges.has_backlog:
         gauges.read_backlog()
     gauges.catch_up()
@@ -67,7 +66,7 @@ def test_finer_columns_than_readings_repeat_them(reader: RunReader) -> None:
 def test_the_backlog_of_a_long_run_tells_the_same(reader: RunReader, monkeypatch: pytest.MonkeyPatch) -> None:
     at_once = gauges_of(reader)
     monkeypatch.setattr(gauges_module, "BACKLOG_NS", 5 * SECOND_NS)
-    gauges = Gauges(reader, ColumnReader(reader.path))
+    gauges = Gauges(reader)
     assert gauges.has_backlog
     assert gauges.read_share == 0.0
     gauges.read_backlog()

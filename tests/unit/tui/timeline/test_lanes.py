@@ -11,7 +11,6 @@ from support.synthetic import PHASE_SHARES, STARTED_NS
 
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.tui.samples.blocks import Blocks
 from profd.tui.samples.sums import Sums
@@ -24,9 +23,8 @@ SECONDS = 24
 
 
 def blocks_and_lanes(reader: RunReader) -> tuple[Blocks, Lanes]:
-    columns = ColumnReader(reader.path)
-    blocks = Blocks(reader, columns, Sums(reader, columns))
-    return blocks, Lanes(reader, columns, blocks, Places(PhaseIndex(reader)))
+    blocks = Blocks(reader, Sums(reader))
+    return blocks, Lanes(reader, blocks, Places(PhaseIndex(reader)))
 
 
 @pytest.fixture

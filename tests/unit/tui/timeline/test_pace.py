@@ -13,7 +13,6 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps.steps import take_steps
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.columns import ColumnReader
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken, RunEnded
 from profd.daemon.store.writer import RunWriter
@@ -39,11 +38,10 @@ def counted(path: Path, *counts: int, live: bool = False) -> Path:
 
 def pace_of(reader: RunReader, since_s: float = 0.0) -> Pace:
     """Return the pace of a run so many seconds after its last count."""
-    columns = ColumnReader(reader.path)
     series = min((row.id for row in reader.series.values() if row.name == "step_count"), default=None)
     last = reader.last_point(series) if series is not None else None
     now_ns = (last.at_ns if last else 0) + int(since_s * SECOND_NS)
-    pace = Pace(reader, columns, PhaseIndex(reader), lambda: now_ns)
+    pace = Pace(reader, PhaseIndex(reader), lambda: now_ns)
     pace.catch_up()
     return pace
 
