@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
 
 from profd.daemon.errors import ProfdError
 from profd.daemon.host.journal import Journal
 from profd.daemon.host.register import Entry
 from profd.daemon.host.sessions import run_file
+from profd.daemon.store.entities import Entities
 from profd.daemon.store.findings import findings_now
-from profd.daemon.store.tailfile import TailFile
+from profd.daemon.store.reader import RunReader
 
 _HARMLESS = "info"
 
@@ -31,21 +31,21 @@ class Incidents:
         self._findings = {run_id: ids for run_id, ids in self._findings.items() if run_id in live}
         for run_id, entry in live.items():
             try:
-                with contextlib.closing(TailFile(run_file(run_id))) as file:
-                    self._tell_hangs(file, entry)
-                    self._tell_findings(file, entry)
+                with RunReader(run_file(run_id), Entities()) as reader:
+                    self._tell_hangs(reader, entry)
+                    self._tell_findings(reader, entry)
             except ProfdError as error:
                 self._journal.complain("unreadable", error, run=run_id)
 
-    def _tell_hangs(self, file: TailFile, entry: Entry) -> None:
-        count = file.hangs().count
+    def _tell_hangs(self, reader: RunReader, entry: Entry) -> None:
+        count = reader.hang_count().count
         if count > self._hangs.get(entry.run_id, 0):
             self._journal.say("hang", "the run hangs", level="warning", run=entry.run_id, pid=entry.root.pid)
             self._report(entry)
         self._hangs[entry.run_id] = count
 
-    def _tell_findings(self, file: TailFile, entry: Entry) -> None:
-        held = [one for one in findings_now(file) if one.severity != _HARMLESS]
+    def _tell_findings(self, reader: RunReader, entry: Entry) -> None:
+        held = [one for one in findings_now(reader) if one.severity != _HARMLESS]
         told = self._findings.get(entry.run_id, frozenset())
         for one in held:
             if one.id not in told:

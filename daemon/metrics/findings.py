@@ -17,7 +17,7 @@ class Findings:
 
     def take(self, look: Look) -> Iterator[Sample]:
         """Tell which of them hold; one that was found once has a series from then on."""
-        found, looked_ns = rules_found(look.file), look.tail.info.analyzed_ns
+        found, looked_ns = rules_found(look.reader), look.reader.info.analyzed_ns
         for severity in SEVERITIES:
             held = sum(one.holds for one in found if one.severity == severity)
             yield Sample(FINDINGS, (look.run, severity), held)

@@ -30,9 +30,9 @@ class Gpus:
 
     def _take(self, look: Look, series: SeriesRow, device: str) -> Iterator[Sample]:
         busy = self._busy.setdefault(device, Integral(look.began_ns))
-        busy.add(look.file.points_after(series.id, busy.newest_ns))
+        busy.add(look.reader.points(series.id, busy.newest_ns + 1))
         labels = (look.run, device.removeprefix(_PREFIX))
-        yield Sample(GPU_UTILIZATION, labels, _known(busy.mean(look.tail.info.end_ns)))
+        yield Sample(GPU_UTILIZATION, labels, _known(busy.mean(look.reader.info.end_ns)))
         yield Sample(GPU_BUSY_SECONDS, labels, busy.total_s)
         yield Sample(GPU_MEMORY_USED, labels, _known(look.value(MEMORY_USED, device)))
         yield Sample(GPU_MEMORY_TOTAL, labels, _known(look.value(MEMORY_TOTAL, device)))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from profd.daemon.analyze.phases import PHASES, PhaseIndex
+from profd.daemon.analyze.phases import PHASES, PhaseIndex, StackTables
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.metrics.catalog import GPU_IDLE_SECONDS, PHASE_SECONDS, Sample
 from profd.daemon.metrics.look import Look, rank_of
+from profd.daemon.store.columns import Span, span_totals
 from profd.daemon.store.sums.held import MINUTE_NS, UTILIZATION
-from profd.daemon.store.tail import RunTail
-from profd.daemon.store.tailfile import IdleMinute, Span
+from profd.daemon.store.sums.stored import IdleMinute, idle_minutes
 
 NAMES = tuple(phase.name for phase in PHASES)
 _SUMMED_WITHIN_NS = 2 * MINUTE_NS
@@ -51,9 +51,9 @@ class PhaseSeconds:
         """Take in the new recordings."""
         for member in look.trainers():
             self._seconds.know(rank_of(member))
-        for row in look.tail.known(look.file.stack_times(self._spans(look))):
-            member = look.tail.members[look.tail.main_threads[row.thread].process]
-            self._seconds.add(rank_of(member), self._phases.of_stack(row.stack), row.time_ns)
+        for row in span_totals(look.reader, self._spans(look)):
+            member = look.reader.processes[look.reader.threads[row.thread].process]
+            self._seconds.add(rank_of(member), self._phases.of_stack(row.stack), row.duration_ns)
         for rank, phase, seconds in self._seconds.items():
             yield Sample(PHASE_SECONDS, (look.run, rank, phase), seconds)
 
@@ -64,12 +64,12 @@ class PhaseSeconds:
             to_ns[recording.process] = max(to_ns[recording.process], recording.end_ns)
         spans = [
             Span(thread.id, self._read_to_ns.get(thread.id, look.began_ns), to_ns[thread.process])
-            for thread in look.tail.main_threads.values()
-            if thread.process in to_ns and look.tail.members[thread.process].role == "main"
+            for thread in look.reader.main_threads()
+            if thread.process in to_ns
         ]
         spans = [span for span in spans if span.from_ns < span.to_ns]
         counted = self._read_to_ns | {span.thread: span.to_ns for span in spans}
-        self._read_to_ns = {thread: at_ns for thread, at_ns in counted.items() if thread in look.tail.main_threads}
+        self._read_to_ns = {thread: at_ns for thread, at_ns in counted.items() if thread in look.reader.threads}
         return spans
 
 
@@ -85,20 +85,20 @@ class IdleSeconds:
         """Count what was added to the sums; without a GPU there is nothing to tell."""
         if next(look.of_name(UTILIZATION), None) is None:
             return
-        threads = {row.id: row.process for row in look.tail.main_threads.values()}
+        threads = {row.id: row.process for row in look.reader.threads.values()}
         trainers = {member.id: rank_of(member) for member in look.trainers()}
         for rank in trainers.values():
             self._seconds.know(rank)
         ranks = {thread: trainers[process] for thread, process in threads.items() if process in trainers}
-        for row in look.tail.known(look.file.idle_minutes(ranks, self._first_open(look))):
+        for row in idle_minutes(look.reader, ranks, self._first_open(look)):
             self._seconds.add(ranks[row.thread], self._phases.of_stack(row.stack), self._added_ns(row))
         for rank, phase, seconds in self._seconds.items():
             yield Sample(GPU_IDLE_SECONDS, (look.run, rank, phase), seconds)
 
     def _first_open(self, look: Look) -> int:
         """Return the first minute that may still be added to, and forget what was counted of those before it."""
-        open_ns = max(look.tail.info.end_ns - _SUMMED_WITHIN_NS, look.began_ns)
-        first = (open_ns - look.tail.info.started_ns) // MINUTE_NS
+        open_ns = max(look.reader.info.end_ns - _SUMMED_WITHIN_NS, look.began_ns)
+        first = (open_ns - look.reader.info.started_ns) // MINUTE_NS
         self._counted = {key: time_ns for key, time_ns in self._counted.items() if key[1] >= first}
         return first
 
@@ -109,7 +109,7 @@ class IdleSeconds:
         return row.idle_ns - before_ns if row.idle_ns >= before_ns else row.idle_ns
 
 
-def phase_parts(tail: RunTail) -> tuple[PhaseSeconds, IdleSeconds]:
+def phase_parts(known: StackTables) -> tuple[PhaseSeconds, IdleSeconds]:
     """Return both, with one index of the run's phases."""
-    phases = PhaseIndex(tail)
+    phases = PhaseIndex(known)
     return PhaseSeconds(phases), IdleSeconds(phases)

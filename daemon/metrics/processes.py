@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from profd.daemon.metrics.catalog import PROCESS_GPU_MEMORY, PROCESS_MEMORY, PROCESSES, Metric, Sample
 from profd.daemon.metrics.look import Look, rank_of
+from profd.daemon.store.rows import ProcessRow
 from profd.daemon.store.sums.held import MEMORY_OF_PROCESS
-from profd.daemon.store.tail import Member
 
 RSS = "rss_bytes"
 ROLES = ("main", "worker", "helper", "launcher")
@@ -25,7 +25,7 @@ class Processes:
 
     def take(self, look: Look) -> Iterator[Sample]:
         """Count the processes, and add up what each last told."""
-        living = {member.id: member for member in look.tail.members.values() if member.ended_ns is None}
+        living = {member.id: member for member in look.reader.processes.values() if member.ended_ns is None}
         roles = Counter(member.role for member in living.values())
         for role in ROLES:
             yield Sample(PROCESSES, (look.run, role), roles[role])
@@ -36,7 +36,7 @@ class Processes:
                 yield Sample(metric, (look.run, *group), sums.get(group, 0.0))
 
 
-def _by_group(look: Look, name: str, living: dict[int, Member]) -> dict[_Group, float]:
+def _by_group(look: Look, name: str, living: dict[int, ProcessRow]) -> dict[_Group, float]:
     """Return the newest values of a series of processes, added up by rank and role."""
     sums: dict[_Group, float] = {}
     for series in look.of_name(name):

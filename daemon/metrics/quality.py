@@ -23,8 +23,7 @@ from profd.daemon.metrics.catalog import (
 )
 from profd.daemon.metrics.integral import Integral
 from profd.daemon.metrics.look import Look
-from profd.daemon.store.rows import RecordingRow
-from profd.daemon.store.tail import Member
+from profd.daemon.store.rows import ProcessRow, RecordingRow
 
 MEMORY = "profd_rss_bytes"
 
@@ -34,11 +33,11 @@ class State:
 
     def take(self, look: Look) -> Iterator[Sample]:
         """Tell it as the run file does."""
-        info = look.tail.info
+        info = look.reader.info
         yield Sample(RUN_INFO, (info.id, info.name, info.mode, info.host), 1)
         yield Sample(RUN_STARTED, (info.id,), info.started_ns / SECOND_NS)
         yield Sample(RUN_WRITTEN, (info.id,), info.end_ns / SECOND_NS)
-        hangs = look.file.hangs()
+        hangs = look.reader.hang_count()
         yield Sample(HANGS, (info.id,), hangs.count)
         yield Sample(HANGING, (info.id,), min(hangs.going_on, 1))
 
@@ -53,7 +52,7 @@ class SelfCost:
         """Take in its readings of itself."""
         self._cpu = self._cpu or Integral(look.began_ns)
         for series in look.of_name(COST_SERIES):
-            self._cpu.add(look.file.points_after(series.id, self._cpu.newest_ns))
+            self._cpu.add(look.reader.points(series.id, self._cpu.newest_ns + 1))
         yield Sample(SELF_CPU, (look.run,), self._cpu.total_s)
         yield Sample(SELF_MEMORY, (look.run,), look.value(MEMORY) or 0.0)
 
@@ -89,7 +88,7 @@ class Quality:
             if row.process in self._lives and row.samples > row.torn:
                 self._lives[row.process].cover(row)
         for process, life in self._lives.items():
-            life.go_on(trainers[process], look.tail.info.end_ns)
+            life.go_on(trainers[process], look.reader.info.end_ns)
 
     def _coverage(self) -> float:
         lived_ns = self._ended_lived_ns + sum(life.lived_ns for life in self._lives.values())
@@ -100,7 +99,7 @@ class Quality:
 class _Life:
     """A training process: since when it was to be sampled, up to when that is known, and what was sampled of it."""
 
-    def __init__(self, member: Member, began_ns: int) -> None:
+    def __init__(self, member: ProcessRow, began_ns: int) -> None:
         self.covered_ns = self.lived_ns = 0
         self._seen_ns = max(member.seen_ns, began_ns)
         self._first_ns: int | None = None
@@ -113,7 +112,7 @@ class _Life:
         self.covered_ns += max(row.end_ns - max(row.start_ns, self._covered_to_ns), 0)
         self._covered_to_ns = max(self._covered_to_ns, row.end_ns)
 
-    def go_on(self, member: Member, now_ns: int) -> None:
+    def go_on(self, member: ProcessRow, now_ns: int) -> None:
         """Say how long it lived so far: one that was never recorded counts as not covered at all."""
         if self._first_ns is None:
             self.lived_ns = max((member.ended_ns or now_ns) - self._seen_ns, 0)

@@ -37,7 +37,7 @@ class StepCounts:
                 self._catch_up(look, ranks[series.process], series.id)
         for rank, (_, counts) in self._counts.items():
             yield Sample(STEPS, (look.run, rank), counts[-1].value)
-            yield Sample(STEP_RATE, (look.run, rank), _rate(counts, look.tail.info.end_ns))
+            yield Sample(STEP_RATE, (look.run, rank), _rate(counts, look.reader.info.end_ns))
         if not self._counts and ranks and self._trends.step_rate is not None:
             # Ranks step together, so that of one says it for all.
             yield Sample(STEP_RATE, (look.run, min(ranks.values())), self._trends.step_rate)
@@ -49,7 +49,7 @@ class StepCounts:
             counts = deque(maxlen=_COUNTS)
         elif series < known:
             return
-        counts.extend(look.file.points_after(series, counts[-1].at_ns if counts else look.began_ns - 1))
+        counts.extend(look.reader.points(series, counts[-1].at_ns + 1 if counts else look.began_ns))
         if counts:
             self._counts[rank] = series, counts
 

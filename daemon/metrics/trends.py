@@ -84,10 +84,10 @@ class Trends:
 
     def take(self, look: Look) -> Iterator[Sample]:
         """Tell what the last look said, and look again where it is time to."""
-        age_ns = look.tail.info.end_ns - look.tail.info.started_ns
+        age_ns = look.reader.info.end_ns - look.reader.info.started_ns
         if not self._is_looking and age_ns >= FIRST_NS and self._now_s() >= self._rests_until_s:
             self._is_looking = True
-            self._start(functools.partial(self._look, look.tail.path))
+            self._start(functools.partial(self._look, look.reader.path))
         yield from _memory(look, self._trend)
 
     def _look(self, path: Path) -> None:

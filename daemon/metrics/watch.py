@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from profd.daemon import processes
 from profd.daemon.analyze.coverage import COST_SERIES
 from profd.daemon.analyze.steps.steps import COUNT_SERIES
 from profd.daemon.clock import SECOND_NS
@@ -16,9 +17,9 @@ from profd.daemon.metrics.phases import phase_parts
 from profd.daemon.metrics.processes import RSS, Processes
 from profd.daemon.metrics.steps import StepCounts
 from profd.daemon.metrics.trends import Trends
+from profd.daemon.store.entities import Entities
+from profd.daemon.store.reader import RunReader
 from profd.daemon.store.sums.held import MEMORY_OF_PROCESS, UTILIZATION
-from profd.daemon.store.tail import RunTail
-from profd.daemon.store.tailfile import TailFile
 
 SERIES = (
     COUNT_SERIES,
@@ -43,15 +44,17 @@ class RunWatch:
 
     def __init__(self, path: Path, trends: Trends | None = None) -> None:
         """Follow the run at ``path``; raises RunUnreadable where it is none."""
-        self._tail = RunTail(path, SERIES)
-        info = self._tail.info
+        self._path = path
+        self._living = Entities(SERIES)
+        with RunReader(path, self._living) as reader:
+            self._info = info = reader.info
         self._began_ns = max(info.started_ns, info.end_ns - OLD_NS)
         self._last_recording = 0
         trends = trends or Trends()
         self._parts: tuple[Part, ...] = (
             quality.State(),
             StepCounts(trends),
-            *phase_parts(self._tail),
+            *phase_parts(self._living),
             Gpus(),
             Processes(),
             memory.SharedMemory(),
@@ -64,21 +67,23 @@ class RunWatch:
     @property
     def run(self) -> str:
         """The id of the run."""
-        return self._tail.info.id
+        return self._info.id
 
     def is_recorded(self) -> bool:
         """Say whether the run goes on; costs no look at its file."""
-        return self._tail.is_recorded()
+        return self._info.state == "live" and processes.is_running(*self._info.recorder)
 
     def take(self) -> list[Sample]:
         """Return the values of all metrics now, each once; raises RunUnreadable."""
-        with self._tail.look() as file:
-            look = self._look(file)
+        # Open for this look alone: a recorder that closes its run finds nobody in the file.
+        with RunReader(self._path, self._living) as reader, reader.one_moment():
+            self._info = reader.info
+            look = self._look(reader)
             # Two processes may say that they are one rank: the younger one is believed, as one series has one value.
             samples = {sample[:2]: sample for part in self._parts for sample in part.take(look)}
         return list(samples.values())
 
-    def _look(self, file: TailFile) -> Look:
-        recordings = tuple(file.recordings_after(self._last_recording, self._began_ns))
+    def _look(self, reader: RunReader) -> Look:
+        recordings = tuple(reader.recordings_after(self._last_recording, from_ns=self._began_ns))
         self._last_recording = max((row.id for row in recordings), default=self._last_recording)
-        return Look(self._tail, file, self._began_ns, recordings, file.newest_values(self._tail.series))
+        return Look(reader, self._began_ns, recordings, reader.newest_values(reader.series))

@@ -10,7 +10,6 @@ stdin, in the midst of a look, too. It takes a hundredth of a core at most.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import threading
@@ -29,9 +28,9 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ProfdError
+from profd.daemon.store.entities import Entities
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import FindingsTaken
-from profd.daemon.store.tailfile import TailFile
 
 RECENT_NS = 45 * SECOND_NS
 """What is slow now is to be seen soon, and to be gone soon after it has ended."""
@@ -108,8 +107,8 @@ def watch(path: Path, out: BinaryIO, rest: Callable[[float], bool]) -> None:
 
 
 def _is_live(path: Path) -> bool:
-    with contextlib.closing(TailFile(path)) as file:
-        return file.info().state == "live"
+    with RunReader(path, Entities()) as reader:
+        return reader.info.state == "live"
 
 
 def _listen(is_ending: threading.Event) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import Count, Time, Value
+from profd.daemon.store.runfile import columns_of
 from profd.daemon.store.sums.held import HOUR_MINUTES, added_up
 
 ALL_TOGETHER = 1 << 40
@@ -38,6 +39,15 @@ class StackMinuteRow(msgspec.Struct, frozen=True):
     cpu_ns: Time
     both_samples: Count
     both_ns: Time
+
+
+class IdleMinute(msgspec.Struct, frozen=True):
+    """For how long of a minute of the run a thread stood in a stack while the GPUs of its process were idle."""
+
+    thread: int
+    minute: int
+    stack: int
+    idle_ns: Time
 
 
 class PointMinuteRow(msgspec.Struct, frozen=True):
@@ -129,6 +139,14 @@ def _rows(reader: RunReader, sql: str, *values: int) -> list[StackMinuteRow]:
     rows = reader.select(StackMinuteRow, sql, *values)
     reader.check_known({row[0] for row in rows}, {row[2] for row in rows})
     return [StackMinuteRow(*row) for row in rows]
+
+
+def idle_minutes(reader: RunReader, threads: Collection[int], minute: int) -> list[IdleMinute]:
+    """Return for how long some threads stood in which stack while GPUs were idle, by the minutes from one on."""
+    where = f"thread IN ({_listed(threads)}) AND minute >= ? AND idle_ns > 0"
+    rows = reader.select(IdleMinute, f"SELECT {columns_of(IdleMinute)} FROM stack_minute WHERE {where}", minute)
+    reader.check_known(stacks={row[2] for row in rows})
+    return [IdleMinute(*row) for row in rows]
 
 
 def count_stack_minutes(reader: RunReader) -> int:

@@ -111,8 +111,8 @@ def test_nothing_is_remembered_of_workers_that_are_gone(tmp_path: Path) -> None:
         for _ in range(3):
             churn(run, 40)
             watched.take()
-            tail = watched._tail
-            sizes.append((len(tail.members), len(tail.series), len(tail.main_threads), len(tail.stacks)))
+            known = watched._living
+            sizes.append((len(known.processes), len(known.series), len(known.threads), len(known.stacks)))
 
     assert sizes == [sizes[0]] * 3
     assert sizes[0][0] == 1

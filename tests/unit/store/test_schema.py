@@ -10,7 +10,6 @@ from support.synthetic import write_run
 
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.tailfile import TailFile
 
 ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT"
 HOSTILE = {
@@ -50,14 +49,11 @@ def spoiled(path: Path, script: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("reader", [RunReader, TailFile])
 @pytest.mark.parametrize("script", HOSTILE.values(), ids=HOSTILE)
-def test_what_no_run_file_has_is_refused_before_anything_is_read(
-    script: str, reader: type[RunReader | TailFile], tmp_path: Path
-) -> None:
+def test_what_no_run_file_has_is_refused_before_anything_is_read(script: str, tmp_path: Path) -> None:
     path = spoiled(tmp_path / "given.profd", script)
     with pytest.raises(RunUnreadable, match=r"is none that a run file has"):
-        reader(path)
+        RunReader(path)
 
 
 def test_a_file_that_is_older_may_lack_tables_columns_and_indexes(tmp_path: Path) -> None:

@@ -1,0 +1,116 @@
+"""What the rows of a run file refer to: what a look takes in, keeps, and refuses."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.synthetic import COMMAND, MAIN, MAIN_TID, STARTED_NS, main_process, recording, run_started, write_run
+from support.training_stacks import DATA_WAIT, describe
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.errors import RunUnreadable
+from profd.daemon.store import database
+from profd.daemon.store.entities import LINGER_NS, Entities
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Identity, Point, PointsTaken, ProcessEnded, ProcessSeen
+from profd.daemon.store.tables import Tables
+
+WORKER = Identity(7000, 4000)
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Tables]:
+    """Give the tables of a run that is being written."""
+    tables = Tables(database.create(tmp_path / "live.profd"), describe)
+    tables.begin(run_started())
+    yield tables
+    tables.close()
+
+
+def test_a_reader_goes_on_from_what_an_earlier_one_knew(tmp_path: Path) -> None:
+    known = Entities()
+    path = write_run(tmp_path / "a.profd", seconds=3)
+    with RunReader(path, known) as reader:
+        assert not reader.stacks
+        reader.refresh()
+    with RunReader(path, known) as reader, RunReader(path) as whole:
+        assert (reader.info, reader.processes, reader.threads) == (whole.info, whole.processes, whole.threads)
+        assert (reader.series, reader.stacks, reader.frames) == (whole.series, whole.stacks, whole.frames)
+        deepest = max(reader.stacks)
+        assert known.frames_of(deepest)[-1].id == reader.stacks[deepest].frame
+
+
+def test_no_row_is_read_twice_but_those_that_may_change(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "a.profd", seconds=3)
+    with RunReader(path) as reader:
+        statements: list[str] = []
+        reader._connection.set_trace_callback(statements.append)
+        reader.refresh()
+    assert all("max(id)" in statement or "FROM meta" in statement for statement in statements)
+
+
+def test_the_end_of_a_process_and_the_name_of_a_thread_come_later(live: Tables, tmp_path: Path) -> None:
+    live.commit([main_process(), recording(MAIN, STARTED_NS, ((77, "", False, ((DATA_WAIT, 500),)),))])
+    with RunReader(tmp_path / "live.profd") as reader:
+        (thread,), (process,) = reader.threads.values(), reader.processes.values()
+        assert (thread.name, process.exit_code) == ("", None)
+        named = recording(MAIN, STARTED_NS + SECOND_NS, ((77, "loader", False, ((DATA_WAIT, 500),)),))
+        live.commit([named, ProcessEnded(MAIN, STARTED_NS + 2 * SECOND_NS, exit_code=3)])
+        reader.refresh()
+        (thread,), (process,) = reader.threads.values(), reader.processes.values()
+        assert (thread.name, process.exit_code) == ("loader", 3)
+
+
+def test_of_a_long_run_only_what_lives_is_kept(live: Tables, tmp_path: Path) -> None:
+    def refreshed() -> RunReader:
+        with RunReader(tmp_path / "live.profd", known) as reader:
+            reader.refresh()
+            return reader
+
+    known = Entities(("rss_bytes",))
+    points = tuple(Point(name, 1.0, one) for one in (MAIN, WORKER) for name in ("rss_bytes", "threads"))
+    main_thread, other = (MAIN_TID, "MainThread", True, ()), (77, "loader", False, ())
+    worker = ProcessSeen(WORKER, MAIN, COMMAND, "worker", None, 1, None, STARTED_NS)
+    live.commit([main_process(), worker, PointsTaken(STARTED_NS, points)])
+    live.commit([recording(MAIN, STARTED_NS, (main_thread, other))])
+    reader = refreshed()
+    assert {row.role for row in reader.processes.values()} == {"main", "worker"}
+    assert [row.os_tid for row in reader.threads.values()] == [MAIN_TID]
+    assert [(row.name, row.process) for row in reader.series.values()] == [("rss_bytes", 1), ("rss_bytes", 2)]
+
+    ended_ns = STARTED_NS + SECOND_NS
+    live.commit([ProcessEnded(WORKER, ended_ns), ProcessEnded(MAIN, ended_ns)])
+    reader = refreshed()
+    # The last recording of a training process comes after its end.
+    assert {row.role for row in reader.processes.values()} == {"main"}
+    assert [row.process for row in reader.series.values()] == [1]
+    assert len(reader.threads) == 1
+
+    live.commit([PointsTaken(ended_ns + LINGER_NS + 1, (Point("host_cpu_share", 0.5),))])
+    reader = refreshed()
+    assert not reader.processes
+    assert not reader.threads
+    assert not reader.series
+
+
+@pytest.mark.parametrize("known", [Entities(), Entities(())])
+@pytest.mark.parametrize("parent", ["id", "id + 1", "1000000"])
+def test_stacks_that_go_in_a_circle_are_damage(tmp_path: Path, parent: str, known: Entities) -> None:
+    path = write_run(tmp_path / "a.profd", seconds=3)
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"UPDATE stack SET parent = {parent} WHERE id = 2")
+    with RunReader(path, known) as reader:
+        for _ in range(2):
+            with pytest.raises(RunUnreadable, match="stack 2 is damaged"):
+                reader.refresh()
+
+
+def test_rows_that_name_no_stack_of_the_file_are_damage(tmp_path: Path) -> None:
+    with RunReader(write_run(tmp_path / "a.profd", seconds=3), Entities(())) as reader:
+        reader.refresh()
+        reader.check_known(stacks=[max(reader.stacks)])
+        with pytest.raises(RunUnreadable, match="a stack that is not there"):
+            reader.check_known(stacks=[4096])
