@@ -1,18 +1,20 @@
-"""What was seen of the threads of a selection, added up by thread and stack: what everything else is counted from."""
+"""What was seen of the threads of a selection, by thread and stack: ``RunReader.totals``, narrowed by conditions."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 
 import msgspec
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.pieces import selected_pieces
-from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.summed import Rest, are_summed, part_while, sums_by_stack, told
+from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import StackTotal
+from profd.daemon.store.sums.held import IDLE_BELOW
+from profd.daemon.store.sums.stored import Rest, StackMinuteRow
 
 
 def selected_totals(reader: RunReader, selection: Selection, phases: PhaseIndex | None = None) -> list[StackTotal]:
@@ -23,50 +25,49 @@ def selected_totals(reader: RunReader, selection: Selection, phases: PhaseIndex 
     threads = selection.threads(reader)
     if not threads:
         return []
-    totals = _added(_totals(reader, msgspec.structs.replace(selection, phase=None), threads))
+    if selection.when:
+        totals = _totals_while(reader, msgspec.structs.replace(selection, phase=None), threads)
+    else:
+        totals = reader.totals(selection.from_ns, selection.to_ns, threads)
     if selection.phase is None:
         return totals
     index = phases or PhaseIndex(reader)
     return [total for total in totals if index.of_stack(total.stack) == selection.phase]
 
 
-def _totals(reader: RunReader, selection: Selection, threads: frozenset[int]) -> Iterator[StackTotal]:
-    """Yield what was seen by thread and stack, in as many parts as it has to be read in."""
-    if not are_summed(selection.when):
-        yield from _read(reader, selection, Rest(threads, selection.from_ns, selection.to_ns))
-        return
-    part = part_while(selection.when)
-    for one in told(reader, selection, threads):
-        for row in sums_by_stack(reader, one):
-            samples, time_ns = part(row)
-            if time_ns or samples or not selection.when:
-                yield StackTotal(row.thread, row.stack, samples, time_ns)
-        for rest in one.rest:
-            yield from _read(reader, selection, rest)
+def parts_while(parts: Iterable[Iterable[Condition]]) -> Callable[[StackMinuteRow], tuple[int, ...]]:
+    """Return what gives the samples and the time of a sum for each of some parts, all in one row.
+
+    A part is the conditions that hold together, of which there are sums.
+    """
+    return attrgetter(*(name for part in parts for name in _PARTS[frozenset(one.name for one in part)]))
 
 
-def _read(reader: RunReader, selection: Selection, rest: Rest) -> Iterable[StackTotal]:
-    """Return what the intervals of a range of time say."""
-    if not selection.when:
-        return reader.stack_totals(rest.from_ns, rest.to_ns, rest.threads)
+_PARTS: Mapping[frozenset[str], tuple[str, str]] = {
+    frozenset(): ("samples", "duration_ns"),
+    frozenset({"gpu-idle"}): ("idle_samples", "idle_ns"),
+    frozenset({"on-cpu"}): ("cpu_samples", "cpu_ns"),
+    frozenset({"gpu-idle", "on-cpu"}): ("both_samples", "both_ns"),
+}
+
+
+def _totals_while(reader: RunReader, selection: Selection, threads: frozenset[int]) -> list[StackTotal]:
+    """Return what was seen by thread and stack while the conditions of a selection held."""
     time_ns: defaultdict[tuple[int, int], int] = defaultdict(int)
     samples: Counter[tuple[int, int]] = Counter()
-    within = msgspec.structs.replace(selection, from_ns=rest.from_ns, to_ns=rest.to_ns)
-    for piece in selected_pieces(reader, within, rest.threads):
-        time_ns[piece.thread, piece.stack] += piece.duration_ns
-        samples[piece.thread, piece.stack] += piece.samples
-    return [StackTotal(thread, stack, samples[thread, stack], spent) for (thread, stack), spent in time_ns.items()]
-
-
-def _added(totals: Iterable[StackTotal]) -> list[StackTotal]:
-    """Return totals, those of one thread in one stack as one."""
-    found: dict[tuple[int, int], StackTotal] = {}
-    for total in totals:
-        key = total.thread, total.stack
-        known = found.get(key)
-        found[key] = total if known is None else _sum(known, total)
-    return list(found.values())
-
-
-def _sum(one: StackTotal, other: StackTotal) -> StackTotal:
-    return StackTotal(one.thread, one.stack, one.samples + other.samples, one.duration_ns + other.duration_ns)
+    rests: list[Rest] = [Rest(threads, selection.from_ns, selection.to_ns)]
+    if all(one.name == "on-cpu" or one == Condition("gpu-idle", IDLE_BELOW) for one in selection.when):
+        part = parts_while([selection.when])
+        splits = reader.sums.split(selection.from_ns, selection.to_ns, threads)
+        for row in (row for one in splits for row in reader.sums.by_stack(one)):
+            seen, spent_ns = part(row)
+            if seen or spent_ns:
+                time_ns[row.thread, row.stack] += spent_ns
+                samples[row.thread, row.stack] += seen
+        rests = [rest for one in splits for rest in one.rest]
+    for rest in rests:
+        within = msgspec.structs.replace(selection, from_ns=rest.from_ns, to_ns=rest.to_ns)
+        for piece in selected_pieces(reader, within, rest.threads):
+            time_ns[piece.thread, piece.stack] += piece.duration_ns
+            samples[piece.thread, piece.stack] += piece.samples
+    return [StackTotal(*key, samples[key], spent_ns) for key, spent_ns in time_ns.items()]

@@ -13,10 +13,10 @@ from profd.daemon.analyze.conditions import covers_of, within
 from profd.daemon.analyze.gpu.usage import GpuTracks
 from profd.daemon.analyze.lives import take_lives
 from profd.daemon.analyze.profile import process_weights
-from profd.daemon.analyze.selection import Condition, Selection
-from profd.daemon.analyze.summed import Rest, sums_by_minute, told
+from profd.daemon.analyze.selection import Condition
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.sums.held import MINUTE_NS
+from profd.daemon.store.sums.stored import Rest
 
 
 class Minute(msgspec.Struct):
@@ -39,8 +39,8 @@ def take_minutes(reader: RunReader) -> Iterator[Minute]:
     """Yield the minutes of all threads, those of a thread in order of time."""
     weights = process_weights(reader, take_lives(reader))
     found: dict[tuple[int, int, int], Minute] = {}
-    for one in told(reader, Selection(), frozenset(reader.threads)):
-        for row in sums_by_minute(reader, one, 1):
+    for one in reader.sums.split(None, None, reader.threads):
+        for row in reader.sums.by_minute(one, 1):
             minute = _minute(found, reader, row.thread, row.minute, row.stack)
             _add(minute, row.samples, row.duration_ns, row.known_ns, row.idle_ns)
         for rest in one.rest:

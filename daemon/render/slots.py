@@ -14,13 +14,13 @@ from functools import reduce
 import msgspec
 
 from profd.daemon.analyze.conditions import can_tell, covers_of, within
-from profd.daemon.analyze.selection import Condition, Selection
-from profd.daemon.analyze.summed import Rest, parts_while, sums_by_minute, told
+from profd.daemon.analyze.selection import Condition
+from profd.daemon.analyze.totals import parts_while
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.laid import MINUTE_MS, WIDTHS_MS, Laid, ThreadSlots
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.sums.cover import Cover, common
-from profd.daemon.store.sums.stored import count_stack_minutes
+from profd.daemon.store.sums.stored import Rest, count_stack_minutes
 from profd.daemon.store.sums.walks import Walk
 
 ENTRY_LIMIT = 400_000
@@ -64,14 +64,14 @@ def take_slots(reader: RunReader, entry_limit: int = ENTRY_LIMIT, one_by_one: in
 
 def _lay_sums(reader: RunReader, laid: Laid, parts: Sequence[Part]) -> list[Rest]:
     """Lay the sums by the minute into slots, and return what has to be read beside them."""
-    found = told(reader, Selection(), frozenset(reader.threads))
+    found = reader.sums.split(None, None, reader.threads)
     if not any(one.minutes for one in found):
         return [rest for one in found for rest in one.rest]
     sums_of = parts_while([(), *((Condition(name) for name in names) for names in parts)])
     for width_ms in WIDTHS_MS[WIDTHS_MS.index(MINUTE_MS) :]:
         together = width_ms // MINUTE_MS
         if together > 1 or count_stack_minutes(reader) <= laid.entry_limit:
-            rows = [row for one in found for row in sums_by_minute(reader, one, together)]
+            rows = [row for one in found for row in reader.sums.by_minute(one, together)]
             if len(rows) <= laid.entry_limit:
                 break
     laid.add_sums(rows, width_ms, sums_of)

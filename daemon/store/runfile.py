@@ -32,9 +32,13 @@ class RunFile:
 
     def changed(self) -> bool:
         """Say whether anything was committed since this was last asked; True at first. Costs a look at the log."""
-        version: int = self._query("PRAGMA data_version")[0][0]
+        version = self.version()
         seen, self._data_version = self._data_version, version
         return version != seen
+
+    def version(self) -> int:
+        """Return a number that is another one after anything was committed by others."""
+        return int(self._query("PRAGMA data_version")[0][0])
 
     def meta(self) -> dict[str, Any]:
         """Return what the file says of the run as a whole, by name."""

@@ -5,16 +5,14 @@ Knows which sums there are. How ranges without any are read is the business of `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import msgspec
 
-from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.summed import Rest, Told, sums_by_minute, sums_by_stack, told
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import StackTotal
 from profd.daemon.store.sums.held import MINUTE_NS
-from profd.daemon.store.sums.stored import StackMinuteRow, SummedRow, summed_processes
+from profd.daemon.store.sums.stored import Rest, Split, StackMinuteRow
 from profd.tui.view import Range
 
 # What lies beside the sums is read interval by interval, while somebody waits.
@@ -33,7 +31,6 @@ class Sums:
 
     def __init__(self, reader: RunReader) -> None:
         self._reader = reader
-        self._known: tuple[int, Mapping[int, SummedRow]] = (-1, {})
         self._asked: tuple[Range, frozenset[int], int] | None = None
         self._found: Summed | None = None
 
@@ -47,7 +44,7 @@ class Sums:
     def by_width(self, asked: Range, width_ns: int, threads: frozenset[int]) -> tuple[list[StackMinuteRow], list[Rest]]:
         """Return the sums of threads by stack and ``width_ns``, which are whole minutes, and what lies beside them."""
         found = self._told(asked, threads)
-        rows = [row for one in found for row in sums_by_minute(self._reader, one, width_ns // MINUTE_NS)]
+        rows = [row for one in found for row in self._reader.sums.by_minute(one, width_ns // MINUTE_NS)]
         return rows, [rest for one in found for rest in one.rest]
 
     def _read(self, asked: Range, threads: frozenset[int]) -> Summed | None:
@@ -55,21 +52,14 @@ class Sums:
         rest = tuple(rest for one in found for rest in one.rest)
         if not any(one.minutes for one in found) or self._length_ns(rest) > MOST_BESIDE_NS:
             return None
-        return Summed(tuple(row for one in found for row in sums_by_stack(self._reader, one)), rest)
+        return Summed(tuple(row for one in found for row in self._reader.sums.by_stack(one)), rest)
 
-    def _told(self, asked: Range, threads: frozenset[int]) -> list[Told]:
+    def _told(self, asked: Range, threads: frozenset[int]) -> list[Split]:
         info = self._reader.info
         # Ends that are those of the run are left open: the minutes at its ends need not be whole then.
         from_ns = None if asked.from_ns <= info.started_ns else asked.from_ns
         to_ns = None if asked.to_ns >= info.end_ns else asked.to_ns
-        return told(self._reader, Selection(from_ns=from_ns, to_ns=to_ns), threads, self._summed())
-
-    def _summed(self) -> Mapping[int, SummedRow]:
-        """Return what is summed of each process, looked at anew where something was recorded since."""
-        newest = self._reader.newest_id("recording")
-        if self._known[0] != newest:
-            self._known = (newest, summed_processes(self._reader))
-        return self._known[1]
+        return self._reader.sums.split(from_ns, to_ns, threads)
 
     def _length_ns(self, rest: tuple[Rest, ...]) -> int:
         """Return for how long a range has to be read interval by interval: threads that are read at once count once."""

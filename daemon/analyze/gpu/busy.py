@@ -10,8 +10,8 @@ from profd.daemon.analyze.gpu.usage import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.pieces import selected_pieces
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.summed import Rest, sums_by_stack, told
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.sums.stored import Rest
 
 
 class Busy(msgspec.Struct, frozen=True):
@@ -32,9 +32,9 @@ def utilization_by_stack(
     if selection.when:
         times.read(reader, selection, Rest(threads, selection.from_ns, selection.to_ns), phases)
         return times.busy()
-    for one in told(reader, selection, threads):
+    for one in reader.sums.split(selection.from_ns, selection.to_ns, threads):
         index = None if selection.phase is None else phases or PhaseIndex(reader)
-        for row in sums_by_stack(reader, one):
+        for row in reader.sums.by_stack(one):
             if index is None or index.of_stack(row.stack) == selection.phase:
                 times.add(row.stack, row.known_ns, row.busy_ns)
         for rest in one.rest:

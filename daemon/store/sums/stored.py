@@ -1,21 +1,33 @@
 """The sums of a run file as they are read: what was seen of threads and series, by whole minutes since the run's start.
 
-Knows the tables. What of a selection they can tell is the business of ``analyze``.
+Sums are of whole minutes, and of the newest part of a live run there are none yet. So a range of time is split into
+minutes that are in the sums, and what has to be read interval by interval beside them. Both together are what reading
+all intervals would give, to the nanosecond.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import OrderedDict, defaultdict
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import proxy
 
 import msgspec
 
-from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import Count, Time, Value
 from profd.daemon.store.runfile import columns_of
-from profd.daemon.store.sums.held import HOUR_MINUTES, added_up
+from profd.daemon.store.sums.held import HOUR_MINUTES, MINUTE_NS, added_up, hours_between
+
+if TYPE_CHECKING:
+    from profd.daemon.store.reader import RunReader
 
 ALL_TOGETHER = 1 << 40
 """So many minutes are longer than any run."""
+MINUTES = range(-ALL_TOGETHER, ALL_TOGETHER)
+LEAST_MINUTES = 2
+"""Of fewer minutes the intervals are read as quickly."""
+_KEPT = 12
+_MOST_ROWS_KEPT = 50_000
 
 
 class StackMinuteRow(msgspec.Struct, frozen=True):
@@ -76,16 +88,155 @@ class SummedRow(msgspec.Struct, frozen=True):
     end_ns: Time
 
 
-def summed_processes(reader: RunReader) -> dict[int, SummedRow]:
-    """Return by process what of it is in the sums; nothing of a file that is older than they are."""
-    if not reader.has_table("summed_process"):
-        return {}
-    sql = """
-        SELECT summed.process, from_ns, to_ns, ends FROM summed_process AS summed
-        JOIN (SELECT process, max(end_ns) AS ends FROM recording GROUP BY process) AS taken
-        ON taken.process = summed.process
+class Rest(NamedTuple):
+    """Threads, and a range of time in which their intervals have to be read one by one; None: open."""
+
+    threads: frozenset[int]
+    from_ns: int | None
+    to_ns: int | None
+
+
+class Split(NamedTuple):
+    """Threads, the minutes of a range of time of which the sums have all, and what lies beside these minutes.
+
+    Of ``hours``, which are among the minutes, there are sums by the hour too. What ``is_settled`` does not change while
+    the run goes on.
     """
-    return {row[0]: SummedRow(*row) for row in reader.select(SummedRow, sql)}
+
+    threads: frozenset[int]
+    minutes: range
+    hours: range
+    rest: tuple[Rest, ...]
+    is_settled: bool
+
+
+class StoredSums:
+    """The sums of the run file that a reader has open, with those that were asked for last."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self._reader: RunReader = proxy(reader)
+        self._processes: tuple[int, Mapping[int, SummedRow]] = (-1, {})
+        self._ends_ns: dict[int, int] = {}
+        self._ends_read_to = 0
+        self._kept: OrderedDict[tuple[frozenset[int], str, int, int, int], list[StackMinuteRow]] = OrderedDict()
+
+    def processes(self) -> Mapping[int, SummedRow]:
+        """Return by process what of it is in the sums; nothing of a file that is older than they are."""
+        version = self._reader.version()
+        if self._processes[0] != version:
+            self._processes = (version, self._read_processes())
+        return self._processes[1]
+
+    def split(self, from_ns: int | None, to_ns: int | None, threads: Collection[int]) -> list[Split]:
+        """Return by threads how [from_ns, to_ns) is to be read."""
+        info = self._reader.info
+        start_ns, end_ns = info.started_ns if from_ns is None else from_ns, info.end_ns if to_ns is None else to_ns
+        known = self.processes() if end_ns - start_ns >= LEAST_MINUTES * MINUTE_NS else {}
+        alike: defaultdict[_Parts, set[int]] = defaultdict(set)
+        for thread in threads:
+            summed = known.get(self._reader.threads[thread].process)
+            alike[_parts(info.started_ns, from_ns, to_ns, summed)].add(thread)
+        return [
+            Split(
+                some := frozenset(every),
+                parts.minutes,
+                parts.hours,
+                tuple(Rest(some, *one) for one in parts.rest),
+                parts.is_settled,
+            )
+            for parts, every in alike.items()
+        ]
+
+    def by_minute(self, one: Split, together: int) -> list[StackMinuteRow]:
+        """Return the sums of what is split, by thread and stack and so many minutes."""
+        minutes = one.minutes
+        return stack_minutes(self._reader, one.threads, minutes.start, minutes.stop, together) if minutes else []
+
+    def by_stack(self, one: Split) -> list[StackMinuteRow]:
+        """Return the sums of what is split, by thread and stack: in up to three parts, to be added up."""
+        first, last = one.minutes.start, one.minutes.stop
+        if not one.hours:
+            return self._added_up(one, "minutes", first, last)
+        return [
+            *self._added_up(one, "minutes", first, one.hours.start * HOUR_MINUTES),
+            *self._added_up(one, "hours", one.hours.start, one.hours.stop),
+            *self._added_up(one, "minutes", one.hours.stop * HOUR_MINUTES, last),
+        ]
+
+    def _added_up(self, one: Split, unit: str, first: int, last: int) -> list[StackMinuteRow]:
+        """Return sums over minutes or hours: a run that grows is asked for nearly the same again and again."""
+        if first >= last:
+            return []
+        version = 0 if one.is_settled else self._reader.newest_id("recording")
+        key = (one.threads, unit, first, last, version)
+        rows = self._kept.pop(key, None)
+        if rows is None:
+            if unit == "hours":
+                rows = stack_hours(self._reader, one.threads, range(first, last))
+            else:
+                rows = stack_minutes(self._reader, one.threads, first, last, ALL_TOGETHER)
+        if len(rows) <= _MOST_ROWS_KEPT:
+            self._kept[key] = rows
+        if len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return rows
+
+    def _read_processes(self) -> Mapping[int, SummedRow]:
+        if not self._reader.has_table("summed_process"):
+            return {}
+        # Before the ends of recordings: what is written meanwhile is then read one by one, and counts once.
+        rows = self._reader.select(_SummedRow, "SELECT process, from_ns, to_ns FROM summed_process")
+        newest = self._reader.newest_id("recording")
+        sql = "SELECT process, max(end_ns) FROM recording WHERE id > ? AND id <= ? GROUP BY process"
+        for process, end_ns in self._reader.select(_EndRow, sql, self._ends_read_to, newest):
+            self._ends_ns[process] = max(end_ns, self._ends_ns.get(process, 0))
+        self._ends_read_to = newest
+        return {
+            row[0]: SummedRow(row[0], row[1], row[2], self._ends_ns[row[0]]) for row in rows if row[0] in self._ends_ns
+        }
+
+
+class _Parts(NamedTuple):
+    """How a range of time is read of the threads of a process; what is read one by one may be open at either end."""
+
+    minutes: range
+    hours: range
+    rest: tuple[tuple[int | None, int | None], ...]
+    is_settled: bool
+
+
+def _parts(started_ns: int, from_ns: int | None, to_ns: int | None, summed: SummedRow | None) -> _Parts:
+    """Return which minutes of a range the sums of a process have, and the ranges of time beside them."""
+    one_by_one = _Parts(range(0), range(0), ((from_ns, to_ns),), is_settled=False)
+    if summed is None:
+        return one_by_one
+    is_whole = summed.to_ns >= summed.end_ns
+    begin_ns = max(summed.from_ns, from_ns or 0)
+    first = -((started_ns - begin_ns) // MINUTE_NS) if begin_ns else MINUTES.start
+    end_ns = to_ns if is_whole else min(summed.to_ns, summed.to_ns if to_ns is None else to_ns)
+    last = MINUTES.stop if end_ns is None else (end_ns - started_ns) // MINUTE_NS
+    if last - first < LEAST_MINUTES:
+        return one_by_one
+    rest: list[tuple[int | None, int | None]] = []
+    if first != MINUTES.start:
+        rest.append((from_ns, started_ns + first * MINUTE_NS))
+    if last != MINUTES.stop:
+        rest.append((started_ns + last * MINUTE_NS, min(summed.end_ns, summed.end_ns if to_ns is None else to_ns)))
+    is_settled = started_ns + last * MINUTE_NS <= summed.to_ns
+    hours = _hours(started_ns, summed, first, last)
+    return _Parts(range(first, last), hours, tuple(filter(_is_range, rest)), is_settled)
+
+
+def _hours(started_ns: int, summed: SummedRow, first: int, last: int) -> range:
+    """Return the hours among some minutes of which a process has sums."""
+    summed_hours = hours_between(summed.from_ns - started_ns, summed.to_ns - started_ns)
+    start = max(summed_hours.start, -(-first // HOUR_MINUTES))
+    return range(start, max(min(summed_hours.stop, last // HOUR_MINUTES), start))
+
+
+def _is_range(one: tuple[int | None, int | None]) -> bool:
+    from_ns, to_ns = one
+    return from_ns is None or to_ns is None or from_ns < to_ns
 
 
 def stack_minutes(
@@ -165,6 +316,17 @@ def point_minutes(reader: RunReader, series: int, first: int, last: int) -> list
     columns = ", ".join(PointMinuteRow.__struct_fields__)
     sql = f"SELECT {columns} FROM point_minute WHERE series = ? AND minute >= ? AND minute < ? ORDER BY minute"
     return [PointMinuteRow(*row) for row in reader.select(PointMinuteRow, sql, series, first, last)]
+
+
+class _EndRow(msgspec.Struct, frozen=True):
+    process: int
+    end_ns: Time
+
+
+class _SummedRow(msgspec.Struct, frozen=True):
+    process: int
+    from_ns: Time
+    to_ns: Time
 
 
 class _CountRow(msgspec.Struct, frozen=True):

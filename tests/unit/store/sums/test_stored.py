@@ -18,7 +18,6 @@ from profd.daemon.store.sums.stored import (
     point_minutes,
     stack_hours,
     stack_minutes,
-    summed_processes,
 )
 
 SECONDS = 185
@@ -78,7 +77,7 @@ def test_a_run_of_minutes_has_no_whole_hour(reader: RunReader) -> None:
 
 
 def test_who_is_summed_and_until_when(reader: RunReader) -> None:
-    summed = summed_processes(reader)
+    summed = reader.sums.processes()
     assert set(summed) == set(reader.processes)
     for row in summed.values():
         end_ns = STARTED_NS + SECONDS * SECOND_NS

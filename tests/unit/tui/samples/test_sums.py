@@ -85,7 +85,7 @@ def test_blocks_that_are_read_out_of_the_sums_are_those_of_the_intervals(reader:
 
 
 def test_without_sums_it_is_read_interval_by_interval(reader: RunReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profd.tui.samples.sums.summed_processes", lambda reader: {})
+    monkeypatch.setattr(reader.sums, "processes", dict)
     blocks = blocks_of(reader)
     asked = Range(STARTED_NS, reader.info.end_ns)
 
@@ -117,7 +117,7 @@ def test_the_idle_gpu_of_minutes_is_told_by_the_sums(tmp_path: Path, monkeypatch
         found = Devices(reader, Sums(reader)).busy(asked, MAIN_THREADS.threads(reader))
         assert len(found) > 1
         # What takes the sums into account by itself is made to go without them.
-        monkeypatch.setattr("profd.daemon.analyze.summed.summed_processes", lambda reader: {})
+        monkeypatch.setattr(reader.sums, "processes", dict)
         truth = utilization_by_stack(reader, GpuTracks(reader, None, None), MAIN_THREADS)
 
     assert found.keys() == truth.keys()
