@@ -125,11 +125,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     """A run at one moment.
 
     ``read_share`` is how much of the file has been read, 1 once all of it has. ``samples`` are those that the rows of
-    ``functions`` are shares of, seen in [from_ns, to_ns); with ``is_estimate`` in parts of that, evenly spread, the
-    rest being read still. ``functions`` and ``processes`` are empty while another tab is open; ``left_out`` counts the
-    processes that ended long ago, ``process_rows`` has all that were seen. ``findings`` are those of the last part of a
-    live run, else of all of it; ``is_diagnosed`` says whether they were looked for already, ``is_undiagnosable`` that
-    they cannot be. ``view_cores`` is what the dashboard itself takes of a core, None where that is not known yet.
+    ``functions`` are shares of, seen in [from_ns, to_ns). ``functions`` and ``processes`` are empty while another tab
+    is open; ``left_out`` counts the processes that ended long ago, ``process_rows`` has all that were seen.
+    ``findings`` are those of the last part of a live run, else of all of it; ``is_diagnosed`` says whether they were
+    looked for already, ``is_undiagnosable`` that they cannot be. ``view_cores`` is what the dashboard itself takes of a
+    core, None where that is not known yet.
     """
 
     info: RunInfo
@@ -147,7 +147,6 @@ class Snapshot(msgspec.Struct, frozen=True):
     processes: tuple[ProcessState, ...]
     left_out: int
     events: tuple[EventRow, ...]
-    is_estimate: bool = False
     findings: tuple[Finding, ...] = ()
     is_diagnosed: bool = True
     is_undiagnosable: bool = False

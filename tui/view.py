@@ -42,6 +42,13 @@ class Range(msgspec.Struct, frozen=True):
         most_ns = _NEAR_SHARE * other.length_ns
         return abs(self.from_ns - other.from_ns) <= most_ns and abs(self.to_ns - other.to_ns) <= most_ns
 
+    def open_at(self, run: Range) -> tuple[int | None, int | None]:
+        """Return its ends, None where they are those of the run: what begins before or ends after it is in it, too."""
+        return (
+            None if self.from_ns <= run.from_ns else self.from_ns,
+            None if self.to_ns >= run.to_ns else self.to_ns,
+        )
+
     def within(self, other: Range) -> Range:
         """Return what lies in another range, at least a nanosecond of it."""
         from_ns = min(max(self.from_ns, other.from_ns), other.to_ns - 1)

@@ -12,7 +12,7 @@ import msgspec
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import IntervalLength, StackTotal, Time, Value
+from profd.daemon.store.rows import ColumnTime, IntervalLength, StackTotal, Time, Value
 
 LOOK_BACK_NS = 60 * SECOND_NS
 """How far ahead of a range an interval may start that reaches into it: none is longer than its recording."""
@@ -23,15 +23,6 @@ class Grid(NamedTuple):
 
     origin_ns: int
     column_ns: int
-
-
-class ColumnTime(msgspec.Struct, frozen=True):
-    """For how long a thread stood in a stack in a column."""
-
-    column: int
-    thread: int
-    stack: int
-    time_ns: Time
 
 
 class Span(NamedTuple):

@@ -162,6 +162,15 @@ class StackTotal(msgspec.Struct, frozen=True):
     duration_ns: Time
 
 
+class ColumnTime(msgspec.Struct, frozen=True):
+    """For how long a thread stood in a stack in a column."""
+
+    column: int
+    thread: int
+    stack: int
+    time_ns: Time
+
+
 class DeviceRow(msgspec.Struct, frozen=True):
     """A GPU that the run used, or a MIG instance of one; ``name`` is that of its series."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
-from profd.tui.samples.parts import Part, Samples
+from profd.tui.samples.parts import Samples
 from profd.tui.samples.tallies import Places, UserLines
 from profd.tui.snapshot import ProcessState
 from profd.tui.timeline.gauges import GPU_MEMORY_OF_PROCESS, Gauges
@@ -52,8 +52,8 @@ class Census:
         shown = self._living(about) if about else self._recent()
         lately = Range(self._reader.info.end_ns - NOW_NS, self._reader.info.end_ns)
         main_threads = {row.process: row.id for row in self._reader.threads.values() if row.is_main}
-        part = self._samples.take(about or lately, main_threads.values())
-        places = {process: self._place(part, thread) for process, thread in main_threads.items()}
+        times = self._samples.take(about or lately, main_threads.values()).of_threads()
+        places = {process: self._place(times.get(thread, {})) for process, thread in main_threads.items()}
         states = [self._state(row, depth, places.get(row.id), about) for depth, row in _tree(shown)]
         return tuple(states), len(self._reader.processes) - len(shown)
 
@@ -97,10 +97,10 @@ class Census:
         end_ns = min(self._reader.info.end_ns, row.ended_ns or self._reader.info.end_ns)
         return self._pace.of_process(row.id, about or Range(end_ns - PACE_NS, end_ns))
 
-    def _place(self, part: Part, thread: int) -> Place | None:
-        """Return where a thread mostly was."""
+    def _place(self, times: Mapping[int, int]) -> Place | None:
+        """Return where a thread mostly was, by the time of its stacks."""
         places: Counter[tuple[str, int]] = Counter()
-        for stack, time_ns in part.of_thread(thread).time_ns.items():
+        for stack, time_ns in times.items():
             phase, _ = self._places.of_stack(stack)
             frame = self._user_lines.of_stack(stack) or self._reader.stacks[stack].frame
             places[phase, frame] += time_ns

@@ -25,7 +25,7 @@ class Follower:
 
     def look(self) -> bool:
         """Take in what is new; True where there is more to be read at once."""
-        if self._reader.changed() or self._has_more:
+        if self._reader.changed() or self._has_more or self.survey.has_backlog:
             self._has_more = self.survey.catch_up()
             self._is_stale = True
         elif self._reader.info.state == "live":

@@ -13,12 +13,10 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import Profile
 from profd.daemon.naming import process_title
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import EventRow, RecordingRow
+from profd.daemon.store.rows import EventRow
 from profd.tui.reading.census import Census
 from profd.tui.reading.coverage import Coverage
-from profd.tui.samples.blocks import Blocks
 from profd.tui.samples.parts import Hot, Part, Samples
-from profd.tui.samples.sums import Sums
 from profd.tui.samples.tallies import PhaseTally, Places
 from profd.tui.snapshot import Gauge, Lane, PhaseShare, ProcessState, Snapshot, Timeline, Vitals
 from profd.tui.timeline.bins import Ruler
@@ -40,10 +38,8 @@ class Survey:
         phases = PhaseIndex(reader)
         self._places = Places(phases)
         self._lives = Lives(reader)
-        sums = Sums(reader)
-        self._blocks = Blocks(reader, sums)
-        self._samples = Samples(reader, self._blocks, sums, self._lives)
-        self._lanes = Lanes(reader, self._blocks, self._places)
+        self._samples = Samples(reader, self._lives)
+        self._lanes = Lanes(reader, self._places)
         self._gauges = Gauges(reader)
         self._pace = Pace(reader, phases)
         self._coverage = Coverage(reader)
@@ -53,6 +49,7 @@ class Survey:
         # What was recorded up to here is read when it is asked for.
         self._opened_at = reader.newest_id("recording")
         self._has_more = False
+        self._was_read = False
 
     def catch_up(self) -> bool:
         """Take in what was written since, then a part of what was there before; False when that was all there is."""
@@ -61,7 +58,7 @@ class Survey:
         self._reader.refresh()
         self._coverage.add(recordings)
         self._lives.add(recordings)
-        self._take_in([row for row in recordings if row.id > self._opened_at])
+        self._lanes.add(row for row in recordings if row.id > self._opened_at)
         self._gauges.catch_up()
         self._pace.catch_up()
         self._events += self._reader.events(self._events[-1].id if self._events else 0)
@@ -69,9 +66,14 @@ class Survey:
             self._last_recording = recordings[-1].id
         if len(recordings) < BATCH_RECORDINGS:
             self._read_backlog()
-        backlogs = (self._gauges.has_backlog, self._blocks.has_backlog)
-        self._has_more = len(recordings) == BATCH_RECORDINGS or any(backlogs)
+        self._has_more = len(recordings) == BATCH_RECORDINGS or self.has_backlog
+        self._was_read = self._was_read or (self._lanes.is_drawn and not self._has_more)
         return self._has_more
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether something that was there before is still to be read."""
+        return self._gauges.has_backlog or self._lanes.has_backlog
 
     def profile(self, view: View) -> Profile:
         """Return for how long each stack ran in what the view is about."""
@@ -92,14 +94,15 @@ class Survey:
         chosen = about if view.chosen else None
         hot = self._hot(view, about)
         mains = hot.part if view.scope.kind is ScopeKind.MAIN else self._samples.take(about, self._lanes.ids())
-        lanes = self._draw_lanes(ruler, mains)
+        tallies = self._tallies(mains)
+        lanes = self._draw_lanes(ruler, tallies)
         processes, left_out = self._processes(view, about)
         return Snapshot(
             info=info,
             view=view,
             read_share=self._read_share(),
             vitals=self._vitals(),
-            verdict=self._tally(mains).verdict(self._reader, len(lanes)),
+            verdict=self._together(tallies, about).verdict(self._reader, len(lanes)),
             timeline=Timeline(
                 ruler=ruler,
                 run=Range(info.started_ns, info.end_ns),
@@ -116,7 +119,6 @@ class Survey:
             processes=processes,
             left_out=left_out,
             events=tuple(self._events),
-            is_estimate=not hot.part.is_whole,
         )
 
     def _hot(self, view: View, about: Range) -> Hot:
@@ -133,16 +135,12 @@ class Survey:
         is_now = self._reader.info.state == "live" and view.chosen is None and view.end_ns is None
         return self._census.take(None if is_now else about)
 
-    def _take_in(self, recordings: list[RecordingRow]) -> None:
-        self._blocks.add(recordings)
-        self._lanes.add(recordings)
-
     def _read_backlog(self) -> None:
         """Read a part of what was there when the run was opened."""
         if self._gauges.has_backlog:
             self._gauges.read_backlog()
         else:
-            self._blocks.read_backlog()
+            self._lanes.read_backlog()
 
     def _shown(self, view: View) -> tuple[Ruler, Range]:
         """Return the columns of the timeline, and the time that it shows."""
@@ -161,15 +159,15 @@ class Survey:
         info = self._reader.info
         return view.chosen.within(Range(info.started_ns, info.end_ns)) if view.chosen else self._shown(view)[1]
 
-    def _draw_lanes(self, ruler: Ruler, part: Part) -> tuple[Lane, ...]:
+    def _draw_lanes(self, ruler: Ruler, tallies: Mapping[int, PhaseTally]) -> tuple[Lane, ...]:
         cells = self._lanes.cells(ruler)
-        threads = self._lanes.threads(cells.keys() | part.block.threads.keys())
+        threads = self._lanes.threads(cells.keys() | tallies.keys())
         empty: tuple[tuple[PhaseShare, ...], ...] = ((),) * ruler.count
         return tuple(
             Lane(
                 self._lanes.label(thread, is_alone=len(threads) == 1),
                 cells.get(thread.id, empty),
-                self._tally_of(part, thread.id).shares(),
+                tallies[thread.id].shares() if thread.id in tallies else (),
             )
             for thread in threads
         )
@@ -178,19 +176,20 @@ class Survey:
         strips = self._gauges.strips(ruler, chosen)
         return (*(with_slope(strip, ruler) for strip in strips), self._pace.strip(ruler, chosen))
 
-    def _tally(self, part: Part) -> PhaseTally:
-        """Return the phases of all main threads together."""
-        weights = self._samples.weights(part.range)
-        every = PhaseTally(self._places)
-        for thread in part.block.threads:
-            every.update(self._tally_of(part, thread), weights[self._reader.threads[thread].process])
-        return every
+    def _tallies(self, part: Part) -> Mapping[int, PhaseTally]:
+        """Return the phases of each thread."""
+        tallies: dict[int, PhaseTally] = {}
+        for total in part.totals:
+            tallies.setdefault(total.thread, PhaseTally(self._places)).add(total.stack, total.duration_ns)
+        return tallies
 
-    def _tally_of(self, part: Part, thread: int) -> PhaseTally:
-        tally = PhaseTally(self._places)
-        for stack, time_ns in part.of_thread(thread).time_ns.items():
-            tally.add(stack, time_ns)
-        return tally
+    def _together(self, tallies: Mapping[int, PhaseTally], about: Range) -> PhaseTally:
+        """Return the phases of threads as one."""
+        weights = self._samples.weights(about)
+        every = PhaseTally(self._places)
+        for thread, tally in tallies.items():
+            every.update(tally, weights[self._reader.threads[thread].process])
+        return every
 
     def _vitals(self) -> Vitals:
         workers = [row for row in self._reader.processes.values() if row.role == "worker"]
@@ -205,11 +204,11 @@ class Survey:
         )
 
     def _read_share(self) -> float:
-        if not self._has_more:
+        if self._was_read or not (self._has_more or self.has_backlog):
             return 1.0
         info = self._reader.info
         listed = max(self._coverage.read_to_ns() - info.started_ns, 0) / max(info.end_ns - info.started_ns, 1)
-        return min((listed + self._gauges.read_share + self._blocks.read_share) / 3, 0.99)
+        return min((listed + self._gauges.read_share + self._lanes.read_share) / 3, 0.99)
 
     def _scope_name(self, view: View) -> str:
         process = self._reader.processes.get(view.scope.process or 0)

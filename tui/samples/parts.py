@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
-from profd.daemon.analyze.certainty.changes import Changes, ChangesSeen, with_reads
+from profd.daemon.analyze.certainty.changes import ChangesSeen, take_changes
 from profd.daemon.analyze.functions import FunctionIndex, FunctionRow, hot_rows
 from profd.daemon.analyze.gpu.busy import Busy
 from profd.daemon.analyze.lives import Lives
@@ -17,10 +18,7 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import StackTotal
-from profd.tui.samples.block import Block, Seen
-from profd.tui.samples.blocks import Blocks
 from profd.tui.samples.devices import Devices
-from profd.tui.samples.sums import Sums
 from profd.tui.samples.tallies import Places
 from profd.tui.view import Range, Scope, ScopeKind
 
@@ -28,32 +26,27 @@ from profd.tui.view import Range, Scope, ScopeKind
 # tell how exact its shares are.
 LOOKED_AT_NS = 60 * SECOND_NS
 _LEAST_LOOKED_AT_NS = 12 * SECOND_NS
-_SLICES = 30
 # Of a range that moves or grows, changes are looked at anew when it is far from what was looked at.
 _LEAST_KEPT_NS = 10 * SECOND_NS
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What was seen in a range by the threads of a scope; ``is_whole`` is False where it is an estimate."""
+    """What was seen in a range by the threads of a scope, by thread and stack."""
 
     range: Range
-    block: Block
-    is_whole: bool
+    totals: Sequence[StackTotal]
 
     @property
     def samples(self) -> int:
         """How many samples it rests on."""
-        return sum(seen.samples.total() for seen in self.block.threads.values())
+        return sum(total.samples for total in self.totals)
 
-    def totals(self) -> Iterator[StackTotal]:
-        """Yield what was seen by thread and stack."""
-        for thread, seen in self.block.threads.items():
-            for stack, samples in seen.samples.items():
-                yield StackTotal(thread, stack, samples, seen.time_ns[stack])
-
-    def of_thread(self, thread: int) -> Seen:
-        """Return what was seen of a thread."""
-        return self.block.threads.get(thread) or Seen()
+    def of_threads(self) -> Mapping[int, Mapping[int, int]]:
+        """Return by thread the time of its stacks."""
+        found: defaultdict[int, dict[int, int]] = defaultdict(dict)
+        for total in self.totals:
+            found[total.thread][total.stack] = total.duration_ns
+        return found
 
 
 class Hot(msgspec.Struct, frozen=True):
@@ -68,18 +61,17 @@ class Hot(msgspec.Struct, frozen=True):
 class Samples:
     """The samples of one run."""
 
-    def __init__(self, reader: RunReader, blocks: Blocks, sums: Sums, lives: Lives) -> None:
+    def __init__(self, reader: RunReader, lives: Lives) -> None:
         self._reader = reader
-        self._blocks = blocks
         self._lives = lives
-        self._devices = Devices(reader, sums)
+        self._devices = Devices(reader)
         self._indices = {by_line: FunctionIndex(reader, by_line=by_line) for by_line in (False, True)}
         self._changes: dict[int, ChangesSeen] = {}
         self._changes_of: tuple[Range, frozenset[int]] = (Range(0, 0), frozenset())
 
     def take(self, asked: Range, threads: Collection[int] | None = None) -> Part:
         """Return what was seen in a range of some threads, or of all."""
-        return Part(asked, *self._blocks.sum(asked, threads))
+        return Part(asked, self._reader.totals(*asked.open_at(self._run()), threads))
 
     def of_scope(self, scope: Scope, asked: Range) -> Part:
         """Return what was seen in a range of the threads of a scope."""
@@ -105,14 +97,14 @@ class Samples:
         threads = selection(scope).threads(self._reader)
         part = self.take(asked, threads)
         changes = self._changes_in(asked, threads)
-        return weighted(self._reader, part.totals(), changes, self.weights(asked)), part
+        return weighted(self._reader, part.totals, changes, self.weights(asked)), part
 
     def weights(self, asked: Range) -> Mapping[int, float]:
         """Return by process what time a second of its recordings in a range stands for."""
-        info = self._reader.info
-        from_ns = None if asked.from_ns <= info.started_ns else asked.from_ns
-        to_ns = None if asked.to_ns >= info.end_ns else asked.to_ns
-        return process_weights(self._reader, self._lives, from_ns, to_ns)
+        return process_weights(self._reader, self._lives, *asked.open_at(self._run()))
+
+    def _run(self) -> Range:
+        return Range(self._reader.info.started_ns, self._reader.info.end_ns)
 
     def _changes_in(self, asked: Range, threads: frozenset[int]) -> dict[int, ChangesSeen]:
         """Return the changes in a range by process, looked at anew where it is another one than last time."""
@@ -120,21 +112,13 @@ class Samples:
         if of_threads == threads and before.length_ns >= _LEAST_KEPT_NS and asked.is_near(before):
             grown = asked.length_ns / before.length_ns
             return {process: _times(seen, grown) for process, seen in self._changes.items()}
-        self._changes, self._changes_of = self._look_at_changes(asked, threads), (asked, threads)
+        looked_at_ns = LOOKED_AT_NS
+        if asked.length_ns > LOOKED_AT_NS:
+            looked_at_ns = max(LOOKED_AT_NS // max(len(threads), 1), _LEAST_LOOKED_AT_NS)
+        part = Selection(asked.from_ns, asked.to_ns)
+        self._changes = take_changes(self._reader, part, threads, looked_at_ns)
+        self._changes_of = (asked, threads)
         return self._changes
-
-    def _look_at_changes(self, asked: Range, threads: frozenset[int]) -> dict[int, ChangesSeen]:
-        found: dict[int, Changes] = {}
-        slices = list(_slices(asked, len(threads)))
-        for one in slices:
-            rows = list(self._reader.intervals(one.from_ns, one.to_ns, threads))
-            for row in rows:
-                found.setdefault(self._reader.threads[row.thread].process, Changes()).add(row)
-            for changes in found.values():
-                changes.forget_place()
-        times = asked.length_ns / sum(one.length_ns for one in slices)
-        taken = {process: changes.take(max(times, 1.0)) for process, changes in found.items()}
-        return with_reads(self._reader, taken, [(one.from_ns, one.to_ns) for one in slices])
 
 
 def training(profile: Profile, places: Places) -> Profile:
@@ -152,17 +136,6 @@ def selection(scope: Scope) -> Selection:
     if scope.kind is ScopeKind.PROCESS and scope.process is not None:
         return Selection(processes=frozenset({scope.process}))
     return MAIN_THREADS if scope.kind is ScopeKind.MAIN else Selection()
-
-
-def _slices(asked: Range, threads: int) -> Iterator[Range]:
-    """Yield the parts of a range to look at: all of it, or some that are evenly spread."""
-    if asked.length_ns <= LOOKED_AT_NS:
-        yield asked
-        return
-    looked_at_ns = max(LOOKED_AT_NS // max(threads, 1), _LEAST_LOOKED_AT_NS)
-    for number in range(_SLICES):
-        from_ns = asked.from_ns + asked.length_ns * number // _SLICES
-        yield Range(from_ns, from_ns + looked_at_ns // _SLICES)
 
 
 def _times(seen: ChangesSeen, times: float) -> ChangesSeen:

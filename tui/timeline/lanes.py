@@ -1,29 +1,34 @@
-"""The main threads on the timeline: their phases by column, each column read once."""
+"""The main threads on the timeline: their phases by column.
+
+Columns of two minutes or more are drawn from whole minutes, read out of the sums once for all columns that they lie in;
+narrower ones from the intervals. What takes too long to read while somebody waits is drawn from a part of each column,
+and read by and by.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from weakref import WeakKeyDictionary
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.columns import ColumnTime, Grid, stack_times
+from profd.daemon.store.columns import Grid, stack_times
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import RecordingRow, ThreadRow
-from profd.tui.samples.block import Block
-from profd.tui.samples.blocks import Blocks, totals_of
+from profd.daemon.store.rows import ColumnTime, RecordingRow, ThreadRow
+from profd.daemon.store.sums.held import MINUTE_NS
 from profd.tui.samples.tallies import Places
 from profd.tui.snapshot import PhaseShare
 from profd.tui.timeline.bins import Ruler
 from profd.tui.view import Range
 
-# So much time of all main threads together is read interval by interval, in about a tenth of a second; of more than
-# that some parts are read, which are enough for a picture.
+# So much time of all main threads together is read interval by interval, in about a tenth of a second.
 EXACT_NS = 1200 * SECOND_NS
+# So many minutes of all main threads together are read out of the sums in that time.
+MINUTES_AT_ONCE = 128
+WIDE_NS = 2 * MINUTE_NS
 GRIDS = 4
-_SLICES = 4
-_SLICE_NS = SECOND_NS // 2
+# Of a column that is not read yet so much from its middle on is.
+_PART_NS = SECOND_NS // 2
 
 Phases = dict[str, int]
 Column = dict[int, Phases]
@@ -33,19 +38,20 @@ Column = dict[int, Phases]
 class Lanes:
     """The phases of the main threads of a run by columns, of the grids that were drawn last."""
 
-    def __init__(self, reader: RunReader, blocks: Blocks, places: Places) -> None:
+    def __init__(self, reader: RunReader, places: Places) -> None:
         self._reader = reader
-        self._blocks = blocks
         self._places = places
         self._known: OrderedDict[Grid, dict[int, Column]] = OrderedDict()
-        self._drawn: tuple[Ruler, int] | None = None
+        self._sampled: dict[tuple[int, int], Column] = {}
+        """What a part of a column tells, by when it begins and ends."""
+        self._ruler = Ruler(0, 1, 0)
+        self._is_stale = True
         self._cells: dict[int, tuple[tuple[PhaseShare, ...], ...]] = {}
-        # By block: what it was made of, and the phases of its threads.
-        self._of_block: WeakKeyDictionary[Block, tuple[int, list[tuple[int, str, int]]]] = WeakKeyDictionary()
 
     def add(self, recordings: Iterable[RecordingRow]) -> None:
         """Forget the columns in which something was recorded since."""
         for recording in recordings:
+            self._is_stale = True
             for (origin_ns, column_ns), known in self._known.items():
                 first, last = ((at_ns - origin_ns) // column_ns for at_ns in (recording.start_ns, recording.end_ns))
                 for column in range(first, last + 1):
@@ -57,12 +63,51 @@ class Lanes:
 
     def cells(self, ruler: Ruler) -> dict[int, tuple[tuple[PhaseShare, ...], ...]]:
         """Return by main thread the mixture of its phases in each column; nothing of threads that were not seen."""
-        if self._drawn != (ruler, self._blocks.version):
-            columns = self._of_blocks(ruler) if ruler.column_ns >= self._blocks.width_ns * 2 else self._of_grid(ruler)
+        if ruler != self._ruler:
+            self._ruler = ruler
+            self._sampled.clear()
+            self._is_stale = True
+        if self._is_stale:
+            self.read_backlog()
+            self._is_stale = False
+            known = self._known_of(self._source()[0])
+            columns = [self._column(known, index) for index in range(ruler.count)]
             seen = {thread for column in columns for thread in column}
             self._cells = {thread: tuple(_mixture(column.get(thread, {})) for column in columns) for thread in seen}
-            self._drawn = (ruler, self._blocks.version)
         return self._cells
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether anything was drawn."""
+        return self._ruler.count > 0
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether some of what was drawn last was drawn from a part of it."""
+        return bool(self._missing())
+
+    @property
+    def read_share(self) -> float:
+        """How much of what was drawn last was read, 0 to 1."""
+        return 1.0 - len(self._missing()) / max(len(self._source()[1]), 1)
+
+    def read_backlog(self) -> None:
+        """Read some of what was not read of the columns that were drawn last, the newest first."""
+        missing = self._missing()
+        if not missing:
+            return
+        self._is_stale = True
+        grid, _ = self._source()
+        is_wide = grid != self._ruler.grid
+        threads = max(len(self.ids()), 1)
+        at_once = MINUTES_AT_ONCE // threads if is_wide else EXACT_NS // (grid.column_ns * threads)
+        known = self._known_of(grid)
+        for first, last in _stretches(missing[-max(at_once, 1) :]):
+            times = self._minutes(first, last) if is_wide else stack_times(self._reader, grid, first, last, self.ids())
+            for column in range(first, last):
+                known[column] = {}
+            for one in times:
+                self._count(known[min(max(one.column, first), last - 1)], one.thread, one.stack, one.time_ns)
 
     def threads(self, seen: Iterable[int]) -> list[ThreadRow]:
         """Return main threads by rank."""
@@ -80,69 +125,80 @@ class Lanes:
         """Return the rank of a thread's process."""
         return self._reader.processes[thread.process].rank
 
-    def _of_blocks(self, ruler: Ruler) -> Sequence[Column]:
-        """Return the columns as blocks tell them, whose bounds need not be those of columns."""
-        threads = frozenset(self.ids())
-        columns: list[Column] = [defaultdict(lambda: defaultdict(int)) for _ in range(ruler.count)]
-        for place, block in self._blocks.within(Range(ruler.from_ns, ruler.to_ns)):
-            phases = self._phases(block, threads)
-            for column in range(max(ruler.column_of(place.from_ns), 0), ruler.count):
-                start_ns, end_ns = ruler.column_at(ruler.from_ns + column * ruler.column_ns)
-                if start_ns >= place.to_ns:
-                    break
-                part = (min(end_ns, place.to_ns) - max(start_ns, place.from_ns)) / place.length_ns
-                for thread, phase, time_ns in phases:
-                    columns[column][thread][phase] += round(time_ns * part)
-        return columns
+    def _source(self) -> tuple[Grid, range]:
+        """Return the grid that the columns drawn last are made of, and its columns that lie in them."""
+        ruler, info = self._ruler, self._reader.info
+        if ruler.column_ns < WIDE_NS:
+            return ruler.grid, range(ruler.first, ruler.first + ruler.count)
+        grid = Grid(info.started_ns, MINUTE_NS)
+        first = max(ruler.from_ns - grid.origin_ns, 0) // MINUTE_NS
+        return grid, range(first, -((grid.origin_ns - min(ruler.to_ns, info.end_ns)) // MINUTE_NS))
 
-    def _phases(self, block: Block, threads: Collection[int]) -> list[tuple[int, str, int]]:
-        """Return the time of each phase of each thread, added up again only where the block has changed."""
-        version, phases = self._of_block.get(block, (-1, []))
-        if version != block.version:
-            found: defaultdict[tuple[int, str], int] = defaultdict(int)
-            for thread in block.threads.keys() & threads:
-                for stack, time_ns in block.threads[thread].time_ns.items():
-                    found[thread, self._places.of_stack(stack)[0]] += time_ns
-            phases = [(thread, phase, time_ns) for (thread, phase), time_ns in found.items()]
-            self._of_block[block] = block.version, phases
-        return phases
-
-    def _of_grid(self, ruler: Ruler) -> Sequence[Column]:
-        """Return the columns as the intervals tell them, those that are not known yet being read."""
-        known = self._known.setdefault(ruler.grid, {})
-        self._known.move_to_end(ruler.grid)
+    def _known_of(self, grid: Grid) -> dict[int, Column]:
+        known = self._known.setdefault(grid, {})
+        self._known.move_to_end(grid)
         while len(self._known) > GRIDS:
             self._known.popitem(last=False)
-        asked = range(ruler.first, ruler.first + ruler.count)
-        missing = [column for column in asked if column not in known]
-        if len(missing) * ruler.column_ns * len(self.ids()) <= EXACT_NS:
-            for first, last in _stretches(missing):
-                self._put(known, first, last, stack_times(self._reader, ruler.grid, first, last, self.ids()))
+        return known
+
+    def _missing(self) -> list[int]:
+        grid, asked = self._source()
+        known = self._known.get(grid, {})
+        return [column for column in asked if column not in known]
+
+    def _column(self, known: Mapping[int, Column], index: int) -> Column:
+        """Return a column of the ruler: as it was read, as the minutes in it tell that were read, or as a part does."""
+        ruler = self._ruler
+        if ruler.column_ns < WIDE_NS:
+            found = known.get(ruler.first + index)
         else:
-            for column in missing:
-                known[column] = self._sampled(*ruler.column_at(ruler.grid.origin_ns + column * ruler.column_ns))
-        return [known[column] for column in asked]
+            begin_ns = ruler.from_ns + index * ruler.column_ns - self._reader.info.started_ns
+            # A minute belongs to the column in which its middle lies.
+            first, last = (round(at_ns / MINUTE_NS) for at_ns in (begin_ns, begin_ns + ruler.column_ns))
+            minutes = [known[minute] for minute in range(first, last) if minute in known]
+            found = _together(minutes) if minutes else None
+        return self._estimate(index) if found is None else found
 
-    def _put(self, known: dict[int, Column], first: int, last: int, times: Sequence[ColumnTime]) -> None:
-        for column in range(first, last):
-            known[column] = {}
-        for one in times:
-            self._count(known[one.column], one.thread, one.stack, one.time_ns)
-
-    def _sampled(self, from_ns: int, to_ns: int) -> Column:
-        """Return a column as some parts of it tell, where there are too many columns to read all of them."""
-        column: Column = {}
-        every_ns = (to_ns - from_ns) // _SLICES
-        for start_ns in range(from_ns + every_ns // 2, to_ns, every_ns):
-            for total in totals_of(self._reader, start_ns, min(start_ns + _SLICE_NS, to_ns), self.ids()):
+    def _estimate(self, index: int) -> Column:
+        """Return a column as a part of it tells."""
+        from_ns = self._ruler.from_ns + index * self._ruler.column_ns
+        to_ns = min(from_ns + self._ruler.column_ns, self._reader.info.end_ns)
+        column = self._sampled.get((from_ns, to_ns))
+        if column is None:
+            column = self._sampled[from_ns, to_ns] = {}
+            middle_ns = from_ns + self._ruler.column_ns // 2
+            for total in self._reader.stack_totals(middle_ns, min(middle_ns + _PART_NS, to_ns), self.ids()):
                 self._count(column, total.thread, total.stack, total.duration_ns)
         return column
+
+    def _minutes(self, first: int, last: int) -> Iterator[ColumnTime]:
+        """Yield the time of the main threads by stack in minutes of the run, out of the sums where they have it."""
+        info = self._reader.info
+        grid = Grid(info.started_ns, MINUTE_NS)
+        asked = Range(info.started_ns + first * MINUTE_NS, info.started_ns + last * MINUTE_NS)
+        for one in self._reader.sums.split(*asked.open_at(Range(info.started_ns, info.end_ns)), self.ids()):
+            yield from self._reader.sums.times_by_minute(one)
+            for rest in one.rest:
+                begin = first if rest.from_ns is None else (rest.from_ns - info.started_ns) // MINUTE_NS
+                end = last if rest.to_ns is None else (rest.to_ns - info.started_ns) // MINUTE_NS
+                yield from stack_times(self._reader, grid, begin, end, rest.threads)
 
     def _count(self, column: Column, thread: int, stack: int, time_ns: int) -> None:
         """Count time of a thread in a stack."""
         phases = column.setdefault(thread, {})
         phase = self._places.of_stack(stack)[0]
         phases[phase] = phases.get(phase, 0) + time_ns
+
+
+def _together(columns: Iterable[Column]) -> Column:
+    """Return columns as one."""
+    found: Column = {}
+    for column in columns:
+        for thread, phases in column.items():
+            sums = found.setdefault(thread, {})
+            for phase, time_ns in phases.items():
+                sums[phase] = sums.get(phase, 0) + time_ns
+    return found
 
 
 def _stretches(columns: Sequence[int]) -> list[tuple[int, int]]:

@@ -114,8 +114,7 @@ class TabLine(Lines):
     def _samples(self, snapshot: Snapshot) -> list[list[Run]]:
         scope, dot = self.run(snapshot.scope_name, "dim"), self.run(" · ", "faint")
         times = "–".join(time_range(snapshot.from_ns, snapshot.to_ns))  # noqa: RUF001
-        about = " read of it so far" if snapshot.is_estimate else ""
-        samples = [dot, self.run(f"{plural(snapshot.samples, 'sample')}{about}")]
+        samples = [dot, self.run(plural(snapshot.samples, "sample"))]
         if snapshot.view.chosen is not None:
             chosen = self.run(times, "accent")
             return [[scope, dot, chosen, *samples], [chosen, *samples], samples[1:]]

@@ -133,15 +133,19 @@ class Changes:
 
 
 def take_changes(
-    reader: RunReader, selection: Selection, threads: frozenset[int] | None = None
+    reader: RunReader,
+    selection: Selection,
+    threads: frozenset[int] | None = None,
+    looked_at_ns: int | None = None,
 ) -> dict[int, ChangesSeen]:
     """Return by process the changes of the threads of a selection, in its range of time and while its conditions held.
 
-    ``threads`` are those of the selection unless they are given. Of long ranges no more than twenty minutes are looked
-    at, evenly spread, and counted for all; where there are several processes, five minutes of each tell as much.
+    ``threads`` are those of the selection unless they are given. Of long ranges no more than ``looked_at_ns`` is looked
+    at, evenly spread, and counted for all. Where it is not given, that is twenty minutes; where there are several
+    processes, five minutes of each tell as much.
     """
     threads = selection.threads(reader) if threads is None else threads
-    looked_at_ns = _looked_at_ns(reader, threads)
+    looked_at_ns = looked_at_ns or _looked_at_ns(reader, threads)
     slices = _slices(reader, selection, looked_at_ns)
     found: defaultdict[int, Changes] = defaultdict(Changes)
     for from_ns, to_ns in slices:
@@ -154,10 +158,10 @@ def take_changes(
             changes.forget_place()
     times = max(_length_ns(reader, selection) / looked_at_ns, 1.0) if len(slices) > 1 else 1.0
     taken = {process: changes.take(times) for process, changes in found.items()}
-    return with_reads(reader, taken, slices)
+    return _with_reads(reader, taken, slices)
 
 
-def with_reads(
+def _with_reads(
     reader: RunReader, changes: Mapping[int, ChangesSeen], ranges: Iterable[tuple[int | None, int | None]]
 ) -> dict[int, ChangesSeen]:
     """Return the changes of processes with how many of the reads in ranges of time failed."""

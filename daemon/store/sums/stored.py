@@ -14,7 +14,7 @@ from weakref import proxy
 
 import msgspec
 
-from profd.daemon.store.rows import Count, Time, Value
+from profd.daemon.store.rows import ColumnTime, Count, Time, Value
 from profd.daemon.store.runfile import columns_of
 from profd.daemon.store.sums.held import HOUR_MINUTES, MINUTE_NS, added_up, hours_between
 
@@ -152,6 +152,15 @@ class StoredSums:
         minutes = one.minutes
         return stack_minutes(self._reader, one.threads, minutes.start, minutes.stop, together) if minutes else []
 
+    def times_by_minute(self, one: Split) -> list[ColumnTime]:
+        """Return for how long threads stood in which stack, by minute: so much of ``by_minute`` as a picture needs."""
+        if not one.minutes:
+            return []
+        sql = f"SELECT minute, thread, stack, duration_ns FROM stack_minute WHERE {_minutes_of(one.threads)}"
+        rows = self._reader.select(ColumnTime, sql, one.minutes.start, one.minutes.stop)
+        self._reader.check_known(stacks={row[2] for row in rows})
+        return [ColumnTime(*row) for row in rows]
+
     def by_stack(self, one: Split) -> list[StackMinuteRow]:
         """Return the sums of what is split, by thread and stack: in up to three parts, to be added up."""
         first, last = one.minutes.start, one.minutes.stop
@@ -220,8 +229,8 @@ def _parts(started_ns: int, from_ns: int | None, to_ns: int | None, summed: Summ
     rest: list[tuple[int | None, int | None]] = []
     if first != MINUTES.start:
         rest.append((from_ns, started_ns + first * MINUTE_NS))
-    if last != MINUTES.stop:
-        rest.append((started_ns + last * MINUTE_NS, min(summed.end_ns, summed.end_ns if to_ns is None else to_ns)))
+    if last != MINUTES.stop and started_ns + last * MINUTE_NS < summed.end_ns:
+        rest.append((started_ns + last * MINUTE_NS, to_ns))  # the same for all processes: they are read in one scan
     is_settled = started_ns + last * MINUTE_NS <= summed.to_ns
     hours = _hours(started_ns, summed, first, last)
     return _Parts(range(first, last), hours, tuple(filter(_is_range, rest)), is_settled)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +14,7 @@ from profd.daemon.analyze.profile import Profile, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.tui.samples import parts
-from profd.tui.samples.blocks import Blocks
 from profd.tui.samples.parts import Samples, selection, training
-from profd.tui.samples.sums import Sums
 from profd.tui.samples.tallies import Places
 from profd.tui.view import Range, Scope, ScopeKind
 
@@ -36,8 +32,7 @@ def reader(tmp_path: Path) -> Iterator[RunReader]:
 
 @pytest.fixture
 def samples(reader: RunReader) -> Samples:
-    sums = Sums(reader)
-    return Samples(reader, Blocks(reader, sums), sums, take_lives(reader))
+    return Samples(reader, take_lives(reader))
 
 
 def test_a_scope_has_the_samples_of_its_threads(samples: Samples, reader: RunReader) -> None:
@@ -48,16 +43,16 @@ def test_a_scope_has_the_samples_of_its_threads(samples: Samples, reader: RunRea
     main = next(row for row in reader.threads.values() if row.os_tid == MAIN_TID)
     process = Scope(ScopeKind.PROCESS, main.process)
     assert samples.of_scope(process, WHOLE).samples == 2 * 100 * SECONDS
-    seen = samples.take(WHOLE).of_thread(main.id)
-    assert (seen.samples.total(), sum(seen.time_ns.values())) == (100 * SECONDS, SECONDS * SECOND_NS)
-    assert samples.take(WHOLE).of_thread(999).samples.total() == 0
+    times = samples.take(WHOLE).of_threads()
+    assert sum(times[main.id].values()) == SECONDS * SECOND_NS
+    assert times.keys() == reader.threads.keys()
 
 
 @pytest.mark.parametrize("asked", [WHOLE, HALF])
 def test_a_profile_is_that_of_the_summary(samples: Samples, reader: RunReader, asked: Range) -> None:
     mine, part = samples.profile(MAIN, asked)
+    assert part.samples == mine.total_samples
     theirs = take_profile(reader, Selection(asked.from_ns, asked.to_ns, main_threads=True))
-    assert part.is_whole
     assert mine.samples == theirs.samples
     assert mine.time_ns == pytest.approx(theirs.time_ns)
 
@@ -91,14 +86,3 @@ def test_startup_is_left_out_of_a_training_and_of_nothing_else() -> None:
     assert (kept.samples, kept.time_ns) == ({2: 30}, {2: 3e9})
     assert training(profile, Phases(STARTUP, "other")) is profile
     assert training(profile, Phases("data wait", "forward")) is profile
-
-
-def test_of_a_long_range_slices_are_looked_at_that_are_spread_evenly() -> None:
-    short = Range(0, parts.LOOKED_AT_NS)
-    assert list(parts._slices(short, 4)) == [short]
-    hour = Range(0, 3600 * SECOND_NS)
-    found = list(parts._slices(hour, 2))
-    assert sum(one.length_ns for one in found) == parts.LOOKED_AT_NS // 2
-    starts = [one.from_ns for one in found]
-    assert len({after - before for before, after in itertools.pairwise(starts)}) == 1
-    assert all(hour.from_ns <= one.from_ns < one.to_ns <= hour.to_ns for one in found)

@@ -16,7 +16,6 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken
 from profd.daemon.store.writer import RunWriter
 from profd.tui.samples import devices
-from profd.tui.samples.sums import Sums
 from profd.tui.timeline.bins import Ruler
 from profd.tui.timeline.gauges import Gauges
 from profd.tui.view import Range
@@ -88,7 +87,7 @@ def test_gpus_of_a_long_range_are_looked_at_in_parts_and_seldom_anew(
 ) -> None:
     monkeypatch.setattr(devices, "LOOKED_AT_NS", 15 * SECOND_NS)
     with RunReader(write_gpu_run(tmp_path / "a.profd", {"0": waits}, {})) as reader:
-        seen = devices.Devices(reader, Sums(reader))
+        seen = devices.Devices(reader)
         threads = frozenset(reader.threads)
         whole = Range(STARTED_NS, STARTED_NS + SECONDS * SECOND_NS)
         parts = seen.busy(whole, threads)
