@@ -13,7 +13,7 @@ from profd.daemon.analyze.compare.readings import Pair
 from profd.daemon.analyze.gpu.usage import IDLE_BELOW, UTILIZATION
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.sums.tracks import Step, Track, track_of
+from profd.daemon.store.stepfunction import Step, StepFunction, step_function
 
 LEAST_POINTS = 0.02
 """A utilization that differs by less than two points is alike."""
@@ -43,17 +43,19 @@ def gpu_pairs(readers: tuple[RunReader, RunReader], parts: tuple[Selection, Sele
                 yield Pair("gpu", f"GPU {number}", name, "share", base, new, BLOCKS - 1, LEAST_POINTS)
 
 
-def _tracks(reader: RunReader) -> Iterator[Track]:
+def _tracks(reader: RunReader) -> Iterator[StepFunction]:
     """Yield the utilization of each GPU, in the order of their numbers."""
     for device in sorted(reader.devices(), key=lambda row: (row.index, row.name)):
         series = reader.find_series(UTILIZATION, device=device.name)
         if series is not None:
-            yield track_of(reader.points(series.id))
+            yield step_function(reader.points(series.id))
 
 
-def _by_block(track: Track, measure: Measure, part: Selection) -> list[float]:
+def _by_block(track: StepFunction, measure: Measure, part: Selection) -> list[float]:
     """Return the mean of a measure over each block; nothing where one of them was not read."""
-    measured = Track([Step(step.start_ns, step.end_ns, measure(step.value)) for step in track.steps], track.period_ns)
+    measured = StepFunction(
+        [Step(step.start_ns, step.end_ns, measure(step.value)) for step in track.steps], track.period_ns
+    )
     from_ns, to_ns = part.from_ns or 0, part.to_ns or 0
     edges = [from_ns + (to_ns - from_ns) * number // BLOCKS for number in range(BLOCKS + 1)]
     found = [measured.mean(start_ns, end_ns) for start_ns, end_ns in itertools.pairwise(edges)]

@@ -9,7 +9,7 @@ from profd.daemon.analyze.gpu.usage import UTILIZATION
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import DeviceRow
-from profd.daemon.store.sums.tracks import track_of
+from profd.daemon.store.stepfunction import step_function
 
 
 class Gpu(msgspec.Struct, frozen=True):
@@ -58,4 +58,4 @@ def _mean(course: Course) -> float | None:
     points = course.head
     if course.minutes or len(points) < 2:
         return course.mean()
-    return track_of(points).mean(points[0].at_ns, points[-1].at_ns)[0]
+    return step_function(points).mean(points[0].at_ns, points[-1].at_ns)[0]

@@ -14,11 +14,11 @@ from functools import cached_property
 from profd.daemon.analyze.course import take_course
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.stepfunction import StepFunction, mean_function, step_function
 from profd.daemon.store.sums.held import IDLE_BELOW as IDLE_BELOW
 from profd.daemon.store.sums.held import LONGEST_INTERVAL_NS, devices_used
 from profd.daemon.store.sums.held import MEMORY_OF_PROCESS as MEMORY_OF_PROCESS
 from profd.daemon.store.sums.held import UTILIZATION as UTILIZATION
-from profd.daemon.store.sums.tracks import Track, mean_track, track_of
 
 _LATELY_NS = 600 * SECOND_NS
 
@@ -39,8 +39,8 @@ class GpuTracks:
         """
         self._reader = reader
         self._range = from_ns, None if to_ns is None else to_ns + longest_ns
-        self._of_device: dict[str, Track] = {}
-        self._of_process: dict[int, Track] = {}
+        self._of_device: dict[str, StepFunction] = {}
+        self._of_process: dict[int, StepFunction] = {}
 
     @cached_property
     def devices(self) -> frozenset[str]:
@@ -55,10 +55,10 @@ class GpuTracks:
         periods = (lately._of(device).period_ns for device in self.devices)
         return max((period_ns for period_ns in periods if period_ns), default=None)
 
-    def of_process(self, process: int) -> Track:
+    def of_process(self, process: int) -> StepFunction:
         """Return the mean utilization of the GPUs that a process uses; of all, where nobody knows which those are."""
         if process not in self._of_process:
-            self._of_process[process] = mean_track([self._of(device) for device in sorted(self.used_by(process))])
+            self._of_process[process] = mean_function([self._of(device) for device in sorted(self.used_by(process))])
         return self._of_process[process]
 
     def used_by(self, process: int) -> frozenset[str]:
@@ -83,9 +83,9 @@ class GpuTracks:
                 held[row.process].add(row.device)
         return held
 
-    def _of(self, device: str) -> Track:
+    def _of(self, device: str) -> StepFunction:
         if device not in self._of_device:
-            self._of_device[device] = track_of(self._reader.readings(self.series[device], *self._range))
+            self._of_device[device] = step_function(self._reader.readings(self.series[device], *self._range))
         return self._of_device[device]
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.stepfunction import StepFunction
 from profd.daemon.store.sums.cover import Cover
-from profd.daemon.store.sums.tracks import Track
 
 MINUTE_NS = 60 * SECOND_NS
 HOUR_MINUTES = 60
@@ -47,12 +47,12 @@ def hours_between(from_ns: int, to_ns: int) -> range:
     return range(first, max(to_ns // hour_ns, first))
 
 
-def idle_time(utilization: Track, limit: float = IDLE_BELOW) -> Cover:
+def idle_time(utilization: StepFunction, limit: float = IDLE_BELOW) -> Cover:
     """Return when a GPU was utilized below a limit."""
     return utilization.where(lambda value: value < limit or value == 0.0)
 
 
-def on_cpu_time(cores: Track) -> Cover:
+def on_cpu_time(cores: StepFunction) -> Cover:
     """Return when a thread ran more than it waited."""
     return cores.where(lambda value: value >= ON_CPU_ABOVE)
 

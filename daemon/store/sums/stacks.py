@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.rows import PointRow
+from profd.daemon.store.stepfunction import StepFunction, mean_function, step_function
 from profd.daemon.store.sums.cover import common
 from profd.daemon.store.sums.held import (
     HOUR_MINUTES,
@@ -31,7 +32,6 @@ from profd.daemon.store.sums.held import (
     on_cpu_time,
     samples_inside,
 )
-from profd.daemon.store.sums.tracks import Track, mean_track, track_of
 from profd.daemon.store.sums.walks import Walk
 
 LAG_NS = 20 * SECOND_NS
@@ -232,7 +232,7 @@ class _Held:
         self._connection = connection
         self._range = {"from": from_ns, "to": to_ns + LONGEST_INTERVAL_NS}
         self._process = process
-        self._utilization = mean_track(
+        self._utilization = mean_function(
             [track for device in sorted(devices) if (track := self._track(UTILIZATION, None, None, device)).steps]
         )
         self._idle = idle_time(self._utilization)
@@ -265,12 +265,12 @@ class _Held:
         on_cpu = on_cpu_time(self._track(THREAD_CPU, self._process, os_tid, None))
         return Walk(self._idle), Walk(on_cpu), Walk(common(self._idle, on_cpu))
 
-    def _track(self, name: str, process: int | None, os_tid: int | None, device: str | None) -> Track:
+    def _track(self, name: str, process: int | None, os_tid: int | None, device: str | None) -> StepFunction:
         found = self._connection.execute(
             "SELECT id FROM series WHERE name = ? AND process IS ? AND os_tid IS ? AND device IS ?",
             (name, process, os_tid, device),
         ).fetchone()
         if found is None:
-            return Track([], None)
+            return StepFunction([], None)
         rows = self._connection.execute(READINGS, {"series": found[0], **self._range})
-        return track_of([PointRow(*row) for row in rows])
+        return step_function([PointRow(*row) for row in rows])

@@ -28,7 +28,7 @@ class Step(msgspec.Struct, frozen=True):
     value: float
 
 
-class Track:
+class StepFunction:
     """A piecewise constant function of time, unknown where there were no readings.
 
     ``period_ns`` is the usual distance of two readings: nothing shorter can be told from it. None where there are
@@ -60,12 +60,12 @@ class Track:
         return cover
 
 
-def track_of(points: Sequence[PointRow]) -> Track:
+def step_function(points: Sequence[PointRow]) -> StepFunction:
     """Return the track of readings of which each tells of the time since the one before."""
     distances = [after.at_ns - before.at_ns for before, after in pairwise(points)]
     if not distances:
-        return Track([], None)
-    return Track(list(_steps(points)), int(statistics.median(distances)))
+        return StepFunction([], None)
+    return StepFunction(list(_steps(points)), int(statistics.median(distances)))
 
 
 def _steps(points: Sequence[PointRow]) -> Iterator[Step]:
@@ -84,14 +84,14 @@ def _steps(points: Sequence[PointRow]) -> Iterator[Step]:
         yield Step(after.at_ns - distance_ns, after.at_ns, after.value)
 
 
-def mean_track(tracks: Sequence[Track]) -> Track:
+def mean_function(tracks: Sequence[StepFunction]) -> StepFunction:
     """Return the mean of several tracks wherever at least one is known."""
     if len(tracks) <= 1:
-        return tracks[0] if tracks else Track([], None)
+        return tracks[0] if tracks else StepFunction([], None)
     edges = sorted({edge for track in tracks for step in track.steps for edge in (step.start_ns, step.end_ns)})
     steps = []
     for start_ns, end_ns in pairwise(edges):
         known = [mean for mean, known_ns in (track.mean(start_ns, end_ns) for track in tracks) if known_ns]
         if known:
             steps.append(Step(start_ns, end_ns, statistics.fmean(known)))
-    return Track(steps, max((track.period_ns for track in tracks if track.period_ns is not None), default=None))
+    return StepFunction(steps, max((track.period_ns for track in tracks if track.period_ns is not None), default=None))

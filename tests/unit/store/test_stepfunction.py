@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from profd.daemon.store.rows import PointRow
-from profd.daemon.store.sums.tracks import Track, mean_track, track_of
+from profd.daemon.store.stepfunction import StepFunction, mean_function, step_function
 
 
-def track(*readings: tuple[int, float]) -> Track:
-    return track_of([PointRow(at, value) for at, value in readings])
+def track(*readings: tuple[int, float]) -> StepFunction:
+    return step_function([PointRow(at, value) for at, value in readings])
 
 
 def test_a_reading_tells_of_the_time_since_the_one_before() -> None:
@@ -40,7 +40,7 @@ def test_where_holds_covers_known_time_alone() -> None:
 
 
 def test_the_mean_of_tracks_is_of_those_that_are_known() -> None:
-    mean = mean_track([track((0, 0.0), (10, 1.0), (20, 1.0)), track((10, 0.0), (15, 0.0), (20, 0.5))])
+    mean = mean_function([track((0, 0.0), (10, 1.0), (20, 1.0)), track((10, 0.0), (15, 0.0), (20, 0.5))])
     assert [(step.start_ns, step.end_ns, step.value) for step in mean.steps] == [
         (0, 10, 1.0),
         (10, 15, 0.5),
