@@ -17,7 +17,7 @@ from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import SeriesRow
-from profd.daemon.store.stepfunction import StepFunction, step_function
+from profd.daemon.store.stepfunction import StepFunction
 from profd.daemon.store.sums.cover import Cover, common, united
 from profd.daemon.store.sums.held import LONGEST_INTERVAL_NS, THREAD_CPU, idle_time, on_cpu_time
 
@@ -54,7 +54,7 @@ def throttled(reader: RunReader, process: int, _: float, time: Within = WHOLE) -
     tracks = [_host_track(reader, "cgroup_cpu_throttled_share", time)]
     for device in GpuTracks(reader).used_by(process):
         series = reader.find_series("gpu_throttled_share", device=device)
-        tracks += [step_function(reader.readings(series.id, *time))] if series else []
+        tracks += [reader.steps(series.id, *time)] if series else []
     return reduce(united, (track.where(lambda value: value > 0) for track in tracks))
 
 
@@ -72,7 +72,7 @@ def on_cpu(reader: RunReader, thread: int, _: float, time: Within = WHOLE) -> Co
     row = reader.threads[thread]
     for series in reader.series.values():
         if (series.name, series.process, series.os_tid) == (THREAD_CPU, row.process, row.os_tid):
-            return on_cpu_time(step_function(reader.readings(series.id, *time)))
+            return on_cpu_time(reader.steps(series.id, *time))
     return Cover()
 
 
@@ -167,7 +167,7 @@ def _deciding_track(reader: RunReader, name: str) -> StepFunction:
     """Return the track with the longest period among those that a condition rests on."""
     if name == "gpu-idle":
         return StepFunction([], GpuTracks(reader).period_ns)
-    tracks = [step_function(reader.points(series.id)) for series in _deciding_series(reader, name)]
+    tracks = [reader.steps(series.id) for series in _deciding_series(reader, name)]
     return max(tracks, key=lambda track: track.period_ns or 0, default=StepFunction([], None))
 
 
@@ -183,4 +183,4 @@ def _deciding_series(reader: RunReader, name: str) -> list[SeriesRow]:
 
 def _host_track(reader: RunReader, name: str, time: Within) -> StepFunction:
     series = reader.find_series(name)
-    return step_function(reader.readings(series.id, *time)) if series else StepFunction([], None)
+    return reader.steps(series.id, *time) if series else StepFunction([], None)

@@ -33,7 +33,7 @@ def main_thread_cores(reader: RunReader, process: int, from_ns: int | None, to_n
     """Return the CPU time a second of the main thread of a process; None where it was not read."""
     mains = {row.os_tid for row in reader.threads.values() if row.process == process and row.is_main}
     means = [
-        take_course(reader, row.id, from_ns, to_ns).mean()
+        take_course(reader, row.id, from_ns, to_ns).total().mean
         for row in reader.series.values()
         if row.name == "cpu_cores" and row.process == process and row.os_tid in mains
     ]

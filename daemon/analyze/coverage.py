@@ -40,18 +40,14 @@ def take_coverage(reader: RunReader, selection: Selection) -> Coverage:
     )
 
 
-def mean_of_series(reader: RunReader, name: str, process: int | None, selection: Selection) -> float | None:
-    """Return the mean of a series over a selection's range of time; None where it has no points there.
-
-    Each point stands for the time since the one before it.
-    """
-    series = reader.find_series(name, process)
+def mean_of_series(
+    reader: RunReader, name: str, process: int | None, selection: Selection, device: str | None = None
+) -> float | None:
+    """Return the mean of a series over a selection's range of time; None where nothing is known of it there."""
+    series = reader.find_series(name, process, device)
     if series is None:
         return None
-    # The first one after the recorder's start stands for a moment, not for a second.
-    first_ns = reader.info.started_ns if process is None else reader.processes[process].seen_ns
-    course = take_course(reader, series.id, selection.from_ns, selection.to_ns)
-    return course.mean(max(first_ns, selection.from_ns or 0))
+    return take_course(reader, series.id, selection.from_ns, selection.to_ns).total().mean
 
 
 def _covered_share(reader: RunReader, selection: Selection) -> float | None:

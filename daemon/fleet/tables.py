@@ -114,17 +114,14 @@ def _series(source: Source) -> Iterator[Row]:
 
 
 def _parts(reader: RunReader, course: Course) -> Iterator[tuple[int, int, float, float, float]]:
-    """Yield of each reading or minute its time, of how long it tells, its mean, least and highest value."""
-    before_ns = None
-    for point in course.head:
-        yield point.at_ns, point.at_ns - (before_ns or point.at_ns), point.value, point.value, point.value
-        before_ns = point.at_ns
+    """Yield of each reading or minute its time, for how long it holds, its mean, least and highest value."""
+    for step in course.head.steps():
+        yield step.end_ns, step.end_ns - step.start_ns, step.value, step.value, step.value
     for one in course.minutes:
-        yield reader.info.started_ns + one.minute * MINUTE_NS, one.known_ns, one.mean, one.least, one.most
-        before_ns = one.last_ns
-    for point in course.tail:
-        yield point.at_ns, point.at_ns - (before_ns or point.at_ns), point.value, point.value, point.value
-        before_ns = point.at_ns
+        mean = one.aggregate.mean or 0.0
+        yield reader.info.started_ns + one.minute * MINUTE_NS, one.known_ns, mean, one.least, one.most
+    for step in course.tail.steps():
+        yield step.end_ns, step.end_ns - step.start_ns, step.value, step.value, step.value
 
 
 def _steps(source: Source) -> Iterator[Row]:

@@ -60,14 +60,18 @@ class ThreadEntry(msgspec.Struct, frozen=True):
 
 
 class Series(Columns, frozen=True):
-    """A series of numbers: each value with its distance to the one before, in ms (of the first: to the run's start).
+    """A series of numbers, each with the time over which it holds; what lies between these times is unknown.
 
-    A number is ``values[i]`` divided by ten to the power of ``digits``.
+    ``steps_ms`` are the distances of their ends in ms (of the first: to the run's start). A value holds since the end
+    of the one before, but for ``gaps_ms`` after it; ``gap_steps`` are the places of the values before which a gap lies,
+    each as its distance to the one before. A number is ``values[i]`` divided by ten to the power of ``digits``.
     """
 
     steps_ms: list[int]
     values: list[int]
     digits: int
+    gap_steps: list[int]
+    gaps_ms: list[int]
 
 
 class CoverColumns(Columns, frozen=True):

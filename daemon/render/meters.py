@@ -23,6 +23,7 @@ from profd.daemon.render.visible import visible
 from profd.daemon.store.noderows import hosts_of, nodes_of
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow, SeriesRow
+from profd.daemon.store.stepfunction import Step, StepFunction
 from profd.daemon.store.sums.cover import Cover
 
 POINT_LIMIT = 1_200
@@ -106,14 +107,25 @@ def _series_of_process(reader: RunReader, name: str, process: int, charted: set[
 
 
 def _series(reader: RunReader, found: SeriesRow | None) -> Series:
-    points = take_course(reader, found.id, None, None, LEAST_MINUTES).means() if found else []
-    return _columns_of(reader, _thin(points), _DIGITS[found.name] if found else 0)
+    steps = list(take_course(reader, found.id, None, None, LEAST_MINUTES).steps()) if found else []
+    return _columns_of(reader, _thin(steps), _DIGITS[found.name] if found else 0)
 
 
-def _columns_of(reader: RunReader, points: list[PointRow], digits: int) -> Series:
-    times_ms = [(point.at_ns - reader.info.started_ns) // MILLISECOND_NS for point in points]
+def _columns_of(reader: RunReader, steps: list[Step], digits: int) -> Series:
+    begins_ms, ends_ms = (
+        [(at_ns - reader.info.started_ns) // MILLISECOND_NS for at_ns in times_ns]
+        for times_ns in ((step.start_ns for step in steps), (step.end_ns for step in steps))
+    )
+    gaps_ms = [begin_ms - end_ms for begin_ms, end_ms in zip(begins_ms, [0, *ends_ms], strict=False)]
+    places = [place for place, gap_ms in enumerate(gaps_ms) if gap_ms]
     scale = 10.0**digits
-    return Series(_distances(times_ms), [_whole(point.value * scale) for point in points], digits)
+    return Series(
+        steps_ms=_distances(ends_ms),
+        values=[_whole(step.value * scale) for step in steps],
+        digits=digits,
+        gap_steps=_distances(places),
+        gaps_ms=[gaps_ms[place] for place in places],
+    )
 
 
 def _whole(value: float) -> int:
@@ -121,13 +133,15 @@ def _whole(value: float) -> int:
     return round(value) if -_MOST < value < _MOST else 0
 
 
-def _thin(points: list[PointRow]) -> list[PointRow]:
-    """Return at most ``POINT_LIMIT`` points, each the mean of as many neighbors, at the time of the last of them."""
-    together = -(-len(points) // POINT_LIMIT)
-    if together <= 1:
-        return points
-    groups = [points[at : at + together] for at in range(0, len(points), together)]
-    return [PointRow(group[-1].at_ns, sum(point.value for point in group) / len(group)) for group in groups]
+def _thin(steps: list[Step]) -> list[Step]:
+    """Return at most ``POINT_LIMIT`` steps, each the mean of as many neighbors, known for as long as all of them."""
+    together = -(-len(steps) // POINT_LIMIT)
+    return [_one(steps[at : at + together]) for at in range(0, len(steps), together)] if together > 1 else steps
+
+
+def _one(steps: list[Step]) -> Step:
+    total = StepFunction(steps, None).over(steps[0].start_ns, steps[-1].end_ns)
+    return Step(steps[-1].end_ns - total.known_ns, steps[-1].end_ns, total.mean or 0.0)
 
 
 def _by_process(memory: Iterable[Growth]) -> dict[int, list[Growth]]:
@@ -146,19 +160,14 @@ def _memory_entry(reader: RunReader, kind: Growth) -> MemoryEntry:
 
 
 def _steps_per_s(reader: RunReader, process: int) -> Series:
-    """Return the pace between each two readings of the loop counter; a counter that starts again tells of none.
-
-    The first value is none: its time is that of the first reading, before which no pace is known.
-    """
+    """Return the pace between each two readings of the loop counter; a counter that starts again tells of none."""
     found = reader.find_series(COUNT_SERIES, process)
     counts = reader.points(found.id) if found else []
-    paces = _thin(list(_paces(counts)))
-    begin = [PointRow(counts[0].at_ns, 0.0)] if paces else []
-    return _columns_of(reader, begin + paces, _DIGITS[COUNT_SERIES])
+    return _columns_of(reader, _thin(list(_paces(counts))), _DIGITS[COUNT_SERIES])
 
 
-def _paces(counts: list[PointRow]) -> Iterator[PointRow]:
+def _paces(counts: list[PointRow]) -> Iterator[Step]:
     for before, after in pairwise(counts):
         if after.at_ns > before.at_ns and after.value >= before.value:
             pace = (after.value - before.value) * SECOND_NS / (after.at_ns - before.at_ns)
-            yield PointRow(after.at_ns, pace)
+            yield Step(before.at_ns, after.at_ns, pace)

@@ -42,6 +42,7 @@ from profd.daemon.store.rows import (
 )
 from profd.daemon.store.runfile import RunFile, columns_of, time_range
 from profd.daemon.store.runinfo import run_info
+from profd.daemon.store.stepfunction import StepFunction, step_function
 from profd.daemon.store.sums.held import READINGS
 from profd.daemon.store.sums.stored import StoredSums
 
@@ -210,12 +211,17 @@ class RunReader(RunFile):
     def readings(self, series: int, from_ns: int | None = None, to_ns: int | None = None) -> list[PointRow]:
         """Return the points of a series that tell of [from_ns, to_ns), each of the time since the one before it.
 
-        So many come before the range as tell what distance is usual, and one beyond its end.
+        So many come before the range as tell what distance is usual, and two beyond its end: the first reading of a
+        series holds for as long as the second one.
         """
         if from_ns is None and to_ns is None:
             return self.points(series)
         times = {"from": from_ns or 0, "to": _LATEST_NS if to_ns is None else to_ns}
         return [PointRow(*row) for row in self.select(PointRow, READINGS, series=series, **times)]
+
+    def steps(self, series: int, from_ns: int | None = None, to_ns: int | None = None) -> StepFunction:
+        """Return a series as a function of time that is complete over [from_ns, to_ns)."""
+        return step_function(self.readings(series, from_ns, to_ns))
 
     def last_point(self, series: int, to_ns: int | None = None) -> PointRow | None:
         """Return the newest point of a series, of those before a time where one is given."""

@@ -156,16 +156,17 @@ CREATE TABLE summed_process (
     to_ns INTEGER NOT NULL
 );
 
--- Sums of `point` by the minute since the run's start, written when the series has a point of a later one, or ends.
+-- What series were in each minute since the run's start: how long a reading holds stands in stepfunction.py. Written
+-- when the series has a point of a later minute, or ends.
 CREATE TABLE point_minute (
     series INTEGER NOT NULL REFERENCES series,
     minute INTEGER NOT NULL,
-    readings INTEGER NOT NULL,
-    known_ns INTEGER NOT NULL,        -- each reading tells of the time since the one before, of no more than a minute
-    area REAL NOT NULL,               -- the values, each times the nanoseconds that it tells of
+    readings INTEGER NOT NULL,        -- that hold in it
+    known_ns INTEGER NOT NULL,        -- the part of the minute for which they hold
+    area REAL NOT NULL,               -- the values, each times the nanoseconds that it holds
     least REAL NOT NULL,
     most REAL NOT NULL,
-    last_ns INTEGER NOT NULL,         -- when the last of them was read
+    last_ns INTEGER NOT NULL,         -- up to when the last of them holds
     PRIMARY KEY (series, minute)
 ) WITHOUT ROWID;
 

@@ -1,38 +1,135 @@
-"""A series as a function of time: what a reading says, and of when. Knows nothing of what the numbers mean."""
+"""How long a reading of a series holds, and so what the series was over a range of time.
+
+This is the only answer to that question: sums, summary, findings, dashboard, report, metrics and exports ask here.
+
+1. A reading holds for the time since the one before it. Rates (cores, utilization, bytes a second) are stored as the
+   mean of exactly that time. A state such as memory is the same either way, up to the distance of two readings.
+2. After a pause of more than three usual distances it holds for the last three of them, and what lies before is
+   unknown. The usual distance is the median of the last nine. So each series brings its own measure: one that is read
+   once a minute by design has no gaps, one that is read six times a second has one after half a second, and one that is
+   read less often from some time on is known again after five readings. One reading that came late, as on a busy
+   machine, is no gap.
+3. The first reading holds for as long as the second one does. Nothing says since when it does, and to drop it would
+   leave a tenth out of what is known of a worker that lives for ten seconds.
+4. After the last reading nothing is known. A single reading is known at its own moment and holds for no time.
+
+What is usual follows from the readings just before. So a part of a series says the same of its time as all of it does,
+and whoever adds up readings as they come gets the same as whoever reads them afterwards.
+"""
 
 from __future__ import annotations
 
 import statistics
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 
 from profd.daemon.store.rows import PointRow
 from profd.daemon.store.sums.cover import Cover
 
-LONGEST_PERIODS = 3
-"""A reading tells of the time since the one before; after so many usual periods without one, of no more than that."""
-
+LONGEST_DISTANCES = 3
+"""For so many usual distances a reading holds at most."""
 USUAL_OF = 9
 """So many distances between readings tell which distance is usual."""
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A value that held over [start_ns, end_ns)."""
+    """A value that held over [start_ns, end_ns); it was read at ``end_ns``."""
 
     start_ns: int
     end_ns: int
     value: float
 
 
-class StepFunction:
-    """A piecewise constant function of time, unknown where there were no readings.
+class StepBuilder:
+    """Makes steps of the readings of one series as they come, in order of time."""
 
-    ``period_ns`` is the usual distance of two readings: nothing shorter can be told from it. None where there are
-    fewer than two.
+    __slots__ = ("_distances_ns", "_first", "_last_ns")
+
+    def __init__(self) -> None:
+        self._first: PointRow | None = None
+        self._last_ns: int | None = None
+        self._distances_ns: deque[int] = deque(maxlen=USUAL_OF)
+
+    def copy(self) -> StepBuilder:
+        """Return another one that has seen the same."""
+        other = StepBuilder()
+        other._first, other._last_ns, other._distances_ns = self._first, self._last_ns, self._distances_ns.copy()
+        return other
+
+    def add(self, at_ns: int, value: float) -> Sequence[Step]:
+        """Take in a reading and return what is known by it: nothing at the first, two steps at the second.
+
+        One that is no younger than the newest says nothing more.
+        """
+        if self._last_ns is None:
+            self._first, self._last_ns = PointRow(at_ns, value), at_ns
+            return ()
+        distance_ns = at_ns - self._last_ns
+        if distance_ns <= 0:
+            return ()
+        distances_ns = self._distances_ns
+        distances_ns.append(distance_ns)
+        if distance_ns > LONGEST_DISTANCES * min(distances_ns):  # else it is not longer than so many medians either
+            distance_ns = min(distance_ns, int(LONGEST_DISTANCES * statistics.median(distances_ns)))
+        self._last_ns = at_ns
+        step = Step(at_ns - distance_ns, at_ns, value)
+        if self._first is None:
+            return (step,)
+        first, self._first = self._first, None
+        return Step(first.at_ns - distance_ns, first.at_ns, first.value), step
+
+    def close(self) -> Sequence[Step]:
+        """Return what is left where no more readings come: the moment of a single one."""
+        first, self._first = self._first, None
+        return (Step(first.at_ns, first.at_ns, first.value),) if first else ()
+
+
+class Aggregate(NamedTuple):
+    """What a series was over a range of time.
+
+    ``known_ns`` is for how much of the range that is known, ``integral`` the values, each times the nanoseconds that it
+    held. ``least`` and ``most`` are infinite where nothing is known.
+    """
+
+    known_ns: int = 0
+    integral: float = 0.0
+    least: float = float("inf")
+    most: float = float("-inf")
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is any reading, be it of a moment."""
+        return self.most >= self.least
+
+    @property
+    def mean(self) -> float | None:
+        """The mean over the time that is known; of a moment, its value; None where there is no reading."""
+        if self.known_ns:
+            return self.integral / self.known_ns
+        return self.most if self.is_known else None
+
+
+def added_up(aggregates: Iterable[Aggregate]) -> Aggregate:
+    """Return what a series was over several ranges together, which do not overlap."""
+    every = list(aggregates)
+    return Aggregate(
+        sum(one.known_ns for one in every),
+        sum(one.integral for one in every),
+        min((one.least for one in every), default=float("inf")),
+        max((one.most for one in every), default=float("-inf")),
+    )
+
+
+class StepFunction:
+    """A piecewise constant function of time, unknown where nothing was read.
+
+    ``period_ns`` is the usual distance of two readings: nothing shorter can be told from it. None where there are fewer
+    than two.
     """
 
     def __init__(self, steps: Sequence[Step], period_ns: int | None) -> None:
@@ -44,12 +141,29 @@ class StepFunction:
     def mean(self, from_ns: int, to_ns: int) -> tuple[float, int]:
         """Return the mean over [from_ns, to_ns) and how many ns of it are known; (0.0, 0) where nothing is."""
         whole, known_ns = 0.0, 0
-        for index in range(max(bisect_right(self._starts, from_ns) - 1, 0), bisect_left(self._starts, to_ns)):
-            step = self.steps[index]
+        for step in self._between(from_ns, to_ns):
             overlap_ns = max(min(step.end_ns, to_ns) - max(step.start_ns, from_ns), 0)
             whole += step.value * overlap_ns
             known_ns += overlap_ns
         return (whole / known_ns if known_ns else 0.0), known_ns
+
+    def over(self, from_ns: int, to_ns: int) -> Aggregate:
+        """Return what the series was over [from_ns, to_ns)."""
+        inside = list(self.clipped(from_ns, to_ns))
+        lengths_ns = [step.end_ns - step.start_ns for step in inside]
+        return Aggregate(
+            sum(lengths_ns),
+            sum(step.value * length_ns for step, length_ns in zip(inside, lengths_ns, strict=True)),
+            min((step.value for step in inside), default=float("inf")),
+            max((step.value for step in inside), default=float("-inf")),
+        )
+
+    def clipped(self, from_ns: int, to_ns: int) -> Iterator[Step]:
+        """Yield the parts of the steps that lie in [from_ns, to_ns), and those of a moment in it."""
+        for step in self._between(from_ns, to_ns):
+            start_ns, end_ns = max(step.start_ns, from_ns), min(step.end_ns, to_ns)
+            if start_ns < end_ns or start_ns == end_ns == step.start_ns:
+                yield Step(start_ns, end_ns, step.value)
 
     def where(self, holds: Callable[[float], bool]) -> Cover:
         """Return the time over which the value is known and is one of those asked for."""
@@ -59,39 +173,31 @@ class StepFunction:
                 cover.add(step.start_ns, step.end_ns)
         return cover
 
-
-def step_function(points: Sequence[PointRow]) -> StepFunction:
-    """Return the track of readings of which each tells of the time since the one before."""
-    distances = [after.at_ns - before.at_ns for before, after in pairwise(points)]
-    if not distances:
-        return StepFunction([], None)
-    return StepFunction(list(_steps(points)), int(statistics.median(distances)))
+    def _between(self, from_ns: int, to_ns: int) -> Iterator[Step]:
+        """Yield the steps that may reach into [from_ns, to_ns)."""
+        for index in range(max(bisect_right(self._starts, from_ns) - 1, 0), bisect_left(self._starts, to_ns)):
+            yield self.steps[index]
 
 
-def _steps(points: Sequence[PointRow]) -> Iterator[Step]:
-    """Yield what each reading says of the time since the one before.
-
-    What is usual is told by the readings just before, so that a part of a series says of its time what all of it does.
-    """
-    lately: deque[int] = deque(maxlen=USUAL_OF)
-    for before, after in pairwise(points):
-        distance_ns = after.at_ns - before.at_ns
-        if distance_ns <= 0:
-            continue
-        lately.append(distance_ns)
-        if distance_ns > LONGEST_PERIODS * min(lately):  # else it is not longer than so many medians either
-            distance_ns = min(distance_ns, int(LONGEST_PERIODS * statistics.median(lately)))
-        yield Step(after.at_ns - distance_ns, after.at_ns, after.value)
+def step_function(points: Iterable[PointRow]) -> StepFunction:
+    """Return the readings of a series, in order of time, as a function of time."""
+    builder = StepBuilder()
+    steps: list[Step] = []
+    for point in points:
+        steps += builder.add(point.at_ns, point.value)
+    steps += builder.close()
+    distances_ns = [after.end_ns - before.end_ns for before, after in pairwise(steps)]
+    return StepFunction(steps, int(statistics.median(distances_ns)) if distances_ns else None)
 
 
-def mean_function(tracks: Sequence[StepFunction]) -> StepFunction:
-    """Return the mean of several tracks wherever at least one is known."""
-    if len(tracks) <= 1:
-        return tracks[0] if tracks else StepFunction([], None)
-    edges = sorted({edge for track in tracks for step in track.steps for edge in (step.start_ns, step.end_ns)})
+def mean_function(functions: Sequence[StepFunction]) -> StepFunction:
+    """Return the mean of several functions wherever at least one is known."""
+    if len(functions) <= 1:
+        return functions[0] if functions else StepFunction([], None)
+    edges = sorted({edge for one in functions for step in one.steps for edge in (step.start_ns, step.end_ns)})
     steps = []
     for start_ns, end_ns in pairwise(edges):
-        known = [mean for mean, known_ns in (track.mean(start_ns, end_ns) for track in tracks) if known_ns]
+        known = [mean for mean, known_ns in (one.mean(start_ns, end_ns) for one in functions) if known_ns]
         if known:
             steps.append(Step(start_ns, end_ns, statistics.fmean(known)))
-    return StepFunction(steps, max((track.period_ns for track in tracks if track.period_ns is not None), default=None))
+    return StepFunction(steps, max((one.period_ns for one in functions if one.period_ns is not None), default=None))

@@ -81,5 +81,5 @@ def _cores(reader: RunReader, row: SeriesRow, part: Selection) -> float:
     process = reader.processes[row.process]
     start_ns = max(process.seen_ns, part.from_ns)
     end_ns = min(process.ended_ns or part.to_ns, part.to_ns)
-    mean = take_course(reader, row.id, start_ns, end_ns).mean(start_ns)
+    mean = take_course(reader, row.id, start_ns, end_ns).total().mean
     return (mean or 0.0) * max(end_ns - start_ns, 0) / max(part.to_ns - part.from_ns, 1)

@@ -13,7 +13,7 @@ from profd.daemon.analyze.compare.readings import Pair
 from profd.daemon.analyze.gpu.usage import IDLE_BELOW, UTILIZATION
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.stepfunction import Step, StepFunction, step_function
+from profd.daemon.store.stepfunction import Step, StepFunction
 
 LEAST_POINTS = 0.02
 """A utilization that differs by less than two points is alike."""
@@ -48,7 +48,7 @@ def _tracks(reader: RunReader) -> Iterator[StepFunction]:
     for device in sorted(reader.devices(), key=lambda row: (row.index, row.name)):
         series = reader.find_series(UTILIZATION, device=device.name)
         if series is not None:
-            yield step_function(reader.points(series.id))
+            yield reader.steps(series.id)
 
 
 def _by_block(track: StepFunction, measure: Measure, part: Selection) -> list[float]:

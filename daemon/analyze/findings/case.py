@@ -189,15 +189,15 @@ class Case:
 
     def mean(self, name: str, process: int | None = None, device: str | None = None) -> float | None:
         """Return the mean of a series of a process, a device or the host; None where nothing was read."""
-        if device is None:
-            return mean_of_series(self.reader, name, process, self.selection)
-        values = self.values(name, process, device)
-        return math.fsum(values) / len(values) if values else None
+        return mean_of_series(self.reader, name, process, self.selection, device)
 
     def most(self, name: str, process: int | None = None, device: str | None = None) -> float | None:
         """Return the highest value of a series; None where nothing was read. Of a long time quicker than ``values``."""
         series = self.reader.find_series(name, process, device)
-        return None if series is None else take_course(self.reader, series.id, self.from_ns, self.to_ns).most
+        if series is None:
+            return None
+        total = take_course(self.reader, series.id, self.from_ns, self.to_ns).total()
+        return total.most if total.is_known else None
 
     def values(self, name: str, process: int | None = None, device: str | None = None) -> list[float]:
         """Return the values of a series, in order of time."""

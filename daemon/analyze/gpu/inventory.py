@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from profd.daemon.analyze.course import Course, take_course
+from profd.daemon.analyze.course import take_course
 from profd.daemon.analyze.gpu.usage import UTILIZATION
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import DeviceRow
-from profd.daemon.store.stepfunction import step_function
+from profd.daemon.store.stepfunction import Aggregate
 
 
 class Gpu(msgspec.Struct, frozen=True):
@@ -35,27 +35,19 @@ def take_gpus(reader: RunReader, selection: Selection) -> tuple[Gpu, ...]:
 
 
 def _gpu(reader: RunReader, row: DeviceRow, selection: Selection) -> Gpu:
-    used = _course(reader, "gpu_memory_used_bytes", row.name, selection).most
+    used = _total(reader, "gpu_memory_used_bytes", row.name, selection)
     return Gpu(
         index=row.index,
         name=row.model,
         device=row.name,
         uuid=row.uuid,
         memory_bytes=row.memory_bytes,
-        utilization=_mean(_course(reader, UTILIZATION, row.name, selection)),
-        memory_used_bytes=None if used is None else int(used),
-        power_watts=_mean(_course(reader, "gpu_power_watts", row.name, selection)),
+        utilization=_total(reader, UTILIZATION, row.name, selection).mean,
+        memory_used_bytes=int(used.most) if used.is_known else None,
+        power_watts=_total(reader, "gpu_power_watts", row.name, selection).mean,
     )
 
 
-def _course(reader: RunReader, name: str, device: str, selection: Selection) -> Course:
+def _total(reader: RunReader, name: str, device: str, selection: Selection) -> Aggregate:
     series = reader.find_series(name, device=device)
-    return take_course(reader, series.id, selection.from_ns, selection.to_ns) if series else Course([], [], [])
-
-
-def _mean(course: Course) -> float | None:
-    """Return the mean over the time that the points tell of: they need not be equally far apart."""
-    points = course.head
-    if course.minutes or len(points) < 2:
-        return course.mean()
-    return step_function(points).mean(points[0].at_ns, points[-1].at_ns)[0]
+    return take_course(reader, series.id, selection.from_ns, selection.to_ns).total() if series else Aggregate()

@@ -14,7 +14,7 @@ from functools import cached_property
 from profd.daemon.analyze.course import take_course
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.stepfunction import StepFunction, mean_function, step_function
+from profd.daemon.store.stepfunction import StepFunction, mean_function
 from profd.daemon.store.sums.held import IDLE_BELOW as IDLE_BELOW
 from profd.daemon.store.sums.held import LONGEST_INTERVAL_NS, devices_used
 from profd.daemon.store.sums.held import MEMORY_OF_PROCESS as MEMORY_OF_PROCESS
@@ -85,7 +85,7 @@ class GpuTracks:
 
     def _of(self, device: str) -> StepFunction:
         if device not in self._of_device:
-            self._of_device[device] = step_function(self._reader.readings(self.series[device], *self._range))
+            self._of_device[device] = self._reader.steps(self.series[device], *self._range)
         return self._of_device[device]
 
 
@@ -93,8 +93,5 @@ def mean_utilization(reader: RunReader, process: int, from_ns: int, to_ns: int) 
     """Return how busy the GPUs that a process uses were in [from_ns, to_ns); None where nobody knows."""
     tracks = GpuTracks(reader, from_ns, to_ns)
     courses = [take_course(reader, tracks.series[one], from_ns, to_ns) for one in sorted(tracks.used_by(process))]
-    if any(course.minutes for course in courses):
-        means = [mean for course in courses if (mean := course.mean()) is not None]
-        return statistics.fmean(means)
-    mean, known_ns = tracks.of_process(process).mean(from_ns, to_ns)
-    return mean if known_ns else None
+    means = [mean for course in courses if (mean := course.total().mean) is not None]
+    return statistics.fmean(means) if means else None

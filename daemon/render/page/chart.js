@@ -3,12 +3,12 @@
 const CHART_HEIGHT = 34;
 const CHART_CELLS = 600;
 const CELL_MS = 200; // about the distance of a GPU's own readings
-const HOLD_MS = 5_000; // how long a value stands for the time before it, where the one before is missing
 
 class Chart {
   /** `reading` is what of the selection is written in figures: its `mean`, or the `most`; `full` what fills the chart. */
   constructor(run, series, title, subtitle, write, reading, full = 0) {
     this.run = run;
+    this.series = series;
     this.title = title;
     this.subtitle = subtitle;
     this.write = write;
@@ -46,7 +46,7 @@ class Chart {
     const values = [...inside].filter((value) => !Number.isNaN(value));
     if (!values.length) return;
     const most = this.write(Math.max(...values));
-    const mean = this.write(values.reduce((sum, value) => sum + value, 0) / values.length);
+    const mean = this.write(meanOf(this.series, selection.fromMs, selection.toMs) ?? values[0]);
     context.font = `600 12px ${colors.font}`;
     context.fillStyle = colors.ink;
     context.fillText(this.reading === "mean" ? mean : most, x, middle - 7);
@@ -64,23 +64,41 @@ function sumOverTime(run, series) {
   return grid;
 }
 
-/** Add a series to a grid; each value stands for the time before it, up to the one before; a mean for all of it, the first none; a reading no longer than usual. */
+/** Add a series to a grid, where it is known. */
 function addToGrid(grid, series, durationMs) {
   const scale = grid.length / durationMs;
-  const holdMs = Math.max(HOLD_MS, 2 * meanStep(series.atMs));
   let cell = 0;
   for (let at = 0; at < series.atMs.length; at += 1) {
-    const ms = series.atMs[at];
-    const beforeMs = at ? series.atMs[at - 1] : series.isMean ? ms : 0;
-    const sinceMs = series.isMean ? beforeMs : Math.max(beforeMs, ms - holdMs);
-    const end = Math.min(Math.round(ms * scale), grid.length);
-    for (cell = Math.max(cell, Math.round(sinceMs * scale)); cell < end; cell += 1) {
+    const end = Math.min(Math.round(series.atMs[at] * scale), grid.length);
+    for (cell = Math.max(cell, Math.round(series.fromMs[at] * scale)); cell < end; cell += 1) {
       grid[cell] = (Number.isNaN(grid[cell]) ? 0 : grid[cell]) + series.values[at];
     }
   }
 }
 
-function meanStep(atMs) {
-  const count = atMs.length;
-  return count > 1 ? (atMs[count - 1] - atMs[0]) / (count - 1) : 0;
+/** Return the mean of the sum of some series over the part of a range where any of them is known; of a moment its value. */
+function meanOf(series, fromMs, toMs) {
+  let [area, last] = [0, null];
+  const held = [];
+  for (const { fromMs: begins, atMs: ends, values } of series) {
+    for (let at = lowerBound(ends, fromMs); at < ends.length && begins[at] < toMs; at += 1) {
+      const [begin, end] = [Math.max(begins[at], fromMs), Math.min(ends[at], toMs)];
+      last = values[at];
+      area += values[at] * (end - begin);
+      if (held.length && held[held.length - 1][1] === begin) held[held.length - 1][1] = end;
+      else held.push([begin, end]);
+    }
+  }
+  const knownMs = unionOf(held);
+  return knownMs ? area / knownMs : last;
+}
+
+/** Return how much some ranges cover together. */
+function unionOf(ranges) {
+  let [covered, until] = [0, -Infinity];
+  for (const [begin, end] of ranges.sort((one, other) => one[0] - other[0])) {
+    covered += Math.max(end - Math.max(begin, until), 0);
+    until = Math.max(until, end);
+  }
+  return covered;
 }

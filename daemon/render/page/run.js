@@ -21,7 +21,7 @@ class Run {
       ...entry,
       cpu: decodeSeries(entry.cpu_cores),
       rss: decodeSeries(entry.rss_bytes),
-      steps: { ...decodeSeries(entry.steps_per_s), isMean: true },
+      steps: decodeSeries(entry.steps_per_s),
       memory: entry.memory.map((kind) => ({ ...kind, ...decodeSeries(kind.bytes) })),
       cover: { atMs: runningSums(entry.cover.steps_ms), coveredMs: runningSums(entry.cover.covered_ms) },
     }));
@@ -91,8 +91,13 @@ function scaled(column, digits) {
   return numbers;
 }
 
+/** Return a series: `values[i]` held from `fromMs[i]` to `atMs[i]`, and nothing is known of the time between. */
 function decodeSeries(series) {
-  return { atMs: runningSums(series.steps_ms), values: scaled(series.values, series.digits) };
+  const atMs = runningSums(series.steps_ms);
+  const fromMs = new Float64Array(atMs.length);
+  for (let at = 1; at < atMs.length; at += 1) fromMs[at] = atMs[at - 1];
+  runningSums(series.gap_steps).forEach((place, at) => (fromMs[place] += series.gaps_ms[at]));
+  return { fromMs, atMs, values: scaled(series.values, series.digits) };
 }
 
 function decodeSlots(columns) {

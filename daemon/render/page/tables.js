@@ -103,7 +103,6 @@ function branch(row) {
 function processRows(run, selection) {
   return processTree(run).map(({ index, depth }, order) => {
     const process = run.processes[index];
-    const cpu = valuesIn(process.cpu, selection);
     const rss = valuesIn(process.rss, selection);
     const counts = countsOfProcess(run, selection, index);
     return {
@@ -111,7 +110,7 @@ function processRows(run, selection) {
       index,
       depth,
       order,
-      cpu: cpu.length ? cpu.reduce((sum, value) => sum + value, 0) / cpu.length : null,
+      cpu: meanOf([process.cpu], selection.fromMs, selection.toMs),
       rss: rss.length ? rss[rss.length - 1] : null,
       rssMost: rss.length ? Math.max(...rss) : null,
       samples: counts.samples,

@@ -26,10 +26,12 @@ READINGS = """
     SELECT at_ns, value FROM point WHERE series = :series
     AND at_ns >= coalesce((SELECT min(at_ns) FROM (
         SELECT at_ns FROM point WHERE series = :series AND at_ns <= :from ORDER BY at_ns DESC LIMIT 10)), :from)
-    AND at_ns <= coalesce((SELECT min(at_ns) FROM point WHERE series = :series AND at_ns >= :to), :to)
+    AND at_ns <= coalesce(
+        (SELECT at_ns FROM point WHERE series = :series AND at_ns >= :to ORDER BY at_ns LIMIT 1 OFFSET 1),
+        9223372036854775807)
     ORDER BY at_ns
 """
-"""The readings that tell of a range of time: one beyond its end, and so many before it as tell what is usual."""
+"""The readings that tell of a range of time: two beyond its end, and so many before it as tell what is usual."""
 
 
 def added_up() -> str:

@@ -16,6 +16,7 @@ import msgspec
 
 from profd.daemon.store.rows import ColumnTime, Count, Time, Value
 from profd.daemon.store.runfile import columns_of
+from profd.daemon.store.stepfunction import Aggregate
 from profd.daemon.store.sums.held import HOUR_MINUTES, MINUTE_NS, added_up, hours_between
 
 if TYPE_CHECKING:
@@ -74,9 +75,9 @@ class PointMinuteRow(msgspec.Struct, frozen=True):
     last_ns: Time
 
     @property
-    def mean(self) -> float:
-        """The mean over the time that is known; of a single reading, its value."""
-        return self.area / self.known_ns if self.known_ns else self.most
+    def aggregate(self) -> Aggregate:
+        """What the series was in the minute."""
+        return Aggregate(self.known_ns, self.area, self.least, self.most)
 
 
 class SummedRow(msgspec.Struct, frozen=True):

@@ -63,8 +63,7 @@ def test_each_thread_is_on_the_cpu_by_its_own_readings(tmp_path: Path) -> None:
         main = Selection(main_threads=True)
         on_cpu = msgspec.structs.replace(main, when=(Condition("on-cpu"),))
         conditions.check(reader, on_cpu.when, None, None)
-        # A reading tells of the time since the one before: there is none for the first second.
-        assert take_profile(reader, on_cpu).total_ns == 9 * SECOND_NS
+        assert take_profile(reader, on_cpu).total_ns == 10 * SECOND_NS
         pin = Selection(thread="Thread-1 (_pin_memory_loop)", when=on_cpu.when)
         assert take_profile(reader, pin).total_ns == 0
 

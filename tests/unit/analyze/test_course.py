@@ -37,21 +37,33 @@ def ns(second: float) -> int:
 
 
 @pytest.mark.parametrize(("from_s", "to_s"), [(None, None), (0.0, 1200.0), (12.5, 1000.5), (None, 1225.0)])
-def test_the_mean_is_that_of_the_readings(reader: RunReader, from_s: float | None, to_s: float | None) -> None:
+def test_minutes_say_what_the_readings_say(reader: RunReader, from_s: float | None, to_s: float | None) -> None:
     series = next(iter(reader.series))
     from_ns, to_ns = (None if at_s is None else ns(at_s) for at_s in (from_s, to_s))
-    course = take_course(reader, series, from_ns, to_ns)
-    points = reader.points(series, from_ns, to_ns)
-    assert course.minutes
-    expected = sum(point.value for point in points[1:]) / (len(points) - 1)
-    assert course.mean() == pytest.approx(expected)
-    assert course.most == max(point.value for point in points)
+    by_minutes = take_course(reader, series, from_ns, to_ns)
+    by_readings = take_course(reader, series, from_ns, to_ns, 1 << 40)
+    assert by_minutes.minutes
+    assert not by_readings.minutes
+    assert by_minutes.total() == pytest.approx(by_readings.total())
+    assert by_minutes.total().most == 1000.0 if to_s is None or to_s > 700 else 59.0
+
+
+def test_a_part_of_a_run_is_told_by_what_holds_in_it(reader: RunReader) -> None:
+    total = take_course(reader, next(iter(reader.series)), ns(10.5), ns(12.5)).total()
+    assert total == (2 * SECOND_NS, (0.5 * 11 + 12 + 0.5 * 13) * SECOND_NS, 11.0, 13.0)
+
+
+def test_of_a_minute_the_mean_holds_as_long_as_it_is_known(reader: RunReader) -> None:
+    steps = list(take_course(reader, next(iter(reader.series)), None, None).steps())
+    assert (steps[0].start_ns, steps[0].end_ns) == (ns(0), ns(60))
+    assert steps[0].value == pytest.approx(29.5)
+    assert [step.end_ns for step in steps[-2:]] == [ns(SECONDS - 2), ns(SECONDS - 1)]
 
 
 def test_the_newest_minute_is_read_one_by_one(reader: RunReader) -> None:
     course = take_course(reader, next(iter(reader.series)), None, None)
     assert [one.minute for one in course.minutes] == list(range(20))
-    assert len(course.tail) == SECONDS % 60
+    assert len(list(course.tail.readings())) == SECONDS % 60
 
 
 def test_of_each_minute_the_extremes_are_told_in_order_of_time(reader: RunReader) -> None:
@@ -63,4 +75,4 @@ def test_of_each_minute_the_extremes_are_told_in_order_of_time(reader: RunReader
 
 def test_few_minutes_are_read_one_by_one(reader: RunReader) -> None:
     course = take_course(reader, next(iter(reader.series)), ns(0), ns(300))
-    assert (len(course.head), course.minutes, course.tail) == (300, [], [])
+    assert (len(list(course.head.readings())), course.minutes) == (300, ())

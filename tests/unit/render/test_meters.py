@@ -5,10 +5,14 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
+import pytest
 from support import synthetic
 
+from profd.daemon.analyze.gpu.usage import UTILIZATION
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.render import meters
+from profd.daemon.render.entries import Series
 from profd.daemon.render.extract import take_extract
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken
@@ -19,23 +23,55 @@ def counted(second: int, steps: int) -> PointsTaken:
     return PointsTaken(synthetic.STARTED_NS + second * SECOND_NS, (Point("step_count", steps, synthetic.MAIN),))
 
 
-def paces(path: Path, *readings: tuple[int, int]) -> list[tuple[int, float]]:
-    """Return (milliseconds, steps a second) of a run's chart, of readings of (second, steps)."""
+def held(series: Series) -> list[tuple[int, int, float]]:
+    """Return (from, to, value) of a series as the page reads it, in ms."""
+    ends_ms = list(itertools.accumulate(series.steps_ms))
+    gaps_ms = dict(zip(itertools.accumulate(series.gap_steps), series.gaps_ms, strict=True))
+    begins_ms = [end_ms + gaps_ms.get(place, 0) for place, end_ms in enumerate([0, *ends_ms[:-1]])]
+    values = (value / 10**series.digits for value in series.values)
+    return list(zip(begins_ms, ends_ms, values, strict=True)) if ends_ms else []
+
+
+def paces(path: Path, *readings: tuple[int, int]) -> list[tuple[int, int, float]]:
+    """Return (from, to, steps a second) of a run's chart, in ms, of readings of (second, steps)."""
     synthetic.write_run(path, workers=0, also=[counted(*reading) for reading in readings])
     with RunReader(path) as reader:
-        series = take_extract(reader, PhaseIndex(reader), ()).processes[0].steps_per_s
-    times_ms = itertools.accumulate(series.steps_ms)
-    return [(at_ms, value / 10**series.digits) for at_ms, value in zip(times_ms, series.values, strict=True)]
+        return held(take_extract(reader, PhaseIndex(reader), ()).processes[0].steps_per_s)
 
 
 def test_the_pace_of_the_steps_begins_with_the_first_reading(tmp_path: Path) -> None:
-    """Each value is that of the time since the one before: the first one's is none."""
-    assert paces(tmp_path / "run.profd", (4, 8), (6, 12), (10, 40)) == [(4_000, 0.0), (6_000, 2.0), (10_000, 7.0)]
+    assert paces(tmp_path / "run.profd", (4, 8), (6, 12), (10, 40)) == [(4_000, 6_000, 2.0), (6_000, 10_000, 7.0)]
 
 
 def test_a_counter_that_starts_again_tells_no_pace(tmp_path: Path) -> None:
-    assert paces(tmp_path / "run.profd", (4, 8), (6, 3), (8, 13)) == [(4_000, 0.0), (8_000, 5.0)]
+    assert paces(tmp_path / "run.profd", (4, 8), (6, 3), (8, 13)) == [(6_000, 8_000, 5.0)]
 
 
 def test_a_single_reading_tells_no_pace(tmp_path: Path) -> None:
     assert paces(tmp_path / "run.profd", (4, 8)) == []
+
+
+def test_a_series_has_the_times_over_which_it_holds_and_gaps_between(tmp_path: Path) -> None:
+    also = [
+        PointsTaken(synthetic.STARTED_NS + at_ms * MILLISECOND_NS, (Point(UTILIZATION, 0.5, device="gpu0"),))
+        for at_ms in (1_000, 1_500, 2_000, 8_000)
+    ]
+    synthetic.write_run(tmp_path / "run.profd", also=also)
+    with RunReader(tmp_path / "run.profd") as reader:
+        gpu = take_extract(reader, PhaseIndex(reader), ()).gpus[0]
+    assert held(gpu.utilization) == [(500, 1_000, 0.5), (1_000, 1_500, 0.5), (1_500, 2_000, 0.5), (6_500, 8_000, 0.5)]
+
+
+def test_a_series_that_is_thinned_is_known_for_as_long_with_the_same_mean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synthetic.write_run(tmp_path / "run.profd", seconds=20)
+    means = []
+    with RunReader(tmp_path / "run.profd") as reader:
+        for limit in (1_200, 7):
+            monkeypatch.setattr(meters, "POINT_LIMIT", limit)
+            found = held(take_extract(reader, PhaseIndex(reader), ()).processes[0].rss_bytes)
+            assert len(found) <= limit
+            known_ms = sum(to_ms - from_ms for from_ms, to_ms, _ in found)
+            means.append((known_ms, sum(value * (to_ms - from_ms) for from_ms, to_ms, value in found) / known_ms))
+    assert means[0] == pytest.approx(means[1], rel=1e-4)
