@@ -12,10 +12,8 @@ from support.synthetic import MAIN, live_run
 from profd.daemon.analyze.summary import summarize
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.metrics import catalog
-from profd.daemon.metrics.integral import Integral
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken
-from profd.daemon.store.rows import PointRow
 
 DEVICES = {"gpu0": waits, "gpu1": busy}
 HOLDERS = {MAIN: ("gpu0",), OTHER_RANK: ("gpu1",)}
@@ -69,12 +67,3 @@ def test_memory_of_a_gpu_and_of_the_ranks_on_it(tmp_path: Path) -> None:
 def test_without_a_gpu_nothing_is_told_of_one(tmp_path: Path) -> None:
     with live_run(tmp_path / "a.profd", seconds=2) as run:
         assert [name for name, _ in series(watch(run.path).take()) if "gpu" in name] == []
-
-
-def test_a_gap_in_readings_counts_as_no_more_than_ten_seconds() -> None:
-    integral = Integral(0)
-    integral.add([PointRow(SECOND_NS, 1.0), PointRow(101 * SECOND_NS, 1.0)])
-
-    assert integral.total_s == 11
-    assert integral.mean(102 * SECOND_NS) == 1.0
-    assert integral.mean(200 * SECOND_NS) is None
