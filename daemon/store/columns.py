@@ -12,7 +12,7 @@ import msgspec
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import ColumnTime, IntervalLength, StackTotal, Time, Value
+from profd.daemon.store.rows import ColumnTime, IntervalLength, StackTotal, Time
 
 LOOK_BACK_NS = 60 * SECOND_NS
 """How far ahead of a range an interval may start that reaches into it: none is longer than its recording."""
@@ -33,14 +33,6 @@ class Span(NamedTuple):
     to_ns: int
 
 
-class ColumnMean(NamedTuple):
-    """The mean of the points of a series in a column."""
-
-    column: int
-    series: int
-    value: float
-
-
 class _Across(msgspec.Struct, frozen=True):
     """An interval that reaches beyond the column that it starts in."""
 
@@ -48,11 +40,6 @@ class _Across(msgspec.Struct, frozen=True):
     duration_ns: IntervalLength
     thread: int
     stack: int
-
-
-class _Mean(msgspec.Struct, frozen=True):
-    column: int
-    value: Value
 
 
 def stack_times(reader: RunReader, grid: Grid, first: int, last: int, threads: Collection[int]) -> list[ColumnTime]:
@@ -86,13 +73,6 @@ def span_totals(reader: RunReader, spans: Sequence[Span]) -> list[StackTotal]:
     return found
 
 
-def point_means(reader: RunReader, grid: Grid, first: int, last: int, series: Collection[int]) -> list[ColumnMean]:
-    """Return the means of the points of series in the columns from ``first`` up to, not including, ``last``."""
-    found = []
-    for one in series:  # one by one: the points of a series lie together
-        rows = reader.select(_Mean, _POINTS, **_times(grid, first, last), series=one)
-        found += [ColumnMean(column, one, value) for column, value in rows]
-    return found
 
 
 def _times(grid: Grid, first: int, last: int) -> dict[str, int]:
@@ -112,10 +92,6 @@ _BY_STACK = " GROUP BY at, thread, stack"
 _ACROSS = f"""
     SELECT start_ns, duration_ns, thread, stack FROM interval
     WHERE start_ns >= :back AND start_ns < :to AND start_ns + duration_ns > max(:from, {_COLUMN_END})
-"""
-_POINTS = """
-    SELECT (at_ns - :origin) / :column AS at, avg(value) FROM point
-    WHERE series = :series AND at_ns >= :from AND at_ns < :to GROUP BY at
 """
 
 

@@ -161,9 +161,10 @@ class StepFunction:
     def clipped(self, from_ns: int, to_ns: int) -> Iterator[Step]:
         """Yield the parts of the steps that lie in [from_ns, to_ns), and those of a moment in it."""
         for step in self._between(from_ns, to_ns):
-            start_ns, end_ns = max(step.start_ns, from_ns), min(step.end_ns, to_ns)
-            if start_ns < end_ns or start_ns == end_ns == step.start_ns:
-                yield Step(start_ns, end_ns, step.value)
+            if from_ns <= step.start_ns and step.end_ns <= to_ns:
+                yield step
+            elif from_ns < step.end_ns:
+                yield Step(max(step.start_ns, from_ns), min(step.end_ns, to_ns), step.value)
 
     def where(self, holds: Callable[[float], bool]) -> Cover:
         """Return the time over which the value is known and is one of those asked for."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from profd.daemon.analyze.course import take_course
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.columns import Grid, point_means
+from profd.daemon.store.columns import Grid
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow, SeriesRow
+from profd.daemon.store.stepfunction import StepBuilder
+from profd.daemon.store.sums.held import MINUTE_NS
 from profd.tui.snapshot import Gauge
 from profd.tui.timeline.bins import FINEST_NS, MOST_BINS, Ruler, TimeBins, means_of_means, sums_of_means
 from profd.tui.view import Range
@@ -28,15 +31,16 @@ STRIPS = (
     (GPU_POWER_SERIES, "mean"),
 )
 """The gauges of the timeline, and what one number says of each where it is of a range and not of now."""
-# A value is the mean of the second before it; a longer gap than this is a gap, and is shown as one.
-LONGEST_HOLD_NS = 2 * SECOND_NS
-# What is older when a run is opened is read by SQL, and a part at a time.
+# What is older when a run is opened is read a part at a time.
 BACKLOG_NS = 600 * SECOND_NS
 _BACKLOG_PARTS = 64
 # Newer points may still come.
 _UNSETTLED_NS = 10 * SECOND_NS
 _GRIDS = 32
-_LONGEST_MEAN_NS = 60 * SECOND_NS
+MOST_READINGS = 50_000
+"""What has more of them, at one a second, is read from the sums by the minute: a cell is a minute or longer there."""
+_MEANS = 4096
+_NEVER_MINUTES = 1 << 40
 
 Cell = float | None
 
@@ -47,10 +51,12 @@ class Gauges:
     def __init__(self, reader: RunReader) -> None:
         self._reader = reader
         self._newest: dict[int, PointRow] = {}
+        self._builders: dict[int, StepBuilder] = {}
         self._finished: set[int] = set()
         self._ids: defaultdict[tuple[str, int | None], list[int]] = defaultdict(list)
         self._listed = 0
         self._cells: dict[tuple[str, Grid], dict[int, Cell]] = {}
+        self._means: dict[tuple[str, int | None, Range], float | None] = {}
         info = reader.info
         width_ns = FINEST_NS
         while info.end_ns - info.started_ns > MOST_BINS * width_ns:
@@ -59,6 +65,7 @@ class Gauges:
         self._bins = {name: TimeBins[int](info.started_ns, width_ns) for name in names}
         self._backlog_ns = info.started_ns
         self._backlog_end_ns = info.started_ns
+        self._by_minutes: set[str] = set()
         self._list()
         if info.end_ns - info.started_ns > BACKLOG_NS:
             self._begin_backlog()
@@ -80,26 +87,25 @@ class Gauges:
         for series in self._reader.series.values():
             if series.name not in self._bins or series.os_tid is not None or series.id in self._finished:
                 continue
-            newest = self._newest.get(series.id)
-            points = self._reader.points(series.id, newest.at_ns + 1 if newest else None)
+            points = self._new_points(series.id)
             if points:
-                _add(self._bins[series.name], series.id, newest, points)
+                for point in points:
+                    for step in self._builders[series.id].add(point.at_ns, point.value):
+                        start_ns = max(step.start_ns, self._backlog_end_ns)
+                        self._bins[series.name].add(series.id, start_ns, step.end_ns, step.value)
                 self._newest[series.id] = points[-1]
             elif self._has_ended(series):
                 self._finished.add(series.id)
+                del self._builders[series.id]
 
     def read_backlog(self) -> None:
         """Take in a part of the points that were there when the run was opened."""
-        width_ns = self._bins["cpu_cores"].width_ns
-        grid = Grid(self._reader.info.started_ns % width_ns, width_ns)
-        part_ns = (self._backlog_end_ns - self._reader.info.started_ns) // _BACKLOG_PARTS
-        until_ns = min(self._backlog_ns + max(part_ns // width_ns, 1) * width_ns, self._backlog_end_ns)
-        first, last = ((at_ns - grid.origin_ns) // width_ns for at_ns in (self._backlog_ns, until_ns + width_ns - 1))
+        length_ns = self._backlog_end_ns - self._reader.info.started_ns
+        unit_ns = MINUTE_NS if self._by_minutes else SECOND_NS
+        part_ns = max(length_ns // _BACKLOG_PARTS // unit_ns, 1) * unit_ns
+        until_ns = min(self._backlog_ns + part_ns, self._backlog_end_ns)
         for name, bins in self._bins.items():
-            ids = [series.id for series in self._of_name(name)]
-            for column, series, value in point_means(self._reader, grid, first, last, ids):
-                start_ns = grid.origin_ns + column * width_ns
-                bins.add(series, start_ns, min(start_ns + width_ns, self._backlog_end_ns), value)
+            self._add(bins, name, self._backlog_ns, until_ns, by_minutes=name in self._by_minutes)
         self._backlog_ns = until_ns
 
     def newest(self, name: str, process: int | None = None) -> float | None:
@@ -110,17 +116,11 @@ class Gauges:
     def mean(self, name: str) -> float | None:
         """Return the mean of a series over the whole run."""
         info = self._reader.info
-        return sums_of_means(self._bins[name].columns(Ruler.filling(info.started_ns, info.end_ns, 1)))[0]
+        return self._mean(name, None, Range(info.started_ns, info.end_ns))
 
     def of_process(self, name: str, process: int, within: Range) -> float | None:
-        """Return the mean of a process in a range, in the last minute that it lived of a longer one."""
-        ids = self._ids[name, process]
-        to_ns = min(within.to_ns, self._reader.processes[process].ended_ns or within.to_ns)
-        from_ns = max(within.from_ns, to_ns - _LONGEST_MEAN_NS)
-        if not ids or from_ns >= to_ns:
-            return None
-        means = point_means(self._reader, Grid(from_ns, to_ns - from_ns), 0, 1, ids)
-        return sum(mean.value for mean in means) if means else None
+        """Return the mean of a process in a range, on all devices together."""
+        return self._mean(name, process, within)
 
     def strips(self, ruler: Ruler, chosen: Range | None) -> tuple[Gauge, ...]:
         """Return the gauges of the timeline, each with one value: of a range, else of now while the run is live."""
@@ -152,12 +152,41 @@ class Gauges:
             self._listed += 1
 
     def _begin_backlog(self) -> None:
-        for series in self._reader.series.values():
-            if series.name in self._bins and series.os_tid is None:
-                point = self._reader.last_point(series.id)
-                if point is not None:
-                    self._newest[series.id] = point
-        self._backlog_end_ns = max((point.at_ns for point in self._newest.values()), default=self._backlog_ns)
+        info = self._reader.info
+        self._backlog_end_ns = info.end_ns - _UNSETTLED_NS
+        self._by_minutes = {name for name in self._bins if self._is_much(name, info.end_ns - info.started_ns)}
+
+    def _is_much(self, name: str, length_ns: int) -> bool:
+        return sum(1 for _ in self._of_name(name)) * length_ns > MOST_READINGS * SECOND_NS
+
+    def _new_points(self, series: int) -> list[PointRow]:
+        """Return the readings that are new; at first those with them that tell since when the first one holds."""
+        if series in self._builders:
+            newest = self._newest.get(series)
+            return self._reader.points(series, newest.at_ns + 1 if newest else None)
+        self._builders[series] = StepBuilder()
+        return self._reader.readings(series, self._backlog_end_ns, None)
+
+    def _mean(self, name: str, process: int | None, within: Range) -> float | None:
+        """Return the mean of a process, or of the host; what can change no more is remembered."""
+        asked = (name, process, within)
+        if asked not in self._means:
+            courses = [take_course(self._reader, one, within.from_ns, within.to_ns) for one in self._ids[name, process]]
+            means = [mean for course in courses if (mean := course.total().mean) is not None]
+            mean = sum(means) if means else None
+            if within.to_ns > self._settled_ns():
+                return mean
+            if len(self._means) >= _MEANS:
+                self._means.clear()
+            self._means[asked] = mean
+        return self._means[asked]
+
+    def _add(self, bins: TimeBins[int], name: str, from_ns: int, to_ns: int, *, by_minutes: bool) -> None:
+        """Count what series were in a range of time; by whole minutes where there are sums, if that is enough."""
+        least_minutes = 1 if by_minutes else _NEVER_MINUTES
+        for series in self._of_name(name):
+            for step in take_course(self._reader, series.id, from_ns, to_ns, least_minutes).steps():
+                bins.add(series.id, step.start_ns, step.end_ns, step.value)
 
     def _settled_ns(self) -> int:
         """Return up to when no more points are to come."""
@@ -169,23 +198,12 @@ class Gauges:
     def _read(self, name: str, ruler: Ruler) -> Sequence[Cell]:
         """Return the cells of columns: from the bins where these are fine enough, else from the file."""
         one_for_all = means_of_means if name == GPU_SERIES else sums_of_means
-        if ruler.column_ns >= self._bins[name].width_ns:
-            return one_for_all(self._bins[name].columns(ruler))
-        if ruler.column_ns < LONGEST_HOLD_NS:
+        bins = self._bins[name]
+        if ruler.column_ns < max(bins.width_ns, MINUTE_NS if name in self._by_minutes else 0):
             bins = TimeBins[int](ruler.from_ns, ruler.column_ns)
-            for series in self._of_name(name):
-                points = self._reader.points(series.id, ruler.from_ns - LONGEST_HOLD_NS, ruler.to_ns + LONGEST_HOLD_NS)
-                _add(bins, series.id, None, points)
-            return one_for_all(bins.columns(ruler))
-        return self._means(name, ruler)
-
-    def _means(self, name: str, ruler: Ruler) -> Sequence[Cell]:
-        values: defaultdict[int, list[float]] = defaultdict(list)
-        ids = [series.id for series in self._of_name(name)]
-        for column, _, value in point_means(self._reader, ruler.grid, ruler.first, ruler.first + ruler.count, ids):
-            values[column - ruler.first].append(value)
-        sums = {column: sum(each) / (len(each) if name == GPU_SERIES else 1) for column, each in values.items()}
-        return [sums.get(column) for column in range(ruler.count)]
+            by_minutes = self._is_much(name, ruler.to_ns - ruler.from_ns)
+            self._add(bins, name, ruler.from_ns, ruler.to_ns, by_minutes=by_minutes)
+        return one_for_all(bins.columns(ruler))
 
     def _gauge(self, name: str, kind: str, cells: Sequence[Cell], ruler: Ruler, chosen: Range | None) -> Gauge:
         limit = self._limit() if name == GPU_MEMORY_SERIES else None
@@ -221,11 +239,3 @@ class Gauges:
 
     def _has_ended(self, series: SeriesRow) -> bool:
         return series.process is not None and self._reader.processes[series.process].ended_ns is not None
-
-
-def _add(bins: TimeBins[int], series: int, before: PointRow | None, points: Sequence[PointRow]) -> None:
-    """Count each value as that of the time since the one before it."""
-    from_ns = before.at_ns if before else points[0].at_ns - SECOND_NS if points else 0
-    for point in points:
-        bins.add(series, max(from_ns, point.at_ns - LONGEST_HOLD_NS), point.at_ns, point.value)
-        from_ns = point.at_ns

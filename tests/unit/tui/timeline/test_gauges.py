@@ -10,9 +10,12 @@ from support import synthetic
 from support.gpurun import waits, write_gpu_run
 from support.synthetic import MAIN, STARTED_NS, worker
 
+from profd.daemon.analyze.coverage import mean_of_series
+from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Identity
+from profd.daemon.store.records import Identity, Point, PointsTaken
+from profd.daemon.store.sums.held import MINUTE_NS
 from profd.tui.snapshot import Gauge
 from profd.tui.timeline import gauges as gauges_module
 from profd.tui.timeline.bins import Ruler
@@ -74,11 +77,36 @@ def test_the_backlog_of_a_long_run_tells_the_same(reader: RunReader, monkeypatch
     while gauges.has_backlog:
         gauges.read_backlog()
     assert gauges.read_share == 1.0
-    # The file has a reading in the column in which it was made, and none in the second before the first one.
-    for name, step in (("cpu_cores", 0.0), ("rss_bytes", 1e6)):
-        assert gauges.cells(name, WHOLE)[1:] == pytest.approx(
-            [cell - step for cell in at_once.cells(name, WHOLE)[1:] if cell]
-        )
+    gauges.catch_up()
+    for name in ("cpu_cores", "rss_bytes", "host_cpu_share"):
+        assert gauges.cells(name, WHOLE) == pytest.approx(at_once.cells(name, WHOLE))
+    assert gauges.newest("cpu_cores", row_of(reader, MAIN)) == at_once.newest("cpu_cores", row_of(reader, MAIN))
+
+
+def test_a_run_of_many_readings_is_read_by_the_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    minutes = Ruler(STARTED_NS, MINUTE_NS, 4)
+    with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=210)) as reader:
+        at_once = gauges_of(reader)
+        monkeypatch.setattr(gauges_module, "BACKLOG_NS", 5 * SECOND_NS)
+        monkeypatch.setattr(gauges_module, "MOST_READINGS", 0)
+        gauges = gauges_of(reader)
+        for name in ("cpu_cores", "rss_bytes", "host_cpu_share"):
+            assert gauges.cells(name, minutes) == pytest.approx(at_once.cells(name, minutes))
+        finer = gauges.cells("rss_bytes", Ruler(STARTED_NS, MINUTE_NS // 4, 4))
+        assert finer == pytest.approx((at_once.cells("rss_bytes", minutes)[0],) * 4)
+
+
+def test_readings_that_are_missing_leave_a_gap(tmp_path: Path) -> None:
+    also = [
+        PointsTaken(STARTED_NS + at_s * SECOND_NS, (Point(name, 0.5, device="gpu0"),))
+        for name, seconds in ((GPU_SERIES, (2, 3, 4, 12)), ("gpu_power_watts", (5, 10, 15)))
+        for at_s in seconds
+    ]
+    with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=SECONDS, also=also)) as reader:
+        gauges = gauges_of(reader)
+    assert gauges.cells(GPU_SERIES, WHOLE) == (None, *[0.5] * 3, *[None] * 5, *[0.5] * 3, *[None] * 8)
+    # What is read every five seconds by design has none.
+    assert gauges.cells("gpu_power_watts", WHOLE) == (*[0.5] * 15, *[None] * 5)
 
 
 def test_the_newest_value_is_that_of_a_process_or_of_the_host(reader: RunReader) -> None:
@@ -93,7 +121,8 @@ def test_means_are_of_the_run_or_of_a_process_in_a_range(reader: RunReader) -> N
     gauges, main = gauges_of(reader), row_of(reader, MAIN)
     assert gauges.mean("profd_cpu_cores") == pytest.approx(0.041)
     first_half = Range(STARTED_NS, STARTED_NS + 10 * SECOND_NS)
-    assert gauges.of_process("rss_bytes", main, first_half) == pytest.approx(904.5e6, abs=0.6e6)
+    of_summary = mean_of_series(reader, "rss_bytes", main, Selection(to_ns=first_half.to_ns))
+    assert gauges.of_process("rss_bytes", main, first_half) == of_summary == pytest.approx(904.5e6)
     assert (
         gauges.of_process("rss_bytes", main, Range(STARTED_NS + 99 * SECOND_NS, STARTED_NS + 100 * SECOND_NS)) is None
     )
