@@ -5,11 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from profd.daemon.analyze.course import take_course
-from profd.daemon.analyze.lives import take_lives
+from profd.daemon.analyze.lives import Lives, take_lives
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import ProcessRow
-from profd.daemon.store.sums.cover import Cover
+from profd.daemon.store.rows import ProcessRow, RunInfo
 
 COST_SERIES = "profd_cpu_cores"
 
@@ -34,8 +33,8 @@ def take_coverage(reader: RunReader, selection: Selection) -> Coverage:
     """Return the coverage of a selection's range of time, over its processes of role main."""
     recorded = reader.recorded(selection.from_ns, selection.to_ns)
     return Coverage(
-        share=_covered_share(reader, selection),
-        torn_share=recorded.torn / recorded.samples if recorded.samples else None,
+        share=covered_share(reader, take_lives(reader), selection),
+        torn_share=recorded.torn_share,
         cost_core_share=mean_of_series(reader, COST_SERIES, None, selection),
     )
 
@@ -50,25 +49,26 @@ def mean_of_series(
     return take_course(reader, series.id, selection.from_ns, selection.to_ns).total().mean
 
 
-def _covered_share(reader: RunReader, selection: Selection) -> float | None:
-    lives = take_lives(reader)
+def covered_share(reader: RunReader, lives: Lives, selection: Selection) -> float | None:
+    """Return the share of a selection's range of time that is covered; None where no process was to be sampled."""
     lived_ns = covered_ns = 0
     for process in reader.processes.values():
         if process.role == "main" and selection.takes_process(process):
-            start_ns, end_ns = _life(reader, process, lives.cover(process.id), selection)
+            cover = lives.cover(process.id)
+            start_ns, end_ns = sampled_life(process, reader.info, cover.start_ns, cover.end_ns)
+            start_ns = start_ns if selection.from_ns is None else max(start_ns, selection.from_ns)
+            end_ns = end_ns if selection.to_ns is None else min(end_ns, selection.to_ns)
             lived_ns += max(end_ns - start_ns, 0)
-            covered_ns += lives.cover(process.id).between(start_ns, end_ns)
+            covered_ns += cover.between(start_ns, end_ns)
     return covered_ns / lived_ns if lived_ns else None
 
 
-def _life(reader: RunReader, process: ProcessRow, cover: Cover, selection: Selection) -> tuple[int, int]:
-    """Return from when to when a process was to be sampled; see ``Coverage.share``."""
-    start_ns = process.seen_ns if cover.start_ns is None else cover.start_ns
-    end_ns = process.ended_ns or reader.info.end_ns
-    if reader.info.state == "live" and process.ended_ns is None and cover.end_ns is not None:
-        end_ns = cover.end_ns
-    if selection.from_ns is not None:
-        start_ns = max(start_ns, selection.from_ns)
-    if selection.to_ns is not None:
-        end_ns = min(end_ns, selection.to_ns)
-    return start_ns, end_ns
+def sampled_life(process: ProcessRow, run: RunInfo, first_ns: int | None, last_ns: int | None) -> tuple[int, int]:
+    """Return from when to when a process was to be sampled; see ``Coverage.share``.
+
+    ``first_ns`` is when its first recording with samples begins, ``last_ns`` when the last one ends; None: none did.
+    """
+    start_ns = process.seen_ns if first_ns is None else first_ns
+    if run.state == "live" and process.ended_ns is None and last_ns is not None:
+        return start_ns, last_ns
+    return start_ns, process.ended_ns or run.end_ns

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from weakref import WeakKeyDictionary, proxy
 
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import ProcessRow, RecordingRow
+from profd.daemon.store.rows import ProcessRow, RecordedTotal, RecordingRow
 from profd.daemon.store.sums.cover import Cover
 
 _EVERY = -1  # no limit, as SQLite has it
@@ -21,13 +21,21 @@ class Lives:
         self._covers: defaultdict[int, Cover] = defaultdict(Cover)
         self.known_to_ns = reader.info.started_ns
         """When the newest recording of any process ends: of what came later nothing is known yet."""
+        self._samples = self._torn = 0
 
     def add(self, recordings: Iterable[RecordingRow]) -> None:
         """Take in recordings, those of a process in order of time; those without a whole stack cover nothing."""
         for row in recordings:
+            self._samples += row.samples
+            self._torn += row.torn
             if row.samples > row.torn:
                 self._covers[row.process].add(row.start_ns, row.end_ns)
                 self.known_to_ns = max(self.known_to_ns, row.end_ns)
+
+    @property
+    def recorded(self) -> RecordedTotal:
+        """What recordings have read in all."""
+        return RecordedTotal(self._samples, self._torn)
 
     def cover(self, process: int) -> Cover:
         """Return what the recordings of a process cover."""

@@ -1,11 +1,11 @@
-"""How well the run is seen and what that costs; ``analyze.coverage`` says what the shares mean, and counts anew."""
+"""How well the run is seen and what that costs; ``analyze.coverage`` says what the shares mean."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 
-from profd.daemon.analyze.coverage import COST_SERIES
+from profd.daemon.analyze.coverage import COST_SERIES, sampled_life
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.metrics.catalog import (
     COVERAGE,
@@ -23,7 +23,7 @@ from profd.daemon.metrics.catalog import (
 )
 from profd.daemon.metrics.integral import Integral
 from profd.daemon.metrics.look import Look
-from profd.daemon.store.rows import ProcessRow, RecordingRow
+from profd.daemon.store.rows import RecordedTotal, RecordingRow
 
 MEMORY = "profd_rss_bytes"
 
@@ -61,62 +61,54 @@ class Quality:
     """What was sampled of the training processes, and how many stacks were torn."""
 
     def __init__(self) -> None:
-        self._read = self._torn = 0
+        self._samples = self._torn = 0
         self._lives: dict[int, _Life] = {}
         self._ended_lived_ns = self._ended_covered_ns = 0
 
     def take(self, look: Look) -> Iterator[Sample]:
         """Take in the new recordings."""
         for row in look.recordings:
-            self._read += row.samples
+            self._samples += row.samples
             self._torn += row.torn
+        recorded = RecordedTotal(self._samples, self._torn)
         self._live(look)
         yield Sample(COVERAGE, (look.run,), self._coverage())
-        yield Sample(SAMPLES, (look.run,), self._read)
-        yield Sample(TORN_SAMPLES, (look.run,), self._torn)
-        yield Sample(TORN, (look.run,), self._torn / self._read if self._read else 0.0)
+        yield Sample(SAMPLES, (look.run,), recorded.samples)
+        yield Sample(TORN_SAMPLES, (look.run,), recorded.torn)
+        yield Sample(TORN, (look.run,), recorded.torn_share or 0.0)
 
     def _live(self, look: Look) -> None:
         trainers = {member.id: member for member in look.trainers()}
         for process in self._lives.keys() - trainers.keys():
             life = self._lives.pop(process)
             self._ended_lived_ns += life.lived_ns
-            self._ended_covered_ns += life.covered_ns
-        for member in trainers.values():
-            self._lives.setdefault(member.id, _Life(member, look.began_ns))
+            self._ended_covered_ns += min(life.covered_ns, life.lived_ns)
+        for process in trainers:
+            self._lives.setdefault(process, _Life())
         for row in look.recordings:
             if row.process in self._lives and row.samples > row.torn:
                 self._lives[row.process].cover(row)
         for process, life in self._lives.items():
-            life.go_on(trainers[process], look.reader.info.end_ns)
+            start_ns, end_ns = sampled_life(trainers[process], look.reader.info, life.first_ns, life.last_ns)
+            life.lived_ns = max(end_ns - max(start_ns, look.began_ns), 0)
 
     def _coverage(self) -> float:
         lived_ns = self._ended_lived_ns + sum(life.lived_ns for life in self._lives.values())
-        covered_ns = self._ended_covered_ns + sum(life.covered_ns for life in self._lives.values())
+        covered_ns = self._ended_covered_ns + sum(min(life.covered_ns, life.lived_ns) for life in self._lives.values())
         return covered_ns / lived_ns if lived_ns else math.nan
 
 
 class _Life:
-    """A training process: since when it was to be sampled, up to when that is known, and what was sampled of it."""
+    """A training process: how much of it was sampled, without when, as a run may take weeks."""
 
-    def __init__(self, member: ProcessRow, began_ns: int) -> None:
+    def __init__(self) -> None:
         self.covered_ns = self.lived_ns = 0
-        self._seen_ns = max(member.seen_ns, began_ns)
-        self._first_ns: int | None = None
-        self._covered_to_ns = 0
+        self.first_ns: int | None = None
+        self.last_ns: int | None = None
 
     def cover(self, row: RecordingRow) -> None:
         """Count a recording."""
-        if self._first_ns is None:
-            self._first_ns = row.start_ns
-        self.covered_ns += max(row.end_ns - max(row.start_ns, self._covered_to_ns), 0)
-        self._covered_to_ns = max(self._covered_to_ns, row.end_ns)
-
-    def go_on(self, member: ProcessRow, now_ns: int) -> None:
-        """Say how long it lived so far: one that was never recorded counts as not covered at all."""
-        if self._first_ns is None:
-            self.lived_ns = max((member.ended_ns or now_ns) - self._seen_ns, 0)
-        else:
-            # What is in flight is not missing yet.
-            end_ns = self._covered_to_ns if member.ended_ns is None else member.ended_ns
-            self.lived_ns = max(end_ns - self._first_ns, self.covered_ns)
+        self.first_ns = row.start_ns if self.first_ns is None else self.first_ns
+        before_ns = row.start_ns if self.last_ns is None else self.last_ns
+        self.covered_ns += max(row.end_ns - max(row.start_ns, before_ns), 0)
+        self.last_ns = max(before_ns, row.end_ns)

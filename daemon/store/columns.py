@@ -73,8 +73,6 @@ def span_totals(reader: RunReader, spans: Sequence[Span]) -> list[StackTotal]:
     return found
 
 
-
-
 def _times(grid: Grid, first: int, last: int) -> dict[str, int]:
     """Return what the queries ask for, by the names that it has there."""
     origin_ns, column_ns = grid

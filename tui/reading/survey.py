@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from profd.daemon.analyze.coverage import COST_SERIES, covered_share
 from profd.daemon.analyze.gpu.busy import Busy
 from profd.daemon.analyze.lives import Lives
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import Profile
+from profd.daemon.analyze.selection import Selection
 from profd.daemon.naming import process_title
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import EventRow
 from profd.tui.reading.census import Census
-from profd.tui.reading.coverage import Coverage
 from profd.tui.samples.parts import Hot, Part, Samples
 from profd.tui.samples.tallies import PhaseTally, Places
 from profd.tui.snapshot import Gauge, Lane, PhaseShare, ProcessState, Snapshot, Timeline, Vitals
@@ -28,6 +29,7 @@ from profd.tui.timeline.slope import with_slope
 from profd.tui.view import Range, ScopeKind, View
 
 BATCH_RECORDINGS = 4096
+EVERYTHING = Selection()
 
 
 class Survey:
@@ -42,7 +44,6 @@ class Survey:
         self._lanes = Lanes(reader, self._places)
         self._gauges = Gauges(reader)
         self._pace = Pace(reader, phases)
-        self._coverage = Coverage(reader)
         self._census = Census(reader, self._gauges, self._pace, self._samples, self._places)
         self._events: list[EventRow] = []
         self._last_recording = 0
@@ -56,7 +57,6 @@ class Survey:
         recordings = self._reader.recordings_after(self._last_recording, BATCH_RECORDINGS)
         # After the recordings, so that every stack and thread that their intervals name is known.
         self._reader.refresh()
-        self._coverage.add(recordings)
         self._lives.add(recordings)
         self._lanes.add(row for row in recordings if row.id > self._opened_at)
         self._gauges.catch_up()
@@ -196,10 +196,10 @@ class Survey:
         is_live = self._reader.info.state == "live"
         return Vitals(
             workers=sum(row.ended_ns is None or not is_live for row in workers),
-            samples=self._coverage.samples,
-            coverage=self._coverage.share(),
-            torn_share=self._coverage.torn_share(),
-            cost_cores=self._gauges.newest("profd_cpu_cores") if is_live else self._gauges.mean("profd_cpu_cores"),
+            samples=self._lives.recorded.kept,
+            coverage=covered_share(self._reader, self._lives, EVERYTHING),
+            torn_share=self._lives.recorded.torn_share,
+            cost_cores=self._gauges.newest(COST_SERIES) if is_live else self._gauges.mean(COST_SERIES),
             steps=self._pace.steps(of_all=not self._has_more),
         )
 
@@ -207,7 +207,7 @@ class Survey:
         if self._was_read or not (self._has_more or self.has_backlog):
             return 1.0
         info = self._reader.info
-        listed = max(self._coverage.read_to_ns() - info.started_ns, 0) / max(info.end_ns - info.started_ns, 1)
+        listed = (self._lives.known_to_ns - info.started_ns) / max(info.end_ns - info.started_ns, 1)
         return min((listed + self._gauges.read_share + self._lanes.read_share) / 3, 0.99)
 
     def _scope_name(self, view: View) -> str:

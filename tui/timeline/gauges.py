@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from profd.daemon.analyze.course import take_course
+from profd.daemon.analyze.coverage import COST_SERIES
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.columns import Grid
 from profd.daemon.store.reader import RunReader
@@ -18,7 +19,7 @@ from profd.tui.view import Range
 
 GPU_MEMORY_OF_PROCESS = "gpu_process_memory_bytes"
 PROCESS_SERIES = ("cpu_cores", "rss_bytes", "threads", GPU_MEMORY_OF_PROCESS)
-HOST_SERIES = ("host_cpu_share", "profd_cpu_cores")
+HOST_SERIES = ("host_cpu_share", COST_SERIES)
 GPU_SERIES = "gpu_utilization_share"
 GPU_MEMORY_SERIES = "gpu_memory_used_bytes"
 GPU_POWER_SERIES = "gpu_power_watts"

@@ -60,6 +60,15 @@ def test_counters_are_those_of_the_summary(tmp_path: Path) -> None:
     assert value(samples, catalog.SELF_CPU) == pytest.approx(30 * 0.041)
 
 
+def test_a_recording_that_ends_after_its_process_covers_no_more_than_its_life(tmp_path: Path) -> None:
+    with live_run(tmp_path / "a.profd", seconds=4) as run:
+        ended_ns = run.started_ns + 7 * SECOND_NS // 2
+        put(run, ProcessEnded(MAIN, ended_ns, exit_code=0), ended_ns)
+        samples = watch(run.path).take()
+        with RunReader(run.path) as reader:
+            assert value(samples, catalog.COVERAGE) == summarize(reader).coverage == 1.0
+
+
 def test_a_recording_that_comes_after_its_process_has_ended_counts(tmp_path: Path) -> None:
     with live_run(tmp_path / "a.profd", seconds=4) as run:
         watched = watch(run.path)
