@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -169,12 +171,13 @@ class Gauges:
         return self._reader.readings(series, self._backlog_end_ns, None)
 
     def _mean(self, name: str, process: int | None, within: Range) -> float | None:
-        """Return the mean of a process, or of the host; what can change no more is remembered."""
+        """Return the mean of a process, or of the host, on all devices; what can change no more is remembered."""
         asked = (name, process, within)
         if asked not in self._means:
             courses = [take_course(self._reader, one, within.from_ns, within.to_ns) for one in self._ids[name, process]]
             means = [mean for course in courses if (mean := course.total().mean) is not None]
-            mean = sum(means) if means else None
+            whole = statistics.fmean if name == GPU_SERIES else math.fsum
+            mean = whole(means) if means else None
             if within.to_ns > self._settled_ns():
                 return mean
             if len(self._means) >= _MEANS:
@@ -216,7 +219,11 @@ class Gauges:
         else:
             inside = cells
         seen = [cell for cell in inside if cell is not None]
-        value = (max(seen) if kind == "peak" else sum(seen) / len(seen)) if seen else None
+        if kind == "mean" and self._ids[name, None]:
+            run = Range(self._reader.info.started_ns, self._reader.info.end_ns)
+            value = self._mean(name, None, chosen or Range(ruler.from_ns, ruler.to_ns).within(run))
+        else:  # of all processes, which may be many
+            value = (max(seen) if kind == "peak" else sum(seen) / len(seen)) if seen else None
         return Gauge(name, tuple(cells), value, kind, limit)
 
     def _limit(self) -> float | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-
 from profd.daemon.analyze.findings.bounds import bound
 from profd.daemon.analyze.findings.case import Case, Share, share_of_series
 from profd.daemon.analyze.findings.devices import used_devices, utilization
@@ -56,7 +54,7 @@ def _finding(case: Case, device: str, way: str, share: Share, busy: float, sever
     line = case.line(COPY)
     gain = bound(case, share, 1 / busy if busy else None)
     lanes = max(case.values(_LANES, device=device))
-    carried = statistics.fmean(case.values(series, device=device))
+    carried = case.mean(series, device=device) or 0.0
     return Finding(
         rule="pcie-bound",
         severity=severity,

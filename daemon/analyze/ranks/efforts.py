@@ -6,7 +6,6 @@ Ranks of one job make their steps together, so shares of their time are shares o
 from __future__ import annotations
 
 import itertools
-import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
@@ -17,6 +16,7 @@ from profd.daemon.analyze.ranks.waits import WaitIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, StackTotal, ThreadRow
+from profd.daemon.store.stepfunction import added_up
 
 PARTS = 24
 """How many parts a range of time is cut into: what differs between them by chance tells how sure a difference is."""
@@ -142,5 +142,5 @@ def _cores(reader: RunReader, threads: list[ThreadRow], parts: list[tuple[int, i
     """Return the CPU time a second that main threads used in each part; None where it was not read."""
     known = {(thread.process, thread.os_tid) for thread in threads}
     series = [row.id for row in reader.series.values() if row.name == _CPU and (row.process, row.os_tid) in known]
-    values = [[point.value for one in series for point in reader.points(one, *part)] for part in parts]
-    return tuple(statistics.fmean(part) if part else None for part in values)
+    used = [reader.steps(one, parts[0][0], parts[-1][1]) for one in series]
+    return tuple(added_up(steps.over(*part) for steps in used).mean for part in parts)

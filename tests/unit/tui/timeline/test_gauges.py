@@ -141,7 +141,8 @@ def test_of_a_range_a_strip_has_the_columns_in_it_alone(tmp_path: Path) -> None:
     # The GPU rests in the first second, and is busy in the next one.
     with RunReader(write_gpu_run(tmp_path / "gpu.profd", {"0": waits}, {})) as reader:
         chosen = Range(STARTED_NS + SECOND_NS, STARTED_NS + 2 * SECOND_NS)
-        assert strip(gauges_of(reader), GPU_SERIES, chosen).value == pytest.approx(0.9)
+        of_summary = mean_of_series(reader, GPU_SERIES, None, Selection(chosen.from_ns, chosen.to_ns), "0")
+        assert strip(gauges_of(reader), GPU_SERIES, chosen).value == of_summary == pytest.approx(0.9)
 
 
 def test_of_a_live_run_a_strip_has_what_is_now(tmp_path: Path) -> None:
