@@ -141,16 +141,18 @@ def _slice(reader: RunReader, name: str, start_ns: int, end_ns: int, category: s
 
 
 def _counters(reader: RunReader, selection: Selection) -> Iterator[Event]:
-    """Yield the series of processes, devices and the host."""
+    """Yield the series of processes, devices and the host: each value where it begins to hold, as counters go on."""
     for series in reader.series.values():
         process = None if series.process is None else reader.processes[series.process]
         if series.os_tid is not None or (process is not None and not selection.takes_process(process)):
             continue
         name = series.name if series.device is None else f"{series.name} {visible(series.device)}"
         pid = HOST_PID if process is None else process.pid
-        for point in reader.points(series.id, selection.from_ns, selection.to_ns):
-            ts = _us(reader, point.at_ns)
-            yield {"ph": "C", "name": name, "pid": pid, "tid": 0, "ts": ts, "args": {"value": point.value}}
+        begin_ns = reader.info.started_ns if selection.from_ns is None else selection.from_ns
+        end_ns = reader.info.end_ns if selection.to_ns is None else selection.to_ns
+        for step in reader.steps(series.id, begin_ns, end_ns).clipped(begin_ns, end_ns):
+            ts = _us(reader, step.start_ns)
+            yield {"ph": "C", "name": name, "pid": pid, "tid": 0, "ts": ts, "args": {"value": step.value}}
 
 
 def _marks(reader: RunReader) -> Iterator[Event]:

@@ -39,6 +39,11 @@ class Chart {
     });
   }
 
+  /** The mean over the part of a selection that is known; null where nothing is. */
+  meanIn(selection) {
+    return meanOf(this.series, selection.fromMs, selection.toMs);
+  }
+
   drawReading(context, selection, x, middle, colors) {
     const scale = this.grid.length / this.run.durationMs;
     const first = Math.floor(selection.fromMs * scale);
@@ -46,7 +51,7 @@ class Chart {
     const values = [...inside].filter((value) => !Number.isNaN(value));
     if (!values.length) return;
     const most = this.write(Math.max(...values));
-    const mean = this.write(meanOf(this.series, selection.fromMs, selection.toMs) ?? values[0]);
+    const mean = this.write(this.meanIn(selection) ?? values[0]);
     context.font = `600 12px ${colors.font}`;
     context.fillStyle = colors.ink;
     context.fillText(this.reading === "mean" ? mean : most, x, middle - 7);
