@@ -138,9 +138,18 @@ class TimeBins(Generic[Key]):
         self._bins.extend({} for _ in range(missing))
 
 
-def sums_of_means(bins: Sequence[Bin[Key]]) -> tuple[float | None, ...]:
-    """Return in each bin the sum of the keys' means, None where there is none."""
-    return tuple(sum(weight.mean for weight in each.values()) if each else None for each in bins)
+def means_of_sum(bins: Sequence[Bin[Key]]) -> tuple[float | None, ...]:
+    """Return in each bin the mean of the sum of all keys, over the time for which any was seen; None where none was.
+
+    That is taken to be as long as the key was seen that was there longest: a process that lives for a part of a bin,
+    as workers do, counts for that part.
+    """
+    return tuple(
+        sum(weight.area for weight in each.values()) / max(weight.length_ns for weight in each.values())
+        if each
+        else None
+        for each in bins
+    )
 
 
 def means_of_means(bins: Sequence[Bin[Key]]) -> tuple[float | None, ...]:

@@ -16,7 +16,7 @@ from profd.daemon.store.rows import PointRow, SeriesRow
 from profd.daemon.store.stepfunction import StepBuilder
 from profd.daemon.store.sums.held import MINUTE_NS
 from profd.tui.snapshot import Gauge
-from profd.tui.timeline.bins import FINEST_NS, MOST_BINS, Ruler, TimeBins, means_of_means, sums_of_means
+from profd.tui.timeline.bins import FINEST_NS, MOST_BINS, Ruler, TimeBins, means_of_means, means_of_sum
 from profd.tui.view import Range
 
 GPU_MEMORY_OF_PROCESS = "gpu_process_memory_bytes"
@@ -201,7 +201,7 @@ class Gauges:
 
     def _read(self, name: str, ruler: Ruler) -> Sequence[Cell]:
         """Return the cells of columns: from the bins where these are fine enough, else from the file."""
-        one_for_all = means_of_means if name == GPU_SERIES else sums_of_means
+        one_for_all = means_of_means if name == GPU_SERIES else means_of_sum
         bins = self._bins[name]
         if ruler.column_ns < max(bins.width_ns, MINUTE_NS if name in self._by_minutes else 0):
             bins = TimeBins[int](ruler.from_ns, ruler.column_ns)

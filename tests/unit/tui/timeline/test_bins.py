@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from profd.daemon.clock import SECOND_NS
-from profd.tui.timeline.bins import FINEST_NS, MOST_BINS, Ruler, TimeBins, sums_of_means
+from profd.tui.timeline.bins import FINEST_NS, MOST_BINS, Ruler, TimeBins, means_of_sum
 
 ORIGIN_NS = 1_000 * SECOND_NS
 
@@ -62,7 +62,16 @@ def test_values_are_means_over_time_and_sums_over_keys() -> None:
     bins.add(1, ORIGIN_NS + SECOND_NS, ORIGIN_NS + 2 * SECOND_NS, 1.0)
     bins.add(2, ORIGIN_NS, ORIGIN_NS + 2 * SECOND_NS, 10.0)
 
-    assert sums_of_means(bins.columns(Ruler(ORIGIN_NS, 2 * SECOND_NS, 2))) == (12.0, None)
+    assert means_of_sum(bins.columns(Ruler(ORIGIN_NS, 2 * SECOND_NS, 2))) == (12.0, None)
+
+
+def test_a_key_that_was_there_for_a_part_of_a_bin_counts_for_that_part() -> None:
+    bins = TimeBins[int](ORIGIN_NS, SECOND_NS)
+    bins.add(1, ORIGIN_NS, ORIGIN_NS + SECOND_NS, 4.0)
+    for worker in range(2, 6):
+        bins.add(worker, ORIGIN_NS + (worker - 2) * SECOND_NS // 4, ORIGIN_NS + (worker - 1) * SECOND_NS // 4, 1.0)
+
+    assert means_of_sum(bins.columns(Ruler(ORIGIN_NS, SECOND_NS, 2))) == (5.0, None)
 
 
 def test_a_growing_ruler_keeps_its_columns_until_they_run_out() -> None:
