@@ -20,8 +20,6 @@ from profd.tui.timeline.bins import FINEST_NS, MOST_BINS, Ruler, TimeBins, means
 from profd.tui.view import Range
 
 GPU_MEMORY_OF_PROCESS = "gpu_process_memory_bytes"
-PROCESS_SERIES = ("cpu_cores", "rss_bytes", "threads", GPU_MEMORY_OF_PROCESS)
-HOST_SERIES = ("host_cpu_share", COST_SERIES)
 GPU_SERIES = "gpu_utilization_share"
 GPU_MEMORY_SERIES = "gpu_memory_used_bytes"
 GPU_POWER_SERIES = "gpu_power_watts"
@@ -34,6 +32,8 @@ STRIPS = (
     (GPU_POWER_SERIES, "mean"),
 )
 """The gauges of the timeline, and what one number says of each where it is of a range and not of now."""
+_NUMBERS = ("threads", GPU_MEMORY_OF_PROCESS, COST_SERIES)
+"""Of these the newest value is shown too."""
 # What is older when a run is opened is read a part at a time.
 BACKLOG_NS = 600 * SECOND_NS
 _BACKLOG_PARTS = 64
@@ -64,8 +64,7 @@ class Gauges:
         width_ns = FINEST_NS
         while info.end_ns - info.started_ns > MOST_BINS * width_ns:
             width_ns *= 2
-        names = dict.fromkeys((*PROCESS_SERIES, *HOST_SERIES, *(name for name, _ in STRIPS)))
-        self._bins = {name: TimeBins[int](info.started_ns, width_ns) for name in names}
+        self._bins = {name: TimeBins[int](info.started_ns, width_ns) for name, _ in STRIPS}
         self._backlog_ns = info.started_ns
         self._backlog_end_ns = info.started_ns
         self._by_minutes: set[str] = set()
@@ -88,18 +87,10 @@ class Gauges:
         """Take in the points that are new."""
         self._list()
         for series in self._reader.series.values():
-            if series.name not in self._bins or series.os_tid is not None or series.id in self._finished:
+            if series.os_tid is not None or series.id in self._finished:
                 continue
-            points = self._new_points(series.id)
-            if points:
-                for point in points:
-                    for step in self._builders[series.id].add(point.at_ns, point.value):
-                        start_ns = max(step.start_ns, self._backlog_end_ns)
-                        self._bins[series.name].add(series.id, start_ns, step.end_ns, step.value)
-                self._newest[series.id] = points[-1]
-            elif self._has_ended(series):
-                self._finished.add(series.id)
-                del self._builders[series.id]
+            if series.name in self._bins or series.name in _NUMBERS:
+                self._take_in(series)
 
     def read_backlog(self) -> None:
         """Take in a part of the points that were there when the run was opened."""
@@ -161,6 +152,19 @@ class Gauges:
 
     def _is_much(self, name: str, length_ns: int) -> bool:
         return sum(1 for _ in self._of_name(name)) * length_ns > MOST_READINGS * SECOND_NS
+
+    def _take_in(self, series: SeriesRow) -> None:
+        points = self._new_points(series.id)
+        if points:
+            self._newest[series.id] = points[-1]
+        elif self._has_ended(series):
+            self._finished.add(series.id)
+            del self._builders[series.id]
+        if series.name in self._bins:
+            for point in points:
+                for step in self._builders[series.id].add(point.at_ns, point.value):
+                    start_ns = max(step.start_ns, self._backlog_end_ns)
+                    self._bins[series.name].add(series.id, start_ns, step.end_ns, step.value)
 
     def _new_points(self, series: int) -> list[PointRow]:
         """Return the readings that are new; at first those with them that tell since when the first one holds."""
