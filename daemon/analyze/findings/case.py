@@ -209,11 +209,15 @@ class Case:
         return row is not None and row.role == "main" and self.selection.takes_process(row)
 
 
-def share_of_series(values: Sequence[float]) -> Share | None:
-    """Return the mean of readings of a share with its interval; None where there are too few for one."""
+def share_of_series(values: Sequence[float], mean: float | None = None) -> Share | None:
+    """Return the mean of a share with the interval that its readings give it; None where there are too few for one.
+
+    ``mean`` is that of the series by its step function; without it that of the readings, as of several series together.
+    """
     if len(values) < _FEWEST_READINGS:
         return None
-    return share_around(statistics.fmean(values), statistics.stdev(values) / math.sqrt(len(values)), len(values))
+    value = statistics.fmean(values) if mean is None else mean
+    return share_around(value, statistics.stdev(values) / math.sqrt(len(values)), len(values))
 
 
 def line_of(frame: FrameRow) -> Line:

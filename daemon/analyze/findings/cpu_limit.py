@@ -12,7 +12,7 @@ _SERIES = "cgroup_cpu_throttled_share"
 
 def find(case: Case) -> Finding | None:
     """Return the finding where a control group surely took the CPU away."""
-    share = share_of_series(case.values(_SERIES))
+    share = share_of_series(case.values(_SERIES), case.mean(_SERIES))
     severity = severity_of(share.low, case.profile.total_samples) if share else None
     if share is None or severity is None:
         return None

@@ -14,7 +14,7 @@ _HELD_BACK = 0.2
 def find(case: Case) -> Finding | None:
     """Return the finding for the first GPU of the training whose clocks were surely held down."""
     for device in used_devices(case):
-        share = share_of_series(case.values(_SERIES, device=device))
+        share = share_of_series(case.values(_SERIES, device=device), case.mean(_SERIES, device=device))
         if share is not None and share.low >= _HELD_BACK:
             return _finding(case, device, share)
     return None

@@ -20,7 +20,7 @@ _SERIES = "host_cpu_pressure_share"
 
 def find(case: Case) -> Finding | None:
     """Return the finding where threads surely wait for cores, and they are those of this training."""
-    pressure, cores = share_of_series(case.values(_SERIES)), usable_cores(case)
+    pressure, cores = share_of_series(case.values(_SERIES), case.mean(_SERIES)), usable_cores(case)
     threads = _threads(case)
     if pressure is None or cores is None or pressure.low < _PRESSED or threads < _THREADS_A_CORE * cores:
         return None
