@@ -19,6 +19,7 @@ from support.scrapes import exporting, names, scrape
 from support.synthetic import MAIN, PHASE_SHARES, LiveRun, live_run
 from support.waiting import DEADLINE_S, until
 
+from profd.daemon.analyze.findings.analyst import Analyst
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.metrics.catalog import METRICS
 from profd.daemon.store.records import Point, PointsTaken
@@ -111,6 +112,7 @@ def full_run(path: Path) -> Iterator[LiveRun]:
                 Point("step_count", 2.0 * second, MAIN),
             ]
             put(run, PointsTaken(at_ns, tuple(points)), at_ns)
+        assert run.writer.put(Analyst(run.path).look())
         run.advance(5)
         yield run
 
