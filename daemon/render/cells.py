@@ -5,6 +5,8 @@ An East Asian wide character takes two cells, a combining mark none: as Rich cou
 
 from __future__ import annotations
 
+import textwrap
+
 from rich.cells import cell_len, set_cell_size
 
 from profd.daemon.render.visible import visible
@@ -37,3 +39,9 @@ def fit(text: str, cells: int, *, right: bool = False, keep_end: bool = False) -
     text = cut(text, cells, keep_end=keep_end)
     blanks = " " * (cells - cell_len(text))
     return blanks + text if right else text + blanks
+
+
+def wrapped(text: str, columns: int, lead: str = "") -> list[str]:
+    """Return a text escaped and broken into lines at its blanks; the lines after the first are indented below it."""
+    indent = " " * max(len(lead), 2)
+    return textwrap.wrap(visible(text), columns, initial_indent=lead, subsequent_indent=indent, break_on_hyphens=False)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from profd.daemon.analyze.findings.finding import INFO, Finding
 from profd.daemon.analyze.phases import STARTUP, STEP
+from profd.daemon.render.cells import wrapped
 from profd.daemon.render.visible import visible
 from profd.daemon.units import percent
 
@@ -47,7 +47,7 @@ def worked_share(phases: Mapping[str, float]) -> float:
 
 def verdict_lines(findings: Sequence[Finding], phases: Mapping[str, float], columns: int) -> list[str]:
     """Return the verdict, wrapped to a width in cells."""
-    return list(_wrapped(verdict(findings, phases), "", columns))
+    return wrapped(verdict(findings, phases), columns)
 
 
 def finding_lines(findings: Sequence[Finding], phases: Mapping[str, float], columns: int) -> Iterator[str]:
@@ -56,10 +56,5 @@ def finding_lines(findings: Sequence[Finding], phases: Mapping[str, float], colu
         yield from verdict_lines(findings, phases, columns)
     for finding in findings:
         mark = WORTH_KNOWING if finding.severity == INFO else ALARM
-        yield from _wrapped(f"{mark} {visible(finding.title)}", "", columns)
-        yield from _wrapped(visible(finding.remedy), "  ", columns)
-
-
-def _wrapped(text: str, lead: str, columns: int) -> Iterator[str]:
-    following = lead if lead else "  "
-    yield from textwrap.wrap(text, columns, initial_indent=lead, subsequent_indent=following, break_on_hyphens=False)
+        yield from wrapped(f"{mark} {finding.title}", columns)
+        yield from wrapped(finding.remedy, columns, "  ")

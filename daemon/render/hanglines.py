@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 from profd.daemon.analyze.hangs import Hang, HangPlace
-from profd.daemon.render.visible import visible
+from profd.daemon.render.cells import wrapped
 from profd.daemon.units import duration
 
 _PLACES = 6
@@ -21,19 +20,14 @@ def hang_lines(hangs: Sequence[Hang], columns: int) -> Iterator[str]:
         when = (
             "it did not go on" if hang.ended_s is None else f"it went on after {duration(hang.ended_s - hang.since_s)}"
         )
-        yield from _wrapped(f"{duration(hang.since_s)} into the run: {hang.text}; {when}", "  ▲ ", columns)
+        yield from wrapped(f"{duration(hang.since_s)} into the run: {hang.text}; {when}", columns, "  ▲ ")
         for place in hang.places[:_PLACES]:
-            yield from _wrapped(_standing(place), "    ", columns)
-            yield from _wrapped(" ← ".join(map(_short, place.frames[: -_FRAMES - 1 : -1])), "      ", columns)
+            yield from wrapped(_standing(place), columns, "    ")
+            yield from wrapped(" ← ".join(map(_short, place.frames[: -_FRAMES - 1 : -1])), columns, "      ")
         if len(hang.places) > _PLACES:
             yield f"    and {len(hang.places) - _PLACES} more stacks"
         for fact in hang.facts:
-            yield from _wrapped(fact, "    ", columns)
-
-
-def _wrapped(text: str, indent: str, columns: int) -> list[str]:
-    """Return a text as lines with an indent, whose mark the first line alone has."""
-    return textwrap.wrap(visible(text), columns, initial_indent=indent, subsequent_indent=" " * len(indent))
+            yield from wrapped(fact, columns, "    ")
 
 
 def _standing(place: HangPlace) -> str:

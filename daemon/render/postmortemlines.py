@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 
 from profd.daemon.analyze.postmortem import LastPlace, PostMortem
+from profd.daemon.render.cells import wrapped
 from profd.daemon.render.visible import visible
 from profd.daemon.units import size
 
@@ -27,7 +27,7 @@ def post_mortem_lines(post_mortem: PostMortem | None, columns: int) -> Iterator[
     """Yield the sentence, who else died, and the last lines of output; nothing where the target did not die."""
     if post_mortem is None:
         return
-    yield from textwrap.wrap(post_mortem_sentence(post_mortem), columns, initial_indent="  ", subsequent_indent="  ")
+    yield from wrapped(post_mortem_sentence(post_mortem), columns, "  ")
     if post_mortem.others:
         yield f"  ended shortly before: {', '.join(f'pid {pid}' for pid in post_mortem.others)}"
     for place in post_mortem.last[1:]:

@@ -15,7 +15,7 @@ from typing import Protocol
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.errors import ProfdError, SessionFailed
 from profd.daemon.store.records import EventHappened, Identity, Record, WindowTaken
-from profd.daemon.units import plural, step_time
+from profd.daemon.units import plural, size, step_time
 from profd.daemon.windows.reduction import Reduction, reduce_apart
 from profd.daemon.windows.request import WindowRequest
 
@@ -78,9 +78,9 @@ class WindowTaker:
 
     def _say_size(self, identity: Identity, trace: int) -> None:
         """Say that a large trace is being read: it takes seconds."""
-        size = os.fstat(trace).st_size
-        if size >= _LARGE_BYTES:
-            text = f"reading the trace of process {identity.pid}: {size >> 20} MiB"
+        trace_bytes = os.fstat(trace).st_size
+        if trace_bytes >= _LARGE_BYTES:
+            text = f"reading the trace of process {identity.pid}: {size(trace_bytes)}"
             self._put(EventHappened(self._clock.now_ns(), "window", text, identity))
 
     def _say_failure(self, identity: Identity, way: Way, asked_ns: int, why: str) -> None:
@@ -113,5 +113,5 @@ def _summary(identity: Identity, reduction: Reduction) -> str:
     length = step_time((reduction.end_ns - reduction.start_ns) / SECOND_NS)
     text = f"window of process {identity.pid}: {length}, {plural(len(reduction.steps), 'whole step')}"
     if reduction.packed is None:
-        text += f"; its trace ({reduction.trace_bytes >> 20} MiB) is too large to be kept"
+        text += f"; its trace ({size(reduction.trace_bytes)}) is too large to be kept"
     return text

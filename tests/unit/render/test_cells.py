@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from profd.daemon.render.cells import cut, fit, width
+from profd.daemon.render.cells import cut, fit, width, wrapped
 from profd.daemon.render.visible import visible
 
 
@@ -22,3 +22,9 @@ def test_text_is_cut_by_cells_not_by_characters() -> None:
     assert cut("a/long/path.py:3", 8, keep_end=True) == "…th.py:3"
     assert cut("as it is", 8) == "as it is"
     assert (fit("训", 4), fit("训", 4, right=True), fit("日本語", 4)) == ("训  ", "  训", "日… ")
+
+
+def test_broken_lines_are_indented_below_their_lead() -> None:
+    assert wrapped("a well-known cause of \x1b[1m waits", 16) == ["a well-known", "  cause of", "  \\x1b[1m waits"]
+    assert wrapped("one two three", 12, "  ▲ ") == ["  ▲ one two", "    three"]
+    assert wrapped("", 12, "  ▲ ") == []
