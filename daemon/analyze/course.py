@@ -12,7 +12,8 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow
 from profd.daemon.store.stepfunction import Aggregate, Step, StepFunction, added_up
 from profd.daemon.store.sums.held import MINUTE_NS
-from profd.daemon.store.sums.stored import MINUTES, PointMinuteRow, point_minutes
+from profd.daemon.store.sums.split import MINUTES
+from profd.daemon.store.sums.stored import PointMinuteRow, point_minutes
 
 LEAST_MINUTES = 10
 """Of fewer minutes the readings themselves are read as quickly."""

@@ -14,7 +14,8 @@ from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import StackTotal
 from profd.daemon.store.sums.held import IDLE_BELOW
-from profd.daemon.store.sums.stored import Rest, StackMinuteRow
+from profd.daemon.store.sums.split import Rest
+from profd.daemon.store.sums.stored import StackMinuteRow
 
 
 def selected_totals(reader: RunReader, selection: Selection, phases: PhaseIndex | None = None) -> list[StackTotal]:

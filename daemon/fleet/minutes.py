@@ -16,7 +16,7 @@ from profd.daemon.analyze.profile import process_weights
 from profd.daemon.analyze.selection import Condition
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.sums.held import MINUTE_NS
-from profd.daemon.store.sums.stored import Rest
+from profd.daemon.store.sums.split import Rest
 
 
 class Minute(msgspec.Struct):

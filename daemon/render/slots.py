@@ -20,7 +20,8 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.laid import MINUTE_MS, WIDTHS_MS, Laid, ThreadSlots
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.sums.cover import Cover, common
-from profd.daemon.store.sums.stored import Rest, count_stack_minutes
+from profd.daemon.store.sums.split import Rest
+from profd.daemon.store.sums.stored import count_stack_minutes
 from profd.daemon.store.sums.walks import Walk
 
 ENTRY_LIMIT = 400_000

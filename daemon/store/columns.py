@@ -1,4 +1,4 @@
-"""Sums by columns and spans of time, made in SQL: for tables that are too large to be read row by row.
+"""Sums by columns of time, made in SQL: for tables that are too large to be read row by row.
 
 Knows nothing of what is drawn with the columns.
 """
@@ -12,7 +12,7 @@ import msgspec
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import ColumnTime, IntervalLength, StackTotal, Time
+from profd.daemon.store.rows import ColumnTime, IntervalLength, Time
 
 LOOK_BACK_NS = 60 * SECOND_NS
 """How far ahead of a range an interval may start that reaches into it: none is longer than its recording."""
@@ -23,14 +23,6 @@ class Grid(NamedTuple):
 
     origin_ns: int
     column_ns: int
-
-
-class Span(NamedTuple):
-    """A range of time of a thread, [from_ns, to_ns)."""
-
-    thread: int
-    from_ns: int
-    to_ns: int
 
 
 class _Across(msgspec.Struct, frozen=True):
@@ -52,23 +44,6 @@ def stack_times(reader: RunReader, grid: Grid, first: int, last: int, threads: C
     across = reader.select(_Across, _ACROSS + _among(threads), **times, back=times["from"] - LOOK_BACK_NS)
     found = [ColumnTime(*row) for row in within]
     found += [part for row in across for part in _parts(grid, first, last, *row)]
-    reader.check_known({one.thread for one in found}, {one.stack for one in found})
-    return found
-
-
-def span_totals(reader: RunReader, spans: Sequence[Span]) -> list[StackTotal]:
-    """Return by thread and stack the intervals that start in the spans of their threads: in one scan."""
-    if not spans:
-        return []
-    values = ", ".join(f"({span.thread:d}, {span.from_ns:d}, {span.to_ns:d})" for span in spans)
-    sql = f"""
-        WITH span (thread, from_ns, to_ns) AS (VALUES {values})
-        SELECT interval.thread, stack, sum(samples), sum(duration_ns) FROM interval CROSS JOIN span
-        WHERE start_ns >= ? AND start_ns < ? AND span.thread = interval.thread
-        AND start_ns >= from_ns AND start_ns < to_ns GROUP BY 1, 2
-    """
-    begin_ns, end_ns = min(span.from_ns for span in spans), max(span.to_ns for span in spans)
-    found = [StackTotal(*row) for row in reader.select(StackTotal, sql, begin_ns, end_ns)]
     reader.check_known({one.thread for one in found}, {one.stack for one in found})
     return found
 

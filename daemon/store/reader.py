@@ -39,12 +39,13 @@ from profd.daemon.store.rows import (
     Value,
     WindowRow,
     WindowStepRow,
+    count_total,
 )
 from profd.daemon.store.runfile import RunFile, columns_of, time_range
 from profd.daemon.store.runinfo import run_info
 from profd.daemon.store.stepfunction import StepFunction, step_function
 from profd.daemon.store.sums.held import READINGS
-from profd.daemon.store.sums.stored import StoredSums
+from profd.daemon.store.sums.split import StoredSums
 
 _LATEST_NS = 1 << 62
 # No recording lasts longer: by this the index of their starts is of use where only their ends are asked for.
@@ -158,10 +159,10 @@ class RunReader(RunFile):
         found: dict[tuple[int, int], StackTotal] = {}
         for one in self.sums.split(from_ns, to_ns, self.threads if threads is None else threads):
             for row in self.sums.by_stack(one):
-                _count(found, StackTotal(row.thread, row.stack, row.samples, row.duration_ns))
+                count_total(found, StackTotal(row.thread, row.stack, row.samples, row.duration_ns))
             for rest in one.rest:
-                for total in self.stack_totals(rest.from_ns, rest.to_ns, rest.threads):
-                    _count(found, total)
+                for total in self.sums.beside(rest):
+                    count_total(found, total)
         return list(found.values())
 
     def stack_totals(
@@ -311,15 +312,6 @@ class RunReader(RunFile):
         found = [RecordingRow(*row) for row in self.select(RecordingRow, sql, *values)]
         self.check_known(processes={row.process for row in found})
         return found
-
-
-def _count(totals: dict[tuple[int, int], StackTotal], one: StackTotal) -> None:
-    """Add what was seen of a thread in a stack to what is known of it."""
-    key = one.thread, one.stack
-    known = totals.get(key)
-    if known is not None:
-        one = StackTotal(*key, known.samples + one.samples, known.duration_ns + one.duration_ns)
-    totals[key] = one
 
 
 class _NewestValue(msgspec.Struct, frozen=True):

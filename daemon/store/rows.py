@@ -172,6 +172,15 @@ class StackTotal(msgspec.Struct, frozen=True):
     duration_ns: Time
 
 
+def count_total(totals: dict[tuple[int, int], StackTotal], one: StackTotal) -> None:
+    """Add what was seen of a thread in a stack to what is known of it."""
+    key = one.thread, one.stack
+    known = totals.get(key)
+    if known is not None:
+        one = StackTotal(*key, known.samples + one.samples, known.duration_ns + one.duration_ns)
+    totals[key] = one
+
+
 class ColumnTime(msgspec.Struct, frozen=True):
     """For how long a thread stood in a stack in a column."""
 

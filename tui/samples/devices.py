@@ -12,7 +12,7 @@ from profd.daemon.analyze.gpu.busy import Busy
 from profd.daemon.analyze.gpu.usage import UTILIZATION, GpuTracks
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.sums.stored import Split
+from profd.daemon.store.sums.split import Split
 from profd.tui.view import Range
 
 LOOKED_AT_NS = 30 * SECOND_NS

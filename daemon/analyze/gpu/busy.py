@@ -11,7 +11,7 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.pieces import selected_pieces
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.sums.stored import Rest
+from profd.daemon.store.sums.split import Rest
 
 
 class Busy(msgspec.Struct, frozen=True):

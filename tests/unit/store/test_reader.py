@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,15 @@ from support.training_stacks import BACKWARD, CONV, PIN_MEMORY, STEP, describe
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Frame, FrameDescription, Interval, RecordingTaken, ThreadTimeline
+from profd.daemon.store.records import (
+    Frame,
+    FrameDescription,
+    Interval,
+    Point,
+    PointsTaken,
+    RecordingTaken,
+    ThreadTimeline,
+)
 from profd.daemon.store.rows import StackRow
 from profd.daemon.store.writer import RunWriter
 
@@ -254,3 +263,30 @@ def test_stacks_share_what_they_have_in_common(finished: RunReader) -> None:
     assert {CONV[0], BACKWARD[0], PIN_MEMORY[0]} <= {
         Frame(frame.function, frame.file, frame.line) for frame in finished.frames.values()
     }
+
+
+FIRST_S, LAST_S = 100, 700
+
+
+@pytest.fixture(scope="module")
+def readings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunReader]:
+    """Give a run with one series, whose readings are 1 to 40 seconds apart."""
+    path = tmp_path_factory.mktemp("points") / "run.profd"
+    writer, chance, at_s = RunWriter(path, run_started(), describe), random.Random(5), FIRST_S
+    while at_s < LAST_S:
+        points = (Point("host_cpu_share", chance.random()),)
+        assert writer.put(PointsTaken(STARTED_NS + at_s * SECOND_NS, points))
+        at_s += chance.choice((1, 1, 1, 2, 5, 40))
+    writer.close()
+    with RunReader(path) as reader:
+        yield reader
+
+
+@pytest.mark.parametrize(
+    ("from_s", "to_s"),
+    [(0, FIRST_S - 1), (0, FIRST_S), (FIRST_S - 1, 800), *((at, at + 7) for at in range(90, 720, 9))],
+)
+def test_a_range_says_of_its_time_what_all_of_the_run_says(readings: RunReader, from_s: int, to_s: int) -> None:
+    series = next(iter(readings.series))
+    from_ns, to_ns = STARTED_NS + from_s * SECOND_NS, STARTED_NS + to_s * SECOND_NS
+    assert readings.steps(series, from_ns, to_ns).over(from_ns, to_ns) == readings.steps(series).over(from_ns, to_ns)

@@ -136,23 +136,6 @@ def test_sums_that_no_longer_hold_begin_anew(live: Tables, tmp_path: Path, contr
         assert by_stack(selected_totals(reader, Selection())) == by_stack(expected)
 
 
-def test_a_reader_that_is_asked_again_while_a_run_grows_misses_nothing(live: Tables, tmp_path: Path) -> None:
-    live.commit(list(recordings(200)))
-    chance = random.Random(4)
-    with RunReader(tmp_path / "live.profd") as reader:
-        for second in range(200, 800, 20):
-            at_ns = STARTED_NS + second * SECOND_NS
-            live.commit([longrun.recording(0, at_ns + part * SECOND_NS, chance) for part in (0, 10)])
-            if second == 500:  # the sums begin anew
-                live.commit([PointsTaken(at_ns, (Point("gpu_utilization_share", 1.0, device="gpu1"),))])
-            if second % 40 == 0:  # all that was recorded is in the sums
-                live.commit([PointsTaken(at_ns + 45 * SECOND_NS, (Point("host_cpu_share", 0.5),))])
-            reader.refresh()
-            for from_ns, to_ns in ((None, None), (STARTED_NS + 90 * SECOND_NS, None), (None, at_ns), (None, LATE_NS)):
-                found, expected = reader.totals(from_ns, to_ns), reader.stack_totals(from_ns, to_ns)
-                assert by_stack(found) == by_stack(expected)
-
-
 def test_hours_are_the_sums_of_their_minutes(live: Tables, tmp_path: Path) -> None:
     chance = random.Random(1)
     for minute in range(190):
