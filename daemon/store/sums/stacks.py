@@ -138,7 +138,13 @@ class StackSums:
         """Take in a recording that was written, with its intervals, those of a thread in order of time."""
         starts = [interval.start_ns for interval in intervals]
         begin_ns = min(starts, default=start_ns)
-        self._waiting.append(_Recording(process, begin_ns, max([end_ns - 1, *starts]) + 1, intervals))
+        recording = _Recording(process, begin_ns, max([end_ns - 1, *starts]) + 1, intervals)
+        known = self._summed.get(process)
+        if known is not None and begin_ns < known.to_ns:  # at once: from now on the sums of its minutes lack it
+            self._forget(process)
+            self._set(process, self._anew(recording, known))
+        else:
+            self._waiting.append(recording)
 
     def settle(self, now_ns: int) -> None:
         """Sum up the recordings that ended long enough ago, those first that were written first."""
@@ -155,15 +161,25 @@ class StackSums:
         process = recording.process
         devices = self._devices_of(process)
         known = self._summed.get(process) or _Summed(0, 0, devices)
-        is_late = recording.start_ns < known.to_ns
-        if is_late or devices != known.devices:
+        if recording.start_ns < known.to_ns:
             self._forget(process)
-            begin_ns = max(known.to_ns, recording.end_ns) if is_late else known.to_ns
-            known = _Summed(begin_ns, begin_ns, devices)
+            known = self._anew(recording, known)
+        if devices != known.devices:
+            self._forget(process)
+            known = _Summed(known.to_ns, known.to_ns, devices)
         if recording.end_ns > known.to_ns:
             self._add(recording, devices)
             self._add_hours(process, known, recording.end_ns)
             known = known._replace(to_ns=recording.end_ns)
+        self._set(process, known)
+
+    @staticmethod
+    def _anew(late: _Recording, known: _Summed) -> _Summed:
+        """Return the sums that begin after a recording that came late, as yet empty."""
+        begin_ns = max(known.to_ns, late.end_ns)
+        return known._replace(from_ns=begin_ns, to_ns=begin_ns)
+
+    def _set(self, process: int, known: _Summed) -> None:
         self._summed[process] = known
         self._connection.execute(
             "INSERT OR REPLACE INTO summed_process (process, from_ns, to_ns) VALUES (?,?,?)",
