@@ -32,7 +32,7 @@ ONCE_A_STEP = ((BACKWARD,), (FORWARD, LOSS), (DATA_WAIT, DATA_LOAD))
 
 _EARLY_NS = 5 * SECOND_NS
 # Counts of a process that lives are no further apart, pauses included: what is left ahead of the end was not read.
-_UNREAD_NS = 2 * SECOND_NS
+_UNREAD_NS = 5 * SECOND_NS
 # By how much more a loop may have made before the first count than at the pace after it: so far the count is believed.
 _FASTER = 1.5
 # What is not counted goes on at the pace of what is, by so much at most more or less.

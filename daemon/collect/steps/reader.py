@@ -253,6 +253,8 @@ class StepReader:
     def _read(self, source: Source) -> bool:
         """Take a reading; say whether there will be another one of this source."""
         number, epoch = self._pair(source)
+        if number is None and not self._off_since_ns:  # a stack that was walked while it changed may lack the function
+            number, epoch = self._pair(source)
         if number is None:  # a variable is there again with its function, an iterator is another one then
             if not self._off_since_ns:
                 self._off_since_ns = self._clock.now_ns()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import msgspec
 
@@ -64,14 +63,6 @@ class Source(msgspec.Struct, frozen=True):
     """Where it counts, if other loops of the function use the variable, too."""
 
 
-class _Verdict(NamedTuple):
-    """Whether a value of a source is that of its own loop, and how often this was said without looking again."""
-
-    of: tuple[Source, int] | None
-    is_within: bool
-    uses: int = 0
-
-
 class Program:
     """The main thread of a running program, and the sources in it.
 
@@ -86,7 +77,7 @@ class Program:
         self._reader = IntegerReader(interpreter, self._thread)
         self._lines = Lines(interpreter)
         self._declared = declared
-        self._verdict = _Verdict(None, is_within=False)
+        self._own: tuple[tuple[Source, int] | None, int] = None, 0
         self.close = interpreter.memory.close
 
     def stack(self) -> list[records.Frame]:
@@ -153,21 +144,20 @@ class Program:
     def _of_loop(self, source: Source, value: int) -> int | None:
         """Return the value of a variable where it is this loop's, and not another one's that uses it, too.
 
-        What was found out of a value is kept for a while: while it stays the same, it is that loop's.
+        A value that was seen to be is believed for a while: as long as it stays the same, it is that loop's.
         """
         assert source.within is not None
         for _ in range(_TRIES):
-            if self._verdict.of == (source, value) and self._verdict.uses < _MOST_USES:
-                self._verdict = self._verdict._replace(uses=self._verdict.uses + 1)
-                return value if self._verdict.is_within else None
-            verdict = _Verdict((source, value), self._is_within(*source.within))
+            own, uses = self._own
+            if own == (source, value) and uses < _MOST_USES:
+                self._own = own, uses + 1
+                return value
+            is_within = self._is_within(*source.within)
             again = self.value(source.variable)
-            if again == value:
-                self._verdict = verdict
-            elif again is None:
-                return None
-            else:
-                value = again
+            self._own = ((source, value) if again == value and is_within else None), 0
+            if again is None or again == value:
+                return again if is_within else None
+            value = again
         return None
 
     def _is_in(self, loop: Loop, frame: Frame) -> bool:
