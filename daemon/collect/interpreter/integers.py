@@ -24,6 +24,7 @@ from profd.daemon.collect.interpreter.slots import Link, Slot, Slots
 
 LOOKS = 3
 TRIES = 10
+WALKS = 4
 _MOST_KNOWN = 64
 _MOST_DIGITS = 3
 """More than 2 to the power of 90 is no count of anything."""
@@ -214,16 +215,20 @@ class IntegerReader:
         if isinstance(variable, OfGenerator):
             frame = generator_frame(self._python, variable.generator, variable.code)
         else:
-            frame = self._frame_of(variable.code)
+            frame = self.frame_of(variable.code)
         offsets = self._python.offsets
         link = Link(frame + offsets.code, variable.code)
         return Slot(frame + offsets.values + 8 * variable.place, (link,), may_be_cell=True)
 
-    def _frame_of(self, code: int) -> int:
-        """Return the innermost frame of the thread with this code; raises Missing where there is none."""
-        for frame, of_code in self._python.frames(self._thread):
-            if of_code == code:
-                return frame
+    def frame_of(self, code: int) -> int:
+        """Return the innermost frame of the thread with this code; raises Missing where there is none.
+
+        A walk that the thread goes on under may end early: in a loop of a few milliseconds one of twenty does.
+        """
+        for _ in range(WALKS):
+            for frame, of_code in self._python.frames(self._thread):
+                if of_code == code:
+                    return frame
         raise Missing("its function is not on the stack")
 
     def _look(self, slot: Slot, length: int) -> _Look | None:

@@ -167,8 +167,10 @@ class Program:
 
     def _is_within(self, place: Place, code: Code) -> bool:
         """Say whether the program is in a round of a loop, and does not wait for the first one."""
-        at = next((at for at, running in self._python.frames(self._thread) if running == code.address), None)
-        return at is not None and self._is_in(place.loop, Frame(at, code, 0))
+        try:
+            return self._is_in(place.loop, Frame(self._reader.frame_of(code.address), code, 0))
+        except Missing:
+            return False
 
     def number_of(self, place: Place, path: str) -> int | None:
         """Return the value that a path has in a loop's function; None where it is no number."""
