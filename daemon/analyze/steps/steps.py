@@ -93,7 +93,8 @@ def _counted(reader: RunReader, process: ProcessRow, selection: Selection, phase
     begin_ns = _started_ns(reader, process, phases, begin_ns, first.at_ns)
     end_ns = min(info.end_ns, info.end_ns if selection.to_ns is None else selection.to_ns)
     before, before_error = _before(counts, begin_ns, is_launch=selection.from_ns is None and info.mode == "launched")
-    is_alive = process.ended_ns is None and end_ns - last.at_ns <= _UNREAD_NS
+    is_over = process.ended_ns is not None or info.why_ended == "target-exited"
+    is_alive = not is_over and end_ns - last.at_ns <= _UNREAD_NS
     after = _after(counts, end_ns, goes_on=is_alive or selection.to_ns is not None)
     return Steps(
         per_s=made / took_s,
