@@ -29,6 +29,10 @@ PAUSE_S = 30.0
 """For so long nothing is read after that, so that little of a run's time is spent on waiting."""
 
 
+class Unanswered(Exception):
+    """Nobody answered in time, or nobody was asked for a while because of that."""
+
+
 class UserFiles:
     """The files that a process sees. Threads may share it; one at a time is answered."""
 
@@ -53,8 +57,6 @@ class UserFiles:
         self._deadline_s = deadline_s
         self._pause_s = pause_s
         self._lock = threading.Lock()
-        self.answers = True
-        """Whether the last question was answered; what was not read then may be read later."""
 
     def __del__(self) -> None:
         self.close()
@@ -67,49 +69,56 @@ class UserFiles:
             self._root = -1
 
     def read(self, path: str) -> bytes:
-        """Return the bytes of a file; none where it is no plain file of usual size, or cannot be read in time."""
+        """Return the bytes of a file; none where it is no plain file of usual size, or may not be read.
+
+        Raises Unanswered where that is not known in time: it may be read later.
+        """
         answer, _ = self._ask(asuser.READ, path)
         return answer or b""
 
     def is_file(self, path: str) -> bool:
         """Say whether a path names a plain file; False where the answer does not come in time."""
-        answer, _ = self._ask(asuser.IS_FILE, path)
+        answer, _ = self._try(asuser.IS_FILE, path)
         return answer is not None
 
     def open(self, path: str) -> int | None:
         """Return a descriptor of a plain file that is no link, which the caller closes; None where there is none."""
-        _, opened = self._ask(asuser.OPEN, path)
+        _, opened = self._try(asuser.OPEN, path)
         return opened[0] if opened else None
 
     def make_folder(self, path: str) -> str | None:
         """Make a folder for the user alone in this one, and return its name; None where that cannot be."""
-        answer, _ = self._ask(asuser.MAKE, path)
+        answer, _ = self._try(asuser.MAKE, path)
         return answer.decode() if answer is not None else None
 
     def write(self, path: str, content: bytes) -> bool:
         """Make a file for the user alone; False where that cannot be, or there is anything of its name."""
-        answer, _ = self._ask(asuser.WRITE, path, b"\0" + content)
+        answer, _ = self._try(asuser.WRITE, path, b"\0" + content)
         return answer is not None
 
     def remove(self, path: str) -> None:
         """Remove a file, or a folder with the files in it, where that can be."""
-        self._ask(asuser.REMOVE, path)
+        self._try(asuser.REMOVE, path)
+
+    def _try(self, request: bytes, path: str, content: bytes = b"") -> tuple[bytes | None, list[int]]:
+        """Do as ``_ask``; nothing is answered where nobody answers in time."""
+        try:
+            return self._ask(request, path, content)
+        except Unanswered:
+            return None, []
 
     def _ask(self, request: bytes, path: str, content: bytes = b"") -> tuple[bytes | None, list[int]]:
-        """Return what is answered, and the descriptors that come with it; None where nothing is, or not in time."""
-        self.answers = False
+        """Return what is answered, None for nothing, and the descriptors that come with it; raises Unanswered."""
         if not self._lock.acquire(timeout=self._deadline_s):
-            return None, []
+            raise Unanswered(path)
         try:
             if not self._is_ready():
-                return None, []
-            found = self._exchange(request, os.fsencode(path) + content, time.monotonic() + self._deadline_s)
-            self.answers = True
-            return found
-        except (OSError, ValueError):
+                raise Unanswered(path)
+            return self._exchange(request, os.fsencode(path) + content, time.monotonic() + self._deadline_s)
+        except (OSError, ValueError) as error:
             self._give_up()
             self._paused_until_s = time.monotonic() + self._pause_s
-            return None, []
+            raise Unanswered(path) from error
         finally:
             self._lock.release()
 

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from profd.daemon.store.records import Frame, FrameDescription
-from profd.daemon.userfiles import UserFiles
+from profd.daemon.userfiles import Unanswered, UserFiles
 
 _LIBRARY_FOLDERS = ("site-packages", "dist-packages")
 # The standard library, of whichever interpreter: …/lib/python3.11/threading.py, …/lib64/python3.6/…
@@ -49,14 +49,14 @@ class SourceTree:
         """Return the lines of a file as Python counts them; none where it cannot be read."""
         try:
             return _LINE_END.split(self._bytes(file).decode(errors="replace"))
-        except TimeoutError:  # not kept: the file is asked for again
+        except Unanswered:  # not kept: the file is asked for again
             return [""]
 
     def line(self, file: str, line: int) -> str | None:
         """Return the text of a line without the space around it; None where it cannot be read."""
         try:
             return self._kept_line(file, line)
-        except TimeoutError:
+        except Unanswered:
             return None
 
     def _line(self, file: str, line: int) -> str | None:
@@ -79,11 +79,7 @@ class SourceTree:
         return self._files.is_file(str(folder / "__init__.py"))
 
     def _read(self, file: str) -> bytes:
-        """Return a file; raises TimeoutError where nobody answers."""
-        content = self._files.read(file) if Path(file).is_absolute() else b""
-        if not content and not self._files.answers:
-            raise TimeoutError(file)
-        return content
+        return self._files.read(file) if Path(file).is_absolute() else b""
 
 
 def is_library(file: str) -> bool:
