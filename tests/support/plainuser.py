@@ -45,7 +45,8 @@ def process_of_plain_user() -> Iterator[int]:
     """Run a process of the plain user's and give its PID; skips the test where that cannot be."""
     with subprocess.Popen([*as_plain_user(), "sleep", "600"], stdin=subprocess.DEVNULL) as process:
         try:
-            until(lambda: (owner := processes.owner(process.pid)) and owner.uid == NOBODY, "it is the plain user's")
+            # setpriv changes the user first, then the group and the groups.
+            until(lambda: processes.owner(process.pid) == processes.NOBODY, "it is the plain user's")
             yield process.pid
         finally:
             process.kill()
