@@ -118,45 +118,63 @@ def _python(version: str) -> str | None:
         return None
 
 
-def measure(job: Job, folder: Path, packages: Path, seconds: float) -> Result:
-    """Run a program, attach to it after a while, and compare when the recording has ended."""
-    diary, run_file, said = folder / "diary", folder / "run.profd", folder / "output"
+class Failed(Exception):
+    """A program did not do what it is there for; the text says what."""
+
+
+@contextlib.contextmanager
+def training(job: Job, folder: Path, packages: Path) -> Iterator[int]:
+    """Run a program and give its PID after some random time of its training; its diary is complete at the end.
+
+    Raises Failed where it does not begin to train, or has ended by itself.
+    """
+    said = folder / "output"
     given = {"OMP_NUM_THREADS": "1"}
     if job.program not in FRAMEWORKS:
         given |= {"PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1"}
-    words = [str(diary) if word == "DIARY" else word for word in job.words]
+    words = [str(folder / "diary") if word == "DIARY" else word for word in job.words]
     with (
         said.open("w") as output,
         subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**plain_environment(), **given}
+            words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**_plain_environment(), **given}
         ) as program,
     ):
         try:
-            if not is_ready(program, said):
-                return Result(job, failed=f"did not begin: {said.read_text()[-500:]}")
+            if not _is_ready(program, said):
+                raise Failed(f"did not begin: {said.read_text()[-500:]}")
             time.sleep(random.uniform(*DELAY_S))
-            attach = [sys.executable, "-m", "profd", "attach", str(program.pid), "--headless"]
+            yield program.pid
+            if program.poll() is not None:
+                raise Failed(f"ended by itself: {said.read_text()[-500:]}")
+        finally:
+            program.terminate()
+            _end(program)
+
+
+def measure(job: Job, folder: Path, packages: Path, seconds: float) -> Result:
+    """Run a program, attach to it after a while, and compare when the recording has ended."""
+    run_file = folder / "run.profd"
+    try:
+        with training(job, folder, packages) as pid:
+            attach = [sys.executable, "-m", "profd", "attach", str(pid), "--headless"]
             done = subprocess.run(
                 [*attach, "--duration", str(seconds), "-o", str(run_file)],
                 env={**os.environ, "PROFD_HOME": str(folder / "home")}, capture_output=True, text=True,
             )  # fmt: skip
-            if program.poll() is not None:
-                return Result(job, failed=f"ended by itself: {said.read_text()[-500:]}")
-        finally:
-            program.terminate()
-            end(program)
+    except Failed as failure:
+        return Result(job, failed=str(failure))
     if done.returncode:
         return Result(job, failed=f"profd attach ended with {done.returncode}: {done.stderr[-500:]}")
-    kept = Diary(diary)
+    kept = Diary(folder / "diary")
     return Result(job, judge(run_file, kept), trains=not kept.is_empty)
 
 
-def plain_environment() -> dict[str, str]:
+def _plain_environment() -> dict[str, str]:
     """Return the environment without what makes Python another one."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
 
 
-def is_ready(program: subprocess.Popen[bytes], said: Path) -> bool:
+def _is_ready(program: subprocess.Popen[bytes], said: Path) -> bool:
     """Wait until a program says that its training begins; False where it has ended before."""
     end = time.monotonic() + READY_S
     while time.monotonic() < end and program.poll() is None:
@@ -166,7 +184,7 @@ def is_ready(program: subprocess.Popen[bytes], said: Path) -> bool:
     return False
 
 
-def end(program: subprocess.Popen[bytes]) -> None:
+def _end(program: subprocess.Popen[bytes]) -> None:
     """Wait until a program has written its diary."""
     try:
         program.wait(10)

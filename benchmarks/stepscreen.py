@@ -13,10 +13,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
-import random
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from measurements import write_section
 from proportions import most
-from stepcounts import DELAY_S, Job, busy, end, is_ready, jobs, plain_environment
+from stepcounts import Failed, Job, busy, jobs, training
 from steptruth import NEAR, Diary, Made
 from support.standins import site_packages
 from support.terminal import Terminal
@@ -60,27 +58,15 @@ class Screens(NamedTuple):
 
 def watch(job: Job, folder: Path, packages: Path, seconds: float) -> Screens:
     """Run a program, look at it in a dashboard, and compare with its diary."""
-    diary, said = folder / "diary", folder / "output"
-    words = [str(diary) if word == "DIARY" else word for word in job.words]
-    given = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(packages), "PYTHONDONTWRITEBYTECODE": "1"}
-    with (
-        said.open("w") as output,
-        subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**plain_environment(), **given}
-        ) as program,
-    ):
-        try:
-            if not is_ready(program, said):
-                return Screens(job, failed=f"did not begin: {said.read_text()[-500:]}")
-            time.sleep(random.uniform(*DELAY_S))
-            began_ns, shown = time.time_ns(), _captures(program.pid, folder, seconds)
-        finally:
-            program.terminate()
-            end(program)
+    try:
+        with training(job, folder, packages) as pid:
+            began_ns, shown = time.time_ns(), _captures(pid, folder, seconds)
+    except Failed as failure:
+        return Screens(job, failed=str(failure))
     if not shown:
         return Screens(job, failed="no step was shown")
     first_s = (shown[0].at_ns - began_ns) / 1e9
-    return Screens(job, shown, lateness(shown, Diary(diary)), first_s)
+    return Screens(job, shown, lateness(shown, Diary(folder / "diary")), first_s)
 
 
 def _captures(pid: int, folder: Path, seconds: float) -> list[Shown]:
@@ -137,7 +123,10 @@ def table(found: Sequence[Screens]) -> list[str]:
         )
     late = [late for one in found for late in one.late_s]
     over = sum(one > LATE_S for one in late)
-    lines += ["", f"{over} of {len(late)} numbers more than {LATE_S} s late, at most {most(over, len(late)):.1%}."]
+    lines += [
+        "",
+        f"{over} of {len(late):,} numbers came more than {LATE_S} s late, {most(over, len(late)):.1%} at most (95 %).",
+    ]
     return lines
 
 
