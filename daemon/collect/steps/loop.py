@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter as Tally
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -58,13 +57,8 @@ class StepLoop(msgspec.Struct, frozen=True):
         return self.place.key
 
 
-class Stack(NamedTuple):
-    """A stack of a main thread, the outermost frame first, and how often it was seen."""
-
-    frames: Sequence[Frame]
-    samples: int
-
-
+Stack = Sequence[Frame]
+"""A stack of a main thread, the outermost frame first."""
 _Chain = tuple[Place, ...]
 
 
@@ -74,20 +68,20 @@ def find_loop(stacks: Sequence[Stack], declared: Declared) -> StepLoop | None:
     optimizer: Tally[_Chain] = Tally()
     others: Tally[_Chain] = Tally()
     for stack in stacks:
-        if any(frame.file == _IMPORTER for frame in stack.frames):
+        if any(frame.file == _IMPORTER for frame in stack):
             continue
-        at = next((depth for depth, frame in enumerate(stack.frames) if trains(frame)), None)
+        at = next((depth for depth, frame in enumerate(stack) if trains(frame)), None)
         if at is None:
-            own = [frame for frame in stack.frames if not is_library(frame.file)]
+            own = [frame for frame in stack if not is_library(frame.file)]
             chain = tuple(_places(own, declared))
             updates = [number for number, place in enumerate(chain, 1) if place.loop.updates]
             if updates:
-                optimizer[chain[: updates[-1]]] += stack.samples
+                optimizer[chain[: updates[-1]]] += 1
             elif own and not any(ASIDE.search(frame.function) for frame in own):
-                others[chain] += stack.samples
+                others[chain] += 1
         else:
-            chain = tuple(_places(stack.frames[:at], declared))
-            (backward if _BACKWARD.search(stack.frames[at].file) else optimizer)[chain] += stack.samples
+            chain = tuple(_places(stack[:at], declared))
+            (backward if _BACKWARD.search(stack[at].file) else optimizer)[chain] += 1
     if backward or optimizer:
         # Of several loops around the backward pass the optimizer says which; where it is never seen, the innermost is.
         is_plain = bool(optimizer) or len(_most(backward)) < 2 or any(place.loop.updates for place in _most(backward))
@@ -96,7 +90,7 @@ def find_loop(stacks: Sequence[Stack], declared: Declared) -> StepLoop | None:
         )
         return _around(_most(backward), _most(optimizer)) if is_sure else None
     # A program of torch that is in neither evaluates: its training is met later.
-    uses_torch = any("/torch/" in frame.file for stack in stacks for frame in stack.frames)
+    uses_torch = any("/torch/" in frame.file for stack in stacks for frame in stack)
     return None if uses_torch or others.total() < _LEAST_OF_OTHERS else _by_names(others)
 
 

@@ -185,8 +185,8 @@ class StepReader:
             return
         self._looked_ns = now_ns
         with contextlib.suppress(Unreadable):
-            self._stacks.append(Stack(program.stack(), 1))
-            self._suspects = any(trains(frame) for stack in self._stacks for frame in stack.frames)
+            self._stacks.append(program.stack())
+            self._suspects = any(trains(frame) for stack in self._stacks for frame in stack)
         found = find_loop(self._stacks, self._declared)
         if found is not None and (self._loop is None or found.key != self._loop.key):
             self._stacks.clear()
@@ -253,8 +253,6 @@ class StepReader:
     def _read(self, source: Source) -> bool:
         """Take a reading; say whether there will be another one of this source."""
         number, epoch = self._pair(source)
-        if number is None and not self._off_since_ns:  # a stack that was walked while it changed may lack the function
-            number, epoch = self._pair(source)
         if number is None:  # a variable is there again with its function, an iterator is another one then
             if not self._off_since_ns:
                 self._off_since_ns = self._clock.now_ns()

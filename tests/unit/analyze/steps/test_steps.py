@@ -37,8 +37,9 @@ def counted_run(
     *,
     names: Sequence[tuple[float, str]] = ((8, NAME),),
     more: Sequence[records.Record] = (),
+    why_ended: str = "target-exited",
 ) -> Path:
-    """Write a run with counts at (seconds from its start, steps, error)."""
+    """Write a run of a minute with counts at (seconds from its start, steps, error)."""
     everything: list[records.Record] = [main_process()]
     everything += [
         records.PointsTaken(
@@ -51,7 +52,9 @@ def counted_run(
         records.EventHappened(STARTED_NS + int(at_s * SECOND_NS), "counter", name, MAIN) for at_s, name in names
     ]
     everything += more
-    everything.append(records.RunEnded(STARTED_NS + 60 * SECOND_NS, "target-exited", 0))
+    everything.append(
+        records.RunEnded(STARTED_NS + 60 * SECOND_NS, why_ended, 0 if why_ended == "target-exited" else None)
+    )
     return write_all(path, everything)
 
 
@@ -118,6 +121,23 @@ def test_the_step_that_was_under_way_counts_where_the_script_ended_well(
     counts = [(10, 190, 0), (59.99, 1189, 0)]
     ended = records.ProcessEnded(MAIN, STARTED_NS + 60 * SECOND_NS, exit_code)
     assert steps_of(counted_run(tmp_path / "r", counts, more=[ended])).count == count
+
+
+@pytest.mark.parametrize(
+    ("why_ended", "last_s", "count", "error"),
+    [
+        ("duration", 59, 1160 + 20, 1 + 5),  # what is left ahead of the end was made, and not read any more
+        ("stopped", 59, 1160 + 20, 1 + 5),
+        ("target-exited", 59, 1160, 1),
+        ("duration", 40, 1160, 1),  # for so long a reader would have told: the loop had ended
+    ],
+)
+def test_a_program_that_lives_on_steps_up_to_the_end_of_its_recording(
+    tmp_path: Path, why_ended: str, last_s: int, count: int, error: int
+) -> None:
+    run = counted_run(tmp_path / "r", [(last_s - 58, 0, 0), (last_s, 1160, 0)], why_ended=why_ended)
+    steps = steps_of(run, Selection(from_ns=STARTED_NS + (last_s - 58) * SECOND_NS, main_threads=True))
+    assert (steps.count, steps.count_error) == (count, error)
 
 
 def test_a_selection_counts_its_own_steps(tmp_path: Path) -> None:

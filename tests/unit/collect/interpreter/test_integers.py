@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 import pytest
 from support.interpreters import VERSIONS, Program, python, standing
 
-from profd.daemon.collect.interpreter.integers import NoInteger, local_of
+from profd.daemon.collect.interpreter.integers import WALKS, NoInteger, local_of
 from profd.daemon.collect.interpreter.memory import Unreadable
 
 COUNTING = """
@@ -85,6 +88,23 @@ def test_a_function_has_no_variable_of_another_name() -> None:
         frame = program.python.stack(program.thread)[1]
         assert frame.code.name == "short"
         assert local_of(frame, "step") is None
+
+
+def test_a_function_that_some_walks_of_the_stack_lack_is_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    with standing(COUNTING) as running:
+        running.go_on()
+        program = Program(running)
+        step = program.local("train", "step")
+        walk, walks = program.python.frames, itertools.count()
+
+        def torn(thread: int) -> Iterator[tuple[int, int]]:
+            return walk(thread) if next(walks) % WALKS == WALKS - 1 else iter(())
+
+        monkeypatch.setattr(program.python, "frames", torn)
+        assert program.reader.read(step) == 5000
+        monkeypatch.setattr(program.python, "frames", lambda _thread: iter(()))
+        with pytest.raises(NoInteger, match="not on the stack"):
+            program.reader.object_of(step)
 
 
 def test_a_process_that_has_ended_is_unreadable() -> None:

@@ -47,7 +47,6 @@ class FakeProgram(Program):
         self.frames: list[Frame] = []
         self.is_closed = False
         self.moves = False
-        self.misses = 0
 
     def stack(self) -> list[Frame]:
         return self.frames
@@ -61,9 +60,6 @@ class FakeProgram(Program):
     def round_of(self, source: Source) -> int | None:
         if self.moves:
             raise Moved("it changes faster than it can be read")
-        if self.misses:
-            self.misses -= 1
-            return None
         value = self.value(source.variable)
         return None if value is None else (value - source.start) // source.stride
 
@@ -165,13 +161,6 @@ def test_a_variable_that_moves_too_fast_to_be_read_is_no_loop_that_was_left(read
     reading.program.moves = True
     reading.reader.end()
     assert reading.counts[-1][1] == 49
-
-
-def test_a_function_that_one_walk_of_the_stack_lacks_was_not_left(reading: Reading) -> None:
-    for number in range(60):
-        reading.program.misses = 1
-        reading.reads(FIRST.variable, [number])
-    assert {one.points[1].value for one in reading.records if isinstance(one, PointsTaken)} == {0}
 
 
 def test_the_end_of_a_pause_is_stored_at_once(reading: Reading) -> None:

@@ -11,8 +11,8 @@ from support.interpreters import VERSIONS, Standing, python, standing
 
 from profd.daemon.collect.interpreter.frames import open_interpreter
 from profd.daemon.collect.steps.declared import Declared
-from profd.daemon.collect.steps.loop import Stack, StepLoop, find_loop
-from profd.daemon.collect.steps.sources import Program
+from profd.daemon.collect.steps.loop import StepLoop, find_loop
+from profd.daemon.collect.steps.sources import Program, open_program
 from profd.daemon.store.records import Frame
 
 BACKWARD = Frame("Tensor.backward", "/x/torch/_tensor.py", 9)
@@ -33,7 +33,7 @@ def training(folder: Path, source: str, version: str) -> Iterator[tuple[Standing
     line = next(number for number, text in enumerate(lines, 1) if text.strip() == "backward()")
     name = "train" if "def train" in source else "<module>"
     declared = Declared()
-    loop = find_loop([Stack([Frame(name, str(file), line), BACKWARD], 20)], declared)
+    loop = find_loop([[Frame(name, str(file), line), BACKWARD]] * 20, declared)
     assert loop is not None
     program = f"exec(compile(open({str(file)!r}).read(), {str(file)!r}, 'exec'), {{'__name__': '__main__'}})"
     with standing(program, python(version)) as running:
@@ -174,6 +174,50 @@ train()
             said.append(program.round_of(found))
             running.go_on()
         assert said == [0, 1, None, None, 0, 1]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_loader_of_an_evaluation_is_no_source_of_the_training(version: str, tmp_path: Path) -> None:
+    source = (
+        LOADER.rpartition("def train")[0]
+        + """
+def evaluate():
+    globals()["backward"]()
+def train():
+    for batch in _SingleProcessDataLoaderIter():
+        backward()
+        break
+    for batch in _SingleProcessDataLoaderIter():
+        evaluate()
+train()
+"""
+    )
+    with training(tmp_path, source, version) as (running, program, loop):
+        assert [source.name for source in program.sources_of(loop)] == ["DataLoader"]
+        running.go_on()
+        assert program.sources_of(loop) == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_stack_begins_at_the_outermost_frame_and_has_lines_up_to_what_trains(version: str, tmp_path: Path) -> None:
+    library = tmp_path / "torch" / "_tensor.py"
+    library.parent.mkdir()
+    library.write_text("def backward():\n    inner()\ndef inner():\n    print('ready', flush=True)\n    input()\n")
+    (tmp_path / "train.py").write_text("def train():\n    for step in range(9):\n        backward()\n\ntrain()\n")
+    program = (
+        f"import os; os.chdir({str(tmp_path)!r}); names = {{}}\n"
+        f"exec(compile(open('torch/_tensor.py').read(), {str(library)!r}, 'exec'), names)\n"
+        "exec(compile(open('train.py').read(), './train.py', 'exec'), names)"
+    )
+    with standing(program, python(version)) as running:
+        frames = open_program(running.pid, Declared()).stack()
+    script = str(tmp_path / "train.py")
+    assert frames[-4:] == [
+        Frame("<module>", script, 5),
+        Frame("train", script, 3),
+        Frame("backward", str(library), 2),
+        Frame("inner", str(library), 0),
+    ]
 
 
 def test_a_loop_without_any_count_has_no_source(tmp_path: Path) -> None:
