@@ -105,7 +105,7 @@ def step_time(seconds: float) -> str:
 
 def elapsed(length_ns: int) -> str:
     """Return a length of time as a clock that runs: ``00:12:41``, with days before it where there are any."""
-    seconds = max(length_ns, 0) // SECOND_NS
+    seconds = round(max(length_ns, 0) / SECOND_NS)
     days, seconds = divmod(seconds, 86_400)
     shown = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
     return f"{days} d {shown}" if days else shown

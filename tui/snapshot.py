@@ -33,13 +33,11 @@ class Steps(msgspec.Struct, frozen=True):
 class Vitals(msgspec.Struct, frozen=True):
     """How fast the run steps, how well it is seen, and what seeing it costs.
 
-    ``steps`` is None where nobody can tell. ``samples`` were taken of all threads; ``coverage`` is the share of the
-    main processes' lives that was sampled, ``torn_share`` that of the stacks read which were dropped as impossible.
-    None where nothing was read yet.
+    ``steps`` is None where nobody can tell. ``coverage`` is the share of the main processes' lives that was sampled,
+    ``torn_share`` that of the stacks read which were dropped as impossible. None where nothing was read yet.
     """
 
     workers: int
-    samples: int
     coverage: float | None
     torn_share: float | None
     cost_cores: float | None
@@ -106,7 +104,7 @@ class Timeline(msgspec.Struct, frozen=True):
 class ProcessState(msgspec.Struct, frozen=True):
     """A process of the tree: ``depth`` in it, numbers and where its main thread mostly is, now or in a range.
 
-    Of one that has ended they are the last that are known; None are those that nobody read.
+    In a range CPU is the mean, all else the last that was read. None are those that nobody read.
     """
 
     row: ProcessRow

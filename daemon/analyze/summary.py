@@ -64,7 +64,8 @@ class Target(msgspec.Struct, frozen=True):
 class ProcessSummary(msgspec.Struct, frozen=True):
     """A process of the tree.
 
-    ``samples`` and ``functions`` are those of its main thread; ``cpu_cores`` is a mean, ``rss_bytes`` the last value.
+    ``samples`` and ``functions`` are those of its main thread; ``cpu_cores`` is a mean, ``rss_bytes`` the last value in
+    the selection's range of time.
     """
 
     pid: int
@@ -221,7 +222,7 @@ def _profiles_of_processes(reader: RunReader, selection: Selection) -> dict[int,
 
 def _process(reader: RunReader, row: ProcessRow, profile: Profile, selection: Selection) -> ProcessSummary:
     rss = reader.find_series("rss_bytes", row.id)
-    last = reader.last_point(rss.id) if rss else None
+    last = reader.last_point(rss.id, selection.to_ns) if rss else None
     return ProcessSummary(
         pid=row.pid,
         role=row.role,

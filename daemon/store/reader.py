@@ -225,8 +225,8 @@ class RunReader(RunFile):
         return step_function(self.readings(series, from_ns, to_ns))
 
     def last_point(self, series: int, to_ns: int | None = None) -> PointRow | None:
-        """Return the newest point of a series, of those before a time where one is given."""
-        sql = "SELECT at_ns, value FROM point WHERE series = ? AND at_ns < ? ORDER BY at_ns DESC LIMIT 1"
+        """Return the newest point of a series, of those up to a time where one is given."""
+        sql = "SELECT at_ns, value FROM point WHERE series = ? AND at_ns <= ? ORDER BY at_ns DESC LIMIT 1"
         rows = self.select(PointRow, sql, series, _LATEST_NS if to_ns is None else to_ns)
         return PointRow(*rows[0]) if rows else None
 
@@ -234,7 +234,7 @@ class RunReader(RunFile):
         """Return the last point of a series up to a time, and the first after it."""
         sql = "SELECT at_ns, value FROM point WHERE series = ? AND at_ns > ? ORDER BY at_ns LIMIT 1"
         after = self.select(PointRow, sql, series, at_ns)
-        return self.last_point(series, at_ns + 1), (PointRow(*after[0]) if after else None)
+        return self.last_point(series, at_ns), (PointRow(*after[0]) if after else None)
 
     def newest_values(self, series: Collection[int]) -> Mapping[int, float]:
         """Return the newest value of each of some series, those without any aside."""

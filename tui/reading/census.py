@@ -75,20 +75,23 @@ class Census:
         return ProcessState(
             row=row,
             depth=depth,
-            cpu_cores=self._value("cpu_cores", row, about),
-            rss_bytes=self._value("rss_bytes", row, about),
-            threads=self._value("threads", row, about),
-            gpu_memory_bytes=self._value(GPU_MEMORY_OF_PROCESS, row, about),
+            cpu_cores=self._cpu_cores(row, about),
+            rss_bytes=self._last("rss_bytes", row, about),
+            threads=self._last("threads", row, about),
+            gpu_memory_bytes=self._last(GPU_MEMORY_OF_PROCESS, row, about),
             steps_per_s=self._steps_per_s(row, about),
             phase=place.phase if place and row.role == "main" else None,
             function=place.frame.function if place else "",
             where=f"{place.frame.module_path}:{place.frame.line}" if place else "",
         )
 
-    def _value(self, name: str, row: ProcessRow, about: Range | None) -> float | None:
-        if about is not None:
-            return self._gauges.of_process(name, row.id, about)
-        return self._gauges.newest(name, row.id)
+    def _cpu_cores(self, row: ProcessRow, about: Range | None) -> float | None:
+        """Return the newest value, or the mean of a range."""
+        return self._gauges.of_process("cpu_cores", row.id, about) if about else self._last("cpu_cores", row, about)
+
+    def _last(self, name: str, row: ProcessRow, about: Range | None) -> float | None:
+        """Return the newest value, or the last one in a range."""
+        return self._gauges.last_of_process(name, row.id, about) if about else self._gauges.newest(name, row.id)
 
     def _steps_per_s(self, row: ProcessRow, about: Range | None) -> float | None:
         """Return how fast a training process steps; nobody reads the counters of others."""

@@ -111,8 +111,8 @@ class Survey:
                 marks=marks_of(self._events, self._reader.windows()),
             ),
             functions=hot.rows,
-            scope_name=f"{self._scope_name(view)}{', startup aside' if hot.is_without_startup else ''}",
-            samples=hot.samples,
+            scope_name=self._scope_name(view),
+            samples=hot.part.samples,
             from_ns=about.from_ns,
             to_ns=about.to_ns,
             process_rows=tuple(self._reader.processes.values()),
@@ -124,9 +124,8 @@ class Survey:
     def _hot(self, view: View, about: Range) -> Hot:
         """Return the hot functions while they are shown, else what they would be of, as the flame graph is."""
         if view.tab == "hot":
-            return self._samples.hot(view.scope, about, self._places, by_line=view.by_line)
-        part = self._samples.of_scope(view.scope, about)
-        return Hot((), part, part.samples, is_without_startup=False)
+            return self._samples.hot(view.scope, about, by_line=view.by_line)
+        return Hot((), self._samples.of_scope(view.scope, about))
 
     def _processes(self, view: View, about: Range) -> tuple[tuple[ProcessState, ...], int]:
         """Return the processes while they are shown, and how many are left out."""
@@ -196,7 +195,6 @@ class Survey:
         is_live = self._reader.info.state == "live"
         return Vitals(
             workers=sum(row.ended_ns is None or not is_live for row in workers),
-            samples=self._lives.recorded.kept,
             coverage=covered_share(self._reader, self._lives, EVERYTHING),
             torn_share=self._lives.recorded.torn_share,
             cost_cores=self._gauges.newest(COST_SERIES) if is_live else self._gauges.mean(COST_SERIES),

@@ -6,20 +6,17 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
-from msgspec.structs import replace
 
 from profd.daemon.analyze.certainty.changes import ChangesSeen, take_changes
 from profd.daemon.analyze.functions import FunctionIndex, FunctionRow, hot_rows
-from profd.daemon.analyze.gpu.busy import Busy
+from profd.daemon.analyze.gpu.busy import Busy, utilization_by_stack
+from profd.daemon.analyze.gpu.usage import GpuTracks
 from profd.daemon.analyze.lives import Lives
-from profd.daemon.analyze.phases import STARTUP, STEP
 from profd.daemon.analyze.profile import Profile, process_weights, weighted
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import StackTotal
-from profd.tui.samples.devices import Devices
-from profd.tui.samples.tallies import Places
 from profd.tui.view import Range, Scope, ScopeKind
 
 # Changes are read interval by interval: of so much of a range, evenly spread, less where there are many threads. They
@@ -50,12 +47,10 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Hot(msgspec.Struct, frozen=True):
-    """Hot functions with the part that they are of, and how many of its samples: all but those of startup, or all."""
+    """Hot functions with the part that they are of."""
 
     rows: tuple[FunctionRow, ...]
     part: Part
-    samples: int
-    is_without_startup: bool
 
 
 class Samples:
@@ -64,7 +59,8 @@ class Samples:
     def __init__(self, reader: RunReader, lives: Lives) -> None:
         self._reader = reader
         self._lives = lives
-        self._devices = Devices(reader)
+        self._busy: Mapping[int, Busy] = {}
+        self._busy_of: tuple[Range, frozenset[int]] = (Range(0, 0), frozenset())
         self._indices = {by_line: FunctionIndex(reader, by_line=by_line) for by_line in (False, True)}
         self._changes: dict[int, ChangesSeen] = {}
         self._changes_of: tuple[Range, frozenset[int]] = (Range(0, 0), frozenset())
@@ -77,20 +73,26 @@ class Samples:
         """Return what was seen in a range of the threads of a scope."""
         return self.take(asked, selection(scope).threads(self._reader))
 
-    def hot(self, scope: Scope, asked: Range, places: Places, *, by_line: bool) -> Hot:
-        """Return the functions or lines of a scope in a range, the hottest first.
-
-        Of main threads that train, those are the functions of the training: what starts up does so once.
-        """
+    def hot(self, scope: Scope, asked: Range, *, by_line: bool) -> Hot:
+        """Return the functions or lines of a scope in a range, the hottest first."""
         profile, part = self.profile(scope, asked)
-        counted = training(profile, places) if scope.kind is ScopeKind.MAIN else profile
-        busy = {stack: one for stack, one in self.busy(scope, asked).items() if stack in counted.time_ns}
-        rows = hot_rows(self._reader, counted, busy, self._indices[by_line])
-        return Hot(tuple(rows), part, counted.total_samples, counted is not profile)
+        rows = hot_rows(self._reader, profile, self.busy(scope, asked), self._indices[by_line])
+        return Hot(tuple(rows), part)
 
     def busy(self, scope: Scope, asked: Range) -> Mapping[int, Busy]:
-        """Return how busy the GPUs were during the stacks of a scope in a range, as far as that is known."""
-        return self._devices.busy(asked, selection(scope).threads(self._reader))
+        """Return how busy the GPUs were during the stacks of a scope in a range, as far as that is known.
+
+        While a run grows, they are looked at anew when it is far from what was looked at: that takes long.
+        """
+        chosen = selection(scope)
+        threads, (before, of_threads) = chosen.threads(self._reader), self._busy_of
+        is_live = self._reader.info.state == "live"
+        if of_threads != threads or not (asked.is_near(before) if is_live else asked == before):
+            from_ns, to_ns = asked.open_at(self._run())
+            part = msgspec.structs.replace(chosen, from_ns=from_ns, to_ns=to_ns)
+            self._busy = utilization_by_stack(self._reader, GpuTracks(self._reader, from_ns, to_ns), part)
+            self._busy_of = asked, threads
+        return self._busy
 
     def profile(self, scope: Scope, asked: Range) -> tuple[Profile, Part]:
         """Return for how long each stack of a scope ran in a range, and what that rests on."""
@@ -119,16 +121,6 @@ class Samples:
         self._changes = take_changes(self._reader, part, threads, looked_at_ns)
         self._changes_of = (asked, threads)
         return self._changes
-
-
-def training(profile: Profile, places: Places) -> Profile:
-    """Return a profile without startup and import where there is a training in it, else as it is."""
-    phases = {stack: places.of_stack(stack)[0] for stack in profile.time_ns}
-    if STARTUP not in phases.values() or STEP.isdisjoint(phases.values()):
-        return profile
-    kept = [stack for stack, phase in phases.items() if phase != STARTUP]
-    samples = {stack: profile.samples[stack] for stack in kept}
-    return replace(profile, samples=samples, time_ns={stack: profile.time_ns[stack] for stack in kept})
 
 
 def selection(scope: Scope) -> Selection:

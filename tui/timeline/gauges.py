@@ -116,6 +116,13 @@ class Gauges:
         """Return the mean of a process in a range, on all devices together."""
         return self._mean(name, process, within)
 
+    def last_of_process(self, name: str, process: int, within: Range) -> float | None:
+        """Return the last value of a process up to the end of a range, on all devices together."""
+        _, to_ns = within.open_at(Range(self._reader.info.started_ns, self._reader.info.end_ns))
+        points = [self._reader.last_point(series, to_ns) for series in self._ids[name, process]]
+        values = [point.value for point in points if point is not None]
+        return sum(values) if values else None
+
     def strips(self, ruler: Ruler, chosen: Range | None) -> tuple[Gauge, ...]:
         """Return the gauges of the timeline, each with one value: of a range, else of now while the run is live."""
         return tuple(self._gauge(name, kind, self.cells(name, ruler), ruler, chosen) for name, kind in STRIPS)

@@ -232,7 +232,7 @@ class FlameView(Lines):
         whole_ns = (self.walk.tree.total_ns if self.walk.tree else 0.0) or 1.0
         shares = f"   self {percent(node.own_ns / whole_ns, 1)}   total {percent(node.total_ns / whole_ns, 1)}"
         if node.gpu_idle is not None:
-            shares += f"   GPU idle {percent(node.gpu_idle)}"
+            shares += f"   GPU {percent(1 - node.gpu_idle)}"
         runs = [self.run(f" {visible(node.title)}", "bright"), self.run(f"  {visible(node.place)}", "accent")]
         source = node.frame.source if node.frame is not None else None
         return [*runs, self.run(shares), self.run(f"   {visible(source)}" if source else "", "dim")]

@@ -112,7 +112,7 @@ class Header(Lines):
         vitals = snapshot.vitals
         if snapshot.read_share < 1:
             return [Part(2, (self.run(f"reading the run, {percent(snapshot.read_share)}", "accent"),))]
-        parts = [Part(7, (self.run(f"{vitals.samples:,} samples", "dim"),))]
+        parts = []
         if vitals.coverage is not None:
             ink = "dim" if vitals.coverage >= 0.99 else "warn"
             parts.append(Part(5, (self.run(f"{percent(vitals.coverage, 1)} covered", ink),)))

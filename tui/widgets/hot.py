@@ -13,7 +13,7 @@ from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.absence import without_samples
 from profd.tui.widgets.table import Column, Table
 
-SELF, TOTAL, GPU_IDLE = "self", "total", "GPU idle"
+SELF, TOTAL, GPU = "self", "total", "GPU"
 _BAR_CELLS = 8
 _LEAST_SHARE = 0.01
 _OF_FUNCTIONS = (
@@ -30,7 +30,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 class HotTable(Table[FunctionRow]):
-    """Functions or lines by self time, by total, or by how idle the GPU was meanwhile."""
+    """Functions or lines by self time, by total, or by how busy the GPU was meanwhile, the least busy first."""
 
     sorted_by = SELF
     is_by_line = False
@@ -67,7 +67,7 @@ class HotTable(Table[FunctionRow]):
             Column(SELF, 7, right=True),
             Column("", _BAR_CELLS, from_width=100),
             Column(TOTAL, 7, right=True, from_width=28),
-            *((Column(GPU_IDLE, 10, right=True, from_width=72),) if self._has_gpu else ()),
+            *((Column(GPU, 5, right=True, from_width=72),) if self._has_gpu else ()),
             *(_OF_LINES if self.is_by_line else _OF_FUNCTIONS),
         )
 
@@ -93,9 +93,8 @@ class HotTable(Table[FunctionRow]):
             return [self._share(item.self_share, item.self_error)]
         if title == TOTAL:
             return [self._share(item.total_share, item.total_error)]
-        if title == GPU_IDLE:
-            idle = gpu_idle(item)
-            return [self.run("–" if idle is None else percent(idle), "plain" if counts(item) else "faint")]  # noqa: RUF001
+        if title == GPU:
+            return [self.run(percent(item.gpu_utilization), "plain" if counts(item) else "faint")]
         return [self.run(bar(item.self_share / self._largest), "bar")] if not title else []
 
     def _words(self, item: FunctionRow, title: str, room: int) -> list[Run]:
@@ -106,7 +105,7 @@ class HotTable(Table[FunctionRow]):
         return [self.run(visible(item.source or ""), "faint" if item.is_library else "plain")]
 
     def _orders(self) -> list[str]:
-        return [SELF, TOTAL, GPU_IDLE] if self._has_gpu else [SELF, TOTAL]
+        return [SELF, TOTAL, GPU] if self._has_gpu else [SELF, TOTAL]
 
     def _place(self, item: FunctionRow, room: int) -> list[Run]:
         place = visible(f"{item.module_path}:{item.line}" if item.line else item.module_path)
@@ -119,25 +118,21 @@ class HotTable(Table[FunctionRow]):
         return sorted(functions, key=_KEYS[self.sorted_by])
 
 
-def gpu_idle(item: FunctionRow) -> float | None:
-    """Return the share of its time for which the GPU was idle, None where nothing was read of one meanwhile."""
-    return None if item.gpu_utilization is None else 1.0 - item.gpu_utilization
-
-
 def counts(item: FunctionRow) -> bool:
     """Say whether a function has enough time for what the GPU did meanwhile to say something of it."""
     return item.total_share >= _LEAST_SHARE and not is_hint(item.total_share, item.total_error)
 
 
-def _by_idle(item: FunctionRow) -> tuple[bool, float, float]:
-    """Order by idle time, those that hardly count behind all others."""
-    return not counts(item), -(gpu_idle(item) or 0.0), -item.total_share
+def _by_utilization(item: FunctionRow) -> tuple[bool, float, float]:
+    """Order by how busy the GPU was, those that hardly count or of which that is not known behind all others."""
+    known = item.gpu_utilization
+    return not counts(item) or known is None, known or 0.0, -item.total_share
 
 
 _KEYS: dict[str, Callable[[FunctionRow], tuple[float, ...]]] = {
     SELF: lambda item: (-item.self_share, -item.total_share),
     TOTAL: lambda item: (-item.total_share, -item.self_share),
-    GPU_IDLE: _by_idle,
+    GPU: _by_utilization,
 }
 
 

@@ -143,7 +143,7 @@ function valuesIn(series, selection) {
 
 function countsOfProcess(run, selection, index) {
   const own = new Selection(run);
-  Object.assign(own, { from: selection.from, to: selection.to, process: String(index), thread: "all" });
+  Object.assign(own, { from: selection.from, to: selection.to, process: String(index), thread: "main" });
   return new Counts(run, own);
 }
 

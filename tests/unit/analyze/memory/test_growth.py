@@ -187,4 +187,4 @@ def test_limits_are_as_of_the_end_of_the_selection(tmp_path: Path) -> None:
     with written(tmp_path, HOST[0], used, of("rss_bytes", leak)) as reader:
         found = only(growth(reader, Selection(to_ns=STARTED_NS + 50 * SECOND_NS)))
     assert found.limit is not None
-    assert found.limit.used_bytes == 49 * MB
+    assert found.limit.used_bytes == 50 * MB

@@ -9,13 +9,11 @@ import pytest
 from support.synthetic import MAIN_TID, STARTED_NS, write_run
 
 from profd.daemon.analyze.lives import take_lives
-from profd.daemon.analyze.phases import STARTUP, PhaseIndex
-from profd.daemon.analyze.profile import Profile, take_profile
+from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.tui.samples.parts import Samples, selection, training
-from profd.tui.samples.tallies import Places
+from profd.tui.samples.parts import Samples, selection
 from profd.tui.view import Range, Scope, ScopeKind
 
 SECONDS = 20
@@ -58,8 +56,8 @@ def test_a_profile_is_that_of_the_summary(samples: Samples, reader: RunReader, a
 
 
 def test_hot_functions_have_their_shares(samples: Samples, reader: RunReader) -> None:
-    hot = samples.hot(MAIN, WHOLE, Places(PhaseIndex(reader)), by_line=False)
-    assert (hot.samples, hot.is_without_startup) == (100 * SECONDS, False)
+    hot = samples.hot(MAIN, WHOLE, by_line=False)
+    assert hot.part.samples == 100 * SECONDS
     assert sum(row.self_share for row in hot.rows) == pytest.approx(1.0)
     assert [row.self_share for row in hot.rows] == sorted((row.self_share for row in hot.rows), reverse=True)
 
@@ -68,21 +66,3 @@ def test_a_scope_stands_for_a_selection() -> None:
     assert selection(MAIN) == MAIN_THREADS
     assert selection(ALL) == Selection()
     assert selection(Scope(ScopeKind.PROCESS, 3)) == Selection(processes=frozenset({3}))
-
-
-class Phases(Places):
-    """Gives each stack the phase that a test says."""
-
-    def __init__(self, *phases: str) -> None:
-        self._given = dict(enumerate(phases, 1))
-
-    def of_stack(self, stack: int) -> tuple[str, int]:
-        return self._given[stack], 0
-
-
-def test_startup_is_left_out_of_a_training_and_of_nothing_else() -> None:
-    profile = Profile({1: 10, 2: 30}, {1: 1e9, 2: 3e9})
-    kept = training(profile, Phases(STARTUP, "forward"))
-    assert (kept.samples, kept.time_ns) == ({2: 30}, {2: 3e9})
-    assert training(profile, Phases(STARTUP, "other")) is profile
-    assert training(profile, Phases("data wait", "forward")) is profile

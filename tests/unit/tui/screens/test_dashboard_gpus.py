@@ -7,19 +7,18 @@ from pathlib import Path
 import pytest
 from support import synthetic
 from support.dashboard import OpenDashboard, open_dashboard
-from support.gpurun import SECONDS, waits, write_gpu_run
-from support.synthetic import BACKWARD, DATA_WAIT, MAIN, STARTED_NS, run_started
+from support.gpurun import waits, write_gpu_run
+from support.synthetic import BACKWARD, MAIN, STARTED_NS, run_started
 from support.training_stacks import describe
 
+from profd.daemon.analyze.summary import summarize
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken
 from profd.daemon.store.writer import RunWriter
-from profd.tui.samples import devices
 from profd.tui.timeline.bins import Ruler
 from profd.tui.timeline.gauges import Gauges
-from profd.tui.view import Range
-from profd.tui.widgets.hot import HotTable, gpu_idle
+from profd.tui.widgets.hot import HotTable
 from profd.tui.widgets.timeline import Timeline
 
 
@@ -43,7 +42,7 @@ async def test_without_a_gpu_that_is_said_and_nothing_is_ordered_by_it(tmp_path:
     async with open_dashboard(synthetic.write_run(tmp_path / "a.profd")) as opened:
         lines = [line for line in opened.text(Timeline).splitlines() if line.startswith(" GPU")]
         assert [line.split() for line in lines] == [["GPU", "no", "GPU"]]
-        assert "GPU idle" not in opened.text(HotTable)
+        assert "GPU" not in opened.text(HotTable)
         await opened.press("o", "o")
         assert opened.widget(HotTable).sorted_by == "self"
         await opened.resize(80, 24)
@@ -68,31 +67,16 @@ async def test_timeline_has_the_gpus_as_a_strip_before_memory_where_there_is_lit
         assert strips(opened) == ["GPU", "CPU"]
 
 
-async def test_hot_functions_say_how_idle_the_gpu_was_and_are_ordered_by_it(tmp_path: Path) -> None:
+async def test_hot_functions_have_the_utilization_of_the_summary_and_are_ordered_by_it(tmp_path: Path) -> None:
     run = write_gpu_run(tmp_path / "a.profd", {"0": waits}, {MAIN: ("0",)})
+    with RunReader(run) as reader:
+        known = {row.function: row.gpu_utilization for row in summarize(reader).functions}
+    assert known[BACKWARD[-1].function] == pytest.approx(0.9)
     async with open_dashboard(run) as opened:
         table = opened.widget(HotTable)
-        assert "GPU idle" in opened.text(HotTable).splitlines()[0]
-        idle = {row.function: gpu_idle(row) for row in table.rows}
-        assert idle[BACKWARD[-1].function] == pytest.approx(0.1)
-        assert idle[DATA_WAIT[-1].function] == pytest.approx(1.0)
+        assert "GPU" in opened.text(HotTable).splitlines()[0]
+        assert {row.function: row.gpu_utilization for row in table.rows} == pytest.approx(known)
         await opened.press("o", "o")
-        assert "GPU idle ▾" in opened.text(HotTable)
-        shown = [gpu_idle(row) or 0.0 for row in table.rows]
-        assert shown == sorted(shown, reverse=True)
-
-
-def test_gpus_of_a_long_range_are_looked_at_in_parts_and_seldom_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(devices, "LOOKED_AT_NS", 15 * SECOND_NS)
-    with RunReader(write_gpu_run(tmp_path / "a.profd", {"0": waits}, {})) as reader:
-        seen = devices.Devices(reader)
-        threads = frozenset(reader.threads)
-        whole = Range(STARTED_NS, STARTED_NS + SECONDS * SECOND_NS)
-        parts = seen.busy(whole, threads)
-        by_leaf = {reader.frames_of(stack)[-1].function: one for stack, one in parts.items()}
-        assert by_leaf[DATA_WAIT[-1].function].utilization == pytest.approx(0.0, abs=0.01)
-        assert by_leaf[BACKWARD[-1].function].utilization == pytest.approx(0.9, abs=0.01)
-        assert seen.busy(Range(whole.from_ns + SECOND_NS, whole.to_ns), threads) is parts
-        assert seen.busy(Range(whole.from_ns + 3 * SECOND_NS, whole.to_ns), threads) is not parts
+        assert "GPU ▾" in opened.text(HotTable)
+        shown = [row.gpu_utilization or 0.0 for row in table.rows]
+        assert shown == sorted(shown)

@@ -127,7 +127,7 @@ async def test_c_colors_by_the_idle_gpu_where_there_is_one(tmp_path: Path) -> No
             assert looks[1.0] == view.idle_look(1.0)
             assert looks[0.1] == view.idle_look(0.1) != looks[1.0]
         await opened.press("f", "i", "down", "down")
-        assert "GPU idle 55 %" in opened.text(FlameView)
+        assert "GPU 45 %" in opened.text(FlameView)
         await opened.press("c")
         assert view.coloring == "colors by phase"
 
