@@ -10,6 +10,8 @@ from datetime import datetime
 from profd.daemon.clock import SECOND_NS
 
 UNKNOWN = "-"
+# What sums of floats may lack of all.
+_ROUNDING = 1e-9
 
 
 def number(value: float) -> str:
@@ -35,7 +37,7 @@ def percent(share: float | None, decimals: int = 0) -> str:
     shown = round(100 * share, decimals)
     if shown == 0 < share:
         return f"<{least:.{decimals}f} %"
-    if share < 1 <= shown / 100:
+    if share < 1 - _ROUNDING and shown >= 100:
         shown = 100 - least
     return f"{shown:.{decimals}f} %"
 
@@ -87,10 +89,10 @@ def duration(seconds: float) -> str:
     minutes, rest_s = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest_s:02d} s"
-    hours, rest_min = divmod(minutes, 60)
+    hours, rest_min = divmod(round(seconds / 60), 60)
     if hours < 24:
         return f"{hours} h {rest_min:02d} min"
-    days, rest_h = divmod(hours, 24)
+    days, rest_h = divmod(round(seconds / 3600), 24)
     return f"{days} d {rest_h:02d} h"
 
 

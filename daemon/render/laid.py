@@ -123,13 +123,23 @@ def _add_part(entry: _Entry, at: int, interval: IntervalRow, inside_ns: int) -> 
     entry[at + 1] += inside_ns
 
 
+def _rounded(stacks: Sequence[int], times_ns: Sequence[int]) -> list[int]:
+    """Return times in units; what is cut off one goes to the next of its stack, so that sums by stack stay exact."""
+    left_ns = dict.fromkeys(stacks, TIME_UNIT_NS // 2)
+    found = []
+    for stack, time_ns in zip(stacks, times_ns, strict=True):
+        units, left_ns[stack] = divmod(time_ns + left_ns[stack], TIME_UNIT_NS)
+        found.append(units)
+    return found
+
+
 def _columns(entries: _Entries) -> ThreadSlots:
     # What was read one by one may lie before the sums; in a slot the order is that of time.
     keys = sorted(entries, key=lambda key: key[0])
     slots, stacks = (list(column) for column in zip(*keys, strict=True))
     lasts, *sums = zip(*map(entries.__getitem__, keys), strict=True)
     samples = [list(column) for column in sums[::2]]
-    times = [[(time_ns + TIME_UNIT_NS // 2) // TIME_UNIT_NS for time_ns in column] for column in sums[1::2]]
+    times = [_rounded(stacks, column) for column in sums[1::2]]
     return ThreadSlots(
         steps=[slot - before for slot, before in zip(slots, [0, *slots], strict=False)],
         spans=[last - slot + 1 for last, slot in zip(lasts, slots, strict=True)],

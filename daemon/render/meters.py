@@ -33,7 +33,7 @@ LEAST_MINUTES = 300
 CHARTED_PROCESSES = 64
 """Series are kept of the first so many processes: a job that starts thousands would fill the page with them."""
 _DIGITS = {
-    "cpu_cores": 3,
+    "cpu_cores": 5,
     "rss_bytes": -4,
     "pss_bytes": -4,
     UTILIZATION: 3,

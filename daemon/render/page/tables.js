@@ -7,14 +7,9 @@ function shareColumn(title, field, first) {
     first,
     value: (row) => row[field],
     cell: (row) => percent(row[field], row.whole),
-    hint: (row) => describeShare(row.samples[field], row.errors[field]),
+    hint: (row) => counted(row.samples[field], "sample"),
     isWeak: (row) => isUncertain(row[field], row.whole, row.errors[field]),
   };
-}
-
-/** Return on what a share rests: its samples, and its 95 % interval. */
-function describeShare(samples, error) {
-  return `${counted(samples, "sample")}, ± ${(196 * error).toFixed(1)} pts`;
 }
 
 function codeColumns() {

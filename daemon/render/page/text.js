@@ -25,7 +25,7 @@ function percent(part, whole) {
   if (part === null || !whole) return UNKNOWN;
   const share = (100 * part) / whole;
   if (share > 0 && share < 0.05) return "<0.1 %";
-  return `${(share >= 99.95 && share < 100 ? 99.9 : share).toFixed(1)} %`;
+  return `${(share >= 99.95 && share < 100 - 1e-7 ? 99.9 : share).toFixed(1)} %`;
 }
 
 /** Return a whole number as `1,234,567`; what the browser has for this loads its tables of all languages first. */
@@ -62,12 +62,13 @@ function stepTime(seconds) {
 /** Return a length of time in seconds as `12.3 s`, `2 min 04 s`, `3 h 07 min`, `2 d 05 h`. */
 function duration(seconds) {
   if (seconds < 59.95) return `${seconds.toFixed(1)} s`;
-  const whole = Math.round(seconds);
-  const minutes = Math.floor(whole / 60);
-  const hours = Math.floor(minutes / 60);
   const two = (count) => String(count).padStart(2, "0");
-  if (minutes < 60) return `${minutes} min ${two(whole % 60)} s`;
-  return hours < 24 ? `${hours} h ${two(minutes % 60)} min` : `${Math.floor(hours / 24)} d ${two(hours % 24)} h`;
+  const whole = Math.round(seconds);
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${two(whole % 60)} s`;
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 1440) return `${Math.floor(minutes / 60)} h ${two(minutes % 60)} min`;
+  const hours = Math.round(seconds / 3600);
+  return `${Math.floor(hours / 24)} d ${two(hours % 24)} h`;
 }
 
 /** Return a measured value in its unit: `share` of 1, `bytes`, `bytes/s` or `s/step`. */

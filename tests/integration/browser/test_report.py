@@ -60,16 +60,6 @@ def test_flame_graph_and_table_add_up_to_the_run(report: ReportPage, reader: Run
     assert shown_shares(report) == function_shares(reader, MAIN_THREADS)
 
 
-def test_shares_have_the_margins_that_the_analysis_gives_them(report: ReportPage, reader: RunReader) -> None:
-    rows = "[...document.querySelectorAll('#view-functions tbody tr')]"
-    titles = report.shown(f"{rows}.map((row) => [row.cells[2].textContent, row.cells[0].title, row.cells[1].title])")
-    points = {name: [float(title.split()[-2]) for title in both] for name, *both in titles}
-    expected = hot_functions(reader, take_profile(reader, MAIN_THREADS))
-    assert len(points) == len(expected)
-    for row in expected:
-        assert points[row.function] == pytest.approx([196 * row.self_error, 196 * row.total_error], abs=0.06)
-
-
 def test_drag_selects_a_range_and_double_click_the_whole_run(report: ReportPage, reader: RunReader) -> None:
     place = report.page.locator("#timeline").bounding_box()
     assert place
