@@ -199,14 +199,18 @@ def _samples_by_thread(traces: Sequence[ThreadTrace], samples: int) -> list[int]
 
 
 def _pieces(trace: ThreadTrace, zero_ns: int, keep: Span) -> list[Piece]:
-    """Return the intervals between the changes of a thread, in two where they span an end of ``keep``."""
+    """Return the intervals between the changes of a thread, in two where they span an end of ``keep``.
+
+    A stack that was left at the moment at which it was met has none: it has no time, and the next one begins there.
+    """
     times = [zero_ns + change.at_us * MICROSECOND_NS for change in trace.changes]
     pieces = []
     for change, start_ns, end_ns in zip(trace.changes, times, times[1:], strict=False):
         inner = [cut for cut in (keep.from_ns, keep.to_ns) if cut is not None and start_ns < cut < end_ns]
         edges = [start_ns, *inner, end_ns]
         for first, last in itertools.pairwise(edges):
-            pieces.append(Piece(first, last, change.frames))
+            if first < last:
+                pieces.append(Piece(first, last, change.frames))
     return pieces
 
 

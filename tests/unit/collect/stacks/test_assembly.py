@@ -232,3 +232,16 @@ def test_what_a_recording_cost_and_missed_is_kept() -> None:
 def test_a_sample_belongs_to_the_interval_that_has_most_of_its_time() -> None:
     assert apportion(1, [3, 1]) == [1, 0]
     assert apportion(1, [1, 3]) == [0, 1]
+
+
+def test_a_stack_that_was_left_when_it_was_met_takes_no_time_from_the_next() -> None:
+    # The deep stack is read for longer than the flat one before it lasted: both begin at the same moment.
+    deep = stack(*map(str, range(100)))
+    changes = [(0, stack("a")), (500_000, stack("b")), (500_100, deep)]
+    record = assemble(
+        raw_recording(Told(changes, 900_000), samples=90, cpu_ns=90 * MILLISECOND_NS), TARGET, 100, Span()
+    )
+    (thread,) = record.threads
+    assert [record.stacks[interval.stack] for interval in thread.intervals] == [stack("a"), deep]
+    assert [interval.duration_ns > 0 for interval in thread.intervals] == [True, True]
+    assert sum(interval.samples for interval in thread.intervals) == 90
