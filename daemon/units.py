@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 
 from profd.daemon.clock import SECOND_NS
 
@@ -16,7 +17,7 @@ _ROUNDING = 1e-9
 
 def number(value: float) -> str:
     """Return a number with three figures or more: ``0.0417``, ``32.1``, ``12,255``."""
-    return f"{value:,.0f}" if abs(value) >= 99.95 or not value else f"{value:#.3g}"
+    return f"{value:,.0f}" if abs(value) >= 99.95 or not value else f"{Decimal(f'{value:.2e}'):f}"
 
 
 def plural(count: int, noun: str) -> str:

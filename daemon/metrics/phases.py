@@ -78,6 +78,7 @@ class IdleSeconds:
     def __init__(self, phases: PhaseIndex) -> None:
         self._phases = phases
         self._counted: dict[tuple[int, int, int], int] = {}
+        self._open_ns: int | None = None
         self._seconds = _Seconds()
 
     def take(self, look: Look) -> Iterator[Sample]:
@@ -95,8 +96,9 @@ class IdleSeconds:
             yield Sample(GPU_IDLE_SECONDS, (look.run, rank, phase), seconds)
 
     def _first_open(self, look: Look) -> int:
-        """Return the first minute that may still be added to, and forget what was counted of those before it."""
-        open_ns = max(look.reader.info.end_ns - _SUMMED_WITHIN_NS, look.began_ns)
+        """Return the first minute that was not over at the last look, and forget what was counted before it."""
+        open_ns = look.began_ns if self._open_ns is None else self._open_ns
+        self._open_ns = max(look.reader.info.end_ns - _SUMMED_WITHIN_NS, open_ns)
         first = (open_ns - look.reader.info.started_ns) // MINUTE_NS
         self._counted = {key: time_ns for key, time_ns in self._counted.items() if key[1] >= first}
         return first

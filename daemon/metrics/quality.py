@@ -82,7 +82,7 @@ class Quality:
         for process in self._lives.keys() - trainers.keys():
             life = self._lives.pop(process)
             self._ended_lived_ns += life.lived_ns
-            self._ended_covered_ns += min(life.covered_ns, life.lived_ns)
+            self._ended_covered_ns += life.inside_ns
         for process in trainers:
             self._lives.setdefault(process, _Life())
         for row in look.recordings:
@@ -91,10 +91,11 @@ class Quality:
         for process, life in self._lives.items():
             start_ns, end_ns = sampled_life(trainers[process], look.reader.info, life.first_ns, life.last_ns)
             life.lived_ns = max(end_ns - max(start_ns, look.began_ns), 0)
+            life.beyond_ns = max((life.last_ns or 0) - end_ns, 0)
 
     def _coverage(self) -> float:
         lived_ns = self._ended_lived_ns + sum(life.lived_ns for life in self._lives.values())
-        covered_ns = self._ended_covered_ns + sum(min(life.covered_ns, life.lived_ns) for life in self._lives.values())
+        covered_ns = self._ended_covered_ns + sum(life.inside_ns for life in self._lives.values())
         return covered_ns / lived_ns if lived_ns else math.nan
 
 
@@ -102,9 +103,14 @@ class _Life:
     """A training process: how much of it was sampled, without when, as a run may take weeks."""
 
     def __init__(self) -> None:
-        self.covered_ns = self.lived_ns = 0
+        self.covered_ns = self.lived_ns = self.beyond_ns = 0
         self.first_ns: int | None = None
         self.last_ns: int | None = None
+
+    @property
+    def inside_ns(self) -> int:
+        """How much of its life was sampled: a recording may end after its process."""
+        return min(self.covered_ns - self.beyond_ns, self.lived_ns)
 
     def cover(self, row: RecordingRow) -> None:
         """Count a recording."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from textual import events
 from textual.message import Message
 
-from profd.daemon.analyze.findings.finding import INFO
 from profd.daemon.render.cells import width
 from profd.daemon.units import plural, time_range
 from profd.tui.drawing.cells import Run
@@ -86,10 +85,10 @@ class TabLine(Lines):
         ]
 
     def _count(self, tab: str) -> str:
-        """Return how many findings there are beside those that are only worth knowing, in one character."""
+        """Return how many findings there are, in one character."""
         if tab != "findings" or self.snapshot is None:
             return ""
-        count = sum(finding.severity != INFO for finding in self.snapshot.findings)
+        count = len(self.snapshot.findings)
         return f" {chr(ord('①') + min(count, 20) - 1)}" if count else ""
 
     def _name_ink(self, tab: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support import gpurun
 from support.gpurun import OTHER_RANK, SECONDS, busy, waits, write_gpu_run
 from support.metricvalues import put, series, value, watch
 from support.synthetic import MAIN, live_run
@@ -19,7 +20,11 @@ DEVICES = {"gpu0": waits, "gpu1": busy}
 HOLDERS = {MAIN: ("gpu0",), OTHER_RANK: ("gpu1",)}
 
 
-def test_idle_seconds_are_those_of_the_summary_by_rank_and_phase(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", [SECONDS, 360])
+def test_idle_seconds_are_those_of_the_summary_by_rank_and_phase(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    monkeypatch.setattr(gpurun, "SECONDS", seconds)
     path = write_gpu_run(tmp_path / "a.profd", DEVICES, HOLDERS)
     with RunReader(path) as reader:
         idle = summarize(reader).gpu_idle
@@ -27,7 +32,7 @@ def test_idle_seconds_are_those_of_the_summary_by_rank_and_phase(tmp_path: Path)
 
     samples = watch(path).take()
 
-    assert value(samples, catalog.GPU_IDLE_SECONDS, "0", "data wait") == pytest.approx(SECONDS / 2, abs=0.2)
+    assert value(samples, catalog.GPU_IDLE_SECONDS, "0", "data wait") == pytest.approx(seconds / 2, abs=0.2)
     assert value(samples, catalog.GPU_IDLE_SECONDS, "1", "data wait") == 0
     told = sum(sample.value for sample in samples if sample.metric is catalog.GPU_IDLE_SECONDS)
     assert told == pytest.approx(idle.idle_s)

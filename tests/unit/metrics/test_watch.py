@@ -69,6 +69,17 @@ def test_a_recording_that_ends_after_its_process_covers_no_more_than_its_life(tm
             assert value(samples, catalog.COVERAGE) == summarize(reader).coverage == 1.0
 
 
+def test_what_a_recording_covers_after_its_process_makes_up_for_no_gap(tmp_path: Path) -> None:
+    with live_run(tmp_path / "a.profd", seconds=4) as run:
+        run.seconds += 1  # nothing is recorded
+        run.advance()
+        ended_ns = run.started_ns + 11 * SECOND_NS // 2
+        put(run, ProcessEnded(MAIN, ended_ns, exit_code=0), ended_ns)
+        samples = watch(run.path).take()
+        with RunReader(run.path) as reader:
+            assert value(samples, catalog.COVERAGE) == summarize(reader).coverage == pytest.approx(4.5 / 5.5)
+
+
 def test_a_recording_that_comes_after_its_process_has_ended_counts(tmp_path: Path) -> None:
     with live_run(tmp_path / "a.profd", seconds=4) as run:
         watched = watch(run.path)
