@@ -128,8 +128,8 @@ def added_up(aggregates: Iterable[Aggregate]) -> Aggregate:
 class StepFunction:
     """A piecewise constant function of time, unknown where nothing was read.
 
-    ``period_ns`` is the usual distance of two readings: nothing shorter can be told from it. None where there are fewer
-    than two.
+    ``period_ns`` is the usual distance of two readings: shorter changes do not show. None where there are fewer than
+    two readings.
     """
 
     def __init__(self, steps: Sequence[Step], period_ns: int | None) -> None:
