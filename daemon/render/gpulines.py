@@ -27,12 +27,16 @@ def gpu_lines(gpus: Iterable[Gpu]) -> Iterator[str]:
 
 
 def idle_lines(idle: GpuIdle | None, columns: int) -> Iterator[str]:
-    """Yield what the user's code did while the GPU was idle, with what that rests on; nothing where no GPU was read."""
+    """Yield for how long the GPU was idle, and the lines of the gaps that readings show; nothing where no GPU was read.
+
+    The mean utilization counts all idle time. Of gaps that are shorter than a reading nothing says what ran in them.
+    """
     if idle is None:
         return
-    rests_on = f"below {percent(idle.below)}, read every {step_time(idle.period_s)}; {plural(idle.samples, 'sample')}"
-    yield from ("", f"GPU idle {percent(idle.share)} of the time ({rests_on})")
     lines = idle.lines[:_LINES]
+    yield from ("", f"GPU idle {percent(1 - idle.mean_utilization)} of the time")
+    seen = f"  {percent(idle.share)} of the time in gaps of {step_time(idle.period_s)} or more"
+    yield f"{seen}, {plural(idle.samples, 'sample')}:" if lines else seen
     places = [f"{line.module_path}:{line.line}" for line in lines]
     place_cells = min(max((width(visible(place)) for place in places), default=0), _PLACE_CELLS)
     name_cells = max((width(line.phase) for line in lines), default=0)

@@ -135,11 +135,6 @@ class RecordedTotal(msgspec.Struct, frozen=True):
     torn: Count
 
     @property
-    def kept(self) -> int:
-        """How many of them are samples of the run."""
-        return self.samples - self.torn
-
-    @property
     def torn_share(self) -> float | None:
         """The share that was dropped as impossible; None where nothing was read."""
         return self.torn / self.samples if self.samples else None

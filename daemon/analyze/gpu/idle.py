@@ -19,10 +19,10 @@ LINES = 10
 class GpuIdle(msgspec.Struct, frozen=True):
     """The time of a selection for which the GPUs of its processes were idle.
 
-    ``below`` is the utilization under which a GPU is called idle, ``period_s`` how far apart its readings are: nothing
-    shorter can be told. ``known_s`` is the time of which utilization is known, ``share`` the part of it that was idle,
-    ``mean_utilization`` the mean over it. ``samples`` were taken in the idle time; ``phases`` are shares of that, and
-    ``lines`` the lines of the user's code at which most of it went by.
+    ``known_s`` is the time of which utilization is known, ``mean_utilization`` the mean over it: what it lacks of 1 is
+    all idle time. ``share`` is the part of it in gaps that readings show, of less than ``below``, ``period_s`` apart:
+    shorter gaps are in the mean alone. ``samples`` were taken in these gaps; ``phases`` are shares of them, and
+    ``lines`` the lines of the user's code at which most of them went by.
     """
 
     below: float

@@ -130,7 +130,7 @@ def test_the_text_names_the_gpus() -> None:
 def test_the_text_states_share_resolution_and_samples(one_gpu: Path) -> None:
     with RunReader(one_gpu) as reader:
         text = summary_text(summarize(reader))
-    assert "GPU idle 50 % of the time (below 5 %, read every 100 ms; 2,000 samples)" in text
+    assert "GPU idle 55 % of the time\n  50 % of the time in gaps of 100 ms or more, 2,000 samples:\n" in text
 
 
 @pytest.mark.parametrize("words", [["summary", "--gpu-idle"], ["export", "--format", "collapsed", "--gpu-idle=20"]])
