@@ -31,8 +31,7 @@ from profd.daemon.analyze.compare.diff import take_diff
 from profd.daemon.analyze.memory.trend import trend
 from profd.daemon.analyze.steps.cycles import Seen, count_cycles
 from profd.daemon.collect.governor import Governor
-from profd.daemon.collect.stacks.paces import Paces
-from profd.daemon.collect.stacks.visits import with_visits
+from profd.daemon.collect.stacks.failedreads import TornShares, with_visits
 from profd.daemon.store.reader import RunReader
 
 LEAST_GROWTH = 4 * MB
@@ -103,7 +102,7 @@ def deep_stacks(chance: random.Random) -> bool:
     """Correct a trace by its failed reads; say whether the share of its deep stack is off by more than 2 points."""
     flat_us, deep_us = chance.choice([(9_400, 14_100), (14_100, 9_400), (3_000, 5_000)])
     reader = Reader({FLAT: flat_us, DEEP: deep_us}, {FLAT: 20, DEEP: 2_500}, seed_of(chance))
-    corrected = with_visits(reader.trace, reader.failed_us, reader.samples, Paces())
+    corrected = with_visits(reader.trace, reader.failed_us, reader.samples, TornShares())
     return abs(reader.error(corrected, DEEP)) > 2
 
 

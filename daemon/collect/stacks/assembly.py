@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
-from profd.daemon.collect.stacks import chrometrace, failedreads, readmoments, tearing, visits
+from profd.daemon.collect.stacks import chrometrace, failedreads, readmoments, tearing
 from profd.daemon.collect.stacks.chrometrace import Change, ThreadTrace
 from profd.daemon.collect.stacks.pyspy import RawRecording
 from profd.daemon.collect.stacks.tearing import Evidence, NoSource
@@ -152,7 +152,7 @@ def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidenc
             torn_us.append(change.at_us)
     whole = msgspec.structs.replace(trace, changes=(*found, end))
     times_us = [*failedreads.times_at(trace, raw.failed, raw.zero_ns), *torn_us]
-    visited = visits.with_visits(whole, times_us, samples - len(torn_us), evidence.paces)
+    visited = failedreads.with_visits(whole, times_us, samples - len(torn_us), evidence.torn_shares)
     return _Read(visited, torn_us, is_seldom_in_python)
 
 

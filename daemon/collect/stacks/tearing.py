@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from profd.daemon.collect.stacks.endings import Endings, Whereabouts
-from profd.daemon.collect.stacks.paces import Paces
+from profd.daemon.collect.stacks.failedreads import TornShares
 from profd.daemon.collect.stacks.statements import Statement
 from profd.daemon.store.records import Frame
 
@@ -149,12 +149,12 @@ def valid_roots(stacks: Iterable[tuple[Stack, int]]) -> frozenset[str]:
 class Evidence:
     """What is known of a process: the calls and stacks that were seen in it, and its source."""
 
-    __slots__ = ("calls", "endings", "paces", "source")
+    __slots__ = ("calls", "endings", "source", "torn_shares")
 
     def __init__(self, source: Source) -> None:
         self.calls = Calls()
         self.endings = Endings()
-        self.paces = Paces()
+        self.torn_shares = TornShares()
         self.source = source
 
 
@@ -172,7 +172,7 @@ def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> 
     for stack, found in mended.items():
         if found is None:
             mended[stack] = evidence.endings.whole(stack, roots)
-    evidence.paces.learn(*_counted(times, mended))
+    evidence.torn_shares.learn(*_counted(times, mended))
     return [mended[stack] for stack in stacks]
 
 

@@ -165,7 +165,7 @@ def test_a_torn_stack_of_no_known_ending_tells_of_where_its_function_or_its_file
         evidence = Evidence(Statements())
         seen = [busy, calm, idle] * 20
         assert mend([*seen, (lost,)], frozenset({"<module>"}), evidence) == [*seen, None]
-        assert evidence.paces.of(busy) > 8 * evidence.paces.of(calm)
+        assert evidence.torn_shares.of(busy) > 8 * evidence.torn_shares.of(calm)
 
 
 def test_of_a_program_that_makes_up_functions_few_stacks_are_held() -> None:
@@ -184,7 +184,7 @@ def test_of_a_program_that_makes_up_functions_few_stacks_are_held() -> None:
 def test_a_torn_stack_of_no_known_file_tells_of_no_place(program: str) -> None:
     evidence = Evidence(Statements())
     mend([*loop(program, 40), (Frame("encode", "/lib/json.py", 3),)], frozenset({"<module>"}), evidence)
-    assert len({evidence.paces.of(one) for one in loop(program, 1)}) == 1
+    assert len({evidence.torn_shares.of(one) for one in loop(program, 1)}) == 1
 
 
 def test_little_is_known_in_the_beginning_and_so_kept(program: str) -> None:
