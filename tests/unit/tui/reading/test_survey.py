@@ -13,6 +13,7 @@ from profd.daemon.analyze.functions import hot_functions
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.analyze.summary import summarize
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import FindingsTaken
@@ -20,7 +21,7 @@ from profd.tui.reading.analysis import Analysis
 from profd.tui.reading.follower import Follower
 from profd.tui.reading.survey import Survey
 from profd.tui.snapshot import Snapshot
-from profd.tui.view import Scope, ScopeKind, View
+from profd.tui.view import Range, Scope, ScopeKind, View
 
 RECENT = View(span_ns=30 * SECOND_NS)
 VALUES = {"cpu_cores": 0.6 + 2 * 0.97, "rss_bytes": 904e6 + 600e6, "host_cpu_share": 0.64}
@@ -150,6 +151,15 @@ def test_gauges_sum_up_the_tree_now_and_are_means_and_peaks_later(tmp_path: Path
     assert {name: value for name, (value, _) in live.items()} == pytest.approx(VALUES)
     assert {name: kind for name, (_, kind) in later.items()} == dict(zip(VALUES, ("mean", "peak", "mean"), strict=True))
     assert {name: value for name, (value, _) in later.items()} == pytest.approx(VALUES)
+
+
+def test_processes_of_a_range_have_the_numbers_of_the_summary(ended: Path) -> None:
+    first_half = Range(synthetic.STARTED_NS, synthetic.STARTED_NS + 20 * SECOND_NS)
+    with RunReader(ended) as reader:
+        shown = survey_of(reader).snapshot(View(tab="processes", chosen=first_half)).processes
+        expected = summarize(reader, Selection(to_ns=first_half.to_ns)).processes
+    found = [(one.row.pid, one.cpu_cores, one.rss_bytes) for one in shown]
+    assert found == [(one.pid, pytest.approx(one.cpu_cores), one.rss_bytes) for one in expected]
 
 
 def test_processes_are_a_tree_with_what_each_is_doing(tmp_path: Path) -> None:
