@@ -38,4 +38,4 @@ class Integral:
         from_ns = end_ns - LATELY_NS
         while self._lately and self._lately[0].end_ns <= from_ns:
             self._lately.popleft()
-        return StepFunction(self._lately, None).over(from_ns, end_ns).mean
+        return StepFunction(list(self._lately), None).over(from_ns, end_ns).mean

@@ -142,9 +142,11 @@ class StepFunction:
         """Return the mean over [from_ns, to_ns) and how many ns of it are known; (0.0, 0) where nothing is."""
         whole, known_ns = 0.0, 0
         for step in self._between(from_ns, to_ns):
-            overlap_ns = max(min(step.end_ns, to_ns) - max(step.start_ns, from_ns), 0)
-            whole += step.value * overlap_ns
-            known_ns += overlap_ns
+            start_ns = step.start_ns if step.start_ns > from_ns else from_ns  # not max: done for each interval of a run
+            end_ns = step.end_ns if step.end_ns < to_ns else to_ns
+            if end_ns > start_ns:
+                whole += step.value * (end_ns - start_ns)
+                known_ns += end_ns - start_ns
         return (whole / known_ns if known_ns else 0.0), known_ns
 
     def over(self, from_ns: int, to_ns: int) -> Aggregate:
@@ -174,10 +176,9 @@ class StepFunction:
                 cover.add(step.start_ns, step.end_ns)
         return cover
 
-    def _between(self, from_ns: int, to_ns: int) -> Iterator[Step]:
-        """Yield the steps that may reach into [from_ns, to_ns)."""
-        for index in range(max(bisect_right(self._starts, from_ns) - 1, 0), bisect_left(self._starts, to_ns)):
-            yield self.steps[index]
+    def _between(self, from_ns: int, to_ns: int) -> Sequence[Step]:
+        """Return the steps that may reach into [from_ns, to_ns)."""
+        return self.steps[max(bisect_right(self._starts, from_ns) - 1, 0) : bisect_left(self._starts, to_ns)]
 
 
 def step_function(points: Iterable[PointRow]) -> StepFunction:
