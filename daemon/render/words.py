@@ -108,16 +108,18 @@ def _place(line: PhaseLine) -> str:
 
 
 def _facts(summary: Summary) -> list[Fact]:
-    cost = units.percent(summary.cost_core_share, 1)
-    facts = [
+    """Return what heads the page; a share that is not known is left out."""
+    shares = (
+        ("coverage", summary.coverage, "", "share of the run's time that has samples"),
+        ("torn", summary.torn_share, "", "stacks caught between two moments, recognized and dropped"),
+        ("profd's cost", summary.cost_core_share, " of a core", "profd and its samplers, mean over the run"),
+    )
+    return [
         Fact("samples", f"{summary.samples:,}", "of the main threads of training processes"),
-        Fact("coverage", units.percent(summary.coverage, 1), "share of the run's time that has samples"),
-        Fact("torn", units.percent(summary.torn_share, 1), "stacks caught between two moments, recognized and dropped"),
-        Fact("profd's cost", f"{cost} of a core", "profd and its samplers, mean over the run"),
+        *(Fact(name, units.percent(share, 1) + of, hint) for name, share, of, hint in shares if share is not None),
         Fact("processes", str(len(summary.processes)), "seen in the run's process tree"),
         Fact("run", visible(summary.run), "the id of the run file"),
     ]
-    return [fact for fact in facts if not fact.value.startswith(f"{units.UNKNOWN} ") and fact.value != units.UNKNOWN]
 
 
 def _circumstances(info: RunInfo, summary: Summary, command: str) -> list[Fact]:
