@@ -2,9 +2,9 @@
 
 ``python benchmarks/stepscreen.py [--pythons 3.12] [--programs paused_loop,mnist_main] [--seconds 30] [--at-once 4]
 [--busy] [--print-only]``, ten minutes; writes its section of ``docs/measurements.md``. ``profd attach`` runs in a tmux
-of its own for each program, and its screen is captured twice a second. Two lengths of time say how late a number is:
-from the moment at which the program was within one step of it, and what the difference in steps takes at the pace of
-the last ten seconds. The smaller one counts. Where the script has no running number, most captures say how many steps
+of its own for each program, and its screen is captured twice a second. A number is late by the smaller
+of two times: the time since the program was within one step of it, and the time that the missing steps take at the
+pace of the last ten seconds. Where the script has no running number, most captures say how many steps
 were made before the recording. Ends with 1 where a number was more than 1.5 s late.
 """
 

@@ -47,8 +47,8 @@ _FAR_HARDER = 8
 """So many times the frames, or the torn reads: what a training loop has, from its script to the innermost module, is
 less."""
 _NEAR, _FAR, _FAR_WEIGHT = 3.0, 15.0, 0.1
-"""Which stacks a thread was in at a moment is told by those that it was seen in about then: by so many distances of
-samples for the most part, and a little by more, since where all reads fail nothing is seen."""
+"""The stacks seen within so many distances of samples say where a thread was at a moment. Those that are further away
+say a little, too: where all reads fail nothing is seen nearby."""
 _REACH = 30.0
 # An interval has this share of it left for its stack, however many reads failed there.
 _LEAST_HELD = 0.1

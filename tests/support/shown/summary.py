@@ -117,7 +117,7 @@ def _sums(said: Mapping[str, Any]) -> Numbers:
             yield exact("measure of a finding", f"{finding['label']}: {measure['name']}", measure["value"])
 
 
-# Of each line: what it looks like, which group says of which one the numbers are, and the kinds of the other groups.
+# A pattern of a line, the group that names what its numbers are of (None: the run), and the kinds of the other groups.
 _LINES: tuple[tuple[str, int | None, tuple[str, ...]], ...] = (
     (r"(?:after|recorded for) ([^,]+?)(?:, until.*)?(?:, ~?([\d,]+) steps?(?: at (\S+))?)?$", None,
      ("duration", "steps", "step rate")),
