@@ -22,8 +22,8 @@ from measurements import write_section
 from proportions import most
 
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.collect.stacks.pyspy import find_py_spy
-from profd.daemon.render.exports.collapsed import collapsed_lines
+from profd.daemon.exports.formats import collapsed_lines
+from profd.daemon.stacks.pyspy import find_py_spy
 from profd.daemon.store.reader import RunReader
 from profd.daemon.units import plural
 

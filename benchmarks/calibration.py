@@ -19,11 +19,10 @@ from typing import NamedTuple
 
 from measurements import write_section
 
-from profd.daemon.analyze.certainty.changes import Changes
-from profd.daemon.analyze.certainty.confidence import margin
-from profd.daemon.analyze.certainty.uncertainty import Doubt
+from profd.daemon.analyze.confidence import margin
+from profd.daemon.analyze.uncertainty import Changes, Doubt
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.collect.stacks.assembly import apportion
+from profd.daemon.stacks.assembly import apportion
 from profd.daemon.store.rows import IntervalRow
 
 RATE_HZ = 100.0

@@ -18,8 +18,7 @@ from measurements import write_section
 from meters import Mark, cores_between
 from recorders import Profd, mark
 
-from profd.daemon.analyze.coverage import take_coverage
-from profd.daemon.analyze.lives import take_lives
+from profd.daemon.analyze.coverage import take_coverage, take_lives
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader

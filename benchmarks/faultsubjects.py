@@ -22,13 +22,14 @@ from support.training_stacks import describe
 
 from profd.daemon import paths
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.summary import summarize
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable, ProfdError, RunUnreadable
-from profd.daemon.host.register import Entry, Register, boot_id
-from profd.daemon.render.exports.formats import file_content, tables, write_tables
-from profd.daemon.render.outfile import write_whole
+from profd.daemon.exports.formats import file_content, tables, write_tables
+from profd.daemon.paths import write_whole
 from profd.daemon.render.report import write_report
+from profd.daemon.render.summary import summarize
+from profd.daemon.service.storage import Entry, Register, boot_id
+from profd.daemon.session.livefile import LiveFile
 from profd.daemon.store import database
 from profd.daemon.store import writer as writer_module
 from profd.daemon.store.reader import RunReader
@@ -43,7 +44,6 @@ from profd.daemon.store.records import (
     RunEnded,
 )
 from profd.daemon.store.writer import RunWriter
-from profd.daemon.supervise.livefile import LiveFile
 
 KINDS = ("open", "read", "write", "sync", "truncate", "rename", "link", "lock", "map", "allocate")
 """As in faults.c, counted from 1."""

@@ -19,10 +19,8 @@ import numpy
 import pyarrow
 from fleettemplate import Numbers, Template, take_template
 
-from profd.daemon.fleet.dataset import DataSet
-from profd.daemon.fleet.export import place_files
-from profd.daemon.fleet.layout import DAY_NS, TABLES, Partition, date_of
-from profd.daemon.fleet.parquet import PartitionFile
+from profd.daemon.fleet.dataset import DAY_NS, TABLES, DataSet, Partition, date_of
+from profd.daemon.fleet.export import PartitionFile, place_files
 
 MINUTE_NS = 60_000_000_000
 MOST_MINUTES = 1440

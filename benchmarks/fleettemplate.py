@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from profd.daemon.fleet.minutes import Minute, take_minutes
-from profd.daemon.fleet.tables import Source
+from profd.daemon.fleet.tables import Minute, Source, take_minutes
 from profd.daemon.store.reader import RunReader
 
 Numbers = numpy.ndarray[Any, Any]

@@ -15,9 +15,8 @@ from support.dashboard import AnalysisInProcess
 from textual.message import Message
 
 from profd.cli.ls import list_run
-from profd.daemon.analyze.compare.diff import take_diff
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.summary import summarize
+from profd.daemon.compare.diff import take_diff
 from profd.daemon.errors import ProfdError
 from profd.daemon.fleet.dataset import DataSet
 from profd.daemon.fleet.export import export_run
@@ -25,11 +24,12 @@ from profd.daemon.metrics.runs import Runs
 from profd.daemon.render.diffreport import write_diff_report
 from profd.daemon.render.difftext import diff_text
 from profd.daemon.render.report import write_report
+from profd.daemon.render.summary import summarize
 from profd.daemon.render.text import summary_text
+from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
-from profd.daemon.supervise.control import ControlClient
-from profd.tui.reading import feed
-from profd.tui.reading.feed import Feed, FeedFailed, SnapshotTaken
+from profd.tui import feed
+from profd.tui.feed import Feed, FeedFailed, SnapshotTaken
 
 Reader = Callable[[Path], object]
 ALL = Selection()

@@ -23,18 +23,18 @@ from support import synthetic
 from support.kinetotraces import TraceScript
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.collect.stacks import assembly
-from profd.daemon.collect.stacks.assembly import Span
-from profd.daemon.collect.stacks.chrometrace import TraceDamaged
-from profd.daemon.collect.stacks.dump import decode_dump
-from profd.daemon.collect.stacks.pyspy import RawRecording, last_timestamp_us
-from profd.daemon.collect.steps.declared import Declared
-from profd.daemon.collect.steps.log import StepLog
 from profd.daemon.errors import ProfdError
+from profd.daemon.session.control import Request
+from profd.daemon.stacks import assembly
+from profd.daemon.stacks.assembly import Span
+from profd.daemon.stacks.chrometrace import TraceDamaged
+from profd.daemon.stacks.dump import decode_dump
+from profd.daemon.stacks.pyspy import RawRecording, last_timestamp_us
+from profd.daemon.steps.declared import Declared
+from profd.daemon.steps.log import StepLog
 from profd.daemon.store import database
 from profd.daemon.store.records import Identity, OperatorTotals, OutputWritten, Record, WindowTaken
 from profd.daemon.store.tables import Tables
-from profd.daemon.supervise.control import Request
 from profd.daemon.userfiles import UserFiles
 from profd.daemon.windows import kineto
 from profd.daemon.windows.reduction import reduce

@@ -21,8 +21,8 @@ from typing import NamedTuple
 from measurements import write_section
 
 from profd.daemon.clock import AnchoredClock
-from profd.daemon.collect.gpu.collector import GpuCollector
-from profd.daemon.collect.gpu.users import RealTraces
+from profd.daemon.gpu.collector import GpuCollector
+from profd.daemon.gpu.processes import RealTraces
 from profd.daemon.store.records import FrameDescription, Identity, PointsTaken, Record, RunStarted
 from profd.daemon.store.writer import RunWriter
 

@@ -30,9 +30,9 @@ from measurements import write_section
 from support.sessions import begin_session
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.session.session import RunningSession
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import HangRow
-from profd.daemon.supervise.session import RunningSession
 
 CAUSES = {
     "queue": "queue",

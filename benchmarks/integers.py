@@ -23,8 +23,8 @@ import proportions
 import pytest
 from measurements import write_section
 
-from profd.daemon.collect.interpreter.frames import Frame, Interpreter, open_interpreter
-from profd.daemon.collect.interpreter.integers import (
+from profd.daemon.interpreter.frames import Frame, Interpreter, open_interpreter
+from profd.daemon.interpreter.integers import (
     Attribute,
     Global,
     IntegerReader,
@@ -35,8 +35,8 @@ from profd.daemon.collect.interpreter.integers import (
     Variable,
     local_of,
 )
-from profd.daemon.collect.interpreter.memory import Unreadable
-from profd.daemon.collect.interpreter.objects import Held, generator_code
+from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.interpreter.objects import Held, generator_code
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.interpreters import VERSIONS, python

@@ -1,5 +1,5 @@
 // Prints where things lie in the structures of the CPython whose headers it is compiled with, in the names of
-// daemon/collect/interpreter/offsets.py.
+// daemon/interpreter/offsets.py.
 #define Py_BUILD_CORE 1
 #define NDEBUG 1
 #include <Python.h>

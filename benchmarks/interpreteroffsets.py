@@ -1,4 +1,4 @@
-"""Prints the offsets of a CPython, from its headers, beside those of ``daemon/collect/interpreter/offsets.py``.
+"""Prints the offsets of a CPython, from its headers, beside those of ``daemon/interpreter/offsets.py``.
 
     python benchmarks/interpreteroffsets.py [-I FOLDER]... VERSION
 
@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from profd.daemon.collect.interpreter import offsets
+from profd.daemon.interpreter import offsets
 
 SOURCE = Path(__file__).with_suffix(".c")
 

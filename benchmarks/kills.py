@@ -32,9 +32,9 @@ from proportions import most
 from support.sessions import begin_session, running
 
 from profd.daemon import processes
-from profd.daemon.analyze.summary import summarize
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ProfdError
+from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
 
 LOAD = Path(__file__).parent / "loads" / "chain.py"

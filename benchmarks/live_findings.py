@@ -21,17 +21,17 @@ from pathlib import Path
 
 from measurements import write_section
 
-from profd.daemon.analyze.certainty.confidence import student_95
-from profd.daemon.analyze.findings.finding import INFO
-from profd.daemon.host import supervisor
-from profd.daemon.host.incidents import Incidents
-from profd.daemon.host.journal import Journal
-from profd.daemon.host.register import Entry
+from profd.daemon.analyze.confidence import student_95
+from profd.daemon.findings.finding import INFO
 from profd.daemon.metrics.catalog import FINDING
-from profd.daemon.metrics.watch import RunWatch
+from profd.daemon.metrics.runs import RunWatch
 from profd.daemon.paths import list_runs
+from profd.daemon.service import supervisor
+from profd.daemon.service.log import Journal
+from profd.daemon.service.reports import Incidents
+from profd.daemon.service.storage import Entry
 from profd.daemon.store.records import Identity
-from profd.tui.reading.feed import Feed, SnapshotTaken
+from profd.tui.feed import Feed, SnapshotTaken
 
 PROGRAM = Path(__file__).parents[1] / "tests" / "programs" / "stalling.py"
 RULE = "input-bound-in-process"

@@ -23,12 +23,12 @@ from typing import NamedTuple
 from measurements import write_section
 from truth import Diary, Program, Stack, known_programs, read_program, running
 
-from profd.daemon.analyze.certainty.confidence import margin, student_95
-from profd.daemon.analyze.certainty.uncertainty import Doubt
+from profd.daemon.analyze.confidence import margin, student_95
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.uncertainty import Doubt
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.collect.stacks.pyspy import find_py_spy
+from profd.daemon.stacks.pyspy import find_py_spy
 from profd.daemon.store.reader import RunReader
 
 RATE_HZ = 100.0

@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from profd.daemon.analyze.certainty.confidence import student_95
+from profd.daemon.analyze.confidence import student_95
 
 Pairs = Sequence[tuple[float, float]]
 

@@ -28,9 +28,9 @@ from environment import Environment, make_environment
 from measurements import write_section
 
 from profd.daemon.analyze.phases import OTHER, PHASES
-from profd.daemon.analyze.steps.steps import COUNT_SERIES, Steps
-from profd.daemon.analyze.summary import summarize
+from profd.daemon.analyze.steps import COUNT_SERIES, Steps
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
 
 HERE = Path(__file__).parent

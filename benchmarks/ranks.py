@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 from measurements import write_section
 
-from profd.daemon.analyze.findings.case import Case
-from profd.daemon.analyze.findings.finding import Finding
-from profd.daemon.analyze.findings.straggler import find
-from profd.daemon.analyze.findings.training import training_range
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.analyze.steps import training_range
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.findings.context import Case
+from profd.daemon.findings.finding import Finding
+from profd.daemon.findings.ranks import straggler
 from profd.daemon.store.reader import RunReader
 
 TARGET = Path(__file__).parents[1] / "target" / "ddp_mlp.py"
@@ -81,7 +81,7 @@ def told(reader: RunReader, kind: str) -> Told:
 
 def _find(reader: RunReader, to_ns: int, phases: PhaseIndex) -> Finding | None:
     """Return the straggler that was known at a moment."""
-    return find(Case(reader, Selection(to_ns=to_ns, main_threads=True), phases))
+    return straggler(Case(reader, Selection(to_ns=to_ns, main_threads=True), phases))
 
 
 def row(kind: str, found: Sequence[Told]) -> str:

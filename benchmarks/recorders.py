@@ -16,10 +16,10 @@ from typing import Protocol
 from meters import Mark, Memory, cpu_with_children_s, memory_of, own_cpu_s
 
 from profd.daemon import processes
-from profd.daemon.collect.stacks.pyspy import find_py_spy
 from profd.daemon.errors import ProfdError, RunUnreadable
+from profd.daemon.session.control import ControlClient
+from profd.daemon.stacks.pyspy import find_py_spy
 from profd.daemon.store.reader import RunReader
-from profd.daemon.supervise.control import ControlClient
 
 _BEGIN_TIMEOUT_S = 30.0
 

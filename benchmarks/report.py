@@ -24,9 +24,9 @@ from longrun import write_long_run
 from measurements import write_section
 from playwright.sync_api import Browser, sync_playwright
 
-from profd.daemon.analyze.findings.catalog import find
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.findings.catalog import find
 from profd.daemon.store.reader import RunReader
 
 METHOD = (

@@ -27,11 +27,11 @@ from support.phasevisits import evaluated, held_up, on_and_off, sampled
 from support.profdcost import RUNS, has_to_govern, live
 from support.traces import stack
 
-from profd.daemon.analyze.compare.diff import take_diff
-from profd.daemon.analyze.memory.trend import trend
-from profd.daemon.analyze.steps.cycles import Seen, count_cycles
-from profd.daemon.collect.governor import Governor
-from profd.daemon.collect.stacks.failedreads import TornShares, with_visits
+from profd.daemon.analyze.steps import Seen, count_cycles
+from profd.daemon.analyze.trend import trend
+from profd.daemon.compare.diff import take_diff
+from profd.daemon.session.budget import Governor
+from profd.daemon.stacks.failedreads import TornShares, with_visits
 from profd.daemon.store.reader import RunReader
 
 LEAST_GROWTH = 4 * MB

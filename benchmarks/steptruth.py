@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS
-from profd.daemon.analyze.steps.steps import COUNT_SERIES, COUNTER_EVENT, ERROR_SERIES, Steps, take_steps
+from profd.daemon.analyze.steps import COUNT_SERIES, COUNTER_EVENT, ERROR_SERIES, Steps, take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow

@@ -23,7 +23,7 @@ from measurements import write_section
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, AnchoredClock, Clock
-from profd.daemon.collect.host.collector import HostCollector
+from profd.daemon.machine.collector import HostCollector
 from profd.daemon.store.records import FrameDescription, Identity, PointsTaken, ProcessSeen, Record, RunStarted
 from profd.daemon.store.writer import RunWriter
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from measurements import write_section
 
-from profd.daemon.analyze.certainty.confidence import student_95
+from profd.daemon.analyze.confidence import student_95
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.torchtraces import decode, selected_windows, trace_text
 from profd.daemon.store.reader import RunReader

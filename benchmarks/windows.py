@@ -23,8 +23,7 @@ from measurements import write_section
 from profd.daemon import processes
 from profd.daemon.clock import AnchoredClock
 from profd.daemon.store.records import Identity, Record, WindowTaken
-from profd.daemon.windows import remote
-from profd.daemon.windows.injection import Injection
+from profd.daemon.windows.injection import Injection, helper_for
 from profd.daemon.windows.request import WindowRequest
 from profd.daemon.windows.taking import WindowTaker
 
@@ -114,7 +113,7 @@ async def measure(python: str, windows: int) -> Outcome:
     """Take windows of one process, one after the other."""
     target = Target(python)
     version = processes.python_version(target.identity.pid) or ""
-    way = Injection(remote.helper_for(version), AnchoredClock())
+    way = Injection(helper_for(version), AnchoredClock())
     taken, during, between = [], [], []
     try:
         for _ in range(windows):

@@ -7,16 +7,15 @@ from pathlib import Path
 
 import click
 
-from profd.cli.interrupts import StopSignals
+from profd.cli.console import StopSignals, say
 from profd.cli.options import headless_option, recording_options
-from profd.cli.output import say
 from profd.daemon import paths, processes
 from profd.daemon.errors import NoSuchProcess, SessionFailed
+from profd.daemon.launch.terminal import is_interactive
 from profd.daemon.metrics.exporter import Exporter, open_exporter
 from profd.daemon.naming import script_name
-from profd.daemon.supervise.diagnosis import check_attachable
-from profd.daemon.supervise.session import RunningSession, SessionOptions, start_session
-from profd.daemon.supervise.terminal import is_interactive
+from profd.daemon.session.session import RunningSession, SessionOptions, start_session
+from profd.daemon.tree.diagnosis import check_attachable
 
 _CLOSING_S = 30.0
 
@@ -94,7 +93,7 @@ def _record(options: SessionOptions, exporter: Exporter | None) -> None:
 def _show(options: SessionOptions, exporter: Exporter | None) -> None:
     """Record with the dashboard open; leaving it ends the recording, or lets it go on."""
     from profd.tui.app import run_dashboard
-    from profd.tui.leaving import Leaving
+    from profd.tui.screens.dialogs import Leaving
 
     with StopSignals() as signals:
         session = start_session(options)
@@ -111,7 +110,7 @@ def _show(options: SessionOptions, exporter: Exporter | None) -> None:
 
 def _close(options: SessionOptions, session: RunningSession, exporter: Exporter | None) -> None:
     """Wait for the closed run file and sum it up on stderr; raises SessionFailed where it was not closed in order."""
-    from profd.daemon.analyze.summary import summarize
+    from profd.daemon.render.summary import summarize
     from profd.daemon.render.text import closing_lines
     from profd.daemon.store.reader import RunReader
 

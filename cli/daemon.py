@@ -11,24 +11,19 @@ from pathlib import Path
 import click
 import msgspec
 
-from profd.cli.table import aligned, titled
-from profd.daemon import oomscore, paths
+from profd.daemon import paths, processes
 from profd.daemon.clock import AnchoredClock
 from profd.daemon.errors import ProfdError
-from profd.daemon.host.census import Census
-from profd.daemon.host.configuration import Configuration, default_file, read_configuration
-from profd.daemon.host.instance import Instance
-from profd.daemon.host.jobs import Jobs
-from profd.daemon.host.journal import Journal
-from profd.daemon.host.notify import Notifier
-from profd.daemon.host.register import Register, register_folder
-from profd.daemon.host.reporting import CommandReporter
-from profd.daemon.host.rules import Rules, user_name
-from profd.daemon.host.sessions import RealSessions
-from profd.daemon.host.shelf import Shelf
-from profd.daemon.host.subject import ProcTable, Subject
-from profd.daemon.host.supervisor import Supervisor
+from profd.daemon.render.plaintext import aligned, titled
 from profd.daemon.secrets import mask_command
+from profd.daemon.service.configuration import Configuration, default_file, read_configuration
+from profd.daemon.service.jobs import Jobs
+from profd.daemon.service.log import Journal, Notifier
+from profd.daemon.service.processes import Census, ProcTable, Rules, Subject, user_name
+from profd.daemon.service.reports import CommandReporter
+from profd.daemon.service.sessions import RealSessions
+from profd.daemon.service.storage import Register, Shelf, register_folder
+from profd.daemon.service.supervisor import Instance, Supervisor
 
 _COMMAND_WIDTH = 60
 
@@ -53,7 +48,7 @@ def command(file: Path | None, check: bool) -> None:
     if check:
         click.echo(_checked(configuration))
         return
-    oomscore.volunteer()  # reports and sessions inherit that
+    processes.volunteer()  # reports and sessions inherit that
     with contextlib.closing(Instance(paths.runtime_folder())):
         asyncio.run(_supervise(file, configuration))
 

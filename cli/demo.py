@@ -14,7 +14,7 @@ from profd.cli.options import headless_option, steps_option
 from profd.cli.run import narrate, run_profiled
 from profd.daemon import paths
 from profd.daemon.errors import MissingTool, UsageError
-from profd.daemon.supervise.session import SessionOptions
+from profd.daemon.session.session import SessionOptions
 
 DEFAULT_TARGET = "cifar_resnet18"
 # Each takes about a minute on the two cores of a laptop.
@@ -77,8 +77,8 @@ def target_path(name: str) -> Path:
 
 def sum_up_with_report(run_file: Path) -> str:
     """Write the report beside a finished run; return the closing lines, with the report's path as the last."""
-    from profd.daemon.analyze.summary import summarize
     from profd.daemon.render.report import write_report
+    from profd.daemon.render.summary import summarize
     from profd.daemon.render.text import closing_lines
     from profd.daemon.store.reader import RunReader
 

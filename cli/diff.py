@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from profd.cli.folder import open_run
+from profd.cli.console import print_json, say
 from profd.cli.options import SelectionWords, json_option, selection_options
-from profd.cli.output import print_json, say
-from profd.daemon.analyze.compare.diff import ALIKE, LEAST, Diff, take_diff
-from profd.daemon.analyze.compare.limits import parse_limit
+from profd.cli.runs import open_run
+from profd.daemon.compare.diff import ALIKE, LEAST, Diff, parse_limit, take_diff
 from profd.daemon.errors import ExitCode
 from profd.daemon.render.difftext import diff_text
 

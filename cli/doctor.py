@@ -8,11 +8,11 @@ import sys
 
 import click
 
+from profd.cli.console import print_json
 from profd.cli.options import json_option
-from profd.cli.output import print_json
 from profd.daemon.errors import ExitCode
-from profd.daemon.render.visible import visible
-from profd.daemon.supervise.doctor import Check, Verdict, examine
+from profd.daemon.render.plaintext import visible
+from profd.daemon.session.doctor import Check, Verdict, examine
 
 _MARKS = {Verdict.PASSED: ("✓", "green"), Verdict.NOTE: ("!", "yellow"), Verdict.FAILED: ("✗", "red")}
 _LEAST_SIZE = os.terminal_size((80, 24))

@@ -7,15 +7,15 @@ from pathlib import PurePath
 
 import click
 
+from profd.cli.console import print_json
 from profd.cli.options import json_option
-from profd.cli.output import print_json
 from profd.cli.stop import read_info
 from profd.daemon import paths, processes
-from profd.daemon.collect.stacks.dump import DumpedFrame
 from profd.daemon.errors import NoSuchProcess
-from profd.daemon.render.visible import visible
+from profd.daemon.render.plaintext import visible
+from profd.daemon.stacks.dump import DumpedFrame
 from profd.daemon.store.reader import RunReader
-from profd.daemon.supervise.treedump import DumpedProcess, MergedStack, dump_tree, merge
+from profd.daemon.tree.treedump import DumpedProcess, MergedStack, dump_tree, merge
 
 
 @click.command()

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
-from profd.cli.folder import brought_here, files_of, job_option, open_run
+from profd.cli.console import say
 from profd.cli.options import SelectionWords, parse_time, run_argument, selection_options
-from profd.cli.output import say
+from profd.cli.runs import brought_here, files_of, job_option, open_run
 from profd.daemon.errors import UsageError
-from profd.daemon.render.exports.formats import FORMATS, OF_ALL_THREADS, TABLES, file_content, tables, write_tables
-from profd.daemon.render.outfile import write_whole
-from profd.daemon.render.visible import visible
+from profd.daemon.exports.formats import FORMATS, OF_ALL_THREADS, TABLES, file_content, tables, write_tables
+from profd.daemon.paths import write_whole
+from profd.daemon.render.plaintext import visible
 from profd.daemon.store.reader import RunReader
 
 _STDOUT = Path("-")

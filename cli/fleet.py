@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from profd.cli.console import print_json, say
 from profd.cli.options import json_option
-from profd.cli.output import print_json, say
 
 if TYPE_CHECKING:
-    from profd.daemon.fleet.engines import Engine
+    from profd.daemon.fleet.fleet import Engine
 
 
 @click.command()
@@ -71,13 +71,13 @@ def command(
     from profd.daemon.clock import SECOND_NS
     from profd.daemon.fleet.dataset import DataSet
     from profd.daemon.fleet.fleet import Question, ask
-    from profd.daemon.fleet.text import fleet_text
+    from profd.daemon.fleet.output import fleet_text
 
     until_ns = None if until is None else int(until.replace(tzinfo=timezone.utc).timestamp()) * SECOND_NS
     question = Question(until_ns=until_ns, days=days, least=least / 100, memory_bytes=int(memory_gb * 1e9))
     fleet = ask(DataSet(url), question, _engine(address))
     if output is not None:
-        from profd.daemon.fleet.page import write_fleet_page
+        from profd.daemon.fleet.output import write_fleet_page
 
         write_fleet_page(output, fleet)
         say(f"wrote {output}")
@@ -88,6 +88,6 @@ def command(
 
 
 def _engine(address: str | None) -> Engine:
-    from profd.daemon.fleet.engines import Cluster, Here
+    from profd.daemon.fleet.fleet import Cluster, Here
 
     return Here() if address is None else Cluster(address)

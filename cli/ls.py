@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 import msgspec
 
+from profd.cli.console import print_json
 from profd.cli.options import json_option
-from profd.cli.output import print_json
-from profd.cli.table import aligned, titled
 from profd.daemon import paths
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
+from profd.daemon.render.plaintext import aligned, titled
 from profd.daemon.store.reader import RunReader
-from profd.daemon.supervise.attachable import Attachable, find_attachable
+from profd.daemon.tree.attachable import Attachable, find_attachable
 from profd.daemon.units import duration
 
 _COMMAND_WIDTH = 60

@@ -14,7 +14,7 @@ from typing import NamedTuple, NoReturn
 
 import click
 
-from profd.cli.output import say
+from profd.cli.console import say
 from profd.daemon.errors import ExitCode, ProfdError
 
 INTERRUPTED = 130

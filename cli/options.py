@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from profd.daemon.analyze.moment import parse_time as parse_time
+from profd.daemon.analyze.selection import parse_time as parse_time
 from profd.daemon.errors import UsageError
 
 if TYPE_CHECKING:

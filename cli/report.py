@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from profd.cli.folder import brought_here, folder_of, job_option, open_run
 from profd.cli.options import run_argument
+from profd.cli.runs import brought_here, folder_of, job_option, open_run
 from profd.daemon import paths
+from profd.daemon.render.plaintext import visible
 from profd.daemon.render.report import write_report
-from profd.daemon.render.visible import visible
 
 
 @click.command(short_help="Write a self-contained HTML report of a run.")

@@ -15,14 +15,14 @@ import msgspec
 
 from profd.cli.options import headless_option, recording_options
 from profd.daemon import paths
+from profd.daemon.launch.launch import Plan, launch
+from profd.daemon.launch.script import Script
+from profd.daemon.launch.terminal import is_interactive
 from profd.daemon.metrics.exporter import Exporter, Recording, open_exporter
 from profd.daemon.naming import script_name
-from profd.daemon.supervise.launch import Plan, launch
-from profd.daemon.supervise.script import Script
-from profd.daemon.supervise.session import SessionOptions, start_session
-from profd.daemon.supervise.terminal import is_interactive
-from profd.daemon.windows.arming import armed
-from profd.daemon.windows.schedule import parse_schedule
+from profd.daemon.session.session import SessionOptions, start_session
+from profd.daemon.windows.ondemand import armed
+from profd.daemon.windows.request import parse_schedule
 
 # Not `-m profd`: that would let the modules that lie beside the script stand in for Python's own.
 _VIEW = "import sys; sys.path[:1] = filter(None, sys.path[:1]); from profd.cli.main import main; main()"
@@ -144,7 +144,7 @@ def start_recording(
 
 def sum_up(run_file: Path) -> str:
     """Return the closing lines of a finished run; raises RunUnreadable."""
-    from profd.daemon.analyze.summary import summarize
+    from profd.daemon.render.summary import summarize
     from profd.daemon.render.text import closing_lines
     from profd.daemon.store.reader import RunReader
 

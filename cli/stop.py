@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
+from profd.cli.console import say
 from profd.cli.options import run_argument
-from profd.cli.output import say
 from profd.daemon import paths
 from profd.daemon.errors import SessionFailed
+from profd.daemon.session.session import end_session
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
-from profd.daemon.supervise.session import end_session
 
 _PATIENCE_S = 30.0
 _PAST = {"ended": "has ended already", "interrupted": "was cut off before: its recorder is gone"}

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from profd.cli.folder import brought_here, folder_of, job_option, known_folder
 from profd.cli.options import run_argument
-from profd.cli.table import aligned
+from profd.cli.runs import brought_here, folder_of, job_option, known_folder
 from profd.daemon import paths
 from profd.daemon.errors import UsageError
+from profd.daemon.render.plaintext import aligned
 from profd.daemon.store.reader import RunReader
 
 

@@ -9,20 +9,18 @@ from pathlib import Path
 import click
 import msgspec
 
+from profd.cli.console import print_json, say
 from profd.cli.options import json_option, run_argument
-from profd.cli.output import print_json, say
-from profd.cli.runofpid import pid_of, run_of
+from profd.cli.runs import pid_of, run_of
 from profd.daemon import paths
-from profd.daemon.analyze.issuers import issuing_lines
-from profd.daemon.analyze.operators import by_name
+from profd.daemon.analyze.operators import by_name, issuing_lines
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import SessionFailed, UsageError
-from profd.daemon.render.operatortable import operator_table, sort_rows
-from profd.daemon.render.visible import visible
-from profd.daemon.render.windowjson import describe
+from profd.daemon.render.operators import describe, operator_table, sort_rows
+from profd.daemon.render.plaintext import visible
+from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import WindowRow
-from profd.daemon.supervise.control import ControlClient
 from profd.daemon.units import plural, step_time
 from profd.daemon.windows.request import DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS, WindowRequest
 

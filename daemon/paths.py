@@ -1,12 +1,15 @@
-"""Where the files of profd lie, how a run is named, and which run a word on the command line means."""
+"""Where runs, reports and sockets of this user belong, and how files are written there."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import BinaryIO
 
 import platformdirs
 
@@ -193,3 +196,50 @@ def _mount_of(line: str) -> tuple[Path, str]:
     # Spaces, tabs, newlines and backslashes stand there as three octal digits.
     place = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), words[1])
     return Path(place), words[2]
+
+
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextlib.contextmanager
+def replacing(target: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
+    """Give a file to write to, which takes the place of ``target`` once it is written and on the disk; raises OSError.
+
+    Meanwhile it has a name that nobody can guess, and is its owner's alone unless ``mode`` says more. A failure leaves
+    what was there before.
+    """
+    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    name = f".profd-{secrets.token_hex(8)}"
+    try:
+        made = os.open(name, _FLAGS, mode, dir_fd=folder)
+        try:
+            with os.fdopen(made, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(made)
+            os.replace(name, target.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+            raise
+        with contextlib.suppress(OSError):  # some file systems know no such thing of a folder
+            os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file beside its place and move it there: a failure leaves what was there before.
+
+    Pipes and devices are written to directly. Raises OutputUnwritable.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)  # of a folder the system says so itself
+        else:
+            with replacing(path.resolve(), mode=0o666) as file:
+                file.write(content)
+    except OSError as error:
+        raise OutputUnwritable(
+            f"cannot write {path} ({error.strerror})", "choose another place with -o FILE"
+        ) from error

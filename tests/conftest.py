@@ -25,7 +25,7 @@ from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from profd.daemon.windows import gdb
-from profd.daemon.windows.failure import WindowFailed
+from profd.daemon.windows.request import WindowFailed
 
 if TYPE_CHECKING:
     from support.fakedriver import FakeDriver  # it loads NVML's module, which few tests need

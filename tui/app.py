@@ -1,33 +1,52 @@
-"""The application: themes, what leaving means, and which screen is open. What is on the screens is not its matter."""
+"""The application: themes, what leaving means, and which screen is open.
+
+The bytes of every arrow key begin with that of Escape, so it is held back for a moment (``ESCDELAY``). Textual's driver
+looks ten times a second whether that moment is over, and offers no setting for it: a tenth of a second for one key.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import selectors
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
 
 from textual import on
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
+from textual.drivers import linux_driver
 from textual.message import Message
 from textual.screen import Screen
 
+from profd.daemon.launch.terminal import has_shell
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
-from profd.daemon.supervise.terminal import has_shell
-from profd.tui.drawing.colors import DARK, LIGHT, suited_theme
-from profd.tui.errands import session
-from profd.tui.errands.outcomes import ErrandDone
-from profd.tui.keyboard import answer_escape_soon
-from profd.tui.leaving import Leaving
-from profd.tui.reading.feed import Feed, FeedFailed
+from profd.tui import actions
+from profd.tui.actions import ErrandDone
+from profd.tui.colors import DARK, LIGHT, suited_theme
+from profd.tui.feed import Feed, FeedFailed
 from profd.tui.screens.dashboard import Dashboard
-from profd.tui.screens.failure import FailureScreen
-from profd.tui.screens.help import HelpScreen
-from profd.tui.screens.leaving import LeavingScreen
-from profd.tui.terminal.pseudoterminal import Terminal
+from profd.tui.screens.dialogs import FailureScreen, HelpScreen, Leaving, LeavingScreen
+from profd.tui.terminal import Terminal
+
+LOOKS_EVERY_S = 0.03
+"""As often it is looked from now on, which takes a tenth of a percent of a core."""
+
+
+class _Selector(selectors.SelectSelector):
+    """Waits for no longer than that."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        return super().select(LOOKS_EVERY_S if timeout is None else min(timeout, LOOKS_EVERY_S))
+
+
+def answer_escape_soon() -> None:
+    """Have Textual's driver look more often; no other module's selectors change."""
+    offered = cast("Mapping[str, object]", vars(selectors))
+    setattr(linux_driver, "selectors", SimpleNamespace(**{**offered, "SelectSelector": _Selector}))  # noqa: B010
 
 
 class ProfdApp(App[Leaving]):
@@ -98,7 +117,7 @@ class ProfdApp(App[Leaving]):
             self.run_worker(lambda: self._end(info), thread=True, group="errand")
 
     def _end(self, info: RunInfo) -> None:
-        said = session.stop(info)
+        said = actions.stop(info)
         if isinstance(said, ErrandDone):
             self.call_from_thread(self.exit, Leaving.END)
         else:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.analyze.functions import FunctionRow
+from profd.daemon.findings.finding import Finding
 from profd.daemon.store.rows import EventRow, ProcessRow, RunInfo
 from profd.tui.timeline.bins import Ruler
-from profd.tui.timeline.marks import Mark
+from profd.tui.timeline.scrub import Mark
 from profd.tui.view import Range, View
 
 

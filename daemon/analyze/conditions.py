@@ -10,16 +10,15 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import NamedTuple
 
-from profd.daemon.analyze.gpu.usage import UTILIZATION, GpuTracks
-from profd.daemon.analyze.memory.growth import growth
+from profd.daemon.analyze.gputracks import UTILIZATION, GpuTracks
+from profd.daemon.analyze.memory import growth
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.errors import UsageError
+from profd.daemon.store.intervals import Cover, common, united
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import SeriesRow
-from profd.daemon.store.stepfunction import StepFunction
-from profd.daemon.store.sums.cover import Cover, common, united
-from profd.daemon.store.sums.held import LONGEST_INTERVAL_NS, THREAD_CPU, idle_time, on_cpu_time
+from profd.daemon.store.stepfunction import LONGEST_INTERVAL_NS, THREAD_CPU, StepFunction, idle_time, on_cpu_time
 
 SATURATED_ABOVE = 0.95
 

@@ -1,4 +1,4 @@
-"""Hot functions: self and total time of each function over a profile, and how sure it is."""
+"""Hot functions and lines: self and total time, share by phase, and GPU utilization meanwhile."""
 
 from __future__ import annotations
 
@@ -7,12 +7,69 @@ from collections.abc import Mapping
 
 import msgspec
 
-from profd.daemon.analyze.certainty.changes import ChangesSeen
-from profd.daemon.analyze.certainty.uncertainty import Doubt
-from profd.daemon.analyze.gpu.busy import Busy
-from profd.daemon.analyze.profile import Profile
+from profd.daemon.analyze.gputracks import GpuTracks
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.profile import Profile, selected_pieces
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.uncertainty import ChangesSeen, Doubt
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
+from profd.daemon.store.sumranges import Rest
+
+
+class Busy(msgspec.Struct, frozen=True):
+    """How busy the GPUs of a process were during a stack: ``utilization`` is a mean over the ``known_ns`` of it."""
+
+    utilization: float
+    known_ns: float
+
+
+def utilization_by_stack(
+    reader: RunReader, tracks: GpuTracks, selection: Selection, phases: PhaseIndex | None = None
+) -> dict[int, Busy]:
+    """Return how busy the GPUs were during each stack of a selection, for the stacks of which that is known."""
+    threads = selection.threads(reader)
+    if not threads or not tracks.devices:
+        return {}
+    times = _Times()
+    if selection.when:
+        times.read(reader, selection, Rest(threads, selection.from_ns, selection.to_ns), phases)
+        return times.busy()
+    for one in reader.sums.split(selection.from_ns, selection.to_ns, threads):
+        index = None if selection.phase is None else phases or PhaseIndex(reader)
+        for row in reader.sums.by_stack(one):
+            if index is None or index.of_stack(row.stack) == selection.phase:
+                times.add(row.stack, row.known_ns, row.busy_ns)
+        for rest in one.rest:
+            times.read(reader, selection, rest, phases)
+    return times.busy()
+
+
+class _Times:
+    """By stack, for how long it is known how busy the GPUs were, and that time weighted with how busy they were."""
+
+    def __init__(self) -> None:
+        self._known_ns: defaultdict[int, float] = defaultdict(float)
+        self._busy_ns: defaultdict[int, float] = defaultdict(float)
+
+    def add(self, stack: int, known_ns: float, busy_ns: float) -> None:
+        """Count some time of a stack."""
+        self._known_ns[stack] += known_ns
+        self._busy_ns[stack] += busy_ns
+
+    def read(self, reader: RunReader, selection: Selection, rest: Rest, phases: PhaseIndex | None) -> None:
+        """Count the intervals of a range of time one by one."""
+        tracks = GpuTracks(reader, rest.from_ns, rest.to_ns)
+        part = msgspec.structs.replace(selection, from_ns=rest.from_ns, to_ns=rest.to_ns)
+        for piece in selected_pieces(reader, part, rest.threads, phases):
+            mean, known_ns = tracks.of_process(reader.threads[piece.thread].process).mean(piece.start_ns, piece.end_ns)
+            self.add(piece.stack, known_ns, mean * known_ns)
+
+    def busy(self) -> dict[int, Busy]:
+        """Return how busy the GPUs were during each stack of which that is known."""
+        known = {stack: known_ns for stack, known_ns in self._known_ns.items() if known_ns}
+        return {stack: Busy(self._busy_ns[stack] / known_ns, known_ns) for stack, known_ns in known.items()}
+
 
 FunctionKey = tuple[str, str, int]
 """A function, its file, and the line where lines are told apart, else 0."""
@@ -177,3 +234,54 @@ def hot_rows(
         times.add_busy(stack, one)
     times.add_changes(profile.changes)
     return times.rows()
+
+
+_Place = tuple[str, str, str, str, int, str | None]
+
+
+class PhaseLine(msgspec.Struct, frozen=True):
+    """A line of the user's code in a phase; ``share`` is of all the time of the profile that it is taken from."""
+
+    phase: str
+    function: str
+    file: str
+    module_path: str
+    line: int
+    source: str | None
+    share: float
+
+
+def phase_shares(profile: Profile, phases: PhaseIndex) -> dict[str, float]:
+    """Return the share of each phase that a profile has time of, the largest first."""
+    spent_ns: defaultdict[str, float] = defaultdict(float)
+    for stack, time_ns in profile.time_ns.items():
+        spent_ns[phases.of_stack(stack)] += time_ns
+    whole_ns = profile.total_ns or 1.0
+    return {phase: spent_ns[phase] / whole_ns for phase in sorted(spent_ns, key=lambda phase: -spent_ns[phase])}
+
+
+def user_lines(profile: Profile, phases: PhaseIndex) -> list[PhaseLine]:
+    """Return the lines of the user's code by the time that went by at them or below, those with the most first.
+
+    A line that belongs to two phases is there twice.
+    """
+    spent_ns: defaultdict[_Place, float] = defaultdict(float)
+    for stack, time_ns in profile.time_ns.items():
+        frame = phases.user_line(stack)
+        if frame is not None:
+            place = (phases.of_stack(stack), frame.function, frame.file, frame.module_path, frame.line, frame.source)
+            spent_ns[place] += time_ns
+    whole_ns = profile.total_ns or 1.0
+    lines = [PhaseLine(*place, share=time_ns / whole_ns) for place, time_ns in spent_ns.items()]
+    return sorted(lines, key=lambda line: -line.share)
+
+
+def phase_lines(profile: Profile, phases: PhaseIndex) -> tuple[PhaseLine, ...]:
+    """Return the hottest line of the user's code of each phase, in the order of ``phase_shares``.
+
+    A phase without any user code in its stacks is left out.
+    """
+    hottest: dict[str, PhaseLine] = {}
+    for line in user_lines(profile, phases):
+        hottest.setdefault(line.phase, line)
+    return tuple(hottest[phase] for phase in phase_shares(profile, phases) if phase in hottest)

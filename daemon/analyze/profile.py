@@ -1,4 +1,4 @@
-"""For how long each stack ran in a selection of a run: what tables and flame graphs are made of.
+"""The time of each stack in a selection, its intervals in order, and the call tree.
 
 A share is a share of time. Samples are the evidence that it rests on, and no measure of it: a stretch that was sampled
 faster has more of them, and of a process that is sampled in turns with others there are fewer.
@@ -7,17 +7,114 @@ faster has more of them, and of a process that is sampled in turns with others t
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 
 import msgspec
 
-from profd.daemon.analyze.certainty.changes import ChangesSeen, take_changes, together
-from profd.daemon.analyze.lives import Lives, take_lives
+from profd.daemon.analyze.conditions import covers_of, within
+from profd.daemon.analyze.coverage import Lives, take_lives
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.totals import selected_totals
+from profd.daemon.analyze.selection import Condition, Selection
+from profd.daemon.analyze.uncertainty import ChangesSeen, take_changes, together
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import StackTotal
+from profd.daemon.store.stepfunction import IDLE_BELOW, samples_inside
+from profd.daemon.store.sumranges import Rest
+from profd.daemon.store.sumrows import StackMinuteRow
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A thread stood in a stack over [start_ns, end_ns), and ``samples`` samples of it were taken there."""
+
+    thread: int
+    stack: int
+    start_ns: int
+    end_ns: int
+    samples: int
+
+    @property
+    def duration_ns(self) -> int:
+        """How long it lasted."""
+        return self.end_ns - self.start_ns
+
+
+def selected_pieces(
+    reader: RunReader, selection: Selection, threads: frozenset[int], phases: PhaseIndex | None = None
+) -> Iterator[Piece]:
+    """Yield what a selection takes of the intervals of some threads, those that start first first.
+
+    ``phases`` is needed only where the selection names a phase; one is made where it is not given.
+    """
+    index = None if selection.phase is None else phases or PhaseIndex(reader)
+    covers = covers_of(reader, selection.when, threads, within(selection.from_ns, selection.to_ns))
+    for interval in reader.intervals(selection.from_ns, selection.to_ns, threads):
+        if index is not None and index.of_stack(interval.stack) != selection.phase:
+            continue
+        end_ns = interval.start_ns + interval.duration_ns
+        if not covers:
+            yield Piece(interval.thread, interval.stack, interval.start_ns, end_ns, interval.samples)
+            continue
+        parts = list(covers[interval.thread].ranges_between(interval.start_ns, end_ns))
+        samples = samples_inside(interval.samples, interval.duration_ns, sum(end - start for start, end in parts))
+        for number, part in enumerate(parts):
+            yield Piece(interval.thread, interval.stack, *part, samples=0 if number else samples)
+
+
+def selected_totals(reader: RunReader, selection: Selection, phases: PhaseIndex | None = None) -> list[StackTotal]:
+    """Return what was seen of a selection by thread and stack.
+
+    ``phases`` is needed only where the selection names a phase; one is made where it is not given.
+    """
+    threads = selection.threads(reader)
+    if not threads:
+        return []
+    if selection.when:
+        totals = _totals_while(reader, msgspec.structs.replace(selection, phase=None), threads)
+    else:
+        totals = reader.totals(selection.from_ns, selection.to_ns, threads)
+    if selection.phase is None:
+        return totals
+    index = phases or PhaseIndex(reader)
+    return [total for total in totals if index.of_stack(total.stack) == selection.phase]
+
+
+def parts_while(parts: Iterable[Iterable[Condition]]) -> Callable[[StackMinuteRow], tuple[int, ...]]:
+    """Return what gives the samples and the time of a sum for each of some parts, all in one row.
+
+    A part is the conditions that hold together, of which there are sums.
+    """
+    return attrgetter(*(name for part in parts for name in _PARTS[frozenset(one.name for one in part)]))
+
+
+_PARTS: Mapping[frozenset[str], tuple[str, str]] = {
+    frozenset(): ("samples", "duration_ns"),
+    frozenset({"gpu-idle"}): ("idle_samples", "idle_ns"),
+    frozenset({"on-cpu"}): ("cpu_samples", "cpu_ns"),
+    frozenset({"gpu-idle", "on-cpu"}): ("both_samples", "both_ns"),
+}
+
+
+def _totals_while(reader: RunReader, selection: Selection, threads: frozenset[int]) -> list[StackTotal]:
+    """Return what was seen by thread and stack while the conditions of a selection held."""
+    time_ns: defaultdict[tuple[int, int], int] = defaultdict(int)
+    samples: Counter[tuple[int, int]] = Counter()
+    rests: list[Rest] = [Rest(threads, selection.from_ns, selection.to_ns)]
+    if all(one.name == "on-cpu" or one == Condition("gpu-idle", IDLE_BELOW) for one in selection.when):
+        part = parts_while([selection.when])
+        splits = reader.sums.split(selection.from_ns, selection.to_ns, threads)
+        for row in (row for one in splits for row in reader.sums.by_stack(one)):
+            seen, spent_ns = part(row)
+            if seen or spent_ns:
+                time_ns[row.thread, row.stack] += spent_ns
+                samples[row.thread, row.stack] += seen
+        rests = [rest for one in splits for rest in one.rest]
+    for rest in rests:
+        within = msgspec.structs.replace(selection, from_ns=rest.from_ns, to_ns=rest.to_ns)
+        for piece in selected_pieces(reader, within, rest.threads):
+            time_ns[piece.thread, piece.stack] += piece.duration_ns
+            samples[piece.thread, piece.stack] += piece.samples
+    return [StackTotal(*key, samples[key], spent_ns) for key, spent_ns in time_ns.items()]
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -74,3 +171,50 @@ def weighted(
         samples[total.stack] += total.samples
         time_ns[total.stack] += spent_ns
     return Profile(dict(samples), dict(time_ns), together(changes, weights))
+
+
+class CallNode:
+    """A frame called from its parent: ``total_ns`` was spent in it and below, ``own_ns`` in it alone.
+
+    ``samples`` passed through it. ``frame`` is the id of a frame row, 0 at the root, which stands for all of a profile.
+    """
+
+    __slots__ = ("children", "frame", "own_ns", "samples", "total_ns")
+
+    def __init__(self, frame: int) -> None:
+        self.frame = frame
+        self.samples = 0
+        self.own_ns = 0.0
+        self.total_ns = 0.0
+        self.children: dict[int, CallNode] = {}
+
+    def child(self, frame: int) -> CallNode:
+        """Return the node of a frame called from this one, new where it was not called yet."""
+        if frame not in self.children:
+            self.children[frame] = CallNode(frame)
+        return self.children[frame]
+
+    def walk(self) -> Iterator[tuple[int, CallNode]]:
+        """Yield (depth, node) in depth-first order, the largest child first; this node has depth 0."""
+        # No recursion: stacks may be deeper than the interpreter lets functions nest.
+        waiting = [(0, self)]
+        while waiting:
+            depth, node = waiting.pop()
+            yield depth, node
+            children = sorted(node.children.values(), key=lambda child: child.total_ns)
+            waiting += [(depth + 1, child) for child in children]
+
+
+def call_tree(reader: RunReader, profile: Profile) -> CallNode:
+    """Merge the stacks of a profile into one tree."""
+    root = CallNode(0)
+    for stack, samples in profile.samples.items():
+        time_ns = profile.time_ns[stack]
+        path = [root]
+        for frame in reader.frames_of(stack):
+            path.append(path[-1].child(frame.id))
+        for node in path:
+            node.samples += samples
+            node.total_ns += time_ns
+        path[-1].own_ns += time_ns
+    return root

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.fleet.answers import FindingCost, FunctionCost, Hours, PhaseCost
-from profd.daemon.fleet.partial import Found, FunctionKey, Partial, RuleKey, Spent
+from profd.daemon.fleet.reduction import Found, FunctionKey, Partial, RuleKey, Spent
 
 _HOUR_NS = 3600 * SECOND_NS
 

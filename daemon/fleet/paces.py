@@ -1,17 +1,21 @@
-"""How long a step of each run takes, day by day, and what it consists of: what nodes and weeks are compared by."""
+"""How long the steps of each run take, whether two groups differ by more than chance, and which nodes are slow."""
 
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
+from profd.daemon.analyze.confidence import t_quantile
 from profd.daemon.analyze.phases import COLLECTIVE
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.fleet.partial import Partial, RunPart, Spent, Stepped
+from profd.daemon.fleet.answers import SlowNode
+from profd.daemon.fleet.reduction import Partial, RunPart, Spent, Stepped
 
 WEEK_DAYS = 7
 _MICRO = 1_000_000
@@ -106,3 +110,123 @@ def by_job(paces: Iterable[RunPaces]) -> dict[str, list[RunPaces]]:
     """Return runs by the name of their job, in order."""
     ordered = sorted(paces, key=lambda one: (one.run.job, one.run.run))
     return {job: list(some) for job, some in itertools.groupby(ordered, key=lambda one: one.run.job)}
+
+
+SURE = 0.95
+
+
+class Gap(NamedTuple):
+    """By how much the mean of one group is above that of another, with its standard error and degrees of freedom.
+
+    ``weight`` is how many values it is worth.
+    """
+
+    value: float
+    error: float
+    freedom: int
+    weight: float = 1.0
+
+    def bounds(self, comparisons: int) -> tuple[float, float]:
+        """Return bounds that hold for so many comparisons at once, 95 times in 100."""
+        width = t_quantile(1 - (1 - SURE) / (2 * max(comparisons, 1)), self.freedom) * self.error
+        return self.value - width, self.value + width
+
+
+def gap(new: Sequence[float], base: Sequence[float]) -> Gap | None:
+    """Return the gap of two groups that each tell how much they vary (Welch); None where one has a single value."""
+    if min(len(new), len(base)) < 2:
+        return None
+    one, other = statistics.variance(new) / len(new), statistics.variance(base) / len(base)
+    error = math.sqrt(one + other)
+    freedom = len(new) + len(base) - 2.0
+    if error:
+        freedom = (one + other) ** 2 / (one**2 / (len(new) - 1) + other**2 / (len(base) - 1))
+    return Gap(statistics.fmean(new) - statistics.fmean(base), error, max(int(freedom), 1))
+
+
+def pooled_gap(new: Sequence[float], base: Sequence[float]) -> Gap | None:
+    """Return the gap of two groups that vary alike, of which one may have a single value; None of three in all."""
+    freedom = len(new) + len(base) - 2
+    if not new or not base or freedom < 2:
+        return None
+    squares = sum(statistics.variance(values) * (len(values) - 1) for values in (new, base) if len(values) > 1)
+    weight = 1 / (1 / len(new) + 1 / len(base))
+    return Gap(statistics.fmean(new) - statistics.fmean(base), math.sqrt(squares / freedom / weight), freedom, weight)
+
+
+def combined(gaps: Sequence[Gap]) -> Gap:
+    """Return the mean of gaps of the same thing, each as much as it has values (Satterthwaite's degrees of freedom).
+
+    Not by how exact each seems: of few values, those that are alike by chance would count most, and promise too much.
+    """
+    whole = sum(one.weight for one in gaps)
+    squares = [(one.weight / whole * one.error) ** 2 for one in gaps]
+    doubt = sum(square**2 / one.freedom for square, one in zip(squares, gaps, strict=True))
+    freedom = sum(squares) ** 2 / doubt if doubt else sum(one.freedom for one in gaps)
+    value = sum(one.weight / whole * one.value for one in gaps)
+    return Gap(value, math.sqrt(sum(squares)), max(int(freedom), 1), whole)
+
+
+Work = tuple[str, str, int]
+"""A job, its command and the week: what takes equally long on equal nodes."""
+Values = Mapping[Work, Mapping[str, Sequence[float]]]
+"""By work and node the logarithms of what a step takes, a value a run."""
+
+
+def find_slow_nodes(paces: Iterable[RunPaces], least: float) -> tuple[list[SlowNode], int]:
+    """Return the nodes that are surely slower than the others, by ``least`` or more, and how many were compared.
+
+    The slowest first. Who was found is left out when the rest are compared: two slow nodes don't hide each other.
+    """
+    values = _values(paces)
+    nodes = sorted({node for by_node in values.values() for node in by_node})
+    compared = len(_gaps(values, nodes, frozenset()))
+    found: list[SlowNode] = []
+    while len(found) < compared:
+        known = frozenset(one.node for one in found)
+        slow = [
+            one
+            for node, gaps in _gaps(values, nodes, known).items()
+            if (one := _judged(node, gaps, values, compared)) is not None and one.times >= 1 + least
+        ]
+        if not slow:
+            break
+        found.append(max(slow, key=lambda one: (one.low, one.node)))
+    return sorted(found, key=lambda one: (-one.times, one.node)), compared
+
+
+def _values(paces: Iterable[RunPaces]) -> Values:
+    found: defaultdict[Work, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for one in paces:
+        for week in sorted(one.weeks):
+            pace = one.pace(one.days(week))
+            if pace is not None and pace.own_s > 0:
+                found[one.run.job, one.run.command, week][one.run.node].append(math.log(pace.own_s))
+    return found
+
+
+def _gaps(values: Values, nodes: Iterable[str], known: frozenset[str]) -> dict[str, dict[Work, Gap]]:
+    """Return of each node that is not ``known`` to be slow how it differs from the others, work by work."""
+    found: dict[str, dict[Work, Gap]] = {}
+    for node in nodes:
+        gaps = {work: _gap(by_node, node, known) for work, by_node in values.items() if node in by_node}
+        told = {work: one for work, one in gaps.items() if one is not None}
+        if told and node not in known:
+            found[node] = told
+    return found
+
+
+def _gap(by_node: Mapping[str, Sequence[float]], node: str, known: frozenset[str]) -> Gap | None:
+    others = [value for other, values in by_node.items() if other != node and other not in known for value in values]
+    return pooled_gap(by_node[node], others)
+
+
+def _judged(node: str, gaps: Mapping[Work, Gap], values: Values, compared: int) -> SlowNode | None:
+    """Return a node as a slow one; None where it may be as fast as the others."""
+    gap = combined([gaps[work] for work in sorted(gaps)])
+    low, high = gap.bounds(compared)
+    if low <= 0:
+        return None
+    runs = sum(len(values[work][node]) for work in gaps)
+    jobs = tuple(sorted({job for job, _, _ in gaps}))
+    return SlowNode(node, math.exp(gap.value), math.exp(low), math.exp(high), jobs, runs)

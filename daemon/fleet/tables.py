@@ -1,27 +1,175 @@
-"""The rows of a data set out of one run file: what of the run is worth keeping beside thousands of others.
+"""The rows of a data set out of one run file: runs, minutes of threads, readings, and steps.
 
 The columns are those of ``layout.TABLES``, in their order. Knows nothing of files to be written.
+
+A long run is read from its sums by the minute, and what these do not tell interval by interval: both say the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from profd.daemon.analyze.course import Course, take_course
-from profd.daemon.analyze.findings.finding import Finding
-from profd.daemon.analyze.findings.stored import findings_in
-from profd.daemon.analyze.gpu.usage import GpuTracks
-from profd.daemon.analyze.lives import take_lives
+import msgspec
+
+from profd.daemon.analyze.conditions import covers_of, within
+from profd.daemon.analyze.coverage import take_lives
+from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex, own_frame
-from profd.daemon.analyze.selection import MAIN_THREADS
-from profd.daemon.fleet.minutes import take_minutes
-from profd.daemon.fleet.stepcounts import take_step_counts
-from profd.daemon.render.exports.tidytables import Value
+from profd.daemon.analyze.profile import process_weights
+from profd.daemon.analyze.selection import MAIN_THREADS, Condition, Selection
+from profd.daemon.analyze.series import Course, take_course
+from profd.daemon.analyze.steps import COUNT_SERIES, take_steps, training_range
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.compare.blocks import BLOCKS
+from profd.daemon.exports.tables import Value
+from profd.daemon.findings.finding import Finding
+from profd.daemon.findings.stored import findings_in
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import FrameRow, ProcessRow
-from profd.daemon.store.sums.held import MINUTE_NS
+from profd.daemon.store.rows import FrameRow, PointRow, ProcessRow
+from profd.daemon.store.stepfunction import MINUTE_NS
+from profd.daemon.store.sumranges import Rest
+
+
+class Minute(msgspec.Struct):
+    """A thread in one stack over the minute that begins at ``minute_ns``.
+
+    ``time_ns`` is how long it stood there, and ``gpu_idle_ns`` for how much of ``gpu_known_ns`` its GPUs were idle; all
+    of the time that the process lived, of which no more than a part may have been recorded.
+    """
+
+    thread: int
+    stack: int
+    minute_ns: int
+    samples: int = 0
+    time_ns: float = 0.0
+    gpu_known_ns: float = 0.0
+    gpu_idle_ns: float = 0.0
+
+
+def take_minutes(reader: RunReader) -> Iterator[Minute]:
+    """Yield the minutes of all threads, those of a thread in order of time."""
+    weights = process_weights(reader, take_lives(reader))
+    found: dict[tuple[int, int, int], Minute] = {}
+    for one in reader.sums.split(None, None, reader.threads):
+        for row in reader.sums.by_minute(one, 1):
+            minute = _minute(found, reader, row.thread, row.minute, row.stack)
+            _add(minute, row.samples, row.duration_ns, row.known_ns, row.idle_ns)
+        for rest in one.rest:
+            _read(found, reader, rest)
+    for key in sorted(found):
+        minute = found.pop(key)
+        weight = weights[reader.threads[minute.thread].process]
+        minute.time_ns *= weight
+        minute.gpu_known_ns *= weight
+        minute.gpu_idle_ns *= weight
+        yield minute
+
+
+def _read(found: dict[tuple[int, int, int], Minute], reader: RunReader, rest: Rest) -> None:
+    """Add what the intervals of a range of time say."""
+    tracks = GpuTracks(reader, rest.from_ns, rest.to_ns)
+    condition = (Condition("gpu-idle"),) if tracks.devices else ()
+    covers = covers_of(reader, condition, rest.threads, within(rest.from_ns, rest.to_ns))
+    for interval in reader.intervals(rest.from_ns, rest.to_ns, rest.threads):
+        end_ns = interval.start_ns + interval.duration_ns
+        known_ns = idle_ns = 0
+        if covers:
+            track = tracks.of_process(reader.threads[interval.thread].process)
+            known_ns = track.mean(interval.start_ns, end_ns)[1]
+            idle_ns = covers[interval.thread].between(interval.start_ns, end_ns)
+        number = (interval.start_ns - reader.info.started_ns) // MINUTE_NS
+        minute = _minute(found, reader, interval.thread, number, interval.stack)
+        _add(minute, interval.samples, interval.duration_ns, known_ns, idle_ns)
+
+
+def _minute(
+    found: dict[tuple[int, int, int], Minute], reader: RunReader, thread: int, number: int, stack: int
+) -> Minute:
+    key = (thread, number, stack)
+    if key not in found:
+        found[key] = Minute(thread, stack, reader.info.started_ns + number * MINUTE_NS)
+    return found[key]
+
+
+def _add(minute: Minute, samples: int, time_ns: int, known_ns: int, idle_ns: int) -> None:
+    minute.samples += samples
+    minute.time_ns += time_ns
+    minute.gpu_known_ns += known_ns
+    minute.gpu_idle_ns += idle_ns
+
+
+class StepCount(msgspec.Struct, frozen=True):
+    """A training process made so many steps from ``at_ns`` on; parts of steps count."""
+
+    process: int
+    at_ns: int
+    duration_ns: int
+    steps: float
+
+
+def take_step_counts(reader: RunReader, phases: PhaseIndex) -> Iterator[StepCount]:
+    """Yield the steps of each process that has a counter; where none has, of the first one whose stacks tell."""
+    trainers = [row for row in reader.processes.values() if row.role == "main"]
+    trainers.sort(key=lambda row: (row.rank is None, row.rank or 0, row.id))
+    counted = [one for process in trainers for one in _by_counter(reader, process)]
+    if counted:
+        yield from counted
+        return
+    for process in trainers:
+        cycles = list(_by_cycles(reader, process, phases))
+        if cycles:
+            yield from cycles
+            return
+
+
+def _by_counter(reader: RunReader, process: ProcessRow) -> Iterator[StepCount]:
+    """Yield the steps of each minute between the first and the last count; between two counts at an even pace."""
+    series = reader.find_series(COUNT_SERIES, process.id)
+    points = reader.points(series.id) if series else []
+    if len(points) < 2:
+        return
+    first = points[0].at_ns
+    edges = [first, *range(_minute_after(reader, first), points[-1].at_ns, MINUTE_NS), points[-1].at_ns]
+    counts = _interpolated(points, edges)
+    for (start_ns, before), (end_ns, after) in itertools.pairwise(zip(edges, counts, strict=True)):
+        if end_ns > start_ns and after >= before:
+            yield StepCount(process.id, start_ns, end_ns - start_ns, after - before)
+
+
+def _minute_after(reader: RunReader, at_ns: int) -> int:
+    """Return when the first minute of the run begins that begins after a time."""
+    started_ns = reader.info.started_ns
+    return started_ns + ((at_ns - started_ns) // MINUTE_NS + 1) * MINUTE_NS
+
+
+def _interpolated(points: Sequence[PointRow], edges: Sequence[int]) -> list[float]:
+    """Return the counts at some times in order, none of which lies outside of the points."""
+    counts, number = [], 0
+    for at_ns in edges:
+        while number + 2 < len(points) and points[number + 1].at_ns < at_ns:
+            number += 1
+        before, after = points[number], points[number + 1]
+        part = (at_ns - before.at_ns) / (after.at_ns - before.at_ns)
+        counts.append(before.value + (after.value - before.value) * part)
+    return counts
+
+
+def _by_cycles(reader: RunReader, process: ProcessRow, phases: PhaseIndex) -> Iterator[StepCount]:
+    """Yield the steps of equal parts of the training, of those that tell."""
+    whole = msgspec.structs.replace(MAIN_THREADS, processes=frozenset({process.id}))
+    found = training_range(reader, whole, phases)
+    if found is None:
+        return
+    from_ns, to_ns = found
+    edges = [from_ns + (to_ns - from_ns) * number // BLOCKS for number in range(BLOCKS + 1)]
+    for start_ns, end_ns in itertools.pairwise(edges):
+        part = Selection(start_ns, end_ns, whole.processes, main_threads=True)
+        rate = take_steps(reader, part, phases).per_s
+        if rate:
+            yield StepCount(process.id, start_ns, end_ns - start_ns, rate * (end_ns - start_ns) / SECOND_NS)
 
 
 class Row(NamedTuple):

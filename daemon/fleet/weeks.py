@@ -11,10 +11,9 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from profd.daemon.analyze.compare.blocks import mean_of
+from profd.daemon.compare.blocks import mean_of
 from profd.daemon.fleet.answers import JobPace, PhaseChange, Slower, WeekPace
-from profd.daemon.fleet.gaps import Gap, gap
-from profd.daemon.fleet.paces import Pace, RunPaces, by_job, executions, mean_pace
+from profd.daemon.fleet.paces import Gap, Pace, RunPaces, by_job, executions, gap, mean_pace
 
 RUNS, DAYS = "runs", "days of one run"
 _FEWEST_DAYS = 3

@@ -16,10 +16,9 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from profd.daemon import capabilities, oomscore
+from profd.daemon import processes, rights
 from profd.daemon.errors import NoSuchRun, ProfdError, UsageError
-from profd.daemon.metrics.address import listen, parse_address, url_of
-from profd.daemon.metrics.exporter import check_endpoint, check_installed
+from profd.daemon.metrics.exporter import check_endpoint, check_installed, listen, parse_address, url_of
 from profd.daemon.metrics.runs import Folder, Runs
 
 CHECK_S = 2.0
@@ -35,8 +34,8 @@ def main(words: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     os.nice(_NICENESS)
-    oomscore.volunteer(600)  # before the session
-    capabilities.drop()  # it reads files of its own user, and answers whoever asks
+    processes.volunteer(600)  # before the session
+    rights.drop()  # it reads files of its own user, and answers whoever asks
     options = _parse(words)
     try:
         _export(options, stop)

@@ -21,8 +21,7 @@ from profd.daemon.metrics.catalog import (
     TORN_SAMPLES,
     Sample,
 )
-from profd.daemon.metrics.integral import Integral
-from profd.daemon.metrics.look import Look
+from profd.daemon.metrics.look import Integral, Look
 from profd.daemon.store.rows import RecordedTotal, RecordingRow
 
 MEMORY = "profd_rss_bytes"

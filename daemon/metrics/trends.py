@@ -16,11 +16,10 @@ from pathlib import Path
 
 import msgspec
 
-from profd.daemon.analyze.memory.growth import Growth, growth
-from profd.daemon.analyze.memory.headroom import GPU_SERIES
+from profd.daemon.analyze.memory import GPU_SERIES, Growth, growth
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.steps.steps import take_steps
+from profd.daemon.analyze.steps import take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ProfdError
 from profd.daemon.metrics.catalog import MEMORY_GROWING, MEMORY_LEFT, MEMORY_SLOPE, Sample

@@ -5,12 +5,11 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from profd.daemon.analyze.compare.change import Change
-from profd.daemon.analyze.compare.company import slowing
-from profd.daemon.analyze.compare.diff import Diff, Side
-from profd.daemon.analyze.compare.readings import Reading
-from profd.daemon.render.cells import cut, fit
-from profd.daemon.render.visible import visible
+from profd.daemon.compare.blocks import slowing
+from profd.daemon.compare.change import Change
+from profd.daemon.compare.diff import Diff, Side
+from profd.daemon.compare.readings import Reading
+from profd.daemon.render.plaintext import cut, fit, visible
 from profd.daemon.units import difference, duration, percent, quantity, signed_percent, step_time
 
 WIDTH = 100

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from profd.daemon.render.laid import ThreadSlots
-from profd.daemon.render.packing import Columns
+from profd.daemon.render.htmlpage import Columns
+from profd.daemon.render.slots import ThreadSlots
 
 
 class PhaseEntry(msgspec.Struct, frozen=True):

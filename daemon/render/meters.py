@@ -9,22 +9,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from profd.daemon.analyze.course import take_course
-from profd.daemon.analyze.gpu.usage import UTILIZATION
-from profd.daemon.analyze.lives import Lives
-from profd.daemon.analyze.memory.growth import Growth
-from profd.daemon.analyze.memory.headroom import GPU_SERIES
-from profd.daemon.analyze.steps.steps import COUNT_SERIES
+from profd.daemon.analyze.coverage import Lives
+from profd.daemon.analyze.gputracks import UTILIZATION
+from profd.daemon.analyze.memory import GPU_SERIES, Growth
+from profd.daemon.analyze.series import take_course
+from profd.daemon.analyze.steps import COUNT_SERIES
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.render.entries import CoverColumns, GpuEntry, MemoryEntry, ProcessEntry, Series
-from profd.daemon.render.growth import growth_words
-from profd.daemon.render.threads import process_title
-from profd.daemon.render.visible import visible
-from profd.daemon.store.noderows import hosts_of, nodes_of
+from profd.daemon.render.plaintext import process_title, visible
+from profd.daemon.render.sections import growth_words
+from profd.daemon.store.intervals import Cover
+from profd.daemon.store.merge import hosts_of, nodes_of
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow, SeriesRow
 from profd.daemon.store.stepfunction import Step, StepFunction
-from profd.daemon.store.sums.cover import Cover
 
 POINT_LIMIT = 1_200
 """Points kept of one series: about as many as a wide screen has columns."""

@@ -1,4 +1,4 @@
-"""The report: a run as one HTML file that needs nothing else, for a pull request or a colleague.
+"""The report: a run as one HTML file, with its title, verdict and facts.
 
 What is shown comes from ``extract`` (everything that the page counts again) and ``words`` (everything that it merely
 says); ``htmlpage`` makes one file of it.
@@ -11,15 +11,166 @@ import gc
 from collections.abc import Iterator
 from pathlib import Path
 
-from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.summary import summarize
+import msgspec
+
+from profd.daemon import units
+from profd.daemon.analyze.functions import PhaseLine
+from profd.daemon.analyze.phases import PhaseIndex, phase_named
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.naming import script
+from profd.daemon.paths import write_whole
+from profd.daemon.render.cards import (
+    CURVE_HEIGHT,
+    CURVE_WIDTH,
+    Card,
+    DeathCard,
+    Fact,
+    HangCard,
+    death_card,
+    hang_card,
+    take_card,
+)
 from profd.daemon.render.extract import take_extract
 from profd.daemon.render.htmlpage import render_page
-from profd.daemon.render.incidents import CURVE_HEIGHT, CURVE_WIDTH
-from profd.daemon.render.outfile import write_whole
-from profd.daemon.render.ranktable import rank_tables
-from profd.daemon.render.words import take_words
+from profd.daemon.render.plaintext import visible
+from profd.daemon.render.ranks import rank_tables
+from profd.daemon.render.summary import Exit, Summary, summarize
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import RunInfo
+
+_NEXT_PHASES = 3
+_WORTH_NAMING = 0.01
+_MINUTE_MS = 60_000
+_HANGS = 20
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """A sentence with one number and one line of the user's code, ``source`` at ``place``, both empty if unknown."""
+
+    lead: str
+    place: str = ""
+    source: str = ""
+    rest: str = ""
+
+
+class Words(msgspec.Struct, frozen=True):
+    """What a report says outside of its charts, all of it harmless to read; ``death`` is None where none was."""
+
+    title: str
+    subtitle: list[str]
+    command: str
+    verdict: Verdict
+    death: DeathCard | None
+    hangs: list[HangCard]
+    cards: list[Card]
+    facts: list[Fact]
+    about: list[Fact]
+
+
+def take_words(reader: RunReader, summary: Summary, slot_ms: int) -> Words:
+    """Put a run into words; ``slot_ms`` is how exactly its page selects time."""
+    info = reader.info
+    command = visible(" ".join(info.command))
+    return Words(
+        title=visible(script(info.command)),
+        subtitle=[visible(info.host), units.moment(info.started_ns), _length(info), ending(info, summary)],
+        command=command,
+        verdict=take_verdict(summary),
+        death=death_card(summary.post_mortem),
+        hangs=[hang_card(hang) for hang in summary.hangs[:_HANGS]],
+        cards=[take_card(reader, finding) for finding in summary.findings],
+        facts=_facts(summary),
+        about=[*_circumstances(info, summary, command), *_limits(slot_ms)],
+    )
+
+
+def take_verdict(summary: Summary) -> Verdict:
+    """Say what the main thread mostly does, and what comes next."""
+    if not summary.phases:
+        return Verdict("No sample of a main thread was taken: the run was too short, or its stacks could not be read.")
+    (first, share), *others = summary.phases.items()
+    line = next((line for line in summary.phase_lines if line.phase == first), None)
+    following = [f"{name} {units.percent(part)}" for name, part in others[:_NEXT_PHASES] if part >= _WORTH_NAMING]
+    return Verdict(
+        lead=f"{units.percent(share)} of the time the main thread {phase_named(first).doing}",
+        place=_place(line) if line else "",
+        source=visible(line.source or "") if line else "",
+        rest=f"Next: {', '.join(following)}" if following else "",
+    )
+
+
+def ending(info: RunInfo, summary: Summary) -> str:
+    """Say how a run ended, or that it goes on."""
+    if info.state == "live":
+        return "still running"
+    if summary.post_mortem is not None:
+        return visible(summary.post_mortem.cause)
+    if info.state == "interrupted":
+        return "recording broke off: profd itself was ended"
+    if info.why_ended == "target-exited":
+        return _exit(summary.target.exit)
+    return {
+        "stopped": "recording stopped, the script ran on",
+        "duration": "recording ended after its set time, the script ran on",
+    }.get(info.why_ended or "", "recording failed")
+
+
+def _exit(ended: Exit) -> str:
+    if ended.signal is not None:
+        return f"ended by {ended.signal}"
+    return "ended" if ended.code is None else f"ended with {ended.code}"
+
+
+def _length(info: RunInfo) -> str:
+    return units.duration(max(info.end_ns - info.started_ns, 0) / SECOND_NS)
+
+
+def _place(line: PhaseLine) -> str:
+    return visible(f"{line.module_path}:{line.line}")
+
+
+def _facts(summary: Summary) -> list[Fact]:
+    """Return what heads the page; a share that is not known is left out."""
+    shares = (
+        ("coverage", summary.coverage, "", "share of the run's time that has samples"),
+        ("torn", summary.torn_share, "", "stacks caught between two moments, recognized and dropped"),
+        ("profd's cost", summary.cost_core_share, " of a core", "profd and its samplers, mean over the run"),
+    )
+    return [
+        Fact("samples", f"{summary.samples:,}", "of the main threads of training processes"),
+        *(Fact(name, units.percent(share, 1) + of, hint) for name, share, of, hint in shares if share is not None),
+        Fact("processes", str(len(summary.processes)), "seen in the run's process tree"),
+        Fact("run", visible(summary.run), "the id of the run file"),
+    ]
+
+
+def _circumstances(info: RunInfo, summary: Summary, command: str) -> list[Fact]:
+    how = "profd launched it" if info.mode == "launched" else "profd attached to it"
+    versions = ", ".join(f"{name.replace('_', '-')} {version}" for name, version in info.versions.items())
+    options = ", ".join(f"{name} = {value}" for name, value in info.options.items())
+    return [
+        Fact("command", command),
+        Fact("folder", visible(info.cwd)),
+        Fact("process", f"{info.pid} of {visible(info.user)} on {visible(info.host)}", how),
+        Fact("started", units.moment(info.started_ns)),
+        Fact("lasted", _length(info), ending(info, summary)),
+        Fact("versions", visible(versions)),
+        Fact("options", visible(options)),
+    ]
+
+
+def _limits(slot_ms: int) -> list[Fact]:
+    precision = f"{slot_ms} ms" if slot_ms < 1000 else f"{slot_ms // 1000} s"
+    if slot_ms >= _MINUTE_MS:
+        precision = f"{slot_ms // _MINUTE_MS} min, since the run is long"
+    return [
+        Fact("samples", "Taken from outside without stopping the script; a share is as sure as its samples are many.",
+             "Shares in gray have a 95 % interval wider than themselves."),
+        Fact("time", "Wall time, waiting included. What C++ or CUDA takes counts for the Python line that called it.",
+             "GPU kernels run after the line that started them."),
+        Fact("ranges", f"Selected ranges snap to {precision}.", "Counts within them are exact."),
+    ]  # fmt: skip
+
 
 SCRIPTS = (
     "text.js",

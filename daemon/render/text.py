@@ -7,22 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from profd.daemon.analyze.certainty.confidence import margin
-from profd.daemon.analyze.functions import FunctionRow
+from profd.daemon.analyze.confidence import margin
+from profd.daemon.analyze.functions import FunctionRow, PhaseLine
 from profd.daemon.analyze.phases import phase_named
-from profd.daemon.analyze.shares import PhaseLine
-from profd.daemon.analyze.steps.steps import Steps
-from profd.daemon.analyze.summary import ProcessSummary, Summary
+from profd.daemon.analyze.steps import Steps
 from profd.daemon.naming import process_title, script
-from profd.daemon.render.cells import cut, fit, width
-from profd.daemon.render.findinglines import finding_lines, verdict_lines
-from profd.daemon.render.gpulines import gpu_lines, idle_lines
-from profd.daemon.render.growth import growth_lines, jump_lines
-from profd.daemon.render.hanglines import hang_lines
-from profd.daemon.render.operatortable import operator_lines
-from profd.daemon.render.postmortemlines import post_mortem_lines
-from profd.daemon.render.ranklines import node_lines, rank_lines
-from profd.daemon.render.visible import visible
+from profd.daemon.render.operators import operator_lines
+from profd.daemon.render.plaintext import cut, fit, visible, width
+from profd.daemon.render.ranks import node_lines, rank_lines
+from profd.daemon.render.sections import (
+    finding_lines,
+    gpu_lines,
+    growth_lines,
+    hang_lines,
+    idle_lines,
+    jump_lines,
+    post_mortem_lines,
+    verdict_lines,
+)
+from profd.daemon.render.summary import ProcessSummary, Summary
 from profd.daemon.units import UNKNOWN, duration, percent, rate, size
 
 WIDTH = 80

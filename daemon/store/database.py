@@ -1,19 +1,139 @@
-"""How profd talks to SQLite: open, create, and turn its errors into ours. Knows nothing of runs' contents."""
+"""Opens and checks SQLite files: errors turned into ours, the schema, and bounds on what a query may cost.
+
+A page that is linked from many places is read many times, so that some kilobytes hold billions of rows. But a sound
+file of a certain size holds at most so many rows and so much text, and takes so much work. The bounds are counts: a
+slow disk and a busy machine are no reason to refuse a file.
+
+A view, a generated column or an index on an expression would run what its author wrote, for as long as it likes.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import sqlite3
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
 from profd.daemon.errors import OutputUnwritable, RunUnreadable
-from profd.daemon.store import schema
-from profd.daemon.store.bounded import BoundedConnection
+
+LEAST_ROW_BYTES = 6
+"""What the smallest row takes in its page: two bytes that say where it is, and four of its own."""
+WORK_PER_BYTE = 30
+"""Instructions of SQLite's machine that a query may take; what profd asks takes one or two."""
+_SPARE_ROWS = 1000
+_SPARE_TEXT_BYTES = 1 << 20
+_SPARE_WORK = 1_000_000
+_COUNTED_AT_ONCE = 10_000
+
+
+class BoundedConnection(sqlite3.Connection):
+    """A connection to a file that may be hostile; ``bound`` has to be called before anything is asked."""
+
+    _path: Path
+    _work = _most_work = _most_rows = _most_text_bytes = 0
+
+    def bound(self, path: Path) -> None:
+        """Bound what each query may cost by the size of this file, which may grow."""
+        self._path = path
+        self._measure()
+        self.set_progress_handler(self._is_too_much_work, _COUNTED_AT_ONCE)
+
+    def rows(self, sql: str, values: Sequence[int | str] | Mapping[str, int] = ()) -> list[tuple[Any, ...]]:
+        """Return what a query gives; raises sqlite3.Error also where that is more than a sound file can give."""
+        self._work = text_bytes = 0
+        found: list[tuple[Any, ...]] = []
+        try:
+            for row in self.execute(sql, values):
+                found.append(row)
+                for value in row:
+                    if type(value) is str or type(value) is bytes:
+                        text_bytes += len(value)
+                if len(found) > self._most_rows or text_bytes > self._most_text_bytes:
+                    self._check_size(len(found), text_bytes)
+        except sqlite3.OperationalError as error:
+            if self._work > self._most_work:
+                raise sqlite3.DatabaseError("it takes more work than its size accounts for") from error
+            raise
+        return found
+
+    def _is_too_much_work(self) -> bool:
+        self._work += _COUNTED_AT_ONCE
+        if self._work > self._most_work:
+            self._measure()
+        return self._work > self._most_work
+
+    def _check_size(self, rows: int, text_bytes: int) -> None:
+        """Raise sqlite3.DatabaseError where a file of the size that it has by now cannot give so much."""
+        self._measure()
+        if rows > self._most_rows or text_bytes > self._most_text_bytes:
+            raise sqlite3.DatabaseError("it gives more than its size accounts for")
+
+    def _measure(self) -> None:
+        files = (self._path, self._path.with_name(f"{self._path.name}-wal"))
+        size = sum(file.stat().st_size for file in files if file.exists())
+        self._most_work = size * WORK_PER_BYTE + _SPARE_WORK
+        self._most_rows = size // LEAST_ROW_BYTES + _SPARE_ROWS
+        self._most_text_bytes = size + _SPARE_TEXT_BYTES
+
+
+TEXT = Path(__file__).with_name("schema.sql").read_text()
+"""What makes the tables of a new run file."""
+_ENTRIES = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
+_COLUMNS = "SELECT name, type, pk, hidden, dflt_value FROM pragma_table_xinfo(?)"
+_INDEX_COLUMNS = "SELECT name FROM pragma_index_xinfo(?) WHERE key"
+
+
+class _Schema(NamedTuple):
+    """The columns of each table, and by name each index: its table and columns."""
+
+    tables: Mapping[str, frozenset[tuple[Any, ...]]]
+    indexes: Mapping[str, tuple[str, list[tuple[Any, ...]]]]
+
+
+def check(connection: sqlite3.Connection) -> None:
+    """Raise sqlite3.DatabaseError where a file has anything but tables, columns and indexes that a run file has.
+
+    An older file may lack some.
+    """
+    for kind, name, table, text in connection.execute(_ENTRIES).fetchall():
+        if not _is_own(connection, kind, name, table, text):
+            raise sqlite3.DatabaseError(f"its {kind} {name} is none that a run file has")
+
+
+def _is_own(connection: sqlite3.Connection, kind: str, name: str, table: str, text: str | None) -> bool:
+    tables, indexes = _own()
+    if kind == "index" and text is None:  # SQLite's own, of a primary key or UNIQUE
+        return table in tables
+    if kind == "index":
+        # Of an expression the name is NULL; a part of the rows would take a WHERE in its text.
+        columns = connection.execute(_INDEX_COLUMNS, (name,)).fetchall()
+        return indexes.get(name) == (table, columns) and " WHERE " not in str(text).upper()
+    # A virtual table says so in its text, and is asked nothing: that would call its module.
+    if kind != "table" or name not in tables or not str(text).startswith("CREATE TABLE "):
+        return False
+    return tables[name].issuperset(connection.execute(_COLUMNS, (name,)))
+
+
+@functools.cache
+def _own() -> _Schema:
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(TEXT)
+        entries = connection.execute(_ENTRIES).fetchall()
+        return _Schema(
+            {name: frozenset(connection.execute(_COLUMNS, (name,))) for kind, name, _, _ in entries if kind == "table"},
+            {
+                name: (table, connection.execute(_INDEX_COLUMNS, (name,)).fetchall())
+                for kind, name, table, text in entries
+                if kind == "index" and text is not None
+            },
+        )
+
 
 APPLICATION_ID = 0x70726664  # "prfd", so that file(1) and we can tell a run file from any other database
 SCHEMA_VERSION = 1
@@ -59,7 +179,7 @@ def _begun(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA cache_size = -1000")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.executescript(schema.TEXT)
+        connection.executescript(TEXT)
     except BaseException:
         connection.close()
         raise
@@ -95,7 +215,7 @@ def open_readonly(path: Path) -> BoundedConnection:
             for pragma in ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON"):
                 connection.execute(f"PRAGMA {pragma}")
             _check_kind(path, *connection.rows("SELECT * FROM pragma_application_id, pragma_user_version")[0])
-            schema.check(connection)
+            check(connection)
     except RunUnreadable:
         connection.close()
         raise

@@ -41,11 +41,9 @@ from profd.daemon.store.rows import (
     WindowStepRow,
     count_total,
 )
-from profd.daemon.store.runfile import RunFile, columns_of, time_range
-from profd.daemon.store.runinfo import run_info
-from profd.daemon.store.stepfunction import StepFunction, step_function
-from profd.daemon.store.sums.held import READINGS
-from profd.daemon.store.sums.split import StoredSums
+from profd.daemon.store.runfile import RunFile, columns_of, run_info, time_range
+from profd.daemon.store.stepfunction import READINGS, StepFunction, step_function
+from profd.daemon.store.sumranges import StoredSums
 
 _LATEST_NS = 1 << 62
 # No recording lasts longer: by this the index of their starts is of use where only their ends are asked for.

@@ -1,17 +1,36 @@
-"""An open run file: its rows as they are stored, each checked for its type. Knows no row's meaning."""
+"""An open run file: rows of its tables, each checked for its types, and the facts of the run."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
+from profd.daemon import processes
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import database
-from profd.daemon.store.rows import Count
-from profd.daemon.store.rowtypes import checked
+from profd.daemon.store.rows import Count, RunInfo
+
+Row = TypeVar("Row", bound=msgspec.Struct)
+_AS_STORED: dict[object, object] = {bool: int, tuple[str, ...]: str}
+"""A truth value is an integer in the file, and a list of words is JSON."""
+
+
+def checked(row: type[Row], values: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return what was read for rows of this type as it is; raises msgspec.ValidationError where a type is wrong."""
+    rows: list[tuple[Any, ...]] = msgspec.convert(list(values), _columns_of(row))
+    return rows
+
+
+@functools.cache
+def _columns_of(row: type[msgspec.Struct]) -> Any:  # noqa: ANN401  a type made at run time
+    hints = get_type_hints(row, include_extras=True)
+    columns = tuple(_AS_STORED.get(hints[name], hints[name]) for name in row.__struct_fields__)
+    return list[tuple[columns]]  # type: ignore[valid-type]
 
 
 class RunFile:
@@ -92,3 +111,53 @@ def time_range(column: str, from_ns: int | None, to_ns: int | None) -> tuple[str
         conditions.append(f"{column} < ?")
         values.append(to_ns)
     return " AND ".join(conditions), values
+
+
+_LONGEST_NS = 10 * 366 * 86400 * SECOND_NS
+_STARTED_FIELDS = ("id", "name", "mode", "cwd", "host", "user", "started_ns", "control_socket")
+_ANALYSIS_FIELDS = ("analyzed_ns", "analysis_lost_ns", "findings_made_by")
+_STARTED_AS_JSON: dict[str, Any] = {
+    "target": tuple[int, int],
+    "recorder": tuple[int, int],
+    "command": tuple[str, ...],
+    "versions": dict[str, str],
+    "options": dict[str, int | float | bool | str | None],
+}
+
+
+def run_info(path: Path, meta: Mapping[str, Any]) -> RunInfo:
+    """Return the run of a file whose table ``meta`` says this; raises RunUnreadable where it is damaged."""
+    if not meta.keys() >= {*_STARTED_FIELDS, *_STARTED_AS_JSON, "state", "written_ns"}:
+        raise database.unreadable(path, "its first records are missing")
+    with database.reading(path):
+        info = msgspec.convert(_values(meta), RunInfo)
+    if not info.started_ns <= info.end_ns <= info.started_ns + _LONGEST_NS:
+        raise database.unreadable(path, "it ends before it starts, or ten years later")
+    return info
+
+
+def _values(meta: Mapping[str, Any]) -> dict[str, object]:
+    """Return the fields of a run; raises msgspec.DecodeError where one is no JSON of its type."""
+    target, recorder, command, versions, options = (
+        msgspec.json.decode(str(meta[name]), type=kind) for name, kind in _STARTED_AS_JSON.items()
+    )
+    return dict(
+        **{name: meta[name] for name in _STARTED_FIELDS},
+        pid=target[0],
+        start_ticks=target[1],
+        command=command,
+        state=_state(meta["state"], recorder),
+        end_ns=meta.get("ended_ns") or meta["written_ns"],
+        why_ended=meta.get("why_ended"),
+        exit_code=meta.get("exit_code"),
+        exit_signal=meta.get("exit_signal"),
+        recorder=recorder,
+        versions=versions,
+        options=options,
+        **{name: meta.get(name) for name in _ANALYSIS_FIELDS},
+    )
+
+
+def _state(stored: str, recorder: tuple[int, int]) -> str:
+    """Return the state of a run: one that is called live is none without its recorder."""
+    return "interrupted" if stored == "live" and not processes.is_running(*recorder) else stored

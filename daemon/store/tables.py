@@ -15,6 +15,7 @@ import msgspec
 
 from profd.daemon.store.findings import lose_analysis, say_gone, write_findings
 from profd.daemon.store.interning import Interning, new_id
+from profd.daemon.store.pointsums import PointSums
 from profd.daemon.store.records import (
     AnalysisLost,
     DescribeFrame,
@@ -35,8 +36,7 @@ from profd.daemon.store.records import (
     RunStarted,
     WindowTaken,
 )
-from profd.daemon.store.sums.points import PointSums
-from profd.daemon.store.sums.stacks import RecordedInterval, StackSums
+from profd.daemon.store.stacksums import RecordedInterval, StackSums
 
 OUTPUT_LIMIT_BYTES = 4 << 20
 

@@ -4,19 +4,23 @@ Whoever collects calls ``put`` and never waits: when the queue is full the recor
 or a lock refuses is tried again until it is granted; the run says then what was dropped meanwhile. A record that no
 file takes is dropped alone. Only a file that is damaged ends the writer, which says so in ``failure`` and takes nothing
 more; whatever was committed stays readable.
+
+profd stops well before the disk is full. What it leaves free is also what folding the log into the file may take.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import database
-from profd.daemon.store.losses import Losses
 from profd.daemon.store.records import (
     DescribeFrame,
     EventHappened,
@@ -27,8 +31,94 @@ from profd.daemon.store.records import (
     RunStarted,
     WindowTaken,
 )
-from profd.daemon.store.room import Room
-from profd.daemon.store.tables import Tables
+from profd.daemon.store.tables import Tables, time_of
+from profd.daemon.units import size
+
+SAID_AGAIN_NS = 60 * SECOND_NS
+"""Losses that go on are said no more often."""
+
+
+class Losses:
+    """Counts what is dropped, from any thread; nothing that was counted is left unsaid."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._lock = threading.Lock()
+        self._unsaid: Counter[str] = Counter()
+        self._first_ns = self._last_ns = 0
+        self._silent_to_ns = 0
+
+    def count(self, record: Record, why: str) -> None:
+        """Take in that a record was dropped."""
+        at_ns = time_of(record)
+        with self._lock:
+            if not self._unsaid:
+                self._first_ns = self._last_ns = at_ns
+            self.total += 1
+            self._unsaid[why] += 1
+            self._first_ns, self._last_ns = min(self._first_ns, at_ns), max(self._last_ns, at_ns)
+
+    def take(self, written_ns: int, *, is_end: bool = False) -> list[EventHappened]:
+        """Return what is to be said in a run that is written up to a time; it then counts as said.
+
+        What was dropped is younger than what is still queued. To tell of it before that is written would have the sums
+        of the run believe that all up to then is there.
+        """
+        with self._lock:
+            if not self._unsaid or (not is_end and written_ns < max(self._first_ns, self._silent_to_ns)):
+                return []
+            self._silent_to_ns = written_ns + SAID_AGAIN_NS
+            length_s = (self._last_ns - self._first_ns) / SECOND_NS
+            said = "; ".join(f"{count} {_were_dropped(count)}: {why}" for why, count in self._unsaid.most_common())
+            self._unsaid.clear()
+            text = f"within {length_s:.0f} s {said}" if length_s >= 1 else said
+            return [EventHappened(min(self._first_ns, written_ns), "loss", text)]
+
+
+def _were_dropped(count: int) -> str:
+    return "record was dropped" if count == 1 else "records were dropped"
+
+
+LEFT_FREE_BYTES = 1 << 30
+LEFT_FREE_SHARE = 0.05
+"""Of the whole disk; the smaller one of the two is left free."""
+_MORE = 1.5  # so much of it has to be free again before a run goes on: it is not to stop and go all the time
+
+
+class Room:
+    """Looks at the disk of a file that is written with a log beside it, and at the file."""
+
+    def __init__(self, path: Path, most_bytes: int | None = None) -> None:
+        """Take the file; ``most_bytes`` is how large it may be with its log, None where only the disk says so."""
+        self._files = (path, path.with_name(f"{path.name}-wal"))
+        self._most_bytes = most_bytes
+        self.is_short = False
+        self.why = ""
+        """What there is room for, or not, in words."""
+
+    def look(self) -> bool:
+        """Look again; True where ``is_short`` changed by that. A disk that does not tell has room."""
+        try:
+            disk = os.statvfs(self._files[0].parent)
+        except OSError:
+            return False
+        free_bytes, whole_bytes = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+        file_bytes, log_bytes = map(_size, self._files)
+        kept_bytes = min(LEFT_FREE_BYTES, LEFT_FREE_SHARE * whole_bytes) + log_bytes
+        was_short, self.is_short = self.is_short, free_bytes < kept_bytes * (_MORE if self.is_short else 1)
+        self.why = f"{size(free_bytes)} are free on the disk of the run file"
+        if self._most_bytes is not None and file_bytes + log_bytes > self._most_bytes:
+            self.is_short = True
+            self.why = f"the run file has {size(file_bytes + log_bytes)}, and lies in memory"
+        return self.is_short != was_short
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
 
 QUEUE_LENGTH = 4096
 """In records of some kilobytes: a large one counts for as many as it takes the memory of."""

@@ -1,7 +1,9 @@
-"""Estimates the floating point operations of one call from the shapes of its inputs, by torch's own formulas.
+"""Input shapes of operators, and an estimate of their floating point operations by torch's own formulas.
 
 torch computes them for its tables and does not write them to a trace; the formulas are those of
 ``torch/csrc/profiler/util.cpp``. A multiply-add is two operations.
+
+Calls of few shapes are many, so each distinct text is decoded once.
 """
 
 from __future__ import annotations
@@ -10,6 +12,9 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 import msgspec
+
+from profd.daemon.windows import flops
+from profd.daemon.windows.trace import HostSpan
 
 Dims = Sequence[object]
 """The inputs' shapes as a trace has them: a list of sizes each, empty for what is no tensor."""
@@ -93,3 +98,51 @@ _FORMULAS: dict[str, Callable[[Dims, Concrete], int]] = {
     "aten::bmm": _bmm,
     "aten::baddbmm": _baddbmm,
 }
+
+
+NO_SHAPES = "[]"
+
+
+class Inputs(msgspec.Struct, frozen=True):
+    """The shapes of an operator's inputs as torch prints them, and the operations of one call with them."""
+
+    shapes: str
+    flops: int
+
+
+_NONE = Inputs(NO_SHAPES, 0)
+
+
+class InputTable:
+    """What is known of inputs, by what the trace says of them."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, bytes, bytes], Inputs] = {}
+
+    def inputs_of(self, span: HostSpan) -> Inputs:
+        """Return the inputs of a call; none where its shapes were not recorded."""
+        if span.event is None or not (dims := bytes(span.event.args.input_dims)):
+            return _NONE
+        concrete = bytes(span.event.args.concrete_inputs)
+        key = (span.name if flops.has_formula(span.name) else "", dims, concrete)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = _describe(span.name, dims, concrete)
+        return known
+
+
+def _describe(name: str, dims: bytes, concrete: bytes) -> Inputs:
+    shapes = _decode_list(dims)
+    return Inputs(str([_plain(shape) for shape in shapes]), flops.estimate(name, shapes, _decode_list(concrete)))
+
+
+def _plain(shape: object) -> object:
+    """Return a shape as torch's tables show it: a list of tensors has none."""
+    return [] if isinstance(shape, list) and shape and isinstance(shape[0], list) else shape
+
+
+def _decode_list(text: bytes) -> list[object]:
+    try:
+        return msgspec.json.decode(text, type=list[object]) if text else []
+    except msgspec.DecodeError:  # of another version of torch, which writes something else here
+        return []

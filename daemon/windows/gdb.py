@@ -20,11 +20,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from profd.daemon import oomscore, processes
+from profd.daemon import processes
 from profd.daemon.errors import MissingTool
 from profd.daemon.userfiles import as_owner
 from profd.daemon.windows import symbols
-from profd.daemon.windows.failure import WindowFailed
+from profd.daemon.windows.request import WindowFailed
 
 SOURCE = "gdb"
 TIMEOUT_S = 15.0
@@ -209,7 +209,7 @@ async def _run(program: str, pid: int, text: Text, calls: Calls, timeout_s: floa
         )  # fmt: skip
         with contextlib.suppress(OSError):  # not root, as most are
             os.setpriority(os.PRIO_PROCESS, process.pid, _URGENCY)
-        oomscore.spare(process.pid, pid)  # killed in the middle of a call, it takes the process along
+        processes.spare(process.pid, pid)  # killed in the middle of a call, it takes the process along
         reading = asyncio.ensure_future(process.communicate(b"go\n"))
         try:
             said, _ = await asyncio.wait_for(asyncio.shield(reading), timeout_s)

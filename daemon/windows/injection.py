@@ -1,25 +1,82 @@
-"""Has a running process that was not armed take a window of itself: the text of ``intarget`` is executed in it.
+"""Takes windows by executing code in a running process: through gdb, or ``sys.remote_exec`` of Python 3.14.
 
 Owns the text and the waiting. How the text gets there is ``gdb``'s and
 ``remote``'s to know. Nothing of this happens unless the user asked for it by name.
+
+The interpreter that asks must be of the same minor version as the one that is asked, so it need not be profd's own.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import shutil
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from profd.daemon.clock import Clock
 from profd.daemon.store.records import Identity
-from profd.daemon.windows import gdb, intarget, remote
-from profd.daemon.windows.failure import WindowFailed
+from profd.daemon.userfiles import as_owner
+from profd.daemon.windows import gdb, intarget
 from profd.daemon.windows.intarget import Order
-from profd.daemon.windows.meeting import Meeting, meeting
-from profd.daemon.windows.patience import Patience
-from profd.daemon.windows.request import WindowRequest
+from profd.daemon.windows.request import WindowFailed, WindowRequest
+from profd.daemon.windows.taking import Meeting, Patience, meeting
+
+SOURCE = "remote_exec"
+TIMEOUT_S = 15.0
+_FIRST = (3, 14)
+_PROGRAM = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
+
+
+def helper_for(
+    version: str, own: tuple[int, ...] = sys.version_info[:2], executable: str = sys.executable
+) -> str | None:
+    """Return an interpreter that can ask one of ``version`` (``major.minor``); None where there is none."""
+    try:
+        asked = tuple(map(int, version.split(".")[:2]))
+    except ValueError:  # an interpreter of unknown version
+        return None
+    if asked < _FIRST:
+        return None
+    return executable if asked == tuple(own[:2]) else shutil.which(f"python{asked[0]}.{asked[1]}")
+
+
+async def execute(helper: str, pid: int, script: Path, timeout_s: float = TIMEOUT_S) -> None:
+    """Have a process execute a script, a path as the process sees it; raises WindowFailed where it could not."""
+    rights = as_owner(pid)
+    failure = await _ask(helper, pid, script, timeout_s, rights)
+    if failure and rights:  # Yama may let nobody but root
+        failure = await _ask(helper, pid, script, timeout_s, {})
+    if failure:
+        raise WindowFailed(
+            f"sys.remote_exec could not reach process {pid} ({failure[:200]})",
+            "restart the command with `profd run --torch-window -- CMD`",
+        )
+
+
+async def _ask(helper: str, pid: int, script: Path, timeout_s: float, rights: dict[str, Any]) -> str:
+    """Ask with these rights, and return why that failed; nothing where it did not."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            helper, "-I", "-c", _PROGRAM, str(pid), str(script),
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+            **rights,
+        )  # fmt: skip
+    except OSError as error:
+        return str(error)
+    try:
+        _, said = await asyncio.wait_for(process.communicate(), timeout_s)
+    except asyncio.TimeoutError:
+        process.kill()
+        await process.wait()
+        raise WindowFailed(f"sys.remote_exec was not done with process {pid} within {timeout_s:.0f} s") from None
+    lines = said.decode(errors="replace").strip().splitlines() or [f"exit code {process.returncode}"]
+    return lines[-1] if process.returncode else ""
+
 
 SAFE_POINT_TIMEOUT_S = 30.0
 """A main thread that waits in C code, for a GPU say, comes to no safe point meanwhile."""
@@ -63,7 +120,7 @@ class Injection:
     @property
     def source(self) -> str:
         """How the text gets into the process."""
-        return remote.SOURCE if self._helper else gdb.SOURCE
+        return SOURCE if self._helper else gdb.SOURCE
 
     @contextlib.asynccontextmanager
     async def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AsyncIterator[int]:
@@ -77,7 +134,7 @@ class Injection:
     async def _execute(self, pid: int, order: Order, place: Meeting) -> None:
         if self._helper is not None:
             place.write(_SCRIPT, text_of(order))
-            await remote.execute(self._helper, pid, place.there / _SCRIPT)
+            await execute(self._helper, pid, place.there / _SCRIPT)
             return
         gdb.require()
         calls = gdb.find_calls(pid)

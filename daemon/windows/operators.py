@@ -1,18 +1,122 @@
-"""Sums a trace up by operator and input shape, to the numbers of torch's own ``key_averages()``.
+"""Sums a trace by operator and input shape, to the numbers of torch's own ``key_averages()``.
 
 Times are integer nanoseconds, so sums are exact. Rows are by shape; the table by name alone is their sum.
+
+Who lies within whom on the same thread was called by it. A call that calls nothing but its own namesake counts once.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon.windows.memory import MemoryLedger
-from profd.daemon.windows.nesting import nest
-from profd.daemon.windows.shapes import NO_SHAPES, InputTable
-from profd.daemon.windows.spans import ANNOTATIONS, MEMORY, PYTHON_FUNCTION, DeviceSpan, HostSpan, MemoryChange, Spans
+from profd.daemon.windows.flops import NO_SHAPES, InputTable
+from profd.daemon.windows.trace import (
+    ANNOTATIONS,
+    FRONTEND,
+    MEMORY,
+    PYTHON_FUNCTION,
+    DeviceSpan,
+    HostSpan,
+    MemoryChange,
+    Spans,
+    Thread,
+)
+
+
+def nest(spans: Spans) -> list[HostSpan]:
+    """Return the host's spans in order of time, each with its parent, children and kernels.
+
+    Without those that were folded into a parent of the same name.
+    """
+    _attach_kernels(spans.host, spans.device)
+    ordered = sorted(spans.host, key=lambda span: (span.start_ns, -span.end_ns))
+    _find_parents(ordered)
+    calls = _fold_namesakes(ordered)
+    for span in reversed(calls):  # children come after their parents
+        span.device_ns = span.kernels_ns + sum(child.device_ns for child in span.children)
+    return calls
+
+
+def _attach_kernels(host: Iterable[HostSpan], device: Iterable[DeviceSpan]) -> None:
+    launched: defaultdict[int, int] = defaultdict(int)
+    for work in device:
+        launched[work.linked] += work.end_ns - work.start_ns
+    for span in host:
+        if span.id and span.category in FRONTEND:
+            span.kernels_ns = launched.get(span.id, 0)
+
+
+def _find_parents(ordered: Iterable[HostSpan]) -> None:
+    """Give each span the innermost one on its thread that it lies within; one that overlaps another has none."""
+    open_spans: defaultdict[Thread, list[HostSpan]] = defaultdict(list)
+    for span in ordered:
+        stack = open_spans[span.thread]
+        while stack and (span.start_ns >= stack[-1].end_ns or span.end_ns > stack[-1].end_ns):
+            stack.pop()
+        if stack:
+            span.parent = stack[-1]
+            stack[-1].children.append(span)
+        stack.append(span)
+
+
+def _fold_namesakes(ordered: Iterable[HostSpan]) -> list[HostSpan]:
+    kept = []
+    for span in ordered:
+        parent = span.parent
+        if parent is None or parent.name != span.name or len(parent.children) != 1:
+            kept.append(span)
+            continue
+        parent.children = span.children
+        parent.kernels_ns = span.kernels_ns
+        for child in span.children:
+            child.parent = parent
+    return kept
+
+
+class Memory(NamedTuple):
+    """Bytes taken less bytes given back."""
+
+    host_bytes: int
+    device_bytes: int
+
+
+class MemoryLedger:
+    """All changes of memory of a trace, in order of time."""
+
+    def __init__(self, changes: Sequence[MemoryChange]) -> None:
+        self._changes = changes
+        self._times = [change.at_ns for change in changes]
+        self._host = [0, *accumulate(change.host_bytes for change in changes)]
+        self._device = [0, *accumulate(change.device_bytes for change in changes)]
+
+    def __bool__(self) -> bool:
+        return bool(self._times)
+
+    def within(self, span: HostSpan) -> Memory:
+        """Return what changed from the start of a span to its end, both included."""
+        first, after = self._range(span)
+        return Memory(self._host[after] - self._host[first], self._device[after] - self._device[first])
+
+    def outside(self, spans: Iterable[HostSpan]) -> list[MemoryChange]:
+        """Return the changes that happened in none of the spans."""
+        if not self._times:
+            return []
+        edges = [0] * (len(self._times) + 1)
+        for span in spans:
+            first, after = self._range(span)
+            edges[first] += 1
+            edges[after] -= 1
+        return [change for change, covers in zip(self._changes, accumulate(edges), strict=False) if not covers]
+
+    def _range(self, span: HostSpan) -> tuple[int, int]:
+        return bisect_left(self._times, span.start_ns), bisect_right(self._times, span.end_ns)
+
 
 HOST, DEVICE = "cpu", "cuda"
 _STEP = "ProfilerStep#"

@@ -12,6 +12,8 @@ import gc
 import gzip
 import os
 import sys
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import BinaryIO
 
 import msgspec
@@ -19,11 +21,45 @@ import msgspec
 from profd.daemon import asuser, processes
 from profd.daemon.errors import ProfdError
 from profd.daemon.store.records import DeviceTime, OperatorTotals, WindowStep
-from profd.daemon.windows import devicetime, trace
+from profd.daemon.windows import trace
 from profd.daemon.windows.operators import sum_up
-from profd.daemon.windows.spans import Spans, read_spans
-from profd.daemon.windows.steps import find_steps
-from profd.daemon.windows.trace import TraceUnreadable
+from profd.daemon.windows.trace import ANNOTATIONS, DeviceSpan, Spans, TraceUnreadable, find_steps, read_spans
+
+_WAITING = "cuda_sync"
+
+
+def add_up(work: Sequence[DeviceSpan], start_ns: int, end_ns: int) -> DeviceTime | None:
+    """Return the time of all devices together over a window; None where none did anything.
+
+    Busy is where at least one thing ran, overlap where two did at once, on streams of one device.
+    """
+    by_device: defaultdict[int | str, list[DeviceSpan]] = defaultdict(list)
+    for span in work:
+        if span.category not in ANNOTATIONS and span.category != _WAITING:
+            by_device[span.device[0]].append(span)
+    if not by_device:
+        return None
+    times = [_of_one(spans, start_ns, end_ns) for spans in by_device.values()]
+    busy_ns, overlap_ns = (sum(time[part] for time in times) for part in (0, 1))
+    return DeviceTime(busy_ns, len(times) * (end_ns - start_ns) - busy_ns, overlap_ns)
+
+
+def _of_one(spans: Sequence[DeviceSpan], start_ns: int, end_ns: int) -> tuple[int, int]:
+    """Return for how long one device was at one thing or more, and at two or more."""
+    edges = sorted(
+        edge
+        for span in spans
+        for edge in ((max(span.start_ns, start_ns), 1), (min(span.end_ns, end_ns), -1))
+        if span.start_ns < end_ns and span.end_ns > start_ns
+    )
+    busy_ns = overlap_ns = running = 0
+    before_ns = start_ns
+    for at_ns, change in edges:
+        busy_ns += at_ns - before_ns if running >= 1 else 0
+        overlap_ns += at_ns - before_ns if running >= 2 else 0
+        running, before_ns = running + change, at_ns
+    return busy_ns, overlap_ns
+
 
 KEPT_BYTES = 32 << 20
 """The most that a gzipped trace may take in a run file."""
@@ -63,7 +99,7 @@ def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
         start_ns=start_ns,
         end_ns=end_ns,
         steps=find_steps(spans, start_ns if begins_with_step else None),
-        device=devicetime.add_up(spans.device, start_ns, end_ns),
+        device=add_up(spans.device, start_ns, end_ns),
         operators=tuple(
             OperatorTotals(*msgspec.structs.astuple(key), *msgspec.structs.astuple(totals))
             for key, totals in sum_up(spans).items()

@@ -1,18 +1,26 @@
-"""Reads a trace that torch.profiler or Kineto wrote: Chrome's trace format as JSON, plain or gzipped.
+"""Reads a trace of torch.profiler or Kineto: its events, what ran on host and device, and where steps end.
 
 Knows which fields Kineto writes, and nothing of what they mean. Fields whose type differs between versions of torch are
 kept as raw JSON until someone needs them.
+
+Times become integer nanoseconds since the epoch. Which category of event is what follows Kineto's ActivityType. What is
+started on one thread and ended on another cannot be told in a trace: it counts for the thread that started it.
 """
 
 from __future__ import annotations
 
 import gzip
 import zlib
-from typing import Annotated, BinaryIO
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Annotated, BinaryIO, NamedTuple
 
 import msgspec
 
 from profd.daemon.errors import ProfdError
+from profd.daemon.store.records import WindowStep
 
 LIMIT_BYTES = 1 << 29
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -91,3 +99,183 @@ def decode(text: bytes) -> Trace:
         return decode(text.decode(errors="replace").encode())
     except (msgspec.DecodeError, RecursionError) as error:
         raise TraceUnreadable(f"the trace is damaged ({error})", "the process may have ended while it wrote") from error
+
+
+PYTHON_FUNCTION = "python_function"
+ANNOTATIONS = frozenset({"user_annotation", "gpu_user_annotation"})
+# What torch itself reports: it has an id of its own, to which work of the device is linked.
+FRONTEND = frozenset({"cpu_op", "user_annotation", PYTHON_FUNCTION})
+# Calls of the driver, and the profiler's own work: linked to the operator that they were made for, or to none.
+LINKED_HOST = frozenset({
+    "cuda_runtime", "cuda_driver", "overhead", "external_correlation", "xpu_runtime", "glow_runtime", "mtia_runtime",
+    "privateuse1_runtime", "privateuse1_driver",
+})  # fmt: skip
+DEVICE = frozenset({
+    "kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "cuda_sync", "cuda_profiler_range", "collective_comm",
+})  # fmt: skip
+MEMORY = "[memory]"
+_LEFT_OUT = frozenset({
+    "[OutOfMemory]", "profiler::_record_function_enter", "profiler::_record_function_enter_new",
+    "profiler::_record_function_exit", "aten::is_leaf", "aten::output_nr", "aten::_version",
+})  # fmt: skip
+"""Names that torch keeps out of its own tables."""
+_HOST_MEMORY = (0, 2, 5)  # c10::DeviceType: CPU, MKLDNN, IDEEP
+_DEVICE_MEMORY = (1, 6, 12, 20)  # CUDA, HIP, XPU, PrivateUse1
+
+_TOO_MANY = 1 << 53
+
+Thread = tuple[int | str, int | str]
+"""PID and thread id; the thread of what is linked to no operator is ``NO_THREAD``."""
+NO_THREAD: Thread = ("", "")
+
+
+class DeviceSpan(NamedTuple):
+    """Something that ran on a device; ``linked`` is the id of the operator that it was launched by, 0 for none."""
+
+    name: str
+    category: str
+    device: Thread
+    start_ns: int
+    end_ns: int
+    linked: int
+
+
+class MemoryChange(NamedTuple):
+    """Bytes taken or (below 0) given back; ``thread`` is who did it."""
+
+    at_ns: int
+    host_bytes: int
+    device_bytes: int
+    thread: Thread
+
+
+@dataclass(slots=True, eq=False)
+class HostSpan:
+    """Something that ran on a thread; ``id`` is that of an operator or range, 0 for what has none.
+
+    The last four are filled in by ``nesting``: ``kernels_ns`` is the time of what it launched on a device,
+    ``device_ns`` with what its children launched.
+    """
+
+    name: str
+    category: str
+    thread: Thread
+    start_ns: int
+    end_ns: int
+    id: int
+    event: Event | None
+    parent: HostSpan | None = None
+    children: list[HostSpan] = field(default_factory=list)
+    kernels_ns: int = 0
+    device_ns: int = 0
+
+    @property
+    def duration_ns(self) -> int:
+        """How long it took, with all that it called."""
+        return self.end_ns - self.start_ns
+
+
+class Spans(NamedTuple):
+    """What a trace tells, in the order of the file but for changes of memory, which are in order of time."""
+
+    host: list[HostSpan]
+    device: list[DeviceSpan]
+    memory: list[MemoryChange]
+
+
+def read_spans(trace: Trace) -> Spans:
+    """Return what ran where in a trace."""
+    host: list[HostSpan] = []
+    device: list[DeviceSpan] = []
+    memory: list[MemoryChange] = []
+    for event in trace.events:
+        if event.name == MEMORY:
+            memory.append(_memory_change(event, trace.base_ns))
+        elif event.ph != "X" or event.name in _LEFT_OUT:
+            continue
+        elif event.cat in FRONTEND or event.cat in LINKED_HOST:
+            host.append(_host_span(event, trace.base_ns))
+        elif event.cat in DEVICE:
+            device.append(_device_span(event, trace.base_ns))
+    _move_to_caller(host)
+    memory.sort(key=lambda change: change.at_ns)
+    return Spans(host, device, memory)
+
+
+def time_ns(microseconds: float) -> int:
+    """Return microseconds with three decimals as whole nanoseconds.
+
+    The whole part apart: a quarter of a year in microseconds leaves a double just enough digits for them.
+    """
+    whole = int(microseconds)
+    return whole * 1000 + round((microseconds - whole) * 1000)
+
+
+def whole_number(raw: msgspec.Raw) -> int:
+    """Return the integer that raw JSON holds; 0 where it holds none, or one that no machine counts up to."""
+    try:
+        number = int(bytes(raw))
+    except ValueError:
+        return 0
+    return number if abs(number) < _TOO_MANY else 0
+
+
+def _host_span(event: Event, base_ns: int) -> HostSpan:
+    start_ns = base_ns + time_ns(event.ts)
+    number = whole_number(event.args.external_id)
+    return HostSpan(
+        event.name, event.cat, (event.pid, event.tid), start_ns, start_ns + time_ns(event.dur), number, event
+    )
+
+
+def _device_span(event: Event, base_ns: int) -> DeviceSpan:
+    start_ns = base_ns + time_ns(event.ts)
+    linked = whole_number(event.args.external_id)
+    return DeviceSpan(event.name, event.cat, (event.pid, event.tid), start_ns, start_ns + time_ns(event.dur), linked)
+
+
+def _memory_change(event: Event, base_ns: int) -> MemoryChange:
+    size, kind = whole_number(event.args.bytes), whole_number(event.args.device_type)
+    return MemoryChange(
+        base_ns + time_ns(event.ts),
+        size if kind in _HOST_MEMORY else 0,
+        size if kind in _DEVICE_MEMORY else 0,
+        (event.pid, event.tid),
+    )
+
+
+def _move_to_caller(host: Iterable[HostSpan]) -> None:
+    """Put calls of the driver on the thread of the operator that they are linked to, as torch does; others on none."""
+    threads = {span.id: span.thread for span in host if span.category in FRONTEND and span.id}
+    for span in host:
+        if span.category in LINKED_HOST:
+            span.thread = threads.get(span.id, NO_THREAD)
+            span.id = 0
+
+
+_MARKED = "ProfilerStep#"
+_OPTIMIZER = "Optimizer.step#"
+
+
+def find_steps(spans: Spans, begun_ns: int | None) -> tuple[WindowStep, ...]:
+    """Return the whole steps in a trace, in order of time; none where nothing marks them.
+
+    ``begun_ns`` is the start of the trace where it began with a step, None where it began anywhere.
+    """
+    marked = sorted(WindowStep(span.start_ns, span.end_ns) for span in spans.host if span.name.startswith(_MARKED))
+    if marked:
+        return tuple(marked)
+    ends = _updates(spans)
+    if begun_ns is not None:
+        ends = [begun_ns, *ends]
+    return tuple(WindowStep(start, end) for start, end in pairwise(ends))
+
+
+def _updates(spans: Spans) -> list[int]:
+    """Return when the optimizer was done, each time: the one that updates most often where there are several."""
+    updates: defaultdict[str, list[int]] = defaultdict(list)
+    for span in spans.host:
+        if span.name.startswith(_OPTIMIZER):
+            updates[span.name].append(span.end_ns)
+    busiest: list[int] = max(updates.values(), key=len, default=[])
+    return sorted(busiest)

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from profd.daemon import paths
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
-from profd.daemon.supervise.control import ControlClient
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ("python", "target/cifar_resnet18.py", "--steps", "400", "--workers", "2")

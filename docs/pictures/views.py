@@ -10,11 +10,11 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from profd.tui.app import ProfdApp
-from profd.tui.leaving import Leaving
+from profd.tui.screens.dialogs import Leaving
 from profd.tui.widgets.flame import FlameView
+from profd.tui.widgets.header import VerdictLine
 from profd.tui.widgets.operators import OperatorTable
 from profd.tui.widgets.output import OutputPane
-from profd.tui.widgets.verdict import VerdictLine
 
 SIZE = (120, 36)
 PATIENCE_S = 60.0

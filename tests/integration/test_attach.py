@@ -18,8 +18,8 @@ from support.traces import Told, stack, write_trace
 from support.waiting import until
 
 from profd.daemon import paths, processes
+from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
-from profd.daemon.supervise.control import ControlClient
 
 PROFD = str(Path(sys.executable).with_name("profd"))
 WAITING = """

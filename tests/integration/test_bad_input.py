@@ -16,7 +16,7 @@ from support.waiting import DEADLINE_S
 
 from profd.daemon import processes
 from profd.daemon.errors import ExitCode
-from profd.daemon.supervise.rights import Rights
+from profd.daemon.rights import Rights
 
 PROFD = str(Path(sys.executable).with_name("profd"))
 # Yama, where there is one, is to stop no test but that of Yama: whoever wants may read this process.

@@ -13,8 +13,8 @@ from support.sessions import begin_session, hand_over, hurry_until, running
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon import processes
+from profd.daemon.session.session import RunningSession
 from profd.daemon.store.reader import RunReader
-from profd.daemon.supervise.session import RunningSession
 
 CHILDREN = 8
 

@@ -18,8 +18,8 @@ from support.sessions import begin_session, hand_over, running
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon import paths, processes
+from profd.daemon.session.session import RunningSession
 from profd.daemon.store.reader import RunReader
-from profd.daemon.supervise.session import RunningSession
 
 MANY = 500
 SMALL_DISK = 16 << 20

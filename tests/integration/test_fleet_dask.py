@@ -15,10 +15,9 @@ from support.folders import PROGRAMS
 
 from profd.cli.main import run_command_line
 from profd.daemon.errors import ExitCode, RunUnreadable, SessionFailed
-from profd.daemon.fleet import engines
+from profd.daemon.fleet import fleet
 from profd.daemon.fleet.dataset import DataSet
-from profd.daemon.fleet.engines import Cluster
-from profd.daemon.fleet.fleet import Question, ask
+from profd.daemon.fleet.fleet import Cluster, Question, ask
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.requires("distributed")
@@ -48,7 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have groups of five runs, so that both workers get some."""
-    monkeypatch.setattr(engines, "_MOST_RUNS", 5)
+    monkeypatch.setattr(fleet, "_MOST_RUNS", 5)
 
 
 def test_a_cluster_gives_identical_answers_from_both_workers(
@@ -82,7 +81,7 @@ def unknown_there(task: bytes) -> bytes:
 
 
 def test_workers_without_this_profd_are_said(made: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "reduce_encoded", unknown_there)
+    monkeypatch.setattr(fleet, "reduce_encoded", unknown_there)
     with pytest.raises(SessionFailed, match="install this version of profd"):
         ask(DataSet(str(made / "fleet")), Question(), Cluster(address))
 
@@ -96,7 +95,7 @@ def test_a_scheduler_without_workers_is_said(made: Path) -> None:
 
 
 def test_no_scheduler_is_said_in_words(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "_CONNECT_S", 0.5)
+    monkeypatch.setattr(fleet, "_CONNECT_S", 0.5)
     with socket.socket() as bound:  # nobody listens
         bound.bind(("127.0.0.1", 0))
         with pytest.raises(SessionFailed, match="no Dask scheduler"):

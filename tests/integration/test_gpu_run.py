@@ -16,11 +16,11 @@ from support.folders import PROGRAMS
 from support.launches import PROFD, run
 from support.waiting import DEADLINE_S
 
-from profd.daemon.analyze.gpu.idle import while_gpu_idle
+from profd.daemon.analyze.gpu import while_gpu_idle
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS
-from profd.daemon.collect.gpu.users import RealTraces
+from profd.daemon.gpu.processes import RealTraces
 from profd.daemon.store.reader import RunReader
 
 GIB = 1 << 30

@@ -17,9 +17,9 @@ from support.sessions import begin_session, wait_ready
 from support.waiting import DEADLINE_S, until
 
 from profd.cli import dump
+from profd.daemon.session.session import RunningSession
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import HangRow
-from profd.daemon.supervise.session import RunningSession
 
 AFTER_S = 1.0
 """Short: whoever is not yet to hang computes until it is given a line, so no machine is too slow for it."""

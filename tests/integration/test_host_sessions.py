@@ -11,12 +11,12 @@ from support.waiting import until
 from profd.daemon import processes
 from profd.daemon.clock import AnchoredClock
 from profd.daemon.errors import NoSuchProcess
-from profd.daemon.host.configuration import Configuration
-from profd.daemon.host.lineage import Job
-from profd.daemon.host.register import Register
-from profd.daemon.host.sessions import INTERRUPTED, RealSessions, run_file, why_ended
+from profd.daemon.service.configuration import Configuration
+from profd.daemon.service.processes import Job
+from profd.daemon.service.sessions import INTERRUPTED, RealSessions, run_file, why_ended
+from profd.daemon.service.storage import Register
+from profd.daemon.session.control import ControlClient
 from profd.daemon.store.records import Identity
-from profd.daemon.supervise.control import ControlClient
 
 STEPS = 20
 pytestmark = pytest.mark.usefixtures("py_spy")

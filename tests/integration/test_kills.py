@@ -16,10 +16,10 @@ from support.sessions import begin_session, hand_over, hurry_until, running
 from support.waiting import DEADLINE_S, count_recordings, until
 
 from profd.daemon import processes
-from profd.daemon.analyze.summary import summarize
 from profd.daemon.render.report import write_report
+from profd.daemon.render.summary import summarize
+from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
-from profd.daemon.supervise.control import ControlClient
 
 
 class Moment(NamedTuple):

@@ -19,8 +19,8 @@ from support.scrapes import exporting, names, scrape
 from support.synthetic import MAIN, PHASE_SHARES, LiveRun, live_run
 from support.waiting import DEADLINE_S, until
 
-from profd.daemon.analyze.findings.analyst import Analyst
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.findings.analyst import Analyst
 from profd.daemon.metrics.catalog import METRICS
 from profd.daemon.store.records import Point, PointsTaken
 

@@ -23,10 +23,10 @@ from support.pyspy.standin import StandIn
 from support.waiting import until
 
 from profd.daemon.clock import AnchoredClock
-from profd.daemon.collect.stacks import chrometrace, failedreads
-from profd.daemon.collect.stacks.chrometrace import TraceDamaged
-from profd.daemon.collect.stacks.dump import take_dump
-from profd.daemon.collect.stacks.pyspy import Recording, find_py_spy
+from profd.daemon.stacks import chrometrace, failedreads
+from profd.daemon.stacks.chrometrace import TraceDamaged
+from profd.daemon.stacks.dump import take_dump
+from profd.daemon.stacks.pyspy import Recording, find_py_spy
 
 CALM = """
 import os, sys, threading

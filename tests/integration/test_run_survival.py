@@ -71,7 +71,7 @@ def test_nothing_is_left_running() -> None:
 HANGING = """
 import sys, threading
 from pathlib import Path
-from profd.daemon.supervise.launch import Plan, launch
+from profd.daemon.launch.launch import Plan, launch
 
 class Session:
     run_file = Path("/none")

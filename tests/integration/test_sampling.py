@@ -22,9 +22,9 @@ from support.launches import PROFD
 from support.sessions import begin_session, hand_over, hurry_until, running
 from support.waiting import DEADLINE_S, until
 
+from profd.daemon.session.session import RunningSession
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow
-from profd.daemon.supervise.session import RunningSession
 
 TURNS = 2
 COUNTS = 3

@@ -19,10 +19,10 @@ from support.traces import ROOT, Told, write_trace
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon import processes
-from profd.daemon.host.subject import ProcTable
+from profd.daemon.service.processes import ProcTable
+from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
-from profd.daemon.supervise.control import ControlClient
 from profd.daemon.windows import kineto
 from profd.daemon.windows.kineto import KinetoDaemon
 

@@ -16,7 +16,7 @@ from support.launches import PROFD
 from support.sessions import wait_ready
 from support.waiting import DEADLINE_S
 
-from profd.daemon.render.windowjson import Window
+from profd.daemon.render.operators import Window
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from support.waiting import DEADLINE_S
 
 from profd.daemon import paths
 from profd.daemon.errors import ExitCode
-from profd.daemon.render.windowjson import Window
+from profd.daemon.render.operators import Window
 from profd.daemon.store.reader import RunReader
 
 WINDOWS = 2

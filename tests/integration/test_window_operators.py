@@ -13,8 +13,7 @@ from support.folders import PROGRAMS
 from support.waiting import DEADLINE_S
 
 from profd.daemon.windows.operators import Operators, Totals, by_name, sum_up
-from profd.daemon.windows.spans import read_spans
-from profd.daemon.windows.trace import decode
+from profd.daemon.windows.trace import decode, read_spans
 
 TIMES = ("self_cpu_ns", "cpu_total_ns", "self_cuda_ns", "cuda_total_ns")
 COUNTS = ("calls", "self_cpu_bytes", "cpu_bytes", "self_cuda_bytes", "cuda_bytes", "flops")

@@ -15,11 +15,11 @@ from support.sessions import wait_ready
 from support.waiting import DEADLINE_S
 
 from profd.daemon import paths
-from profd.daemon.analyze.issuers import issuing_lines
+from profd.daemon.analyze.operators import issuing_lines
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.torchtraces import selected_windows
 from profd.daemon.errors import ExitCode
-from profd.daemon.render.windowjson import Window
+from profd.daemon.render.operators import Window
 from profd.daemon.store.reader import RunReader
 
 SEEDED = [sys.executable, str(PROGRAMS / "seeded.py")]

@@ -17,8 +17,8 @@ from support.waiting import eventually, until
 
 from profd.daemon import processes
 from profd.daemon.windows import gdb, symbols
-from profd.daemon.windows.failure import WindowFailed
 from profd.daemon.windows.gdb import Text
+from profd.daemon.windows.request import WindowFailed
 
 pytestmark = pytest.mark.requires("gdb")
 

@@ -27,10 +27,12 @@ from support.recordinglines import (
 
 from profd.daemon import paths, processes
 from profd.daemon.clock import AnchoredClock
-from profd.daemon.collect.stacks import assembly, pyspy
-from profd.daemon.collect.stacks.assembly import Span, Threads
-from profd.daemon.collect.stacks.pyspy import PySpyOutput, RawRecording
-from profd.daemon.collect.stacks.tearing import Evidence
+from profd.daemon.session.recorder import Recorder
+from profd.daemon.session.session import SessionOptions
+from profd.daemon.stacks import assembly, pyspy
+from profd.daemon.stacks.assembly import Span, Threads
+from profd.daemon.stacks.pyspy import PySpyOutput, RawRecording
+from profd.daemon.stacks.torn import Evidence
 from profd.daemon.store.records import (
     DescribeFrame,
     Identity,
@@ -39,8 +41,6 @@ from profd.daemon.store.records import (
     RunStarted,
 )
 from profd.daemon.store.writer import RunWriter
-from profd.daemon.supervise.recorder import Recorder
-from profd.daemon.supervise.session import SessionOptions
 
 # The session is what is recorded here, not its budget: a rate that follows the cost would differ from run to run.
 BUDGET_PERCENT = 100.0

@@ -9,10 +9,9 @@ from pathlib import Path
 from support.folders import ROOT
 from support.recordinglines import File, Line, PySpyRecord, Sources, Started, StoredLine
 
-from profd.daemon.collect.stacks import chrometrace
-from profd.daemon.collect.stacks.source import SourceTree
-from profd.daemon.collect.stacks.statements import Statements
 from profd.daemon.naming import script_folder
+from profd.daemon.stacks import chrometrace
+from profd.daemon.stacks.source import SourceTree, Statements
 from profd.daemon.store.records import Frame
 
 

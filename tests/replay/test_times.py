@@ -14,8 +14,8 @@ from support.recordinglines import Diary, PySpyRecord, read_lines
 from support.recordings import recording_file, recording_names, replay
 
 from profd.daemon.clock import MILLISECOND_NS
-from profd.daemon.collect.stacks import chrometrace
-from profd.daemon.collect.stacks.pyspy import read_output
+from profd.daemon.stacks import chrometrace
+from profd.daemon.stacks.pyspy import read_output
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
 

@@ -18,16 +18,15 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widget import Widget
 
-from profd.daemon.analyze.findings.analyst import Analyst
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.findings.analyst import Analyst
 from profd.daemon.store.records import FindingsTaken
+from profd.tui import feed
 from profd.tui.app import ProfdApp
-from profd.tui.leaving import Leaving
-from profd.tui.reading import feed
-from profd.tui.reading.analysis import Analysis
-from profd.tui.reading.feed import SnapshotTaken
+from profd.tui.feed import SnapshotTaken
+from profd.tui.findings import Analysis
 from profd.tui.screens.dashboard import Dashboard
-from profd.tui.screens.failure import FailureScreen
+from profd.tui.screens.dialogs import FailureScreen, Leaving
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.header import Header
 from support import synthetic

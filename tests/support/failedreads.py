@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 
-from profd.daemon.collect.stacks.chrometrace import Change, ThreadTrace
+from profd.daemon.stacks.chrometrace import Change, ThreadTrace
 from support.traces import Stack
 
 

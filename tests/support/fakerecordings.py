@@ -12,10 +12,10 @@ import pytest
 
 from profd.daemon import processes
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
-from profd.daemon.collect.stacks import chain as chain_module
-from profd.daemon.collect.stacks.chain import StackChain
-from profd.daemon.collect.stacks.pyspy import RawRecording, RecordingFailed
-from profd.daemon.collect.stacks.tearing import NoSource
+from profd.daemon.stacks import chain as chain_module
+from profd.daemon.stacks.chain import StackChain
+from profd.daemon.stacks.pyspy import RawRecording, RecordingFailed
+from profd.daemon.stacks.torn import NoSource
 from profd.daemon.store.records import EventHappened, Identity, Record, RecordingTaken
 from support.traces import Told, raw_recording, stack
 from support.waiting import DEADLINE_S

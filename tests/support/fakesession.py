@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from profd.daemon.errors import SessionFailed
+from profd.daemon.session.control import SessionStatus, WindowBegun
+from profd.daemon.session.session import SessionOptions
 from profd.daemon.store.records import Identity, Record
-from profd.daemon.supervise.control import SessionStatus, WindowBegun
-from profd.daemon.supervise.session import SessionOptions
 from profd.daemon.windows.request import WindowRequest
 from support.synthetic import write_run
 

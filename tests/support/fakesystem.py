@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from profd.daemon.supervise.rights import Credentials
+from profd.daemon.rights import Credentials
 
 ADA, BOB, ROOT = 1000, 1001, 0
 

@@ -168,7 +168,7 @@ class Scene:
         launcher = self.pids["launcher"]
 
         def session() -> int | None:
-            found = [pid for pid in processes.children(launcher) if "profd.daemon.supervise" in launches.words_of(pid)]
+            found = [pid for pid in processes.children(launcher) if "profd.daemon.session" in launches.words_of(pid)]
             return found[0] if found and list_runs() and launches.has_announced(found[0]) else None
 
         self.pids["session"] = self.until(session, "a session that records")

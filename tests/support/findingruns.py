@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from profd.daemon.analyze.findings.case import Case
-from profd.daemon.analyze.findings.catalog import Rule
-from profd.daemon.analyze.findings.finding import Finding
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.findings.catalog import Rule
+from profd.daemon.findings.context import Case
+from profd.daemon.findings.finding import Finding
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame

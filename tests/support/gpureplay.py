@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.collect.gpu.gpm import METRICS
+from profd.daemon.gpu.utilization import METRICS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow, SeriesRow
 

@@ -11,13 +11,12 @@ from pathlib import Path
 import msgspec
 
 from profd.daemon.errors import ProfdError, SessionFailed
-from profd.daemon.host.journal import Journal, Line
-from profd.daemon.host.lineage import Job
-from profd.daemon.host.register import Entry, boot_id
-from profd.daemon.host.sessions import Recording
-from profd.daemon.host.subject import Program, Subject
+from profd.daemon.service.log import Journal, Line
+from profd.daemon.service.processes import Job, Program, Subject
+from profd.daemon.service.sessions import Recording
+from profd.daemon.service.storage import Entry, boot_id
 from profd.daemon.store.records import Identity
-from profd.daemon.supervise.exitstatus import Watch
+from profd.daemon.tree.exitstatus import Watch
 
 UID = os.geteuid()
 

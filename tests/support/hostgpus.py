@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from profd.daemon.collect.gpu.devices import Gpu
-from profd.daemon.collect.gpu.nvml import Handle
+from profd.daemon.gpu.devices import Gpu
+from profd.daemon.gpu.nvml import Handle
 
 
 def gpu(index: int, uuid: str, model: str = "H100", parent: Gpu | None = None, instance: int | None = None) -> Gpu:

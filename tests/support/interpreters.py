@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from profd.daemon.collect.interpreter.frames import Frame, Interpreter, open_interpreter
-from profd.daemon.collect.interpreter.integers import Global, IntegerReader, Local, local_of
-from profd.daemon.collect.interpreter.objects import Held, held
+from profd.daemon.interpreter.frames import Frame, Interpreter, open_interpreter
+from profd.daemon.interpreter.integers import Global, IntegerReader, Local, local_of
+from profd.daemon.interpreter.objects import Held, held
 
 VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 _FOLDERS = ("/usr/bin", "/usr/local/bin")

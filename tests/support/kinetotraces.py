@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from profd.daemon.windows.operators import Totals, by_name, sum_up
-from profd.daemon.windows.spans import Spans, read_spans
-from profd.daemon.windows.trace import decode
+from profd.daemon.windows.trace import Spans, decode, read_spans
 
 MEMORY_THREAD = 9
 

@@ -58,7 +58,7 @@ def session_pid(launcher_pid: int) -> int:
     """Wait until the launcher's session records, and return the session's PID."""
 
     def find() -> int | None:
-        found = [pid for pid in processes.children(launcher_pid) if "profd.daemon.supervise" in words_of(pid)]
+        found = [pid for pid in processes.children(launcher_pid) if "profd.daemon.session" in words_of(pid)]
         return found[0] if found and list_runs() and has_announced(found[0]) else None
 
     return until(find, "a session that records")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.metrics.catalog import Metric, Sample
+from profd.daemon.metrics.runs import RunWatch
 from profd.daemon.metrics.trends import Trends
-from profd.daemon.metrics.watch import RunWatch
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity

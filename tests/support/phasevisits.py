@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from profd.daemon.analyze.steps.cycles import Seen
+from profd.daemon.analyze.steps import Seen
 from profd.daemon.clock import SECOND_NS
 
 RATE_HZ = 100

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from profd.daemon import procfile
-from profd.daemon.collect.host.lane import Source, Watched
+from profd.daemon import processes
+from profd.daemon.machine.pollthread import Source, Watched
 from profd.daemon.store.records import EventHappened, Identity, Point
 
 FIELDS = {
@@ -64,7 +64,7 @@ class BlockedSource:
 def files_of(monkeypatch: pytest.MonkeyPatch, contents: dict[str, str] | None = None) -> ProcFiles:
     """Put files in the place of the real ones."""
     made = ProcFiles(contents)
-    monkeypatch.setattr(procfile, "read", made.read)
+    monkeypatch.setattr(processes, "read", made.read)
     return made
 
 

@@ -9,8 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from profd.daemon.collect.cost import Spending
-from profd.daemon.collect.governor import LOWEST_RATE_HZ, MINUTE_S, Governor
+from profd.daemon.session.budget import LOWEST_RATE_HZ, MINUTE_S, Governor, Spending
 
 ATTACH_S = 0.015
 RECORDING_S = 4.0

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from profd.daemon.collect.stacks.assembly import Span, Threads
-from profd.daemon.collect.stacks.pyspy import PySpyOutput
-from profd.daemon.collect.stacks.statements import Statement
+from profd.daemon.stacks.assembly import Span, Threads
+from profd.daemon.stacks.pyspy import PySpyOutput
+from profd.daemon.stacks.source import Statement
 from profd.daemon.store.records import FrameDescription, Identity, Record, RunStarted
 
 

@@ -8,13 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from profd.daemon.collect.stacks import assembly
-from profd.daemon.collect.stacks.chrometrace import TraceDamaged
-from profd.daemon.collect.stacks.pyspy import read_output
-from profd.daemon.collect.stacks.source import SourceTree
-from profd.daemon.collect.stacks.statements import Statement, Statements
-from profd.daemon.collect.stacks.tearing import Evidence
 from profd.daemon.naming import script_folder
+from profd.daemon.stacks import assembly
+from profd.daemon.stacks.chrometrace import TraceDamaged
+from profd.daemon.stacks.pyspy import read_output
+from profd.daemon.stacks.source import SourceTree, Statement, Statements
+from profd.daemon.stacks.torn import Evidence
 from profd.daemon.store.records import Frame, FrameDescription, Record
 from profd.daemon.store.writer import RunWriter
 from profd.daemon.userfiles import UserFiles

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 from truth import Diary as TrackDiary
 from truth import Program as TrackProgram
 
+from profd.daemon.analyze.functions import phase_shares
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.shares import phase_shares
-from profd.daemon.analyze.steps.steps import COUNT_SERIES
-from profd.daemon.analyze.summary import Summary, summarize
+from profd.daemon.analyze.steps import COUNT_SERIES
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.render.summary import Summary, summarize
 from profd.daemon.store.reader import RunReader
 from support.recordinglines import Diary
 from support.recordings import replay

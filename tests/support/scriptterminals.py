@@ -26,8 +26,8 @@ from pathlib import Path
 from functools import partial
 from profd.cli.run import start_recording, narrate
 from profd.daemon import paths
-from profd.daemon.supervise.launch import Plan, launch
-from profd.daemon.supervise.session import SessionOptions
+from profd.daemon.launch.launch import Plan, launch
+from profd.daemon.session.session import SessionOptions
 
 run_id = paths.new_run_id("test")
 command = tuple(sys.argv[2:])

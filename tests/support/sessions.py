@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from profd.daemon import paths, processes
+from profd.daemon.session.control import ControlClient
+from profd.daemon.session.session import RunningSession, SessionOptions, start_session
 from profd.daemon.store.reader import RunReader
-from profd.daemon.supervise.control import ControlClient
-from profd.daemon.supervise.session import RunningSession, SessionOptions, start_session
 from support.folders import PROGRAMS
 from support.waiting import count_recordings, until
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.rules import Rule
+from profd.daemon.analyze.phases import PhaseIndex, Rule
 from profd.daemon.store.rows import FrameRow, StackRow
 from support.folders import DATA
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from profd.daemon.host.journal import Line
+from profd.daemon.service.log import Line
 from support.folders import PROGRAMS
 from support.sessions import wait_ready
 from support.waiting import DEADLINE_S, until

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.collect.stacks.pyspy import RawRecording
+from profd.daemon.stacks.pyspy import RawRecording
 from profd.daemon.store.records import Frame
 
 Stack = tuple[Frame, ...]

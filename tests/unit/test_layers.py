@@ -49,7 +49,7 @@ def test_help_of_a_command_loads_no_screen_and_no_gpu_library(command: str) -> N
 @pytest.mark.parametrize("module", ["session", "recorder"])
 def test_session_loads_nothing_that_shows(module: str) -> None:
     unwanted = {"profd.daemon.analyze", "profd.daemon.render", "profd.tui", "textual", "jinja2"}
-    assert loaded_of(unwanted, f"import profd.daemon.supervise.{module}") == set()
+    assert loaded_of(unwanted, f"import profd.daemon.session.{module}") == set()
 
 
 def test_package_itself_loads_nothing_of_profd() -> None:

@@ -95,7 +95,10 @@ def is_tested(module: Path) -> bool:
     """Say whether the tests of a module's folder reach it. A command is run by its name: there the file counts."""
     folder = UNIT / module.parent.relative_to(ROOT / ("daemon" if module.is_relative_to(ROOT / "daemon") else ""))
     if module.parent == ROOT / "cli":
-        return any(folder.glob(f"test_{module.stem}.py"))
+        return any(
+            is_named_after(test, module.parent) and test.stem[5:].startswith(module.stem)
+            for test in folder.glob("test_*.py")
+        )
     return dotted(module) in reached(module.parent, folder)
 
 

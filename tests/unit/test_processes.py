@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from profd.daemon import processes, procfile
+from profd.daemon import processes
 
 NO_PID = 2**22 + 1
 WAITING = "print('ready', flush=True); input()"
@@ -60,7 +60,7 @@ def test_stat_of_a_name_that_looks_like_the_fields_behind_it() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"12", b"12 (x", b"12 (x) R 1 2", b"no parenthesis", b"12 (x) " + b"R " * 60])
 def test_a_malformed_stat_is_none(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(procfile, "read", lambda _: text)
+    monkeypatch.setattr(processes, "read", lambda _: text)
     assert processes.read_stat(12) is None
 
 
@@ -69,7 +69,7 @@ def test_in_the_midst_of_an_exec_no_image_is_told(starts_at: str, image: int, mo
     """The kernel moves the stack twice, and says only in the end where the code starts."""
     fields = ["S", *["1"] * 49]
     fields[23], fields[25] = starts_at, "7777"
-    monkeypatch.setattr(procfile, "read", lambda _: f"1 (true) {' '.join(fields)}".encode())
+    monkeypatch.setattr(processes, "read", lambda _: f"1 (true) {' '.join(fields)}".encode())
     stat = processes.read_stat(1)
     assert stat is not None
     assert stat.image == image
@@ -151,8 +151,8 @@ def test_threads_of_a_process_in_a_container_have_two_ids(tmp_path: Path, monkey
         folder.mkdir(parents=True)
         (folder / "status").write_text(f"Name:\tpython\nNSpid:\t{os_tid}\t{own_id}\nNSpgid:\t{os_tid}\t{own_id}\n")
     (tmp_path / "700" / "status").write_text("Name:\tpython\nNSpid:\t700\t1\nThreads:\t2\n")
-    real_read, real_listdir = procfile.read, os.listdir
-    monkeypatch.setattr(procfile, "read", lambda path: real_read(path.replace("/proc", str(tmp_path))))
+    real_read, real_listdir = processes.read, os.listdir
+    monkeypatch.setattr(processes, "read", lambda path: real_read(path.replace("/proc", str(tmp_path))))
     monkeypatch.setattr("os.listdir", lambda path: real_listdir(str(path).replace("/proc", str(tmp_path))))
     assert processes.thread_ids(700) == {1: 700, 9: 701}
 

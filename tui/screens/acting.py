@@ -10,10 +10,11 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.render.exports.formats import FORMATS
+from profd.daemon.exports.formats import FORMATS
 from profd.daemon.store.rows import RunInfo
-from profd.tui.errands import Errand, files, session, stacks
-from profd.tui.errands.outcomes import (
+from profd.tui import actions
+from profd.tui.actions import (
+    Errand,
     ErrandDone,
     ErrandFailed,
     ReportFailed,
@@ -21,8 +22,7 @@ from profd.tui.errands.outcomes import (
     StacksDumped,
     WindowRefused,
 )
-from profd.tui.screens.asking import Choice, ChoiceScreen, LineScreen
-from profd.tui.screens.stacks import StacksScreen
+from profd.tui.screens.dialogs import Choice, ChoiceScreen, LineScreen, StacksScreen
 
 _LONG_S = 15
 
@@ -63,7 +63,7 @@ class Acting(Screen[None]):
     def action_dump(self) -> None:
         """Show the stacks of all threads now."""
         if (info := self.info) is not None:
-            self._send(lambda: stacks.dump(info))
+            self._send(lambda: actions.dump(info))
 
     def action_mark(self) -> None:
         """Mark this moment, with a note."""
@@ -73,7 +73,7 @@ class Acting(Screen[None]):
     def action_report(self) -> None:
         """Write the report."""
         self.notify("writing the report…", timeout=3, markup=False)
-        self._send(lambda: files.write_report_of(self.run_file))
+        self._send(lambda: actions.write_report_of(self.run_file))
 
     def action_export(self) -> None:
         """Write what is looked at for another tool."""
@@ -83,7 +83,7 @@ class Acting(Screen[None]):
     def action_rate(self, steps: int) -> None:
         """Sample more often, or less."""
         if (info := self.info) is not None:
-            self._send(lambda: session.change_rate(info, steps))
+            self._send(lambda: actions.change_rate(info, steps))
 
     def action_stop(self) -> None:
         """Ask whether the recording is to end."""
@@ -94,21 +94,21 @@ class Acting(Screen[None]):
 
     def _ask_for_window(self, *, inject: bool = False) -> None:
         if (info := self.info) is not None:
-            self._send(lambda: session.take_window(info, inject=inject))
+            self._send(lambda: actions.take_window(info, inject=inject))
 
     def _mark(self, note: str | None) -> None:
         if note is not None and (info := self.info) is not None:
-            self._send(lambda: session.mark(info, note))
+            self._send(lambda: actions.mark(info, note))
 
     def _export(self, form: str | None) -> None:
         if form is not None:
             selection = self.selection
             self.notify("exporting…", timeout=3, markup=False)
-            self._send(lambda: files.export(self.run_file, form, selection))
+            self._send(lambda: actions.export(self.run_file, form, selection))
 
     def _stop(self, answer: str | None) -> None:
         if answer == "stop" and (info := self.info) is not None:
-            self._send(lambda: session.stop(info))
+            self._send(lambda: actions.stop(info))
 
     def _inject(self, answer: str | None) -> None:
         if answer == "inject":

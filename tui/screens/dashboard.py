@@ -10,30 +10,28 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from profd.daemon.render.visible import visible
-from profd.tui.reading.exhibits import FlameGrown, OperatorsRead
-from profd.tui.reading.feed import Feed, SnapshotTaken
+from profd.daemon.render.plaintext import visible
+from profd.tui.feed import Feed, SnapshotTaken
 from profd.tui.screens.acting import Acting
 from profd.tui.screens.filtering import Filtering, FilterLine
 from profd.tui.screens.listening import Listening
 from profd.tui.screens.looking import Looking
 from profd.tui.screens.panes import Pane, Panes
 from profd.tui.snapshot import Snapshot
-from profd.tui.terminal.pseudoterminal import Terminal
+from profd.tui.tabcontent import FlameGrown, OperatorsRead
+from profd.tui.terminal import Terminal
 from profd.tui.view import Scope, ScopeKind
-from profd.tui.widgets.events import EventTable
+from profd.tui.widgets.drawn import KeyLine
 from profd.tui.widgets.findings import FindingChosen, FindingsPane
 from profd.tui.widgets.flame import FlameView
-from profd.tui.widgets.header import Header, ending
+from profd.tui.widgets.header import Header, VerdictLine, ending
 from profd.tui.widgets.hot import HotTable
-from profd.tui.widgets.keys import KeyLine
 from profd.tui.widgets.operators import OperatorTable
 from profd.tui.widgets.output import OutputPane
+from profd.tui.widgets.processes import EventTable, ProcessChosen, ProcessTable
 from profd.tui.widgets.table import CursorMoved
 from profd.tui.widgets.tabs import TABS, TabChosen, TabLine
 from profd.tui.widgets.timeline import Timeline
-from profd.tui.widgets.tree import ProcessChosen, ProcessTable
-from profd.tui.widgets.verdict import VerdictLine
 
 
 class Dashboard(Looking, Filtering, Listening, Acting):

@@ -9,9 +9,9 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from profd.tui.reading.feed import Feed, OutputDrawn
+from profd.tui.feed import Feed, OutputDrawn
 from profd.tui.screens.panes import Panes, PanesResized
-from profd.tui.terminal.pseudoterminal import Terminal
+from profd.tui.terminal import Terminal
 from profd.tui.view import OutputView
 from profd.tui.widgets.output import OutputPane, TypingChanged
 

@@ -10,14 +10,14 @@ from textual.binding import Binding, BindingType
 
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.rows import RunInfo
-from profd.tui.reading.feed import Feed
-from profd.tui.samples.parts import selection
+from profd.tui.feed import Feed
+from profd.tui.samples import selection
 from profd.tui.screens.scrubbing import Scrubbing
 from profd.tui.snapshot import Snapshot
 from profd.tui.view import Scope, ScopeKind, View
 from profd.tui.widgets.header import Header
+from profd.tui.widgets.processes import ProcessTable
 from profd.tui.widgets.timeline import Scrubbed, StripsResized
-from profd.tui.widgets.tree import ProcessTable
 
 _FOLLOWING = {ScopeKind.MAIN: ScopeKind.ALL, ScopeKind.ALL: ScopeKind.PROCESS, ScopeKind.PROCESS: ScopeKind.MAIN}
 

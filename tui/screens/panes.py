@@ -6,12 +6,11 @@ from textual import events
 from textual.message import Message
 from textual.widgets import ContentSwitcher
 
-from profd.tui.widgets.events import EventTable
 from profd.tui.widgets.findings import FindingsPane
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.hot import HotTable
 from profd.tui.widgets.operators import OperatorTable
-from profd.tui.widgets.tree import ProcessTable
+from profd.tui.widgets.processes import EventTable, ProcessTable
 
 Pane = HotTable | FlameView | ProcessTable | OperatorTable | FindingsPane | EventTable
 """What can be open below the tabs, beside the script's output."""

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from profd.tui.screens.goto import GotoScreen
+from profd.tui.screens.dialogs import GotoScreen
 from profd.tui.widgets.timeline import Timeline
 
 FAR = 10

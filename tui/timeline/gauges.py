@@ -1,4 +1,4 @@
-"""The series of numbers that the dashboard shows: newest values, and cells for the timeline, each computed once."""
+"""The series of numbers that the dashboard shows: newest values, and cells for the timeline."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from profd.daemon.analyze.course import take_course
+from msgspec.structs import replace
+
 from profd.daemon.analyze.coverage import COST_SERIES
+from profd.daemon.analyze.memory import LEAST_GROWTH_BYTES, LEAST_GROWTH_SHARE
+from profd.daemon.analyze.series import take_course
+from profd.daemon.analyze.trend import trend
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.columns import Grid
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow, SeriesRow
-from profd.daemon.store.stepfunction import StepBuilder
-from profd.daemon.store.sums.held import MINUTE_NS
+from profd.daemon.store.stepfunction import MINUTE_NS, StepBuilder
 from profd.tui.snapshot import Gauge
 from profd.tui.timeline.bins import FINEST_NS, MOST_BINS, Ruler, TimeBins, means_of_means, means_of_sum
 from profd.tui.view import Range
@@ -258,3 +261,20 @@ class Gauges:
 
     def _has_ended(self, series: SeriesRow) -> bool:
         return series.process is not None and self._reader.processes[series.process].ended_ns is not None
+
+
+SLOPED = "rss_bytes"
+
+
+def with_slope(gauge: Gauge, ruler: Ruler) -> Gauge:
+    """Return a gauge of memory with its slope, where its strip is long enough to tell one; others as they are."""
+    if gauge.name != SLOPED:
+        return gauge
+    seen = [(number, cell) for number, cell in enumerate(gauge.cells) if cell is not None]
+    times_s = [(ruler.from_ns + (number + 0.5) * ruler.column_ns) / SECOND_NS for number, _ in seen]
+    values = [cell for _, cell in seen]
+    least = max(LEAST_GROWTH_BYTES, LEAST_GROWTH_SHARE * max(values, default=0.0))
+    found = trend(times_s, values, least_growth=least) if values else None
+    if found is None:
+        return gauge
+    return replace(gauge, slope_per_s=found.slope_per_s, is_growing=found.is_growing)

@@ -15,8 +15,8 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.columns import Grid, stack_times
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ColumnTime, RecordingRow, ThreadRow
-from profd.daemon.store.sums.held import MINUTE_NS
-from profd.tui.samples.tallies import Places
+from profd.daemon.store.stepfunction import MINUTE_NS
+from profd.tui.samples import Places
 from profd.tui.snapshot import PhaseShare
 from profd.tui.timeline.bins import Ruler
 from profd.tui.view import Range

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.steps.steps import COUNT_SERIES, take_steps
+from profd.daemon.analyze.steps import COUNT_SERIES, take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.columns import Grid
 from profd.daemon.store.reader import RunReader

@@ -13,10 +13,10 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.message import Message
 from textual.widgets import Static
 
-from profd.daemon.analyze.findings.finding import CRITICAL, INFO, Finding, Measure
-from profd.daemon.render.visible import visible
+from profd.daemon.findings.finding import CRITICAL, INFO, Finding, Measure
+from profd.daemon.render.plaintext import visible
 from profd.daemon.units import clock, plural, quantity, times
-from profd.tui.drawing.cells import Run
+from profd.tui.cells import Run
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.drawn import Drawn
 from profd.tui.widgets.table import Column, CursorMoved, Table

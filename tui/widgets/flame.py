@@ -22,19 +22,16 @@ from profd.daemon.analyze.phases import (
     OPTIMIZER,
     OTHER,
 )
-from profd.daemon.render.cells import fit
-from profd.daemon.render.cells import width as cells_of
-from profd.daemon.render.visible import visible
+from profd.daemon.render.plaintext import fit, visible
+from profd.daemon.render.plaintext import width as cells_of
 from profd.daemon.units import percent
-from profd.tui.drawing.cells import Run, cut_name, cut_path
-from profd.tui.drawing.colors import PhaseLook
-from profd.tui.flame.icicle import Block, Row
-from profd.tui.flame.search import FlameSearch
-from profd.tui.flame.tree import MIXED, Node
-from profd.tui.flame.walk import FlameWalk
+from profd.tui.cells import Run, cut_name, cut_path
+from profd.tui.colors import PhaseLook
+from profd.tui.flametree import MIXED, Node
+from profd.tui.icicle import Block, FlameSearch, FlameWalk, Row
 from profd.tui.snapshot import Snapshot
-from profd.tui.widgets.absence import without_samples
 from profd.tui.widgets.drawn import Lines
+from profd.tui.widgets.hot import without_samples
 from profd.tui.widgets.table import CursorMoved
 
 _DETAIL_LINES = 2

@@ -1,17 +1,42 @@
-"""The hot functions or lines: where the samples of the view were, user code bright, that of libraries dim."""
+"""The hot functions or lines of the view, and what stands there where there are no samples."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
-from profd.daemon.analyze.certainty.confidence import is_hint
+from profd.daemon.analyze.confidence import is_hint
 from profd.daemon.analyze.functions import FunctionRow
-from profd.daemon.render.visible import visible
-from profd.daemon.units import percent
-from profd.tui.drawing.cells import Run, cut_name, cut_path
+from profd.daemon.render.plaintext import visible
+from profd.daemon.units import percent, time_range
+from profd.tui.cells import Run, cut_name, cut_path
 from profd.tui.snapshot import Snapshot
-from profd.tui.widgets.absence import without_samples
 from profd.tui.widgets.table import Column, Table
+
+
+def without_samples(snapshot: Snapshot, of_whom: str) -> str:
+    """Return why there is nothing to say of threads, which ``of_whom`` names."""
+    errors = [event for event in snapshot.events if event.kind == "error"]
+    if snapshot.view.chosen is not None or snapshot.view.span_ns is not None:
+        times = "–".join(time_range(snapshot.from_ns, snapshot.to_ns))  # noqa: RUF001
+        return f"No samples of {of_whom} between {times}: {_why_none(snapshot)}."
+    if snapshot.read_share < 1:
+        return "Reading the run…"
+    if errors:
+        return f"No samples: {visible(errors[-1].text)}"
+    if snapshot.info.state == "live":
+        return f"Waiting for the first samples of {of_whom}…"
+    return f"No samples of {of_whom} were taken."
+
+
+def _why_none(snapshot: Snapshot) -> str:
+    """Return why a part of a run has none: nobody lived then, or nobody was read."""
+    living = [row for row in snapshot.process_rows if row.role == "main"]
+    if not any(row.seen_ns < snapshot.to_ns and (row.ended_ns or snapshot.to_ns) > snapshot.from_ns for row in living):
+        return "no training process was there"
+    if snapshot.info.state == "live" and snapshot.to_ns >= snapshot.info.end_ns:
+        return "the newest are still being recorded"
+    return "nothing was recorded then"
+
 
 SELF, TOTAL, GPU = "self", "total", "GPU"
 _BAR_CELLS = 8

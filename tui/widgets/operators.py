@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.render.cells import cut, width
-from profd.daemon.render.operatortable import Column as TorchColumn
-from profd.daemon.render.operatortable import Sums, columns_of, sort_rows, sums_of
-from profd.daemon.render.visible import visible
+from profd.daemon.render.operators import Column as TorchColumn
+from profd.daemon.render.operators import Sums, columns_of, sort_rows, sums_of
+from profd.daemon.render.plaintext import cut, visible, width
 from profd.daemon.store.rows import OperatorRow
 from profd.daemon.units import plural, step_time
-from profd.tui.drawing.cells import Run
-from profd.tui.reading.exhibits import WindowOperators
+from profd.tui.cells import Run
 from profd.tui.snapshot import Snapshot
+from profd.tui.tabcontent import WindowOperators
 from profd.tui.widgets.table import Column, Table
 
 SORTS = {

@@ -14,9 +14,8 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from profd.tui.drawing.cells import fit_runs
-from profd.tui.terminal.picture import Ink, Picture
-from profd.tui.terminal.pseudoterminal import Terminal, key_bytes
+from profd.tui.cells import fit_runs
+from profd.tui.terminal import Ink, Picture, Terminal, key_bytes
 from profd.tui.widgets.drawn import Drawn
 
 _EMPTY = Picture((), None, is_cut=False)

@@ -19,7 +19,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from profd.tui.drawing.cells import Run, fit_runs
+from profd.tui.cells import Run, fit_runs
 from profd.tui.widgets.drawn import Redrawn
 
 Item = TypeVar("Item")

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from textual import events
 from textual.message import Message
 
-from profd.daemon.render.cells import width
+from profd.daemon.render.plaintext import width
 from profd.daemon.units import plural, time_range
-from profd.tui.drawing.cells import Run
+from profd.tui.cells import Run
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.drawn import Lines
 

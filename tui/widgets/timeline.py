@@ -11,21 +11,28 @@ from textual.geometry import Size
 from textual.message import Message
 
 from profd.daemon.analyze.phases import PHASES
-from profd.daemon.render.cells import fit
-from profd.daemon.render.visible import visible
-from profd.tui.drawing.cells import Run
-from profd.tui.drawing.strips import axis, slice_run, slices, sparkline
+from profd.daemon.render.plaintext import fit, visible
+from profd.tui.cells import Run
 from profd.tui.snapshot import Gauge, PhaseShare, Snapshot
 from profd.tui.snapshot import Timeline as Strips
+from profd.tui.strips import axis, slice_run, slices, sparkline
 from profd.tui.timeline.bins import Ruler
 from profd.tui.timeline.gauges import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
 from profd.tui.timeline.pace import STEPS
 from profd.tui.timeline.scrub import Scrub
 from profd.tui.view import Range
-from profd.tui.widgets.axis import columns_of, mark_cells, mark_side, time_side
 from profd.tui.widgets.drawn import Lines
-from profd.tui.widgets.gaugeline import LABELS, side_of, top_of
-from profd.tui.widgets.legend import short_legend, tall_legend
+from profd.tui.widgets.side import (
+    LABELS,
+    columns_of,
+    mark_cells,
+    mark_side,
+    short_legend,
+    side_of,
+    tall_legend,
+    time_side,
+    top_of,
+)
 
 LABEL_CELLS = 10
 _WIDE = 100

@@ -9,8 +9,8 @@ from support import hostiletexts, readingruns
 from support.browser import OpenReport, ReportPage
 from support.stepruns import write_steps
 
-from profd.daemon.analyze.compare.diff import take_diff
 from profd.daemon.analyze.selection import MAIN_THREADS
+from profd.daemon.compare.diff import take_diff
 from profd.daemon.render.diffreport import write_diff_report
 from profd.daemon.store.reader import RunReader
 

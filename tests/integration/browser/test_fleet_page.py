@@ -11,7 +11,7 @@ from support.fleets import asked, make, renamed
 from profd.daemon.fleet.dataset import DataSet
 from profd.daemon.fleet.export import export_run
 from profd.daemon.fleet.fleet import Question, ask
-from profd.daemon.fleet.page import write_fleet_page
+from profd.daemon.fleet.output import write_fleet_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -13,7 +13,7 @@ from support.synthetic import write_run
 from profd.daemon.analyze.coverage import mean_of_series
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.render.exports.collapsed import collapsed_lines
+from profd.daemon.exports.formats import collapsed_lines
 from profd.daemon.store.reader import RunReader
 
 

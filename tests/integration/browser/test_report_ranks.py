@@ -8,8 +8,7 @@ import pytest
 from support.browser import OpenReport, ReportPage
 from support.noderuns import Job
 
-from profd.daemon.analyze.nodes.jobs import read_folder
-from profd.daemon.analyze.nodes.joined import open_job
+from profd.daemon.analyze.nodes import open_job, read_folder
 from profd.daemon.render.report import write_report
 
 

@@ -11,14 +11,14 @@ import pytest
 from support import hostiletexts, rankrun, synthetic
 from support.browser import OpenReport, ReportPage
 
-from profd.daemon.analyze.findings.catalog import find
-from profd.daemon.analyze.findings.finding import Evidence, Finding
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.summary import Summary, summarize
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.findings.catalog import find
+from profd.daemon.findings.finding import Evidence, Finding
 from profd.daemon.render import report as report_module
 from profd.daemon.render.cards import proof_address
+from profd.daemon.render.summary import Summary, summarize
 from profd.daemon.store.reader import RunReader
 
 

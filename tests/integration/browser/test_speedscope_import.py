@@ -17,7 +17,7 @@ import pytest
 from support.synthetic import BACKWARD, PHASE_SHARES, write_run
 
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.render.exports.speedscope import speedscope
+from profd.daemon.exports.speedscope import speedscope
 from profd.daemon.store.reader import RunReader
 
 if TYPE_CHECKING:

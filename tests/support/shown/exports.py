@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 from profd.daemon.metrics import catalog
-from profd.daemon.metrics import watch as metrics_watch
+from profd.daemon.metrics import runs as metrics_watch
 from support.metricvalues import watch
 from support.shown.numbers import Numbers, command, exact, function
 

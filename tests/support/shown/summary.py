@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from profd.daemon.analyze.certainty.confidence import margin
-from profd.daemon.analyze.summary import summarize
+from profd.daemon.analyze.confidence import margin
 from profd.daemon.render import text
+from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
 from support.shown.numbers import NONE, Numbers, command, exact, function, read
 

@@ -9,7 +9,7 @@ import pytest
 from support.synthetic import BACKWARD, MAIN, STARTED_NS, describe, main_process, recording, run_started, write_run
 
 from profd.daemon.analyze import conditions
-from profd.daemon.analyze.memory.growth import growth
+from profd.daemon.analyze.memory import growth
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.clock import SECOND_NS

@@ -10,15 +10,14 @@ import pytest
 from support import unevensamples
 from support.synthetic import BACKWARD, STARTED_NS
 
-from profd.daemon.analyze.calltree import call_tree
 from profd.daemon.analyze.functions import FunctionRow, hot_functions
-from profd.daemon.analyze.profile import take_profile
+from profd.daemon.analyze.profile import call_tree, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.analyze.summary import summarize
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.render.exports.collapsed import collapsed_lines
+from profd.daemon.exports.formats import collapsed_lines
+from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
-from profd.tui.reading.survey import Survey
+from profd.tui.runmodel import Survey
 from profd.tui.snapshot import Snapshot
 from profd.tui.view import Scope, ScopeKind, View
 

@@ -9,9 +9,9 @@ from support.training_stacks import STEP, describe
 
 from profd.daemon.analyze.operators import last_window
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.summary import summarize
 from profd.daemon.clock import MILLISECOND_NS as MS
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.render.summary import summarize
 from profd.daemon.render.text import summary_text
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals, Record, WindowStep, WindowTaken

@@ -7,8 +7,7 @@ import pytest
 from support import synthetic
 from support.stacktables import TRAIN, Tables, phase_of, stacks_in
 
-from profd.daemon.analyze.phases import PHASES, PhaseIndex, phase_named
-from profd.daemon.analyze.rules import BUILT_IN, Rule, read_rules
+from profd.daemon.analyze.phases import BUILT_IN, PHASES, PhaseIndex, Rule, phase_named, read_rules
 from profd.daemon.errors import UsageError
 from profd.daemon.store.records import Frame
 from profd.daemon.store.rows import FrameRow, StackRow

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from support import synthetic
 
-from profd.daemon.analyze.calltree import CallNode, call_tree
 from profd.daemon.analyze.functions import FunctionRow, hot_functions
-from profd.daemon.analyze.profile import Profile, take_profile
+from profd.daemon.analyze.profile import CallNode, Profile, call_tree, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader

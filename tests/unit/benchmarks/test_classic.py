@@ -3,7 +3,7 @@ from __future__ import annotations
 from classic import ON_CPU, ON_GPU, Result, result_of, rows, words_of
 from gallery import NOTHING
 
-from profd.daemon.analyze.findings.finding import INFO, WARNING
+from profd.daemon.findings.finding import INFO, WARNING
 
 
 def test_each_stage_keeps_what_the_ones_before_improved() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from gallery import GALLERY, NOTHING, PLANTED, Outcome, Pair, confusion, outcome, row
 
-from profd.daemon.analyze.findings.finding import INFO, WARNING
+from profd.daemon.findings.finding import INFO, WARNING
 
 LOADING = Outcome("input-bound-in-process", 2.0, 10.0, 0.4)
 EVIDENCE = {"measures": [{"value": 0.15, "unit": "share"}, {"value": 2.0, "unit": "share"}]}

@@ -9,7 +9,7 @@ import pytest
 from phaseclock import PhaseClock
 from phases import Judged, Shares, paced, read_diary, read_passes, shares_table, steps_made, steps_table
 
-from profd.daemon.analyze.steps.steps import Steps
+from profd.daemon.analyze.steps import Steps
 from profd.daemon.clock import SECOND_NS
 
 

@@ -7,7 +7,7 @@ import pytest
 from profd.cli import demo
 from profd.cli.main import run_command_line
 from profd.daemon.errors import ExitCode, UsageError
-from profd.daemon.supervise.session import SessionOptions
+from profd.daemon.session.session import SessionOptions
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from profd.cli import doctor
 from profd.daemon.errors import ExitCode
-from profd.daemon.supervise.doctor import Check, Verdict
+from profd.daemon.session.doctor import Check, Verdict
 
 
 def report(checks: list[Check], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str]:

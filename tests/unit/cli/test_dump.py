@@ -11,10 +11,10 @@ from support.synthetic import MAIN, RUN_ID, STARTED_NS, write_run
 from profd.cli import dump
 from profd.cli.main import run_command_line
 from profd.daemon import processes
-from profd.daemon.collect.stacks.dump import DumpedFrame, DumpedThread
 from profd.daemon.errors import ExitCode
+from profd.daemon.stacks.dump import DumpedFrame, DumpedThread
 from profd.daemon.store import records
-from profd.daemon.supervise.treedump import DumpedProcess
+from profd.daemon.tree.treedump import DumpedProcess
 
 FRAMES = (DumpedFrame("forward", "/home/ada/cifar/model.py", 12), DumpedFrame("main", "train.py", 90))
 THREAD = DumpedThread(1, 1, "MainThread", active=False, owns_gil=False, frames=FRAMES)

@@ -11,7 +11,7 @@ from support.synthetic import RUN_ID, write_run
 
 from profd.cli import ls
 from profd.cli.main import run_command_line
-from profd.daemon.supervise.attachable import Attachable
+from profd.daemon.tree.attachable import Attachable
 
 TRAINING = Attachable(pid=4242, python="3.11", uses_torch=True, age_s=61.0, command=("python", "train.py"))
 

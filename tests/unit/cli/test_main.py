@@ -79,7 +79,7 @@ def test_list_of_commands_imports_none_of_them() -> None:
     assert set(loaded.split()[1:]) == {
         "profd.cli",
         "profd.cli.main",
-        "profd.cli.output",
+        "profd.cli.console",
         "profd.daemon",
         "profd.daemon.errors",
     }

@@ -14,8 +14,8 @@ from support.synthetic import write_run
 
 from profd.cli import run
 from profd.cli.main import run_command_line
-from profd.daemon.supervise.launch import Plan
-from profd.daemon.supervise.session import SessionOptions
+from profd.daemon.launch.launch import Plan
+from profd.daemon.session.session import SessionOptions
 
 CODE = 43
 

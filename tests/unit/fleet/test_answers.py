@@ -9,7 +9,6 @@ import pytest
 from fleetgen import Truth
 from support.fleets import PLAN, asked, make
 
-from profd.daemon.fleet import engines
 from profd.daemon.fleet.answers import Fleet
 from profd.daemon.fleet.fleet import Question
 
@@ -80,7 +79,7 @@ def test_of_noise_nothing_is_told(tmp_path: Path) -> None:
 
 
 def test_how_runs_are_grouped_does_not_matter(fleet: Fleet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "_MOST_RUNS", 5)
+    monkeypatch.setattr("profd.daemon.fleet.fleet._MOST_RUNS", 5)
     assert asked(folder) == fleet
 
 

@@ -16,16 +16,15 @@ from support.folders import DOCS
 from support.gpurun import write_gpu_run
 from support.synthetic import PHASE_SHARES, STARTED_NS, write_run
 
+from profd.daemon.analyze.functions import phase_shares
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS
-from profd.daemon.analyze.shares import phase_shares
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable
-from profd.daemon.fleet.dataset import DataSet
+from profd.daemon.fleet.dataset import TABLES, DataSet, Manifest
 from profd.daemon.fleet.export import export_run
 from profd.daemon.fleet.fleet import Question, ask
-from profd.daemon.fleet.layout import TABLES, Manifest
 from profd.daemon.store.reader import RunReader
 
 Rows = list[dict[str, Any]]

@@ -8,7 +8,7 @@ import pytest
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.fleet.paces import RunPaces
-from profd.daemon.fleet.partial import RunPart, Spent, Stepped
+from profd.daemon.fleet.reduction import RunPart, Spent, Stepped
 from profd.daemon.fleet.weeks import DAYS, RUNS, find_slower
 
 DAY_S = 86_400

@@ -11,8 +11,8 @@ from support.metricvalues import value
 from support.synthetic import LiveRun, live_run
 
 from profd.daemon.metrics import catalog
+from profd.daemon.metrics.runs import RunWatch
 from profd.daemon.metrics.trends import EVERY_S, REST, Trends
-from profd.daemon.metrics.watch import RunWatch
 
 
 class Desk:

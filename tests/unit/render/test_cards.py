@@ -11,9 +11,9 @@ import pytest
 from support import hostiletexts, rankrun
 from support.synthetic import STARTED_NS
 
-from profd.daemon.analyze.findings.finding import Evidence, Finding, Line, Measure
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.findings.finding import Evidence, Finding, Line, Measure
 from profd.daemon.render.cards import proof_address, take_card
 from profd.daemon.store.reader import RunReader
 

@@ -11,11 +11,11 @@ from support.stepruns import write_steps
 from support.synthetic import BACKWARD
 
 from profd.cli.main import run_command_line
-from profd.daemon.analyze.compare.diff import Diff, take_diff
 from profd.daemon.analyze.selection import MAIN_THREADS
+from profd.daemon.compare.diff import Diff, take_diff
 from profd.daemon.errors import ExitCode
 from profd.daemon.render.diffreport import DiffExtract, render_diff_report
-from profd.daemon.render.packing import unpack
+from profd.daemon.render.htmlpage import unpack
 from profd.daemon.store.reader import RunReader
 
 SELECTIONS = (MAIN_THREADS, MAIN_THREADS)

@@ -10,7 +10,7 @@ import pytest
 from support.stepruns import write_steps
 from support.synthetic import BACKWARD
 
-from profd.daemon.analyze.compare.diff import Diff, take_diff
+from profd.daemon.compare.diff import Diff, take_diff
 from profd.daemon.render.difftext import diff_text, verdict
 from profd.daemon.store.reader import RunReader
 

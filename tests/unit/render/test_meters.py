@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support import synthetic
 
-from profd.daemon.analyze.gpu.usage import UTILIZATION
+from profd.daemon.analyze.gputracks import UTILIZATION
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.render import meters

@@ -19,9 +19,9 @@ from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.errors import ExitCode, OutputUnwritable
 from profd.daemon.render.entries import Extract
-from profd.daemon.render.laid import TIME_UNIT_NS
-from profd.daemon.render.packing import unpack
+from profd.daemon.render.htmlpage import unpack
 from profd.daemon.render.report import render_report, write_report
+from profd.daemon.render.slots import TIME_UNIT_NS
 from profd.daemon.store.reader import RunReader
 
 

@@ -11,8 +11,7 @@ from support import synthetic
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import MILLISECOND_NS
-from profd.daemon.render.laid import TIME_UNIT_NS, Laid
-from profd.daemon.render.slots import Slots, take_slots
+from profd.daemon.render.slots import TIME_UNIT_NS, Laid, Slots, take_slots
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
 

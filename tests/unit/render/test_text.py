@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from support import synthetic
 
-from profd.daemon.analyze.steps.steps import Steps
-from profd.daemon.analyze.summary import Exit, Summary, summarize
-from profd.daemon.render.cells import width
+from profd.daemon.analyze.steps import Steps
+from profd.daemon.render.plaintext import width
+from profd.daemon.render.summary import Exit, Summary, summarize
 from profd.daemon.render.text import closing_lines, summary_text
 from profd.daemon.store.reader import RunReader
 

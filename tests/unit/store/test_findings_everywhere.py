@@ -9,13 +9,12 @@ from support.metricvalues import value, watch
 from support.synthetic import live_run
 
 from profd.daemon import paths
-from profd.daemon.analyze.findings.analyst import Analyst
-from profd.daemon.host.incidents import Incidents
-from profd.daemon.host.sessions import run_file
+from profd.daemon.findings.analyst import Analyst
 from profd.daemon.metrics import catalog
+from profd.daemon.service.reports import Incidents
+from profd.daemon.service.sessions import run_file
 from profd.daemon.store.reader import RunReader
-from profd.tui.reading.analysis import Analysis
-from profd.tui.reading.findings import Findings
+from profd.tui.findings import Analysis, Findings
 
 
 def test_what_one_look_finds_is_shown_by_all_in_the_same_words(profd_home: Path) -> None:

@@ -11,9 +11,9 @@ from profd.daemon.store.stepfunction import (
     Aggregate,
     StepBuilder,
     StepFunction,
-    added_up,
     mean_function,
     step_function,
+    sum_aggregates,
 )
 
 
@@ -70,8 +70,8 @@ def test_a_range_has_the_mean_the_least_and_the_most_of_what_held_in_it() -> Non
     one = function((0, 9.0), (10, 2.0), (20, 5.0), (30, 8.0))
     assert one.over(5, 20) == Aggregate(15, 2.0 * 5 + 5.0 * 10, 2.0, 5.0)
     assert one.over(5, 20).mean == 4.0
-    assert added_up([one.over(5, 12), one.over(12, 20)]) == one.over(5, 20)
-    assert added_up([]) == Aggregate()
+    assert sum_aggregates([one.over(5, 12), one.over(12, 20)]) == one.over(5, 20)
+    assert sum_aggregates([]) == Aggregate()
 
 
 def test_readings_out_of_order_say_nothing_more() -> None:

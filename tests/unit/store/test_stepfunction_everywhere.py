@@ -15,14 +15,14 @@ from support.synthetic import MAIN_TID, STARTED_NS
 from profd.daemon.analyze.coverage import COST_SERIES, mean_of_series
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.summary import summarize
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
-from profd.daemon.fleet.layout import TABLES
+from profd.daemon.fleet.dataset import TABLES
 from profd.daemon.fleet.tables import ROWS, Source
 from profd.daemon.metrics import catalog
-from profd.daemon.metrics import watch as metrics_watch
+from profd.daemon.metrics import runs as metrics_watch
 from profd.daemon.render.entries import Series
 from profd.daemon.render.extract import take_extract
+from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.stepfunction import Aggregate
 from profd.tui.timeline.bins import Ruler

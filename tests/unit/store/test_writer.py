@@ -23,7 +23,6 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.store import database, tables
 from profd.daemon.store import writer as writer_module
-from profd.daemon.store.losses import Losses
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import (
     EventHappened,
@@ -40,8 +39,7 @@ from profd.daemon.store.records import (
     RunEnded,
     WindowTaken,
 )
-from profd.daemon.store.room import LEFT_FREE_BYTES
-from profd.daemon.store.writer import QUEUE_LENGTH, RunWriter
+from profd.daemon.store.writer import LEFT_FREE_BYTES, QUEUE_LENGTH, Losses, RunWriter
 
 CHILD = Identity(4300, 1100)
 

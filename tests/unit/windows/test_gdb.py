@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from support.plainuser import NOBODY, process_of_plain_user
 
-from profd.daemon import oomscore
 from profd.daemon.errors import MissingTool
+from profd.daemon.processes import volunteer
 from profd.daemon.windows import gdb
-from profd.daemon.windows.failure import WindowFailed
 from profd.daemon.windows.gdb import Calls, Text
+from profd.daemon.windows.request import WindowFailed
 
 CALLS = Calls(0x1000, 0x2000, 0x3000)
 TEXT = Text(b"pass\n", 0x7000, 4096)
@@ -111,7 +111,7 @@ async def test_gdb_is_killed_no_sooner_than_the_process_when_memory_ends(pid: in
     script.chmod(0o700)
     own = Path("/proc/self/oom_score_adj")
     before = own.read_text()
-    oomscore.volunteer()
+    volunteer()
     try:
         await gdb.execute(pid, TEXT, CALLS)
     finally:

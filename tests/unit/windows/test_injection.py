@@ -16,12 +16,11 @@ from support.kinetotraces import TraceScript
 from profd.daemon import processes
 from profd.daemon.store.records import Identity
 from profd.daemon.userfiles import UserFiles
-from profd.daemon.windows import gdb, injection, intarget, remote
-from profd.daemon.windows.failure import WindowFailed
+from profd.daemon.windows import gdb, injection, intarget
 from profd.daemon.windows.injection import Injection
 from profd.daemon.windows.intarget import Order
-from profd.daemon.windows.meeting import Meeting, meeting
-from profd.daemon.windows.request import WindowRequest
+from profd.daemon.windows.request import WindowFailed, WindowRequest
+from profd.daemon.windows.taking import Meeting, meeting
 
 
 @pytest.fixture
@@ -166,7 +165,7 @@ async def test_window_that_is_never_written_is_given_up(identity: Identity) -> N
 
 def test_source_is_the_means() -> None:
     assert Injection(None, StoppedClock()).source == gdb.SOURCE == "gdb"
-    assert Injection("/usr/bin/python3.14", StoppedClock()).source == remote.SOURCE == "remote_exec"
+    assert Injection("/usr/bin/python3.14", StoppedClock()).source == injection.SOURCE == "remote_exec"
 
 
 async def test_helper_is_given_the_text_as_a_file(
@@ -179,7 +178,7 @@ async def test_helper_is_given_the_text_as_a_file(
         report("")(order(script.parent))
         (script.parent / intarget.TRACE).touch()
 
-    monkeypatch.setattr(remote, "execute", execute)
+    monkeypatch.setattr(injection, "execute", execute)
     async with Injection("/usr/bin/python3.14", StoppedClock()).trace(identity, WindowRequest(), 1):
         pass
     assert texts == [f"/usr/bin/python3.14 {identity.pid} try:"]

@@ -13,16 +13,13 @@ from textual.message import Message
 from textual.widgets import Input
 
 from profd.daemon import processes
-from profd.daemon.collect.stacks.dump import DumpedFrame, DumpedThread
 from profd.daemon.errors import SessionFailed
-from profd.daemon.supervise import treedump
-from profd.daemon.supervise.treedump import DumpedProcess
-from profd.tui.errands import session as session_errands
-from profd.tui.leaving import Leaving
-from profd.tui.screens.asking import ChoiceScreen, LineScreen
+from profd.daemon.stacks.dump import DumpedFrame, DumpedThread
+from profd.daemon.tree import treedump
+from profd.daemon.tree.treedump import DumpedProcess
+from profd.tui import actions as session_errands
 from profd.tui.screens.dashboard import Dashboard
-from profd.tui.screens.leaving import LeavingScreen
-from profd.tui.screens.stacks import StacksScreen
+from profd.tui.screens.dialogs import ChoiceScreen, Leaving, LeavingScreen, LineScreen, StacksScreen
 
 
 @pytest.fixture

@@ -12,13 +12,9 @@ from textual.command import CommandPalette
 from textual.message import Message
 from textual.widgets import OptionList
 
-from profd.tui.errands.outcomes import ErrandFailed, ReportWritten, WindowRefused
-from profd.tui.leaving import Leaving
-from profd.tui.reading.exhibits import FlameGrown
-from profd.tui.screens.asking import ChoiceScreen, LineScreen
-from profd.tui.screens.goto import GotoScreen
-from profd.tui.screens.help import HelpScreen
-from profd.tui.screens.leaving import LeavingScreen
+from profd.tui.actions import ErrandFailed, ReportWritten, WindowRefused
+from profd.tui.screens.dialogs import ChoiceScreen, GotoScreen, HelpScreen, Leaving, LeavingScreen, LineScreen
+from profd.tui.tabcontent import FlameGrown
 from profd.tui.view import ScopeKind
 from profd.tui.widgets.header import Header
 from profd.tui.widgets.tabs import TabLine

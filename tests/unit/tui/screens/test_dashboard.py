@@ -10,17 +10,15 @@ from support import synthetic
 from support.dashboard import open_dashboard, train_backward
 
 from profd.daemon.store.writer import RunWriter
-from profd.tui.leaving import Leaving
-from profd.tui.reading.feed import OutputDrawn
+from profd.tui.feed import OutputDrawn
+from profd.tui.screens.dialogs import Leaving
 from profd.tui.view import ScopeKind
-from profd.tui.widgets.events import EventTable
-from profd.tui.widgets.header import Header
+from profd.tui.widgets.header import Header, VerdictLine
 from profd.tui.widgets.hot import HotTable
 from profd.tui.widgets.output import OutputPane
+from profd.tui.widgets.processes import EventTable, ProcessTable
 from profd.tui.widgets.tabs import TabLine
 from profd.tui.widgets.timeline import Timeline
-from profd.tui.widgets.tree import ProcessTable
-from profd.tui.widgets.verdict import VerdictLine
 
 
 @pytest.fixture

@@ -22,17 +22,15 @@ from profd.daemon.store import records
 from profd.daemon.store.records import Identity
 from profd.daemon.store.writer import RunWriter
 from profd.tui.app import run_dashboard
-from profd.tui.leaving import Leaving
-from profd.tui.reading.exhibits import FlameGrown
-from profd.tui.reading.feed import FeedFailed
-from profd.tui.screens.failure import FailureScreen
+from profd.tui.feed import FeedFailed
+from profd.tui.screens.dialogs import FailureScreen, Leaving
+from profd.tui.tabcontent import FlameGrown
 from profd.tui.widgets.flame import FlameView
-from profd.tui.widgets.header import Header
+from profd.tui.widgets.header import Header, VerdictLine
 from profd.tui.widgets.hot import HotTable
+from profd.tui.widgets.processes import ProcessTable
 from profd.tui.widgets.tabs import TabLine
 from profd.tui.widgets.timeline import Timeline
-from profd.tui.widgets.tree import ProcessTable
-from profd.tui.widgets.verdict import VerdictLine
 
 
 def break_file(path: Path) -> None:

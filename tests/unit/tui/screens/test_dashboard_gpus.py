@@ -11,8 +11,8 @@ from support.gpurun import waits, write_gpu_run
 from support.synthetic import BACKWARD, MAIN, STARTED_NS, run_started
 from support.training_stacks import describe
 
-from profd.daemon.analyze.summary import summarize
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken
 from profd.daemon.store.writer import RunWriter

@@ -12,20 +12,18 @@ from support.dashboard import OpenDashboard, open_dashboard
 from textual.widget import Widget
 
 from profd.tui.app import ProfdApp
-from profd.tui.drawing.colors import DARK, LIGHT
+from profd.tui.colors import DARK, LIGHT
 from profd.tui.view import ScopeKind
-from profd.tui.widgets.events import EventTable
+from profd.tui.widgets.drawn import KeyLine
 from profd.tui.widgets.findings import FindingTable
 from profd.tui.widgets.flame import FlameView
-from profd.tui.widgets.header import Header
+from profd.tui.widgets.header import Header, VerdictLine
 from profd.tui.widgets.hot import HotTable
-from profd.tui.widgets.keys import KeyLine
 from profd.tui.widgets.operators import OperatorTable
 from profd.tui.widgets.output import OutputPane
+from profd.tui.widgets.processes import EventTable, ProcessTable
 from profd.tui.widgets.tabs import TabLine
 from profd.tui.widgets.timeline import Timeline
-from profd.tui.widgets.tree import ProcessTable
-from profd.tui.widgets.verdict import VerdictLine
 
 SIZES = [(20, 5), (30, 9), (50, 14), (80, 24), (120, 36), (200, 60)]
 KEYS = ("down", "o", "t", "z", "2", "down", "down", "3", "4", "5", "6", "7", "question_mark", "escape", "1")

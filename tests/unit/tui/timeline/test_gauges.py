@@ -15,7 +15,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, Point, PointsTaken
-from profd.daemon.store.sums.held import MINUTE_NS
+from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.tui.snapshot import Gauge
 from profd.tui.timeline import gauges as gauges_module
 from profd.tui.timeline.bins import Ruler

@@ -12,7 +12,7 @@ from support.synthetic import PHASE_SHARES, STARTED_NS
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.tui.samples.tallies import Places
+from profd.tui.samples import Places
 from profd.tui.timeline import lanes as lanes_module
 from profd.tui.timeline.bins import Ruler
 from profd.tui.timeline.lanes import Lanes

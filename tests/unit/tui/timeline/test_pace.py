@@ -11,7 +11,7 @@ from support.dashboard import open_dashboard
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.steps.steps import take_steps
+from profd.daemon.analyze.steps import take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken, RunEnded

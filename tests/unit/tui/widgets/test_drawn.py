@@ -11,13 +11,12 @@ from support.dashboard import OpenDashboard, open_dashboard
 from textual.geometry import Region
 from textual.strip import Strip
 
-from profd.tui.drawing.colors import LIGHT
+from profd.tui.colors import LIGHT
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.drawn import Redrawn
-from profd.tui.widgets.header import Header
+from profd.tui.widgets.header import Header, VerdictLine
 from profd.tui.widgets.hot import HotTable
 from profd.tui.widgets.tabs import TabLine
-from profd.tui.widgets.verdict import VerdictLine
 
 KINDS: tuple[type[Redrawn], ...] = (Header, VerdictLine, TabLine, HotTable)
 

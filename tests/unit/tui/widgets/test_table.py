@@ -9,16 +9,15 @@ from support import synthetic
 from support.dashboard import OpenDashboard, open_dashboard
 from textual.widgets import Input
 
-from profd.daemon.render.exports.formats import ENDINGS, FORMATS
+from profd.daemon.exports.formats import ENDINGS, FORMATS
 from profd.daemon.store import records
-from profd.tui.errands.outcomes import ErrandDone, ErrandFailed
-from profd.tui.reading.feed import OutputDrawn
-from profd.tui.screens.asking import ChoiceScreen
-from profd.tui.widgets.events import EventTable
+from profd.tui.actions import ErrandDone, ErrandFailed
+from profd.tui.feed import OutputDrawn
+from profd.tui.screens.dialogs import ChoiceScreen
 from profd.tui.widgets.hot import HotTable
 from profd.tui.widgets.output import OutputPane
+from profd.tui.widgets.processes import EventTable, ProcessTable
 from profd.tui.widgets.table import CursorMoved
-from profd.tui.widgets.tree import ProcessTable
 
 WORKERS = 60
 FILTERED: list[tuple[str, type[HotTable | ProcessTable | EventTable], str, str, str]] = [

@@ -1,0 +1,71 @@
+"""Lines on stderr, JSON on stdout, and SIGINT and SIGTERM as a request to end."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+import click
+
+
+def say(text: str) -> None:
+    """Say something to a person, on one line of stderr; what would steer the terminal is spelled out."""
+    # Here and not above: `profd --help` can do without.
+    from profd.daemon.render.plaintext import visible
+
+    click.echo("profd: " + visible(" ".join(text.split())), err=True)
+
+
+def print_json(value: Any, *, indent: int = 2) -> None:  # noqa: ANN401  whatever msgspec writes
+    """Write a value to stdout as JSON, over several lines unless ``indent`` is 0."""
+    import msgspec
+
+    from profd.daemon.render.plaintext import visible_json
+
+    text = msgspec.json.encode(value)
+    click.echo(visible_json((msgspec.json.format(text, indent=indent) if indent else text).decode()))
+
+
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopSignals:
+    """Takes the signals while it is entered, once: a second one acts as if it were not there.
+
+    A signal that is ignored, as in a shell's background job, stays ignored. Main thread only.
+    """
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._reaction: Callable[[], None] | None = None
+        self._before: dict[signal.Signals, signal._HANDLER] = {}
+
+    def __enter__(self) -> StopSignals:
+        for number in _ENDING:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._take)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._restore()
+
+    def call(self, reaction: Callable[[], None]) -> None:
+        """Call ``reaction`` when a signal arrives, now where one has arrived already."""
+        self._reaction = reaction
+        if self._asked:
+            reaction()
+
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        self._asked = True
+        self._restore()
+        if self._reaction is not None:
+            self._reaction()
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()

@@ -1,0 +1,190 @@
+"""Finds the runs that a command names: a file, an id, a PID, a folder with one file per node, or a URL of either."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from profd.cli.console import say
+from profd.daemon import paths, processes
+from profd.daemon.errors import NoSuchProcess, ProfdError, SessionFailed, UsageError
+from profd.daemon.naming import script_name
+from profd.daemon.session.session import RunningSession, SessionOptions, start_session
+from profd.daemon.store.reader import RunReader
+from profd.daemon.tree.diagnosis import check_attachable
+from profd.daemon.windows.ondemand import sockets_of
+
+if TYPE_CHECKING:
+    from profd.daemon.analyze.nodes import Folder
+    from profd.daemon.store.reader import RunReader
+
+_MARK = "://"
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def job_option(command: Command) -> Command:
+    """Give a command ``--job``; it arrives as ``job: str | None``."""
+    return click.option("--job", metavar="NAME", help="Where RUN is a folder of several jobs: which of them.")(command)
+
+
+@contextlib.contextmanager
+def brought_here(run: str) -> Iterator[str]:
+    """Give RUN as a path, or whatever else names a run: what a URL names is copied to a folder for as long.
+
+    Raises RunUnreadable, MissingTool, and UsageError where nothing can be read by such a URL.
+    """
+    if _MARK not in run:
+        yield run
+        return
+    from profd.daemon.store.remote import fetch
+
+    with tempfile.TemporaryDirectory(prefix="profd-") as folder:
+        into = Path(folder) / paths.clean_name(run.rstrip("/").rpartition("/")[2])
+        into.mkdir()
+        yield os.fspath(fetch(run, into))
+
+
+def folder_of(run: str, job: str | None) -> Path | None:
+    """Return the folder that RUN is; None where it is a run, of which no job can be chosen: raises UsageError."""
+    path = Path(run)
+    is_path = os.sep in run or run in (os.curdir, os.pardir)
+    is_folder = os.path.isdir(path)  # noqa: PTH112  Path raises for a folder that is not ours
+    if is_folder and (is_path or any(path.glob(f"*{paths.SUFFIX}"))):
+        return path
+    if job is not None:
+        raise UsageError(f"{run} is a run and no folder", "leave --job away")
+    return None
+
+
+def known_folder(folder: Path) -> Folder:
+    """Return what a folder holds, and say on stderr which of its files cannot be read."""
+    from profd.daemon.analyze.nodes import read_folder
+
+    found = read_folder(folder)
+    for why in found.left_out:
+        say(f"left out: {why}")
+    return found
+
+
+def files_of(run: str, job: str | None) -> list[Path]:
+    """Return the file of a run, or those of all nodes of a job where RUN is a folder; says nothing on stderr.
+
+    Raises what ``open_run`` does.
+    """
+    from profd.daemon.analyze.nodes import read_folder
+
+    folder = folder_of(run, job)
+    return [paths.find_run(run)] if folder is None else [file.path for file in read_folder(folder).choose(job).files]
+
+
+@contextlib.contextmanager
+def open_run(run: str, job: str | None) -> Iterator[RunReader]:
+    """Give a reader of a run, or of all nodes of a job where RUN is a folder.
+
+    Raises NoSuchRun, RunUnreadable, MissingTool, and UsageError where a folder holds several jobs and none is named.
+    """
+    from profd.daemon.store.reader import RunReader
+
+    with brought_here(run) as here:
+        folder = folder_of(here, job)
+        if folder is not None:
+            from profd.daemon.analyze.nodes import open_job
+
+            with open_job(known_folder(folder).choose(job)) as reader:
+                yield reader
+            return
+        with RunReader(paths.find_run(here)) as reader:
+            yield reader
+
+
+_SEEN_TIMEOUT_S = 10.0
+_CLOSING_S = 30.0
+_LOOK_INTERVAL_S = 0.05
+
+
+def pid_of(word: str) -> int | None:
+    """Return the PID that a word is; None where it is none, or names a run."""
+    if not word.isdecimal() or any(path.stem == word or paths.run_name(path) == word for path in paths.list_runs()):
+        return None
+    return int(word)
+
+
+@contextlib.contextmanager
+def run_of(pid: int, *, inject: bool) -> Iterator[Path]:
+    """Give the file of the live run that records a process; where there is none, record it for as long as this lasts.
+
+    Raises UsageError where there is none, the process was not armed and nothing may be put into it, and ProfdError
+    where it cannot be recorded.
+    """
+    if (path := _find_live(pid)) is not None:
+        yield path
+        return
+    if not inject and sockets_of(pid) is None:
+        raise UsageError(
+            f"process {pid} is in no live run, and was not armed for windows",
+            "launch it with `profd run --torch-window -- CMD`, or add --inject to start the profiler inside of it",
+        )
+    session = _record(pid)
+    try:
+        yield session.run_file
+    finally:
+        session.end()
+        session.wait_closed(_CLOSING_S)
+
+
+def _find_live(pid: int) -> Path | None:
+    for path in paths.list_runs():
+        with contextlib.suppress(ProfdError), RunReader(path) as reader:
+            if reader.info.state == "live" and _is_in(reader, pid):
+                return path
+    return None
+
+
+def _is_in(reader: RunReader, pid: int) -> bool:
+    """Say whether the process that has a PID now is one of a run."""
+    stat = processes.read_stat(pid)
+    return stat is not None and any(
+        (process.pid, process.start_ticks) == (pid, stat.start_ticks) for process in reader.processes.values()
+    )
+
+
+def _record(pid: int) -> RunningSession:
+    """Begin to record a process, and return once it is known to the run."""
+    check_attachable(pid)
+    stat = processes.read_stat(pid)
+    if stat is None:
+        raise NoSuchProcess(f"pid {pid} ended while it was looked at", "`profd ls` lists what runs now")
+    words = processes.command_line(pid)
+    name = paths.clean_name(script_name(words))
+    run_id = paths.new_run_id(name)
+    options = SessionOptions(
+        run_id=run_id,
+        name=name,
+        run_file=paths.new_run_file(run_id),
+        mode="attached",
+        pid=pid,
+        start_ticks=stat.start_ticks,
+        command=words,
+    )
+    session = start_session(options)
+    say(f"recording pid {pid} as {run_id} meanwhile")
+    _wait_until_seen(session, pid)
+    return session
+
+
+def _wait_until_seen(session: RunningSession, pid: int) -> None:
+    deadline = time.monotonic() + _SEEN_TIMEOUT_S
+    with RunReader(session.run_file) as reader:
+        while not _is_in(reader, pid):
+            if time.monotonic() > deadline or not session.is_running():
+                raise SessionFailed(f"process {pid} is not being recorded", f"see `profd attach {pid}`")
+            time.sleep(_LOOK_INTERVAL_S)
+            reader.refresh()

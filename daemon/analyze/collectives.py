@@ -1,0 +1,144 @@
+"""In which stacks a rank waits for the others, and when it leaves them.
+
+All ranks leave such a wait at nearly the same true moment, wherever they are. Knows one run file at a time, and
+compares nothing.
+
+A wait inside backward has no frame of its own: autograd runs there in C++, the reducer of DistributedDataParallel with
+it, so computing and waiting look alike. On a GPU whoever asks for a value waits for its kernels, those that exchange
+data among them.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from profd.daemon.analyze.phases import BACKWARD, COLLECTIVE, COPY, SYNCHRONIZE, PhaseIndex
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import FrameRow, RecordingRow, ThreadRow
+
+_WAITS_FOR_THE_GPU = frozenset({SYNCHRONIZE, COPY})
+# Where ranks begin to exchange data, or do; not what runs when these modules are imported.
+_EXCHANGES = re.compile(
+    r"torch/nn/parallel/distributed[.]py (\w+[.])?(__init__|forward|_\w+)"
+    r"|torch/distributed/distributed_c10d[.]py (init_process_group|_new_process_group_helper|all_\w+|reduce\w*"
+    r"|broadcast\w*|barrier|gather|scatter)"
+    r"|torch/distributed/(fsdp|_composable)/.* (\w+[.])?(__init__|forward|_?pre_\w+|_?post_\w+)"
+    r"|(horovod|deepspeed)/.* (init|initialize|forward|step|allreduce\w*)"
+)
+_ENGINE = "torch/autograd/"
+
+
+class WaitIndex:
+    """Which stacks of a run are work of a rank's own, and which may be waits for others."""
+
+    def __init__(self, reader: RunReader, phases: PhaseIndex) -> None:
+        self._reader = reader
+        self._phases = phases
+        self.has_gpu = bool(reader.devices())
+        self._may_wait: dict[int, bool] = {}
+
+    def may_wait(self, stack: int) -> bool:
+        """Say whether a rank may be waiting for others in a stack; all else it does by itself."""
+        known = self._may_wait.get(stack)
+        if known is None:
+            known = self._may_wait[stack] = self._decide(stack)
+        return known
+
+    def is_backward(self, stack: int) -> bool:
+        """Say whether a stack is one of autograd's own, where work and waits look alike."""
+        return self.may_wait(stack) and self._phases.of_stack(stack) == BACKWARD
+
+    def _decide(self, stack: int) -> bool:
+        phase = self._phases.of_stack(stack)
+        if phase == BACKWARD:
+            return _is_in_engine(self._reader.frames_of(stack))
+        return phase == COLLECTIVE or (self.has_gpu and phase in _WAITS_FOR_THE_GPU)
+
+
+def _is_in_engine(frames: Sequence[FrameRow]) -> bool:
+    """Say whether a stack of backward ends in autograd itself, and not in Python that it calls."""
+    in_engine = [frame.module_path.startswith(_ENGINE) for frame in frames]
+    return in_engine[-1] or not any(in_engine)
+
+
+def exchange(reader: RunReader) -> bool:
+    """Say whether the processes of a run are ranks that exchange data: others wait for nobody."""
+    return any(_EXCHANGES.fullmatch(f"{frame.module_path} {frame.function}") for frame in reader.frames.values())
+
+
+_ONE_SIDED = frozenset(
+    {"broadcast", "broadcast_object_list", "reduce", "gather", "gather_object", "scatter", "scatter_object_list",
+     "send", "isend", "recv", "irecv", "batch_isend_irecv"}
+)  # fmt: skip
+"""In these some ranks are done before others have come."""
+
+
+class DepartureIndex:
+    """The ends of a run's waits for all ranks of its job; times are in its own clock."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self._reader = reader
+        self._phases = PhaseIndex(reader)
+        self._waits = WaitIndex(reader, self._phases)
+        self._waits_for_all: dict[int, bool] = {}
+        self._recordings: defaultdict[int, list[RecordingRow]] = defaultdict(list)
+        for row in reader.recordings():
+            self._recordings[row.process].append(row)
+        self.threads = [row for row in reader.main_threads() if reader.processes[row.process].rank is not None]
+
+    def between(self, from_ns: int, to_ns: int) -> list[int]:
+        """Return when one rank left a wait, in order of time: the rank for which most such ends are known.
+
+        The moment lies between the last sample in the wait and the first after it: its middle is taken.
+        """
+        found = [self._of_thread(thread, from_ns, to_ns) for thread in self.threads]
+        return max(found, key=len, default=[])
+
+    def _of_thread(self, thread: ThreadRow, from_ns: int, to_ns: int) -> list[int]:
+        return [at_ns - self.half_a_sample(thread, at_ns) for at_ns in self._ends(thread, from_ns, to_ns)]
+
+    def half_a_sample(self, thread: ThreadRow, at_ns: int) -> int:
+        """Return half of the distance of two samples of a thread at a time."""
+        recordings = self._recordings[thread.process]
+        at = bisect.bisect(recordings, at_ns, key=lambda row: row.start_ns) - 1
+        return SECOND_NS // (2 * recordings[max(at, 0)].rate_hz) if recordings else 0
+
+    @property
+    def slack_ns(self) -> int:
+        """By how much all ends may be off together: half of the distance of samples, as it was in the median.
+
+        What is shorter than that distance is only seen where a sample happens to fall, and ends beside its middle.
+        """
+        rates = [row.rate_hz for thread in self.threads for row in self._recordings[thread.process]]
+        return int(SECOND_NS / (2 * statistics.median(rates))) if rates else 0
+
+    def _ends(self, thread: ThreadRow, from_ns: int, to_ns: int) -> Iterator[int]:
+        """Yield the starts of the first intervals after each wait."""
+        was_waiting, until_ns = False, 0
+        for row in self._reader.intervals(from_ns, to_ns, [thread.id]):
+            waits = self._is_for_all(row.stack)
+            # What follows a gap in the samples may have begun long before.
+            if was_waiting and not waits and row.start_ns == until_ns:
+                yield row.start_ns
+            was_waiting, until_ns = waits, row.start_ns + row.duration_ns
+
+    def _is_for_all(self, stack: int) -> bool:
+        known = self._waits_for_all.get(stack)
+        if known is None:
+            known = self._waits_for_all[stack] = self._decide(stack)
+        return known
+
+    def _decide(self, stack: int) -> bool:
+        """Say whether whoever leaves a stack may do so when all others do."""
+        if not self._waits.may_wait(stack):
+            return False
+        phase = self._phases.of_stack(stack)
+        if self._waits.has_gpu:
+            # Kernels are waited for elsewhere than they are launched.
+            return phase not in (COPY, BACKWARD)
+        return phase != COLLECTIVE or not any(frame.function in _ONE_SIDED for frame in self._reader.frames_of(stack))

@@ -1,1 +1,0 @@
-"""GPUs beside the stacks: how busy, for whom, and what ran while they were idle."""

@@ -1,0 +1,96 @@
+"""How busy the GPUs of a run were, and which of them each process uses.
+
+Utilization is NVML's: the share of a period of about a sixth of a second for which any kernel ran. It says nothing of
+how full the GPU was.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import cached_property
+
+from profd.daemon.analyze.series import take_course
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.stepfunction import IDLE_BELOW as IDLE_BELOW
+from profd.daemon.store.stepfunction import LONGEST_INTERVAL_NS, StepFunction, devices_used, mean_function
+from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS as MEMORY_OF_PROCESS
+from profd.daemon.store.stepfunction import UTILIZATION as UTILIZATION
+
+_LATELY_NS = 600 * SECOND_NS
+
+
+class GpuTracks:
+    """The utilization of the GPUs of each process over a range of time, read once."""
+
+    def __init__(
+        self,
+        reader: RunReader,
+        from_ns: int | None = None,
+        to_ns: int | None = None,
+        longest_ns: int = LONGEST_INTERVAL_NS,
+    ) -> None:
+        """Read what the run has of the intervals that start in a range of time; all of it where none is given.
+
+        ``longest_ns`` is how long after the range they may end.
+        """
+        self._reader = reader
+        self._range = from_ns, None if to_ns is None else to_ns + longest_ns
+        self._of_device: dict[str, StepFunction] = {}
+        self._of_process: dict[int, StepFunction] = {}
+
+    @cached_property
+    def devices(self) -> frozenset[str]:
+        """The devices that have readings in the run."""
+        return frozenset(self.series)
+
+    @property
+    def period_ns(self) -> int | None:
+        """The longest of the usual distances of two readings, lately; None where there are none."""
+        end_ns = self._reader.info.end_ns if self._range[1] is None else self._range[1]
+        lately = GpuTracks(self._reader, max(self._range[0] or 0, end_ns - _LATELY_NS), end_ns)
+        periods = (lately._of(device).period_ns for device in self.devices)
+        return max((period_ns for period_ns in periods if period_ns), default=None)
+
+    def of_process(self, process: int) -> StepFunction:
+        """Return the mean utilization of the GPUs that a process uses; of all, where nobody knows which those are."""
+        if process not in self._of_process:
+            self._of_process[process] = mean_function([self._of(device) for device in sorted(self.used_by(process))])
+        return self._of_process[process]
+
+    def used_by(self, process: int) -> frozenset[str]:
+        """Return the devices on which a process, or the one that it works for, has memory; else all devices."""
+        parents = {row.id: row.parent for row in self._reader.processes.values()}
+        return devices_used(process, parents, self._held, self.devices)
+
+    @cached_property
+    def series(self) -> dict[str, int]:
+        """The series of utilization, by device."""
+        return {
+            row.device: row.id
+            for row in self._reader.series.values()
+            if row.name == UTILIZATION and row.device is not None and row.process is None
+        }
+
+    @cached_property
+    def _held(self) -> Mapping[int, set[str]]:
+        held: defaultdict[int, set[str]] = defaultdict(set)
+        for row in self._reader.series.values():
+            if row.name == MEMORY_OF_PROCESS and row.process is not None and row.device is not None:
+                held[row.process].add(row.device)
+        return held
+
+    def _of(self, device: str) -> StepFunction:
+        if device not in self._of_device:
+            self._of_device[device] = self._reader.steps(self.series[device], *self._range)
+        return self._of_device[device]
+
+
+def mean_utilization(reader: RunReader, process: int, from_ns: int, to_ns: int) -> float | None:
+    """Return how busy the GPUs that a process uses were in [from_ns, to_ns); None where nobody knows."""
+    tracks = GpuTracks(reader, from_ns, to_ns)
+    courses = [take_course(reader, tracks.series[one], from_ns, to_ns) for one in sorted(tracks.used_by(process))]
+    means = [mean for course in courses if (mean := course.total().mean) is not None]
+    return statistics.fmean(means) if means else None

@@ -1,0 +1,148 @@
+"""The ranks of a run as one job, a row each."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+
+import msgspec
+
+from profd.daemon.analyze.collectives import WaitIndex, exchange
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.ranks import Effort, Lateness, find_late, lateness, own_share, take_efforts
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.steps import take_steps, training_range
+from profd.daemon.store.merge import hosts_of
+from profd.daemon.store.reader import RunReader
+
+FEWEST_SAMPLES = 25
+"""Of each rank; fewer tell nothing."""
+
+
+class Job(msgspec.Struct, frozen=True):
+    """Ranks that make their steps together: ``efforts`` by rank, ``late`` those that surely are, the latest first.
+
+    ``sleeps_in_waits`` is False where a GPU is in use: then waits may use CPU time, and it tells nothing.
+    """
+
+    efforts: tuple[Effort, ...]
+    late: tuple[Lateness, ...]
+    sleeps_in_waits: bool
+
+    def effort(self, rank: int) -> Effort:
+        """Return what a rank does; raises KeyError where there is none."""
+        return self._by_rank[rank]
+
+    def lateness_of_cores(self, rank: int) -> Lateness | None:
+        """Return by how much CPU time a rank is above the others; None where it is not known."""
+        return lateness(self.efforts, rank, of_cores=True)
+
+    def work_of_others(self, rank: int) -> float:
+        """Return the share of a step that the other ranks surely work, in the median: no step can be shorter."""
+        others = [effort for effort in self.efforts if effort.rank != rank]
+        return statistics.median(max(own_share(one) or 0.0, self._cores(one)) for one in others)
+
+    def _cores(self, effort: Effort) -> float:
+        """Return the CPU time that a rank works by, where it is one of work and no wait."""
+        seen = [cores for cores in effort.cores if cores is not None]
+        return min(statistics.fmean(seen), 1.0) if seen and self.sleeps_in_waits else 0.0
+
+    @property
+    def _by_rank(self) -> Mapping[int, Effort]:
+        return {effort.rank: effort for effort in self.efforts}
+
+
+def take_job(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Job | None:
+    """Return the job over a selection's range of time, of which both ends are given.
+
+    None where there are fewer than two ranks, where they exchange nothing, or where too little was seen of one.
+    """
+    if len(_ranks(reader, selection)) < 2 or not exchange(reader):
+        return None
+    waits = WaitIndex(reader, phases)
+    efforts = take_efforts(reader, selection, waits, phases)
+    if len(efforts) < 2 or min(effort.samples for effort in efforts) < FEWEST_SAMPLES:
+        return None
+    return Job(efforts, find_late(efforts, cpu_tells=not waits.has_gpu), not waits.has_gpu)
+
+
+def _ranks(reader: RunReader, selection: Selection) -> set[int]:
+    """Return the ranks among the training processes of a selection."""
+    rows = [row for row in reader.processes.values() if row.role == "main" and selection.takes_process(row)]
+    return {row.rank for row in rows if row.rank is not None}
+
+
+class RankPart(msgspec.Struct, frozen=True):
+    """What a rank spends most more of a step on than the others do in the median: ``surplus`` is that share."""
+
+    phase: str
+    function: str
+    file: str
+    module_path: str
+    line: int
+    source: str | None
+    surplus: float
+
+
+class RankSummary(msgspec.Struct, frozen=True):
+    """A rank of a job, from its first step to its last.
+
+    ``own_share`` is its own work, as a share of its time, ``waiting_share`` how much less that is than for the rank
+    with the most: so long it waits for that one. ``is_late`` where it surely comes last. ``local_rank`` and ``node``
+    are what the launcher says. None where it is not known.
+    """
+
+    rank: int
+    host: str
+    pids: tuple[int, ...]
+    steps_per_s: float | None
+    own_share: float | None
+    waiting_share: float | None
+    is_late: bool
+    slowest: RankPart | None
+    local_rank: int | None = None
+    node: int | None = None
+
+
+def take_ranks(reader: RunReader, selection: Selection, phases: PhaseIndex) -> tuple[RankSummary, ...]:
+    """Return the ranks of a selection's range of time; none where there are no two of them that exchange data."""
+    found = training_range(reader, selection, phases)
+    if found is None:
+        return ()
+    steps = Selection(*found, processes=selection.processes, rank=selection.rank, main_threads=True)
+    job = take_job(reader, steps, phases)
+    if job is None:
+        return ()
+    most = max((share for effort in job.efforts if (share := own_share(effort)) is not None), default=0.0)
+    return tuple(_rank(reader, job, effort, most, steps, phases) for effort in job.efforts)
+
+
+def _rank(
+    reader: RunReader, job: Job, effort: Effort, most: float, selection: Selection, phases: PhaseIndex
+) -> RankSummary:
+    own, placements, hosts = own_share(effort), reader.placements(), hosts_of(reader)
+    place = next((placements[process] for process in sorted(effort.processes) if process in placements), None)
+    alone = msgspec.structs.replace(selection, rank=effort.rank)
+    return RankSummary(
+        rank=effort.rank,
+        host=hosts[min(effort.processes)],
+        pids=tuple(sorted(reader.processes[process].pid for process in effort.processes)),
+        steps_per_s=take_steps(reader, alone, phases).per_s,
+        own_share=own,
+        waiting_share=None if own is None else most - own,
+        is_late=any(one.rank == effort.rank for one in job.late),
+        slowest=_slowest(job, effort),
+        local_rank=place.local_rank if place else None,
+        node=place.node if place else None,
+    )
+
+
+def _slowest(job: Job, effort: Effort) -> RankPart | None:
+    """Return where a rank spends most more time than the others, if anywhere."""
+    found = lateness(job.efforts, effort.rank)
+    if found is None or found.place is None or found.place_surplus <= 0:
+        return None
+    frame = effort.frames[found.place]
+    return RankPart(
+        found.place.phase, frame.function, frame.file, frame.module_path, frame.line, frame.source, found.place_surplus
+    )

@@ -1,0 +1,364 @@
+"""Memory of a run: which processes grow, how long that can go on, what the limit is, and when it jumped.
+
+What growth is stands in ``trend``; here it is asked of the series of a run file. Nothing here knows how it is shown.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.series import take_course
+from profd.daemon.analyze.steps import COUNT_SERIES
+from profd.daemon.analyze.trend import LEAST_SPAN_S, Trend, trend
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import EventRow, FrameRow, PointRow, ProcessRow, SeriesRow
+
+GPU_SERIES = "gpu_process_memory_bytes"
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """What ends growth first: ``kind`` is host, cgroup or gpu, ``name`` the path of the cgroup or the device."""
+
+    kind: str
+    name: str
+    limit_bytes: int
+    used_bytes: int
+
+    @property
+    def left_bytes(self) -> int:
+        """How much there is before the limit."""
+        return max(self.limit_bytes - self.used_bytes, 0)
+
+
+def tightest(reader: RunReader, row: SeriesRow, selection: Selection) -> Limit | None:
+    """Return the limit that a series of a process is nearest to at the end of a selection; None if none is known."""
+    limits = _of_gpu(reader, row, selection) if row.name == GPU_SERIES else _of_process(reader, row, selection)
+    return min(limits, key=lambda limit: limit.left_bytes, default=None)
+
+
+def _of_gpu(reader: RunReader, row: SeriesRow, selection: Selection) -> Iterator[Limit]:
+    total = _last(reader, reader.find_series("gpu_memory_total_bytes", device=row.device), selection)
+    used = _last(reader, reader.find_series("gpu_memory_used_bytes", device=row.device), selection)
+    if total is not None and used is not None:
+        yield Limit("gpu", row.device or "", int(total), int(used))
+
+
+def _of_process(reader: RunReader, row: SeriesRow, selection: Selection) -> Iterator[Limit]:
+    """Yield what bounds main memory: that of the machine, and of each control group that the process is in."""
+    total = _last(reader, reader.find_series("host_memory_total_bytes"), selection)
+    used = _last(reader, reader.find_series("host_memory_used_bytes"), selection)
+    if total is not None and used is not None:
+        yield Limit("host", reader.info.host, int(total), int(used))
+    for bound in reader.series.values():
+        if bound.name == "cgroup_memory_limit_bytes" and bound.process == row.process:
+            limit = _last(reader, bound, selection)
+            held = reader.find_series("cgroup_memory_working_set_bytes", device=bound.device)
+            used = _last(reader, held, selection)
+            if limit is not None and used is not None:
+                yield Limit("cgroup", bound.device or "", int(limit), int(used))
+
+
+def _last(reader: RunReader, row: SeriesRow | None, selection: Selection) -> float | None:
+    """Return the newest value of a series, as of the end of the selection."""
+    if row is None:
+        return None
+    point = reader.last_point(row.id, selection.to_ns)
+    return point.value if point else None
+
+
+SERIES = ("rss_bytes", "pss_bytes", GPU_SERIES)
+FILE_SERIES = "rss_file_bytes"
+
+# Less is what allocators keep for themselves.
+LEAST_GROWTH_BYTES = 4e6
+LEAST_GROWTH_SHARE = 0.0025
+MOST_OF_FILES = 0.5
+# Longer than it takes to give back what was in use.
+ENDING_NS = 10 * SECOND_NS
+EVERYTHING = Selection()
+LEAST_MINUTES = 240
+"""Of so many minutes the least and the highest value are all that is looked at."""
+
+
+class Growth(msgspec.Struct, frozen=True):
+    """How the memory of a process went, by one series.
+
+    ``process`` is the id of its row. ``verdict`` is ``growing``; ``steady``; ``cached`` where it grows by pages of
+    files, which the kernel takes back when it needs them; ``unknown`` where too little is known, and then there is no
+    slope. The slope has a 95 % interval and holds since ``since_ns``. ``bytes_per_step`` is there where steps are
+    counted. ``limit`` is what ends the growth first, after ``time_to_limit_s`` if all that grow towards it go on so.
+    """
+
+    process: int
+    pid: int
+    series: str
+    device: str | None
+    verdict: str
+    slope_bytes_per_s: float | None = None
+    interval_bytes_per_s: tuple[float, float] | None = None
+    bytes_per_step: float | None = None
+    since_ns: int | None = None
+    limit: Limit | None = None
+    time_to_limit_s: float | None = None
+
+
+def growth(reader: RunReader, selection: Selection = EVERYTHING) -> tuple[Growth, ...]:
+    """Return how the memory of each process of a selection went in its range of time, by each series.
+
+    The last answer is kept: rules and summaries ask for the same, and of a long run it takes seconds.
+    """
+    asked = (selection.from_ns, selection.to_ns, selection.processes, selection.rank, reader.info.end_ns)
+    kept = _LAST.get(reader)
+    if kept is None or kept[0] != asked:
+        kept = _LAST[reader] = (asked, _growths(reader, selection))
+    return kept[1]
+
+
+_LAST: WeakKeyDictionary[RunReader, tuple[tuple[object, ...], tuple[Growth, ...]]] = WeakKeyDictionary()
+
+
+def _growths(reader: RunReader, selection: Selection) -> tuple[Growth, ...]:
+    found = [
+        _growth(reader, reader.processes[row.process], row, selection)
+        for row in sorted(reader.series.values(), key=lambda row: (row.process or 0, row.name, row.device or ""))
+        if row.name in SERIES and row.process in reader.processes and row.os_tid is None
+        if selection.takes_process(reader.processes[row.process])
+    ]
+    return tuple(_with_times(found))
+
+
+def _growth(reader: RunReader, process: ProcessRow, row: SeriesRow, selection: Selection) -> Growth:
+    course = take_course(reader, row.id, selection.from_ns, selection.to_ns, LEAST_MINUTES)
+    points = _before_its_end(course.extremes(reader.info.started_ns), process)
+    unknown = Growth(process.id, process.pid, row.name, row.device, "unknown")
+    if not points:
+        return unknown
+    counts = _points(reader, COUNT_SERIES, process.id, selection)
+    found = _by_time(points)
+    if found is None:
+        return unknown
+    if not found.is_growing:
+        found = _by_steps(points, counts) or found
+    verdict = "growing" if found.is_growing else "steady"
+    if verdict == "growing" and row.name != GPU_SERIES and _is_of_files(reader, process, found, selection):
+        verdict = "cached"
+    return msgspec.structs.replace(
+        unknown,
+        verdict=verdict,
+        slope_bytes_per_s=found.slope_per_s,
+        interval_bytes_per_s=(found.low_per_s, found.high_per_s),
+        bytes_per_step=_per_step(found, counts),
+        since_ns=round(found.start_s * SECOND_NS),
+        limit=tightest(reader, row, selection),
+    )
+
+
+def _before_its_end(points: Sequence[PointRow], process: ProcessRow) -> Sequence[PointRow]:
+    """Leave out the readings that fell as a process ended: it gave everything back, whatever had grown."""
+    first = len(points)
+    if process.ended_ns is not None:
+        while first > 1 and points[first - 1].at_ns > process.ended_ns - ENDING_NS:
+            if points[first - 1].value >= points[first - 2].value:
+                break
+            first -= 1
+    return points[:first]
+
+
+def _by_time(points: Sequence[PointRow]) -> Trend | None:
+    return _trend([point.at_ns / SECOND_NS for point in points], [point.value for point in points])
+
+
+def _by_steps(points: Sequence[PointRow], counts: Sequence[PointRow]) -> Trend | None:
+    """Return the growth of a series for whose steps no even time was taken; None where there is none.
+
+    Its axis are seconds as they would be had all steps taken as long; who leaks at each step grows evenly by it.
+    """
+    if len(counts) < 2 or counts[-1].value <= counts[0].value:
+        return None
+    took_s = (counts[-1].at_ns - counts[0].at_ns) / SECOND_NS
+    step_s = took_s / (counts[-1].value - counts[0].value)
+    inside = [point for point in points if counts[0].at_ns <= point.at_ns <= counts[-1].at_ns]
+    even_s = [(steps - counts[0].value) * step_s for steps in _interpolate(counts, inside)]
+    found = _trend(even_s, [point.value for point in inside])
+    if found is None or not found.is_growing:
+        return None
+    start_s = inside[bisect.bisect_left(even_s, found.start_s)].at_ns / SECOND_NS
+    end_s = inside[-1].at_ns / SECOND_NS
+    stretch = (found.end_s - found.start_s) / (end_s - start_s)
+    return msgspec.structs.replace(
+        found,
+        start_s=start_s,
+        end_s=end_s,
+        slope_per_s=found.slope_per_s * stretch,
+        low_per_s=found.low_per_s * stretch,
+        high_per_s=found.high_per_s * stretch,
+    )
+
+
+def _interpolate(counts: Sequence[PointRow], points: Sequence[PointRow]) -> Iterator[float]:
+    """Yield the step count at the time of each point, all of them between the first and the last count."""
+    times_ns = [count.at_ns for count in counts]
+    for point in points:
+        after = min(max(bisect.bisect_right(times_ns, point.at_ns), 1), len(counts) - 1)
+        low, high = counts[after - 1], counts[after]
+        share = (point.at_ns - low.at_ns) / max(high.at_ns - low.at_ns, 1)
+        yield low.value + share * (high.value - low.value)
+
+
+def _trend(times_s: Sequence[float], values: Sequence[float]) -> Trend | None:
+    if not values:
+        return None
+    return trend(times_s, values, least_growth=max(LEAST_GROWTH_BYTES, LEAST_GROWTH_SHARE * max(values)))
+
+
+def _per_step(found: Trend, counts: Sequence[PointRow]) -> float | None:
+    """Return by how much a series grew a step, where steps were counted for most of the time in question."""
+    inside = [count for count in counts if found.start_s <= count.at_ns / SECOND_NS <= found.end_s]
+    if len(inside) < 2 or inside[-1].value <= inside[0].value:
+        return None
+    took_s = (inside[-1].at_ns - inside[0].at_ns) / SECOND_NS
+    if took_s < min(0.5 * (found.end_s - found.start_s), LEAST_SPAN_S):
+        return None
+    return found.slope_per_s * took_s / (inside[-1].value - inside[0].value)
+
+
+def _is_of_files(reader: RunReader, process: ProcessRow, found: Trend, selection: Selection) -> bool:
+    """Say whether the growth is that of files which the process maps."""
+    points = _points(reader, FILE_SERIES, process.id, selection)
+    inside = [point.value for point in points if found.start_s <= point.at_ns / SECOND_NS <= found.end_s]
+    return len(inside) >= 2 and inside[-1] - inside[0] > MOST_OF_FILES * found.grew
+
+
+def _points(reader: RunReader, name: str, process: int, selection: Selection) -> list[PointRow]:
+    row = reader.find_series(name, process)
+    return reader.points(row.id, selection.from_ns, selection.to_ns) if row else []
+
+
+def _with_times(found: Iterable[Growth]) -> Iterator[Growth]:
+    """Yield each with the time that is left, all that grow towards the same limit together."""
+    every = list(found)
+    slopes: defaultdict[tuple[str, str, str], float] = defaultdict(float)
+    for one in every:
+        if one.verdict == "growing" and one.limit and one.slope_bytes_per_s:
+            slopes[one.series, one.limit.kind, one.limit.name] += one.slope_bytes_per_s
+    for one in every:
+        if one.verdict == "growing" and one.limit:
+            left_s = one.limit.left_bytes / slopes[one.series, one.limit.kind, one.limit.name]
+            yield msgspec.structs.replace(one, time_to_limit_s=left_s)
+        else:
+            yield one
+
+
+JUMP_SERIES = ("rss_bytes", GPU_SERIES)
+LEAST_BYTES = 32e6
+LEAST_JUMP_SHARE = 0.05
+NEIGHBORS = 5
+# What grows as fast as this all the time does not jump.
+LEAST_STEPS = 10
+NEAR_NS = 2 * SECOND_NS
+LONGEST_STACK_NS = 30 * SECOND_NS
+MOST_JUMPS = 10
+# Of so many minutes those are looked at closely in which there may be a jump.
+LEAST_MINUTES = 240
+NEAR_STEP_NS = 90 * SECOND_NS
+EVERYTHING = Selection()
+
+
+class Jump(msgspec.Struct, frozen=True):
+    """The memory of a process rose between two readings, by ``by_bytes``, and stayed there.
+
+    ``process`` is the id of its row. ``stack`` is what its main thread mostly stood in between the two, ``line`` the
+    line of the user's code in it; None where nothing was sampled then. ``events`` are those within two seconds.
+    """
+
+    process: int
+    pid: int
+    series: str
+    device: str | None
+    from_ns: int
+    at_ns: int
+    by_bytes: float
+    stack: int | None
+    line: FrameRow | None
+    events: tuple[EventRow, ...]
+
+
+def jumps(reader: RunReader, phases: PhaseIndex, selection: Selection = EVERYTHING) -> tuple[Jump, ...]:
+    """Return the largest jumps in the memory of the processes of a selection, in order of time."""
+    found: list[Jump] = []
+    events = [event for event in reader.events() if event.kind != "finding"]  # what follows from it is no cause
+    for row in reader.series.values():
+        process = reader.processes.get(row.process or 0)
+        if row.name in JUMP_SERIES and process and selection.takes_process(process):
+            steps = _steps_of(reader, row.id, selection)
+            found += (_jump(reader, phases, row, before, after, events) for before, after in steps)
+    found.sort(key=lambda jump: -jump.by_bytes)
+    return tuple(sorted(found[:MOST_JUMPS], key=lambda jump: (jump.at_ns, jump.process)))
+
+
+def _steps_of(reader: RunReader, series: int, selection: Selection) -> Iterator[tuple[PointRow, PointRow]]:
+    """Yield the readings between which a series jumped; of a long time, those in the minutes that say so."""
+    course = take_course(reader, series, selection.from_ns, selection.to_ns, LEAST_MINUTES)
+    coarse = list(_steps(course.extremes(reader.info.started_ns)))
+    if not course.minutes:
+        yield from coarse
+        return
+    found: dict[int, tuple[PointRow, PointRow]] = {}
+    for before, after in sorted(coarse, key=lambda step: step[0].value - step[1].value)[:MOST_JUMPS]:
+        near = reader.points(series, before.at_ns - NEAR_STEP_NS, after.at_ns + NEAR_STEP_NS)
+        found |= {step[1].at_ns: step for step in _steps(near)}
+    yield from found.values()
+
+
+def _steps(points: Sequence[PointRow]) -> Iterator[tuple[PointRow, PointRow]]:
+    """Yield the readings between which a series went up to where it had not been shortly before, and stayed."""
+    changes = [abs(after.value - before.value) for before, after in itertools.pairwise(points)]
+    usual = statistics.median(changes) if changes else 0.0
+    for index in range(NEIGHBORS, len(points) - NEIGHBORS + 1):
+        before, after = points[index - 1], points[index]
+        if after.value - before.value < LEAST_BYTES:  # what follows asks for more, and takes longer
+            continue
+        highest = max(point.value for point in points[index - NEIGHBORS : index])
+        lowest = min(point.value for point in points[index : index + NEIGHBORS])
+        if lowest - highest >= max(LEAST_BYTES, LEAST_JUMP_SHARE * highest, LEAST_STEPS * usual):
+            yield before, after
+
+
+def _jump(
+    reader: RunReader, phases: PhaseIndex, row: SeriesRow, before: PointRow, after: PointRow, events: Sequence[EventRow]
+) -> Jump:
+    process = row.process or 0
+    stack = _stack_between(reader, process, before.at_ns, after.at_ns)
+    return Jump(
+        process=process,
+        pid=reader.processes[process].pid,
+        series=row.name,
+        device=row.device,
+        from_ns=before.at_ns,
+        at_ns=after.at_ns,
+        by_bytes=after.value - before.value,
+        stack=stack,
+        line=None if stack is None else phases.user_line(stack),
+        events=tuple(event for event in events if before.at_ns - NEAR_NS <= event.at_ns <= after.at_ns + NEAR_NS),
+    )
+
+
+def _stack_between(reader: RunReader, process: int, from_ns: int, to_ns: int) -> int | None:
+    """Return the stack that the main thread of a process spent most of a time in."""
+    threads = [thread.id for thread in reader.threads.values() if thread.process == process and thread.is_main]
+    spent_ns: defaultdict[int, int] = defaultdict(int)
+    for interval in reader.intervals(from_ns - LONGEST_STACK_NS, to_ns, threads):
+        end_ns = interval.start_ns + interval.duration_ns
+        spent_ns[interval.stack] += max(min(end_ns, to_ns) - max(interval.start_ns, from_ns), 0)
+    stack = max(spent_ns, key=lambda stack: spent_ns[stack], default=None)
+    return stack if stack is not None and spent_ns[stack] else None

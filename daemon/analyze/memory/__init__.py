@@ -1,1 +1,0 @@
-"""Memory: what grows, what jumped, and how long there is room."""

@@ -1,0 +1,118 @@
+"""Series over a long time, and the cores of the machine and of a main thread.
+
+Both say the same: the sums are made of the same steps (``store.stepfunction``), cut at the minutes.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import PointRow
+from profd.daemon.store.stepfunction import MINUTE_NS, Aggregate, Step, StepFunction, sum_aggregates
+from profd.daemon.store.sumranges import MINUTES
+from profd.daemon.store.sumrows import PointMinuteRow, point_minutes
+
+LEAST_MINUTES = 10
+"""Of fewer minutes the readings themselves are read as quickly."""
+_NEVER_NS = 1 << 62
+
+
+class Part(NamedTuple):
+    """A function that is complete over [from_ns, to_ns)."""
+
+    function: StepFunction
+    from_ns: int
+    to_ns: int
+
+    def steps(self) -> Iterator[Step]:
+        """Yield what lies in the range."""
+        return self.function.clipped(self.from_ns, self.to_ns)
+
+    def readings(self) -> Iterator[PointRow]:
+        """Yield the readings that were made in the range."""
+        for step in self.function.steps:
+            if self.from_ns <= step.end_ns < self.to_ns:
+                yield PointRow(step.end_ns, step.value)
+
+
+class Course(NamedTuple):
+    """Readings, then whole minutes, then readings again, in order of time; each part may be empty."""
+
+    head: Part
+    minutes: Sequence[PointMinuteRow] = ()
+    tail: Part = Part(StepFunction([], None), 0, 0)
+
+    def total(self) -> Aggregate:
+        """Return what the series was over all of the range."""
+        ends = [part.function.over(part.from_ns, part.to_ns) for part in (self.head, self.tail)]
+        return sum_aggregates([*ends, *(one.aggregate for one in self.minutes)])
+
+    def steps(self) -> Iterator[Step]:
+        """Yield the values that held, one by one or by the minute; of a minute that is known in part, at its end."""
+        yield from self.head.steps()
+        for one in self.minutes:
+            yield Step(one.last_ns - one.known_ns, one.last_ns, one.aggregate.mean or 0.0)
+        yield from self.tail.steps()
+
+    def extremes(self, started_ns: int) -> list[PointRow]:
+        """Return the readings, and of each minute the least value and the highest one."""
+        found = list(self.head.readings())
+        for one in self.minutes:
+            middle_ns = (started_ns + one.minute * MINUTE_NS + one.last_ns) // 2
+            found += [PointRow(middle_ns, one.least), PointRow(one.last_ns, one.most)]
+        return [*found, *self.tail.readings()]
+
+
+def take_course(
+    reader: RunReader, series: int, from_ns: int | None, to_ns: int | None, least_minutes: int = LEAST_MINUTES
+) -> Course:
+    """Return what a series was in [from_ns, to_ns), by whole minutes where these are at least so many."""
+    started_ns = reader.info.started_ns
+    first = MINUTES.start if from_ns is None else -((started_ns - from_ns) // MINUTE_NS)
+    last = MINUTES.stop if to_ns is None else (to_ns - started_ns) // MINUTE_NS
+    minutes = point_minutes(reader, series, first, last) if last - first >= least_minutes else []
+    if len(minutes) < least_minutes:
+        return Course(_part(reader, series, from_ns, to_ns))
+    begin_ns, end_ns = (started_ns + at * MINUTE_NS for at in (minutes[0].minute, minutes[-1].minute + 1))
+    return Course(_part(reader, series, from_ns, begin_ns), minutes, _part(reader, series, end_ns, to_ns))
+
+
+def _part(reader: RunReader, series: int, from_ns: int | None, to_ns: int | None) -> Part:
+    begin_ns = reader.info.started_ns if from_ns is None else from_ns
+    return Part(reader.steps(series, from_ns, to_ns), begin_ns, _NEVER_NS if to_ns is None else to_ns)
+
+
+PRESSURE, CORE_WAIT = "host_cpu_pressure_share", "main_thread_core_wait_share"
+"""For what part of the time anybody waited for a core, and a main thread, which not every kernel tells."""
+
+_CORE = re.compile(r"cpu\d+")
+
+
+def machine_cores(reader: RunReader) -> int:
+    """Return how many cores the machine has; 0 where they were not read."""
+    return len({row.device for row in reader.series.values() if _CORE.fullmatch(row.device or "")})
+
+
+def own_core_wait(mains: Iterable[int], mean: Callable[[str, int], float | None]) -> float | None:
+    """Return the share of the time for which main threads waited for a core; None where the kernel does not tell.
+
+    ``mains`` are their processes, ``mean`` gives the mean of a series of one of them.
+    """
+    known = [waited for process in mains if (waited := mean(CORE_WAIT, process)) is not None]
+    return statistics.fmean(known) if known else None
+
+
+def main_thread_cores(reader: RunReader, process: int, from_ns: int | None, to_ns: int | None) -> float | None:
+    """Return the CPU time a second of the main thread of a process; None where it was not read."""
+    mains = {row.os_tid for row in reader.threads.values() if row.process == process and row.is_main}
+    means = [
+        take_course(reader, row.id, from_ns, to_ns).total().mean
+        for row in reader.series.values()
+        if row.name == "cpu_cores" and row.process == process and row.os_tid in mains
+    ]
+    known = [mean for mean in means if mean is not None]
+    return statistics.fmean(known) if known else None

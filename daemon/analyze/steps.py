@@ -1,0 +1,339 @@
+"""How many steps a run made and how fast, and the range of time in which it trains.
+
+A phase that is visited once a step shows as many steps as it has visits. Some visits fall between two samples and are
+missed, so that two steps look like one: the next visit then comes after two or three times the usual distance, and is
+counted so. A step that took so long by itself looks the same, so all that was added may be wrong. Where visits come at
+no pace, the samples do not tell. Time aside of the steps, as an evaluation takes it, is left out of the distances.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from profd.daemon.analyze.phases import (
+    BACKWARD,
+    COMPILE,
+    DATA_LOAD,
+    DATA_WAIT,
+    FORWARD,
+    LOSS,
+    STARTUP,
+    STEP,
+    WITHOUT_STEP,
+    PhaseIndex,
+)
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import IntervalRow, PointRow, ProcessRow
+
+LEAST_VISITS = 20
+LEAST_OF_USUAL = 0.72  # of visits by chance the soonest quarter comes within 0.57 of the median
+# By this share of a step the distance of two visits may differ from a whole number of steps, and so many must not.
+WHOLE_SLACK = 0.3
+LEAST_WHOLE = 0.75
+MOST_ADDED = 0.5
+PAUSE_CHANCE = 0.05  # that so many visits in a row are missed once in a run
+_REFINEMENTS = 4
+
+
+class Seen(NamedTuple):
+    """An interval of a thread: whether the phase was on, and how many samples say so.
+
+    Aside no step is made, and a visit goes on after it only where it is inside: as a forward pass after compilation.
+    """
+
+    start_ns: int
+    is_inside: bool
+    samples: int
+    is_aside: bool = False
+
+
+class Cycles(msgspec.Struct, frozen=True):
+    """How often a phase came round, give or take ``error``; from its first visit to its last it took ``took_ns``."""
+
+    count: float
+    error: float
+    took_ns: int
+
+
+def count_cycles(intervals: Iterable[Seen]) -> Cycles | None:
+    """Count the visits of a phase by the intervals of a thread in order of time.
+
+    None where there are too few visits, where too many are missed, or where they come at no pace: then the samples are
+    further apart than the steps.
+    """
+    starts: list[int] = []
+    first_ns = last_ns = aside_ns = 0
+    aside_from_ns: int | None = None
+    was_inside = has_left = False
+    for seen in intervals:
+        if seen.is_aside:
+            aside_from_ns = seen.start_ns if aside_from_ns is None else aside_from_ns
+            was_inside = was_inside and seen.is_inside
+            continue
+        if aside_from_ns is not None:
+            aside_ns, aside_from_ns = aside_ns + seen.start_ns - aside_from_ns, None
+        if seen.is_inside and not was_inside:
+            first_ns, last_ns = first_ns if starts else seen.start_ns, seen.start_ns
+            starts.append(seen.start_ns - aside_ns)
+        has_left = has_left or (bool(starts) and not seen.is_inside)
+        was_inside = seen.is_inside
+    if len(starts) < LEAST_VISITS or not has_left or not _has_pace(starts):
+        return None
+    return _count_whole(starts, last_ns - first_ns)
+
+
+def _count_whole(starts: Sequence[int], took_ns: int) -> Cycles | None:
+    """Count by the distances of visits: each is a whole number of steps. None where too many are not."""
+    lengths = [after - before for before, after in itertools.pairwise(starts)]
+    step_ns = statistics.median(lengths)
+    for _ in range(_REFINEMENTS):
+        steps = _whole_steps(lengths, step_ns)
+        step_ns = sum(length for length, number in zip(lengths, steps, strict=True) if number) / max(sum(steps), 1)
+    odd = sum(abs(length / step_ns - number) > WHOLE_SLACK for length, number in zip(lengths, steps, strict=True))
+    # What comes after a pause is one step on.
+    made = [max(number, 1) for number in steps]
+    added = sum(made) - len(made)
+    if odd > (1 - LEAST_WHOLE) * len(lengths) or added > MOST_ADDED * len(made):
+        return None
+    # Visits before the first and after the last may have been missed too.
+    return Cycles(1 + sum(made), 1 + added + math.sqrt(odd) + 0.1 * odd, took_ns)
+
+
+def _whole_steps(lengths: Sequence[int], step_ns: float) -> list[int]:
+    """Return how many steps each distance is; 0 for a pause, which is more than can have been missed in a row."""
+    steps = [max(round(length / step_ns), 1) for length in lengths]
+    missed = sum(number > 1 for number in steps) / len(steps)
+    most = 1 + math.floor(math.log(PAUSE_CHANCE / len(steps)) / math.log(missed)) if 0 < missed < 1 else 1
+    return [number if number <= most else 0 for number in steps]
+
+
+def _has_pace(starts: Sequence[int]) -> bool:
+    """Say whether few visits follow on the one before much sooner than usual; later ones may have missed one.
+
+    Where steps are shorter than the distance of samples, what is seen in one says nothing of the next, and visits come
+    by chance.
+    """
+    lengths = [after - before for before, after in itertools.pairwise(starts)]
+    lower, middle, _ = statistics.quantiles(lengths, n=4)
+    return lower >= LEAST_OF_USUAL * middle
+
+
+COUNT_SERIES = "step_count"
+ERROR_SERIES = "step_count_error"
+COUNTER_EVENT = "counter"
+# Visited once a step, each of them; the optimizer is not, where gradients are set to zero ahead of the forward pass.
+ONCE_A_STEP = ((BACKWARD,), (FORWARD, LOSS), (DATA_WAIT, DATA_LOAD))
+
+_EARLY_NS = 5 * SECOND_NS
+# Counts of a process that lives are no further apart, pauses included: what is left ahead of the end was not read.
+_UNREAD_NS = 5 * SECOND_NS
+# By how much more a loop may have made before the first count than at the pace after it: so far the count is believed.
+_FASTER = 1.5
+# What is not counted goes on at the pace of what is, by so much at most more or less.
+_UNEVEN = 0.25
+_CHUNK_NS = 600 * SECOND_NS
+_MOST_CHUNKS = 5000
+
+
+class Steps(msgspec.Struct, frozen=True):
+    """How fast a run steps, and what tells; None where it is not known.
+
+    ``count`` steps were made, at ``per_s`` give or take at most ``per_s_error``. ``count_error`` is how many more or
+    fewer there may have been. ``source`` is what was counted: the loop counter with its place, another source, or the
+    cycles of a phase.
+    """
+
+    per_s: float | None = None
+    count: int | None = None
+    source: str | None = None
+    per_s_error: float | None = None
+    count_error: int | None = None
+
+
+UNKNOWN = Steps()
+
+
+def take_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Steps:
+    """Return the steps of a selection's range of time, of the first of its training processes that tells.
+
+    Ranks step together, so one of them says it for all.
+    """
+    processes = [row for row in reader.processes.values() if row.role == "main" and selection.takes_process(row)]
+    processes.sort(key=lambda row: (row.rank is None, row.rank or 0, row.id))
+    for process in processes:
+        steps = _counted(reader, process, selection, phases)
+        if steps is not None:
+            return steps
+    for process in processes:
+        steps = _by_cycles(reader, process, selection, phases)
+        if steps is not None:
+            return steps
+    return UNKNOWN
+
+
+def _counted(reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex) -> Steps | None:
+    """Return the steps between the first and the last count in the selection, with those before the first."""
+    counts = _points(reader, COUNT_SERIES, process, selection)
+    if len(counts) < 2 or counts[-1].at_ns == counts[0].at_ns:
+        return None
+    errors = _points(reader, ERROR_SERIES, process, selection)
+    first, last = counts[0], counts[-1]
+    took_s = (last.at_ns - first.at_ns) / SECOND_NS
+    made = last.value - first.value
+    # Each error is one against the first count of all; where it became less, the count was mended by as much.
+    error = 1 + abs(errors[-1].value - errors[0].value) if errors else 1.0
+    info = reader.info
+    begin_ns = max(info.started_ns if selection.from_ns is None else selection.from_ns, process.seen_ns)
+    begin_ns = _started_ns(reader, process, phases, begin_ns, first.at_ns)
+    end_ns = min(info.end_ns, info.end_ns if selection.to_ns is None else selection.to_ns)
+    before, before_error = _before(counts, begin_ns, is_launch=selection.from_ns is None and info.mode == "launched")
+    is_over = process.ended_ns is not None or info.why_ended == "target-exited"
+    is_alive = not is_over and end_ns - last.at_ns <= _UNREAD_NS
+    after = _after(counts, end_ns, goes_on=is_alive or selection.to_ns is not None)
+    return Steps(
+        per_s=made / took_s,
+        count=round(before + made + after + _begun(process, selection)),
+        source=_source(reader, process, last.at_ns),
+        per_s_error=error / took_s,
+        count_error=math.ceil(error + before_error + _UNEVEN * abs(after)),
+    )
+
+
+def _started_ns(reader: RunReader, process: ProcessRow, phases: PhaseIndex, from_ns: int, to_ns: int) -> int:
+    """Return when a process last started up or imported modules in a range of time; the beginning if it did not."""
+    thread = _main_thread(reader, process)
+    rows = _intervals(reader, thread, Selection(from_ns=from_ns, to_ns=to_ns)) if thread is not None else iter(())
+    ends = (row.start_ns + row.duration_ns for row in rows if phases.of_stack(row.stack) == STARTUP)
+    return min(max(ends, default=from_ns), to_ns)
+
+
+def _main_thread(reader: RunReader, process: ProcessRow) -> int | None:
+    """Return the id of a process's main thread; None where it was not sampled."""
+    return next((row.id for row in reader.threads.values() if row.process == process.id and row.is_main), None)
+
+
+def _before(counts: Sequence[PointRow], begin_ns: int, *, is_launch: bool) -> tuple[float, float]:
+    """Return the steps from a time to the first count, give or take how many.
+
+    Of a run that was launched they are what the count says, where that can have been made since; else they are those of
+    the time before the first count, at the pace after it.
+    """
+    first = counts[0]
+    waited_s = max(first.at_ns - begin_ns, 0) / SECOND_NS
+    early = [count for count in counts if count.at_ns <= first.at_ns + _EARLY_NS]
+    near = early[-1] if len(early) > 1 else counts[1]
+    pace = (near.value - first.value) * SECOND_NS / (near.at_ns - first.at_ns)
+    if is_launch and 0 <= first.value <= 1 + _FASTER * max(pace, 1.0) * waited_s:
+        return first.value, 0.0
+    return pace * waited_s, pace * waited_s
+
+
+def _after(counts: Sequence[PointRow], end_ns: int, *, goes_on: bool) -> float:
+    """Return the steps from the last count to a time: of a loop that ``goes_on``, with the process, at the pace of all.
+
+    Else the last count is that of the end, or was read while the recording was closed: that is no time of the run.
+    """
+    first, last = counts[0], counts[-1]
+    if last.at_ns <= end_ns and not goes_on:
+        return 0.0
+    since = first if last.at_ns <= end_ns else counts[-2]
+    return (last.value - since.value) * (end_ns - last.at_ns) / (last.at_ns - since.at_ns)
+
+
+def _begun(process: ProcessRow, selection: Selection) -> float:
+    """Return what was done, on average, of the step that a counter was read in, where that step was surely finished.
+
+    Nearly all counters say how many steps are done: those of a loop over a range, and those that go up at a step's end.
+    """
+    return 0.5 if process.exit_code == 0 and selection.to_ns is None else 0.0
+
+
+def _source(reader: RunReader, process: ProcessRow, at_ns: int) -> str | None:
+    """Return the name of what was counted at a time; it is named a little before it is first read."""
+    named = [event for event in reader.events() if event.kind == COUNTER_EVENT and event.process == process.id]
+    before = [event for event in named if event.at_ns <= at_ns]
+    current = before[-1:] or named[:1]
+    return current[0].text if current else None
+
+
+def _points(reader: RunReader, name: str, process: ProcessRow, selection: Selection) -> list[PointRow]:
+    series = reader.find_series(name, process.id)
+    return reader.points(series.id, selection.from_ns, selection.to_ns) if series else []
+
+
+def _by_cycles(reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex) -> Steps | None:
+    """Return the steps by how often a phase of them comes round in the stacks of the main thread."""
+    found = [_steps_of(cycles, what) for what, cycles in _cycles(reader, process, selection, phases)]
+    return min(found, key=lambda steps: steps.per_s_error or 0, default=None)
+
+
+def _cycles(
+    reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex
+) -> Iterator[tuple[str, Cycles]]:
+    """Yield how often phases of a step came round, by their names; only those that tell."""
+    thread = _main_thread(reader, process)
+    if thread is None:
+        return
+    for visited in ONCE_A_STEP:
+        seen = (
+            Seen(row.start_ns, phase in visited or phase == COMPILE, row.samples, phase in WITHOUT_STEP)
+            for row in _intervals(reader, thread, selection)
+            if (phase := phases.of_stack(row.stack))
+        )
+        if (cycles := count_cycles(seen)) is not None:
+            yield " and ".join(visited), cycles
+
+
+def _steps_of(cycles: Cycles, what: str) -> Steps:
+    took_s = cycles.took_ns / SECOND_NS
+    return Steps(
+        per_s=(cycles.count - 1) / took_s,
+        count=round(cycles.count),
+        source=f"cycles of {what}",
+        per_s_error=(1 + cycles.error) / took_s,
+        count_error=math.ceil(cycles.error),
+    )
+
+
+def _intervals(reader: RunReader, thread: int, selection: Selection) -> Iterator[IntervalRow]:
+    """Yield a thread's intervals in order of time; a part at a time, as a run may have millions."""
+    from_ns = reader.info.started_ns if selection.from_ns is None else selection.from_ns
+    to_ns = reader.info.end_ns if selection.to_ns is None else selection.to_ns
+    chunk_ns = max(_CHUNK_NS, (to_ns - from_ns) // _MOST_CHUNKS)
+    for start_ns in range(from_ns, to_ns, chunk_ns):
+        yield from reader.intervals(start_ns, min(start_ns + chunk_ns, to_ns), [thread])
+
+
+_LOOKED_AT_NS = 60 * SECOND_NS
+
+
+def training_range(reader: RunReader, whole: Selection, phases: PhaseIndex) -> tuple[int, int] | None:
+    """Return when the first step in a selection's range of time begins and the last one ends; None without a step."""
+    from_ns = reader.info.started_ns if whole.from_ns is None else whole.from_ns
+    to_ns = reader.info.end_ns if whole.to_ns is None else whole.to_ns
+    threads = frozenset(row.id for row in reader.main_threads() if whole.takes_process(reader.processes[row.process]))
+    starts = range(from_ns, to_ns, _LOOKED_AT_NS)
+
+    def steps(start_ns: int) -> Iterator[IntervalRow]:
+        rows = reader.intervals(start_ns, min(start_ns + _LOOKED_AT_NS, to_ns), threads)
+        return (row for row in rows if phases.of_stack(row.stack) in STEP)
+
+    for start_ns in starts:
+        first = next(steps(start_ns), None)
+        if first is not None:
+            break
+    else:
+        return None
+    for start_ns in reversed(starts):
+        ends = [row.start_ns + row.duration_ns for row in steps(start_ns)]
+        if ends:
+            return first.start_ns, min(max(ends), to_ns)
+    return None

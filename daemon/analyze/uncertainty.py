@@ -1,0 +1,302 @@
+"""How sure a share of time is, from the changes of stacks that were seen.
+
+py-spy samples at Poisson moments, and what a sample sees is taken to last until the next one. The error of the time of
+a state, divided by the mean distance of samples, is then a martingale that jumps by one at each change of the state
+that is seen, and its variance is the number of those changes: whatever the rhythm of the program, and whether the state
+lasts for microseconds or minutes (docs/decisions.md has the figures). One change more may be under way at the end.
+
+Where reads fail all the time, what they would have shown is a guess, and the more of them fail in a row the less there
+is to go by. That error does not get less with time, as all the guesses err alike.
+
+Between two samples nobody knows when a thread changed its stack: a change is seen late by as much as the next sample is
+away. What all changes of one state leave open adds up to its error; ``uncertainty`` says how. Threads of one process
+are read at the same moments, so what changes at one moment errs together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+
+from profd.daemon.analyze.conditions import Within, covers_of
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import IntervalRow
+
+Moment = tuple[tuple[int, int], ...]
+"""The stack before and the stack after, of each thread that changed."""
+
+# py-spy reads all threads for one sample, then stamps them one after the other.
+_TOGETHER_NS = 500 * MICROSECOND_NS
+# Longer than this without a stack, a thread was not recorded.
+_UNSEEN_NS = 500 * MILLISECOND_NS
+# So many samples of each thread tell their mean distance; more might hide that the rate has changed.
+_STRETCH_SAMPLES = 50
+_LOOKED_AT_NS = 1200 * SECOND_NS
+# So many processes tell in a part of that as much as one in all of it; more are no reason to look at less.
+_TOGETHER_TELL = 4
+_SLICES = 60
+
+
+class Reads(msgspec.Struct, frozen=True):
+    """How many reads were due, and how many of them failed: of what went on then nothing is known for sure."""
+
+    failed: float = 0.0
+    due: float = 0.0
+
+    @property
+    def failed_share(self) -> float:
+        """The share of the reads that failed."""
+        return min(self.failed / self.due, 1.0) if self.due else 0.0
+
+    def times(self, weight: float) -> Reads:
+        """Return as many reads weighted."""
+        return Reads(self.failed * weight, self.due * weight)
+
+    def __add__(self, other: Reads) -> Reads:
+        """Return the reads of both."""
+        return Reads(self.failed + other.failed, self.due + other.due)
+
+
+class ChangesSeen(msgspec.Struct, frozen=True):
+    """What changes leave open: squared nanoseconds by moment, and ``open_ns2`` for the one that is not yet seen.
+
+    ``reads`` tells how much was seen at all.
+    """
+
+    squares: Mapping[Moment, float] = {}
+    open_ns2: float = 0.0
+    reads: Reads = Reads()
+
+
+def together(changes: Mapping[int, ChangesSeen], weights: Mapping[int, float]) -> ChangesSeen:
+    """Return the changes of processes as one, the time of each process weighted."""
+    squares: defaultdict[Moment, float] = defaultdict(float)
+    for process, one in changes.items():
+        for moment, square in one.squares.items():
+            squares[moment] += square * weights[process] ** 2
+    open_ns2 = sum(one.open_ns2 * weights[process] ** 2 for process, one in changes.items())
+    reads = sum((one.reads.times(weights[process]) for process, one in changes.items()), Reads())
+    return ChangesSeen(squares, open_ns2, reads)
+
+
+class Changes:
+    """The changes of some threads of one process: ``add`` their intervals in order of time."""
+
+    __slots__ = ("_last", "_moment", "_moment_ns", "_moments", "_open_ns2", "_samples", "_squares", "_time_ns")
+
+    def __init__(self) -> None:
+        # Of one change: the squared distance of samples, lately.
+        self._open_ns2 = 0.0
+        self._squares: defaultdict[Moment, float] = defaultdict(float)
+        self._moments: Counter[Moment] = Counter()
+        self._time_ns = self._samples = 0
+        self._moment: list[tuple[int, int]] = []
+        self._moment_ns = 0
+        self._last: dict[int, tuple[int, int]] = {}
+
+    def add(self, row: IntervalRow) -> None:
+        """Take in an interval."""
+        stack, end_ns = self._last.get(row.thread, (row.stack, row.start_ns))
+        self._last[row.thread] = (row.stack, row.start_ns + row.duration_ns)
+        if stack != row.stack and row.start_ns - end_ns < _UNSEEN_NS:
+            if row.start_ns - self._moment_ns > _TOGETHER_NS:
+                self._end_moment()
+                self._moment_ns = row.start_ns
+            self._moment.append((stack, row.stack))
+        self._time_ns += row.duration_ns
+        self._samples += row.samples
+        if self._samples >= _STRETCH_SAMPLES * len(self._last):
+            self._end_stretch()
+
+    def take(self, times: float = 1.0) -> ChangesSeen:
+        """Return what has changed since this was last asked: ``times`` as much, where only a part was looked at."""
+        self._end_stretch()
+        taken = {moment: square * times for moment, square in self._squares.items()}
+        self._squares.clear()
+        return ChangesSeen(taken, self._open_ns2 * times)
+
+    def forget_place(self) -> None:
+        """Take what comes next for no change: something in between was left out."""
+        self._last.clear()
+
+    def _end_moment(self) -> None:
+        if self._moment:
+            self._moments[tuple(self._moment)] += 1
+            self._moment.clear()
+
+    def _end_stretch(self) -> None:
+        """Weigh what has changed by the distance of the samples meanwhile."""
+        self._end_moment()
+        if not self._samples:
+            return
+        self._open_ns2 = (self._time_ns / self._samples) ** 2
+        for moment, times in self._moments.items():
+            self._squares[moment] += times * self._open_ns2
+        self._moments.clear()
+        self._time_ns = self._samples = 0
+
+
+def take_changes(
+    reader: RunReader,
+    selection: Selection,
+    threads: frozenset[int] | None = None,
+    looked_at_ns: int | None = None,
+) -> dict[int, ChangesSeen]:
+    """Return by process the changes of the threads of a selection, in its range of time and while its conditions held.
+
+    ``threads`` are those of the selection unless they are given. Of long ranges no more than ``looked_at_ns`` is looked
+    at, evenly spread, and counted for all. Where it is not given, that is twenty minutes; where there are several
+    processes, five minutes of each tell as much.
+    """
+    threads = selection.threads(reader) if threads is None else threads
+    looked_at_ns = looked_at_ns or _looked_at_ns(reader, threads)
+    slices = _slices(reader, selection, looked_at_ns)
+    found: defaultdict[int, Changes] = defaultdict(Changes)
+    for from_ns, to_ns in slices:
+        rows = list(reader.intervals(from_ns, to_ns, threads))
+        covers = covers_of(reader, selection.when, threads, _time_of(rows))
+        for row in rows:
+            if not covers or covers[row.thread].between(row.start_ns, row.start_ns + row.duration_ns):
+                found[reader.threads[row.thread].process].add(row)
+        for changes in found.values():
+            changes.forget_place()
+    times = max(_length_ns(reader, selection) / looked_at_ns, 1.0) if len(slices) > 1 else 1.0
+    taken = {process: changes.take(times) for process, changes in found.items()}
+    return _with_reads(reader, taken, slices)
+
+
+def _with_reads(
+    reader: RunReader, changes: Mapping[int, ChangesSeen], ranges: Iterable[tuple[int | None, int | None]]
+) -> dict[int, ChangesSeen]:
+    """Return the changes of processes with how many of the reads in ranges of time failed."""
+    reads: defaultdict[int, Reads] = defaultdict(Reads)
+    for from_ns, to_ns in ranges:
+        for row in reader.reads(from_ns, to_ns):
+            reads[row.process] += Reads(row.failed, row.due)
+    return {process: msgspec.structs.replace(seen, reads=reads[process]) for process, seen in changes.items()}
+
+
+def _time_of(rows: Sequence[IntervalRow]) -> Within:
+    """Return the time of intervals that are in order of their start."""
+    if not rows:
+        return Within(0, 0)
+    return Within(rows[0].start_ns, max(row.start_ns + row.duration_ns for row in rows))
+
+
+def _looked_at_ns(reader: RunReader, threads: frozenset[int]) -> int:
+    """Return how much of a long range is looked at: processes tell more the more there are."""
+    processes = len({reader.threads[thread].process for thread in threads})
+    return _LOOKED_AT_NS // min(max(processes, 1), _TOGETHER_TELL)
+
+
+def _slices(reader: RunReader, selection: Selection, looked_at_ns: int) -> list[tuple[int | None, int | None]]:
+    """Return the ranges to look at: one, or many that are far between."""
+    length_ns = _length_ns(reader, selection)
+    if length_ns <= looked_at_ns:
+        return [(selection.from_ns, selection.to_ns)]
+    start_ns = _range_ns(reader, selection)[0]
+    starts = [start_ns + length_ns * number // _SLICES for number in range(_SLICES)]
+    return [(first_ns, first_ns + looked_at_ns // _SLICES) for first_ns in starts]
+
+
+def _length_ns(reader: RunReader, selection: Selection) -> int:
+    start_ns, end_ns = _range_ns(reader, selection)
+    return max(end_ns - start_ns, 0)
+
+
+def _range_ns(reader: RunReader, selection: Selection) -> tuple[int, int]:
+    info = reader.info
+    start_ns = info.started_ns if selection.from_ns is None else max(selection.from_ns, info.started_ns)
+    end_ns = info.end_ns if selection.to_ns is None else min(selection.to_ns, info.end_ns)
+    return start_ns, end_ns
+
+
+State = TypeVar("State")
+
+_GUESSED = 1.5
+"""By how much guesses are off where all reads fail: the standard error of the log odds of a share. It falls with the
+square of the share of failed reads, and was found with the known program of restless code (docs/decisions.md)."""
+
+
+class Doubt(Generic[State]):
+    """How exactly the times of many states are known, among them states that hold at the same time.
+
+    ``states`` tells in which of them a thread is while it stands in a stack: in none where the stack is not selected.
+    """
+
+    __slots__ = ("_known", "_open_ns2", "_own", "_reads", "_shared", "_states", "_whole")
+
+    def __init__(self, states: Callable[[int], frozenset[State]]) -> None:
+        self._states = states
+        self._known: dict[int, frozenset[State]] = {}
+        self._own: defaultdict[State, float] = defaultdict(float)
+        self._shared: defaultdict[State, float] = defaultdict(float)
+        self._whole = 0.0
+        self._open_ns2 = 0.0
+        self._reads = Reads()
+
+    def add(self, seen: ChangesSeen) -> None:
+        """Count changes of one process, with what they leave open."""
+        self._open_ns2 = seen.open_ns2
+        self._reads += seen.reads
+        for moment, square in seen.squares.items():
+            self._count(moment, square)
+
+    def update(self, other: Doubt[State], weight: float) -> None:
+        """Count what another one counted of another process, its times weighted."""
+        square = weight**2
+        self._open_ns2 += other._open_ns2 * square
+        self._reads += other._reads.times(weight)
+        self._whole += other._whole * square
+        for own, others in ((self._own, other._own), (self._shared, other._shared)):
+            for state, open_ns2 in others.items():
+                own[state] += open_ns2 * square
+
+    def standard_error(self, state: State, share: float, whole_ns: float) -> float:
+        """Return the standard error of the share that a state has of ``whole_ns``; 1 where nothing is known."""
+        if not whole_ns or not self._open_ns2:
+            return 1.0
+        own, shared = self._own.get(state, 0.0), self._shared.get(state, 0.0)
+        changed = own - 2 * share * shared + share**2 * self._whole
+        guessed = _GUESSED * self._reads.failed_share**2 * share * (1 - share)
+        return min(math.hypot(math.sqrt(changed + self._open_ns2) / whole_ns, guessed), 1.0)
+
+    def _count(self, moment: Moment, square: float) -> None:
+        if len(moment) > 1:
+            self._count_together(moment, square)
+            return
+        left, entered = map(self._states_of, moment[0])
+        for state in left ^ entered:
+            self._own[state] += square
+        if bool(left) != bool(entered):
+            self._whole += square
+            for state in left ^ entered:
+                self._shared[state] += square
+
+    def _count_together(self, moment: Moment, square: float) -> None:
+        """Count changes of several threads: by how many more or fewer are in a state after them."""
+        net: Counter[State] = Counter()
+        whole = 0
+        for change in moment:
+            left, entered = map(self._states_of, change)
+            net.update(entered - left)
+            net.subtract(left - entered)
+            whole += bool(entered) - bool(left)
+        self._whole += whole**2 * square
+        for state, by in net.items():
+            self._own[state] += by**2 * square
+            self._shared[state] += by * whole * square
+
+    def _states_of(self, stack: int) -> frozenset[State]:
+        known = self._known.get(stack)
+        if known is None:
+            known = self._states(stack)
+            if known:  # what is not selected now may be so later
+                self._known[stack] = known
+        return known

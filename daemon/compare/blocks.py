@@ -1,0 +1,245 @@
+"""A run in blocks of equal length, so that its own noise gives the error of a mean; CPU contention by others.
+
+The error of sampling is not all that separates two stretches of a run: machines are uneven. Means of blocks hold both.
+
+Who computes on the neighboring core takes cache, memory traffic and, where two logical cores share a physical one, a
+part of its execution units; who computes on the same core takes all of it for a while. Both make a whole run slower or
+faster, which no unrest within the run tells.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from profd.daemon.analyze.coverage import COST_SERIES, mean_of_series
+from profd.daemon.analyze.phases import COPY, DATA_LOAD, DATA_WAIT, STEP, PhaseIndex
+from profd.daemon.analyze.profile import selected_totals
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.series import PRESSURE, machine_cores, main_thread_cores, own_core_wait, take_course
+from profd.daemon.analyze.steps import take_steps
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import FrameRow, SeriesRow
+
+BLOCKS = 12
+MOST_BLOCKS = 24
+"""More blocks tell their own unrest better, where each of them still holds a hundred samples or so."""
+_BLOCK_NS = 2 * SECOND_NS
+TRAINING = frozenset({DATA_WAIT, DATA_LOAD, COPY, *STEP})
+_LOOKED_AT = 64
+"""The beginning of the training is looked for in so many parts of the run."""
+
+Item = tuple[str, str, str, int]
+"""What is compared: its kind, name, module path and line (0 but for lines).
+
+Each kind shares out all time: a phase; a line or ``caller → function`` of the user's code with what it calls in
+libraries, the innermost one of a stack; a leaf, whichever function that is.
+"""
+
+
+class Mean(msgspec.Struct, frozen=True):
+    """A mean over blocks with its standard error."""
+
+    value: float
+    error: float
+
+
+class Blocks(msgspec.Struct, frozen=True):
+    """By item its share of the main threads' time in each block; seconds a step, in all (None: not known).
+
+    ``paces`` are the seconds a step of each block, empty where steps were counted too seldom for that. ``functions``
+    has for each line the function that it is in, as its module path and name.
+    """
+
+    count: int
+    shares: Mapping[Item, Sequence[float]]
+    step_s: Mean | None
+    paces: Sequence[float]
+    from_ns: int
+    to_ns: int
+    functions: Mapping[Item, tuple[str, str]]
+
+    def mean(self, item: Item, *, by_step: bool) -> Mean:
+        """Return the share of an item, or its seconds a step."""
+        shares = self.shares.get(item, [0.0] * self.count)
+        if not by_step or self.step_s is None:
+            return mean_of(shares)
+        if self.paces:
+            scale = self.step_s.value / statistics.fmean(self.paces)
+            return mean_of([scale * share * pace_s for share, pace_s in zip(shares, self.paces, strict=True)])
+        share, step_s = mean_of(shares), self.step_s
+        return Mean(share.value * step_s.value, math.hypot(share.error * step_s.value, share.value * step_s.error))
+
+
+def take_blocks(reader: RunReader, selection: Selection) -> Blocks:
+    """Return the blocks of a selection's range of time, from where the training begins."""
+    phases = PhaseIndex(reader)
+    from_ns, to_ns = _training_range(reader, selection, phases)
+    count = min(max((to_ns - from_ns) // _BLOCK_NS, BLOCKS), MOST_BLOCKS)
+    edges = [from_ns + (to_ns - from_ns) * number // count for number in range(count + 1)]
+    parts = [
+        msgspec.structs.replace(selection, from_ns=start_ns, to_ns=end_ns)
+        for start_ns, end_ns in itertools.pairwise(edges)
+    ]
+    shares: defaultdict[Item, list[float]] = defaultdict(lambda: [0.0] * count)
+    for number, part in enumerate(parts):
+        for item, share in _shares(reader, part, phases).items():
+            shares[item][number] = share
+    paces = _paces(reader, parts, phases)
+    whole = msgspec.structs.replace(selection, from_ns=from_ns, to_ns=to_ns)
+    step_s = _step_s(reader, whole, phases)
+    if paces:  # blocks tell how uneven steps are; how long they are is known best over all of them
+        step_s = Mean(step_s.value, mean_of(paces).error) if step_s else mean_of(paces)
+    return Blocks(count, shares, step_s, paces, from_ns, to_ns, _functions_of_lines(reader))
+
+
+def _paces(reader: RunReader, parts: Sequence[Selection], phases: PhaseIndex) -> list[float]:
+    """Return the seconds a step of each block; nothing where one of them does not tell."""
+    rates = [take_steps(reader, part, phases).per_s for part in parts]
+    known = [1 / rate for rate in rates if rate]
+    return known if len(known) == len(parts) else []
+
+
+def _step_s(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Mean | None:
+    """Return the seconds a step of a range as a whole."""
+    steps = take_steps(reader, selection, phases)
+    if not steps.per_s:
+        return None
+    # The error of a rate is the most that it can be off by: about two standard errors.
+    return Mean(1 / steps.per_s, (steps.per_s_error or 0.0) / steps.per_s**2 / 2)
+
+
+def mean_of(values: Sequence[float]) -> Mean:
+    """Return the mean of block values with its standard error, widened where neighbors are alike."""
+    mean = statistics.fmean(values)
+    spread = statistics.stdev(values, mean)
+    if not spread:
+        return Mean(mean, 0.0)
+    centered = [value - mean for value in values]
+    alike = sum(one * other for one, other in itertools.pairwise(centered)) / sum(x * x for x in centered)
+    bounded = min(max(alike, 0.0), 0.8)
+    return Mean(mean, spread / math.sqrt(len(values)) * math.sqrt((1 + bounded) / (1 - bounded)))
+
+
+def _shares(reader: RunReader, selection: Selection, phases: PhaseIndex) -> dict[Item, float]:
+    """Return the share of each item in the time of a selection."""
+    spent_ns: Counter[Item] = Counter()
+    whole_ns = 0
+    for total in selected_totals(reader, selection, phases):
+        whole_ns += total.duration_ns
+        for item in _items(reader, total.stack, phases):
+            spent_ns[item] += total.duration_ns
+    return {item: time_ns / whole_ns for item, time_ns in spent_ns.items()} if whole_ns else {}
+
+
+def _items(reader: RunReader, stack: int, phases: PhaseIndex) -> Iterator[Item]:
+    """Yield what the time in a stack counts for."""
+    frames = reader.frames_of(stack)
+    yield "phase", phases.of_stack(stack), "", 0
+    yield "leaf", frames[-1].function, frames[-1].module_path, 0
+    own = [frame for frame in frames if not frame.is_library]
+    if own:
+        line = own[-1]
+        callers = [frame.function for frame in own if frame.function not in (line.function, "<module>")]
+        name = f"{callers[-1]} → {line.function}" if callers else line.function
+        yield "function", name, line.module_path, 0
+        yield _line_item(line)
+
+
+def _functions_of_lines(reader: RunReader) -> dict[Item, tuple[str, str]]:
+    """Return the function of each line of the user's code."""
+    return {_line_item(frame): (frame.module_path, frame.function) for frame in reader.frames.values()}
+
+
+def _line_item(frame: FrameRow) -> Item:
+    return "line", frame.source or frame.function, frame.module_path, frame.line
+
+
+def _training_range(reader: RunReader, selection: Selection, phases: PhaseIndex) -> tuple[int, int]:
+    """Return the range of time that is compared: without the start-up, where the program has one that can be told."""
+    info = reader.info
+    from_ns = info.started_ns if selection.from_ns is None else max(selection.from_ns, info.started_ns)
+    to_ns = info.end_ns if selection.to_ns is None else min(selection.to_ns, info.end_ns)
+    to_ns = max(to_ns, from_ns)
+    if selection.from_ns is not None:
+        return from_ns, to_ns
+    for number in range(_LOOKED_AT // 2):
+        start_ns = from_ns + (to_ns - from_ns) * number // _LOOKED_AT
+        end_ns = from_ns + (to_ns - from_ns) * (number + 1) // _LOOKED_AT
+        part = msgspec.structs.replace(selection, from_ns=start_ns, to_ns=end_ns)
+        if any(phases.of_stack(total.stack) in TRAINING for total in selected_totals(reader, part, phases)):
+            return end_ns, to_ns
+    return from_ns, to_ns
+
+
+# Steps of a loop in Python take 1.4 to 1.7 times as long while the other logical core of a physical one is busy.
+_OF_MORE_COMPANY = 0.5
+# As much company in both runs is not the same company: beside one that kept a third of a core busy in either, steps
+# differed by up to 6.4 %.
+_OF_ANY_COMPANY = 0.25
+
+
+class Company(msgspec.Struct, frozen=True):
+    """What others took of the machine while a run was recorded.
+
+    ``others`` is the share of the cores, one of them left out, that neither the run nor profd kept busy, but others;
+    what a hypervisor gave to other machines counts. ``lacking`` is for how long main threads waited for a core, or may
+    have, as a share of the time.
+    """
+
+    others: float
+    lacking: float
+
+
+def take_company(reader: RunReader, part: Selection) -> Company | None:
+    """Return the company in a selection's range of time; None where the machine's CPU time was not read."""
+    busy, cores = mean_of_series(reader, "host_cpu_share", None, part), machine_cores(reader)
+    if busy is None or not cores:
+        return None
+    own = sum(_cores(reader, row, part) for row in reader.series.values() if _is_own(row))
+    others = busy * cores - own - (mean_of_series(reader, COST_SERIES, None, part) or 0.0)
+    return Company(min(max(others, 0.0) / max(cores - 1, 1), 1.0), _lacking(reader, part))
+
+
+def slowing(base: Company | None, new: Company | None) -> float:
+    """Return the part of a step that company may have added in one of two runs; 0 where it is not known."""
+    if base is None or new is None:
+        return 0.0
+    beside = _OF_MORE_COMPANY * abs(new.others - base.others) + _OF_ANY_COMPANY * max(base.others, new.others)
+    longer = sorted(1 / (1 - min(side.lacking, 0.99)) for side in (base, new))
+    return beside + longer[1] / longer[0] - 1 + _OF_ANY_COMPANY * (longer[1] - 1)
+
+
+def _lacking(reader: RunReader, part: Selection) -> float:
+    """Return for which share of the time main threads had no core, or the most that it may have been.
+
+    Where the kernel does not tell it of them, it is no longer than any task of the machine waited.
+    """
+    mains = [row.id for row in reader.processes.values() if row.role == "main"]
+    waited = own_core_wait(mains, lambda name, process: mean_of_series(reader, name, process, part))
+    if waited is not None:
+        return waited
+    known = [main_thread_cores(reader, process, part.from_ns, part.to_ns) for process in mains]
+    off = [1 - min(cores, 1.0) for cores in known if cores is not None]
+    pressure = mean_of_series(reader, PRESSURE, None, part) or 0.0
+    return min(statistics.fmean(off), pressure) if off else pressure
+
+
+def _is_own(row: SeriesRow) -> bool:
+    return row.name == "cpu_cores" and row.process is not None and row.os_tid is None
+
+
+def _cores(reader: RunReader, row: SeriesRow, part: Selection) -> float:
+    """Return the mean number of cores that a process used, over the whole part: it may have lived for less."""
+    assert row.process is not None and part.from_ns is not None and part.to_ns is not None  # noqa: PT018
+    process = reader.processes[row.process]
+    start_ns = max(process.seen_ns, part.from_ns)
+    end_ns = min(process.ended_ns or part.to_ns, part.to_ns)
+    mean = take_course(reader, row.id, start_ns, end_ns).total().mean
+    return (mean or 0.0) * max(end_ns - start_ns, 0) / max(part.to_ns - part.from_ns, 1)

@@ -1,0 +1,306 @@
+"""What changed from one run to another, and limits on what may change.
+
+Compared are the main threads of the training processes: seconds a step where both runs tell their steps, else shares of
+the time. Two runs of one script differ by more than sampling: each is cut into blocks, and a difference counts where it
+is larger than the unrest of the blocks explains, all items taken together, and larger than ``least``. What makes a
+whole run slower is not in its blocks: seconds a step count where they go beyond what the company on the machine may do,
+or where the share of the step changed as well. Beside time there are memory, GPUs and the operators of windows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from profd.daemon.analyze.coverage import mean_of_series
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.compare.blocks import Blocks, Company, Item, mean_of, slowing, take_blocks, take_company
+from profd.daemon.compare.change import Change, Judge
+from profd.daemon.compare.readings import Reading, gpu_pairs, judged, memory_pairs, operator_pairs
+from profd.daemon.errors import UsageError
+from profd.daemon.store.reader import RunReader
+
+VERSION = 1
+LEAST = 0.02
+"""A change that is smaller than this part of a step is none: two runs of one script are seldom more alike."""
+ALIKE = 0.15
+"""By so much all parts of a step may be longer in one of two runs of one script: of forty, alone, 15 % was most."""
+_COMPARED_SHARE = 0.005
+_HALF = 0.5
+_ERROR_RATE_OF_READINGS = 0.01
+"""How often chance calls anything of them a change: the most of 5 % of comparisons is left to times."""
+
+
+class Side(msgspec.Struct, frozen=True):
+    """One of the two runs: how long the part that is compared lasts, and seconds a step in it.
+
+    ``cpu_pressure`` is the share of that time for which some task of the machine stood still for want of a CPU,
+    ``company`` what others took of the machine; ``blocks`` is in how many it was cut.
+    """
+
+    run: str
+    name: str
+    compared_s: float
+    step_s: float | None
+    cpu_pressure: float | None = None
+    company: Company | None = None
+    blocks: int = 0
+
+
+class Diff(msgspec.Struct, frozen=True):
+    """A comparison; ``unit`` is ``s/step`` or ``share``. Changes stand in the order of their size.
+
+    ``step_time`` is None where a run does not tell its steps. ``operators`` is empty where a run has no window,
+    ``gpus`` where one has no GPU. ``likeliest`` is the function that a sure change likely lies in, where none of the
+    functions and lines has surely changed by itself.
+    """
+
+    version: int
+    base: Side
+    new: Side
+    unit: str
+    least: float
+    alike: float
+    step_time: Change | None
+    phases: tuple[Change, ...]
+    functions: tuple[Change, ...]
+    lines: tuple[Change, ...]
+    leaves: tuple[Change, ...]
+    operators: tuple[Reading, ...] = ()
+    memory: tuple[Reading, ...] = ()
+    gpus: tuple[Reading, ...] = ()
+    likeliest: Change | None = None
+
+    @property
+    def readings(self) -> list[Reading]:
+        """What changed beside time: GPUs first, then memory, then operators."""
+        return [one for one in (*self.gpus, *self.memory, *self.operators) if one.is_significant]
+
+    @property
+    def significant(self) -> list[Change]:
+        """What changed: functions and lines of the user's code, then leaves, then phases; of each the largest first."""
+        every = (*self.functions, *self.lines, *self.leaves, *self.phases)
+        return [change for change in every if change.is_significant]
+
+    @property
+    def first(self) -> Change | None:
+        """What to name first: of the large changes of the user's code the one that changed most by its own measure.
+
+        A function changes with a line in it, and a line with what it calls: the narrowest of them says where to look.
+        """
+        found = [change for change in self.significant if change.kind in ("function", "line")]
+        if not found and self.likeliest is not None:
+            return self.likeliest
+        found = found or self.significant
+        largest = max((abs(change.difference) for change in found), default=0.0)
+        narrow = [change for change in found if abs(change.difference) >= largest / 2]
+        return max(narrow, key=lambda change: abs(change.difference) / max(change.base, change.new), default=None)
+
+
+def take_diff(
+    base: RunReader,
+    new: RunReader,
+    selections: tuple[Selection, Selection] = (MAIN_THREADS, MAIN_THREADS),
+    *,
+    least: float = LEAST,
+    alike: float = ALIKE,
+) -> Diff:
+    """Compare two runs, each over its selection; what makes all parts longer by up to ``alike`` is no change."""
+    blocks = take_blocks(base, selections[0]), take_blocks(new, selections[1])
+    by_step = all(side.step_s is not None for side in blocks)
+    items = _compared(blocks)
+    whole = blocks[0].step_s.value if by_step and blocks[0].step_s else 1.0
+    sides = tuple(
+        _side(reader, side, _part(selection, side))
+        for reader, side, selection in zip((base, new), blocks, selections, strict=True)
+    )
+    slower = alike + slowing(sides[0].company, sides[1].company) if by_step else 0.0
+    judge = Judge(len(items) + 1, min(side.count for side in blocks) - 1, whole, least, slower)
+    changes = [_changed(judge, item, blocks, by_step=by_step) for item in items]
+    changes = _without_moves(changes, {**blocks[0].functions, **blocks[1].functions})
+    changes.sort(key=lambda change: (not change.is_significant, -abs(change.difference)))
+    readings = _readings((base, new), selections, blocks)
+    step_time = _step_time(judge, blocks, changes)
+    return Diff(
+        version=VERSION,
+        base=sides[0],
+        new=sides[1],
+        unit="s/step" if by_step else "share",
+        least=least,
+        alike=alike,
+        step_time=step_time,
+        phases=_of_kind("phase", changes),
+        functions=_of_kind("function", changes),
+        lines=_of_kind("line", changes),
+        leaves=_of_kind("leaf", changes),
+        operators=tuple(one for one in readings if one.kind == "operator"),
+        memory=tuple(one for one in readings if one.kind == "memory"),
+        gpus=tuple(one for one in readings if one.kind == "gpu"),
+        likeliest=_likeliest(judge, changes, step_time, blocks),
+    )
+
+
+def _readings(
+    readers: tuple[RunReader, RunReader], selections: tuple[Selection, Selection], blocks: tuple[Blocks, Blocks]
+) -> tuple[Reading, ...]:
+    """Return what is compared beside time: memory and GPUs over the parts that are compared, windows of all."""
+    parts = _part(selections[0], blocks[0]), _part(selections[1], blocks[1])
+    pairs = [*memory_pairs(readers, parts), *gpu_pairs(readers, parts), *operator_pairs(readers, selections)]
+    return judged(pairs, _ERROR_RATE_OF_READINGS)
+
+
+def _part(selection: Selection, blocks: Blocks) -> Selection:
+    return msgspec.structs.replace(selection, from_ns=blocks.from_ns, to_ns=blocks.to_ns)
+
+
+def _changed(judge: Judge, item: Item, blocks: tuple[Blocks, Blocks], *, by_step: bool) -> Change:
+    """Judge an item, by seconds a step where they are known, and by its share of the step beside them."""
+    base, new = (side.mean(item, by_step=by_step) for side in blocks)
+    if not by_step:
+        return judge.change(item, base, new)
+    shares = tuple(side.mean(item, by_step=False) for side in blocks)
+    return judge.change(item, base, new, is_more_than_company=judge.differ(shares, new.value - base.value))
+
+
+def _likeliest(
+    judge: Judge, changes: Sequence[Change], step_time: Change | None, blocks: tuple[Blocks, Blocks]
+) -> Change | None:
+    """Return the function that a sure change likely lies in: of those whose share went the same way the largest.
+
+    That anything changed is sure then, for all items together; so each function may be judged by itself.
+    """
+    sure = [change for change in (step_time, *changes) if change is not None and change.is_significant]
+    if not sure or any(change.kind in ("function", "line") for change in sure):
+        return None
+    way = sure[0].difference
+    found = [
+        change
+        for change in changes
+        if change.kind == "function"
+        and change.difference * way > 0
+        and judge.lean(
+            (blocks[0].mean(_item(change), by_step=False), blocks[1].mean(_item(change), by_step=False)), way
+        )
+    ]
+    return max(found, key=lambda change: abs(change.difference), default=None)
+
+
+def _without_moves(changes: Sequence[Change], functions: Mapping[Item, tuple[str, str]]) -> list[Change]:
+    """Return changes, those of lines significant only where their function changed by half as much at least.
+
+    To which of two lines of a short loop an instruction between them is counted differs from run to run, as code and
+    its caches come to lie elsewhere. What makes a line slower makes its function slower.
+    """
+    moved: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for change in changes:
+        if change.kind == "function":
+            moved[change.module_path, change.name.rpartition(" → ")[2]] += change.difference
+    return [
+        msgspec.structs.replace(change, is_significant=False)
+        if change.kind == "line" and not _follows(change, moved[functions.get(_item(change), ("", ""))])
+        else change
+        for change in changes
+    ]
+
+
+def _follows(line: Change, of_function: float) -> bool:
+    return of_function * line.difference > 0 and abs(of_function) >= _HALF * abs(line.difference)
+
+
+def _item(change: Change) -> Item:
+    return change.kind, change.name, change.module_path, change.line
+
+
+def _step_time(judge: Judge, blocks: tuple[Blocks, Blocks], changes: Sequence[Change]) -> Change | None:
+    """Judge the time of a step: where half of its change lies in a part that surely changed, that explains it."""
+    base, new = (side.step_s for side in blocks)
+    if base is None or new is None:
+        return None
+    difference = new.value - base.value
+    is_explained = any(
+        change.difference * difference > 0 and abs(change.difference) >= _HALF * abs(difference)
+        for change in changes
+        if change.is_significant
+    )
+    return judge.change(("step", "step time", "", 0), base, new, is_more_than_company=is_explained)
+
+
+def _compared(blocks: tuple[Blocks, Blocks]) -> list[Item]:
+    """Return the items that have a share worth comparing in either run."""
+    items = blocks[0].shares.keys() | blocks[1].shares.keys()
+    return sorted(
+        item
+        for item in items
+        if any(mean_of(side.shares[item]).value >= _COMPARED_SHARE for side in blocks if item in side.shares)
+    )
+
+
+def _of_kind(kind: str, changes: Iterable[Change]) -> tuple[Change, ...]:
+    return tuple(change for change in changes if change.kind == kind)
+
+
+def _side(reader: RunReader, blocks: Blocks, part: Selection) -> Side:
+    return Side(
+        run=reader.info.id,
+        name=reader.info.name,
+        compared_s=(blocks.to_ns - blocks.from_ns) / SECOND_NS,
+        step_s=None if blocks.step_s is None else blocks.step_s.value,
+        cpu_pressure=mean_of_series(reader, "host_cpu_pressure_share", None, part),
+        company=take_company(reader, part),
+        blocks=blocks.count,
+    )
+
+
+_FORM = re.compile(
+    r"(?P<metric>step_time|(?P<kind>phase|function|operator|memory|gpu):(?P<name>.+?))\s*(?P<relation>[<>])\s*(?P<percent>[+-]?\d+(?:\.\d+)?)\s*%"
+)
+_READINGS = {"operator": "operators", "memory": "memory", "gpu": "gpus"}
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """A change that is too large: above ``bound`` (a part of the base's own value) or, with ``<``, below it."""
+
+    text: str
+    kind: str
+    name: str
+    relation: str
+    bound: float
+
+    def is_broken_by(self, diff: Diff) -> bool:
+        """Say whether a significant change goes beyond the bound; raises UsageError where the diff cannot tell."""
+        change = self._find(diff)
+        if change is None or not change.is_significant:
+            return False
+        relative = change.difference / change.base if change.base else float("inf")
+        return relative > self.bound if self.relation == ">" else relative < self.bound
+
+    def _find(self, diff: Diff) -> Change | Reading | None:
+        if self.kind == "step":
+            if diff.step_time is None:
+                raise UsageError(f"{self.text} cannot be checked: one of the runs does not tell its steps")
+            return diff.step_time
+        if self.kind in _READINGS:
+            return self._find_reading(diff)
+        changes = diff.phases if self.kind == "phase" else (*diff.functions, *diff.leaves)
+        return next((change for change in changes if self.name in (change.name, change.name.split(" → ")[-1])), None)
+
+    def _find_reading(self, diff: Diff) -> Reading | None:
+        """Return the reading that is named: ``gpu:GPU 0, idle share``, or what changed of ``gpu:GPU 0``."""
+        readings: tuple[Reading, ...] = getattr(diff, _READINGS[self.kind])
+        named = [one for one in readings if self.name in (one.name, f"{one.name}, {one.measure}")]
+        return max(named, key=lambda one: one.is_significant, default=None)
+
+
+def parse_limit(text: str) -> Limit:
+    """Return the limit that a text states; raises UsageError."""
+    found = _FORM.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(
+            f"{text} states no limit", "write step_time>+5%, 'phase:data wait>+10%' or 'function:NAME<-20%'"
+        )
+    kind, name = found["kind"] or "step", found["name"] or "step time"
+    return Limit(text.strip(), kind, name, found["relation"], float(found["percent"]) / 100)

@@ -1,0 +1,304 @@
+"""Memory, GPUs and operators of two runs beside each other.
+
+Where several values of each run tell how uneven a number is, its difference has bounds, which hold for all such numbers
+at once. Where there is one value a run, as of a peak, nothing tells that: a change is what is larger than ``least``.
+
+Runs may have got different GPUs of a machine: the first of one is compared with the first of the other, and so on.
+
+PIDs mean nothing from one run to another, so processes are put together by rank and role: of a role counts the process
+that has most, or that grows fastest.
+
+What tells how uneven an operator is are several windows of a run. Of a single one there are no bounds, and no
+difference is called a change.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from profd.daemon.analyze.confidence import CONFIDENCE_95, t_quantile
+from profd.daemon.analyze.gputracks import IDLE_BELOW, UTILIZATION
+from profd.daemon.analyze.memory import GPU_SERIES, Growth, growth
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.compare.blocks import BLOCKS, Mean, mean_of
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import PointRow, ProcessRow, WindowRow
+from profd.daemon.store.stepfunction import Step, StepFunction
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """A number of both runs; ``kind`` is memory, gpu or operator, ``name`` says whose it is, ``measure`` what it is.
+
+    ``unit`` is bytes, bytes/s, share, or s/step. ``low`` and ``high`` bound the difference; None where nothing tells
+    how uneven the number is.
+    """
+
+    kind: str
+    name: str
+    measure: str
+    unit: str
+    base: float
+    new: float
+    difference: float
+    low: float | None
+    high: float | None
+    is_significant: bool
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """A number of both runs before it is judged.
+
+    ``freedom`` are the degrees of freedom of its errors, 0 where they are not known. A difference below ``least`` is
+    no change.
+    """
+
+    kind: str
+    name: str
+    measure: str
+    unit: str
+    base: Mean
+    new: Mean
+    freedom: int
+    least: float
+
+
+def judged(pairs: Sequence[Pair], error_rate: float) -> tuple[Reading, ...]:
+    """Judge numbers: with probability ``error_rate`` at most, chance makes one of those that have bounds a change."""
+    bounded = sum(pair.freedom > 0 for pair in pairs)
+    return tuple(_judged(pair, error_rate / max(bounded, 1)) for pair in pairs)
+
+
+def _judged(pair: Pair, error_rate: float) -> Reading:
+    difference = pair.new.value - pair.base.value
+    margin = 0.0
+    if pair.freedom > 0:
+        margin = t_quantile(1 - error_rate / 2, pair.freedom) * math.hypot(pair.base.error, pair.new.error)
+    return Reading(
+        kind=pair.kind,
+        name=pair.name,
+        measure=pair.measure,
+        unit=pair.unit,
+        base=pair.base.value,
+        new=pair.new.value,
+        difference=difference,
+        low=difference - margin if pair.freedom > 0 else None,
+        high=difference + margin if pair.freedom > 0 else None,
+        is_significant=abs(difference) > margin and abs(difference) >= pair.least,
+    )
+
+
+LEAST_POINTS = 0.02
+"""A utilization that differs by less than two points is alike."""
+
+Measure = Callable[[float], float]
+
+
+def _utilization(value: float) -> float:
+    return value
+
+
+def _idle(value: float) -> float:
+    return float(value < IDLE_BELOW)
+
+
+_GPU_MEASURES: tuple[tuple[str, Measure], ...] = (("utilization", _utilization), ("idle share", _idle))
+
+
+def gpu_pairs(readers: tuple[RunReader, RunReader], parts: tuple[Selection, Selection]) -> Iterator[Pair]:
+    """Yield what was read of each GPU that both runs have, over the parts of the runs that are compared."""
+    tracks = [list(_tracks(reader)) for reader in readers]
+    for number, pair in enumerate(zip(*tracks, strict=False)):
+        for name, measure in _GPU_MEASURES:
+            sides = [_by_block(track, measure, part) for track, part in zip(pair, parts, strict=True)]
+            if all(sides):
+                base, new = map(mean_of, sides)
+                yield Pair("gpu", f"GPU {number}", name, "share", base, new, BLOCKS - 1, LEAST_POINTS)
+
+
+def _tracks(reader: RunReader) -> Iterator[StepFunction]:
+    """Yield the utilization of each GPU, in the order of their numbers."""
+    for device in sorted(reader.devices(), key=lambda row: (row.index, row.name)):
+        series = reader.find_series(UTILIZATION, device=device.name)
+        if series is not None:
+            yield reader.steps(series.id)
+
+
+def _by_block(track: StepFunction, measure: Measure, part: Selection) -> list[float]:
+    """Return the mean of a measure over each block; nothing where one of them was not read."""
+    measured = StepFunction(
+        [Step(step.start_ns, step.end_ns, measure(step.value)) for step in track.steps], track.period_ns
+    )
+    from_ns, to_ns = part.from_ns or 0, part.to_ns or 0
+    edges = [from_ns + (to_ns - from_ns) * number // BLOCKS for number in range(BLOCKS + 1)]
+    found = [measured.mean(start_ns, end_ns) for start_ns, end_ns in itertools.pairwise(edges)]
+    return [mean for mean, _ in found] if all(known_ns for _, known_ns in found) else []
+
+
+LEAST_MEMORY_SHARE = 0.05
+LEAST_BYTES = 16e6
+"""A peak that differs by less is none of a change: allocators and caches differ by as much from run to run."""
+LEAST_LIFE = 0.1
+"""A role that was there for less of the time is not compared: whether a short-lived helper was seen is chance."""
+_KINDS = {"rss_bytes": "RSS", GPU_SERIES: "GPU memory"}
+
+MemoryKey = tuple[str, str]
+"""A rank and role in words, and the kind of memory."""
+
+
+class Held(msgspec.Struct, frozen=True):
+    """The memory of a role: the most that one process held, and how fast the fastest grows (None: not known)."""
+
+    peak_bytes: float
+    growth: Growth | None
+
+
+def memory_pairs(readers: tuple[RunReader, RunReader], parts: tuple[Selection, Selection]) -> Iterator[Pair]:
+    """Yield peaks and slopes of each role that either run has, over the parts of the runs that are compared."""
+    base, new = (_held(reader, part) for reader, part in zip(readers, parts, strict=True))
+    for key in sorted(base.keys() | new.keys()):
+        yield _peak(key, base.get(key), new.get(key))
+        if (slope := _slope(key, base.get(key), new.get(key))) is not None:
+            yield slope
+
+
+def _peak(key: MemoryKey, base: Held | None, new: Held | None) -> Pair:
+    peaks = [held.peak_bytes if held else 0.0 for held in (base, new)]
+    least = max(LEAST_MEMORY_SHARE * max(peaks), LEAST_BYTES)
+    return Pair("memory", key[0], f"{key[1]}, peak", "bytes", Mean(peaks[0], 0.0), Mean(peaks[1], 0.0), 0, least)
+
+
+def _slope(key: MemoryKey, base: Held | None, new: Held | None) -> Pair | None:
+    """Return the slopes, where both are known; a slope of what does not grow is the slope of noise."""
+    sides = [held.growth if held else None for held in (base, new)]
+    if sides[0] is None or sides[1] is None:
+        return None
+    least = 0.0 if any(side and side.verdict == "growing" for side in sides) else float("inf")
+    means = [_mean_memory(side) for side in (sides[0], sides[1])]
+    return Pair("memory", key[0], f"{key[1]}, growth", "bytes/s", means[0], means[1], BLOCKS - 1, least)
+
+
+def _mean_memory(grown: Growth) -> Mean:
+    low, high = grown.interval_bytes_per_s or (0.0, 0.0)
+    return Mean(grown.slope_bytes_per_s or 0.0, (high - low) / 2 / CONFIDENCE_95)
+
+
+def _held(reader: RunReader, part: Selection) -> Mapping[MemoryKey, Held]:
+    """Return the memory of each role in a part of a run."""
+    peaks: defaultdict[MemoryKey, float] = defaultdict(float)
+    lives_ns: defaultdict[MemoryKey, int] = defaultdict(int)
+    grown: dict[MemoryKey, Growth] = {}
+    for one in growth(reader, part):
+        if one.series not in _KINDS:
+            continue
+        key = role_title(reader.processes[one.process]), _KINDS[one.series]
+        points = _points(reader, one, part)
+        peaks[key] = max(peaks[key], _held_peak(points))
+        lives_ns[key] += points[-1].at_ns - points[0].at_ns if points else 0
+        if one.slope_bytes_per_s is not None:
+            grown[key] = max(one, grown.get(key, one), key=lambda each: each.slope_bytes_per_s or 0.0)
+    least_ns = LEAST_LIFE * ((part.to_ns or 0) - (part.from_ns or 0))
+    return {key: Held(peak, grown.get(key)) for key, peak in peaks.items() if peak and lives_ns[key] >= least_ns}
+
+
+def _held_peak(points: Sequence[PointRow]) -> float:
+    """Return the most that two readings in a row had: which single reading a spike is caught by is chance.
+
+    A process that ends is such a spike, as it touches libraries that it did not use before.
+    """
+    values = [point.value for point in points]
+    return max(map(min, itertools.pairwise(values)), default=max(values, default=0.0))
+
+
+def _points(reader: RunReader, one: Growth, part: Selection) -> list[PointRow]:
+    series = reader.find_series(one.series, one.process, one.device)
+    return reader.points(series.id, part.from_ns, part.to_ns) if series else []
+
+
+def role_title(row: ProcessRow) -> str:
+    """Return the rank and role of a process in words: ``main``, ``rank 1``, ``rank 1 worker``."""
+    words = [] if row.rank is None else [f"rank {row.rank}"]
+    if row.role != "main" or not words:
+        words.append(row.role)
+    return " ".join(words)
+
+
+MOST = 40
+"""Operators that are compared of each measure, those that take the most: a step has hundreds, and few matter."""
+LEAST_OPERATOR_SHARE = 0.02
+"""A difference of less than this part of all operators' time is none."""
+_LEAST_WINDOWS = 3
+_OPERATOR_MEASURES = ("self CPU", "self CUDA")
+
+OperatorKey = tuple[str, str]
+"""An operator and a measure."""
+
+
+def operator_pairs(readers: tuple[RunReader, RunReader], selections: tuple[Selection, Selection]) -> Iterator[Pair]:
+    """Yield seconds a step of the operators that take most, where both runs have windows with whole steps."""
+    base, new = (_windows(reader, selection) for reader, selection in zip(readers, selections, strict=True))
+    if not base or not new:
+        return
+    tells = min(len(base), len(new)) >= _LEAST_WINDOWS
+    for measure in _OPERATOR_MEASURES:
+        sides = [_means(windows, measure) for windows in (base, new)]
+        whole = sum(mean.value for mean in sides[0].values())
+        least = LEAST_OPERATOR_SHARE * whole if tells else math.inf
+        for name in _heaviest(sides):
+            means = [side.get(name, Mean(0.0, 0.0)) for side in sides]
+            freedom = min(len(base), len(new)) - 1 if tells else 0
+            yield Pair("operator", name, measure, "s/step", means[0], means[1], freedom, least)
+
+
+def _heaviest(sides: Sequence[Mapping[str, Mean]]) -> list[str]:
+    most: Counter[str] = Counter()
+    for side in sides:
+        for name, mean in side.items():
+            most[name] = max(most[name], mean.value)  # type: ignore[assignment]  # a Counter of seconds
+    return [name for name, _ in most.most_common(MOST)]
+
+
+def _means(windows: Sequence[Mapping[OperatorKey, float]], measure: str) -> dict[str, Mean]:
+    """Return by operator the mean over windows with its standard error."""
+    names = {name for window in windows for name, kind in window if kind == measure}
+    return {name: _mean_of_windows([window.get((name, measure), 0.0) for window in windows]) for name in names}
+
+
+def _mean_of_windows(values: Sequence[float]) -> Mean:
+    error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    return Mean(statistics.fmean(values), error)
+
+
+def _windows(reader: RunReader, selection: Selection) -> list[Mapping[OperatorKey, float]]:
+    """Return seconds a step by operator of each window; ranks whose windows were asked for at once are one."""
+    together: defaultdict[int, list[WindowRow]] = defaultdict(list)
+    for row in reader.windows():
+        if not row.error and selection.takes_process(reader.processes[row.process]) and _lies_in(row, selection):
+            together[row.asked_ns].append(row)
+    found = (_seconds_a_step(reader, rows) for rows in together.values())
+    return [window for window in found if window]
+
+
+def _lies_in(row: WindowRow, selection: Selection) -> bool:
+    return (selection.from_ns is None or row.start_ns >= selection.from_ns) and (
+        selection.to_ns is None or row.end_ns <= selection.to_ns
+    )
+
+
+def _seconds_a_step(reader: RunReader, rows: Sequence[WindowRow]) -> dict[OperatorKey, float]:
+    """Return the operators' own seconds a step of one rank, from windows of some; empty where no step is whole."""
+    steps = sum(len(reader.window_steps(row.id)) for row in rows)
+    spent_ns: Counter[OperatorKey] = Counter()
+    for row in rows:
+        for one in reader.operators(row.id):
+            # Annotations hold operators, and kernels are counted for the operators that start them.
+            if one.device == "cpu" and not one.is_annotation:
+                spent_ns[one.name, _OPERATOR_MEASURES[0]] += one.self_cpu_ns
+                spent_ns[one.name, _OPERATOR_MEASURES[1]] += one.self_cuda_ns
+    return {key: time_ns / SECOND_NS / steps for key, time_ns in spent_ns.items() if time_ns} if steps else {}

@@ -1,0 +1,210 @@
+"""A run as tidy tables, one row an observation, in CSV or Parquet files.
+
+``TABLES`` names them; docs/file-format.md describes their columns. Values keep their types here; how a format writes
+them is the format's business.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.profile import selected_pieces
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.errors import MissingTool
+from profd.daemon.render.plaintext import visible
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import EventRow, PointRow, ProcessRow, SeriesRow
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Value = str | int | float | None
+
+
+class TidyTable(msgspec.Struct, frozen=True):
+    """A table: the type of each column, and its rows as tuples in the order of the columns."""
+
+    columns: Mapping[str, type]
+    rows: Callable[[RunReader, Selection], Iterator[tuple[Value, ...]]]
+
+
+def _samples(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
+    """Yield what a selection takes of the intervals: a thread stood in a stack from a time on."""
+    phases = PhaseIndex(reader)
+    leaves: dict[int, tuple[Value, ...]] = {}
+    for piece in selected_pieces(reader, selection, selection.threads(reader), phases):
+        thread = reader.threads[piece.thread]
+        process = reader.processes[thread.process]
+        if piece.stack not in leaves:
+            frames = reader.frames_of(piece.stack)
+            leaf = frames[-1]
+            path = ";".join(frame.label for frame in frames)
+            leaves[piece.stack] = (phases.of_stack(piece.stack), leaf.function, leaf.file, leaf.line, path)
+        yield (
+            piece.start_ns,
+            piece.duration_ns,
+            piece.samples,
+            process.pid,
+            process.role,
+            process.rank,
+            thread.name,
+            thread.os_tid,
+            *leaves[piece.stack],
+        )
+
+
+def _series(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
+    """Yield the readings of all series in the selection's range of time, of its processes, devices and the host."""
+    for series in reader.series.values():
+        if series.process is None or selection.takes_process(reader.processes[series.process]):
+            for point in reader.points(series.id, selection.from_ns, selection.to_ns):
+                yield _reading(reader, series, point)
+
+
+def _reading(reader: RunReader, series: SeriesRow, point: PointRow) -> tuple[Value, ...]:
+    process = None if series.process is None else reader.processes[series.process]
+    pid, rank = (None, None) if process is None else (process.pid, process.rank)
+    return point.at_ns, series.name, pid, rank, series.os_tid, series.device, point.value
+
+
+def _processes(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
+    """Yield the processes of the selection."""
+    for row in reader.processes.values():
+        if selection.takes_process(row):
+            yield _process(reader, row)
+
+
+def _process(reader: RunReader, row: ProcessRow) -> tuple[Value, ...]:
+    parent = reader.processes.get(row.parent) if row.parent is not None else None
+    command = " ".join(row.command)
+    return (
+        row.pid,
+        None if parent is None else parent.pid,
+        row.role,
+        row.rank,
+        row.ordinal,
+        row.python,
+        command,
+        row.seen_ns,
+        row.ended_ns,
+        row.exit_code,
+        row.exit_signal,
+    )
+
+
+def _events(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
+    """Yield the events in the selection's range of time."""
+    for event in reader.events():
+        if _is_within(event, selection):
+            process = reader.processes.get(event.process) if event.process is not None else None
+            yield event.at_ns, event.kind, None if process is None else process.pid, event.text
+
+
+def _is_within(event: EventRow, selection: Selection) -> bool:
+    after = selection.from_ns is None or event.at_ns >= selection.from_ns
+    return after and (selection.to_ns is None or event.at_ns < selection.to_ns)
+
+
+TABLES: Mapping[str, TidyTable] = {
+    "samples": TidyTable(
+        {
+            "start_ns": int,
+            "duration_ns": int,
+            "samples": int,
+            "pid": int,
+            "role": str,
+            "rank": int,
+            "thread": str,
+            "os_tid": int,
+            "phase": str,
+            "function": str,
+            "file": str,
+            "line": int,
+            "stack": str,
+        },
+        _samples,
+    ),
+    "series": TidyTable(
+        {"at_ns": int, "name": str, "pid": int, "rank": int, "os_tid": int, "device": str, "value": float}, _series
+    ),
+    "processes": TidyTable(
+        {
+            "pid": int,
+            "parent_pid": int,
+            "role": str,
+            "rank": int,
+            "worker": int,
+            "python": str,
+            "command": str,
+            "seen_ns": int,
+            "ended_ns": int,
+            "exit_code": int,
+            "exit_signal": int,
+        },
+        _processes,
+    ),
+    "events": TidyTable({"at_ns": int, "kind": str, "pid": int, "text": str}, _events),
+}
+
+
+_STARTS_FORMULA = ("=", "+", "-", "@")
+
+
+def csv_files(reader: RunReader, selection: Selection) -> dict[str, bytes]:
+    """Return the tables of a selection by file name; UTF-8, a header line, an empty cell for what is not known."""
+    return {f"{name}.csv": _csv(table, reader, selection) for name, table in TABLES.items()}
+
+
+def _csv(table: TidyTable, reader: RunReader, selection: Selection) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows([_cell(value) for value in row] for row in table.rows(reader, selection))
+    return text.getvalue().encode()
+
+
+def _cell(value: Value) -> Value:
+    """Return a value as a cell that no spreadsheet takes for a formula."""
+    if not isinstance(value, str):
+        return value
+    shown = visible(value)
+    return f"'{shown}" if shown.startswith(_STARTS_FORMULA) else shown
+
+
+_BATCH = 65_536
+"""Rows that are held in memory at a time."""
+
+
+def parquet_files(reader: RunReader, selection: Selection) -> dict[str, bytes]:
+    """Return the tables of a selection by file name; raises MissingTool where pyarrow is not installed."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise MissingTool("Parquet needs pyarrow, not installed here", "pip install 'profd[parquet]'") from None
+    types = {int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string()}
+    return {
+        f"{name}.parquet": _parquet(
+            table, pyarrow.schema([(column, types[kind]) for column, kind in table.columns.items()]), reader, selection
+        )
+        for name, table in TABLES.items()
+    }
+
+
+def _parquet(table: TidyTable, schema: pyarrow.Schema, reader: RunReader, selection: Selection) -> bytes:
+    import pyarrow
+    from pyarrow import parquet
+
+    content = io.BytesIO()
+    with parquet.ParquetWriter(content, schema, compression="zstd") as writer:
+        rows = table.rows(reader, selection)
+        while batch := list(itertools.islice(rows, _BATCH)):
+            columns = dict(zip(schema.names, zip(*batch, strict=True), strict=True))
+            writer.write_table(pyarrow.Table.from_pydict(columns, schema=schema))
+    return content.getvalue()

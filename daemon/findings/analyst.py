@@ -1,0 +1,138 @@
+"""Looks for findings in a run while it is recorded, and in all of it once it has ended.
+
+    python -m profd.daemon.findings.analyst FILE
+
+A process of its own, since what records a run must not import what judges it, and a look holds Python's lock for
+seconds in a run of a day. It writes a line of JSON to stdout for each look (``records.FindingsTaken``) and ends after
+the one at the whole run. A line on stdin has it look at once: the run has ended, or is about to. It ends with its
+stdin, in the midst of a look, too. It takes a hundredth of a core at most.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from profd.daemon import processes, rights
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.errors import ProfdError
+from profd.daemon.findings.catalog import OF_THE_RUN, RULES, find, ranked
+from profd.daemon.findings.finding import Finding
+from profd.daemon.findings.stored import analysis_name, as_stored, findings_in
+from profd.daemon.store.entities import Entities
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import FindingsTaken
+
+RECENT_NS = 45 * SECOND_NS
+"""What is slow now is to be seen soon, and to be gone soon after it has ended."""
+EVERY_S = 8.0
+"""Beside the five seconds of a recording, and those that it takes until a cause is sure: within 20 s it is known."""
+REST, REST_OF_THE_RUN = 132, 399
+"""For how many times the CPU time of a look the next one is put off; and one by the rules that look at all of the run.
+
+Together they take a hundredth of a core. Not the duration of looks: where cores are short they are slow, and that is
+when findings are wanted.
+"""
+_ENDING_S = 0.05
+"""How long to wait for the last records of a run that is about to end, again and again."""
+_NICENESS = 10
+_OF_THE_MOMENT = tuple(rule for rule in RULES if rule not in OF_THE_RUN)
+
+
+class Analyst:
+    """Looks at one run; ``rest_s`` is how long to rest after the last look."""
+
+    def __init__(
+        self,
+        path: Path,
+        now_s: Callable[[], float] = time.monotonic,
+        spent_s: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._path = path
+        self._now_s = now_s
+        self._spent_s = spent_s
+        self._of_the_run: tuple[Finding, ...] = ()
+        self._of_the_run_due_s = 0.0
+        self._is_first = True
+        self.rest_s = EVERY_S
+
+    def look(self) -> FindingsTaken:
+        """Return what slows the last part of a live run, or all of one that has ended; raises ProfdError."""
+        begun_s = self._spent_s()
+        with RunReader(self._path) as reader, reader.one_moment():
+            info, phases = reader.info, PhaseIndex(reader)
+            if info.state != "live":
+                found = findings_in(reader, MAIN_THREADS, phases)
+                return FindingsTaken(info.end_ns, as_stored(found), analysis_name(phases))
+            recent = Selection(from_ns=max(info.started_ns, info.end_ns - RECENT_NS), main_threads=True)
+            found = find(reader, recent, phases, _OF_THE_MOMENT)
+            # The first look makes once what all of them need: it puts none off.
+            self.rest_s = max(EVERY_S, 0.0 if self._is_first else REST * (self._spent_s() - begun_s))
+            self._is_first = False
+            self._look_at_all(reader, recent, phases)
+        return FindingsTaken(info.end_ns, as_stored(ranked((*found, *self._of_the_run))))
+
+    def _look_at_all(self, reader: RunReader, recent: Selection, phases: PhaseIndex) -> None:
+        """Renew what the rules say that look at all of the run, where it is time to."""
+        if self._now_s() >= self._of_the_run_due_s:
+            begun_s = self._spent_s()
+            self._of_the_run = find(reader, recent, phases, OF_THE_RUN)
+            self._of_the_run_due_s = self._now_s() + REST_OF_THE_RUN * (self._spent_s() - begun_s)
+
+
+def watch(path: Path, out: BinaryIO, rest: Callable[[float], bool]) -> None:
+    """Write what each look at a run finds, until it has ended and was looked at as a whole; raises ProfdError.
+
+    ``rest`` waits for so many seconds at most and says whether the run is about to end.
+    """
+    analyst = Analyst(path)
+    while True:
+        taken = analyst.look()
+        out.write(msgspec.json.encode(taken) + b"\n")
+        out.flush()
+        if taken.made_by is not None:
+            return
+        if rest(analyst.rest_s):
+            while _is_live(path):
+                time.sleep(_ENDING_S)
+
+
+def _is_live(path: Path) -> bool:
+    with RunReader(path, Entities()) as reader:
+        return reader.info.state == "live"
+
+
+def _listen(is_ending: threading.Event) -> None:
+    while os.read(0, 1):
+        is_ending.set()
+    os._exit(0)
+
+
+def main() -> int:
+    """Watch the run that the command line names."""
+    os.nice(_NICENESS)
+    processes.volunteer(100)  # before the session that started it
+    rights.drop()  # it reads the file of its own user, and what a training wrote is in there
+    is_ending = threading.Event()
+    threading.Thread(target=_listen, args=(is_ending,), name="profd-listener", daemon=True).start()
+    try:
+        watch(Path(sys.argv[1]), sys.stdout.buffer, is_ending.wait)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else the end of Python says so, too
+    except ProfdError as error:
+        sys.stderr.write(f"{error}\n")
+        return int(error.exit_code)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""The GPUs and MIG instances of a machine, and those that a process may see.
+
+A name stays with its device for the whole run, also where NVML counts anew because another device is gone.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+
+from profd.daemon.gpu.nvml import Answer, Handle, Nvml
+
+_MIG_ENABLED = 1
+
+
+class Gpu:
+    """A GPU, or a MIG instance of one.
+
+    ``name`` is that of its series (``gpu0``, ``gpu0-mig1``), ``index`` NVML's number of the GPU, ``minor`` that of
+    ``/dev/nvidia<minor>``. Of an instance ``parent`` is the GPU, and ``instance`` the id of its GPU instance.
+    """
+
+    __slots__ = ("handle", "index", "instance", "is_mig_parent", "minor", "model", "name", "parent", "uuid")
+
+    def __init__(
+        self,
+        handle: Handle,
+        *,
+        name: str,
+        index: int,
+        uuid: str,
+        model: str,
+        minor: int | None = None,
+        parent: Gpu | None = None,
+        instance: int | None = None,
+    ) -> None:
+        self.handle = handle
+        self.name = name
+        self.index = index
+        self.uuid = uuid
+        self.model = model
+        self.minor = minor
+        self.parent = parent
+        self.instance = instance
+        self.is_mig_parent = False
+
+
+class GpuNames:
+    """Names by UUID, for the length of a run; of any thread."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def of(self, uuid: str, wanted: str) -> str:
+        """Return the name of the device with this UUID: at first the wanted one, or one like it if that is taken."""
+        with self._lock:
+            if uuid not in self._names:
+                taken = set(self._names.values())
+                others = (f"{wanted}-{number}" for number in range(2, len(taken) + 3))
+                self._names[uuid] = next(name for name in (wanted, *others) if name not in taken)
+            return self._names[uuid]
+
+
+def list_gpus(nvml: Nvml, names: GpuNames) -> list[Gpu]:
+    """Return the GPUs that answer, each followed by its MIG instances."""
+    found: list[Gpu] = []
+    for index in range(nvml.ask_driver("nvmlDeviceGetCount") or 0):
+        pointer = nvml.ask_driver("nvmlDeviceGetHandleByIndex", index)
+        if pointer is None:  # fallen off the bus, or not ours to use
+            continue
+        gpu = _gpu(nvml, Handle(pointer), index, names)
+        if gpu is not None:
+            found += [gpu, *_instances(nvml, gpu, names)]
+    return found
+
+
+def _gpu(nvml: Nvml, handle: Handle, index: int, names: GpuNames) -> Gpu | None:
+    uuid = text_of(nvml.ask(handle, "nvmlDeviceGetUUID")) or f"index {index}"
+    if handle.lost is not None:
+        return None
+    model = text_of(nvml.ask(handle, "nvmlDeviceGetName")) or "GPU"
+    minor = nvml.ask(handle, "nvmlDeviceGetMinorNumber")
+    return Gpu(handle, name=names.of(uuid, f"gpu{index}"), index=index, uuid=uuid, model=model, minor=minor)
+
+
+def _instances(nvml: Nvml, gpu: Gpu, names: GpuNames) -> Iterator[Gpu]:
+    mode = nvml.ask(gpu.handle, "nvmlDeviceGetMigMode")
+    if mode is None or mode[0] != _MIG_ENABLED:
+        return
+    gpu.is_mig_parent = True
+    for place in range(nvml.ask(gpu.handle, "nvmlDeviceGetMaxMigDeviceCount") or 0):
+        # Not `ask` with the place as what is meant: an empty place is no lack, an instance may be made there later.
+        pointer = nvml.ask(gpu.handle, "nvmlDeviceGetMigDeviceHandleByIndex", then=(place,))
+        if pointer is None:
+            continue
+        handle = Handle(pointer)
+        uuid = text_of(nvml.ask(handle, "nvmlDeviceGetUUID")) or f"{gpu.uuid} instance {place}"
+        yield Gpu(
+            handle,
+            name=names.of(uuid, f"{gpu.name}-mig{place}"),
+            index=gpu.index,
+            uuid=uuid,
+            model=text_of(nvml.ask(handle, "nvmlDeviceGetName")) or gpu.model,
+            minor=gpu.minor,
+            parent=gpu,
+            instance=nvml.ask(handle, "nvmlDeviceGetGpuInstanceId"),
+        )
+
+
+def text_of(value: Answer) -> str:
+    """Return text of NVML, which its module gives as bytes in older versions; empty where there is none."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return str(value) if value is not None else ""
+
+
+VARIABLES = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
+_INDEX = re.compile(r"[+]?\d+")
+# MIG instances as drivers before R470 named them: the UUID of the GPU, its GPU instance, the compute instance in that.
+_OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-f-]+)/(\d+)/\d+")
+
+
+def visible_gpus(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[Gpu, ...] | None:
+    """Return the GPUs, or MIG instances, that CUDA shows a process with this environment, in CUDA's order.
+
+    None where the variable is not set: then it is all of them. Also None where numbers stand for another order than
+    NVML's and so cannot be told apart: CUDA counts from the fastest GPU on unless CUDA_DEVICE_ORDER says PCI_BUS_ID.
+    """
+    words = environment.get("CUDA_VISIBLE_DEVICES")
+    if words is None:
+        return None
+    names = [word.strip() for word in words.split(",")]
+    whole = [gpu for gpu in gpus if gpu.parent is None]
+    in_order = environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or len({gpu.model for gpu in whole}) <= 1
+    if not in_order and any(_INDEX.fullmatch(name) for name in names):
+        return None
+    found: list[Gpu] = []
+    for name in names:
+        gpu = _named(name, gpus, whole)
+        if gpu is None:  # what stands behind the first word that means nothing is not seen either
+            break
+        if gpu in found:  # CUDA takes a device named twice for a mistake, and shows none
+            return ()
+        found.append(gpu)
+    return tuple(found)
+
+
+def _named(name: str, gpus: Sequence[Gpu], whole: Sequence[Gpu]) -> Gpu | None:
+    """Return the device that one word means: a number, or the beginning of a UUID that no other one has."""
+    if _INDEX.fullmatch(name):
+        return next((gpu for gpu in whole if gpu.index == int(name)), None)
+    old = _OLD_MIG.fullmatch(name)
+    if old:
+        parts = (gpu for gpu in gpus if gpu.parent is not None and gpu.parent.uuid == old[1])
+        return next((gpu for gpu in parts if gpu.instance == int(old[2])), None)
+    if not name.startswith(("GPU-", "MIG-")):
+        return None
+    matching = [gpu for gpu in gpus if gpu.uuid.startswith(name)]
+    return matching[0] if len(matching) == 1 else None

@@ -1,0 +1,225 @@
+"""Detects a run that makes no progress: it does nothing, stands in one stack, or spins.
+
+A wait that spins uses a core like a computation does, and two looks at a loop may well see the same line of it. That
+each of some thousand samples shows the same stack is another matter: then it is one long call, or a loop of one line.
+
+A wait that spins looks like a computation, and one very long call like both. So it takes much longer until this is
+called a hang, and it is told only where steps are counted, and where no more than one core a process is at work.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from typing import NamedTuple
+
+from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.hangs.look import Look
+from profd.daemon.store.records import Frame, Identity, Point, PointsTaken, RecordingTaken
+from profd.daemon.units import percent
+
+# Heartbeats and timers go on in a run that hangs: so much CPU time is none.
+QUIET_CORES = 0.03
+QUIET_CORES_OF_A_PROCESS = 0.005
+_SPARE_CORE_S = 0.05
+_BUSY_CORE_S, _BUSY_WITHIN_S = 0.5, 60.0
+_HISTORY = 1200
+# As they stand in the names of series.
+_CPU, _STEPS, _GPU = "cpu_cores", "step_count", "gpu_utilization_share"
+_GPU_MOVES = 0.02
+
+
+class Stillness:
+    """What the processes of a run took lately, and when they last came a step further."""
+
+    def __init__(self) -> None:
+        self.last_step: int | None = None
+        self.step_ns: int | None = None
+        """When the last step was seen; None where steps are not counted."""
+        self.step_s = 0.0
+        """Seconds a step took when it was last seen."""
+        self._readings: deque[tuple[int, float, int]] = deque(maxlen=_HISTORY)
+        self._steps: dict[Identity | None, tuple[int, float]] = {}
+        self._gpus: dict[str, deque[tuple[int, float]]] = {}
+
+    def take(self, record: PointsTaken) -> None:
+        """Take in points; all but those of CPU, steps and GPUs are passed over."""
+        cores, processes = 0.0, 0
+        for point in record.points:
+            if point.name == _CPU and point.os_tid is None:
+                cores, processes = cores + point.value, processes + 1
+            elif point.name == _STEPS:
+                self._take_steps(record.at_ns, point)
+            elif point.name == _GPU and point.device is not None:
+                self._gpus.setdefault(point.device, deque(maxlen=_HISTORY)).append((record.at_ns, point.value))
+        if processes:
+            self._readings.append((record.at_ns, cores, processes))
+
+    def quiet_s(self) -> float:
+        """Return for how many seconds up to the last reading hardly any CPU time was used, on average.
+
+        None of them lies before the last step that was seen: a training that mostly waits steps all the same.
+        """
+        quiet_s = length_s = spent_core_s = 0.0
+        for step_s, cores, processes in self._backwards():
+            length_s += step_s
+            spent_core_s += cores * step_s
+            if spent_core_s <= _allowed_cores(processes) * length_s + _SPARE_CORE_S:
+                quiet_s = length_s
+        if self.step_ns is None or not self._readings:
+            return quiet_s
+        return min(quiet_s, max(self._readings[-1][0] - self.step_ns, 0) / SECOND_NS)
+
+    def is_busy_since(self, at_ns: int) -> bool:
+        """Say whether more CPU time was used after a time, in the last minute of it, than a run that hangs takes."""
+        excess_core_s, length_s = 0.0, 0.0
+        for step_s, cores, processes in self._backwards(at_ns):
+            length_s += step_s
+            excess_core_s += (cores - _allowed_cores(processes)) * step_s
+            if excess_core_s > _BUSY_CORE_S:
+                return True
+            if length_s > _BUSY_WITHIN_S:
+                break
+        return False
+
+    def forget(self) -> None:
+        """Begin anew to look how long nothing was done."""
+        self._readings.clear()
+
+    def _backwards(self, from_ns: int = 0) -> Iterator[tuple[float, float, int]]:
+        """Yield readings after a time, the last one first: seconds since the one before, cores, and of how many."""
+        readings = list(self._readings)
+        for (before_ns, _, _), (at_ns, cores, processes) in zip(readings[-2::-1], readings[:0:-1], strict=True):
+            if at_ns <= from_ns:
+                return
+            yield (at_ns - before_ns) / SECOND_NS, cores, processes
+
+    def has_stepped_since(self, at_ns: int) -> bool:
+        """Say whether a step was made after a time."""
+        return self.step_ns is not None and self.step_ns > at_ns
+
+    def gpu_moves_since(self, at_ns: int) -> bool:
+        """Say whether a GPU was busy now more, now less: at 0 % or 100 % throughout it may hang with the rest."""
+        return any(max(values) - min(values) > _GPU_MOVES for values in self._gpu_since(at_ns).values() if values)
+
+    def gpu_facts(self, at_ns: int) -> list[str]:
+        """Return how busy each GPU was since a time, in words."""
+        return [
+            f"{name} at a constant {percent(values[-1])}"
+            for name, values in sorted(self._gpu_since(at_ns).items())
+            if values
+        ]
+
+    def _gpu_since(self, at_ns: int) -> dict[str, list[float]]:
+        return {name: [value for when, value in points if when >= at_ns] for name, points in self._gpus.items()}
+
+    def _take_steps(self, at_ns: int, point: Point) -> None:
+        before = self._steps.get(point.identity)
+        if before is None or point.value > before[1]:
+            if before is not None:
+                self.step_s = (at_ns - before[0]) / SECOND_NS / (point.value - before[1])
+                self.step_ns, self.last_step = at_ns, int(point.value)
+            self._steps[point.identity] = (at_ns, point.value)
+
+
+def _allowed_cores(processes: int) -> float:
+    """Return what so many processes may take while nothing goes on."""
+    return max(QUIET_CORES, QUIET_CORES_OF_A_PROCESS * processes)
+
+
+# The age of the last recording: from one hand-over to the next, and what it takes to read it.
+_LATEST_NS = 15 * SECOND_NS
+
+
+class _Place(NamedTuple):
+    stack: tuple[Frame, ...]
+    since_ns: int
+    until_ns: int
+
+
+class Standstill:
+    """Where the main threads of processes were seen last, and since when."""
+
+    def __init__(self) -> None:
+        self._places: dict[Identity, _Place] = {}
+
+    def take(self, recording: RecordingTaken) -> None:
+        """Take in a recording of a process."""
+        main = next((thread for thread in recording.threads if thread.is_main), None)
+        place = self._places.get(recording.identity)
+        for interval in main.intervals if main else ():
+            stack, end_ns = recording.stacks[interval.stack], interval.start_ns + interval.duration_ns
+            since_ns = place.since_ns if place and place.stack == stack else interval.start_ns
+            place = _Place(stack, since_ns, end_ns)
+        if place is not None:
+            self._places[recording.identity] = place
+
+    def keep(self, identities: Collection[Identity]) -> None:
+        """Forget all processes but these."""
+        self._places = {identity: place for identity, place in self._places.items() if identity in identities}
+
+    def since_ns(self, now_ns: int) -> int | None:
+        """Return since when all of them have stood where they stand; None where that is not known of each."""
+        if any(place.until_ns < now_ns - _LATEST_NS for place in self._places.values()):
+            return None
+        return max((place.since_ns for place in self._places.values()), default=None)
+
+
+# Of each that spins: what its other threads take with it. Who computes on many cores computes.
+_SPINNING_CORES = 1.15
+_EARLY_S = 0.5
+
+
+class SpinWatch:
+    """Looks twice at a run that stands at work; ``look`` is asked for one at those who train, or at all."""
+
+    def __init__(self, clock: Clock, stillness: Stillness, look: Callable[[bool], Awaitable[Look | None]]) -> None:
+        self._clock = clock
+        self._stillness = stillness
+        self._look = look
+        self._standstill = Standstill()
+        self._first: Look | None = None
+
+    def take(self, recording: RecordingTaken) -> None:
+        """Take in a recording of a process."""
+        self._standstill.take(recording)
+
+    def keep(self, training: Collection[Identity]) -> None:
+        """Take in who trains now; all others are forgotten."""
+        self._standstill.keep(training)
+
+    def stood_s(self) -> float:
+        """Return for how long all who train have stood where they are without a step; 0 where nobody can tell."""
+        since_ns, step_ns = self._standstill.since_ns(self._clock.now_ns()), self._stillness.step_ns
+        if since_ns is None or step_ns is None or self._stillness.gpu_moves_since(since_ns):
+            return 0.0
+        return (self._clock.now_ns() - max(since_ns, step_ns)) / SECOND_NS
+
+    async def check(self, due_s: float) -> Look | None:
+        """Return what was seen where the run has spun for ``due_s``; looks for the first time at half of that."""
+        stood_s = self.stood_s()
+        if stood_s < due_s / 2:
+            self._first = None
+        elif self._first is None:
+            self._first = await self._look(True)
+        elif stood_s >= due_s and self._first.at_ns <= self._clock.now_ns() - (due_s / 2 - _EARLY_S) * SECOND_NS:
+            first, self._first = self._first, await self._look(False)
+            return self._first if self._first is not None and has_spun(first, self._first) else None
+        return None
+
+    def has_moved_since(self, at_ns: int) -> bool:
+        """Say whether someone who trains stands elsewhere since a time."""
+        since_ns = self._standstill.since_ns(self._clock.now_ns())
+        return since_ns is not None and since_ns > at_ns
+
+
+def has_spun(first: Look, second: Look) -> bool:
+    """Say whether between two looks those who train did nothing but use one core each, one of them at least."""
+    seconds = (second.at_ns - first.at_ns) / SECOND_NS
+    spinning = sum(row.wait.kind == "running" for row in second.mains())
+    spent_s = second.counters.cpu_s - first.counters.cpu_s
+    return (
+        spinning > 0
+        and spent_s <= _SPINNING_CORES * spinning * seconds
+        and not second.counters.has_read_or_written_since(first.counters, seconds)
+    )

@@ -1,0 +1,229 @@
+"""The frames of a running Python's threads, and the variables in them: where these lie in its memory.
+
+    _PyRuntime -> main interpreter -> its threads -> a thread's frame, the innermost -> the frames that called it
+    a frame -> its code: file, name, names of its variables
+            -> the references of its local variables, in the order of these names
+            -> the dictionary of its module's globals
+
+Everything that is followed is checked: an object has a type, and that is one of the interpreter's own.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import PurePath
+
+import msgspec
+
+from profd.daemon.interpreter.memory import Memory, Unreadable, exported
+from profd.daemon.interpreter.offsets import SIZE, STRING_STATE, TYPE, Offsets, offsets_of
+from profd.daemon.processes import PROC
+
+TYPES = ("PyCode_Type", "PyUnicode_Type", "PyTuple_Type", "PyDict_Type", "PyLong_Type", "PyCell_Type")
+MAY_BE_MISSING = ("PyGen_Type", "PyRangeIter_Type", "PyType_Type", "PyBytes_Type")
+"""An interpreter that exports none of these is read all the same, as far as they are not needed."""
+MOST_THREADS = 10_000
+MOST_FRAMES = 2_000
+_MOST_NAMES = 4_096
+_MOST_CHARACTERS = 4_096
+_CODES_HELD = 4_096
+_ENTERED_FROM_C = "<shim>"
+"""The file of the code that Python 3.12 has where C calls into it."""
+_MAPPED = re.compile(r"([0-9a-f]+)-[0-9a-f]+ \S+ 0+ \S+ \d+ +(/.*)")
+
+
+class Code(msgspec.Struct, frozen=True):
+    """A code object: ``variables`` are the names of all that a frame of it has room for, in their order.
+
+    ``stack_size`` is how many objects its frames can hold besides, while they compute.
+    """
+
+    address: int
+    file: str
+    name: str
+    first_line: int
+    variables: tuple[str, ...]
+    stack_size: int
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """A frame on the stack of a thread. ``globals`` is the address of its module's dictionary."""
+
+    address: int
+    code: Code
+    globals: int
+
+
+class Interpreter:
+    """A running CPython. Everything raises Unreadable where its memory is not as expected, and where it has ended."""
+
+    def __init__(self, memory: Memory, version: tuple[int, int], runtime: int, types: dict[str, int]) -> None:
+        self.memory = memory
+        self.version = version
+        self.types = types
+        self.offsets: Offsets = offsets_of(memory, runtime, version)
+        self._runtime = runtime
+        self._code_at = lru_cache(_CODES_HELD)(self._read_code)
+
+    def main_thread(self) -> int:
+        """Return the address of the main thread's state."""
+        ident = self.memory.word(self._runtime + self.offsets.main_thread)
+        for thread in self._threads():
+            if self.memory.word(thread + self.offsets.ident) == ident:
+                return thread
+        raise Unreadable("its main thread is not among its threads")
+
+    def stack(self, thread: int) -> list[Frame]:
+        """Return the frames of a thread, the innermost first; what changes meanwhile may be missing, or there twice."""
+        found = [
+            Frame(address, self._code_at(code), self.memory.word(address + self.offsets.globals))
+            for address, code in self.frames(thread)
+            if self.is_of_type(code, "PyCode_Type")
+        ]
+        return [frame for frame in found if frame.code.file != _ENTERED_FROM_C]
+
+    def frames(self, thread: int) -> Iterator[tuple[int, int]]:
+        """Yield the addresses of a thread's frames and of their codes, the innermost first."""
+        offsets, memory = self.offsets, self.memory
+        address = memory.word(thread + offsets.frame)
+        if offsets.frame_of_c is not None and address:
+            address = memory.word(address + offsets.frame_of_c)
+        first = min(offsets.code, offsets.previous)
+        last = max(offsets.code, offsets.previous)
+        for _ in range(MOST_FRAMES):
+            if not address:
+                return
+            data = memory.read(address + first, last - first + 8)
+            code = self.untagged(int.from_bytes(data[offsets.code - first :][:8], "little"))
+            yield address, code
+            address = int.from_bytes(data[offsets.previous - first :][:8], "little")
+
+    def untagged(self, reference: int) -> int:
+        """Return the address that a frame's reference to an object has."""
+        if not self.offsets.has_tagged_references:
+            return reference
+        return 0 if reference & 3 == 3 else reference & ~3
+
+    def is_of_type(self, address: int, name: str) -> bool:
+        """Say whether an object is of exactly this type."""
+        return address != 0 and self.memory.word(address + TYPE) == self.type(name)
+
+    def type(self, name: str) -> int:
+        """Return the address of one of the interpreter's own types, by the name of its symbol."""
+        try:
+            return self.types[name]
+        except KeyError:
+            raise Unreadable(f"it does not export {name}") from None
+
+    def code(self, address: int) -> Code:
+        """Return a code object."""
+        if not self.is_of_type(address, "PyCode_Type"):
+            raise Unreadable("what has to be a code is none")
+        return self._code_at(address)
+
+    def text(self, address: int) -> str:
+        """Return a ``str``."""
+        head = self._object(address, "PyUnicode_Type", STRING_STATE + 4)
+        length = int.from_bytes(head[SIZE : SIZE + 8], "little")
+        (state,) = struct.unpack_from("<I", head, STRING_STATE)
+        kind, is_compact, is_ascii = state >> 2 & 7, state >> 5 & 1, state >> 6 & 1
+        if length > _MOST_CHARACTERS or not is_compact or kind not in (1, 2, 4):
+            raise Unreadable("a name of it is no name")
+        at = self.offsets.ascii if is_ascii else self.offsets.compact
+        codec = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}[kind]
+        return self.memory.read(address + at, length * kind).decode(codec, "replace")
+
+    def _threads(self) -> Iterator[int]:
+        interpreter = self.memory.word(self._runtime + self.offsets.main_interpreter)
+        thread = self.memory.word(interpreter + self.offsets.threads)
+        for _ in range(MOST_THREADS):
+            if not thread:
+                return
+            if self.memory.word(thread + self.offsets.interpreter) != interpreter:
+                raise Unreadable("a thread of it is of no interpreter")
+            yield thread
+            thread = self.memory.word(thread + self.offsets.next_thread)
+
+    def _read_code(self, address: int) -> Code:
+        offsets = self.offsets
+        code = self._object(address, "PyCode_Type", max(offsets.name, offsets.file, offsets.variables) + 8)
+        variables = self._names(_word(code, offsets.variables))
+        if offsets.cells is not None:
+            variables += self._names(_word(code, offsets.cells))
+        return Code(
+            address,
+            self.text(_word(code, offsets.file)),
+            self.text(_word(code, offsets.name)),
+            int.from_bytes(code[offsets.first_line : offsets.first_line + 4], "little"),
+            variables,
+            int.from_bytes(code[offsets.stack_size : offsets.stack_size + 4], "little"),
+        )
+
+    def _names(self, address: int) -> tuple[str, ...]:
+        """Return the strings in a tuple."""
+        head = self._object(address, "PyTuple_Type", SIZE + 8)
+        length = _word(head, SIZE)
+        if length > _MOST_NAMES:
+            raise Unreadable("a function of it has too many variables")
+        items = self.memory.read(address + self.offsets.items, length * 8) if length else b""
+        return tuple(self.text(item) for (item,) in struct.iter_unpack("<Q", items))
+
+    def _object(self, address: int, kind: str, length: int) -> bytes:
+        """Return the first bytes of an object of this type."""
+        data = self.memory.read(address, length)
+        if _word(data, TYPE) != self.type(kind):
+            raise Unreadable(f"what has to be a {kind.removeprefix('Py').removesuffix('_Type').lower()} is none")
+        return data
+
+
+def open_interpreter(pid: int) -> Interpreter:
+    """Find the CPython in a process; raises Unreadable where there is none that can be read, with the reason."""
+    memory = Memory(pid)
+    try:
+        for start, path in _programs(pid):
+            symbols = exported(memory, start, ("_PyRuntime", "Py_Version", *TYPES, *MAY_BE_MISSING))
+            if "_PyRuntime" not in symbols or not symbols.keys() >= set(TYPES):
+                continue
+            version = _version(memory, symbols, pid, path)
+            types = {name: symbols[name] for name in (*TYPES, *MAY_BE_MISSING) if name in symbols}
+            return Interpreter(memory, version, symbols["_PyRuntime"], types)
+    except BaseException:
+        memory.close()
+        raise
+    memory.close()
+    raise Unreadable("no CPython is in it")
+
+
+def _programs(pid: int) -> Iterator[tuple[int, str]]:
+    """Yield where libraries and programs that may be Python are mapped: its library before the executable."""
+    try:
+        executable = str((PROC / str(pid) / "exe").readlink())
+        maps = (PROC / str(pid) / "maps").read_text(errors="replace")
+    except OSError as error:
+        raise Unreadable(f"its memory map cannot be read ({error.strerror})") from error
+    found = [(int(start, 16), path) for start, path in _MAPPED.findall(maps)]
+    yield from ((start, path) for start, path in found if PurePath(path).name.startswith("libpython3"))
+    yield from ((start, path) for start, path in found if path == executable)
+
+
+def _version(memory: Memory, symbols: dict[str, int], pid: int, path: str) -> tuple[int, int]:
+    """Return the version: since 3.11 the interpreter says it, before that the names of its files do."""
+    if "Py_Version" in symbols:
+        said = memory.word(symbols["Py_Version"])
+        return said >> 24 & 0xFF, said >> 16 & 0xFF
+    try:
+        maps = (PROC / str(pid) / "maps").read_text(errors="replace")
+    except OSError as error:
+        raise Unreadable(f"its memory map cannot be read ({error.strerror})") from error
+    for text in (PurePath(path).name, maps):
+        named = re.search(r"python3\.(\d{1,2})\b", text)
+        if named:
+            return 3, int(named[1])
+    raise Unreadable("neither the process nor the names of its files say its version")
+
+
+def _word(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + 8], "little")

@@ -1,0 +1,299 @@
+"""Reads one integer of a running Python: a variable of a function, a module or a generator, or an attribute.
+
+The process goes on while it is read. A look takes the reference, the object and the reference again at nearly one
+moment. Still the object may be another one: freed, made anew at the same address for another number, and freed again,
+all between the two references; in a loop of 3 microseconds that is so in 1 of 600 looks. So a value counts only where
+it held still: the same in some looks, between two of which all that led to it was seen again: the frame on the stack,
+the entry in the dictionary, the object alive and of its type. What changes every few microseconds is mostly not read.
+
+An object that was freed, and replaced by another one of the same type at the same address, is not told from it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from profd.daemon.interpreter.frames import Frame, Interpreter
+from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.interpreter.objects import Held, Missing, alive, generator_frame, object_at
+from profd.daemon.interpreter.offsets import CELL_VALUE, DIGITS, SIZE, TYPE
+from profd.daemon.interpreter.slots import Link, Slot, Slots
+
+LOOKS = 3
+TRIES = 10
+WALKS = 4
+_MOST_KNOWN = 64
+_MOST_DIGITS = 3
+"""More than 2 to the power of 90 is no count of anything."""
+
+
+class NoInteger(Exception):
+    """There is no value to be read now. The text says why."""
+
+
+class Moved(NoInteger):
+    """The variable changed at each try."""
+
+
+class Local(msgspec.Struct, frozen=True):
+    """A local variable: of the innermost frame with this code, at this place among the code's variables."""
+
+    code: int
+    place: int
+
+
+class Global(msgspec.Struct, frozen=True):
+    """A global variable: the dictionary of its module, and its name."""
+
+    dictionary: int
+    name: str
+
+
+class OfGenerator(msgspec.Struct, frozen=True):
+    """A local variable of a generator with this code, whether it runs or waits: its place among the variables."""
+
+    generator: int
+    code: int
+    place: int
+
+
+class Attribute(msgspec.Struct, frozen=True):
+    """An attribute that an object of exactly this type has of its own, in its ``__dict__`` or what stands for that."""
+
+    object: int
+    type: int
+    name: str
+
+
+class RangeLeft(msgspec.Struct, frozen=True):
+    """How many numbers the iterator of a ``range`` still has to give; its numbers have to fit into 64 bits."""
+
+    iterator: int
+
+
+Referred: TypeAlias = Local | Global | OfGenerator | Attribute
+"""What is a reference to an object."""
+Variable: TypeAlias = Referred | RangeLeft
+
+
+class _Look(NamedTuple):
+    """What was seen at one moment: the object, its bytes from its type on, what led to it, and where all of it lies."""
+
+    address: int
+    data: bytes
+    links: tuple[bytes, ...]
+    places: tuple[tuple[int, int], ...]
+    found: tuple[bytes, ...]
+
+
+class _Known(NamedTuple):
+    """A value that was read, and the look that showed it."""
+
+    value: int
+    look: _Look
+
+
+def local_of(frame: Frame, name: str) -> Local | None:
+    """Return a local variable of a function; None where it has none of this name."""
+    # Up to 3.10 an argument that an inner function uses is there twice, and has its value in the second place.
+    places = [place for place, variable in enumerate(frame.code.variables) if variable == name]
+    return Local(frame.code.address, places[-1]) if places else None
+
+
+def attribute_of(interpreter: Interpreter, address: int, name: str) -> Attribute:
+    """Return an attribute of an object; whether it has one of this name shows when that is read.
+
+    Raises NoInteger where no object is alive there, and Unreadable where the memory is not as expected.
+    """
+    try:
+        return Attribute(address, alive(interpreter, address), name)
+    except Missing as error:
+        raise NoInteger(str(error)) from error
+
+
+class IntegerReader:
+    """Reads variables of one thread of an interpreter. Remembers where they were found."""
+
+    def __init__(self, interpreter: Interpreter, thread: int) -> None:
+        self._python = interpreter
+        self._thread = thread
+        self._slots = Slots(interpreter)
+        self._known: dict[Variable, _Known] = {}
+
+    def read(self, variable: Variable) -> int:
+        """Return the value of a variable.
+
+        Raises NoInteger where it has none now that is an ``int``, Moved where it changed at each of some tries, and
+        Unreadable where the memory is not as expected, or the process has ended.
+        """
+        known = self._known.get(variable)
+        if known is not None and self._is_there(variable, known.look):
+            return known.value
+        if isinstance(variable, RangeLeft):
+            self._python.type("PyRangeIter_Type")
+            for _ in range(TRIES):
+                left = self._range_left(variable)
+                if left is not None:
+                    return left
+        else:
+            # Without the count of references, which changes all the time.
+            look = self._referred(variable, DIGITS + 4 * _MOST_DIGITS - TYPE)
+            if look is not None:
+                if len(self._known) >= _MOST_KNOWN:
+                    self._known.clear()
+                self._known[variable] = known = _Known(self._value(look.data), look)
+                return known.value
+        self._python.main_thread()  # raises where the memory cannot be read at all
+        raise Moved("it changes faster than it can be read")
+
+    def _is_there(self, variable: Variable, look: _Look) -> bool:
+        """Say whether all that a look showed is there again: a fifth of the work of reading anew."""
+        try:
+            if isinstance(variable, Attribute):
+                alive(self._python, variable.object, variable.type)
+            elif isinstance(variable, OfGenerator):
+                generator_frame(self._python, variable.generator, variable.code)
+            return tuple(self._python.memory.read_together(*look.places)) == look.found
+        except (Missing, Unreadable):
+            return False
+
+    def object_of(self, variable: Referred) -> Held:
+        """Return the object that a variable refers to; raises as ``read`` does, but for a value of any type.
+
+        Raises NoInteger for what CPython never frees, such as None, as well.
+        """
+        for _ in range(TRIES):
+            look = self._referred(variable, 8)
+            if look is None:
+                break
+            try:
+                found = object_at(self._python, look.address)
+            except Unreadable:
+                continue
+            except Missing as error:
+                raise NoInteger(str(error)) from error
+            if found.type == int.from_bytes(look.data, "little"):
+                return found
+        self._python.main_thread()  # raises where the memory cannot be read at all
+        raise Moved("it changes faster than it can be read")
+
+    def _referred(self, variable: Referred, length: int) -> _Look | None:
+        """Return the object that a variable refers to, of so many bytes; None where it moved at each try."""
+        if isinstance(variable, OfGenerator):
+            self._python.type("PyGen_Type")
+        for _ in range(TRIES):
+            try:
+                look = self._try(variable, length)
+            except Missing as error:
+                raise NoInteger(str(error)) from error
+            except Unreadable:  # what was followed led elsewhere meanwhile
+                continue
+            if look is not None:
+                return look
+        return None
+
+    def _try(self, variable: Referred, length: int) -> _Look | None:
+        """Return the object where it held still; None where it did not."""
+        slot = self._slot(variable)
+        before = self._look(slot, length)
+        if before is None or self._slot(variable) != slot:
+            return None
+        addresses = [self._python.untagged(int.from_bytes(link, "little")) for link in before.links]
+        if addresses != [link.address for link in slot.links]:
+            return None
+        return before if all(self._look(slot, length) == before for _ in range(LOOKS - 1)) else None
+
+    def _slot(self, variable: Referred) -> Slot:
+        """Return where the reference lies now."""
+        if isinstance(variable, Global):
+            return self._slots.in_dictionary(variable.dictionary, variable.name)
+        if isinstance(variable, Attribute):
+            return self._slots.of_attribute(variable.object, variable.type, variable.name)
+        if isinstance(variable, OfGenerator):
+            frame = generator_frame(self._python, variable.generator, variable.code)
+        else:
+            frame = self.frame_of(variable.code)
+        offsets = self._python.offsets
+        link = Link(frame + offsets.code, variable.code)
+        return Slot(frame + offsets.values + 8 * variable.place, (link,), may_be_cell=True)
+
+    def frame_of(self, code: int) -> int:
+        """Return the innermost frame of the thread with this code; raises Missing where there is none.
+
+        A walk that the thread goes on under may end early: in a loop of a few milliseconds one of twenty does.
+        """
+        for _ in range(WALKS):
+            for frame, of_code in self._python.frames(self._thread):
+                if of_code == code:
+                    return frame
+        raise Missing("its function is not on the stack")
+
+    def _look(self, slot: Slot, length: int) -> _Look | None:
+        """Return the object that a reference leads to; None where it moved, Missing where there is none."""
+        python, memory = self._python, self._python.memory
+        reference = memory.read(slot.address, 8)
+        path, beside = [slot.address], [(link.place, 8) for link in slot.links]
+        for _ in range(2):
+            address = python.untagged(int.from_bytes(reference, "little"))
+            if not address:
+                raise Missing("it has no value")
+            target = (address + TYPE, max(length, CELL_VALUE + 8 - TYPE) if slot.may_be_cell else length)
+            once = [*((place, 8) for place in path), target]
+            found = memory.read_together(*beside, *once, *once, *once)
+            first, second, third = (found[len(beside) + turn * len(once) :][: len(once)] for turn in range(3))
+            if not first == second == third or first[-2] != reference:
+                return None
+            data = first[-1]
+            if not slot.may_be_cell or int.from_bytes(data[:8], "little") != python.type("PyCell_Type"):
+                links = tuple(found[: len(beside)])
+                places = *beside, *once[:-1], (target[0], length)
+                return _Look(address, data[:length], links, places, (*links, *first[:-1], data[:length]))
+            path.append(address + CELL_VALUE)
+            reference = data[CELL_VALUE - TYPE :][:8]
+        raise Missing("it is no int")
+
+    def _range_left(self, variable: RangeLeft) -> int | None:
+        """Return what a range iterator has left where that held still; None where it did not."""
+        try:
+            before = self._look_at_range(variable.iterator)
+            alive(self._python, variable.iterator, self._python.type("PyRangeIter_Type"))
+            if any(self._look_at_range(variable.iterator) != before for _ in range(LOOKS - 1)):
+                return None
+        except Missing as error:
+            raise NoInteger(str(error)) from error
+        except Unreadable:
+            return None
+        offsets = self._python.offsets
+        (left,) = struct.unpack_from("<q", before, offsets.range_left - TYPE)
+        if offsets.range_index is not None:
+            left -= struct.unpack_from("<q", before, offsets.range_index - TYPE)[0]
+        if left < 0:
+            raise NoInteger("its range is no range")
+        return int(left)
+
+    def _look_at_range(self, iterator: int) -> bytes:
+        """Return a range iterator's bytes from its type on; raises Unreadable where it changed meanwhile."""
+        place = (iterator + TYPE, self._python.offsets.range_left + 8 - TYPE)
+        first, second, third = self._python.memory.read_together(place, place, place)
+        if not first == second == third:
+            raise Unreadable("it changed meanwhile")
+        return first
+
+    def _value(self, data: bytes) -> int:
+        """Return the number in an object's bytes from its type on."""
+        python = self._python
+        if int.from_bytes(data[:8], "little") != python.types["PyLong_Type"]:
+            raise NoInteger("it is no int")
+        size = int.from_bytes(data[SIZE - TYPE :][:8], "little", signed=True)
+        if python.offsets.has_tag:
+            length, is_negative = size >> 3, size & 3 == 2
+        else:
+            length, is_negative = abs(size), size < 0
+        if not 0 <= length <= _MOST_DIGITS:
+            raise NoInteger("it is larger than a count")
+        digits = struct.unpack_from(f"<{length}I", data, DIGITS - TYPE)
+        value: int = sum(digit << 30 * place for place, digit in enumerate(digits))
+        return -value if is_negative else value

@@ -1,0 +1,181 @@
+"""Objects of a running Python: what a frame holds besides its variables, what type they are of, and generators.
+
+    a frame -> its value stack, behind its variables: the iterators of its ``for`` loops, among other things
+    an object -> its type -> the name of that
+    a generator -> its own frame and code, whether it runs or waits
+
+An object may be freed at any moment, and mostly its bytes stay as they were. But its count of references is null then,
+or the address of the next free place, where CPython's allocator put that. So what has no plausible count is gone.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from profd.daemon.interpreter.frames import Code, Frame, Interpreter
+from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.interpreter.offsets import IS_TYPE, TYPE, TYPE_FLAGS, TYPE_NAME
+
+MOST_HELD = 20
+_MOST_IN_NAME = 256
+_MOST_FREE = 4_096
+_PAGE = 4096
+_MOST_REFERENCES = 0x400000
+"""No program lies below this address, so neither does a place that its allocator freed."""
+_REFERENCES = 0xFFFF_FFFF_FFFF
+"""Since 3.14 the highest 16 bits of the count are flags."""
+
+
+class Missing(Exception):
+    """There is no such object or value in the program now. The text says why."""
+
+
+class Held(msgspec.Struct, frozen=True):
+    """An object, by its address, with the address and the name of its type: ``tqdm``, or ``module.name`` if it is C's.
+
+    Which form the name has is up to who defined the type: of a class it is the name alone.
+    """
+
+    address: int
+    type: int
+    type_name: str
+
+
+def held(interpreter: Interpreter, frame: Frame) -> list[Held]:
+    """Return the objects on the value stack of a frame, the outermost first, 20 at most; none if the frame has ended.
+
+    The iterator of each ``for`` loop that runs is among them; ``with`` blocks and unfinished expressions put other
+    things in between. How far the stack reaches is not in memory while the function runs. So what it held before may
+    follow, as long as that looks like an object: whoever picks one has to see that it changes, and keeps its type.
+
+    Raises Unreadable where the memory is not as expected.
+    """
+    offsets, memory = interpreter.offsets, interpreter.memory
+    first = frame.address + offsets.values + 8 * len(frame.code.variables)
+    if offsets.stack is not None:
+        # Up to 3.10 a frame is an object, whose code keeps it for the next call. The names of variables that an outer
+        # function has are not among those of the code.
+        if not _is_alive(interpreter, frame.address):
+            return []
+        stack = memory.word(frame.address + offsets.stack)
+        if not first <= stack <= first + 8 * _MOST_FREE:
+            return []
+        first = stack
+    count = min(frame.code.stack_size, MOST_HELD)
+    code, slots = memory.read_together((frame.address + offsets.code, 8), (first, 8 * count))
+    memory.word(frame.address)  # raises where the process has ended
+    if interpreter.untagged(int.from_bytes(code, "little")) != frame.code.address:
+        return []
+    found = []
+    for (reference,) in struct.iter_unpack("<Q", slots):
+        address = interpreter.untagged(reference)
+        try:
+            found.append(object_at(interpreter, address))
+        except (Missing, Unreadable):
+            continue
+    return found
+
+
+def object_at(interpreter: Interpreter, address: int) -> Held:
+    """Return the object at an address, with its type.
+
+    Raises Missing where none is alive there, and Unreadable where the memory is not as expected.
+    """
+    kind = alive(interpreter, address)
+    return Held(address, kind, _name_of(interpreter, kind))
+
+
+def type_name(interpreter: Interpreter, address: int) -> str:
+    """Return the name of an object's type, as ``Held`` has it; raises as ``object_at`` does."""
+    return object_at(interpreter, address).type_name
+
+
+def alive(interpreter: Interpreter, address: int, expected: int | None = None) -> int:
+    """Return the address of an object's type.
+
+    Raises Missing where no object is alive there, or it is not of the ``expected`` type, and Unreadable where there is
+    no such memory. Objects that are never freed, such as None and small integers, are not told from freed ones.
+    """
+    if not address or address % 8:
+        raise Missing("it is no object")
+    references, kind = struct.unpack("<2Q", interpreter.memory.read(address, TYPE + 8))
+    if not 0 < references & _REFERENCES < _MOST_REFERENCES:
+        raise Missing("its object has gone")
+    if expected is not None and kind != expected:
+        raise Missing("its object is of another type")
+    return int(kind)
+
+
+def _is_alive(interpreter: Interpreter, address: int) -> bool:
+    try:
+        return alive(interpreter, address) != 0
+    except Missing:
+        return False
+
+
+def generator_code(interpreter: Interpreter, address: int) -> Code:
+    """Return the code of a generator, which may have ended.
+
+    Raises Missing where no generator is alive there, and Unreadable where the memory is not as expected.
+    """
+    offsets = interpreter.offsets
+    alive(interpreter, address, interpreter.type("PyGen_Type"))
+    if offsets.generator_code is not None:
+        return interpreter.code(interpreter.memory.word(address + offsets.generator_code))
+    return interpreter.code(
+        interpreter.untagged(interpreter.memory.word(address + offsets.generator_frame + offsets.code))
+    )
+
+
+def generator_frame(interpreter: Interpreter, address: int, code: int) -> int:
+    """Return the address of a generator's own frame.
+
+    Raises Missing where no generator with this code is alive there, or it has ended, and Unreadable where the memory
+    is not as expected.
+    """
+    offsets, memory = interpreter.offsets, interpreter.memory
+    alive(interpreter, address, interpreter.type("PyGen_Type"))
+    if offsets.generator_state is None:
+        frame = memory.word(address + offsets.generator_frame)
+    else:
+        state = int.from_bytes(memory.read(address + offsets.generator_state, 1), "little", signed=True)
+        frame = address + offsets.generator_frame if state < offsets.ended else 0
+    if not frame:
+        raise Missing("its generator has ended")
+    if interpreter.untagged(memory.word(frame + offsets.code)) != code:
+        raise Missing("its generator has another code")
+    return frame
+
+
+def range_total(interpreter: Interpreter, iterator: int) -> int | None:
+    """Return how many numbers a range iterator began with; None from 3.12 on, where it does not keep that.
+
+    Raises Missing where no such iterator is alive there, and Unreadable where the memory is not as expected.
+    """
+    alive(interpreter, iterator, interpreter.type("PyRangeIter_Type"))
+    offsets = interpreter.offsets
+    return None if offsets.range_index is None else interpreter.memory.word(iterator + offsets.range_left)
+
+
+def _name_of(interpreter: Interpreter, kind: int) -> str:
+    """Return the name of a type; raises Missing where it is none, and Unreadable."""
+    memory = interpreter.memory
+    of_types = interpreter.type("PyType_Type")
+    meta = memory.word(kind + TYPE) if kind and not kind % 8 else 0
+    if not meta or meta % 8:
+        raise Missing("what has to be a type is none")
+    # A class may have a metaclass, which is a class of the usual kind.
+    is_class = meta == of_types or (
+        memory.word(meta + TYPE) == of_types and memory.word(meta + TYPE_FLAGS) & IS_TYPE != 0
+    )
+    if not is_class:
+        raise Missing("what has to be a type is none")
+    address, name = memory.word(kind + TYPE_NAME), b""
+    while b"\0" not in name:
+        if len(name) > _MOST_IN_NAME:
+            raise Unreadable("the name of a type is too long")
+        at = address + len(name)
+        name += memory.read(at, min(64, _PAGE - at % _PAGE))
+    return name.partition(b"\0")[0].decode("utf-8", "replace")

@@ -1,0 +1,240 @@
+"""Where things lie in the structures of CPython, by minor version, on 64 bits.
+
+``benchmarks/interpreteroffsets.py`` prints these numbers for an interpreter at hand, from its headers by ``offsetof``;
+the table holds what it printed for 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1, 3.13.0, 3.14.10 and 3.15.2. The structures
+are defined in these files of CPython's ``Include`` folder:
+
+    structure               3.8 to 3.10                         from 3.11 on
+    _PyRuntimeState         internal/pycore_pystate.h (3.8),    internal/pycore_runtime.h, _runtime_structs.h (3.14)
+                            internal/pycore_runtime.h
+    PyInterpreterState      internal/pycore_pystate.h (3.8),    internal/pycore_interp.h, _interp_structs.h (3.14)
+                            internal/pycore_interp.h
+    PyThreadState           cpython/pystate.h                   cpython/pystate.h
+    frame                   frameobject.h (3.8),                internal/pycore_frame.h, _interpframe_structs.h (3.14)
+                            cpython/frameobject.h
+    PyCodeObject            code.h (3.8), cpython/code.h        cpython/code.h
+    PyDictKeysObject        Objects/dict-common.h               internal/pycore_dict.h
+    PyLongObject            longintrepr.h                       cpython/longintrepr.h
+    PyASCIIObject           cpython/unicodeobject.h             cpython/unicodeobject.h
+    PyBytesObject           cpython/bytesobject.h               cpython/bytesobject.h
+    PyTypeObject            cpython/object.h                    cpython/object.h
+    PyHeapTypeObject        cpython/object.h                    cpython/object.h
+    PyGenObject             genobject.h                         cpython/genobject.h, _interpframe_structs.h (3.14)
+    PyDictValues            -                                   internal/pycore_dict.h
+    an object's front       -                                   internal/pycore_object.h
+    _PyRangeIterObject      Objects/rangeobject.c (to 3.11)     internal/pycore_range.h (from 3.12)
+
+From 3.13 on the interpreter has most of them at the beginning of ``_PyRuntime`` (``_Py_DebugOffsets``, in
+internal/pycore_runtime.h, and since 3.14 in internal/pycore_debug_offsets.h): those of its runtime, interpreter and
+thread states, which change from release to release, are taken from there, and all others have to be those of the table.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+from msgspec.structs import replace
+
+from profd.daemon.interpreter.memory import Memory, Unreadable
+
+COOKIE = b"xdebugpy"
+
+
+class Offsets(msgspec.Struct, frozen=True):
+    """Offsets in bytes. A ``None`` is of what a version does not have."""
+
+    # _PyRuntimeState
+    main_interpreter: int
+    main_thread: int
+    # PyInterpreterState
+    threads: int
+    # PyThreadState: from 3.11 to 3.12 its frame lies behind a _PyCFrame
+    next_thread: int
+    interpreter: int
+    ident: int
+    frame: int
+    frame_of_c: int | None
+    # PyFrameObject, _PyInterpreterFrame
+    code: int
+    previous: int
+    globals: int
+    values: int
+    # f_lasti: in bytes from the code's beginning, in 3.10 in pairs of them; from 3.11 to 3.12 prev_instr, the address
+    # of the instruction that began last or of the last word of its cache; from 3.13 on instr_ptr, its address
+    instruction: int
+    # PyCodeObject: from 3.11 on all names of variables are in one tuple
+    file: int
+    name: int
+    first_line: int
+    variables: int
+    cells: int | None
+    stack_size: int
+    # co_lnotab up to 3.9, co_linetable from 3.10 on, which is another format from 3.11 on
+    line_table: int
+    # PyDictKeysObject
+    entries: int
+    indices: int
+    # PyLongObject: its sign and length were in ob_size up to 3.11
+    has_tag: bool
+    # PyTupleObject, PyASCIIObject, PyCompactUnicodeObject
+    items: int
+    ascii: int
+    compact: int
+    # PyHeapTypeObject: the keys that its instances share
+    shared_keys: int
+    # PyGenObject: up to 3.10 where its frame is, and its code; from 3.11 on the frame itself, and the state of that
+    generator_frame: int
+    # _PyRangeIterObject: up to 3.11 its length stays, and an index goes up; from 3.12 on the length goes down
+    range_left: int
+    range_index: int | None = None
+    generator_code: int | None = None
+    generator_state: int | None = None
+    ended: int = 1
+    """The state of a frame that has ended; those behind it as well."""
+    # PyCodeObject: co_code_adaptive, which is in it from 3.11 on
+    first_instruction: int | None = None
+    # PyFrameObject: where its value stack begins; from 3.11 on that is behind its variables
+    stack: int | None = None
+    # In front of an object: its dictionary, and in 3.11 its array of values, which 3.12 has in the dictionary's place.
+    dictionary: int | None = None
+    array: int | None = None
+    # PyDictValues: from 3.13 on it begins with some bytes of its own
+    first_value: int = 0
+    are_valid: int | None = None
+    # The lowest bits of a reference from a frame say how it is counted.
+    has_tagged_references: bool = False
+
+
+TYPE = 8
+"""Of PyObject: where the address of its type is."""
+SIZE = 16
+"""Of PyVarObject, PyLongObject and PyASCIIObject: size, or length."""
+DIGITS = 24
+"""Of PyLongObject; each has 30 bits in 4 bytes."""
+DICT_KEYS, DICT_VALUES = 32, 40
+BYTES = 32
+"""Of PyBytesObject: its bytes."""
+CELL_VALUE = 16
+STRING_STATE = 32
+TYPE_NAME, TYPE_BASIC_SIZE, TYPE_FLAGS, TYPE_DICTIONARY = 24, 32, 168, 288
+IS_TYPE, HAS_MANAGED_DICTIONARY, HAS_INLINE_VALUES = 1 << 31, 1 << 4, 1 << 2
+"""Flags of a type: its instances are types; they have the dictionary in front of them; they have values behind them."""
+
+_3_8 = Offsets(
+    main_interpreter=40, main_thread=72, threads=8,
+    next_thread=8, interpreter=16, ident=176, frame=24, frame_of_c=None,
+    code=32, previous=24, globals=48, values=360, instruction=104,
+    file=104, name=112, first_line=40, variables=72, cells=88, stack_size=32, line_table=120,
+    entries=32, indices=40, has_tag=False, items=24, ascii=48, compact=72,
+    shared_keys=872, generator_frame=16, generator_code=32, stack=64, range_left=40, range_index=16,
+)  # fmt: skip
+_3_11 = Offsets(
+    main_interpreter=48, main_thread=80, threads=16,
+    next_thread=8, interpreter=16, ident=152, frame=56, frame_of_c=8,
+    code=32, previous=48, globals=8, values=72, instruction=56,
+    file=112, name=120, first_line=72, variables=96, cells=None, stack_size=68, line_table=136, first_instruction=184,
+    entries=24, indices=32, has_tag=False, items=24, ascii=48, compact=72,
+    shared_keys=872, generator_frame=80, generator_state=75, range_left=40, range_index=16,
+    dictionary=-24, array=-32,
+)  # fmt: skip
+_3_12 = replace(
+    _3_11, main_thread=64, threads=72, ident=136, frame_of_c=0, code=0, previous=8, globals=24,
+    first_line=68, has_tag=True, ascii=40, compact=56, stack_size=64, shared_keys=880,
+    generator_frame=72, generator_state=67, range_left=32, range_index=None, array=None,
+    first_instruction=192,
+)  # fmt: skip
+_3_13 = replace(
+    _3_12, main_interpreter=640, main_thread=656, threads=7344, ident=152, frame=72, frame_of_c=None,
+    first_value=8, are_valid=3, first_instruction=200,
+)  # fmt: skip
+_3_14 = replace(
+    _3_13, main_interpreter=816, main_thread=832, values=80, items=32, has_tagged_references=True,
+    first_instruction=208,
+)  # fmt: skip
+_3_15 = replace(_3_14, main_interpreter=944, main_thread=960, threads=7336, ident=176, shared_keys=888, ended=5)
+
+BY_VERSION = {
+    (3, 8): _3_8,
+    (3, 9): replace(_3_8, shared_keys=864),
+    (3, 10): replace(_3_8, values=352, instruction=96, generator_code=24),
+    (3, 11): _3_11,
+    (3, 12): _3_12,
+    (3, 13): _3_13,
+    (3, 14): _3_14,
+    (3, 15): _3_15,
+}
+
+_FIELDS = (
+    "version free_threaded "
+    "runtime_size finalizing interpreters_head "
+    "interpreter_size interpreter_id interpreter_next threads_head {threads_main}gc imports_modules sysdict builtins "
+    "ceval_gil gil_runtime_state gil_enabled gil_locked gil_holder {generations}"
+    "thread_size thread_prev thread_next thread_interp current_frame {frames}thread_id native_thread_id "
+    "datastack_chunk thread_status {after_status}"
+    "frame_size previous executable instr_ptr localsplus owner {after_owner}"
+    "code_size filename name qualname linetable firstlineno argcount localsplusnames localspluskinds co_code_adaptive "
+    "{tlbc}object_size ob_type"
+)
+_LATER = {"threads_main": "threads_main ", "generations": "code_generation tlbc_generation ", "tlbc": "co_tlbc "}
+_NONE = {"threads_main": "", "generations": "", "frames": "", "after_status": "", "after_owner": "", "tlbc": ""}
+_IN_RUNTIME = {
+    (3, 13): _FIELDS.format(**_NONE),
+    (3, 14): _FIELDS.format(**{**_NONE, **_LATER, "after_owner": "stackpointer tlbc_index "}),
+    (3, 15): _FIELDS.format(
+        **{
+            **_LATER,
+            "frames": "base_frame last_profiled_frame last_profiled_frame_seq ",
+            "after_status": "holds_gil gil_requested current_exception exc_state exc_value ",
+            "after_owner": "stackpointer tlbc_index ",
+        }
+    ),
+}
+"""The fields of ``_Py_DebugOffsets`` behind its cookie, 8 bytes each, as far as they are needed."""
+
+
+def offsets_of(memory: Memory, runtime: int, version: tuple[int, int]) -> Offsets:
+    """Return the offsets of a running interpreter, whose ``_PyRuntime`` is at ``runtime``.
+
+    Raises Unreadable where they are not known, or the interpreter says others.
+    """
+    known = BY_VERSION.get(version)
+    if known is None:
+        raise Unreadable(f"the structures of Python {version[0]}.{version[1]} are not known")
+    if version not in _IN_RUNTIME:
+        return known
+    names = _IN_RUNTIME[version].split()
+    data = memory.read(runtime, 8 * (len(names) + 1))
+    if not data.startswith(COOKIE):
+        raise Unreadable("its runtime does not begin as that of CPython does")
+    said = dict(zip(names, struct.unpack(f"<{len(names)}Q", data[8:]), strict=True))
+    if said["free_threaded"]:
+        raise Unreadable("it is a free-threaded Python, whose structures are others")
+    if (said["version"] >> 24, said["version"] >> 16 & 0xFF) != version:
+        raise Unreadable("its runtime says another version than its file")
+    if _of_objects(known) != tuple(said[name] for name in _OF_OBJECTS):
+        raise Unreadable(f"its structures are not those of Python {version[0]}.{version[1]}")
+    ahead = said["interpreters_head"] + 8
+    return replace(
+        known,
+        main_interpreter=ahead,
+        main_thread=ahead + known.main_thread - known.main_interpreter,
+        threads=said["threads_head"],
+        next_thread=said["thread_next"],
+        interpreter=said["thread_interp"],
+        ident=said["thread_id"],
+        frame=said["current_frame"],
+    )
+
+
+_OF_OBJECTS = (
+    "previous", "executable", "localsplus", "instr_ptr", "filename", "name", "firstlineno", "localsplusnames",
+    "linetable", "co_code_adaptive", "ob_type",
+)  # fmt: skip
+
+
+def _of_objects(known: Offsets) -> tuple[int | None, ...]:
+    return (
+        known.previous, known.code, known.values, known.instruction, known.file, known.name, known.first_line,
+        known.variables, known.line_table, known.first_instruction, TYPE,
+    )  # fmt: skip

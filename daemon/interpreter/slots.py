@@ -1,0 +1,173 @@
+"""Where the reference to a value lies: in a dictionary, and in what the instances of a class have instead of one.
+
+                                        3.8 to 3.10       3.11            3.12               3.13 on
+    of an instance, the dictionary at   tp_dictoffset     24 before it    24 before it       24 before it
+    or its values                       -                 32 before it    24 before, tagged  behind it
+    of its dictionary, the keys         in a table with the values, or shared with other instances, values apart
+
+The keys of values without a dictionary are those that the class has for its instances. What is written in C has its
+dictionary at ``tp_dictoffset`` in every version.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import msgspec
+
+from profd.daemon.interpreter.frames import Interpreter
+from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.interpreter.objects import Missing, alive
+from profd.daemon.interpreter.offsets import (
+    DICT_KEYS,
+    DICT_VALUES,
+    HAS_INLINE_VALUES,
+    HAS_MANAGED_DICTIONARY,
+    TYPE,
+    TYPE_BASIC_SIZE,
+    TYPE_DICTIONARY,
+    TYPE_FLAGS,
+)
+
+_MOST_KEYS = 100_000
+_NO_SUCH = "there is no variable of this name"
+
+
+class Link(NamedTuple):
+    """A reference that was followed: where it lies, and the address that it has."""
+
+    place: int
+    address: int
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """Where the reference to a value lies, as long as all ``links`` are as they were."""
+
+    address: int
+    links: tuple[Link, ...]
+    may_be_cell: bool = False
+    """Its value may be a cell, which has the value that is meant."""
+
+
+class _Key(NamedTuple):
+    keys: int
+    entry: int
+    name: int
+
+
+class Slots:
+    """Finds slots in an interpreter, and remembers where in a table of keys each name was.
+
+    Everything raises Missing where there is no such value, and Unreadable where the memory is not as expected.
+    """
+
+    def __init__(self, interpreter: Interpreter) -> None:
+        self._python = interpreter
+        self._known: dict[tuple[int, str], _Key] = {}
+
+    def in_dictionary(self, dictionary: int, name: str) -> Slot:
+        """Return the slot of a name in a dictionary, which may share its keys."""
+        python = self._python
+        head = python.memory.read(dictionary, DICT_VALUES + 8)
+        kind, keys, values = (_word(head, at) for at in (TYPE, DICT_KEYS, DICT_VALUES))
+        if kind != python.type("PyDict_Type"):
+            raise Unreadable("what has to be a dictionary is none")
+        links = [Link(dictionary + at, word) for at, word in ((TYPE, kind), (DICT_KEYS, keys), (DICT_VALUES, values))]
+        if values:
+            return self._in_values(values, keys, (dictionary, name), links)
+        key = self._key(keys, (dictionary, name))
+        return Slot(key.entry + 8, (*links, Link(key.entry, key.name)))
+
+    def of_attribute(self, instance: int, kind: int, name: str) -> Slot:
+        """Return the slot of an attribute that an instance of a type has of its own, not by its class or ``__slots__``.
+
+        Raises Missing as well where the object is gone, or of another type.
+        """
+        python = self._python
+        alive(python, instance, kind)
+        links = [Link(instance + TYPE, kind)]
+        first = TYPE_BASIC_SIZE
+        of_type = python.memory.read(kind + first, TYPE_DICTIONARY + 8 - first)
+        flags = _word(of_type, TYPE_FLAGS - first)
+        (at,) = struct.unpack_from("<q", of_type, TYPE_DICTIONARY - first)
+        if flags & HAS_MANAGED_DICTIONARY and python.offsets.dictionary is not None:
+            at = python.offsets.dictionary
+            values = self._values(instance, flags, _word(of_type, 0), links)
+            if values:
+                place = kind + python.offsets.shared_keys
+                keys = python.memory.word(place)
+                return self._in_values(values, keys, (instance, name), [*links, Link(place, keys)])
+        elif at <= 0:
+            # Negative: behind the items of an object that has a number of them, a tuple for instance.
+            raise Missing(
+                "its object has no dictionary" if not at else "its object has its dictionary behind its items"
+            )
+        dictionary = python.memory.word(instance + at)
+        if not dictionary:
+            raise Missing(_NO_SUCH)
+        found = self.in_dictionary(dictionary, name)
+        return Slot(found.address, (*links, Link(instance + at, dictionary), *found.links))
+
+    def _values(self, instance: int, flags: int, size: int, links: list[Link]) -> int:
+        """Return where an instance has values without a dictionary; 0 where it has none. Adds to the links."""
+        offsets, memory = self._python.offsets, self._python.memory
+        assert offsets.dictionary is not None
+        if offsets.array is not None:
+            place = instance + offsets.array
+            values = memory.word(place)
+            links.append(Link(place, values))
+            return values
+        place = instance + offsets.dictionary
+        word = memory.word(place)
+        if offsets.are_valid is None:
+            links.append(Link(place, word))
+            return word + 1 if word & 1 else 0
+        if word or not flags & HAS_INLINE_VALUES:
+            return 0
+        if not memory.read(instance + size + offsets.are_valid, 1)[0]:
+            raise Missing(_NO_SUCH)
+        links.append(Link(place, 0))
+        return instance + size
+
+    def _in_values(self, values: int, keys: int, of: tuple[int, str], links: list[Link]) -> Slot:
+        """Return the slot in an array of values, at the place that the name has among the keys."""
+        key = self._key(keys, of)
+        start, width, _ = self._table(keys)
+        place = (key.entry - start) // width
+        return Slot(values + self._python.offsets.first_value + 8 * place, (*links, Link(key.entry, key.name)))
+
+    def _key(self, keys: int, of: tuple[int, str]) -> _Key:
+        """Return where a name is in a table of keys."""
+        python = self._python
+        known = self._known.get(of)
+        if known is not None and known.keys == keys and python.memory.word(known.entry) == known.name:
+            return known
+        start, width, count = self._table(keys)
+        table = python.memory.read(start, count * width)
+        for number in range(count):
+            # The hash comes first where keys may be anything, and the value last.
+            at = (number + 1) * width - 16
+            key = _word(table, at)
+            if key and python.is_of_type(key, "PyUnicode_Type") and python.text(key) == of[1]:
+                self._known[of] = found = _Key(keys, start + at, key)
+                return found
+        raise Missing(_NO_SUCH)
+
+    def _table(self, keys: int) -> tuple[int, int, int]:
+        """Return where the entries of a table of keys begin, the bytes of each, and how many there are."""
+        offsets, memory = self._python.offsets, self._python.memory
+        head = memory.read(keys, offsets.indices)
+        count = _word(head, offsets.entries)
+        if self._python.version >= (3, 11):
+            index_bytes, is_general = 1 << head[9], head[10] == 0
+        else:
+            size = _word(head, 8)
+            index_bytes, is_general = size * (1 if size <= 0xFF else 2 if size <= 0xFFFF else 4), True
+        if count > _MOST_KEYS or index_bytes > 16 * _MOST_KEYS:
+            raise Unreadable("what has to be a table of keys is none")
+        return keys + offsets.indices + index_bytes, 24 if is_general else 16, count
+
+
+def _word(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + 8], "little")

@@ -1,0 +1,1 @@
+"""Launches a script as if profd were not there: its terminal, its signals, its exit status."""

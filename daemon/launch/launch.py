@@ -1,0 +1,266 @@
+"""The launcher: the parent of the script, which passes signals on, waits for it, and ends with its exit code.
+
+Everything that can fail is somewhere else: session and dashboard are processes, started and waited for in threads. One
+queue brings their news and the signals to the main thread, which alone acts on them. Knows nothing of what is recorded
+or how a run is summed up.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from profd.daemon.errors import NoSuchProcess, ProfdError
+from profd.daemon.launch.channel import ScriptLink, make_link
+from profd.daemon.launch.screen import InheritedScreen, Screen, SharedScreen
+from profd.daemon.launch.script import Script, Witness, start_script
+from profd.daemon.launch.signals import ENDING, TAKEN, InheritedSignals, Standing, is_from_process, taken
+from profd.daemon.launch.terminal import Terminal
+from profd.daemon.store.records import Identity
+
+CLOSING_TIMEOUT_S = 15.0
+_TOO_SHORT = "profd: the command ended before its recording had begun"
+
+
+class RecordingSession(Protocol):
+    """A session that records the script."""
+
+    @property
+    def run_file(self) -> Path:
+        """The file that it writes."""
+        ...
+
+    def wait_closed(self, timeout_s: float | None) -> bool:
+        """Wait until the session is gone; False where it has not closed its file within ``timeout_s``."""
+        ...
+
+
+class StartSession(Protocol):
+    """Start the session of a script that runs."""
+
+    def __call__(self, script: Script, link: socket.socket) -> RecordingSession:
+        """Return the session once it records; raises ProfdError."""
+        ...
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be launched, and what the launcher leaves to others.
+
+    ``dashboard`` returns the command of a dashboard on a run file and on the descriptor of the script's terminal;
+    without it the script keeps profd's own stdin, stdout and stderr. ``farewell`` returns what is to be said of the
+    finished run; without it only failures are told. ``narrate`` takes lines for a person. ``variables`` are set in the
+    command's environment; by default it is the one of this process.
+    """
+
+    command: tuple[str, ...]
+    start_session: StartSession
+    farewell: Callable[[], str] | None
+    narrate: Callable[[str], None]
+    dashboard: Callable[[Path, int], Sequence[str]] | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SessionStarted:
+    """The session records."""
+
+    session: RecordingSession
+
+
+@dataclass(frozen=True)
+class SessionOver:
+    """There is no session, or none any more; ``news`` is what a person should know of that."""
+
+    news: str
+
+
+Event = signal.struct_siginfo | SessionStarted | SessionOver
+
+
+def launch(plan: Plan) -> int:
+    """Run a command as a child of this process, profiled, and return its exit code: 128 + N for a signal.
+
+    This process may have one thread only. Raises CommandNotFound or CommandNotExecutable, with nothing left behind;
+    what fails later is narrated, and the script runs on.
+    """
+    with taken() as inherited:
+        link, session_end = make_link()
+        screen = _open_screen(plan, link)
+        script = start_script(plan.command, inherited, screen.pseudo_terminal, plan.variables)
+        witness = None if screen.pseudo_terminal else _call_witness()
+        return Launch(plan, inherited, screen, script, witness, link, session_end).run()
+
+
+class Launch:
+    """One script from its start to the end of all that was started for it."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        inherited: InheritedSignals,
+        screen: Screen,
+        script: Script,
+        witness: Witness | None,
+        link: ScriptLink,
+        session_end: socket.socket,
+    ) -> None:
+        self._plan = plan
+        self._inherited = inherited
+        self._screen = screen
+        self._script = script
+        self._witness = witness
+        self._standing = Standing(script.pid, screen.pseudo_terminal is None, os.getsid(0) == os.getpid())
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._link, self._session_end = link, session_end
+        self._session: RecordingSession | None = None
+        self._news: list[str] = []
+        self._has_script_ended = False
+        self._is_session_over = False
+        self._is_given_up = False
+
+    def run(self) -> int:
+        """Act on what happens until all has ended; returns the script's exit code."""
+        self._screen.start(Identity(self._script.pid, self._script.start_ticks))
+        self._work(self._listen)
+        self._work(self._start_session)
+        while not self._is_over():
+            self._take(self._events.get())
+            if self._script.status is not None and not self._has_script_ended:
+                self._end_script(self._script.status)
+        self._screen.leave()
+        if self._witness is not None:
+            self._witness.close()
+        for line in self._news:
+            self._plan.narrate(line)
+        return self._script.exit_code
+
+    def _is_over(self) -> bool:
+        is_done = self._is_session_over and not self._screen.is_occupied
+        return self._has_script_ended and (is_done or self._is_given_up)
+
+    # What happens: on the main thread
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, SessionStarted):
+            self._session = event.session
+            self._open_dashboard(event.session.run_file)
+            if self._has_script_ended:
+                self._work(self._close_session)
+        elif isinstance(event, SessionOver):
+            self._is_session_over = True
+            self._tell(event.news)
+        elif event.si_signo == signal.SIGCHLD:
+            self._script.poll()
+            self._show_script(self._screen.child_changed())
+        else:
+            self._take_signal(event)
+
+    def _take_signal(self, info: signal.struct_siginfo) -> None:
+        if self._has_script_ended:
+            # Nobody else is left whom it could be meant for. The session closes its file by itself.
+            self._is_given_up = info.si_signo in ENDING
+            return
+        if info.si_signo in (signal.SIGWINCH, signal.SIGCONT):
+            self._screen.renew()
+        if self._owes(info):
+            self._pass_on(info)
+
+    def _owes(self, info: signal.struct_siginfo) -> bool:
+        """Say whether the script is still to be given a signal."""
+        if not self._standing.owes(info):
+            return False
+        return self._witness is None or not is_from_process(info) or not self._witness.saw(info)
+
+    def _pass_on(self, info: signal.struct_siginfo) -> None:
+        terminal = self._screen.pseudo_terminal
+        if terminal is None or is_from_process(info):
+            self._script.send(info.si_signo)
+        else:
+            terminal.send(info.si_signo)
+            self._screen.signaled(info.si_signo)
+
+    def _end_script(self, status: int) -> None:
+        self._has_script_ended = True
+        self._screen.script_ended()
+        self._link.exited(status)
+        self._link.close()
+        if self._session is not None:
+            self._work(self._close_session)
+
+    def _open_dashboard(self, run_file: Path) -> None:
+        terminal = self._screen.pseudo_terminal
+        if self._plan.dashboard is None or terminal is None or self._has_script_ended:
+            return
+        try:
+            self._screen.open_dashboard(self._plan.dashboard(run_file, terminal.master_fd), self._inherited.mask)
+        except OSError as error:
+            self._show_script(f"the dashboard did not start ({error.strerror})")
+
+    def _show_script(self, why: str) -> None:
+        if why and not self._has_script_ended:
+            self._screen.show_script(f"profd: {why}; the command (pid {self._script.pid}) runs on")
+
+    def _tell(self, line: str) -> None:
+        """Say a line now where it gets between no lines of the script's, else at the end."""
+        if line and not self._screen.tell(line):
+            self._news.append(line)
+
+    # What waits: each in a thread of its own
+
+    def _work(self, work: Callable[[], None]) -> None:
+        threading.Thread(target=work, name=work.__name__, daemon=True).start()
+
+    def _listen(self) -> None:
+        while True:
+            self._events.put(signal.sigwaitinfo(TAKEN))
+
+    def _start_session(self) -> None:
+        event: Event = SessionOver("")
+        try:
+            event = SessionStarted(self._plan.start_session(self._script, self._session_end))
+        except NoSuchProcess:
+            event = SessionOver(_TOO_SHORT if self._plan.farewell else "")
+        except ProfdError as error:
+            event = SessionOver(f"profd: nothing is recorded: {error}")
+        finally:
+            # Whatever else goes wrong in here shows its traceback, and the script's end is still waited for.
+            self._session_end.close()
+            self._events.put(event)
+
+    def _close_session(self) -> None:
+        assert self._session is not None
+        news = []
+        try:
+            if not self._session.wait_closed(CLOSING_TIMEOUT_S):
+                news.append("profd: the recording broke off, or is still being closed: the run holds what is written")
+            if self._plan.farewell is not None:
+                news.append(self._plan.farewell())
+        except ProfdError as error:
+            news.append(f"profd: {error}")
+        finally:
+            self._events.put(SessionOver("\n".join(filter(None, news))))
+
+
+def _open_screen(plan: Plan, link: ScriptLink) -> Screen:
+    if plan.dashboard is None:
+        return InheritedScreen()
+    try:
+        return SharedScreen(Terminal(), link)
+    except OSError as error:
+        plan.narrate(f"profd: no dashboard: the system has no pseudo-terminal or no process left ({error.strerror})")
+        return InheritedScreen()
+
+
+def _call_witness() -> Witness | None:
+    try:
+        return Witness()
+    except OSError:
+        return None  # no more processes: better that a signal reaches the script twice than that profd fails

@@ -1,0 +1,329 @@
+"""What copies between a script's pseudo-terminal and the real one: a process for the output, a thread for the keys.
+
+A script whose terminal no one reads stands still, and one whose terminal is closed is hung up. So a process that
+depends on nobody reads it and holds it open: in a session of its own, out of reach of the terminal's keys and of job
+control, deaf to all signals but SIGKILL and SIGSTOP, until the last of the script's processes has closed it. What it
+reads goes to the session, and to the real terminal while the script is shown; what no one takes is dropped. When the
+launcher is gone without a word, it ends the dashboard, which nobody else is left to do.
+
+The keys are the launcher's own to read: while it is stopped, they are the shell's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import threading
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from profd.daemon import processes
+from profd.daemon.launch.channel import CHUNK_BYTES, ScriptLink
+from profd.daemon.launch.script import let_go_of_all_but
+from profd.daemon.launch.terminal import RESET
+from profd.daemon.store.records import Identity
+
+_IDLE_MS = 50
+# How often it looks whether a script that has closed its terminal has opened it again, or has ended.
+_CLOSED_MS = 200
+# What a script leaves unread at its end is far less; a process of its own that writes on and on is left behind.
+_REST_BYTES = 1 << 20
+# How long the launcher waits for an order to be carried out: a real terminal that takes nothing holds the relay up.
+_ORDER_TIMEOUT_S = 10.0
+_KEY_TIMEOUT_S = 1.0
+_ORDER_BYTES = CHUNK_BYTES + 1024
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """All that the launcher wants of the relay at a time.
+
+    ``script`` is who has the terminal, ``dashboard`` what is to be ended with the launcher; ``has_ended`` says that the
+    script was waited for. ``notice`` is written to the real terminal before anything else, once.
+    """
+
+    script: Identity | None = None
+    dashboard: Identity | None = None
+    is_shown: bool = False
+    has_ended: bool = False
+    notice: bytes = b""
+
+
+class Relay:
+    """The process that reads, as its launcher sees it; a child that outlives this process where it has to."""
+
+    def __init__(self, master_fd: int, screen_fd: int, link: ScriptLink) -> None:
+        """Start it: this process has one thread, and blocks what it takes of signals; raises OSError."""
+        self._master_fd = master_fd
+        self._screen_fd = screen_fd
+        self._link = link
+        self._orders = Orders()
+        its_end = self._open_end()
+        self._pid = os.fork()
+        if self._pid == 0:
+            _stand_apart(_Copier(master_fd, screen_fd, link, its_end))
+        its_end.close()
+
+    def _open_end(self) -> socket.socket:
+        self._end, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._end.settimeout(_ORDER_TIMEOUT_S)
+        return its_end
+
+    def revive(self) -> None:
+        """See to it that there is a relay, which should never be needed: a killed one goes on in a thread here."""
+        pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED) if self._pid else (0, 0)
+        if pid and os.WIFSTOPPED(status):
+            os.kill(pid, signal.SIGCONT)
+        elif pid:
+            self._pid = 0
+            copier = _Copier(self._master_fd, os.dup(self._screen_fd), self._link.copy(), self._open_end())
+            threading.Thread(target=copier.run, name="relay", daemon=True).start()
+            self._order()
+
+    def follow(self, script: Identity) -> None:
+        """Begin to read, and show what a script writes from its first byte on."""
+        self._order(script=script, is_shown=True)
+
+    def show(self, notice: bytes) -> None:
+        """Write a notice, and what the script writes from then on, to the real terminal."""
+        self._order(is_shown=True, notice=notice[:CHUNK_BYTES])
+
+    def say(self, notice: bytes) -> None:
+        """Write a notice to the real terminal between what the script writes."""
+        self._order(notice=notice[:CHUNK_BYTES])
+
+    def hide(self) -> None:
+        """Touch the real terminal no more: when this returns, it is someone else's."""
+        self._order(is_shown=False)
+
+    def guard(self, dashboard: Identity | None) -> None:
+        """End this dashboard, and clean up after it, where the launcher cannot do so any more."""
+        self._order(dashboard=dashboard)
+
+    def finish(self) -> None:
+        """Return when all is copied that the ended script has left unread."""
+        self._order(has_ended=True)
+
+    def _order(self, **changes: Identity | bytes | bool | None) -> None:
+        """Tell the relay what has changed, and wait until it acts by that; it may be gone, with nothing to act on."""
+        self._orders = msgspec.structs.replace(self._orders, **changes)
+        with contextlib.suppress(OSError):
+            while select.select([self._end], [], [], 0)[0] and self._end.recv(1):
+                pass  # answers that came too late
+            self._end.send(msgspec.msgpack.encode(self._orders), socket.MSG_NOSIGNAL)
+            self._end.recv(1)
+        self._orders = msgspec.structs.replace(self._orders, notice=b"")
+
+
+class Keyboard(threading.Thread):
+    """Gives a script the keys that are pressed on the real terminal, until ``end``."""
+
+    def __init__(self, keys_fd: int, master_fd: int) -> None:
+        super().__init__(name="keyboard", daemon=True)
+        self._keys_fd: int | None = keys_fd
+        self._master_fd = master_fd
+        self._wake_fd, self._waker_fd = os.pipe()
+        self._typed = b""
+
+    def run(self) -> None:
+        """Copy keys; no more of them while the script has not taken those before."""
+        while self._wake_fd not in (ready := dict(self._poller().poll())):
+            if self._typed:
+                self._type()
+            elif ready:
+                self._read()
+
+    def end(self) -> None:
+        """Touch the real terminal no more: when this returns, its keys are someone else's."""
+        os.write(self._waker_fd, b"\0")
+        # It may wait for a key that a shell has taken meanwhile, and that key is then the only one that is lost.
+        self.join(_KEY_TIMEOUT_S)
+        if not self.is_alive():
+            for fd in (self._wake_fd, self._waker_fd):
+                os.close(fd)
+
+    def _poller(self) -> select.poll:
+        poller = select.poll()
+        poller.register(self._wake_fd, select.POLLIN)
+        if self._typed:
+            poller.register(self._master_fd, select.POLLOUT)
+        elif self._keys_fd is not None:
+            poller.register(self._keys_fd, select.POLLIN)
+        return poller
+
+    def _read(self) -> None:
+        assert self._keys_fd is not None
+        with contextlib.suppress(OSError):
+            self._typed = os.read(self._keys_fd, CHUNK_BYTES)
+        if not self._typed:
+            self._keys_fd = None  # the terminal is gone
+
+    def _type(self) -> None:
+        try:
+            self._typed = self._typed[os.write(self._master_fd, self._typed) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._typed = b""
+
+
+class _Copier:
+    """What the relay's process does."""
+
+    def __init__(self, master_fd: int, screen_fd: int, link: ScriptLink, launcher: socket.socket) -> None:
+        """Take the master of the pseudo-terminal, non-blocking, and all whom it may concern."""
+        self._master_fd = master_fd
+        self._screen_fd: int | None = screen_fd
+        self._link = link
+        self._launcher = launcher
+        self._orders = Orders()
+        self._has_launcher = True
+        self._is_closed = False
+        """Whether no one had the script's terminal open at the last look; a script may open it again."""
+        self._is_over = False
+        self._is_settled = False
+        self._rest_bytes = _REST_BYTES
+        self._orphan: Identity | None = None
+
+    def descriptors(self) -> set[int]:
+        """Return what it needs of the descriptors that this process has."""
+        used = (self._master_fd, self._screen_fd, self._link.fileno(), self._launcher.fileno())
+        return {fd for fd in used if fd is not None}
+
+    def run(self) -> None:
+        """Copy until no one has the script's terminal open, all is passed on, and the launcher is gone."""
+        while not self._is_over or self._has_launcher or self._orphan is not None or self._link.has_backlog:
+            ready = dict(self._poller().poll(self._patience_ms()))
+            if self._link.has_backlog and self._link.fileno() in ready:
+                self._link.flush()
+            if self._is_settled and not self._link.has_backlog:
+                self._link.close()
+            if self._launcher.fileno() in ready:
+                self._take_orders()
+            elif self._master_fd in ready or (self._is_closed and not self._is_over):
+                self._read()
+            elif self._is_ending and not ready:  # those whom the script left behind have it open, and write nothing now
+                self._settle()
+            if self._orphan is not None and not processes.is_running(*self._orphan):
+                self._orphan = None
+                self._write_screen(RESET)  # its modes are the shell's to restore
+                self._leave_screen()
+
+    @property
+    def _is_ending(self) -> bool:
+        """Whether the launcher waits for what the ended script has left unread."""
+        return self._orders.has_ended and not self._is_settled
+
+    def _poller(self) -> select.poll:
+        poller = select.poll()
+        if self._has_launcher:
+            poller.register(self._launcher, select.POLLIN)
+        if self._link.has_backlog:
+            poller.register(self._link, select.POLLOUT)
+        # Not before the launcher says whether to show it: what is read while nothing is shown is not shown later.
+        is_begun = self._orders.script is not None or not self._has_launcher
+        if is_begun and not self._is_closed:
+            poller.register(self._master_fd, select.POLLIN)
+        return poller
+
+    def _patience_ms(self) -> int | None:
+        if self._is_ending or self._orphan is not None:
+            return _IDLE_MS
+        return _CLOSED_MS if self._is_closed and not self._is_over else None
+
+    # The launcher
+
+    def _take_orders(self) -> None:
+        try:
+            packet = self._launcher.recv(_ORDER_BYTES)
+        except OSError:
+            packet = b""
+        if packet:
+            self._orders = msgspec.msgpack.decode(packet, type=Orders)
+            self._write_screen(self._orders.notice)
+            if not self._is_ending:  # else the answer comes with the end
+                self._answer()
+        else:
+            self._miss_launcher()
+
+    def _answer(self) -> None:
+        with contextlib.suppress(OSError):
+            self._launcher.send(b"\0", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
+    def _miss_launcher(self) -> None:
+        """Go on without a launcher. One that was killed has left its dashboard, which may be stopped."""
+        self._has_launcher = False
+        self._orphan = self._orders.dashboard
+        for number in (signal.SIGTERM, signal.SIGCONT):
+            if self._orphan is not None and processes.is_running(*self._orphan):
+                with contextlib.suppress(OSError):
+                    os.kill(self._orphan.pid, number)
+        if self._orphan is None and not self._orders.is_shown:
+            self._leave_screen()
+
+    def _settle(self) -> None:
+        """Say that all is copied: what comes from now on is of those whom the script left behind, and is dropped."""
+        is_awaited = self._is_ending
+        self._is_settled = True
+        self._link.wrote_all()
+        if is_awaited:
+            self._answer()
+
+    # The terminals
+
+    def _read(self) -> None:
+        """Copy a part of what the script wrote."""
+        try:
+            data = os.read(self._master_fd, CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:  # how a pseudo-terminal says that no one has its other end open
+            self._is_closed = True
+            script = self._orders.script
+            self._is_over = self._orders.has_ended or script is None or not processes.is_running(*script)
+            if self._is_over:
+                self._settle()
+            return
+        self._is_closed = False
+        if self._is_settled:
+            return
+        self._link.wrote(data)
+        if self._orders.is_shown:
+            self._write_screen(data)
+        if self._orders.has_ended:
+            self._rest_bytes -= len(data)
+            if self._rest_bytes <= 0:
+                self._settle()
+
+    def _write_screen(self, data: bytes) -> None:
+        while data and self._screen_fd is not None:
+            try:
+                data = data[os.write(self._screen_fd, data) :]
+            except BlockingIOError:
+                poller = select.poll()
+                poller.register(self._screen_fd, select.POLLOUT)
+                poller.poll()
+            except OSError:
+                self._leave_screen()  # it is gone; the script is still to be read
+
+    def _leave_screen(self) -> None:
+        if self._screen_fd is not None:
+            os.close(self._screen_fd)
+            self._screen_fd = None
+
+
+def _stand_apart(copier: _Copier) -> NoReturn:
+    """Turn this forked process into the relay, and end with it."""
+    try:
+        os.setsid()
+        os.chdir("/")
+        let_go_of_all_but(copier.descriptors())
+        with contextlib.suppress(OSError):
+            Path("/proc/self/comm").write_text("profd-relay")
+        copier.run()
+    finally:
+        os._exit(0)

@@ -1,0 +1,239 @@
+"""Control groups of processes: their limits, how near processes are to them, and what happened at them.
+
+A limit of any group above binds a process too, so groups are taken with all that lie above them, as far as we can see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from profd.daemon import processes
+from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.machine.machine import Rates, pressure
+from profd.daemon.machine.pollthread import Watched
+from profd.daemon.store.records import EventHappened, Identity, Point
+
+# Version 1 has no word for "no limit": it is the greatest number of whole pages.
+_NO_LIMIT = 1 << 62
+
+
+class Hierarchy(NamedTuple):
+    """A tree of groups that is mounted: ``root`` is which group lies at ``mount``."""
+
+    version: int
+    controllers: frozenset[str]
+    root: str
+    mount: str
+
+
+class Group(NamedTuple):
+    """A group of one hierarchy: its folder, and its path in the hierarchy, by which it is called."""
+
+    version: int
+    folder: str
+    path: str
+
+    def file(self, name: str) -> str:
+        """Return the path of a file of the group."""
+        return f"{self.folder}/{name}"
+
+
+class MemoryState(NamedTuple):
+    """Memory of a group: working set is what is used but for file cache that the kernel can drop."""
+
+    limit_bytes: int
+    used_bytes: int
+    working_set_bytes: int
+
+
+class CpuState(NamedTuple):
+    """CPU time of a group: in how many of its periods it had used up what it may have."""
+
+    limit_cores: float
+    periods: int
+    throttled_periods: int
+    throttled_s: float
+
+
+def hierarchies(mountinfo: bytes | None) -> list[Hierarchy]:
+    """Return the hierarchies that are mounted, by the text of ``/proc/PID/mountinfo``."""
+    found = []
+    for line in (mountinfo or b"").decode(errors="replace").splitlines():
+        before, _, after = line.partition(" - ")
+        fields, file_system = before.split(" "), after.split(" ")
+        if len(fields) > 4 and file_system[0] in ("cgroup", "cgroup2"):
+            version = 2 if file_system[0] == "cgroup2" else 1
+            found.append(Hierarchy(version, frozenset(file_system[-1].split(",")), fields[3], fields[4]))
+    return found
+
+
+def groups_of(pid: int, controller: str, mounted: Sequence[Hierarchy]) -> list[Group]:
+    """Return the group of a process that has a controller, and those above it, the innermost first."""
+    text = (processes.read(f"/proc/{pid}/cgroup") or b"").decode(errors="replace")
+    paths = {
+        names: path for _, names, path in (line.split(":", 2) for line in text.splitlines() if line.count(":") > 1)
+    }
+    first = next((path for names, path in paths.items() if controller in names.split(",")), None)
+    for hierarchy in mounted:
+        if hierarchy.version == 1 and controller in hierarchy.controllers and first is not None:
+            return list(_upwards(hierarchy, first))
+        if hierarchy.version == 2 and first is None and "" in paths:
+            return list(_upwards(hierarchy, paths[""]))
+    return []
+
+
+def _upwards(hierarchy: Hierarchy, path: str) -> Iterator[Group]:
+    """Yield a group and those above it, up to the one at the mount point."""
+    top, inner = PurePosixPath(hierarchy.root), PurePosixPath(path)
+    # A container without a namespace for groups sees its own at the mount point, and calls it by its path outside.
+    below = inner.relative_to(top) if inner.is_relative_to(top) and ".." not in inner.parts else PurePosixPath()
+    while True:
+        folder = str(PurePosixPath(hierarchy.mount) / below)
+        yield Group(hierarchy.version, folder, str(top / below))
+        if below == PurePosixPath():
+            return
+        below = below.parent
+
+
+def memory_of(group: Group) -> MemoryState | None:
+    """Return the memory of a group that has a limit; None of one that has none."""
+    names = ("memory.max", "memory.current") if group.version == 2 else _MEMORY_NAMES_1
+    limit, used = (processes.read_number(group.file(name)) for name in names)
+    if limit is None or used is None or limit >= _NO_LIMIT:
+        return None
+    cache = processes.read_pairs(group.file("memory.stat"))
+    inactive = cache.get(b"inactive_file" if group.version == 2 else b"total_inactive_file", 0)
+    return MemoryState(limit, used, max(used - inactive, 0))
+
+
+_MEMORY_NAMES_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+
+
+def cpu_of(group: Group) -> CpuState | None:
+    """Return the CPU time of a group that has a limit; None of one that has none."""
+    if group.version == 2:
+        words = (processes.read(group.file("cpu.max")) or b"").split()
+    else:
+        files = (group.file(f"cpu.cfs_{name}_us") for name in ("quota", "period"))
+        words = [word for file in files for word in (processes.read(file) or b"").split()]
+    if len(words) != 2 or not all(word.isdigit() and int(word) for word in words):
+        return None
+    stat = processes.read_pairs(group.file("cpu.stat"))
+    throttled_s = stat.get(b"throttled_usec", 0) / 1e6 if group.version == 2 else stat.get(b"throttled_time", 0) / 1e9
+    periods, throttled = stat.get(b"nr_periods", 0), stat.get(b"nr_throttled", 0)
+    return CpuState(int(words[0]) / int(words[1]), periods, throttled, throttled_s)
+
+
+def oom_kills_of(group: Group) -> int | None:
+    """Return how many processes of a group the kernel has ended for want of memory; None where it does not tell."""
+    name = "memory.events" if group.version == 2 else "memory.oom_control"
+    return processes.read_pairs(group.file(name)).get(b"oom_kill")
+
+
+SEARCH_INTERVAL_S = 60.0
+MOST_GROUPS = 16
+OOM_EVENT = "oom"
+
+
+class Limits:
+    """Keeps which groups the processes are in: looked up as they come, and once a minute."""
+
+    interval_s = 1.0
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._rates = Rates(clock)
+        self._slow_rates = Rates(clock)
+        self._mounted: list[Hierarchy] = []
+        self._memory: dict[Identity, list[Group]] = {}
+        self._cpu: dict[Identity, list[Group]] = {}
+        self._kills: dict[Group, int] = {}
+        self._searched_ns = 0
+        self._readings = 0
+
+    def read(self, watched: Watched) -> Iterator[Point | EventHappened]:
+        """Yield throttling and ended processes each time, the rest every fifth time, limits when looked up."""
+        yield from self._search(watched)
+        self._rates.turn()
+        yield from self._throttling()
+        yield from self._kills_since()
+        if self._readings % 5 == 0:
+            self._slow_rates.turn()
+            yield from self._memory_used()
+            yield from self._pressure()
+        self._readings += 1
+
+    def _search(self, watched: Watched) -> Iterator[Point]:
+        """Look up the groups of processes that are new, of all once a minute, and yield the limits of those."""
+        now_ns = self._clock.now_ns()
+        if now_ns - self._searched_ns >= SEARCH_INTERVAL_S * SECOND_NS:
+            self._mounted = hierarchies(processes.read("/proc/self/mountinfo"))
+            self._memory, self._cpu, self._searched_ns = {}, {}, now_ns
+        living = set(watched.identities)
+        for known in (self._memory, self._cpu):
+            for gone in known.keys() - living:
+                del known[gone]
+        for identity in watched.identities:
+            if identity not in self._memory:
+                self._memory[identity] = groups_of(identity.pid, "memory", self._mounted)
+                self._cpu[identity] = groups_of(identity.pid, "cpu", self._mounted)
+                yield from self._limits_of(identity)
+
+    def _limits_of(self, identity: Identity) -> Iterator[Point]:
+        for group in self._memory[identity]:
+            memory = memory_of(group)
+            if memory is not None:
+                yield Point("cgroup_memory_limit_bytes", memory.limit_bytes, identity, device=group.path)
+        for group in self._cpu[identity]:
+            cpu = cpu_of(group)
+            if cpu is not None:
+                yield Point("cgroup_cpu_limit_cores", cpu.limit_cores, identity, device=group.path)
+
+    def _throttling(self) -> Iterator[Point]:
+        """Yield how often the groups had used up their CPU time, the worst of them, and for how long."""
+        shares, lost = [], []
+        for group in _different(self._cpu):
+            cpu = cpu_of(group)
+            if cpu is not None:
+                periods = self._rates.grown((group, "periods"), cpu.periods)
+                throttled = self._rates.grown((group, "throttled"), cpu.throttled_periods)
+                lost_s = self._rates.per_s((group, "lost"), cpu.throttled_s)
+                if throttled is not None and lost_s is not None:
+                    shares.append(min(throttled / periods, 1.0) if periods else 0.0)
+                    lost.append(lost_s)
+        if shares:
+            yield Point("cgroup_cpu_throttled_share", max(shares))
+            yield Point("cgroup_cpu_throttled_s_per_s", max(lost))
+
+    def _memory_used(self) -> Iterator[Point]:
+        for group in _different(self._memory):
+            memory = memory_of(group)
+            if memory is not None:
+                yield Point("cgroup_memory_used_bytes", memory.used_bytes, device=group.path)
+                yield Point("cgroup_memory_working_set_bytes", memory.working_set_bytes, device=group.path)
+
+    def _kills_since(self) -> Iterator[EventHappened]:
+        """Yield an event where the kernel ended processes of a group: of the groups that hold ours, not those above."""
+        # Those known stay known: the last process of a group may be the one that was ended.
+        for group in {*self._kills, *(groups[0] for groups in self._memory.values() if groups)}:
+            kills = oom_kills_of(group)
+            if kills is None:
+                self._kills.pop(group, None)
+                continue
+            ended = kills - self._kills.setdefault(group, kills)
+            self._kills[group] = kills
+            if ended > 0:
+                processes = "a process" if ended == 1 else f"{ended} processes"
+                text = f"out of memory: the kernel ended {processes} of the control group {group.path}"
+                yield EventHappened(self._clock.now_ns(), OOM_EVENT, text)
+
+    def _pressure(self) -> Iterator[Point]:
+        for group in {groups[0] for groups in self._memory.values() if groups and groups[0].version == 2}:
+            yield from pressure(self._slow_rates, "cgroup", group.file("{}.pressure"), group.path)
+
+
+def _different(groups: dict[Identity, list[Group]]) -> list[Group]:
+    """Return the groups of all processes, each once, in a steady order and not more than can be afforded."""
+    return list(dict.fromkeys(group for above in groups.values() for group in above))[:MOST_GROUPS]

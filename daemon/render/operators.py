@@ -1,0 +1,243 @@
+"""The operators of a window as a table in the columns of ``key_averages().table()``, and as JSON.
+
+Columns of a device, of memory and of shapes are there only where the window has anything to show in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from profd.daemon.analyze.operators import HOST, IssuingLine, OperatorSummary, WindowSummary, issuing_lines
+from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
+from profd.daemon.render.plaintext import cut, fit, visible
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import OperatorRow, WindowRow
+from profd.daemon.units import percent, plural, step_time
+
+_NAME_CELLS = 55
+_SHAPES_CELLS = 80
+_LINES = 6
+_LINE_NAME_CELLS = 34
+_KIB = 1024
+
+
+class Sums(NamedTuple):
+    """What shares are shares of: the self times of all rows on the host, and of the work on devices."""
+
+    self_cpu_ns: int
+    self_cuda_ns: int
+
+
+class Column(NamedTuple):
+    """A column: its head, and the cell of a row."""
+
+    head: str
+    cell: Callable[[OperatorRow, Sums], str]
+
+
+def sort_rows(rows: Iterable[OperatorRow], field: str) -> list[OperatorRow]:
+    """Return the rows by a field of theirs, the largest first; by name from A."""
+    if field == "name":
+        return sorted(rows, key=lambda row: row.name)
+    return sorted(rows, key=lambda row: getattr(row, field), reverse=True)
+
+
+def operator_table(
+    rows: Sequence[OperatorRow], limit: int | None = None, issuers: Mapping[str, Sequence[IssuingLine]] | None = None
+) -> str:
+    """Return the rows as a table, in their order, the first ``limit`` of them. No newline at the end.
+
+    ``issuers`` are the lines that operators were issued from, by name.
+    """
+    sums, columns = sums_of(rows), columns_of(rows)
+    if issuers:
+        columns.append(Column("From (samples)", lambda row, _: issuer_of(row, issuers)))
+    cells = [[column.cell(row, sums) for column in columns] for row in rows[:limit]]
+    widths = [max(map(len, texts)) for texts in zip([column.head for column in columns], *cells, strict=True)]
+    lines = ["  ".join(_align(texts, widths)).rstrip() for texts in ([column.head for column in columns], *cells)]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    lines.append(f"Self CPU time total: {_time(sums.self_cpu_ns)}")
+    if sums.self_cuda_ns:
+        lines.append(f"Self CUDA time total: {_time(sums.self_cuda_ns)}")
+    return "\n".join(lines)
+
+
+def operator_lines(windows: Sequence[WindowSummary], columns: int) -> Iterator[str]:
+    """Yield what took most in the last window, of each process of it; nothing where none was taken."""
+    for window in windows:
+        rank = "" if window.rank is None else f"rank {window.rank}, "
+        on_gpu = any(row.self_cuda_share is not None for row in window.operators)
+        length = step_time((window.end_ns - window.start_ns) / SECOND_NS)
+        yield f"  {rank}{plural(window.steps, 'whole step')} in {length}"
+        yield f"  {'self CUDA  ' if on_gpu else ''}self CPU    calls  operator"
+        for row in window.operators[:_LINES]:
+            yield cut(_line(row, on_gpu), columns)
+
+
+def _line(row: OperatorSummary, on_gpu: bool) -> str:
+    cuda = f"{percent(row.self_cuda_share or 0.0):>9}  " if on_gpu else ""
+    place = visible(row.line.label) if row.line else ""
+    return f"  {cuda}{percent(row.self_cpu_share):>8}  {row.calls:>7,}  {fit(row.name, _LINE_NAME_CELLS)}  {place}"
+
+
+def issuer_of(row: OperatorRow, issuers: Mapping[str, Sequence[IssuingLine]]) -> str:
+    """Return the line that most samples of an operator name, with their number; empty where none does."""
+    lines = issuers.get(row.name) if row.device == HOST else None
+    return f"{visible(lines[0].label)} ({lines[0].samples})" if lines else ""
+
+
+def _align(texts: Sequence[str], widths: Sequence[int]) -> list[str]:
+    return [
+        text.ljust(width) if not place else text.rjust(width)
+        for place, (text, width) in enumerate(zip(texts, widths, strict=True))
+    ]
+
+
+def sums_of(rows: Iterable[OperatorRow]) -> Sums:
+    """Return what the shares in a table of these rows are shares of."""
+    host_ns = device_ns = 0
+    for row in rows:
+        host_ns += row.self_cpu_ns
+        device_ns += row.self_cuda_ns if row.device != HOST and not row.is_annotation else 0
+    return Sums(host_ns, device_ns)
+
+
+def columns_of(rows: Sequence[OperatorRow]) -> list[Column]:
+    """Return the columns in which these rows have anything to show, the name first."""
+    columns = list(_HOST_COLUMNS)
+    if any(row.self_cuda_ns for row in rows):
+        columns += _DEVICE_COLUMNS
+    if any(row.cpu_bytes or row.self_cpu_bytes for row in rows):
+        columns += _MEMORY_COLUMNS
+    if any(row.cuda_bytes or row.self_cuda_bytes for row in rows):
+        columns += _DEVICE_MEMORY_COLUMNS
+    columns.append(Column("# of Calls", lambda row, _: str(row.calls)))
+    if any(row.input_shapes not in ("", "[]") for row in rows):
+        columns.append(Column("Input Shapes", lambda row, _: visible(row.input_shapes)[:_SHAPES_CELLS]))
+    if any(row.flops for row in rows):
+        columns.append(Column("Total MFLOPs", lambda row, _: f"{row.flops / 1e6:.3f}" if row.flops else "--"))
+    return columns
+
+
+def _time(time_ns: float) -> str:
+    """Return a time as torch's tables write it."""
+    if time_ns >= 1e9:
+        return f"{time_ns / 1e9:.3f}s"
+    return f"{time_ns / 1e6:.3f}ms" if time_ns >= 1e6 else f"{time_ns / 1e3:.3f}us"
+
+
+def _share(time_ns: int, total_ns: int) -> str:
+    return f"{time_ns * 100 / total_ns:.2f}%" if total_ns else "NaN"
+
+
+def _bytes(size: int) -> str:
+    """Return an amount of memory as torch's tables write it."""
+    for power, unit in ((3, "GB"), (2, "MB"), (1, "KB")):
+        if abs(size) >= _KIB**power:
+            return f"{size / _KIB**power:.2f} {unit}"
+    return f"{size} B"
+
+
+def _name(row: OperatorRow) -> str:
+    name = visible(row.name)
+    return name if len(name) < _NAME_CELLS - 3 else f"{name[: _NAME_CELLS - 3]}..."
+
+
+_HOST_COLUMNS = (
+    Column("Name", lambda row, _: _name(row)),
+    Column("Self CPU %", lambda row, sums: _share(row.self_cpu_ns, sums.self_cpu_ns)),
+    Column("Self CPU", lambda row, _: _time(row.self_cpu_ns)),
+    Column("CPU total %", lambda row, sums: _share(row.cpu_total_ns, sums.self_cpu_ns)),
+    Column("CPU total", lambda row, _: _time(row.cpu_total_ns)),
+    Column("CPU time avg", lambda row, _: _time(row.cpu_total_ns / row.calls)),
+)
+_DEVICE_COLUMNS = (
+    Column("Self CUDA", lambda row, _: _time(row.self_cuda_ns)),
+    Column("Self CUDA %", lambda row, sums: _share(row.self_cuda_ns, sums.self_cuda_ns)),
+    Column("CUDA total", lambda row, _: _time(row.cuda_total_ns)),
+    Column("CUDA time avg", lambda row, _: _time(row.cuda_total_ns / row.calls)),
+)
+_MEMORY_COLUMNS = (
+    Column("CPU Mem", lambda row, _: _bytes(row.cpu_bytes)),
+    Column("Self CPU Mem", lambda row, _: _bytes(row.self_cpu_bytes)),
+)
+_DEVICE_MEMORY_COLUMNS = (
+    Column("CUDA Mem", lambda row, _: _bytes(row.cuda_bytes)),
+    Column("Self CUDA Mem", lambda row, _: _bytes(row.self_cuda_bytes)),
+)
+
+
+class Operator(msgspec.Struct, frozen=True):
+    """An operator in the JSON of a window; ``lines`` issued those of its name, by the samples."""
+
+    name: str
+    device: str
+    calls: int
+    self_cpu_us: float
+    cpu_total_us: float
+    self_cuda_us: float
+    cuda_total_us: float
+    self_cpu_bytes: int
+    cpu_bytes: int
+    self_cuda_bytes: int
+    cuda_bytes: int
+    flops: int
+    input_shapes: str
+    lines: tuple[IssuingLine, ...]
+
+
+class Window(msgspec.Struct, frozen=True):
+    """A window in JSON; ``steps`` counts the whole steps in it, ``operators`` are told apart by input shape."""
+
+    source: str
+    pid: int
+    rank: int | None
+    start_ns: int
+    end_ns: int
+    steps: int
+    device_busy_ns: int | None
+    device_idle_ns: int | None
+    device_overlap_ns: int | None
+    operators: list[Operator]
+
+
+def describe(reader: RunReader, window: WindowRow, field: str) -> Window:
+    """Return a window with its operators sorted by a field of their rows; raises RunUnreadable."""
+    process, lines = reader.processes[window.process], issuing_lines(reader, window)
+    return Window(
+        source=window.source,
+        pid=process.pid,
+        rank=process.rank,
+        start_ns=window.start_ns,
+        end_ns=window.end_ns,
+        steps=len(reader.window_steps(window.id)),
+        device_busy_ns=window.device_busy_ns,
+        device_idle_ns=window.device_idle_ns,
+        device_overlap_ns=window.device_overlap_ns,
+        operators=[
+            _operator(row, lines.get(row.name, ()) if row.device == HOST else ())
+            for row in sort_rows(reader.operators(window.id), field)
+        ],
+    )
+
+
+def _operator(row: OperatorRow, lines: tuple[IssuingLine, ...]) -> Operator:
+    return Operator(
+        name=row.name,
+        device=row.device,
+        calls=row.calls,
+        self_cpu_us=row.self_cpu_ns / MICROSECOND_NS,
+        cpu_total_us=row.cpu_total_ns / MICROSECOND_NS,
+        self_cuda_us=row.self_cuda_ns / MICROSECOND_NS,
+        cuda_total_us=row.cuda_total_ns / MICROSECOND_NS,
+        self_cpu_bytes=row.self_cpu_bytes,
+        cpu_bytes=row.cpu_bytes,
+        self_cuda_bytes=row.self_cuda_bytes,
+        cuda_bytes=row.cuda_bytes,
+        flops=row.flops,
+        input_shapes=row.input_shapes,
+        lines=lines,
+    )

@@ -1,0 +1,119 @@
+"""Text in a terminal: widths, tables, control characters escaped, titles of processes and threads.
+
+An East Asian wide character takes two cells, a combining mark none: as Rich counts, which draws the dashboard.
+
+Function names, paths, source lines and command lines are whatever the profiled program made them. Escaping for HTML
+keeps them from running; this keeps them from lying. It knows nothing of any output format.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+import click
+from rich.cells import cell_len, set_cell_size
+
+from profd.daemon import naming
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import ProcessRow
+
+_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+"""Unicode categories without a picture of their own: controls, marks of direction, surrogates, line separators."""
+
+
+def visible(text: str) -> str:
+    r"""Return ``text`` with each invisible character as its escape: ``\n``, ``\x1b``, ``\u202e``."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_spell(character) if unicodedata.category(character) in _HIDDEN else character for character in text)
+
+
+def visible_json(text: str) -> str:
+    """Return JSON with each invisible character as an escape of JSON's, but for the ends of its lines."""
+    if text.isascii() and "\x7f" not in text:  # of these JSON itself leaves none but this one
+        return text
+    return "".join(
+        _spell_json(character) if character != "\n" and unicodedata.category(character) in _HIDDEN else character
+        for character in text
+    )
+
+
+def _spell_json(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+def _spell(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+ELLIPSIS = "…"
+
+
+def width(text: str) -> int:
+    """Return how many cells a text takes."""
+    return cell_len(text)
+
+
+def cut(text: str, cells: int, *, keep_end: bool = False) -> str:
+    """Return a text escaped and cut to at most so many cells, an ellipsis for what is missing.
+
+    ``keep_end`` cuts at the beginning: of a path the end says most.
+    """
+    text = visible(text)
+    if cell_len(text) <= cells:
+        return text
+    if cells <= 0:
+        return ""
+    if keep_end:
+        return ELLIPSIS + set_cell_size(text[::-1], cells - 1).rstrip()[::-1]
+    return set_cell_size(text, cells - 1).rstrip() + ELLIPSIS
+
+
+def fit(text: str, cells: int, *, right: bool = False, keep_end: bool = False) -> str:
+    """Return a text escaped in exactly so many cells, cut or filled with blanks on the other side."""
+    text = cut(text, cells, keep_end=keep_end)
+    blanks = " " * (cells - cell_len(text))
+    return blanks + text if right else text + blanks
+
+
+def wrapped(text: str, columns: int, lead: str = "") -> list[str]:
+    """Return a text escaped and broken into lines at its blanks; the lines after the first are indented below it."""
+    indent = " " * max(len(lead), 2)
+    return textwrap.wrap(visible(text), columns, initial_indent=lead, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def process_title(row: ProcessRow, host: str | None = None) -> str:
+    """Return what a process is called: ``main``, ``rank 0``, ``worker 1``, ``helper``, with a host given."""
+    title = naming.process_title(row.role, row.ordinal, row.rank)
+    return title if host is None else f"{title} {visible(host)}"
+
+
+def thread_title(reader: RunReader, thread: int) -> str:
+    """Return what a thread is called with its process: ``rank 0 (4242) · MainThread``."""
+    row = reader.threads[thread]
+    process = reader.processes[row.process]
+    return f"{process_title(process)} ({process.pid}) · {visible(row.name)}"
+
+
+def aligned(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> str:
+    """Return a table with a line of heads; the columns named in ``right`` are aligned to the right.
+
+    What is invisible in a cell, or would steer the terminal, is spelled out.
+    """
+    lines = [list(heads), *(list(map(visible, row)) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if head in right else cell.ljust(width)
+            for head, cell, width in zip(heads, line, widths, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def titled(title: str, table: str) -> str:
+    """Return a table below its title."""
+    return f"{click.style(title, bold=True)}\n{table}"

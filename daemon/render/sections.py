@@ -1,0 +1,216 @@
+"""Sections of a summary as lines of text: findings, GPUs, memory, hangs and the death of a target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
+
+from profd.daemon.analyze.gpu import Gpu, GpuIdle
+from profd.daemon.analyze.incidents import Hang, HangPlace, LastPlace, PostMortem
+from profd.daemon.analyze.memory import GPU_SERIES, Growth, Jump, Limit
+from profd.daemon.analyze.phases import STARTUP, STEP
+from profd.daemon.findings.finding import INFO, Finding
+from profd.daemon.render.plaintext import cut, fit, visible, width, wrapped
+from profd.daemon.units import clock, duration, percent, plural, size, step_time
+
+ALARM, WORTH_KNOWING, HEALTHY = "▲", "·", "✓"
+
+HEALTHY_SHARE = 0.8
+"""From so much of its time on, spent on what it is there for, a training without findings is healthy."""
+MUCH_STARTUP = 0.2
+"""A range that startup takes so much of is not called healthy, only what is left of it."""
+
+
+def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
+    """Return the strongest finding above info, else that the run is healthy; empty where neither can be said.
+
+    Of a run that startup takes much of, only what is left can be.
+    ``phases`` are the shares of the main thread's time.
+    """
+    for finding in findings:
+        if finding.severity != INFO:
+            return f"{ALARM} {visible(finding.title)}"
+    work = worked_share(phases)
+    if work < HEALTHY_SHARE:
+        return ""
+    what = "is forward, backward and optimizer"
+    startup = phases.get(STARTUP, 0.0)
+    if startup >= MUCH_STARTUP:
+        return (
+            f"{WORTH_KNOWING} {percent(startup)} of the time is startup and import; of the rest {percent(work)} {what}"
+        )
+    return f"{HEALTHY} healthy: {percent(work)} of the training's time {what}"
+
+
+def worked_share(phases: Mapping[str, float]) -> float:
+    """Return the share of forward, loss, backward and optimizer in the time of a training, its startup aside."""
+    return math.fsum(phases.get(name, 0.0) for name in STEP) / ((1 - phases.get(STARTUP, 0.0)) or 1.0)
+
+
+def verdict_lines(findings: Sequence[Finding], phases: Mapping[str, float], columns: int) -> list[str]:
+    """Return the verdict, wrapped to a width in cells."""
+    return wrapped(verdict(findings, phases), columns)
+
+
+def finding_lines(findings: Sequence[Finding], phases: Mapping[str, float], columns: int) -> Iterator[str]:
+    """Yield each finding and what to do about it, below the verdict where that is none of them; wrapped."""
+    if not findings or findings[0].severity == INFO:
+        yield from verdict_lines(findings, phases, columns)
+    for finding in findings:
+        mark = WORTH_KNOWING if finding.severity == INFO else ALARM
+        yield from wrapped(f"{mark} {finding.title}", columns)
+        yield from wrapped(finding.remedy, columns, "  ")
+
+
+_LINES = 5
+_PLACE_CELLS = 22
+
+
+def gpu_lines(gpus: Iterable[Gpu]) -> Iterator[str]:
+    """Yield a line for each GPU: how busy it was on average, and the most of its memory that was used."""
+    for gpu in gpus:
+        facts = [f"utilized {percent(gpu.utilization)}"]
+        if gpu.memory_used_bytes is not None:
+            whole = "" if gpu.memory_bytes is None else f" of {size(gpu.memory_bytes)}"
+            facts.append(f"memory {size(gpu.memory_used_bytes)}{whole}")
+        if gpu.power_watts is not None:
+            facts.append(f"{gpu.power_watts:.0f} W")
+        yield f"  {visible(gpu.device)}  {visible(gpu.name)}: {', '.join(facts)}"
+
+
+def idle_lines(idle: GpuIdle | None, columns: int) -> Iterator[str]:
+    """Yield for how long the GPU was idle, and the lines of the gaps that readings show; nothing where no GPU was read.
+
+    The mean utilization counts all idle time. Of gaps that are shorter than a reading nothing says what ran in them.
+    """
+    if idle is None:
+        return
+    lines = idle.lines[:_LINES]
+    yield from ("", f"GPU idle {percent(1 - idle.mean_utilization)} of the time")
+    seen = f"  {percent(idle.share)} of the time in gaps of {step_time(idle.period_s)} or more"
+    yield f"{seen}, {plural(idle.samples, 'sample')}:" if lines else seen
+    places = [f"{line.module_path}:{line.line}" for line in lines]
+    place_cells = min(max((width(visible(place)) for place in places), default=0), _PLACE_CELLS)
+    name_cells = max((width(line.phase) for line in lines), default=0)
+    for line, place in zip(lines, places, strict=True):
+        where = f"{fit(line.phase, name_cells)}  {fit(place, place_cells, keep_end=True)}"
+        yield cut(f"  {percent(line.share):>5}  {where}  {line.source or ''}", columns)
+
+
+_IN_WORDS = {"host": "the machine", "cgroup": "its control group"}
+
+
+def growth_lines(memory: Iterable[Growth], names: Mapping[int, str]) -> Iterator[str]:
+    """Yield a line for each process that grows, and one for each GPU that it grows on; ``names`` are roles by PID."""
+    growing = [growth for growth in memory if growth.verdict == "growing"]
+    resident = {growth.pid for growth in growing if growth.series == "rss_bytes"}
+    for growth in growing:
+        # What is proportional is resident too: said once.
+        if growth.series != "pss_bytes" or growth.pid not in resident:
+            yield f"  ▲ {names.get(growth.pid, 'process')} {growth.pid} {_pace(growth)}{_end(growth)}"
+
+
+def growth_words(growth: Growth) -> str:
+    """Return how the memory of a process goes on, in words; empty where nobody knows."""
+    if growth.verdict == "growing":
+        return f"{_pace(growth)}{_end(growth)}"
+    return {"steady": "steady", "cached": "grows by pages of files, which the kernel takes back"}.get(
+        growth.verdict, ""
+    )
+
+
+def jump_lines(jumps: Iterable[Jump], names: Mapping[int, str]) -> Iterator[str]:
+    """Yield a line for each jump: whose memory, by how much, and the line of the user's code that ran meanwhile."""
+    for jump in jumps:
+        where = f" on {jump.device}" if jump.device is not None else ""
+        line = f" at {jump.line.module_path}:{jump.line.line}  {jump.line.source or ''}" if jump.line else ""
+        name = names.get(jump.pid, "process")
+        yield f"  {clock(jump.at_ns)}  {name} {jump.pid} rose{where} by {size(jump.by_bytes)}{line}"
+
+
+def _pace(growth: Growth) -> str:
+    """Return how fast a process grows, by the second and by the step."""
+    low, high = growth.interval_bytes_per_s or (0.0, 0.0)
+    where = f" on {growth.device}" if growth.series == GPU_SERIES else ""
+    pace = f"grows{where} by {size(growth.slope_bytes_per_s)}/s ± {size((high - low) / 2)}"
+    return pace if growth.bytes_per_step is None else f"{pace}, {size(growth.bytes_per_step)} a step"
+
+
+def _end(growth: Growth) -> str:
+    """Return when that fills what bounds it; nothing where no bound is known."""
+    if growth.limit is None or growth.time_to_limit_s is None:
+        return ""
+    return f": {_name(growth.limit)} is full in {duration(growth.time_to_limit_s)}"
+
+
+def _name(limit: Limit) -> str:
+    return _IN_WORDS.get(limit.kind, limit.name)
+
+
+_PLACES = 6
+_NAMED = 4
+_FRAMES = 3
+
+
+def hang_lines(hangs: Sequence[Hang], columns: int) -> Iterator[str]:
+    """Yield lines on each hang, none of them wider than ``columns``."""
+    for hang in hangs:
+        when = (
+            "it did not go on" if hang.ended_s is None else f"it went on after {duration(hang.ended_s - hang.since_s)}"
+        )
+        yield from wrapped(f"{duration(hang.since_s)} into the run: {hang.text}; {when}", columns, "  ▲ ")
+        for place in hang.places[:_PLACES]:
+            yield from wrapped(_standing(place), columns, "    ")
+            yield from wrapped(" ← ".join(map(_short, place.frames[: -_FRAMES - 1 : -1])), columns, "      ")
+        if len(hang.places) > _PLACES:
+            yield f"    and {len(hang.places) - _PLACES} more stacks"
+        for fact in hang.facts:
+            yield from wrapped(fact, columns, "    ")
+
+
+def _standing(place: HangPlace) -> str:
+    """Return who stands in a stack and waits for what."""
+    names = [stand.who if stand.is_main else f"{stand.who}, thread {stand.thread}" for stand in place.stands]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    waits = sorted({stand.wait for stand in place.stands})
+    return f"{', '.join(names[:_NAMED])}{more}: {' / '.join(waits[:2])}"
+
+
+def _short(frame: str) -> str:
+    """Return a frame with the name of its file alone."""
+    function, _, place = frame.rpartition(" (")
+    return f"{function} ({PurePath(place).name}" if function else frame
+
+
+_OUTPUT_LINES = 8
+
+
+def post_mortem_sentence(post_mortem: PostMortem) -> str:
+    """Return the sentence: what ended the target, where it stood last, with how much memory, and its last error."""
+    facts = [post_mortem.cause]
+    if post_mortem.last:
+        facts.append(f"last seen {_last(post_mortem.last[0])}")
+    if post_mortem.rss_bytes is not None:
+        facts.append(f"with {size(post_mortem.rss_bytes)} resident")
+    text = ", ".join(facts)
+    return visible(f"{text}; {post_mortem.error}" if post_mortem.error else text)
+
+
+def post_mortem_lines(post_mortem: PostMortem | None, columns: int) -> Iterator[str]:
+    """Yield the sentence, who else died, and the last lines of output; nothing where the target did not die."""
+    if post_mortem is None:
+        return
+    yield from wrapped(post_mortem_sentence(post_mortem), columns, "  ")
+    if post_mortem.others:
+        yield f"  ended shortly before: {', '.join(f'pid {pid}' for pid in post_mortem.others)}"
+    for place in post_mortem.last[1:]:
+        yield visible(f"  last seen {_last(place)}")
+    for line in post_mortem.output[-_OUTPUT_LINES:]:
+        yield visible(f"  │ {line}")
+
+
+def _last(place: LastPlace) -> str:
+    who = f"rank {place.rank} " if place.rank is not None else ""
+    code = f": {place.source}" if place.source else ""
+    return f"{who}in {place.place}{code}"

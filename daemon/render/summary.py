@@ -1,0 +1,247 @@
+"""The summary of a run: what ``profd summary`` prints and ``--json`` writes, as one struct.
+
+Its fields are a promise to whoever reads the JSON: they may be added to, and ``version`` rises when one changes its
+meaning. Nothing here knows how it is shown.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from profd.daemon.analyze.coverage import mean_of_series, take_coverage
+from profd.daemon.analyze.functions import (
+    FunctionRow,
+    PhaseLine,
+    hot_functions,
+    phase_lines,
+    phase_shares,
+    utilization_by_stack,
+)
+from profd.daemon.analyze.gpu import Gpu, GpuIdle, take_gpu_idle, take_gpus
+from profd.daemon.analyze.gputracks import GpuTracks
+from profd.daemon.analyze.incidents import Hang, PostMortem, take_hangs, take_post_mortem
+from profd.daemon.analyze.job import RankSummary, take_ranks
+from profd.daemon.analyze.memory import Growth, Jump, growth, jumps
+from profd.daemon.analyze.operators import WindowSummary, last_window
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.profile import Profile, selected_totals, take_profile, weighted
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.analyze.steps import Steps, take_steps
+from profd.daemon.analyze.uncertainty import Doubt, take_changes
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.findings.finding import INFO, Finding
+from profd.daemon.findings.stored import findings_in
+from profd.daemon.naming import signal_name
+from profd.daemon.store.merge import JoinedNode, nodes_of
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import ProcessRow, RunInfo, StackTotal
+
+VERSION = 1
+FUNCTIONS = 20
+FUNCTIONS_OF_A_PROCESS = 5
+LOSSES = 5
+
+
+class Exit(msgspec.Struct, frozen=True):
+    """How a process ended: its exit code, or the name of the signal that ended it. Both None: not known, or running."""
+
+    code: int | None
+    signal: str | None
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The process that was launched or attached to."""
+
+    command: tuple[str, ...]
+    pid: int
+    exit: Exit
+
+
+class ProcessSummary(msgspec.Struct, frozen=True):
+    """A process of the tree.
+
+    ``samples`` and ``functions`` are those of its main thread; ``cpu_cores`` is a mean, ``rss_bytes`` the last value in
+    the selection's range of time.
+    """
+
+    pid: int
+    role: str
+    rank: int | None
+    ordinal: int | None
+    command: tuple[str, ...]
+    exit: Exit
+    samples: int
+    cpu_cores: float | None
+    rss_bytes: int | None
+    functions: tuple[FunctionRow, ...]
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """A run, or a selection of it.
+
+    ``state`` is live, ended or interrupted; ``why_ended`` is target-exited, stopped, duration or failed. ``samples``
+    are those of the selection, ``phases`` and ``functions`` their shares, 0 to 1, the largest first. ``Coverage``
+    explains ``coverage``, ``torn_share`` and ``cost_core_share``. ``gpu_idle`` is None where no GPU was read.
+    ``nodes`` are those of a job whose run files were joined. ``losses`` say what was dropped on the way to the run file
+    and why, the first ``LOSSES`` of them. ``incident`` is what is worth a word of warning, in one line: the target's
+    death, hangs, and findings that are more than worth knowing; empty where there is nothing.
+    """
+
+    version: int
+    run: str
+    name: str
+    state: str
+    why_ended: str | None
+    target: Target
+    duration_s: float
+    samples: int
+    coverage: float | None
+    torn_share: float | None
+    cost_core_share: float | None
+    steps: Steps
+    phases: dict[str, float]
+    phase_errors: dict[str, float]
+    phase_lines: tuple[PhaseLine, ...]
+    functions: tuple[FunctionRow, ...]
+    processes: tuple[ProcessSummary, ...]
+    gpus: tuple[Gpu, ...] = ()
+    gpu_idle: GpuIdle | None = None
+    memory: tuple[Growth, ...] = ()
+    memory_jumps: tuple[Jump, ...] = ()
+    hangs: tuple[Hang, ...] = ()
+    post_mortem: PostMortem | None = None
+    findings: tuple[Finding, ...] = ()
+    ranks: tuple[RankSummary, ...] = ()
+    last_window: tuple[WindowSummary, ...] = ()
+    nodes: tuple[JoinedNode, ...] = ()
+    losses: tuple[str, ...] = ()
+    incident: str = ""
+
+
+def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary:
+    """Summarize a run over a selection of its samples.
+
+    Processes are listed with what they did in the selection's range of time and while its conditions held,
+    whichever of their threads it names.
+    """
+    phases = PhaseIndex(reader)
+    profile = take_profile(reader, selection, phases)
+    shares = phase_shares(profile, phases)
+    coverage = take_coverage(reader, selection)
+    tracks = GpuTracks(reader)
+    busy = utilization_by_stack(reader, tracks, selection, phases)
+    info = reader.info
+    hangs, post_mortem = take_hangs(reader, selection), take_post_mortem(reader)
+    findings = findings_in(reader, selection, phases)
+    return Summary(
+        version=VERSION,
+        run=info.id,
+        name=info.name,
+        state=info.state,
+        why_ended=info.why_ended,
+        target=Target(info.command, info.pid, _exit(info.exit_code, info.exit_signal)),
+        duration_s=_duration_s(info, selection),
+        samples=profile.total_samples,
+        coverage=coverage.share,
+        torn_share=coverage.torn_share,
+        cost_core_share=coverage.cost_core_share,
+        steps=take_steps(reader, selection, phases),
+        phases=shares,
+        phase_errors=_phase_errors(profile, phases, shares),
+        phase_lines=phase_lines(profile, phases),
+        functions=tuple(hot_functions(reader, profile, busy)[:FUNCTIONS]),
+        processes=_processes(reader, selection),
+        gpus=take_gpus(reader, selection),
+        gpu_idle=take_gpu_idle(reader, selection, phases, tracks, busy),
+        memory=growth(reader, selection),
+        memory_jumps=jumps(reader, phases, selection),
+        hangs=hangs,
+        post_mortem=post_mortem,
+        findings=findings,
+        ranks=take_ranks(reader, selection, phases),
+        last_window=last_window(reader, selection),
+        nodes=nodes_of(reader),
+        losses=_losses(reader, selection),
+        incident=_incident(post_mortem, hangs, findings),
+    )
+
+
+def _incident(post_mortem: PostMortem | None, hangs: Iterable[Hang], findings: Iterable[Finding]) -> str:
+    told = [post_mortem.cause] if post_mortem else []
+    told += [hang.text for hang in hangs]
+    told += [finding.title for finding in findings if finding.severity != INFO]
+    return "; ".join(told)
+
+
+def _losses(reader: RunReader, selection: Selection) -> tuple[str, ...]:
+    start_ns, end_ns = selection.from_ns or 0, selection.to_ns or reader.info.end_ns + 1
+    said = (event.text for event in reader.events() if event.kind == "loss" and start_ns <= event.at_ns < end_ns)
+    return tuple(itertools.islice(said, LOSSES))
+
+
+def _phase_errors(profile: Profile, phases: PhaseIndex, shares: Mapping[str, float]) -> dict[str, float]:
+    selected = profile.time_ns.keys()
+    doubt = Doubt(lambda stack: frozenset({phases.of_stack(stack)} if stack in selected else ()))
+    doubt.add(profile.changes)
+    return {name: doubt.standard_error(name, share, profile.total_ns) for name, share in shares.items()}
+
+
+def _processes(reader: RunReader, selection: Selection) -> tuple[ProcessSummary, ...]:
+    """Return the processes of a selection: by rank, each worker after the process that started it."""
+    profiles = _profiles_of_processes(reader, selection)
+    rows = [row for row in reader.processes.values() if selection.takes_process(row)]
+    rows.sort(key=lambda row: (_family(row, reader), row.role == "worker", row.ordinal or 0, row.id))
+    return tuple(_process(reader, row, profiles[row.id], selection) for row in rows)
+
+
+def _family(row: ProcessRow, reader: RunReader) -> int:
+    """Return the process that a worker works for; any other process's own id."""
+    return row.parent if row.role == "worker" and row.parent in reader.processes else row.id
+
+
+def _profiles_of_processes(reader: RunReader, selection: Selection) -> dict[int, Profile]:
+    """Return what the main thread of each process did."""
+    totals: defaultdict[int, list[StackTotal]] = defaultdict(list)
+    alone = Selection(from_ns=selection.from_ns, to_ns=selection.to_ns, when=selection.when)
+    for total in selected_totals(reader, alone):
+        if reader.threads[total.thread].is_main:
+            totals[reader.threads[total.thread].process].append(total)
+    mains = frozenset(thread.id for thread in reader.threads.values() if thread.is_main)
+    changes = take_changes(reader, alone, mains)
+    # One process at a time: its weight would change none of its shares.
+    alike = dict.fromkeys(reader.processes, 1.0)
+    return {
+        process: weighted(reader, totals[process], {process: changes[process]} if process in changes else {}, alike)
+        for process in reader.processes
+    }
+
+
+def _process(reader: RunReader, row: ProcessRow, profile: Profile, selection: Selection) -> ProcessSummary:
+    rss = reader.find_series("rss_bytes", row.id)
+    last = reader.last_point(rss.id, selection.to_ns) if rss else None
+    return ProcessSummary(
+        pid=row.pid,
+        role=row.role,
+        rank=row.rank,
+        ordinal=row.ordinal,
+        command=row.command,
+        exit=_exit(row.exit_code, row.exit_signal),
+        samples=profile.total_samples,
+        cpu_cores=mean_of_series(reader, "cpu_cores", row.id, selection),
+        rss_bytes=int(last.value) if last else None,
+        functions=tuple(hot_functions(reader, profile)[:FUNCTIONS_OF_A_PROCESS]),
+    )
+
+
+def _duration_s(info: RunInfo, selection: Selection) -> float:
+    from_ns = max(info.started_ns, selection.from_ns or info.started_ns)
+    to_ns = min(info.end_ns, info.end_ns if selection.to_ns is None else selection.to_ns)
+    return max(to_ns - from_ns, 0) / SECOND_NS
+
+
+def _exit(code: int | None, number: int | None) -> Exit:
+    return Exit(code, None if number is None else signal_name(number))

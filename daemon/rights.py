@@ -1,0 +1,182 @@
+"""What the kernel lets this process read of other processes, and the facts that explain a refusal.
+
+Owns the attempt itself, capabilities, Yama's ptrace_scope, the credentials of a process, and whether this is a
+container. Knows nothing of what is to be done about a refusal.
+
+``python -m profd.daemon.rights PROGRAM [WORD ...]`` becomes a program without them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+import sys
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from profd.daemon import processes
+
+_SYS_PTRACE = 19
+_PID_LIMIT = 2**22  # the kernel's own; os.kill would take a larger one for a negative number, or refuse it
+_YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+_CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
+_CONTAINER_GROUP = re.compile(r"/(docker|kubepods|lxc|containerd|libpod)\b")
+_READ_LENGTH = 8
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """Who a process is. ``uids`` are its real, effective and saved user ids; ``tgid`` its PID, where it is a thread."""
+
+    name: str
+    tgid: int
+    state: str
+    uids: tuple[int, int, int]
+    is_kernel_thread: bool
+
+
+class _IoVec(ctypes.Structure):
+    """``struct iovec`` of the C library."""
+
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+
+
+class Rights:
+    """The rights of this process, asked of the running kernel."""
+
+    def __init__(self, proc: Path = Path("/proc"), yama: Path = _YAMA) -> None:
+        self._proc = proc
+        self._yama = yama
+
+    @property
+    def uid(self) -> int:
+        """The effective user id of this process."""
+        return os.geteuid()
+
+    def credentials(self, pid: int) -> Credentials | None:
+        """Return who a process is; None where there is none, or it is hidden from us."""
+        try:
+            text = (self._proc / str(pid) / "status").read_text(errors="replace")
+        except OSError:
+            return None
+        fields = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+        real, effective, saved, _ = map(int, fields["Uid"].split())
+        return Credentials(
+            name=fields["Name"],
+            tgid=int(fields["Tgid"]),
+            state=fields["State"][0],
+            uids=(real, effective, saved),
+            is_kernel_thread="VmSize" not in fields and fields["State"][0] not in "ZX",
+        )
+
+    def is_hidden(self, pid: int) -> bool:
+        """Say whether a process exists that /proc does not show us, as where it is mounted with hidepid."""
+        if pid > _PID_LIMIT:
+            return False
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+        return True
+
+    def may_read_all(self) -> bool:
+        """Say whether this process has CAP_SYS_PTRACE, the right to read the processes of everyone."""
+        text = (self._proc / "self" / "status").read_text()
+        found = re.search(r"^CapEff:\s*([0-9a-f]+)$", text, re.MULTILINE)
+        return bool(found and int(found[1], 16) >> _SYS_PTRACE & 1)
+
+    def ptrace_scope(self) -> int:
+        """Return Yama's ptrace_scope, 0 to 3; 0 where the kernel has no Yama."""
+        try:
+            return int(self._yama.read_text())
+        except OSError:
+            return 0
+
+    def in_container(self) -> bool:
+        """Say whether this process runs in a container, as far as one can tell from inside."""
+        if any(mark.exists() for mark in _CONTAINER_MARKS) or "KUBERNETES_SERVICE_HOST" in os.environ:
+            return True
+        try:
+            groups = (self._proc / "self" / "cgroup").read_text(errors="replace")
+        except OSError:
+            return False
+        return bool(_CONTAINER_GROUP.search(groups))
+
+    def descendants(self, pid: int) -> Iterator[int]:
+        """Yield the PIDs of the living descendants of a process, the nearest first.
+
+        This process and its own are left out: a shell is not Python because profd was started from it.
+        """
+        waiting = deque([pid])
+        while waiting:
+            for child in processes.children(waiting.popleft()):
+                if child != os.getpid():
+                    waiting.append(child)
+                    yield child
+
+    def executable(self, pid: int) -> str | None:
+        """Return the path of the program that a process runs; None where it may not be looked at."""
+        try:
+            return str((self._proc / str(pid) / "exe").readlink())
+        except OSError:
+            return None
+
+    def python_version(self, pid: int) -> str | None:
+        """Return ``major.minor`` of a process's CPython, ``""`` where unknown, None where it is no Python."""
+        return processes.python_version(pid)
+
+    def read_memory(self, pid: int) -> int:
+        """Try to read some bytes of a process's memory, as py-spy does; return 0, or the error's number."""
+        try:
+            address = self._readable_address(pid)
+        except OSError as error:
+            return error.errno or errno.EIO
+        buffer = ctypes.create_string_buffer(_READ_LENGTH)
+        local = _IoVec(ctypes.cast(buffer, ctypes.c_void_p), _READ_LENGTH)
+        remote = _IoVec(address, _READ_LENGTH)
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.process_vm_readv.restype = ctypes.c_ssize_t
+        done = libc.process_vm_readv(
+            ctypes.c_int(pid), ctypes.byref(local), ctypes.c_ulong(1), ctypes.byref(remote), ctypes.c_ulong(1),
+            ctypes.c_ulong(0),
+        )  # fmt: skip
+        # EFAULT: we were let in, and the mapping has gone in the meantime.
+        return 0 if done >= 0 or ctypes.get_errno() == errno.EFAULT else ctypes.get_errno()
+
+    def _readable_address(self, pid: int) -> int:
+        """Return an address that the process itself may read; raises OSError where its map is closed to us."""
+        with (self._proc / str(pid) / "maps").open() as maps:
+            for line in maps:
+                span, permissions, *_ = line.split(" ", 2)
+                if permissions.startswith("r"):
+                    return int(span.partition("-")[0], 16)
+        raise OSError(errno.ESRCH, os.strerror(errno.ESRCH))
+
+
+_SET_NO_NEW_PRIVILEGES = 38
+_VERSION_3 = 0x20080522
+
+
+def drop() -> None:
+    """Give up all capabilities, for good: no program that is executed later gets any back.
+
+    Of no effect on who is not root.
+    """
+    if os.geteuid() != 0:
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    header, nothing = (ctypes.c_uint32 * 2)(_VERSION_3, 0), (ctypes.c_uint32 * 6)()
+    if libc.capset(header, nothing) != 0:
+        raise OSError(ctypes.get_errno(), "the rights of root cannot be given up")
+
+
+if __name__ == "__main__":
+    drop()
+    os.execv(sys.argv[1], sys.argv[1:])

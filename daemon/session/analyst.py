@@ -1,0 +1,95 @@
+"""The process that looks for findings while a run is recorded: started, listened to, and asked for the whole run.
+
+What records a run knows nothing of how they are found. Whatever happens to the process, the recording goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from profd.daemon.clock import Clock
+from profd.daemon.store.records import AnalysisLost, EventHappened, FindingsTaken, Record
+
+RESTS_S = (5.0, 60.0, 60.0)
+"""Before each start of the process: of a run that is over sooner, findings are looked for where it is read."""
+WHOLE_WITHIN_S = 5.0
+"""For so long the end of a run waits for the findings of all of it; later they are looked for where it is read."""
+_PROGRAM = "profd.daemon.findings.analyst"
+_LONGEST_LINE = 4 << 20
+
+
+def command(run_file: Path) -> list[str]:
+    """Return the words that start the process which looks at a run."""
+    return [sys.executable, "-m", _PROGRAM, str(run_file)]
+
+
+class Analyst:
+    """Listens to the process of one session, and hands what it finds to ``put``."""
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        clock: Clock,
+        put: Callable[[Record], None],
+        rests_s: Sequence[float],
+    ) -> None:
+        """Start the process after the first of ``rests_s``, and after each of the others where it has died."""
+        self._words = words
+        self._clock = clock
+        self._put = put
+        self._rests_s = rests_s
+        self._process: asyncio.subprocess.Process | None = None
+        self._is_closing = False
+        self._watching = asyncio.ensure_future(self._watch())
+
+    async def close(self, within_s: float = WHOLE_WITHIN_S) -> None:
+        """Take the findings of the whole run, which has ended, where they are there soon; end the process."""
+        self._is_closing = True
+        if self._process is not None and self._process.stdin is not None and within_s:
+            self._process.stdin.write(b"\n")
+            await asyncio.wait({self._watching}, timeout=within_s)
+        self._watching.cancel()
+        await asyncio.gather(self._watching, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        """Listen to one process after the other until the whole run was looked at; say once that one has died."""
+        has_said = False
+        for rest_s in self._rests_s:
+            await asyncio.sleep(rest_s)
+            if await self._listen() or self._is_closing:
+                return
+            self._put(AnalysisLost(self._clock.now_ns()))
+            if not has_said:
+                text = "nothing looks for findings at the moment: the process that does has ended"
+                self._put(EventHappened(self._clock.now_ns(), "error", text))
+            has_said = True
+
+    async def _listen(self) -> bool:
+        """Start the process and take what it finds; False where it ends before it has looked at the whole run."""
+        pipe = asyncio.subprocess.PIPE
+        try:
+            process = await asyncio.create_subprocess_exec(*self._words, stdin=pipe, stdout=pipe, limit=_LONGEST_LINE)
+        except OSError:
+            return False
+        assert process.stdout is not None
+        self._process = process
+        try:
+            async for line in process.stdout:
+                taken = msgspec.json.decode(line, type=FindingsTaken)
+                self._put(taken)
+                if taken.made_by is not None:
+                    return True
+        except (msgspec.DecodeError, UnicodeDecodeError, ValueError):  # ValueError: a line without end
+            pass
+        finally:
+            self._process = None
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        return False

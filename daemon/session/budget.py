@@ -1,0 +1,221 @@
+"""Keeps the cost of profd within its budget by the sampling rate.
+
+Knows nothing of what is sampled, nor of who pays attention to the rate.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections import deque
+from typing import NamedTuple
+
+from profd.daemon import processes
+from profd.daemon.clock import SECOND_NS, Clock
+
+
+class Spending(NamedTuple):
+    """CPU seconds that were spent, and the seconds in which they were."""
+
+    cpu_s: float
+    over_s: float
+
+    @property
+    def cores(self) -> float:
+        """The mean number of cores."""
+        return self.cpu_s / self.over_s if self.over_s else 0.0
+
+
+class CostMeter:
+    """CPU and memory of this process and of every process that it started.
+
+    Belongs to the thread that starts and reaps them, so that none ends between two looks of one reading.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        """Begin with what this process has spent since it started."""
+        self._clock = clock
+        self._last_ns = clock.now_ns() - int(_own_age_s() * SECOND_NS)
+        self._last_cpu_s = 0.0
+
+    def take(self) -> Spending:
+        """Return what was spent since the last call, or since this process started."""
+        now_ns, cpu_s = self._clock.now_ns(), self._cpu_s()
+        # A living child is counted in ticks, one that has ended exactly: the sum may go back by one of them.
+        cpu_s = max(cpu_s, self._last_cpu_s)
+        spending = Spending(cpu_s - self._last_cpu_s, (now_ns - self._last_ns) / SECOND_NS)
+        self._last_ns, self._last_cpu_s = now_ns, cpu_s
+        return spending
+
+    def rss_bytes(self) -> int:
+        """Return the resident memory of this process and its living children."""
+        pids = [os.getpid(), *_children()]
+        return sum(processes.rss_bytes(pid) or 0 for pid in pids)
+
+    @staticmethod
+    def _cpu_s() -> float:
+        ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+        living = (processes.read_stat(pid) for pid in _children())
+        ticks = sum(stat.cpu_ticks for stat in living if stat is not None)
+        return sum(usage.ru_utime + usage.ru_stime for usage in ended) + ticks / processes.CLOCK_TICKS
+
+
+def _own_age_s() -> float:
+    stat = processes.read_stat(os.getpid())
+    return max(stat.age_s, 0.0) if stat else 0.0
+
+
+def _children() -> list[int]:
+    """Return this process's children; the main thread starts them all, and psutil would read the whole machine."""
+    return processes.children(os.getpid(), of_all_threads=False)
+
+
+LOWEST_RATE_HZ = 5
+MINUTE_S = 60.0
+# Where nothing is known yet: what reading a loop of some depth takes for each sample a second.
+_FIRST_CORES_PER_HZ = 0.0006
+_DOUBT = 3.0
+_READINGS = 12  # a multiple of a recording's length in seconds: starting one is the dearest part of it
+_AIM = 0.85
+_ROOM = 0.7
+_MOST_RISE = 4.0
+_FIRST_PATIENCE_S = 12.0
+_MOST_PATIENCE_S = 240.0
+_HORIZONS_S = (5.0, 10.0, 20.0, 40.0, MINUTE_S)
+
+
+class Ledger:
+    """What was spent in the last minute, reading by reading."""
+
+    def __init__(self) -> None:
+        self._entries: deque[Spending] = deque()
+        self._held_s = 0.0
+
+    def add(self, spending: Spending) -> None:
+        """Enter a reading, and forget what is older than a minute."""
+        self._entries.append(spending)
+        self._held_s += spending.over_s
+        while self._held_s - self._entries[0].over_s >= MINUTE_S:
+            self._held_s -= self._entries.popleft().over_s
+
+    def spent_s(self, last_s: float) -> float:
+        """Return the CPU seconds of the last ``last_s`` seconds; before the first reading nothing was spent."""
+        spent_s, left_s = 0.0, last_s
+        for entry in reversed(self._entries):
+            if entry.over_s >= left_s:
+                return spent_s + (entry.cpu_s * left_s / entry.over_s if entry.over_s else 0.0)
+            spent_s += entry.cpu_s
+            left_s -= entry.over_s
+        return spent_s
+
+    def allowance(self, budget_cores: float) -> float:
+        """Return the cores that may be taken from now on so that no minute which ends later passes the budget.
+
+        The minute that ends in h seconds holds the last 60 - h, which are spent, and h that are still to be.
+        """
+        whole_s = MINUTE_S * budget_cores
+        return min((whole_s - self.spent_s(MINUTE_S - ahead_s)) / ahead_s for ahead_s in _HORIZONS_S)
+
+
+class Governor:
+    """Lowers the sampling rate while profd costs more than its budget, and raises it again when there is room.
+
+    The control law: every reading (about a second's cost) goes into a ledger of the last minute, start-up too. From it
+    follows the *allowance*: the cores that may be taken from now on so that no minute passes the budget. The
+    *forecast* is the mean of the readings since the rate last changed, twelve at most; the one that follows a lowering
+    is in part of the rate before, and left out. When the forecast is above the allowance, the rate is lowered in
+    proportion, to 85 % of it; the fewer the readings, the further above it has to be (almost four times as high for
+    one, 75 % for three), so that a dear second moves nothing, while a target that costs ten times what was thought is
+    met at once. When twelve readings are below 70 % of the allowance, the rate is raised, to four times at most: cost
+    grows by no more than the rate does, as part of it is fixed.
+
+    After a lowering the governor has *patience* before it raises: twelve seconds at first, since what it met was most
+    likely the imports, which are deep and dear to read and soon over. Each time that a raise has to be taken back
+    within a minute, its patience doubles, up to four minutes: workers that come and go with every epoch shall not move
+    the rate each time.
+
+    One rate is the only lever: that of the main processes. Those that take turns get a part of it, and a part of the
+    time that shrinks with it (``turn_share``), so that they give way twice as fast. To give up their turns first would
+    gain next to nothing: at a fifth of the rate and half of the time, one of them at a time, all of them together take
+    a tenth of what a main process takes.
+    """
+
+    def __init__(self, rate_hz: int, budget_cores: float) -> None:
+        """Sample at ``rate_hz`` at most; begins with less where a small budget might not bear it."""
+        self.highest_hz = rate_hz
+        self._lowest_hz = min(rate_hz, LOWEST_RATE_HZ)
+        self._budget_cores = budget_cores
+        self._ledger = Ledger()
+        self._readings: deque[float] = deque(maxlen=_READINGS)
+        self._is_settling = True  # what starting costs has to be paid, but says nothing of what recording costs
+        self._patience_s = _FIRST_PATIENCE_S
+        self._since_lowering_s = MINUTE_S
+        self._since_rise_s = MINUTE_S
+        self.rate_hz = self._within_bounds(budget_cores / _FIRST_CORES_PER_HZ)
+
+    @property
+    def turn_share(self) -> float:
+        """The share of the time in which one of those that take turns is recorded: half, at the highest rate."""
+        return 0.5 * self.rate_hz / self.highest_hz
+
+    @property
+    def is_beyond_budget(self) -> bool:
+        """Whether profd costs more than its budget at the lowest rate too, so that there is nothing left to lower."""
+        is_lowest = self.rate_hz == self._lowest_hz and len(self._readings) == _READINGS
+        return is_lowest and sum(self._readings) > self._budget_cores * _READINGS
+
+    def aim(self, rate_hz: int) -> None:
+        """Sample at ``rate_hz`` at most from now on, and at once as near to it as the budget allows."""
+        room_hz = float(rate_hz)
+        if self._readings and any(self._readings):
+            cores_per_hz = sum(self._readings) / len(self._readings) / self.rate_hz
+            room_hz = _AIM * self._ledger.allowance(self._budget_cores) / cores_per_hz
+        self.highest_hz, self._lowest_hz = rate_hz, min(rate_hz, LOWEST_RATE_HZ)
+        self.rate_hz = self._within_bounds(min(room_hz, rate_hz))
+        self._readings.clear()
+
+    def aim_at_budget(self, budget_cores: float) -> None:
+        """Keep to another budget from now on; what the last minute cost counts against it."""
+        self._budget_cores = budget_cores
+
+    def take(self, spending: Spending) -> bool:
+        """Take in what was spent since the last call; True where the rate changed."""
+        self._ledger.add(spending)
+        self._since_lowering_s += spending.over_s
+        self._since_rise_s += spending.over_s
+        if self._is_settling:
+            self._is_settling = False
+            return False
+        self._readings.append(spending.cores)
+        wanted_hz = self._wanted_hz()
+        if wanted_hz == self.rate_hz:
+            return False
+        if wanted_hz < self.rate_hz:
+            self._lower()
+        else:
+            self._since_rise_s = 0.0
+        self.rate_hz = wanted_hz
+        self._readings.clear()
+        return True
+
+    def _lower(self) -> None:
+        """Note a lowering: one that takes a raise back makes the next raise wait longer."""
+        if self._since_rise_s < MINUTE_S:
+            self._patience_s = min(2 * self._patience_s, _MOST_PATIENCE_S)
+        self._since_lowering_s = 0.0
+        self._is_settling = True  # the reading that comes next is in part of the rate before
+
+    def _wanted_hz(self) -> int:
+        forecast = sum(self._readings) / len(self._readings)
+        allowance = self._ledger.allowance(self._budget_cores)
+        doubt = 1 + _DOUBT * (1 / len(self._readings) - 1 / _READINGS)
+        factor = _AIM * max(allowance, 0.0) / forecast if forecast else _MOST_RISE
+        if forecast > doubt * max(allowance, 0.0):
+            return self._within_bounds(self.rate_hz * factor)
+        is_calm = len(self._readings) == _READINGS and self._since_lowering_s >= self._patience_s
+        if is_calm and forecast < _ROOM * allowance:
+            return self._within_bounds(self.rate_hz * min(factor, _MOST_RISE))
+        return self.rate_hz
+
+    def _within_bounds(self, rate_hz: float) -> int:
+        return max(min(int(rate_hz), self.highest_hz), self._lowest_hz)

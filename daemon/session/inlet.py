@@ -1,0 +1,65 @@
+"""The session's end of what comes from a launched script: its output and its exit status, over a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import msgspec
+
+from profd.daemon.launch.channel import LARGEST_BYTES, ScriptExited, ScriptWrote, decode
+
+
+class ScriptInlet:
+    """Reads the link."""
+
+    def __init__(
+        self, link_fd: int | None, take_output: Callable[[bytes], None], take_status: Callable[[int], None]
+    ) -> None:
+        """Start reading in the running loop; without a link there is nothing to read."""
+        self._loop = asyncio.get_running_loop()
+        self._take_output = take_output
+        self._take_status = take_status
+        self._socket: socket.socket | None = None
+        if link_fd is not None:
+            self._socket = socket.socket(fileno=link_fd)
+            # It came through exec, and would through the next one: a py-spy that outlives the session would hold it.
+            self._socket.set_inheritable(False)
+            self._socket.setblocking(False)
+            self._loop.add_reader(link_fd, self._read_link)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there may be more to come."""
+        return self._socket is not None
+
+    def close(self) -> None:
+        """Stop reading."""
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+
+    def _read_link(self) -> None:
+        assert self._socket is not None
+        try:
+            data = self._socket.recv(LARGEST_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return
+        try:
+            message = decode(data)
+        except msgspec.DecodeError:
+            return  # a launcher that profd was updated under: what it says is lost, not the session
+        if isinstance(message, ScriptWrote):
+            if message.lost_bytes:
+                self._take_output(f"\r\n[{message.lost_bytes} bytes of output were not kept]\r\n".encode())
+            if message.data:
+                self._take_output(message.data)
+        elif isinstance(message, ScriptExited):
+            self._take_status(message.status)

@@ -1,0 +1,86 @@
+"""Where a run is written while it is live, and how it gets to where it was asked for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from profd.daemon import paths
+from profd.daemon.paths import replacing
+from profd.daemon.store import database
+
+_COPIED_AT_ONCE = 1 << 20
+MOST_IN_MEMORY_BYTES = 256 << 20
+"""What a run may take that is written to memory: it counts for the training's own limit of memory."""
+_LOCAL_VARIABLES = ("SLURM_TMPDIR", "PBS_JOBFS", "LOCAL_SCRATCH")
+"""What clusters call a job's folder on a disk of its node."""
+
+
+class LiveFile:
+    """The place of a run file that is being written: a local disk, linked from where the run will end up.
+
+    ``most_bytes`` is how large it may grow there, None where its disk alone says so; ``warning`` is what its user
+    should know of the place, empty where there is nothing.
+    """
+
+    def __init__(self, wanted: Path) -> None:
+        """Choose the place; raises OutputUnwritable where nothing can be put at ``wanted``."""
+        self.path = wanted
+        self.most_bytes: int | None = None
+        self.warning = ""
+        self._wanted = wanted
+        if paths.is_on_network(wanted.parent):
+            folder = _local_folder()
+            self.path = paths.make_private(folder / f"profd-{os.getuid()}") / wanted.name
+            if paths.is_in_memory(folder):
+                self.most_bytes = MOST_IN_MEMORY_BYTES
+                self.warning = (
+                    f"the run is written to memory, of which it may take {MOST_IN_MEMORY_BYTES >> 20} MiB, as "
+                    f"{wanted.parent} is on a network and {folder} on no disk: set TMPDIR to a folder on a local disk"
+                )
+            try:
+                wanted.symlink_to(self.path)
+            except OSError as error:
+                raise database.unwritable(wanted, error) from error
+
+    def is_there(self) -> bool:
+        """Say whether the file can still be found: it may be written for long after its folder was removed."""
+        return self.path.exists()
+
+    def settle(self) -> None:
+        """Move the finished file to where it was asked for.
+
+        Raises OutputUnwritable; the run then stays where it is, and the link to it with it.
+        """
+        if self.path == self._wanted:
+            return
+        try:
+            with self._whole().open("rb") as whole, replacing(self._wanted) as moved:
+                shutil.copyfileobj(whole, moved, _COPIED_AT_ONCE)
+        except OSError as error:
+            raise database.unwritable(self._wanted, error) from error
+        database.remove(self.path)
+        database.remove(self.path.with_name(_copy_name(self.path)))
+
+    def _whole(self) -> Path:
+        """Return a file that holds all of the run: a copy where someone who reads keeps a part of it in the log."""
+        if not self.path.with_name(f"{self.path.name}-wal").exists():
+            return self.path
+        whole = self.path.with_name(_copy_name(self.path))
+        whole.unlink(missing_ok=True)
+        database.copy_whole(self.path, whole)
+        return whole
+
+
+def _local_folder() -> Path:
+    """Return the folder for temporary files that suits a run best: on a disk of this machine, else in its memory."""
+    named = [folder for name in _LOCAL_VARIABLES if (folder := os.environ.get(name))]
+    folders = [Path(folder) for folder in (tempfile.gettempdir(), *named, "/var/tmp")]
+    local = [folder for folder in folders if os.access(folder, os.W_OK | os.X_OK) and not paths.is_on_network(folder)]
+    return min(local or folders[:1], key=paths.is_in_memory)
+
+
+def _copy_name(path: Path) -> str:
+    return f".{path.name}.whole"

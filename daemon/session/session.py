@@ -1,0 +1,212 @@
+"""Starts a session: the headless process that records a run, apart from whoever asked for it.
+
+The session has its own session and process group, so neither a closed terminal nor a signal to the script's group
+reaches it, and it reaches neither. What it does is in ``recorder``; this side of it imports little, because a
+launcher comes through here before the script is up to speed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+from profd.daemon import errors, paths, processes
+from profd.daemon.errors import ProfdError, SessionFailed
+from profd.daemon.store.records import Identity
+from profd.daemon.tree.exitstatus import Watch
+from profd.daemon.windows.request import Schedule
+
+_PROGRAM = ("-m", "profd.daemon.session")
+_READY_TIMEOUT_S = 30.0
+_FAREWELL_TIMEOUT_S = 2.0
+
+
+class SessionOptions(msgspec.Struct, frozen=True):
+    """What to record and where to.
+
+    ``mode`` is ``launched`` or ``attached``. ``rate_hz`` is that of the main processes of ranks; ``budget_percent``
+    is of one core and covers all of profd but the dashboard. The descriptor is set by ``start_session``.
+    """
+
+    run_id: str
+    name: str
+    run_file: Path
+    mode: str
+    pid: int
+    start_ticks: int
+    command: tuple[str, ...]
+    rate_hz: int = 100
+    budget_percent: float = 10.0
+    duration_s: float | None = None
+    subprocesses: bool = True
+    steps: bool = True
+    source: bool = True
+    """Whether lines of source are kept, secrets masked."""
+    all_gpus: bool = False
+    hang_after_s: float | None = 30.0
+    """After how long without progress the run is said to hang; None: never."""
+    on_hang: str | None = None
+    """A shell command to run then."""
+    window_folder: Path | None = None
+    """Where the script's torch asks for windows; None where it was not armed for that."""
+    window_schedule: Schedule | None = None
+    """When windows are taken without being asked for."""
+    link_fd: int | None = None
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """The session's first word where it records. ``run_file`` is the file that is written now."""
+
+    run_file: Path
+    control_socket: Path
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """The session's first word where it could not start; ``kind`` names the class of the error."""
+
+    kind: str
+    what: str
+    remedy: str
+
+
+def encode(message: SessionOptions | Ready | Failed) -> bytes:
+    """Return a message between a session and its starter as JSON."""
+    return msgspec.json.encode(message, enc_hook=os.fspath)
+
+
+def decode_options(data: bytes) -> SessionOptions:
+    """Return the options that a session was given."""
+    return msgspec.json.decode(data, type=SessionOptions, dec_hook=_make)
+
+
+def _as_text(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return words of a command line with bytes that are no text replaced: they are to be shown, not to be run."""
+    return tuple(os.fsencode(word).decode(errors="replace") for word in words)
+
+
+def _make(kind: type, value: object) -> object:
+    return kind(value)
+
+
+class RunningSession:
+    """A session that records."""
+
+    def __init__(self, process: subprocess.Popen[bytes], ready: Ready) -> None:
+        self.pid = process.pid
+        self.run_file = ready.run_file
+        self.control_socket = ready.control_socket
+        self._process = process
+
+    def is_running(self) -> bool:
+        """Say whether the session's process lives."""
+        return self._process.poll() is None
+
+    def end(self) -> None:
+        """Ask the session to end; one that has just ended by itself is as good."""
+        self._process.terminate()
+
+    def wait_closed(self, timeout_s: float | None) -> bool:
+        """Wait until the session is gone; False where it has not closed its file within ``timeout_s``.
+
+        With a timeout it is to close now, and one that is stopped is let go on.
+        """
+        if timeout_s is not None:
+            self._process.send_signal(signal.SIGCONT)
+        try:
+            return self._process.wait(timeout_s) == 0
+        except subprocess.TimeoutExpired:
+            return False
+
+
+def start_session(options: SessionOptions, *, link: socket.socket | None = None) -> RunningSession:
+    """Start a session and return it once it records.
+
+    ``link`` is the session's end of the link to a launched script; it stays open here. Raises the error that kept the
+    session from starting, SessionFailed where it said none.
+    """
+    link_fd = link.fileno() if link else None
+    options = msgspec.structs.replace(options, command=_as_text(options.command), link_fd=link_fd)
+    log = paths.runtime_folder() / f"{options.run_id}.log"
+    home = paths.home()
+    with log.open("wb") as log_file:
+        process = subprocess.Popen(
+            [sys.executable, *_PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log_file,
+            pass_fds=[] if link_fd is None else [link_fd],
+            start_new_session=True,
+            cwd="/",
+            env={**os.environ, "PYTHONSAFEPATH": "1", **({"PROFD_HOME": str(home)} if home else {})},
+        )
+    try:
+        return RunningSession(process, _first_word(process, options, log))
+    except ProfdError:
+        _see_off(process)
+        raise
+
+
+def end_session(recorder: Identity) -> Watch:
+    """Ask a session to end, whoever started it; returns what becomes readable once it has closed its file and is gone.
+
+    By a signal and not by its socket, which goes away with the folder of a login. Raises ProcessLookupError where the
+    session has ended, SessionFailed where the process is none: a run file may name anything.
+    """
+    watch = Watch(recorder)
+    try:
+        if not is_session(recorder.pid):
+            raise SessionFailed(f"process {recorder.pid} is no session of profd's", "nothing was done to it")
+        for number in (signal.SIGTERM, signal.SIGCONT):  # one that is stopped would not hear it
+            watch.send(number)
+    except PermissionError:
+        watch.close()
+        raise SessionFailed(f"the session {recorder.pid} is another user's", "become that user, or root") from None
+    except (ProcessLookupError, SessionFailed):
+        watch.close()
+        raise
+    return watch
+
+
+def is_session(pid: int) -> bool:
+    """Say whether a process is a session."""
+    return processes.command_line(pid)[-len(_PROGRAM) :] == _PROGRAM
+
+
+def _see_off(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a session that has nothing more to do, and end it where it does not."""
+    try:
+        process.wait(_FAREWELL_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _first_word(process: subprocess.Popen[bytes], options: SessionOptions, log: Path) -> Ready:
+    """Tell the session its options and return what it answers; it closes its output after that."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process.stdout:
+        # The options fit into the pipe's buffer, or the session reads them: neither waits for the other.
+        with contextlib.suppress(BrokenPipeError), process.stdin:  # it ended before it read them; its log says why
+            process.stdin.write(encode(options))
+        if not select.select([process.stdout], [], [], _READY_TIMEOUT_S)[0]:
+            raise SessionFailed("the recording session did not start in time", f"see {log}")
+        said = process.stdout.read()
+    try:
+        answer = msgspec.json.decode(said, type=Ready | Failed, dec_hook=_make)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise SessionFailed("the recording session did not start", f"see {log}") from None
+    if isinstance(answer, Failed):
+        kind = getattr(errors, answer.kind, None)
+        if not (isinstance(kind, type) and issubclass(kind, ProfdError)):
+            kind = SessionFailed
+        raise kind(answer.what, answer.remedy)
+    return answer

@@ -1,0 +1,120 @@
+"""Chooses of whom a torch.profiler window is taken, and which way. Knows roles and who listens, not how it is done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+
+from profd.daemon.clock import Clock
+from profd.daemon.errors import SessionFailed
+from profd.daemon.session.control import WindowBegun
+from profd.daemon.store.records import EventHappened, Found, Record
+from profd.daemon.tree.roles import MAIN
+from profd.daemon.tree.tree import Member
+from profd.daemon.windows import injection
+from profd.daemon.windows.injection import Injection
+from profd.daemon.windows.ondemand import Passing, Sockets, on_demand_in, sockets_of
+from profd.daemon.windows.request import WindowRequest
+from profd.daemon.windows.taking import Way, WindowTaker
+
+_REMEDY = (
+    "launch it with `profd run --torch-window -- CMD`, or add --inject, which has gdb (from Python 3.14 on Python "
+    "itself) start the profiler inside of the process that runs"
+)
+
+_INFO = "info"
+
+
+class Windowing:
+    """The windows of a session."""
+
+    def __init__(
+        self,
+        folder: Path | None,
+        clock: Clock,
+        put: Callable[[Record], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """``folder`` is where the script's torch asks for windows, None where it does not."""
+        self._on_demand = on_demand_in(folder, clock) if folder else None
+        self._passing: dict[Sockets, Passing] = {}
+        self._taker = WindowTaker(clock, put)
+        self._clock = clock
+        self._put = put
+        self._sleep = sleep
+        self._shown: set[str] = set()
+        """The rules whose findings have had their window."""
+
+    def start(self) -> None:
+        """Listen to the script from now on; raises SessionFailed."""
+        if self._on_demand is not None:
+            self._on_demand.start()
+
+    def begin(self, members: Collection[Member], request: WindowRequest) -> WindowBegun:
+        """Ask every training process for a window, or the one that is named; raises SessionFailed where none can be."""
+        ways = {member.identity: self._way_to(member, request) for member in self._chosen(members, request.pid)}
+        asked = {identity: way for identity, way in ways.items() if way is not None}
+        if not asked:
+            raise SessionFailed("this run takes no windows", _REMEDY)
+        asked_ns = self._taker.begin(asked, request)
+        injected = any(isinstance(way, Injection) for way in asked.values())
+        return WindowBegun(asked_ns, tuple(identity.pid for identity in asked), injected)
+
+    async def keep(self, every_s: float, request: WindowRequest, members: Callable[[], Collection[Member]]) -> None:
+        """Take a window every so many seconds for as long as this is let run; one that cannot be taken is an event."""
+        while True:
+            await self._sleep(every_s)
+            try:
+                self.begin(members(), request)
+            except SessionFailed as error:
+                self._say(f"no window by schedule: {error}")
+
+    def heed(self, findings: Collection[Found], request: WindowRequest, members: Collection[Member]) -> None:
+        """Take one window for each kind of finding that is worth one; those that are found at once share theirs."""
+        new = [one for one in findings if one.severity != _INFO and one.rule not in self._shown]
+        if new and self._is_heard and self._begin_for(new, request, members):
+            self._shown.update(one.rule for one in new)
+
+    def _begin_for(self, new: Collection[Found], request: WindowRequest, members: Collection[Member]) -> bool:
+        """Begin a window that findings ask for, and say so; False where it cannot be now: the next look asks again."""
+        try:
+            self.begin(members, request)
+        except SessionFailed:
+            return False
+        self._say(f"a window because of {'; and of '.join(one.title for one in new)}")
+        return True
+
+    @property
+    def _is_heard(self) -> bool:
+        """Whether a process has asked for work: one that still imports torch has no operators to show."""
+        return self._on_demand is not None and bool(self._on_demand.pids)
+
+    def _say(self, text: str) -> None:
+        self._put(EventHappened(self._clock.now_ns(), "window", text))
+
+    def _chosen(self, members: Collection[Member], pid: int | None) -> Collection[Member]:
+        training = [member for member in members if member.role == MAIN and member.python is not None]
+        if pid is not None:
+            training = [member for member in training if member.identity.pid == pid]
+        # One that has not asked yet may be importing torch still: it is given its time.
+        listening = self._on_demand.pids if self._on_demand else frozenset()
+        chosen = [member for member in training if member.identity.pid in listening] or training
+        if not chosen:
+            who = "no process of this run trains" if pid is None else f"process {pid} of this run does not train"
+            raise SessionFailed(who, "wait until one does")
+        return chosen
+
+    def _way_to(self, member: Member, request: WindowRequest) -> Way | None:
+        """Return how a window of a process is taken: what was armed is never injected; None where it may not be."""
+        if self._on_demand is not None:
+            return self._on_demand
+        if sockets := sockets_of(member.identity.pid):
+            return self._passing.setdefault(sockets, Passing(sockets.folder, self._clock))
+        return Injection(injection.helper_for(member.python or ""), self._clock) if request.inject else None
+
+    async def close(self) -> None:
+        """Give up the windows that are being taken."""
+        await self._taker.close()
+        if self._on_demand is not None:
+            self._on_demand.close()

@@ -1,0 +1,224 @@
+"""Makes a record of the run out of a py-spy recording: clock applied, cut, samples apportioned, torn stacks dropped.
+
+Pure: the same recording gives the same record. How samples are apportioned: py-spy says how many stacks it read in
+all, and the trace shows when each stack was first seen. Every sample stands for the time up to the next one, so a
+thread's samples are given to its intervals by their length: the share of time is the one estimate that is unbiased
+whatever the program's own rhythm (measured in docs/decisions.md).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
+from profd.daemon.stacks import chrometrace, failedreads, torn
+from profd.daemon.stacks.chrometrace import Change, ThreadTrace
+from profd.daemon.stacks.pyspy import RawRecording
+from profd.daemon.stacks.torn import Evidence, NoSource
+from profd.daemon.store.records import Frame, Identity, Interval, RecordingTaken, ThreadTimeline
+
+Stack = tuple[Frame, ...]
+# One read is given as many samples as its interval is long; hardly ever more than these.
+_TORN_SAMPLES = 5
+_MAIN_THREAD = "MainThread"
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A half-open range of the run's clock, [from_ns, to_ns); None is open."""
+
+    from_ns: int | None = None
+    to_ns: int | None = None
+
+    def holds(self, at_ns: int) -> bool:
+        """Say whether a time lies in the span."""
+        return (self.from_ns is None or at_ns >= self.from_ns) and (self.to_ns is None or at_ns < self.to_ns)
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A part of one interval of one thread, by the run's clock."""
+
+    start_ns: int
+    end_ns: int
+    stack: Stack
+
+
+class _Read(msgspec.Struct, frozen=True):
+    """What a thread did, when reads of it were torn, and whether it is one of a C library's.
+
+    Such threads, those of autograd and of compilers, call into Python now and then and have no frames meanwhile. A
+    thread that has frames for most of the time has always some: there a stack without any is torn.
+    """
+
+    trace: ThreadTrace
+    torn_us: list[int]
+    is_seldom_in_python: bool
+
+
+class Threads(msgspec.Struct, frozen=True):
+    """The threads of a process when a recording was about to end, as the kernel knew them.
+
+    ``ids`` is the id that each has for the process itself → its id here. ``is_current`` is False where the process
+    was gone by then, so that nobody can tell which of its threads had ended before it.
+    """
+
+    ids: Mapping[int, int] = {}
+    is_current: bool = False
+
+    def have_lost(self, trace: ThreadTrace) -> bool:
+        """Say whether a thread had ended before the recording did."""
+        return self.is_current and trace.os_tid is not None and trace.os_tid not in self.ids
+
+    def id_of(self, trace: ThreadTrace) -> int:
+        """Return the thread's id here; where the interpreter does not tell, what it calls the thread itself."""
+        return trace.ident if trace.os_tid is None else self.ids.get(trace.os_tid, trace.os_tid)
+
+
+def assemble(
+    raw: RawRecording,
+    identity: Identity,
+    rate_hz: int,
+    keep: Span,
+    threads: Threads | None = None,
+    evidence: Evidence | None = None,
+) -> RecordingTaken:
+    """Return the record of a recording, cut to ``keep``; raises TraceDamaged.
+
+    ``evidence`` is what earlier recordings of the process told of its calls, and learns from this one.
+    """
+    threads, evidence = threads or Threads(), evidence or Evidence(NoSource())
+    noted = chrometrace.decode(raw.data)
+    about = _samples_by_thread(noted, raw.samples)
+    read = [_read(trace, samples, raw, evidence) for trace, samples in zip(noted, about, strict=True)]
+    traces = [
+        _ended(trace, rate_hz) if threads.have_lost(trace) else trace
+        for trace in chrometrace.as_read([one.trace for one in read], raw.samples, raw.cpu_ns)
+    ]
+    timelines: list[ThreadTimeline] = []
+    stacks: dict[Stack, int] = {}
+    samples = torn = 0
+    for trace, one, total in zip(traces, read, _samples_by_thread(traces, raw.samples), strict=True):
+        pieces = _pieces(trace, raw.zero_ns, keep)
+        shares = apportion(max(total - len(one.torn_us), 0), [piece.end_ns - piece.start_ns for piece in pieces])
+        inside = [(piece, share) for piece, share in zip(pieces, shares, strict=True) if keep.holds(piece.start_ns)]
+        intervals = tuple(
+            Interval(piece.start_ns, piece.end_ns - piece.start_ns, stacks.setdefault(piece.stack, len(stacks)), share)
+            for piece, share in inside
+            if piece.stack
+        )
+        whole = sum(interval.samples for interval in intervals)
+        lost = sum(keep.holds(raw.zero_ns + at_us * MICROSECOND_NS) for at_us in one.torn_us)
+        lost += 0 if one.is_seldom_in_python else sum(share for piece, share in inside if not piece.stack)
+        samples, torn = samples + whole + lost, torn + lost
+        is_main = _is_main(trace, threads.id_of(trace), identity, len(traces))
+        name = trace.name or (_MAIN_THREAD if is_main else "")
+        timelines.append(ThreadTimeline(threads.id_of(trace), name, is_main, intervals))
+    start_ns, end_ns = _bounds(traces, raw.zero_ns, keep)
+    return RecordingTaken(
+        identity=identity,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        rate_hz=rate_hz,
+        samples=samples,
+        torn=torn,
+        errors=raw.errors,
+        clock_error_ns=raw.clock_error_ns,
+        cpu_ns=raw.cpu_ns,
+        stacks=tuple(stacks),
+        threads=tuple(timelines),
+    )
+
+
+def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidence) -> _Read:
+    """Return what a thread did without impossible stacks, of which only those in place of nothing else leave a gap.
+
+    A torn read is no sample, as one that failed is none: what was seen before it lasts until the next sample, unless it
+    was most likely something else. Where there were many samples in a row, nobody knows what the thread did meanwhile.
+    """
+    *changes, end = trace.changes
+    stays = [(change.frames, after.at_us - change.at_us) for change, after in itertools.pairwise(trace.changes)]
+    whole_us = sum(length_us for _, length_us in stays)
+    is_seldom_in_python = 2 * sum(length_us for frames, length_us in stays if not frames) > whole_us
+    mended = torn.mend([frames for frames, _ in stays], torn.valid_roots(stays), evidence)
+    found: list[Change] = []
+    torn_us: list[int] = []
+    for change, (frames, length_us), stack in zip(changes, stays, mended, strict=True):
+        is_out = is_seldom_in_python and not frames
+        if stack is not None or is_out or not found or length_us * samples > _TORN_SAMPLES * whole_us:
+            found.append(Change(change.at_us, stack or ()))
+        else:
+            torn_us.append(change.at_us)
+    whole = msgspec.structs.replace(trace, changes=(*found, end))
+    times_us = [*failedreads.times_at(trace, raw.failed, raw.zero_ns), *torn_us]
+    visited = failedreads.with_visits(whole, times_us, samples - len(torn_us), evidence.torn_shares)
+    return _Read(visited, torn_us, is_seldom_in_python)
+
+
+def apportion(total: int, lengths: Sequence[int]) -> list[int]:
+    """Split ``total`` samples over intervals by their length.
+
+    The shares are rounded so that they add up and none of them is favored by its place: the running sum is rounded,
+    not each share. The result adds up to ``total``, to 0 where all lengths are 0.
+    """
+    whole = sum(lengths)
+    shares, before, reached = [], 0, 0
+    for length in lengths:
+        reached += length
+        upto = (2 * total * reached + whole) // (2 * whole) if whole else 0
+        shares.append(upto - before)
+        before = upto
+    return shares
+
+
+def _is_main(trace: ThreadTrace, os_tid: int, identity: Identity, threads: int) -> bool:
+    """Say whether a thread is the main one; by its name where the interpreter does not tell the thread's id."""
+    if trace.os_tid is None:
+        return trace.name == _MAIN_THREAD or threads == 1
+    return os_tid == identity.pid
+
+
+def _ended(trace: ThreadTrace, rate_hz: int) -> ThreadTrace:
+    """Return the trace of a thread that is gone without what py-spy draws its last stack out to.
+
+    The last sample stands for the mean distance to the next one. Of the samples of all threads, too, it has only
+    those of its life.
+    """
+    *changes, seen, end = trace.changes
+    latest_us = seen.at_us + SECOND_NS // MICROSECOND_NS // rate_hz
+    end = msgspec.structs.replace(end, at_us=min(end.at_us, latest_us))
+    return msgspec.structs.replace(trace, changes=(*changes, seen, end))
+
+
+def _samples_by_thread(traces: Sequence[ThreadTrace], samples: int) -> list[int]:
+    """Split the total over the threads by how long each was there: every sample reads every thread."""
+    lengths = [trace.changes[-1].at_us - trace.changes[0].at_us for trace in traces]
+    whole = sum(lengths)
+    return [round(samples * length / whole) if whole else samples // len(traces) for length in lengths]
+
+
+def _pieces(trace: ThreadTrace, zero_ns: int, keep: Span) -> list[Piece]:
+    """Return the intervals between the changes of a thread, in two where they span an end of ``keep``.
+
+    A stack that was left at the moment at which it was met has none: it has no time, and the next one begins there.
+    """
+    times = [zero_ns + change.at_us * MICROSECOND_NS for change in trace.changes]
+    pieces = []
+    for change, start_ns, end_ns in zip(trace.changes, times, times[1:], strict=False):
+        inner = [cut for cut in (keep.from_ns, keep.to_ns) if cut is not None and start_ns < cut < end_ns]
+        edges = [start_ns, *inner, end_ns]
+        for first, last in itertools.pairwise(edges):
+            if first < last:
+                pieces.append(Piece(first, last, change.frames))
+    return pieces
+
+
+def _bounds(traces: Sequence[ThreadTrace], zero_ns: int, keep: Span) -> tuple[int, int]:
+    """Return from when to when there are samples."""
+    first = min((trace.changes[0].at_us for trace in traces), default=0)
+    last = max((trace.changes[-1].at_us for trace in traces), default=0)
+    start_ns, end_ns = zero_ns + first * MICROSECOND_NS, zero_ns + last * MICROSECOND_NS
+    start_ns = max(start_ns, keep.from_ns) if keep.from_ns is not None else start_ns
+    end_ns = min(end_ns, keep.to_ns) if keep.to_ns is not None else end_ns
+    return start_ns, max(start_ns, end_ns)

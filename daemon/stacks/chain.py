@@ -1,0 +1,231 @@
+"""Chains recordings of one process: gap-free, or in turns with other processes.
+
+Gap-free, the next recording is started, the one before it ended once the next one samples, and both are cut at that
+moment. In turns, one recording at a time is taken of many processes that are alike, so that their number costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from profd.daemon import processes
+from profd.daemon.clock import Clock
+from profd.daemon.stacks import assembly
+from profd.daemon.stacks.assembly import Span, Threads
+from profd.daemon.stacks.chrometrace import TraceDamaged
+from profd.daemon.stacks.pyspy import RawRecording, Recording, RecordingFailed
+from profd.daemon.stacks.torn import Evidence, Source
+from profd.daemon.store.records import EventHappened, Identity, Record
+
+# After py-spy says that it samples: so many times the mean distance of two samples that the recording that takes over
+# has most probably seen something before the cut.
+OVERLAP_SAMPLES = 3
+FIRST_LENGTH_S = 0.5
+START_TIMEOUT_S = 20.0
+RETRY_FIRST_S = 0.05
+RETRY_LAST_S = 2.0
+# Five seconds and more: a process may be some time in dying, and cannot be read meanwhile.
+REPORT_AFTER_FAILURES = 8
+
+
+class Pace(Protocol):
+    """How a process is to be sampled now; may change at any time and counts from the next recording on."""
+
+    def rate_hz(self) -> int:
+        """Return samples a second."""
+        ...
+
+    def length_s(self) -> float:
+        """Return seconds that a recording lasts."""
+        ...
+
+    def rest_ratio(self) -> float:
+        """Return the seconds in which no one is recorded for each second of a turn."""
+        ...
+
+
+class StackChain:
+    """The recordings of one process, from now to its end; ``source`` is what it runs, ``put`` takes the records."""
+
+    def __init__(
+        self,
+        executable: str,
+        identity: Identity,
+        pace: Pace,
+        source: Source,
+        clock: Clock,
+        put: Callable[[Record], object],
+    ) -> None:
+        self.identity = identity
+        self._executable = executable
+        self._pace = pace
+        self._clock = clock
+        self._put = put
+        self._hurry = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._in_flight: set[Recording] = set()
+        self._has_recorded = False
+        self._failures = 0
+        self._has_told_log = False
+        self._threads = Threads()
+        self._evidence = Evidence(source)
+
+    def hurry(self) -> None:
+        """End the recording in flight now, and let the next one take over: someone wants to see what it holds."""
+        self._hurry.set()
+
+    def stop(self) -> None:
+        """End the chain with the recording in flight."""
+        self._stop.set()
+        self._hurry.set()
+
+    async def run(self) -> None:
+        """Record until the process is gone or the chain is stopped."""
+        with self._leaving_nothing_behind():
+            current, from_ns = await self._begin_patiently(), None
+            while current is not None:
+                await self._wait_until_due(current)
+                # One that has ended by itself: the process is gone, or has become another program with exec.
+                following = await self._begin() if self._goes_on() and not current.ended.done() else None
+                cut_ns = self._clock.now_ns()
+                await self._finish(current, Span(from_ns, cut_ns if following else None))
+                current, from_ns = following, cut_ns
+                if current is None:
+                    current, from_ns = await self._begin_patiently(), None
+
+    async def run_in_turns(self, turn: asyncio.Semaphore) -> None:
+        """Record whenever ``turn`` is free, until the process is gone or the chain is stopped."""
+        with self._leaving_nothing_behind():
+            while self._goes_on():
+                async with turn:
+                    recording = await self._begin() if self._goes_on() else None
+                    if recording is not None:
+                        await self._wait_until_due(recording)
+                        await self._finish(recording, Span())
+                        # Then no one is recorded: who is like others need not be sampled all the time.
+                        await self._pause(recording.length_s * self._pace.rest_ratio())
+                if recording is None:
+                    await self._pause(RETRY_LAST_S)
+
+    def _goes_on(self) -> bool:
+        """Say whether there is something left to record."""
+        return not self._stop.is_set() and self._is_running()
+
+    def _is_running(self) -> bool:
+        return processes.is_running(*self.identity)
+
+    @contextlib.contextmanager
+    def _leaving_nothing_behind(self) -> Iterator[None]:
+        """Abandon what is in flight when the chain is broken off."""
+        try:
+            yield
+        finally:
+            for recording in self._in_flight:
+                recording.abandon()
+
+    async def _begin_patiently(self) -> Recording | None:
+        """Start a recording, again and again while the process lives: an interpreter may not be ready yet."""
+        pause_s = RETRY_FIRST_S
+        while self._goes_on():
+            recording = await self._begin()
+            if recording is not None:
+                return recording
+            await self._pause(pause_s)
+            pause_s = min(2 * pause_s, RETRY_LAST_S)
+        return None
+
+    async def _begin(self) -> Recording | None:
+        """Start a recording and return it once it has sampled for a moment; None where it would not."""
+        length_s = self._pace.length_s() if self._has_recorded else FIRST_LENGTH_S
+        try:
+            recording = Recording(self._executable, self.identity.pid, self._pace.rate_hz(), length_s, self._clock)
+        except RecordingFailed as error:
+            self._take_failure(str(error))
+            return None
+        self._in_flight.add(recording)
+        await self._wait(self._stop, recording.sampling, START_TIMEOUT_S)
+        if not recording.sampling.done() or not recording.sampling.result():
+            await self._give_up(recording)
+            return None
+        self._has_recorded, self._failures = True, 0
+        await self._wait(self._stop, recording.ended, OVERLAP_SAMPLES / recording.rate_hz)
+        self._calm_down()
+        return recording
+
+    async def _give_up(self, recording: Recording) -> None:
+        """Let go of a recording that does not sample, and learn why where it says so."""
+        reason = "py-spy did not begin to sample"
+        if recording.sampling.done():
+            try:
+                await recording.collect()
+            except RecordingFailed as error:
+                reason = str(error)
+        recording.abandon()
+        self._in_flight.discard(recording)
+        self._take_failure(reason)
+
+    def _take_failure(self, reason: str) -> None:
+        self._failures += 1
+        if self._failures == REPORT_AFTER_FAILURES:
+            self._say("error", f"its stacks cannot be read: {reason}")
+
+    async def _finish(self, recording: Recording, keep: Span) -> None:
+        """End and collect a recording and hand over its record."""
+        # Before the end: a thread that goes while py-spy writes was there until then.
+        self._look_at_threads(recording.ended.done())
+        recording.stop()
+        try:
+            raw = await recording.collect()
+            self._look_at_log(raw)
+            self._put(assembly.assemble(raw, self.identity, recording.rate_hz, keep, self._threads, self._evidence))
+        except (RecordingFailed, TraceDamaged) as error:
+            self._say("loss", f"a recording was lost: {error}")
+        self._in_flight.discard(recording)
+
+    def _look_at_log(self, raw: RawRecording) -> None:
+        """Say once that the times of failed reads are not known, so that shares are not corrected for them."""
+        if raw.has_unknown_log and not self._has_told_log:
+            self._has_told_log = True
+            self._say(
+                "loss",
+                f"py-spy failed to read {raw.errors} stacks and says of none when, in words that profd knows: "
+                "code that calls and returns all the time may be shown too small. `profd doctor` tells which py-spy is "
+                "known",
+            )
+
+    def _look_at_threads(self, is_over: bool) -> None:
+        """Learn which threads there are; once the process ends, and they one by one, what was known of them stays."""
+        ids = processes.thread_ids(self.identity.pid) if self._is_running() and not is_over else {}
+        self._threads = Threads(ids, is_current=True) if ids else Threads(self._threads.ids)
+
+    async def _wait_until_due(self, current: Recording) -> None:
+        """Wait until the recording is long enough, has ended by itself, or someone is in a hurry."""
+        await self._wait(self._hurry, current.ended, current.length_s)
+        self._calm_down()
+
+    async def _pause(self, pause_s: float) -> None:
+        """Wait for a while, or until someone is in a hurry."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._hurry.wait(), pause_s)
+        self._calm_down()
+
+    def _calm_down(self) -> None:
+        """Take the hurry for served, but the last one."""
+        if not self._stop.is_set():
+            self._hurry.clear()
+
+    @staticmethod
+    async def _wait(event: asyncio.Event, future: asyncio.Future[bool], timeout_s: float) -> None:
+        """Wait for the first of the two, or until the time is over."""
+        happened = asyncio.ensure_future(event.wait())
+        waited: set[asyncio.Future[Any]] = {happened, future}
+        try:
+            await asyncio.wait(waited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            happened.cancel()
+
+    def _say(self, kind: str, text: str) -> None:
+        self._put(EventHappened(self._clock.now_ns(), kind, text, self.identity))

@@ -1,0 +1,98 @@
+"""One look at the Python stacks of one process, by `py-spy dump`: now, without stopping it.
+
+Knows nothing of runs. A look that fails because the process moved under it is repeated; what remains is its reason.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import msgspec
+
+from profd.daemon.stacks.pyspy import ENVIRONMENT, find_py_spy, reason_of
+
+_TRIES = 5
+_TIMEOUT_S = 10.0
+
+
+_hanging: dict[int, subprocess.Popen[bytes]] = {}
+"""By PID the looks that were given up, until they have ended."""
+
+
+class DumpedFrame(msgspec.Struct, frozen=True):
+    """A function at a line; ``line`` is 0 where it is not known."""
+
+    name: str
+    filename: str
+    line: int
+
+
+class DumpedThread(msgspec.Struct, frozen=True):
+    """A thread and its stack, the innermost frame first.
+
+    ``os_thread_id`` and ``thread_name`` are None where the interpreter does not tell; ``active`` says that it was on
+    the CPU, as far as py-spy knows.
+    """
+
+    thread_id: int
+    os_thread_id: int | None
+    thread_name: str | None
+    active: bool
+    owns_gil: bool
+    frames: tuple[DumpedFrame, ...]
+
+
+class DumpFailed(Exception):
+    """py-spy could not read the process; the message is its own reason, one line."""
+
+
+def take_dump(pid: int, *, tries: int = _TRIES) -> tuple[DumpedThread, ...]:
+    """Return the threads of a process with their stacks; raises DumpFailed, and MissingTool without py-spy."""
+    command = [find_py_spy(), "dump", "--nonblocking", "--json", "--pid", str(pid)]
+    reason = ""
+    for _ in range(tries):
+        try:
+            code, answer, said = _ask(pid, command)
+        except OSError as error:
+            raise DumpFailed(f"py-spy cannot be started ({error.strerror})") from None
+        if code != 0:
+            reason = reason_of(said)
+            continue
+        try:
+            return decode_dump(answer)
+        except ValueError as error:
+            reason = f"py-spy wrote what is no dump ({error})"
+    raise DumpFailed(reason)
+
+
+def _ask(pid: int, command: list[str]) -> tuple[int, bytes, bytes]:
+    """Return how py-spy ended, and what it wrote to stdout and stderr; raises DumpFailed where it does not answer.
+
+    One that hangs in the kernel, as who reads a process there may, is not waited for; no other is started meanwhile.
+    """
+    if (before := _hanging.get(pid)) is not None and before.poll() is None:
+        raise DumpFailed("py-spy still waits for an answer of the kernel's to an earlier look")
+    _hanging.pop(pid, None)
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, **ENVIRONMENT},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        answer, said = process.communicate(timeout=_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        _hanging[pid] = process
+        raise DumpFailed(f"py-spy did not answer within {_TIMEOUT_S:.0f} s") from None
+    return process.returncode, answer, said
+
+
+def decode_dump(said: bytes) -> tuple[DumpedThread, ...]:
+    """Return the threads that py-spy wrote as JSON; raises ValueError where it is something else."""
+    try:
+        return tuple(msgspec.json.decode(said, type=list[DumpedThread]))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error

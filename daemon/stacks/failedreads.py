@@ -1,0 +1,287 @@
+"""Reads of stacks that failed: when, by py-spy's log, and what the thread most likely did then. Pure.
+
+A read fails where the thread moved on while its frames were read one by one. In a recursion 200 deep a fifth of all
+reads fails, in Python that calls and returns all the time a half, in a flat loop or in a long call into C none. Left
+out, they take time from the stacks that are hard to read: three points of the recursion, and twenty of a training that
+writes thousands of log lines a step. The log says when a read failed, so such a moment becomes a *visit*: a sample of
+the far harder stack that the thread was most likely in. How hard a stack is goes by its frames, and by the share of
+torn reads around it (``TornShares``): where a thread enters and leaves functions all the time, other reads come out
+torn, and these are known for what they were. Among stacks that are about as hard nothing tells in which of them a read
+failed: there it stays no sample.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
+from profd.daemon.stacks.chrometrace import Change, ThreadTrace
+from profd.daemon.store.records import Frame
+
+Stack = tuple[Frame, ...]
+
+LOG_FAILURES = {"RUST_LOG": "py_spy=warn"}
+"""What has py-spy write a line with the time for each read that fails."""
+_LOGGED = re.compile(
+    rb"^\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{1,9})Z +WARN +py_spy\] Failed to get stack trace from \d+: ([^\n]*)",
+    re.MULTILINE,
+)
+_OF_THREAD = re.compile(rb" for thread (\d{1,20})\b")
+
+_DEEPEST = 32
+_PLACES_HELD = 4_000
+# What is known of few sightings is that of the place around, which counts as so many.
+_AROUND = 1
+# From here on one place is as restless as another: how often reads fail and how often they are torn are not the same.
+_MOST = 0.5
+
+_FAR_HARDER = 8
+"""So many times the frames, or the torn reads: what a training loop has, from its script to the innermost module, is
+less."""
+_NEAR, _FAR, _FAR_WEIGHT = 3.0, 15.0, 0.1
+"""The stacks seen within so many distances of samples say where a thread was at a moment. Those that are further away
+say a little, too: where all reads fail nothing is seen nearby."""
+_REACH = 30.0
+# An interval has this share of it left for its stack, however many reads failed there.
+_LEAST_HELD = 0.1
+# Its multiples, less their whole part, are spread evenly however many are taken: chance, but the same every time.
+_SPREAD = (math.sqrt(5) - 1) / 2
+
+
+class FailedRead(msgspec.Struct, frozen=True):
+    """A read that failed: when, and at which thread as the interpreter calls it (None: it does not say)."""
+
+    at_ns: int
+    ident: int | None
+
+
+def read_log(said: bytes, wall_ahead_ns: int) -> tuple[FailedRead, ...]:
+    """Return the failed reads that py-spy logged, by a clock that the wall clock is ahead of by so much, in order.
+
+    What has no time that can be is left out.
+    """
+    found = []
+    for seconds, fraction, why in _LOGGED.findall(said):
+        try:
+            at = datetime.fromisoformat(f"{seconds.decode()}+00:00")
+        except ValueError:
+            continue
+        wall_ns = int(at.timestamp()) * SECOND_NS + int(fraction.ljust(9, b"0"))
+        thread = _OF_THREAD.search(why)
+        found.append(FailedRead(wall_ns - wall_ahead_ns, int(thread[1]) if thread else None))
+    return tuple(found)
+
+
+def without_log(said: bytes) -> bytes:
+    """Return what py-spy said beside its log."""
+    return _LOGGED.sub(b"", said)
+
+
+def times_at(trace: ThreadTrace, failed: Sequence[FailedRead], zero_ns: int) -> list[int]:
+    """Return when reads of a thread failed, in microseconds of the trace, whose zero is at ``zero_ns``."""
+    return [(one.at_ns - zero_ns) // MICROSECOND_NS for one in failed if one.ident == trace.ident]
+
+
+class _Place:
+    """What stacks begin with: how often they were seen, whole or torn, and how often torn, and where they go on."""
+
+    __slots__ = ("inner", "seen", "torn")
+
+    def __init__(self) -> None:
+        self.seen = self.torn = 0.0
+        self.inner: dict[Frame, _Place] = {}
+
+
+class TornShares:
+    """The torn share of a process's stacks, by what they begin with: ``held`` such places are known."""
+
+    def __init__(self) -> None:
+        self._outside = _Place()
+        self.held = 0
+
+    def learn(self, seen: Mapping[Stack, float], torn: Mapping[Stack, float]) -> None:
+        """Learn how often stacks were seen, whole or torn, and how often they were torn."""
+        if self.held > _PLACES_HELD:  # a program that makes up functions: begin anew
+            self._outside, self.held = _Place(), 0
+        for stack, times in seen.items():
+            torn_times = torn.get(stack, 0.0)
+            for place in self._along(stack, makes=True):
+                place.seen += times
+                place.torn += torn_times
+
+    def of(self, stack: Stack) -> float:
+        """Return how likely a read fails in a stack, beside others: the same for all where none was ever torn."""
+        around = self._outside
+        if not around.torn:
+            return _MOST
+        share = around.torn / around.seen
+        for place in self._along(stack):
+            if place.seen < around.seen:  # else it is no other place
+                share = (place.torn + _AROUND * share) / (place.seen + _AROUND)
+                around = place
+        return min(share, _MOST)
+
+    def _along(self, stack: Stack, *, makes: bool = False) -> Iterator[_Place]:
+        """Yield the places on the way into a stack, as far as they are known."""
+        place = self._outside
+        yield place
+        for frame in stack[:_DEEPEST]:
+            inner = place.inner.get(frame)
+            if inner is None:
+                if not makes:
+                    return
+                inner = place.inner[frame] = _Place()
+                self.held += 1
+            place = inner
+            yield place
+
+
+def with_visits(trace: ThreadTrace, failed_us: Sequence[int], samples: int, torn_shares: TornShares) -> ThreadTrace:
+    """Return what a thread did, with visits of far harder stacks at those times at which reads failed.
+
+    ``failed_us`` are these times, ``samples`` is how many reads did not fail; ``torn_shares`` are the process's.
+    """
+    return _Thread(trace, sorted(failed_us), samples, torn_shares).visited() if failed_us else trace
+
+
+class Visit(msgspec.Struct, frozen=True):
+    """A stay in another stack than the one that was seen before and after."""
+
+    from_us: int
+    until_us: int
+    stack: Stack
+
+
+class _Thread:
+    """A thread of which some reads failed, and ``samples`` did not."""
+
+    def __init__(self, trace: ThreadTrace, times_us: Sequence[int], samples: int, torn_shares: TornShares) -> None:
+        self._trace = trace
+        self._times_us = times_us
+        self._starts_us = [change.at_us for change in trace.changes]
+        whole_us = self._starts_us[-1] - self._starts_us[0]
+        self._distance_us = max(whole_us / (samples + len(times_us)), 1.0)
+        self._places = [bisect_right(self._starts_us, at_us) - 1 for at_us in times_us]
+        self._near_us, self._far_us = _NEAR * self._distance_us, _FAR * self._distance_us
+        # Each stack is looked at here only: there are dozens of them around each time.
+        numbers: dict[Stack, int] = {}
+        self._numbers = [numbers.setdefault(change.frames, len(numbers)) for change in trace.changes]
+        self._stacks = list(numbers)
+        self._difficulties = [(1 + len(stack)) * torn_shares.of(stack) for stack in self._stacks]
+        """How likely a read of each fails, beside others: by how long it takes, in frames, and its torn share."""
+
+    def visited(self) -> ThreadTrace:
+        """Return the thread's trace with a visit of a far harder stack at each of these times that was most likely one.
+
+        Like a sample, a visit stands for the time up to the next one. That is the next read which fails or shows
+        another stack, unless the thread is back before in the stack that it left, which leaves no trace. But reads come
+        when they come, whatever the thread does: on average a visit stands for the distance of samples.
+        """
+        found = {number: visit for number in range(len(self._times_us)) if (visit := self._visit(number)) is not None}
+        if not found:
+            return self._trace
+        lengths_us = [visit.until_us - visit.from_us for visit in found.values()]
+        most_us = round(cap(lengths_us, len(lengths_us) * self._distance_us))
+        visits: defaultdict[int, list[Visit]] = defaultdict(list)
+        for number, visit in found.items():
+            until_us = min(visit.until_us, visit.from_us + most_us)
+            visits[self._places[number]].append(Visit(visit.from_us, until_us, visit.stack))
+        return msgspec.structs.replace(self._trace, changes=tuple(self._changes(visits)))
+
+    def _visit(self, number: int) -> Visit | None:
+        """Return the visit of a far harder stack that a read failed in, up to the next sight of anything, if any."""
+        at_us, place = self._times_us[number], self._places[number]
+        if not 0 <= place < len(self._starts_us) - 1:
+            return None
+        stack = self._hard_stack(place, at_us, (number + 1) * _SPREAD % 1)
+        if stack is None:
+            return None
+        return Visit(at_us, min([self._starts_us[place + 1], *self._times_us[number + 1 : number + 2]]), stack)
+
+    def _changes(self, visits: Mapping[int, Sequence[Visit]]) -> Iterator[Change]:
+        """Yield the changes of the thread, with the visits in each of its intervals."""
+        *changes, end = self._trace.changes
+        for place, (change, end_us) in enumerate(zip(changes, self._starts_us[1:], strict=True)):
+            yield from _visited(change, visits.get(place, ()), end_us)
+        yield end
+
+    def _hard_stack(self, place: int, at_us: int, chance: float) -> Stack | None:
+        """Return the far harder stack that a read failed in, as likely as it is; None for any other."""
+        reach_us = _REACH * self._distance_us
+        first = max(bisect_left(self._starts_us, at_us - reach_us) - 1, 0)
+        last = min(bisect_right(self._starts_us, at_us + reach_us), len(self._starts_us) - 1)
+        far_harder = _FAR_HARDER * self._difficulties[self._numbers[place]]
+        hardest = max((self._difficulties[number] for number in self._numbers[first:last]), default=1.0)
+        if hardest < far_harder:
+            return None
+        likely = self._likely(first, last, at_us, hardest)
+        left = chance * sum(likely.values())
+        for number, weight in likely.items():
+            left -= weight
+            if left <= 0:
+                return self._stacks[number] if self._difficulties[number] >= far_harder else None
+        return None
+
+    def _likely(self, first: int, last: int, at_us: int, hardest: float) -> dict[int, float]:
+        """Return by stack how likely a read failed in it: its time about then, by how hard it is to read.
+
+        Of the intervals from the ``first`` up to the ``last``. Reads that failed while a stack was held were in it the
+        less, the harder others nearby are.
+        """
+        failed_us = self._failed_us(first, last, at_us)
+        past_us = [self._past_us(start_us - at_us) for start_us in self._starts_us[first : last + 1]]
+        times_us = [later_us - before_us for before_us, later_us in itertools.pairwise(past_us)]
+        likely: dict[int, float] = {}
+        for number, time_us, lost_us in zip(self._numbers[first:last], times_us, failed_us, strict=True):
+            difficulty = self._difficulties[number]
+            left_us = max(time_us - lost_us * (1 - difficulty / hardest), _LEAST_HELD * time_us)
+            likely[number] = likely.get(number, 0.0) + left_us * difficulty
+        return likely
+
+    def _past_us(self, distance_us: float) -> float:
+        """Return how much time there is up to a distance from a moment, which counts the less the further away it is.
+
+        Counted from the moment, so what is before it is as much as what is after it.
+        """
+        near_us, far_us = self._near_us, self._far_us
+        near = near_us * math.exp(-abs(distance_us) / near_us)
+        left_us = near + _FAR_WEIGHT * far_us * math.exp(-abs(distance_us) / far_us)
+        return left_us if distance_us < 0 else 2 * (near_us + _FAR_WEIGHT * far_us) - left_us
+
+    def _failed_us(self, first: int, last: int, at_us: int) -> list[float]:
+        """Return for how much time of intervals reads failed, where it counts less the further away it is."""
+        lost_us = [0.0] * (last - first)
+        for number in range(bisect_left(self._places, first), bisect_left(self._places, last)):
+            distance_us = abs(self._times_us[number] - at_us)
+            if distance_us < _REACH * self._distance_us:
+                weight = math.exp(-distance_us / self._near_us) + _FAR_WEIGHT * math.exp(-distance_us / self._far_us)
+                lost_us[self._places[number] - first] += self._distance_us * weight
+        return lost_us
+
+
+def cap(lengths: Sequence[float], whole: float) -> float:
+    """Return what lengths have to be cut to so that they add up to ``whole``; the longest where they are too short."""
+    left = whole
+    for longer, length in zip(range(len(lengths), 0, -1), sorted(lengths), strict=True):
+        if length * longer >= left:
+            return left / longer
+        left -= length
+    return max(lengths)
+
+
+def _visited(change: Change, visits: Sequence[Visit], end_us: int) -> Iterator[Change]:
+    """Yield a change with the visits of other stacks before the next one, at ``end_us``."""
+    yield change
+    ends_us = [*(visit.from_us for visit in visits[1:]), end_us]
+    for visit, next_us in zip(visits, ends_us, strict=False):
+        yield Change(visit.from_us, visit.stack)
+        if visit.until_us < next_us:
+            yield Change(visit.until_us, change.frames)

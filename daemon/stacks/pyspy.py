@@ -1,0 +1,290 @@
+"""One py-spy recording as a child process: started, seen to sample, ended, collected with its cost.
+
+Knows nothing of what a recording means. The result goes into an anonymous memory file: nothing is left behind when
+either side is killed, and a full disk is no matter. py-spy always gets a duration, so that one whose session is gone
+ends by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import re
+import resource
+import shutil
+import signal
+import sysconfig
+from pathlib import Path
+
+import msgspec
+
+from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.errors import MissingTool
+from profd.daemon.stacks.failedreads import LOG_FAILURES, FailedRead, read_log, without_log
+
+EXECUTABLE_VARIABLE = "PROFD_PY_SPY"
+"""Names another py-spy than the one installed beside profd."""
+
+KNOWN_VERSIONS = ((0, 4, 1), (0, 5))
+"""From this py-spy on, and before that one, what it writes is known to be understood."""
+_SAMPLING = b"Sampling process"
+_CAUSE = re.compile(r"^Caused by:\n\s*(?:\d+: )?(.+)$", re.MULTILINE)
+_TOTALS = re.compile(rb"Samples: (\d+) Errors: (\d+)")
+_SPARE_S = 5
+_KILL_AFTER_S = 5.0
+_REAP_AGAIN_S = 0.001
+# With RUST_BACKTRACE in the environment py-spy would unwind its own stack at every read that fails.
+ENVIRONMENT = {"RUST_LIB_BACKTRACE": "0", **LOG_FAILURES}
+
+
+class PySpyOutput(msgspec.Struct, frozen=True):
+    """What one py-spy process wrote, as it wrote it, with what was noted beside it.
+
+    ``trace`` is its file, ``said`` all that it wrote to stdout and stderr: its log and its totals. It spoke of sampling
+    at ``sampling_ns``, 0 where it never did. ``wall_jump_ns`` is by how much the wall clock, which its log goes by, was
+    ahead of the run's clock.
+    """
+
+    trace: bytes
+    said: bytes
+    spawned_ns: int
+    sampling_ns: int
+    ended_ns: int
+    cpu_ns: int
+    wall_jump_ns: int
+
+
+class RawRecording(msgspec.Struct, frozen=True):
+    """What one py-spy process gave.
+
+    ``zero_ns`` is the time of the trace's zero, in the middle of the bracket that it must lie in, ``clock_error_ns``
+    half of the bracket's width. ``samples`` counts the stacks read of all threads, ``errors`` the failed reads, of
+    which ``failed`` has those with a time.
+    """
+
+    data: bytes
+    zero_ns: int
+    clock_error_ns: int
+    samples: int
+    errors: int
+    cpu_ns: int
+    failed: tuple[FailedRead, ...] = ()
+
+    @property
+    def has_unknown_log(self) -> bool:
+        """Whether reads failed of which the log, as far as it is understood, has none: else it has every one."""
+        return self.errors > 0 and not self.failed
+
+
+class RecordingFailed(Exception):
+    """py-spy gave no recording; the message is its own reason, one line."""
+
+
+def find_py_spy() -> str:
+    """Return the path of the py-spy executable: the one that the user names, else the one installed beside profd.
+
+    Raises MissingTool.
+    """
+    if named := os.environ.get(EXECUTABLE_VARIABLE):
+        # A session runs in another folder than the command that starts it: a relative path would be another file there.
+        if not Path(named).is_absolute() or not Path(named).is_file() or not os.access(named, os.X_OK):
+            what = f"{EXECUTABLE_VARIABLE} is {named}, which is not the absolute path of an executable file"
+            raise MissingTool(what, "name a py-spy, or unset the variable")
+        return named
+    beside = Path(sysconfig.get_path("scripts")) / "py-spy"
+    found = str(beside) if beside.exists() else shutil.which("py-spy")
+    if not found:
+        raise MissingTool("py-spy is not installed beside profd", "install it with `pip install py-spy`")
+    return found
+
+
+class Recording:
+    """A running py-spy recording of one process; belongs to the event loop that it was started in.
+
+    ``sampling`` completes once samples are being taken: True, or False where py-spy ended before.
+    """
+
+    def __init__(self, executable: str, pid: int, rate_hz: int, length_s: float, clock: Clock) -> None:
+        """Start py-spy on ``pid`` for at most ``length_s`` seconds and a few to spare."""
+        loop = asyncio.get_running_loop()
+        self.rate_hz = rate_hz
+        self.length_s = length_s
+        self.sampling: asyncio.Future[bool] = loop.create_future()
+        self.ended: asyncio.Future[bool] = loop.create_future()
+        self._clock = clock
+        self._said = bytearray()
+        self._sampling_ns = self._ended_ns = 0
+        self._usage: resource.struct_rusage | None = None
+        self.spawned_ns = clock.now_ns()
+        duration_s = math.ceil(length_s) + _SPARE_S
+        arguments = [
+            *("py-spy", "record", "--nonblocking", "--idle", "--threads", "--format", "chrometrace"),
+            *("--rate", str(rate_hz), "--duration", str(duration_s), "--output", "/proc/self/fd/3", "--pid", str(pid)),
+        ]
+        try:
+            self._spawn(executable, arguments)
+        except OSError as error:
+            raise RecordingFailed(f"py-spy cannot be started ({error.strerror})") from error
+        loop.add_reader(self._pipe, self._read_pipe)
+
+    def _spawn(self, executable: str, arguments: list[str]) -> None:
+        """Start py-spy with a memory file to write to and a pipe to speak through; leaves nothing open on failure."""
+        with contextlib.ExitStack() as opened:
+            memory = os.memfd_create("profd-recording")
+            opened.callback(os.close, memory)
+            self._pipe, write_end = os.pipe()
+            opened.callback(os.close, self._pipe)
+            try:
+                os.set_blocking(self._pipe, False)
+                self._pid = os.posix_spawn(
+                    executable,
+                    arguments,
+                    {**os.environ, **ENVIRONMENT},
+                    file_actions=[
+                        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                        (os.POSIX_SPAWN_DUP2, write_end, 1),
+                        (os.POSIX_SPAWN_DUP2, write_end, 2),
+                        (os.POSIX_SPAWN_DUP2, memory, 3),
+                    ],
+                    setpgroup=0,  # a Ctrl-C at the terminal is not for it
+                    setsigmask=[],
+                    setsigdef=[signal.SIGINT, signal.SIGPIPE, signal.SIGTERM],
+                )
+            finally:
+                os.close(write_end)
+            opened.pop_all()
+        self._memory: int | None = memory
+
+    def stop(self) -> None:
+        """Ask py-spy to end and to write what it has."""
+        self._signal(signal.SIGINT)
+
+    async def collect(self) -> RawRecording:
+        """Wait for the end of the recording and return it; raises RecordingFailed where there is none."""
+        try:
+            await asyncio.wait_for(asyncio.shield(self.ended), _KILL_AFTER_S)
+        except asyncio.TimeoutError:
+            self._signal(signal.SIGKILL)
+            await self.ended
+            raise RecordingFailed("py-spy did not answer and was killed") from None
+        finally:
+            data = self._take_memory()
+        return read_output(
+            PySpyOutput(
+                trace=data,
+                said=bytes(self._said),
+                spawned_ns=self.spawned_ns,
+                sampling_ns=self._sampling_ns,
+                ended_ns=self._ended_ns,
+                cpu_ns=self.cpu_ns,
+                wall_jump_ns=self._clock.wall_jump_ns(),
+            )
+        )
+
+    def abandon(self) -> None:
+        """Kill py-spy and let go of what it has written; of no effect on a recording that was collected."""
+        self._signal(signal.SIGKILL)
+        if self._memory is not None:
+            os.close(self._memory)
+            self._memory = None
+
+    @property
+    def cpu_ns(self) -> int:
+        """CPU time that the ended recording took, user and system."""
+        return int((self._usage.ru_utime + self._usage.ru_stime) * SECOND_NS) if self._usage else 0
+
+    def _signal(self, number: int) -> None:
+        if not self.ended.done():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, number)
+
+    def _read_pipe(self) -> None:
+        """Take in what py-spy says; at the end of it, reap the process."""
+        try:
+            said = os.read(self._pipe, 65536)
+        except BlockingIOError:
+            return
+        self._said += said
+        if said:
+            if not self.sampling.done() and _SAMPLING in self._said:
+                self._sampling_ns = self._clock.now_ns()
+                self.sampling.set_result(True)
+            return
+        asyncio.get_running_loop().remove_reader(self._pipe)
+        os.close(self._pipe)
+        self._ended_ns = self._clock.now_ns()
+        self._reap()
+
+    def _reap(self) -> None:
+        """Collect exit status and cost; the process has closed its output, so this is a matter of microseconds."""
+        # No such child: it was reaped already, as a process that ignores SIGCHLD has it. Its cost is then not known.
+        with contextlib.suppress(ChildProcessError):
+            pid, _, usage = os.wait4(self._pid, os.WNOHANG)
+            if not pid:
+                asyncio.get_running_loop().call_later(_REAP_AGAIN_S, self._reap)
+                return
+            self._usage = usage
+        if not self.sampling.done():
+            self.sampling.set_result(False)
+        if not self.ended.done():
+            self.ended.set_result(True)
+
+    def _take_memory(self) -> bytes:
+        """Return what was written, and let the memory go."""
+        if self._memory is None:
+            return b""
+        memory, self._memory = self._memory, None
+        try:
+            return os.pread(memory, os.fstat(memory).st_size, 0)
+        finally:
+            os.close(memory)
+
+
+def read_output(output: PySpyOutput) -> RawRecording:
+    """Return the recording that py-spy wrote; raises RecordingFailed where there is none."""
+    totals = _TOTALS.search(output.said)
+    if not totals or not output.trace:
+        raise RecordingFailed(reason_of(output.said))
+    zero_ns, clock_error_ns = _bracket(output)
+    return RawRecording(
+        data=output.trace,
+        zero_ns=zero_ns,
+        clock_error_ns=clock_error_ns,
+        samples=int(totals[1]),
+        errors=int(totals[2]),
+        cpu_ns=output.cpu_ns,
+        failed=read_log(output.said, output.wall_jump_ns),
+    )
+
+
+def _bracket(output: PySpyOutput) -> tuple[int, int]:
+    """Return the time of the trace's zero and by how much it may be wrong.
+
+    The trace counts from a moment after py-spy was spawned and before it first spoke; its last events are stamped
+    just before it writes and ends. (The file's own time of writing would be a closer bound, but it comes from the
+    kernel's coarse clock, which a virtual machine may update late.)
+    """
+    last_ns = last_timestamp_us(output.trace) * 1000
+    earliest = output.spawned_ns
+    latest = max(min(output.sampling_ns or output.ended_ns, output.ended_ns - last_ns), earliest)
+    return (earliest + latest) // 2, (latest - earliest) // 2
+
+
+def reason_of(said: bytes) -> str:
+    """Return why py-spy failed, by what it said, on one line and without its backtrace."""
+    text = without_log(said).decode(errors="replace")
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    errors = [line.removeprefix("Error:").strip() for line in lines if line.startswith("Error:")]
+    cause = _CAUSE.search(text)
+    causes = [line.partition(":")[2].strip() for line in lines if re.match(r"\d+: (?!.*::)", line)]
+    return " — ".join([*errors, *([cause[1]] if cause else causes[:1])]) or (
+        lines[-1] if lines else "py-spy ended without a word"
+    )
+
+
+def last_timestamp_us(data: bytes) -> int:
+    """Return the timestamp of a trace's last event without decoding the trace; 0 where there is none."""
+    found = re.search(rb'"ts":(\d+)[^{}]*\}\s*\]\s*$', data[-4096:])
+    return int(found[1]) if found else 0

@@ -1,0 +1,317 @@
+"""The source behind a frame: library or user code, and what the statement at a line may call.
+
+Reads source files as the target's user sees them; see ``userfiles``.
+
+Pure, and a guess: to parse a whole file takes tens of milliseconds and megabytes, and who asks wants one line. A text
+with lines that stand further left than the function they are in, such as those of a string, is cut in two; it then
+parses as nothing at all, or as something without the line.
+
+Knows nothing of stacks. What cannot be read or parsed tells nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import warnings
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from profd.daemon.store.records import Frame, FrameDescription
+from profd.daemon.userfiles import Unanswered, UserFiles
+
+_LIBRARY_FOLDERS = ("site-packages", "dist-packages")
+# The standard library, of whichever interpreter: …/lib/python3.11/threading.py, …/lib64/python3.6/…
+_STANDARD_LIBRARY = re.compile(r"/lib(64)?/python3\.\d+[a-z]?/")
+_LINE_END = re.compile(r"\r\n?|\n")
+_USERS_OWN_CODE = ("<string>", "<stdin>")
+# Whole files are large and asked for a few of their lines: few are held, the lines that were asked for long.
+_FILES_HELD = 4
+_LINES_HELD = 2048
+_LINE_LIMIT = 200
+
+
+class SourceTree:
+    """The source files that a target sees."""
+
+    def __init__(self, files: UserFiles | None = None, own: Path | None = None) -> None:
+        """Read ``files``, those that we see ourselves where none are given.
+
+        ``own`` is the folder of the script: what lies there is the user's, wherever the folder is.
+        """
+        self._files = files or UserFiles()
+        self._own = f"{own}/" if own else None
+        self._bytes = functools.lru_cache(_FILES_HELD)(self._read)
+        self._kept_line = functools.lru_cache(_LINES_HELD)(self._line)
+        self._has_init = functools.lru_cache(1024)(self._read_has_init)
+
+    def describe(self, frame: Frame) -> FrameDescription:
+        """Return what is kept of a frame beside its identity."""
+        return FrameDescription(
+            module_path=self.module_path(frame.file),
+            is_library=is_library(self._below_own(frame.file)),
+            source=self.line(frame.file, frame.line),
+        )
+
+    def lines(self, file: str) -> list[str]:
+        """Return the lines of a file as Python counts them; none where it cannot be read."""
+        try:
+            return _LINE_END.split(self._bytes(file).decode(errors="replace"))
+        except Unanswered:  # not kept: the file is asked for again
+            return [""]
+
+    def line(self, file: str, line: int) -> str | None:
+        """Return the text of a line without the space around it; None where it cannot be read."""
+        try:
+            return self._kept_line(file, line)
+        except Unanswered:
+            return None
+
+    def _line(self, file: str, line: int) -> str | None:
+        # Of bytes, since in a text a form feed would end a line, as it does not in Python.
+        lines = self._bytes(file).splitlines()
+        return lines[line - 1].decode(errors="replace").strip()[:_LINE_LIMIT] if 0 < line <= len(lines) else None
+
+    def module_path(self, file: str) -> str:
+        """Return the path from the outermost package down, as py-spy shortens it: ``torch/nn/modules/module.py``."""
+        path = Path(file)
+        folder = path.parent
+        while folder != folder.parent and self._has_init(folder):
+            folder = folder.parent
+        return str(path.relative_to(folder)) if path.is_absolute() else file
+
+    def _below_own(self, file: str) -> str:
+        return file.removeprefix(self._own) if self._own else file
+
+    def _read_has_init(self, folder: Path) -> bool:
+        return self._files.is_file(str(folder / "__init__.py"))
+
+    def _read(self, file: str) -> bytes:
+        return self._files.read(file) if Path(file).is_absolute() else b""
+
+
+def is_library(file: str) -> bool:
+    """Say whether a file belongs to an installed package, the standard library, or the interpreter itself."""
+    if file.startswith("<"):
+        return file not in _USERS_OWN_CODE and not file.startswith("<ipython")
+    parts = Path(file).parts
+    return any(folder in parts for folder in _LIBRARY_FOLDERS) or bool(_STANDARD_LIBRARY.search(file))
+
+
+MOST_LINES = 1000
+_FUNCTION = re.compile(r"(async\s+)?def\b")
+# What stands alone at the left and neither begins a statement nor ends one that is longer.
+_NO_STATEMENT = ("#", ")", "]", "}")
+_INDENTED = "if 1:\n"
+
+
+class Block(NamedTuple):
+    """A text that can be parsed; ``first_line`` is the number, in the file, of its first line."""
+
+    text: str
+    first_line: int
+
+
+def block_around(lines: Sequence[str], line: int) -> Block | None:
+    """Return the function that holds a line, with its decorators.
+
+    Outside of functions it is the file, unless that is long. None where nobody can tell.
+    """
+    if not 0 < line <= len(lines):
+        return None
+    start = _head_above(lines, line - 1)
+    if start is None:
+        return Block("\n".join(lines), 1) if len(lines) <= MOST_LINES else None
+    end = _end_below(lines, start)
+    decorated = _first_decorator(lines, start)
+    if decorated is None and start == line - 1:
+        return None
+    start = start if decorated is None else decorated
+    if end - start > MOST_LINES:
+        return None
+    text = "\n".join(lines[start:end])
+    return Block(_INDENTED + text, start) if _indent(lines[start]) else Block(text, start + 1)
+
+
+def _head_above(lines: Sequence[str], index: int) -> int | None:
+    """Return the index of the head of the function that holds a line, its own where it is one; None outside of any."""
+    if _FUNCTION.match(lines[index].lstrip()):
+        return index
+    left = _indent(lines[index])
+    for above in range(index - 1, -1, -1):
+        text = lines[above].lstrip()
+        indent = _indent(lines[above])
+        if text and indent < left and not text.startswith(_NO_STATEMENT):
+            if _FUNCTION.match(text):
+                return above
+            left = indent
+    return None
+
+
+def _end_below(lines: Sequence[str], start: int) -> int:
+    """Return the index of the first line after a function."""
+    left = _indent(lines[start])
+    for below in range(start + 1, len(lines)):
+        text = lines[below].lstrip()
+        if text and _indent(lines[below]) <= left and not text.startswith(_NO_STATEMENT):
+            return below
+    return len(lines)
+
+
+def _first_decorator(lines: Sequence[str], start: int) -> int | None:
+    """Return the index of a function's first decorator, of its head where it has none; None where it may have one."""
+    left = _indent(lines[start])
+    for above in range(start - 1, -1, -1):
+        text = lines[above].lstrip()
+        if text.startswith("#"):
+            continue
+        if _indent(lines[above]) != left or not text.startswith(("@", *_NO_STATEMENT)):
+            break
+        if not text.startswith("@"):
+            return None
+        start = above
+    return start
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+# A millisecond or two each.
+PARSED_AT_ONCE = 8
+_ANSWERS_HELD = 2048
+
+# What these are made of enters no function: names that are read, bound and returned. Everything else may: a call, an
+# operator, an attribute, a loop, a truth value (`__bool__`), an import, a decorator, an await.
+_HARMLESS = (
+    *(ast.Expr, ast.Return, ast.Assign, ast.AnnAssign, ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal),
+    *(ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.arguments, ast.arg, ast.Lambda),
+    *(ast.Name, ast.Constant, ast.Tuple, ast.List, ast.Load, ast.Store),
+)
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """A statement, of a compound one its head: what it names, and whether it may enter a function at all.
+
+    ``calls_unnamed`` where it calls what an expression gave, as decorators do, whatever that is called.
+    """
+
+    names: frozenset[str]
+    may_call: bool
+    calls_unnamed: bool
+
+
+class Statements:
+    """The statements of the source files that a target sees; processes that see the same files share them."""
+
+    def __init__(self, files: UserFiles | None = None) -> None:
+        """Read ``files``, as ``SourceTree`` does."""
+        self._sources = SourceTree(files)
+        self._answers: dict[tuple[str, int], Statement | None] = {}
+        self._left = PARSED_AT_ONCE
+        self.line = self._sources.line
+        """``line(file, line)``: the text of a line, None where it cannot be read."""
+
+    def allow_more(self) -> None:
+        """Let another few functions be parsed: whoever asks is not to be held up by many at once."""
+        self._left = PARSED_AT_ONCE
+
+    def at(self, file: str, line: int) -> Statement | None:
+        """Return the statement at a line; None where nothing is known of it, or too much was parsed already."""
+        place = (file, line)
+        if place not in self._answers:
+            if not self._left:
+                return None
+            self._left -= 1
+            if len(self._answers) >= _ANSWERS_HELD:
+                self._answers.clear()
+            block = block_around(self._sources.lines(file), line)
+            self._answers[place] = _parse(block, line) if block else None
+        return self._answers[place]
+
+
+def _parse(block: Block, line: int) -> Statement | None:
+    try:
+        return _Parsed(block.text).at(line - block.first_line + 1)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # another Python's syntax, no Python, or cut in two
+        return None
+
+
+class _Parsed:
+    """The statements of a text by their first lines."""
+
+    def __init__(self, source: str) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+        found = sorted(((_first_line(node), node) for node in _statements(tree)), key=lambda place: place[0])
+        self._firsts = [first for first, _ in found]
+        self._nodes = [node for _, node in found]
+
+    def at(self, line: int) -> Statement | None:
+        """Return the statement that holds a line; None where none does or several begin on it."""
+        index = bisect_right(self._firsts, line) - 1
+        if index < 0 or (index and self._firsts[index - 1] == self._firsts[index]):
+            return None
+        node = self._nodes[index]
+        return describe(node) if line <= _last_line(node) else None
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yield the statements of a file, whatever they are nested in; expressions, of which there are many more, aside."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        for child in ast.iter_child_nodes(waiting.pop()):
+            if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
+                waiting.append(child)
+                if isinstance(child, ast.stmt):
+                    yield child
+
+
+def describe(node: ast.stmt) -> Statement:
+    """Return what a statement names and may call, leaving out the statements inside it."""
+    parts = list(_own_parts(node))
+    is_decorated = bool(getattr(node, "decorator_list", ()))
+    return Statement(
+        names=frozenset(name for part in parts for name in _names(part)),
+        may_call=is_decorated or not all(isinstance(part, _HARMLESS) for part in parts),
+        calls_unnamed=is_decorated or any(_is_call_of_expression(part) for part in parts),
+    )
+
+
+def _is_call_of_expression(part: ast.AST) -> bool:
+    return isinstance(part, ast.Call) and not isinstance(part.func, (ast.Name, ast.Attribute))
+
+
+def _own_parts(node: ast.stmt) -> Iterator[ast.AST]:
+    waiting: list[ast.AST] = [node]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        waiting += [
+            child
+            for child in ast.iter_child_nodes(part)
+            if not isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case))
+        ]
+
+
+def _names(part: ast.AST) -> Iterator[str]:
+    for name in (getattr(part, "id", None), getattr(part, "attr", None), getattr(part, "name", None)):
+        if isinstance(name, str):
+            yield name
+
+
+def _first_line(node: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def _last_line(node: ast.stmt) -> int:
+    """Return the last line of a statement; of a compound one, that of its head."""
+    body: list[ast.stmt] = getattr(node, "body", [])
+    return body[0].lineno - 1 if body else node.end_lineno or node.lineno

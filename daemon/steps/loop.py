@@ -1,0 +1,151 @@
+"""Which loop of a training is that of its steps, by sampled stacks and by what the source says of the loops in them.
+
+It is the innermost one around the backward pass or the optimizer's step: the user's, or that of a library that trains
+for the user. A program without either steps through a loop that says so by its names. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter as Tally
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from profd.daemon.stacks.source import is_library
+from profd.daemon.steps.declared import Declared, Function, Loop
+from profd.daemon.store.records import Frame
+
+_BACKWARD = re.compile(r"/torch/(_tensor|autograd/(__init__|graph))\.py$")
+_OPTIMIZER = re.compile(r"/torch/optim/(?!lr_scheduler|swa_utils)")
+ASIDE = re.compile(r"(^|[._])(eval|evaluate|evaluation|valid|validate|validation|test|predict)", re.IGNORECASE)
+_IMPORTER = "<frozen importlib._bootstrap>"
+_STEP = re.compile(r"(^|_)(global_)?(steps?|iters?|iteration|batch|batches|idx|it|updates?)(_|\d|$)", re.IGNORECASE)
+_NO_STEP = re.compile(r"size|epoch|layer|group|attempt|retry|retries|max|total|num_(?!iter)", re.IGNORECASE)
+# A stack that is read while the program goes on may be of two moments: one alone says nothing.
+_LEAST_SIGHTS = 2
+# A loop that is on nearly all stacks, and is not that of a few.
+_LEAST_OF_OTHERS, _LEAST_PRESENCE = 10, 0.6
+# So many stacks in the backward pass, and none in the optimizer, say that the optimizer is never seen.
+_LEAST_WITHOUT_OPTIMIZER = 20
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A loop of a function, as it is on a stack: ``name`` is the function's as py-spy says it."""
+
+    file: str
+    name: str
+    function: Function
+    loop: Loop
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What tells loops apart."""
+        return self.file, self.loop.first_line
+
+
+class StepLoop(msgspec.Struct, frozen=True):
+    """The loop of the steps, the loops around it with the outermost first, and that of micro-batches inside it."""
+
+    place: Place
+    around: tuple[Place, ...] = ()
+    micro: Place | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What tells loops apart."""
+        return self.place.key
+
+
+Stack = Sequence[Frame]
+"""A stack of a main thread, the outermost frame first."""
+_Chain = tuple[Place, ...]
+
+
+def find_loop(stacks: Sequence[Stack], declared: Declared) -> StepLoop | None:
+    """Return the loop of the steps; None where the stacks show none."""
+    backward: Tally[_Chain] = Tally()
+    optimizer: Tally[_Chain] = Tally()
+    others: Tally[_Chain] = Tally()
+    for stack in stacks:
+        if any(frame.file == _IMPORTER for frame in stack):
+            continue
+        at = next((depth for depth, frame in enumerate(stack) if trains(frame)), None)
+        if at is None:
+            own = [frame for frame in stack if not is_library(frame.file)]
+            chain = tuple(_places(own, declared))
+            updates = [number for number, place in enumerate(chain, 1) if place.loop.updates]
+            if updates:
+                optimizer[chain[: updates[-1]]] += 1
+            elif own and not any(ASIDE.search(frame.function) for frame in own):
+                others[chain] += 1
+        else:
+            chain = tuple(_places(stack[:at], declared))
+            (backward if _BACKWARD.search(stack[at].file) else optimizer)[chain] += 1
+    if backward or optimizer:
+        # Of several loops around the backward pass the optimizer says which; where it is never seen, the innermost is.
+        is_plain = bool(optimizer) or len(_most(backward)) < 2 or any(place.loop.updates for place in _most(backward))
+        is_sure = (backward + optimizer).most_common(1)[0][1] >= (
+            _LEAST_SIGHTS if is_plain else _LEAST_WITHOUT_OPTIMIZER
+        )
+        return _around(_most(backward), _most(optimizer)) if is_sure else None
+    # A program of torch that is in neither evaluates: its training is met later.
+    uses_torch = any("/torch/" in frame.file for stack in stacks for frame in stack)
+    return None if uses_torch or others.total() < _LEAST_OF_OTHERS else _by_names(others)
+
+
+def trains(frame: Frame) -> bool:
+    """Say whether a frame is of the backward pass or of an optimizer's step."""
+    name = frame.function.rpartition(".")[2]
+    if _BACKWARD.search(frame.file):
+        return name in ("backward", "grad", "_engine_run_backward")
+    return bool(_OPTIMIZER.search(frame.file)) and name in ("step", "wrapper")
+
+
+def _places(frames: Sequence[Frame], declared: Declared) -> Iterator[Place]:
+    """Yield the loops that the frames of a stack are in, the outermost first."""
+    for frame in frames:
+        if frame.function.endswith(("<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>", "<lambda>")):
+            continue  # a part of the function that it stands in, whose frame is beside
+        function = declared.function_at(frame.file, frame.function, frame.line)
+        yield from (Place(frame.file, frame.function, function, loop) for loop in function.around(frame.line))
+
+
+def _most(tally: Tally[_Chain]) -> _Chain:
+    return tally.most_common(1)[0][0] if tally else ()
+
+
+def _around(backward: _Chain, optimizer: _Chain) -> StepLoop | None:
+    """Return the innermost loop around the optimizer's step; inside it may be one around the backward pass."""
+    chain = backward or optimizer
+    if not chain:
+        return None
+    inner = [place.key for place in backward]
+    outer = [place.key for place in optimizer]
+    length = len(chain)
+    if optimizer and backward and len(outer) < len(inner) and outer == inner[: len(outer)]:
+        length = len(outer)
+    elif not optimizer and not chain[-1].loop.updates:
+        of_updates = [number for number, place in enumerate(chain, 1) if place.loop.updates]
+        length = of_updates[-1] if of_updates else length
+    if not length:
+        return None
+    return StepLoop(chain[length - 1], chain[: length - 1], chain[-1] if length < len(chain) else None)
+
+
+def _by_names(chains: Tally[_Chain]) -> StepLoop | None:
+    """Return the outermost loop on nearly all stacks whose names say that its rounds are steps."""
+    seen: Tally[tuple[str, int]] = Tally()
+    for chain, samples in chains.items():
+        seen.update({place.key: samples for place in chain})
+    least = _LEAST_PRESENCE * chains.total()
+    for chain, _ in chains.most_common():
+        for number, place in enumerate(chain):
+            if seen[place.key] >= least and _says_step(place.loop):
+                return StepLoop(place, chain[:number])
+    return None
+
+
+def _says_step(loop: Loop) -> bool:
+    names = {*loop.given, *(counter.name for counter in loop.counters)}
+    return any(_STEP.search(name) and not _NO_STEP.search(name) for name in names)

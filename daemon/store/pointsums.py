@@ -1,0 +1,144 @@
+"""Sums of readings by the minute, kept while a run is written. How long each holds stands in ``stepfunction``."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+
+from profd.daemon.store.stepfunction import MINUTE_NS, Step, StepBuilder
+
+_ADD = """
+    INSERT INTO point_minute (series, minute, readings, known_ns, area, least, most, last_ns) VALUES (?,?,?,?,?,?,?,?)
+    ON CONFLICT (series, minute) DO UPDATE SET
+        readings = readings + excluded.readings, known_ns = known_ns + excluded.known_ns, area = area + excluded.area,
+        least = min(least, excluded.least), most = max(most, excluded.most), last_ns = max(last_ns, excluded.last_ns)
+"""
+
+FORGOTTEN_NS = 5 * MINUTE_NS
+"""After so long a series is taken to have ended; one that goes on begins anew, as a series does that was never read."""
+
+
+class _Minute:
+    """A series with what held of it in the minute that is going on."""
+
+    __slots__ = ("area", "builder", "known_ns", "last_ns", "least", "minute", "most", "read_ns", "readings")
+
+    def __init__(self, at_ns: int, minute: int) -> None:
+        self.builder = StepBuilder()
+        self.read_ns = at_ns
+        self.begin(minute)
+
+    def begin(self, minute: int) -> None:
+        """Start anew with another minute."""
+        self.minute = minute
+        self.readings = self.known_ns = self.last_ns = 0
+        self.area = 0.0
+        self.least, self.most = float("inf"), float("-inf")
+
+    def copy(self) -> _Minute:
+        """Return another one that says the same."""
+        other = _Minute(self.read_ns, self.minute)
+        other.builder = self.builder.copy()
+        other.readings, other.known_ns, other.last_ns = self.readings, self.known_ns, self.last_ns
+        other.area, other.least, other.most = self.area, self.least, self.most
+        return other
+
+    def hold(self, start_ns: int, end_ns: int, value: float) -> None:
+        """Count a value that held over a part of the minute."""
+        self.readings += 1
+        self.known_ns += end_ns - start_ns
+        self.area += value * (end_ns - start_ns)
+        self.least = min(self.least, value)
+        self.most = max(self.most, value)
+        self.last_ns = end_ns
+
+
+class PointSums:
+    """The sums of a run file that is being written; belongs to its writer's thread."""
+
+    def __init__(self, connection: sqlite3.Connection, started_ns: int) -> None:
+        self._connection = connection
+        self._started_ns = started_ns
+        self._settled_ns = self._settled_before_ns = started_ns
+        self._minutes: dict[int, _Minute] = {}
+        self._before: dict[int, _Minute | None] = {}
+        """What the transaction that is open has changed, as it was before."""
+
+    def begin(self) -> None:
+        """Take in that a transaction begins: ``undo`` goes back to here."""
+        self._before.clear()
+        self._settled_before_ns = self._settled_ns
+
+    def undo(self) -> None:
+        """Take back what was taken in since ``begin``: the transaction failed."""
+        for series, minute in self._before.items():
+            if minute is None:
+                self._minutes.pop(series, None)
+            else:
+                self._minutes[series] = minute
+        self._before.clear()
+        self._settled_ns = self._settled_before_ns
+
+    def add(self, series: int, at_ns: int, value: float) -> None:
+        """Count a reading of a series; what it completes is written within the transaction that is open."""
+        if not math.isfinite(value):  # the table of points takes none either
+            return
+        known = self._minutes.get(series)
+        if known is not None and at_ns <= known.read_ns:  # the table holds one value a time, the first
+            return
+        if series not in self._before:
+            self._before[series] = known
+            if known is not None:
+                known = self._minutes[series] = known.copy()
+        if known is None:
+            known = self._minutes[series] = _Minute(at_ns, self._minute_of(at_ns))
+        known.read_ns = at_ns
+        for step in known.builder.add(at_ns, value):
+            self._hold(series, known, step)
+
+    def _hold(self, series: int, known: _Minute, step: Step) -> None:
+        """Count a step in the minutes that it lies in; one that is over is written within the transaction."""
+        start_ns = max(step.start_ns, self._started_ns)
+        while True:
+            minute = self._minute_of(start_ns)
+            if minute != known.minute:
+                self._write([series])
+                known.begin(minute)
+            end_ns = min(step.end_ns, self._started_ns + (minute + 1) * MINUTE_NS)
+            known.hold(start_ns, max(end_ns, start_ns), step.value)
+            if end_ns >= step.end_ns:
+                return
+            start_ns = end_ns
+
+    def _minute_of(self, at_ns: int) -> int:
+        return (at_ns - self._started_ns) // MINUTE_NS
+
+    def settle(self, now_ns: int) -> None:
+        """Write and forget series that were not read for long, as those of processes that have ended."""
+        if now_ns < self._settled_ns + FORGOTTEN_NS:
+            return
+        self._settled_ns = now_ns
+        old = [series for series, known in self._minutes.items() if known.read_ns < now_ns - FORGOTTEN_NS]
+        for series in old:
+            self._before.setdefault(series, self._minutes[series].copy())
+        self._end(old)
+        for series in old:
+            del self._minutes[series]
+
+    def finish(self) -> None:
+        """Write the minutes that are going on."""
+        self._end(list(self._minutes))
+
+    def _end(self, every: list[int]) -> None:
+        for series in every:
+            for step in self._minutes[series].builder.close():
+                self._hold(series, self._minutes[series], step)
+        self._write(every)
+
+    def _write(self, every: list[int]) -> None:
+        rows = [
+            (series, known.minute, known.readings, known.known_ns, known.area, known.least, known.most, known.last_ns)
+            for series in every
+            if (known := self._minutes[series]).readings
+        ]
+        self._connection.executemany(_ADD, rows)

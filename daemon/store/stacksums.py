@@ -1,0 +1,293 @@
+"""Sums of intervals by the minute, kept while a run is written: how long threads stood in which stack, while what.
+
+A recording is summed up a little after its end, when the readings of that time have come in. Until then its intervals
+are held in memory: the file is not read for them. Of each process the intervals of one range of time are in the sums,
+whole; what contradicts that range has the sums of the process begin anew. Belongs to the writer's thread, and works
+within the transaction that is open.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.intervals import Walk, common
+from profd.daemon.store.rows import PointRow
+from profd.daemon.store.stepfunction import (
+    HOUR_MINUTES,
+    LONGEST_INTERVAL_NS,
+    MEMORY_OF_PROCESS,
+    MINUTE_NS,
+    READINGS,
+    THREAD_CPU,
+    UTILIZATION,
+    StepFunction,
+    added_up,
+    devices_used,
+    hours_between,
+    idle_time,
+    mean_function,
+    on_cpu_time,
+    samples_inside,
+    step_function,
+)
+
+LAG_NS = 20 * SECOND_NS
+"""After so long the readings of a time are there: the CPU time of threads is read every five seconds."""
+
+ENDED_LONG_AGO_NS = 5 * MINUTE_NS
+MANY_PROCESSES = 64
+
+_FIELDS = (
+    "samples, duration_ns, until_ns, known_ns, busy_ns, "
+    "idle_samples, idle_ns, cpu_samples, cpu_ns, both_samples, both_ns"
+)
+_ADDED = ", ".join(
+    f"{name} = max({name}, excluded.{name})" if name == "until_ns" else f"{name} = {name} + excluded.{name}"
+    for name in _FIELDS.split(", ")
+)
+_ADD = f"""
+    INSERT INTO stack_minute (thread, minute, stack, {_FIELDS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+    ON CONFLICT (thread, minute, stack) DO UPDATE SET {_ADDED}
+"""
+_OF_PROCESS = "thread IN (SELECT id FROM thread WHERE process = :process)"
+_ADD_HOUR = f"""
+    INSERT INTO stack_hour (thread, hour, stack, {_FIELDS})
+    SELECT thread, :hour, stack, {added_up()} FROM stack_minute
+    WHERE {_OF_PROCESS} AND minute >= :first AND minute < :last GROUP BY thread, stack
+"""
+
+
+_DEVICES = "SELECT device FROM series WHERE name = ? AND process IS NULL AND device IS NOT NULL"
+_HELD_BY_LINE = """
+    WITH RECURSIVE line (id, parent) AS (
+        SELECT id, parent FROM process WHERE id = :process
+        UNION SELECT process.id, process.parent FROM process JOIN line ON process.id = line.parent
+    )
+    SELECT line.id, line.parent, series.device FROM line
+    LEFT JOIN series ON series.name = :name AND series.process = line.id
+"""
+
+
+class RecordedInterval(NamedTuple):
+    """A row of table ``interval``."""
+
+    start_ns: int
+    thread: int
+    duration_ns: int
+    stack: int
+    samples: int
+
+
+class _Recording(NamedTuple):
+    """A recording of a process, all of whose intervals start in [start_ns, end_ns)."""
+
+    process: int
+    start_ns: int
+    end_ns: int
+    intervals: Sequence[RecordedInterval]
+
+
+class _Summed(NamedTuple):
+    """From when to when the intervals of a process are in the sums, and which GPUs they were held against."""
+
+    from_ns: int
+    to_ns: int
+    devices: frozenset[str]
+
+
+class _Sum:
+    """What is added up of one thread in one stack over a minute."""
+
+    __slots__ = ("busy_ns", "duration_ns", "known_ns", "parts", "samples", "until_ns")
+
+    def __init__(self) -> None:
+        self.samples = self.duration_ns = self.until_ns = self.known_ns = 0
+        self.busy_ns = 0.0
+        self.parts = [0] * 6
+
+
+class StackSums:
+    """The sums of a run file that is being written."""
+
+    def __init__(self, connection: sqlite3.Connection, started_ns: int) -> None:
+        self._connection = connection
+        self._started_ns = started_ns
+        self._waiting: deque[_Recording] = deque()
+        self._summed: dict[int, _Summed] = {}
+        self._many = MANY_PROCESSES
+        self.begin()
+
+    def begin(self) -> None:
+        """Take in that a transaction begins: ``undo`` goes back to here."""
+        self._before = self._waiting.copy(), self._summed.copy(), self._many
+
+    def undo(self) -> None:
+        """Take back what was taken in since ``begin``: the transaction failed."""
+        self._waiting, self._summed, self._many = self._before
+        self.begin()
+
+    @property
+    def processes_in_mind(self) -> int:
+        """How many processes are remembered with what is summed up of them."""
+        return len(self._summed)
+
+    def recorded(self, process: int, start_ns: int, end_ns: int, intervals: Sequence[RecordedInterval]) -> None:
+        """Take in a recording that was written, with its intervals, those of a thread in order of time."""
+        starts = [interval.start_ns for interval in intervals]
+        begin_ns = min(starts, default=start_ns)
+        recording = _Recording(process, begin_ns, max([end_ns - 1, *starts]) + 1, intervals)
+        known = self._summed.get(process)
+        if known is not None and begin_ns < known.to_ns:  # at once: from now on the sums of its minutes lack it
+            self._forget(process)
+            self._set(process, self._anew(recording, known))
+        else:
+            self._waiting.append(recording)
+
+    def settle(self, now_ns: int) -> None:
+        """Sum up the recordings that ended long enough ago, those first that were written first."""
+        while self._waiting and self._waiting[0].end_ns + LAG_NS <= now_ns:
+            self._sum_up(self._waiting.popleft())
+        self._forget_ended(now_ns)
+
+    def finish(self) -> None:
+        """Sum up what still waits: no more readings will come."""
+        while self._waiting:
+            self._sum_up(self._waiting.popleft())
+
+    def _sum_up(self, recording: _Recording) -> None:
+        process = recording.process
+        devices = self._devices_of(process)
+        known = self._summed.get(process) or _Summed(0, 0, devices)
+        if recording.start_ns < known.to_ns:
+            self._forget(process)
+            known = self._anew(recording, known)
+        if devices != known.devices:
+            self._forget(process)
+            known = _Summed(known.to_ns, known.to_ns, devices)
+        if recording.end_ns > known.to_ns:
+            self._add(recording, devices)
+            self._add_hours(process, known, recording.end_ns)
+            known = known._replace(to_ns=recording.end_ns)
+        self._set(process, known)
+
+    @staticmethod
+    def _anew(late: _Recording, known: _Summed) -> _Summed:
+        """Return the sums that begin after a recording that came late, as yet empty."""
+        begin_ns = max(known.to_ns, late.end_ns)
+        return known._replace(from_ns=begin_ns, to_ns=begin_ns)
+
+    def _set(self, process: int, known: _Summed) -> None:
+        self._summed[process] = known
+        self._connection.execute(
+            "INSERT OR REPLACE INTO summed_process (process, from_ns, to_ns) VALUES (?,?,?)",
+            (process, known.from_ns, known.to_ns),
+        )
+
+    def _forget(self, process: int) -> None:
+        for table in ("stack_minute", "stack_hour"):
+            self._connection.execute(f"DELETE FROM {table} WHERE {_OF_PROCESS}", {"process": process})
+
+    def _add_hours(self, process: int, known: _Summed, to_ns: int) -> None:
+        """Add up the minutes of the hours that are complete up to a time, and were not before."""
+        hours = hours_between(known.from_ns - self._started_ns, to_ns - self._started_ns)
+        before = hours_between(known.from_ns - self._started_ns, known.to_ns - self._started_ns)
+        for hour in range(max(hours.start, before.stop), hours.stop):
+            first = hour * HOUR_MINUTES
+            values = {"process": process, "hour": hour, "first": first, "last": first + HOUR_MINUTES}
+            self._connection.execute(_ADD_HOUR, values)
+
+    def _add(self, recording: _Recording, devices: frozenset[str]) -> None:
+        """Add up the intervals of a recording."""
+        if not recording.intervals:
+            return
+        held = _Held(self._connection, recording.start_ns, recording.end_ns, recording.process, devices)
+        sums: defaultdict[tuple[int, int, int], _Sum] = defaultdict(_Sum)
+        for start_ns, thread, duration_ns, stack, samples in recording.intervals:
+            minute = (start_ns - self._started_ns) // MINUTE_NS
+            held.count(sums[thread, minute, stack], thread, start_ns, duration_ns, samples)
+        self._connection.executemany(
+            _ADD,
+            [
+                (*key, one.samples, one.duration_ns, one.until_ns, one.known_ns, one.busy_ns, *one.parts)
+                for key, one in sorted(sums.items())
+            ],
+        )
+
+    def _devices_of(self, process: int) -> frozenset[str]:
+        """Return the GPUs that a process uses, as far as is known by now."""
+        execute = self._connection.execute
+        devices = frozenset(device for (device,) in execute(_DEVICES, (UTILIZATION,)))
+        if not devices:
+            return devices
+        parents: dict[int, int | None] = {}
+        held: defaultdict[int, set[str]] = defaultdict(set)
+        for one, parent, device in execute(_HELD_BY_LINE, {"process": process, "name": MEMORY_OF_PROCESS}):
+            parents[one] = parent
+            held[one].update([device] if device is not None else [])
+        return devices_used(process, parents, held, devices)
+
+    def _forget_ended(self, now_ns: int) -> None:
+        """Drop what is known of processes that ended, of which no more recordings come, once they are many."""
+        if len(self._summed) < self._many:
+            return
+        ended = self._connection.execute("SELECT id FROM process WHERE ended_ns < ?", (now_ns - ENDED_LONG_AGO_NS,))
+        for (process,) in ended:
+            self._summed.pop(process, None)
+        self._many = max(MANY_PROCESSES, 2 * len(self._summed))
+
+
+class _Held:
+    """What held for the threads of one process in a range of time."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, from_ns: int, to_ns: int, process: int, devices: frozenset[str]
+    ) -> None:
+        self._connection = connection
+        self._range = {"from": from_ns, "to": to_ns + LONGEST_INTERVAL_NS}
+        self._process = process
+        self._utilization = mean_function(
+            [track for device in sorted(devices) if (track := self._track(UTILIZATION, None, None, device)).steps]
+        )
+        self._idle = idle_time(self._utilization)
+        self._of_thread: dict[int, tuple[Walk, Walk, Walk]] = {}
+
+    def count(self, to: _Sum, thread: int, start_ns: int, duration_ns: int, samples: int) -> None:
+        """Add an interval of a thread to a sum."""
+        end_ns = start_ns + duration_ns
+        mean, known_ns = self._utilization.mean(start_ns, end_ns)
+        to.samples += samples
+        to.duration_ns += duration_ns
+        to.until_ns = max(to.until_ns, end_ns)
+        to.known_ns += known_ns
+        to.busy_ns += mean * known_ns
+        for part, inside_ns in enumerate(self._inside(thread, start_ns, end_ns)):
+            if inside_ns:
+                to.parts[2 * part] += samples_inside(samples, duration_ns, inside_ns)
+                to.parts[2 * part + 1] += inside_ns
+
+    def _inside(self, thread: int, start_ns: int, end_ns: int) -> tuple[int, int, int]:
+        """Return for how much of a range the GPUs were idle, the thread was on the CPU, and both."""
+        if thread not in self._of_thread:
+            self._of_thread[thread] = self._walks(thread)
+        idle, on_cpu, both = self._of_thread[thread]
+        idle_ns, cpu_ns = idle.between(start_ns, end_ns), on_cpu.between(start_ns, end_ns)
+        return idle_ns, cpu_ns, both.between(start_ns, end_ns) if idle_ns and cpu_ns else 0
+
+    def _walks(self, thread: int) -> tuple[Walk, Walk, Walk]:
+        os_tid = self._connection.execute("SELECT os_tid FROM thread WHERE id = ?", (thread,)).fetchone()[0]
+        on_cpu = on_cpu_time(self._track(THREAD_CPU, self._process, os_tid, None))
+        return Walk(self._idle), Walk(on_cpu), Walk(common(self._idle, on_cpu))
+
+    def _track(self, name: str, process: int | None, os_tid: int | None, device: str | None) -> StepFunction:
+        found = self._connection.execute(
+            "SELECT id FROM series WHERE name = ? AND process IS ? AND os_tid IS ? AND device IS ?",
+            (name, process, os_tid, device),
+        ).fetchone()
+        if found is None:
+            return StepFunction([], None)
+        rows = self._connection.execute(READINGS, {"series": found[0], **self._range})
+        return step_function([PointRow(*row) for row in rows])

@@ -1,0 +1,150 @@
+"""Follows the processes of a run as they come and go. Knows of /proc and of roles, nothing of sampling or of files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from profd.daemon import processes
+from profd.daemon.clock import Clock
+from profd.daemon.store.records import Frame, Identity, Placement, ProcessSeen
+from profd.daemon.tree import exitstatus, roles
+from profd.daemon.tree.roles import VARIABLES, placement_of
+
+FULL_SCAN_EVERY = 8
+
+MaskCommand = Callable[[Sequence[str]], tuple[str, ...]]
+
+
+class Member(msgspec.Struct):
+    """A living process of the tree, as it is known now. Who is the ``rank`` of a job itself has a ``placement``."""
+
+    identity: Identity
+    parent: Identity | None
+    command: tuple[str, ...]
+    role: str
+    rank: int | None
+    ordinal: int | None
+    python: str | None
+    image: int
+    placement: Placement | None = None
+
+
+class Appeared(msgspec.Struct, frozen=True):
+    """A process is new in the tree."""
+
+    member: Member
+
+
+class Execed(msgspec.Struct, frozen=True):
+    """A process has become another program."""
+
+    member: Member
+
+
+class Vanished(msgspec.Struct, frozen=True):
+    """A process has ended. ``exit_status`` is as of ``waitpid``, None where nobody could tell."""
+
+    member: Member
+    exit_status: int | None
+
+
+Change = Appeared | Execed | Vanished
+
+
+class ProcessTree:
+    """A process and its descendants, those whose parent is gone among them."""
+
+    def __init__(self, root: Identity, mask: MaskCommand, clock: Clock, *, subprocesses: bool = True) -> None:
+        """Watch ``root``, and its descendants unless ``subprocesses`` is False; ``mask`` hides secrets of commands."""
+        self.root = root
+        self.members: dict[Identity, Member] = {}
+        self._mask = mask
+        self._clock = clock
+        self._subprocesses = subprocesses
+        self._scans = 0
+
+    def poll(self) -> list[Change]:
+        """Look at the tree and return what changed since the last look, parents before their children."""
+        changes: list[Change] = []
+        if self._scans == 0:
+            changes += self._take_in([self.root.pid], None)
+        full = self._scans % FULL_SCAN_EVERY == 0
+        self._scans += 1
+        pending = list(self.members.values())
+        while pending:
+            member = pending.pop(0)
+            changes += self._look_at(member)
+            if self._subprocesses and member.identity in self.members:
+                appeared = self._take_in(processes.children(member.identity.pid, of_all_threads=full), member)
+                changes += appeared
+                pending += [change.member for change in appeared]
+        return changes
+
+    def take_stacks(self, identity: Identity, stacks: Sequence[Sequence[Frame]]) -> Member | None:
+        """Learn a member's role from its stacks; returns the member where that changed it."""
+        member = self.members.get(identity)
+        if member is None or member.role != roles.HELPER or not roles.is_worker(stacks):
+            return None
+        siblings = [other.ordinal for other in self.members.values() if other.parent == member.parent]
+        member.role, member.ordinal = roles.WORKER, roles.next_ordinal(siblings)
+        return member
+
+    def record_of(self, member: Member) -> ProcessSeen:
+        """Return a member as the run file takes it."""
+        return ProcessSeen(
+            identity=member.identity,
+            parent=member.parent,
+            command=member.command,
+            role=member.role,
+            rank=member.rank,
+            ordinal=member.ordinal,
+            python=member.python,
+            at_ns=self._clock.now_ns(),
+            placement=member.placement,
+        )
+
+    def _look_at(self, member: Member) -> Iterator[Change]:
+        """Notice that a member has ended or exec'ed."""
+        identity = member.identity
+        stat = processes.read_stat(identity.pid)
+        if stat is None or stat.start_ticks != identity.start_ticks or not stat.is_running:
+            is_zombie = stat is not None and stat.start_ticks == identity.start_ticks
+            del self.members[identity]
+            yield Vanished(member, exitstatus.of_zombie(stat) if stat and is_zombie else None)
+        # A dying process has no image any more, for as long as the kernel takes its memory back, and names nothing.
+        elif stat.image not in (0, member.image):
+            self._read(member, stat.image)
+            yield Execed(member)
+
+    def _take_in(self, pids: Iterable[int], parent: Member | None) -> list[Appeared]:
+        """Make members of processes that are not yet."""
+        appeared = []
+        for pid in pids:
+            stat = processes.read_stat(pid)
+            if stat is None or not stat.is_running:
+                continue
+            identity = Identity(pid, stat.start_ticks)
+            if identity in self.members or (parent is None and identity != self.root):
+                continue
+            above = parent.identity if parent else None
+            member = Member(identity, above, (), roles.HELPER, None, None, None, stat.image)
+            self._read(member, stat.image)
+            self.members[identity] = member
+            appeared.append(Appeared(member))
+        return appeared
+
+    def _read(self, member: Member, image: int) -> None:
+        """Take in what a process is from /proc."""
+        pid = member.identity.pid
+        parent = self.members.get(member.parent) if member.parent else None
+        member.image = image
+        member.command = self._mask(processes.command_line(pid))
+        member.python = processes.python_version(pid)
+        member.role = roles.role_of(member.command, member.python is not None, parent.role if parent else None)
+        if member.role == roles.MAIN:
+            member.placement = placement_of(processes.environment(pid, VARIABLES))
+            member.rank = member.placement.rank if member.placement else None
+        else:
+            member.placement, member.rank = None, parent.rank if parent else None

@@ -1,0 +1,96 @@
+"""How a target died: told of those that did, from what the file has of their last minute."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recording, run_started
+from support.training_stacks import CONV, LOSS, describe
+
+from profd.daemon.analyze.incidents import PostMortem, take_post_mortem
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.render.sections import post_mortem_lines, post_mortem_sentence
+from profd.daemon.render.summary import summarize
+from profd.daemon.render.text import summary_text
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import EventHappened, OutputWritten, Point, PointsTaken, Record, RunEnded
+from profd.daemon.store.writer import RunWriter
+
+END_NS = STARTED_NS + 2 * SECOND_NS
+OOM = EventHappened(END_NS, "oom", "out of memory: the kernel ended a process of the control group /job")
+SAID = OutputWritten(END_NS, b"step 1\rstep 2\r\nTraceback:\r\n  x\r\nRuntimeError: bad \x1b[1m\xff\r\n")
+
+
+def run(path: Path, *more: Record) -> Path:
+    writer = RunWriter(path, run_started(), describe)
+    stacks = [(MAIN_TID, "MainThread", True, [(CONV, 400), (LOSS, 600)])]
+    points = PointsTaken(STARTED_NS + SECOND_NS, (Point("rss_bytes", 3 << 30, MAIN),))
+    for record in (main_process(), recording(MAIN, STARTED_NS, stacks), points, *more):
+        assert writer.put(record)
+    writer.close()
+    assert writer.failure is None
+    return path
+
+
+def post_mortem(path: Path) -> PostMortem:
+    with RunReader(path) as reader:
+        found = take_post_mortem(reader)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("ended", [RunEnded(END_NS, "target-exited", 0), RunEnded(END_NS, "stopped")])
+def test_who_ended_well_or_lives_has_none(tmp_path: Path, ended: RunEnded) -> None:
+    with RunReader(run(tmp_path / "run", ended)) as reader:
+        assert take_post_mortem(reader) is None
+
+
+def test_a_signal_is_told_with_the_last_stack_and_memory(tmp_path: Path) -> None:
+    found = post_mortem(run(tmp_path / "run", RunEnded(END_NS, "target-exited", None, signal.SIGSEGV)))
+    assert (found.signal, found.code, found.out_of_memory) == ("SIGSEGV", None, None)
+    assert found.memory == ((1.0, 3 << 30),)
+    (last,) = found.last
+    assert last.before_end_s == pytest.approx(1.0, abs=0.1)
+    sentence = post_mortem_sentence(found)
+    assert sentence.startswith("the target was ended by SIGSEGV, last seen in ")
+    assert sentence.endswith("with 3.2 GB resident")
+
+
+def test_memory_is_that_before_the_end(tmp_path: Path) -> None:
+    gone = PointsTaken(END_NS, (Point("rss_bytes", 0.0, MAIN),))
+    found = post_mortem(run(tmp_path / "run", gone, RunEnded(END_NS, "target-exited", None, signal.SIGTERM)))
+    assert found.rss_bytes == 3 << 30
+
+
+def test_out_of_memory_is_what_ended_it(tmp_path: Path) -> None:
+    found = post_mortem(run(tmp_path / "run", OOM, RunEnded(END_NS, "target-exited", None, signal.SIGKILL)))
+    assert post_mortem_sentence(found).startswith("out of memory: the kernel ended a process of")
+
+
+def test_the_last_error_is_told_and_the_last_lines(tmp_path: Path) -> None:
+    found = post_mortem(run(tmp_path / "run", SAID, RunEnded(END_NS, "target-exited", 1)))
+    assert found.output[:2] == ("step 2", "Traceback:")
+    assert post_mortem_sentence(found).endswith("; RuntimeError: bad \\x1b[1m\ufffd")
+    lines = list(post_mortem_lines(found, 80))
+    assert lines[-1] == "  │ RuntimeError: bad \\x1b[1m\ufffd"
+    assert lines[0].startswith("  the target ended with 1")
+
+
+def test_what_it_said_last_is_told_without_secrets(tmp_path: Path) -> None:
+    said = OutputWritten(END_NS - 1, b"ValueError: https://ada:hunter2@host refused api_key='hunter2\n")
+    found = post_mortem(run(tmp_path / "run", said, RunEnded(END_NS, "target-exited", 1)))
+    assert found.error == "ValueError: https://ada:***@host refused api_key=***"
+
+
+def test_it_is_there_where_profd_was_killed_too(tmp_path: Path) -> None:
+    found = post_mortem(run(tmp_path / "run"))
+    assert post_mortem_sentence(found).startswith("profd was ended before its target, or with it, last seen in ")
+    assert found.last
+
+
+def test_the_summary_begins_with_it(tmp_path: Path) -> None:
+    with RunReader(run(tmp_path / "run", RunEnded(END_NS, "target-exited", 1))) as reader:
+        text = summary_text(summarize(reader))
+    assert text.index("How it ended") < text.index("Phases of the main thread")

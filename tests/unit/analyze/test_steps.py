@@ -1,0 +1,212 @@
+"""Steps of a run file: by its counter, else by its phases, over a selection; and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from support.synthetic import (
+    DATA_WAIT,
+    MAIN,
+    MAIN_TID,
+    STARTED_NS,
+    describe,
+    main_process,
+    recording,
+    run_started,
+    write_run,
+)
+
+from profd.daemon.analyze import steps as analyzing
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.analyze.steps import Steps, take_steps
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.steps import reader as collecting
+from profd.daemon.store import records
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.writer import RunWriter
+
+NAME = "loop counter `i` in train (train.py:58)"
+
+
+def counted_run(
+    path: Path,
+    counts: Sequence[tuple[float, int, float]],
+    *,
+    names: Sequence[tuple[float, str]] = ((8, NAME),),
+    more: Sequence[records.Record] = (),
+    why_ended: str = "target-exited",
+) -> Path:
+    """Write a run of a minute with counts at (seconds from its start, steps, error)."""
+    everything: list[records.Record] = [main_process()]
+    everything += [
+        records.PointsTaken(
+            STARTED_NS + int(at_s * SECOND_NS),
+            (records.Point("step_count", steps, MAIN), records.Point("step_count_error", error, MAIN)),
+        )
+        for at_s, steps, error in counts
+    ]
+    everything += [
+        records.EventHappened(STARTED_NS + int(at_s * SECOND_NS), "counter", name, MAIN) for at_s, name in names
+    ]
+    everything += more
+    everything.append(
+        records.RunEnded(STARTED_NS + 60 * SECOND_NS, why_ended, 0 if why_ended == "target-exited" else None)
+    )
+    return write_all(path, everything)
+
+
+def write_all(path: Path, everything: Sequence[records.Record]) -> Path:
+    writer = RunWriter(path, run_started(), describe)
+    for record in everything:
+        assert writer.put(record)
+    writer.close()
+    assert writer.failure is None, writer.failure
+    return path
+
+
+def steps_of(path: Path, selection: Selection = MAIN_THREADS) -> Steps:
+    with RunReader(path) as reader:
+        return take_steps(reader, selection, PhaseIndex(reader))
+
+
+def between(from_s: float, to_s: float) -> Selection:
+    return Selection(
+        from_ns=STARTED_NS + int(from_s * SECOND_NS), to_ns=STARTED_NS + int(to_s * SECOND_NS), main_threads=True
+    )
+
+
+def test_the_names_are_those_that_are_recorded() -> None:
+    recorded = (collecting.COUNT_SERIES, collecting.ERROR_SERIES, collecting.FOUND_KIND)
+    assert recorded == (analyzing.COUNT_SERIES, analyzing.ERROR_SERIES, analyzing.COUNTER_EVENT)
+
+
+def test_the_rate_is_that_from_the_first_to_the_last_count(tmp_path: Path) -> None:
+    steps = steps_of(counted_run(tmp_path / "r", [(5, 90, 0), (10, 190, 1), (25, 490, 2)]))
+    assert steps.per_s == pytest.approx(20)
+    assert steps.source == NAME
+    # A count is off by less than a step, and by what came to its error.
+    assert steps.per_s_error == pytest.approx((1 + 2) / 20)
+
+
+def test_steps_before_the_first_count_are_counted_where_the_run_made_them(tmp_path: Path) -> None:
+    assert steps_of(counted_run(tmp_path / "fresh", [(5, 90, 0), (25, 490, 0), (60, 1190, 0)])).count == 1190
+    # Goes on from a checkpoint: of what the counter says only the steps of this run are its own.
+    resumed = steps_of(counted_run(tmp_path / "resumed", [(5, 50_090, 0), (25, 50_490, 0), (60, 51_190, 0)]))
+    assert (resumed.count, resumed.count_error) == (1200, 101)
+
+
+def test_what_followed_the_last_count_of_a_run_is_none_of_the_loop(tmp_path: Path) -> None:
+    run = counted_run(tmp_path / "r", [(5, 90, 0), (15, 290, 0), (25, 490, 0)])
+    assert (steps_of(run).count, steps_of(run).count_error) == (490, 1)
+    # Within the run the loop goes on to the end of what is selected.
+    assert steps_of(run, between(0, 21)).count == 100 + 200 + 120
+
+
+def test_a_count_that_ends_with_the_run_is_exact(tmp_path: Path) -> None:
+    steps = steps_of(counted_run(tmp_path / "r", [(5, 90, 0.0), (25, 490, 0.0), (60, 1190, 0.0)]))
+    assert (steps.count, steps.count_error) == (1190, 1)
+
+
+def test_what_was_read_while_the_recording_was_closed_is_none_of_the_run(tmp_path: Path) -> None:
+    assert steps_of(counted_run(tmp_path / "r", [(5, 90, 0), (25, 490, 0), (61, 1210, 0)])).count == 1190
+
+
+@pytest.mark.parametrize(("exit_code", "count"), [(0, 1190), (1, 1189)])
+def test_the_step_that_was_under_way_counts_where_the_script_ended_well(
+    tmp_path: Path, exit_code: int, count: int
+) -> None:
+    counts = [(10, 190, 0), (59.99, 1189, 0)]
+    ended = records.ProcessEnded(MAIN, STARTED_NS + 60 * SECOND_NS, exit_code)
+    assert steps_of(counted_run(tmp_path / "r", counts, more=[ended])).count == count
+
+
+@pytest.mark.parametrize(
+    ("why_ended", "last_s", "count", "error"),
+    [
+        ("duration", 59, 1160 + 20, 1 + 5),  # what is left ahead of the end was made, and not read any more
+        ("stopped", 59, 1160 + 20, 1 + 5),
+        ("target-exited", 59, 1160, 1),
+        ("duration", 40, 1160, 1),  # for so long a reader would have told: the loop had ended
+    ],
+)
+def test_a_program_that_lives_on_steps_up_to_the_end_of_its_recording(
+    tmp_path: Path, why_ended: str, last_s: int, count: int, error: int
+) -> None:
+    run = counted_run(tmp_path / "r", [(last_s - 58, 0, 0), (last_s, 1160, 0)], why_ended=why_ended)
+    steps = steps_of(run, Selection(from_ns=STARTED_NS + (last_s - 58) * SECOND_NS, main_threads=True))
+    assert (steps.count, steps.count_error) == (count, error)
+
+
+def test_a_selection_counts_its_own_steps(tmp_path: Path) -> None:
+    run = counted_run(tmp_path / "r", [(5, 0, 0), (10, 100, 0), (15, 150, 0), (20, 200, 0), (25, 600, 0)])
+    steps = steps_of(run, between(10, 20.01))
+    assert steps.count == 100
+    assert steps.per_s == pytest.approx(10)
+
+
+def test_a_selection_goes_on_at_its_pace_before_its_first_and_after_its_last_count(tmp_path: Path) -> None:
+    run = counted_run(tmp_path / "r", [(5, 0, 0), (10, 100, 0), (15, 150, 0), (20, 200, 0), (25, 600, 0)])
+    steps = steps_of(run, between(9, 22))
+    assert steps.count == 10 + 100 + 20
+    assert steps.count_error == 1 + 10 + 5
+
+
+@pytest.mark.parametrize("errors", [(50, 52), (52, 50)])
+def test_what_came_to_the_error_in_a_selection_is_its_own(tmp_path: Path, errors: tuple[int, int]) -> None:
+    run = counted_run(tmp_path / "r", [(5, 0, 0), (10, 100, errors[0]), (20, 300, errors[1])])
+    steps = steps_of(run, between(9, 21))
+    assert steps.per_s == pytest.approx(20)
+    assert steps.per_s_error == pytest.approx((1 + 2) / 10)
+
+
+@pytest.mark.parametrize("counts", [[], [(5, 90, 0)]])
+def test_less_than_two_counts_are_no_rate(tmp_path: Path, counts: list[tuple[float, int, float]]) -> None:
+    assert steps_of(counted_run(tmp_path / "r", counts)) == Steps()
+
+
+def test_the_source_is_the_counter_of_that_time(tmp_path: Path) -> None:
+    run = counted_run(
+        tmp_path / "r",
+        [(5, 0, 0), (20, 300, 0), (35, 600, 0), (50, 900, 0)],
+        names=[(8, "first"), (30, "second")],
+    )
+    assert steps_of(run, between(0, 21)).source == "first"
+    assert steps_of(run, between(0, 5.5)).source is None
+    assert steps_of(run).source == "second"
+
+
+def test_phases_tell_where_no_counter_does(tmp_path: Path) -> None:
+    steps = steps_of(write_run(tmp_path / "r", seconds=20))
+    assert steps.source == "cycles of backward"
+    assert steps.count == pytest.approx(40, abs=1)
+    assert steps.per_s == pytest.approx(2, rel=0.02)
+    assert steps.per_s_error is not None
+    assert steps.per_s_error < 0.2
+
+
+def test_a_run_that_only_waits_makes_no_steps(tmp_path: Path) -> None:
+    threads = ((MAIN_TID, "MainThread", True, ((DATA_WAIT, 1000),)),)
+    writer = RunWriter(tmp_path / "r", run_started(), describe)
+    writer.put(main_process())
+    for second in range(10):
+        writer.put(recording(MAIN, STARTED_NS + second * SECOND_NS, threads))
+    writer.close()
+    assert steps_of(tmp_path / "r") == Steps()
+
+
+def test_each_rank_has_its_own_steps_and_the_first_one_speaks_for_all(tmp_path: Path) -> None:
+    first = records.Identity(MAIN.pid + 1, MAIN.start_ticks + 1)
+    more: list[records.Record] = [
+        main_process(rank=1),
+        records.ProcessSeen(first, None, ("python",), "main", 0, None, "3.11.7", STARTED_NS),
+    ]
+    for at_s, steps in ((5, 0), (60, 440)):
+        point = records.Point("step_count", steps, first)
+        more.append(records.PointsTaken(STARTED_NS + at_s * SECOND_NS, (point,)))
+    run = counted_run(tmp_path / "r", [(5, 0, 0), (60, 1100, 0)], more=more)
+    assert steps_of(run).per_s == pytest.approx(8)
+    assert steps_of(run, Selection(rank=0, main_threads=True)).per_s == pytest.approx(8)
+    assert steps_of(run, Selection(rank=1, main_threads=True)).per_s == pytest.approx(20)

@@ -1,0 +1,132 @@
+"""What grows is called growing, with its slope, and what only looks like it is not."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from support.memorycurves import MB, STEADY, curve, still
+
+from profd.daemon.analyze.trend import LEAST_SPAN_S, trend
+
+LEAST = 4 * MB
+
+
+def growing(values: list[float]) -> bool:
+    found = trend(range(len(values)), values, least_growth=LEAST)
+    return found is not None and found.is_growing
+
+
+@pytest.mark.parametrize("kind", STEADY)
+def test_what_is_steady_is_not_called_growing(kind: str) -> None:
+    """Among these are curves of nine kinds that seem to grow where a slope need not be sure."""
+    for number in range(12):
+        values = curve(STEADY[kind], f"{kind} {number}", 180)
+        assert not any(growing(values[:seconds]) for seconds in (60, 60 + number % 120)), number
+
+
+@pytest.mark.parametrize("rate", [1, 3, 10, 50])
+def test_a_leak_is_called_growing_within_a_minute_with_its_slope(rate: int) -> None:
+    for number in range(5):
+        found = trend(range(60), curve(still, f"leak {number}", 60, rate * MB), least_growth=LEAST)
+        assert found is not None
+        assert found.is_growing
+        assert found.slope_per_s == pytest.approx(rate * MB, rel=0.1)
+
+
+def test_intervals_hold_the_true_slope() -> None:
+    """Five of these curves are beyond their intervals; `make truth` measures how many of all are."""
+    rate, missed = 2 * MB, 0
+    for number in range(40):
+        found = trend(range(60), curve(still, f"interval {number}", 60, rate, noise=3 * MB), least_growth=LEAST)
+        assert found is not None
+        missed += not found.low_per_s <= rate <= found.high_per_s
+        assert found.high_per_s - found.low_per_s < 0.2 * rate
+    assert missed <= 5
+
+
+@pytest.mark.parametrize("kind", ["warming", "epochs", "validations", "jump", "activations"])
+def test_a_leak_beside_something_steady_is_found_in_time(kind: str) -> None:
+    for number in range(4):
+        values = curve(STEADY[kind], f"{kind} {number}", 900, 10 * MB)
+        found = trend(range(900), values, least_growth=LEAST)
+        assert found is not None
+        assert found.is_growing, number
+        assert found.slope_per_s == pytest.approx(10 * MB, rel=0.1)
+
+
+def test_growth_that_begins_late_is_found_and_dated() -> None:
+    values = [1e9] * 900 + [1e9 + 2 * MB * at_s for at_s in range(100)]
+    found = trend(range(1000), values, least_growth=LEAST)
+    assert found is not None
+    assert found.is_growing
+    assert found.slope_per_s == pytest.approx(2 * MB, rel=0.01)
+    assert found.start_s >= 900
+
+
+def test_growth_that_has_ended_is_none() -> None:
+    values = [1e9 + 2 * MB * min(at_s, 200) for at_s in range(300)]
+    assert growing(values[:190])
+    assert not growing(values)
+
+
+def test_long_epochs_alarm_nobody_once_one_is_over() -> None:
+    values = [1e9 + 3 * MB * (at_s % 200) for at_s in range(1000)]
+    assert not any(growing(values[:seconds]) for seconds in range(240, 1000, 20))
+
+
+def test_a_curve_that_flattens_is_none_at_any_moment_of_its_end() -> None:
+    values = curve(STEADY["warming"], "slow", 600)
+    assert not any(growing(values[:seconds]) for seconds in range(60, 600, 10))
+
+
+@pytest.mark.parametrize("period_s", [2.99, 3.98, 4.97, 5.98, 6.97, 8.99])
+def test_epochs_that_readings_see_at_a_place_that_drifts_are_no_growth(period_s: float) -> None:
+    values = [1e9 + 500 * MB * (at_s / period_s % 1) for at_s in range(180)]
+    assert not any(growing(values[:seconds]) for seconds in range(60, 180, 5))
+
+
+def test_the_tail_of_a_slow_curve_is_no_growth_that_began_late() -> None:
+    values = [1e9 + 3000 * MB * (1 - math.exp(-at_s / 300)) for at_s in range(2400)]
+    assert not any(growing(values[:seconds]) for seconds in range(500, 2400, 50))
+
+
+@pytest.mark.parametrize("steps", [2, 4, 6, 8])
+def test_a_few_even_steps_are_no_growth(steps: int) -> None:
+    values = [1e9 + 100 * MB * (at_s * steps // 90) for at_s in range(90)]
+    assert not growing(values)
+
+
+def test_less_than_is_asked_for_is_no_growth() -> None:
+    values = [1e9 + 0.05 * MB * at_s for at_s in range(60)]
+    assert not growing(values)
+    assert growing([1e9 + 0.05 * MB * at_s for at_s in range(120)])
+
+
+def test_steady_has_a_slope_with_an_interval_too() -> None:
+    found = trend(range(300), curve(still, "steady", 300), least_growth=LEAST)
+    assert found is not None
+    assert not found.is_growing
+    assert found.low_per_s <= 0 <= found.high_per_s
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 10, int(LEAST_SPAN_S)])
+def test_too_short_a_series_says_nothing(seconds: int) -> None:
+    assert trend(range(seconds), [1e9 + MB * at_s for at_s in range(seconds)], least_growth=LEAST) is None
+
+
+def test_holes_in_a_series_are_no_error() -> None:
+    times_s = [*range(20), *range(5000, 5010)]
+    assert trend(times_s, [1e9] * len(times_s), least_growth=LEAST) is None
+    times_s = [at_s for at_s in range(100) if at_s % 7]
+    found = trend(times_s, [2 * MB * at_s for at_s in times_s], least_growth=LEAST)
+    assert found is not None
+    assert found.slope_per_s == pytest.approx(2 * MB)
+
+
+def test_days_of_readings_are_told_by_a_slope() -> None:
+    values = [1e9 + 100 * at_s + (at_s * 7919 % 13) * MB for at_s in range(200_000)]
+    found = trend(range(200_000), values, least_growth=LEAST)
+    assert found is not None
+    assert found.is_growing
+    assert found.slope_per_s == pytest.approx(100, rel=0.1)

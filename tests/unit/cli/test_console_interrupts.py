@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from profd.cli.console import StopSignals
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_calls_the_reaction_once(number: signal.Signals) -> None:
+    called: list[str] = []
+    with StopSignals() as signals:
+        signals.call(lambda: called.append("stop"))
+        signal.raise_signal(number)
+        assert called == ["stop"]
+
+
+def test_signal_before_the_reaction_is_known_is_not_lost() -> None:
+    called: list[str] = []
+    with StopSignals() as signals:
+        signal.raise_signal(signal.SIGINT)
+        signals.call(lambda: called.append("stop"))
+        assert called == ["stop"]
+
+
+def test_second_signal_acts_as_ever() -> None:
+    with StopSignals() as signals:
+        signals.call(lambda: None)
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_handlers_are_as_before_afterwards() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with StopSignals():
+        pass
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_ignored_signal_stays_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with StopSignals() as signals:
+            signals.call(lambda: pytest.fail("an ignored signal was taken"))
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,220 @@
+"""Two runs compared: known differences are found, and unrest is none."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import msgspec
+import pytest
+from support import hostiletexts
+from support.stepruns import PLAIN_MS, STEPS, Lengths, write_steps
+from support.synthetic import BACKWARD, TRAIN
+
+from profd.cli.main import run_command_line
+from profd.daemon.compare import diff as diff_module
+from profd.daemon.compare.blocks import MOST_BLOCKS, Blocks, Mean, mean_of
+from profd.daemon.compare.diff import Diff, parse_limit, take_diff
+from profd.daemon.errors import ExitCode, UsageError
+from profd.daemon.render.difftext import diff_text, verdict
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Frame
+
+
+@pytest.fixture(scope="module")
+def plain_and_slower(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Write a run, and one whose backward pass takes a fifth longer."""
+    folder = tmp_path_factory.mktemp("runs")
+    return write_steps(folder / "a.profd", 1), write_steps(folder / "b.profd", 2, slower=1.2)
+
+
+def diff_of(base: Path, new: Path) -> Diff:
+    with RunReader(base) as first, RunReader(new) as second:
+        return take_diff(first, second)
+
+
+def test_a_slower_function_is_named_first(plain_and_slower: tuple[Path, Path]) -> None:
+    diff = diff_of(*plain_and_slower)
+    assert diff.unit == "s/step"
+    first = diff.leaves[0]
+    assert (first.name, first.is_significant) == (BACKWARD[-1].function, True)
+    assert first.difference == pytest.approx(0.020, abs=0.003)
+    assert first.low < 0.020 < first.high
+    assert [change.name for change in diff.leaves if change.is_significant] == [BACKWARD[-1].function]
+    assert diff.first is not None
+    assert (diff.first.kind, diff.first.name) == ("line", "loss.backward()")
+    assert diff.step_time is not None
+    assert diff.step_time.relative == pytest.approx(0.1, abs=0.02)
+    assert "longer: loss.backward() (train.py:63) takes" in verdict(diff)
+
+
+def test_runs_of_one_script_do_not_differ(tmp_path: Path) -> None:
+    runs = [write_steps(tmp_path / f"{seed}.profd", seed) for seed in range(4)]
+    changed = [bool(diff_of(one, other).significant) for one, other in zip(runs[::2], runs[1::2], strict=True)]
+    assert not any(changed)
+
+
+def test_without_steps_shares_are_compared(tmp_path: Path) -> None:
+    one, other = (
+        write_steps(tmp_path / f"{number}.profd", number, slower, PLAIN_MS, counted_every=STEPS)
+        for number, slower in enumerate((1.0, 1.6))
+    )
+    diff = diff_of(one, other)
+    assert (diff.unit, diff.step_time) == ("share", None)
+    changes = {change.name: change.difference for change in diff.leaves if change.is_significant}
+    assert changes == pytest.approx({"a": -0.055, "b": 0.111, "c": -0.055}, abs=0.01)
+
+
+def test_a_function_is_told_apart_by_who_calls_it(tmp_path: Path) -> None:
+    main = Frame("main", TRAIN, 1)
+    stacks = [(main, Frame(name, TRAIN, line), Frame("work", TRAIN, 40)) for line, name in enumerate("abc", 8)]
+    lengths: Lengths = dict.fromkeys(stacks, 100.0)
+    one, other = (write_steps(tmp_path / f"{n}.profd", n, slower, lengths) for n, slower in enumerate((1.0, 1.2)))
+    first = diff_of(one, other).first
+    assert first is not None
+    assert first.name == "b → work"
+    assert first.difference == pytest.approx(0.020, abs=0.004)
+
+
+def lengths_of_lines(first_ms: float, second_ms: float) -> Lengths:
+    """Return steps of two lines of one function, and of another function."""
+    main = Frame("main", TRAIN, 1)
+    lines = [(main, Frame("work", TRAIN, 40)), (main, Frame("work", TRAIN, 41)), (main, Frame("other", TRAIN, 50))]
+    return dict(zip(lines, (first_ms, second_ms, 100.0), strict=True))
+
+
+def test_time_that_moves_between_the_lines_of_a_function_is_no_change(tmp_path: Path) -> None:
+    one = write_steps(tmp_path / "a.profd", 1, lengths_ms=lengths_of_lines(130, 70))
+    other = write_steps(tmp_path / "b.profd", 2, lengths_ms=lengths_of_lines(70, 130))
+    diff = diff_of(one, other)
+    assert max(abs(line.relative) for line in diff.lines) > 0.15
+    assert not diff.significant
+
+
+def test_a_line_that_is_slower_makes_its_function_slower(tmp_path: Path) -> None:
+    one = write_steps(tmp_path / "a.profd", 1, lengths_ms=lengths_of_lines(70, 70))
+    other = write_steps(tmp_path / "b.profd", 2, lengths_ms=lengths_of_lines(70, 130))
+    diff = diff_of(one, other)
+    assert [line.line for line in diff.lines if line.is_significant] == [41]
+
+
+def test_seconds_a_step_are_known_where_blocks_are_too_short_for_it(tmp_path: Path) -> None:
+    paths = [
+        write_steps(tmp_path / f"{n}.profd", n, slower, PLAIN_MS, counted_every=120)
+        for n, slower in enumerate((1, 1.6))
+    ]
+    diff = diff_of(*paths)
+    assert diff.unit == "s/step"
+    assert {change.name: change.difference for change in diff.leaves if change.is_significant} == pytest.approx(
+        {"b": 0.060}, abs=0.01
+    )
+
+
+def test_a_change_below_the_least_is_none(plain_and_slower: tuple[Path, Path]) -> None:
+    with RunReader(plain_and_slower[0]) as first, RunReader(plain_and_slower[1]) as second:
+        assert take_diff(first, second, least=0.2).significant == []
+
+
+@pytest.mark.parametrize(
+    ("limit", "code"),
+    [
+        ("step_time>+5%", ExitCode.BEYOND_LIMIT),
+        ("step_time>+15%", ExitCode.OK),
+        ("step_time<-5%", ExitCode.OK),
+        ("phase:backward>+10%", ExitCode.BEYOND_LIMIT),
+        (f"function:{BACKWARD[-1].function}>+10%", ExitCode.BEYOND_LIMIT),
+        ("function:unknown>+10%", ExitCode.OK),
+        ("speed>5", ExitCode.USAGE),
+    ],
+)
+def test_limits_give_ci_an_exit_code(limit: str, code: int, plain_and_slower: tuple[Path, Path]) -> None:
+    assert run_command_line(["diff", *map(str, plain_and_slower), "--fail-on", limit]) == code
+
+
+def test_the_json_says_what_the_text_says(
+    plain_and_slower: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command_line(["diff", *map(str, plain_and_slower), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["unit"] == "s/step"
+    assert told["leaves"][0]["name"] == BACKWARD[-1].function
+    assert {"base", "new", "step_time", "phases", "lines", "version"} <= told.keys()
+
+
+def test_no_line_is_wider_than_asked(plain_and_slower: tuple[Path, Path]) -> None:
+    diff = diff_of(*plain_and_slower)
+    assert max(map(len, diff_text(diff, columns=80).splitlines())) <= 80
+
+
+def test_names_do_nothing_to_a_terminal(tmp_path: Path) -> None:
+    run = hostiletexts.write_run(tmp_path / "a.profd")
+    diff = diff_of(run, run)
+    changed = [msgspec.structs.replace(change, is_significant=True) for change in diff.lines]
+    assert changed
+    text = diff_text(msgspec.structs.replace(diff, lines=tuple(changed)))
+    assert not set(text) & set("\u202e\u2066\u2028\x1b\x00")
+
+
+def test_limit_words() -> None:
+    limit = parse_limit("phase:data wait > +10 %")
+    assert (limit.kind, limit.name, limit.relation, limit.bound) == ("phase", "data wait", ">", 0.1)
+    with pytest.raises(UsageError):
+        parse_limit("step_time+5%")
+
+
+def test_neighbors_that_are_alike_widen_the_error() -> None:
+    uneven, drifting = [1.0, 2.0] * 6, [1.0] * 6 + [2.0] * 6
+    assert mean_of(drifting).error > 2 * mean_of(uneven).error
+    assert mean_of(uneven).value == 1.5
+
+
+def blocks_of(share_of_b: float, step_s: float) -> Blocks:
+    """Return blocks in which three functions share out the time, each known to within 0.01, and steps are even."""
+    shares = {"a → work": 0.5, "b → work": share_of_b, "c → work": 0.5 - share_of_b}
+    off = 0.01 * math.sqrt(MOST_BLOCKS - 1)
+    return Blocks(
+        count=MOST_BLOCKS,
+        shares={
+            ("function", name, TRAIN, 0): [share + off * (-1) ** number for number in range(MOST_BLOCKS)]
+            for name, share in shares.items()
+        },
+        step_s=Mean(step_s, step_s / 1000),
+        paces=[step_s] * MOST_BLOCKS,
+        from_ns=0,
+        to_ns=10**9,
+        functions={},
+    )
+
+
+@pytest.mark.parametrize(
+    ("b", "likeliest"),
+    [
+        (0.333, "b → work"),  # 2.3 standard errors more: not sure among all, but sure enough where something changed
+        (0.315, None),  # 1.1: all parts alike
+        (0.267, "c → work"),
+    ],
+)
+def test_a_sure_change_is_laid_to_the_function_that_leans_most(
+    b: float, likeliest: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides = iter((blocks_of(0.300, 0.100), blocks_of(b, 0.120)))
+    monkeypatch.setattr(diff_module, "take_blocks", lambda *_: next(sides))
+    run = write_steps(tmp_path / "a.profd", 1)
+    diff = diff_of(run, run)
+    assert diff.step_time is not None
+    assert diff.step_time.is_significant
+    assert diff.significant == []
+    assert (diff.likeliest.name if diff.likeliest else None) == likeliest
+    said = f"most likely {likeliest}" if likeliest else "all parts alike, as far as can be told"
+    assert f"a step takes 20.0 % longer: {said}" in verdict(diff)
+    assert (likeliest in diff_text(diff)) if likeliest else ("→" not in diff_text(diff))
+
+
+def test_where_nothing_surely_changed_nothing_is_likely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = iter((blocks_of(0.300, 0.100), blocks_of(0.333, 0.110)))
+    monkeypatch.setattr(diff_module, "take_blocks", lambda *_: next(sides))
+    run = write_steps(tmp_path / "a.profd", 1)
+    diff = diff_of(run, run)
+    assert diff.likeliest is None
+    assert "no sure change: a step takes 10.0 % longer, all parts alike" in verdict(diff)

@@ -1,0 +1,156 @@
+"""Memory, GPUs and operators of two runs: what was planted is found with its number, and unrest is none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.readingruns import write_run
+
+from profd.cli.main import run_command_line
+from profd.daemon.compare.blocks import Company, Mean
+from profd.daemon.compare.diff import Diff, take_diff
+from profd.daemon.compare.readings import Pair, Reading, judged
+from profd.daemon.errors import ExitCode
+from profd.daemon.render.difftext import diff_text, verdict
+from profd.daemon.store.reader import RunReader
+
+
+def diff_of(base: Path, new: Path) -> Diff:
+    with RunReader(base) as first, RunReader(new) as second:
+        return take_diff(first, second)
+
+
+@pytest.fixture(scope="module")
+def idle_and_full(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Write a run, and one whose GPU idles more and whose memory peaks higher."""
+    folder = tmp_path_factory.mktemp("runs")
+    return write_run(folder / "a.profd", 1), write_run(folder / "b.profd", 2, idle=0.5, peak_bytes=2.5e9)
+
+
+def changed(diff: Diff) -> dict[tuple[str, str], Reading]:
+    return {(one.name, one.measure): one for one in diff.readings}
+
+
+def test_a_gpu_that_idles_more_is_told_with_its_bounds(tmp_path: Path) -> None:
+    diff = diff_of(write_run(tmp_path / "a.profd", 1), write_run(tmp_path / "b.profd", 2, idle=0.5))
+    assert changed(diff).keys() == {("GPU 0", "utilization"), ("GPU 0", "idle share")}
+    idle = changed(diff)["GPU 0", "idle share"]
+    assert idle.low is not None
+    assert idle.high is not None
+    assert idle.low < 0.3 < idle.high
+    assert idle.low > 0.1
+    assert changed(diff)["GPU 0", "utilization"].difference == pytest.approx(-0.24, abs=0.08)
+
+
+def test_a_higher_peak_is_told_and_a_small_difference_is_none(tmp_path: Path) -> None:
+    base = write_run(tmp_path / "a.profd", 1)
+    more = changed(diff_of(base, write_run(tmp_path / "b.profd", 2, peak_bytes=2.5e9)))
+    assert more.keys() == {("main", "RSS, peak")}
+    assert more["main", "RSS, peak"].difference == pytest.approx(0.5e9, rel=0.01)
+    assert more["main", "RSS, peak"].low is None
+    assert not changed(diff_of(base, write_run(tmp_path / "c.profd", 3, peak_bytes=2.05e9)))
+
+
+def test_a_spike_that_one_reading_caught_is_no_peak(tmp_path: Path) -> None:
+    base = write_run(tmp_path / "a.profd", 1)
+    assert not changed(diff_of(base, write_run(tmp_path / "b.profd", 2, spike_bytes=1e9)))
+
+
+def test_growth_is_told_with_its_pace(tmp_path: Path) -> None:
+    steady, leaking = (write_run(tmp_path / f"{n}.profd", n, growth_bytes_per_s=n * 3e6 + 1) for n in (0, 1))
+    growth = changed(diff_of(steady, leaking))["main", "RSS, growth"]
+    assert growth.difference == pytest.approx(3e6, rel=0.1)
+    assert growth.low is not None
+    assert growth.low > 2e6
+
+
+def test_a_role_that_only_one_run_has_is_compared_with_nothing(tmp_path: Path) -> None:
+    diff = diff_of(write_run(tmp_path / "a.profd", 1, workers=0), write_run(tmp_path / "b.profd", 2, workers=2))
+    workers = changed(diff)["worker", "RSS, peak"]
+    assert (workers.base, workers.new) == (0.0, 5e8)
+
+
+def test_a_process_of_a_few_seconds_is_none_of_the_memory(tmp_path: Path) -> None:
+    short = write_run(tmp_path / "b.profd", 2, worker_life_s=5)
+    diff = diff_of(write_run(tmp_path / "a.profd", 1, workers=0), short)
+    assert not changed(diff)
+    assert {one.name for one in diff.memory} == {"main"}
+
+
+def test_an_operator_that_takes_longer_is_told_by_the_step(tmp_path: Path) -> None:
+    diff = diff_of(write_run(tmp_path / "a.profd", 1), write_run(tmp_path / "b.profd", 2, conv_ms=4.0))
+    assert changed(diff).keys() == {("aten::conv2d", "self CPU")}
+    conv = changed(diff)["aten::conv2d", "self CPU"]
+    assert conv.difference == pytest.approx(1e-3, rel=0.15)
+    assert {one.name for one in diff.operators} == {"aten::conv2d", "aten::addmm"}  # no annotation
+
+
+def test_two_windows_are_too_few_to_tell(tmp_path: Path) -> None:
+    one, other = (write_run(tmp_path / f"{n}.profd", n, windows=2, conv_ms=3.0 + n) for n in (0, 1))
+    assert not changed(diff_of(one, other))
+    assert {one.low for one in diff_of(one, other).operators} == {None}
+
+
+def test_runs_of_one_script_do_not_differ(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / f"{seed}.profd", seed) for seed in range(4)]
+    diffs = [diff_of(one, other) for one, other in zip(runs[::2], runs[1::2], strict=True)]
+    assert not any(diff.readings or diff.significant for diff in diffs)
+
+
+def test_chance_makes_a_change_as_seldom_as_asked_for() -> None:
+    def pair(difference: float) -> Pair:
+        return Pair("gpu", "GPU 0", "idle share", "share", Mean(0.0, 0.6), Mean(difference, 0.8), 11, 0.0)
+
+    # 2.201 standard errors for one number at 5 %, 2.593 for two at once.
+    assert [judged([pair(value)], 0.05)[0].is_significant for value in (2.19, 2.21)] == [False, True]
+    assert judged([pair(2.58), pair(2.61)], 0.05)[0].is_significant is False
+    assert judged([pair(2.58), pair(2.61)], 0.05)[1].is_significant is True
+
+
+def test_the_text_and_the_verdict_say_it(tmp_path: Path) -> None:
+    diff = diff_of(write_run(tmp_path / "a.profd", 1), write_run(tmp_path / "b.profd", 2, idle=0.5, conv_ms=4.0))
+    assert verdict(diff).startswith("▲ times are alike, but not all else: GPU 0, utilization: ")
+    text = diff_text(diff)
+    assert "GPUs" in text
+    assert "Memory, by role" in text
+    assert "aten::conv2d" in text
+    assert "aten::addmm" not in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(("lacking", "is_said"), [((0.01, 0.015), False), ((0.1, 0.3), True), ((0.3, 0.1), True)])
+def test_a_machine_that_was_short_of_cpu_is_told(tmp_path: Path, lacking: tuple[float, float], is_said: bool) -> None:
+    diff = diff_of(write_run(tmp_path / "a.profd", 1), write_run(tmp_path / "b.profd", 2))
+    base, new = (
+        msgspec.structs.replace(side, company=Company(0.0, share))
+        for side, share in zip((diff.base, diff.new), lacking, strict=True)
+    )
+    text = " ".join(diff_text(msgspec.structs.replace(diff, base=base, new=new)).split())
+    assert ("longer, which the bounds allow for" in text) is is_said
+
+
+def test_the_json_has_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = write_run(tmp_path / "a.profd", 1), write_run(tmp_path / "b.profd", 2, idle=0.5)
+    assert run_command_line(["diff", *map(str, runs), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["gpus"][1]["measure"] == "idle share"
+    assert told["gpus"][1]["is_significant"] is True
+    assert {one["name"] for one in told["memory"]} == {"main", "worker"}
+    assert told["operators"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "code"),
+    [
+        ("gpu:GPU 0, idle share>+20%", ExitCode.BEYOND_LIMIT),
+        ("gpu:GPU 0, utilization>+20%", ExitCode.OK),
+        ("memory:main>+10%", ExitCode.BEYOND_LIMIT),
+        ("memory:main>+30%", ExitCode.OK),
+        ("operator:aten::addmm>+10%", ExitCode.OK),
+    ],
+)
+def test_limits_reach_them(limit: str, code: int, idle_and_full: tuple[Path, Path]) -> None:
+    assert run_command_line(["diff", *map(str, idle_and_full), "--fail-on", limit]) == code

@@ -1,0 +1,258 @@
+"""Every format of an export says the same of the same run, and says it to its own reader."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import subprocess
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+from support import hostiletexts
+from support.folders import DATA
+from support.gpurun import waits, write_gpu_run
+from support.synthetic import (
+    BACKWARD,
+    MAIN,
+    MAIN_TID,
+    PHASE_SHARES,
+    RATE_HZ,
+    RUN_ID,
+    STARTED_NS,
+    describe,
+    main_process,
+    recording,
+    run_started,
+    worker,
+    write_run,
+)
+
+from profd.cli.main import run_command_line
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.errors import ExitCode
+from profd.daemon.exports.formats import collapsed_lines
+from profd.daemon.exports.perfetto import perfetto
+from profd.daemon.exports.pprof import pprof, profile_message
+from profd.daemon.exports.speedscope import speedscope
+from profd.daemon.exports.svg import flame_graph_svg
+from profd.daemon.exports.tables import parquet_files
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Frame
+from profd.daemon.store.writer import RunWriter
+
+SECONDS = 4
+FORMULA = "=HYPERLINK(A1)"
+THREADS = 4  # main, pin memory, two workers
+SCHEMA = json.loads((DATA / "speedscope-schema.json").read_text())
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return write_run(tmp_path / f"{RUN_ID}.profd", seconds=SECONDS)
+
+
+@pytest.fixture
+def reader(run: Path) -> Iterator[RunReader]:
+    with RunReader(run) as opened:
+        yield opened
+
+
+def write_formulas(path: Path) -> Path:
+    """Write a run in which a function and a thread are named as formulas."""
+    stack = (Frame("<module>", "/srv/a.py", 1), Frame(FORMULA, "/srv/a.py", 2))
+    writer = RunWriter(path, run_started(), describe)
+    for record in (main_process(), recording(MAIN, STARTED_NS, ((MAIN_TID, f"@{FORMULA}", True, ((stack, 1000),)),))):
+        assert writer.put(record)
+    writer.close()
+    return path
+
+
+def parsed(content: bytes) -> Any:  # noqa: ANN401
+    message = profile_message()
+    message.ParseFromString(gzip.decompress(content))
+    return message
+
+
+def labels(profile: Any, sample: Any) -> dict[str, str | int]:  # noqa: ANN401
+    text = profile.string_table
+    return {text[label.key]: text[label.str] if label.str else label.num for label in sample.label}
+
+
+def collapsed_total(reader: RunReader, selection: Selection) -> int:
+    return sum(int(line.rpartition(" ")[2]) for line in collapsed_lines(reader, selection))
+
+
+class TestSpeedscope:
+    def test_it_is_what_speedscope_says_it_reads(self, reader: RunReader) -> None:
+        jsonschema.validate(json.loads(speedscope(reader, Selection())), SCHEMA)
+
+    def test_each_thread_has_its_time_in_order(self, reader: RunReader) -> None:
+        profiles = json.loads(speedscope(reader, Selection()))["profiles"]
+        assert len(profiles) == THREADS
+        for profile in profiles:
+            assert sum(profile["weights"]) == profile["endValue"] - profile["startValue"] == SECONDS * SECOND_NS
+            assert len(profile["samples"]) == len(profile["weights"])
+
+    def test_times_of_functions_are_those_of_the_run(self, reader: RunReader) -> None:
+        file = json.loads(speedscope(reader, MAIN_THREADS))
+        spent: Counter[str] = Counter()
+        for stack, weight in zip(file["profiles"][0]["samples"], file["profiles"][0]["weights"], strict=True):
+            spent[file["shared"]["frames"][stack[-1]]["name"]] += weight
+        assert spent[BACKWARD[-1].function] / sum(spent.values()) == pytest.approx(PHASE_SHARES["backward"])
+
+    def test_what_a_selection_leaves_out_is_empty(self, tmp_path: Path) -> None:
+        with RunReader(write_gpu_run(tmp_path / "a.profd", {"0": waits}, {})) as reader:
+            profile = json.loads(speedscope(reader, Selection(rank=0, phase="backward")))["profiles"][0]
+        empty = sum(weight for stack, weight in zip(profile["samples"], profile["weights"], strict=True) if not stack)
+        assert empty == 9 * SECOND_NS
+
+
+class TestPprof:
+    def test_its_totals_are_those_of_the_collapsed_stacks(self, reader: RunReader) -> None:
+        profile = parsed(pprof(reader, Selection()))
+        assert sum(sample.value[0] for sample in profile.sample) == collapsed_total(reader, Selection())
+        assert sum(sample.value[1] for sample in profile.sample) == THREADS * SECONDS * SECOND_NS
+
+    def test_labels_say_whose_samples_they_are(self, reader: RunReader) -> None:
+        profile = parsed(pprof(reader, Selection()))
+        found = [labels(profile, sample) for sample in profile.sample]
+        assert {one["role"] for one in found} == {"main", "worker"}
+        assert {one["worker"] for one in found if "worker" in one} == {1, 2}
+        spent: Counter[str] = Counter()
+        for one, sample in zip(found, profile.sample, strict=True):
+            if one["role"] == "main" and one["thread"] == "MainThread":
+                spent[str(one["phase"])] += sample.value[1]
+        shares = {phase: time_ns / spent.total() for phase, time_ns in spent.items()}
+        assert shares == pytest.approx(PHASE_SHARES)
+
+    def test_the_same_run_gives_the_same_bytes(self, reader: RunReader) -> None:
+        assert pprof(reader, Selection()) == pprof(reader, Selection())
+
+    @pytest.mark.requires("go")
+    def test_go_reads_it(self, reader: RunReader, tmp_path: Path) -> None:
+        file = tmp_path / "a.pb.gz"
+        file.write_bytes(pprof(reader, MAIN_THREADS))
+        words = ["go", "tool", "pprof", "-top", "-unit=seconds", str(file)]
+        top = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        assert f"of {SECONDS}s total" in top
+        share = next(line.split()[1] for line in top.splitlines() if BACKWARD[-1].function in line)
+        assert float(share.rstrip("%")) == pytest.approx(100 * PHASE_SHARES["backward"])
+
+
+class TestSvg:
+    def test_widths_are_shares(self, reader: RunReader) -> None:
+        root = ElementTree.fromstring(flame_graph_svg(reader, MAIN_THREADS))
+        widths = {}
+        for group in root.iter("{http://www.w3.org/2000/svg}g"):
+            title, shape = group[0].text or "", group[1]
+            widths[title.split(" (")[0].split("\n")[0]] = float(shape.attrib["width"])
+        assert widths[BACKWARD[-1].function] / widths["all"] == pytest.approx(PHASE_SHARES["backward"], abs=0.001)
+
+    def test_an_empty_selection_is_a_picture_too(self, reader: RunReader) -> None:
+        ElementTree.fromstring(flame_graph_svg(reader, Selection(to_ns=1)))
+
+    def test_names_are_text(self, tmp_path: Path) -> None:
+        with RunReader(hostiletexts.write_run(tmp_path / "a.profd")) as reader:
+            content = flame_graph_svg(reader, Selection())
+        names = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(content).iter()}
+        assert names == {"svg", "style", "rect", "text", "g", "title"}
+
+
+class TestPerfetto:
+    @pytest.fixture
+    def trace(self, reader: RunReader) -> list[dict[str, Any]]:
+        return list(json.loads(perfetto(reader, Selection()))["traceEvents"])
+
+    def test_slices_of_a_track_are_nested(self, trace: list[dict[str, Any]]) -> None:
+        tracks: defaultdict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+        for event in trace:
+            if event["ph"] == "X":
+                tracks[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+        assert len(tracks) == THREADS + 3  # of three main threads the phases
+        for spans in tracks.values():
+            ends: list[float] = []
+            for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+                while ends and ends[-1] <= start:
+                    ends.pop()
+                assert not ends or end <= ends[-1]
+                ends.append(end)
+
+    def test_a_frame_goes_on_while_stacks_begin_with_it(self, trace: list[dict[str, Any]]) -> None:
+        roots = [event for event in trace if event["ph"] == "X" and event["name"] == "<module>"]
+        main = [event for event in roots if event["tid"] == MAIN_TID]
+        assert [(event["ts"], event["dur"]) for event in main] == [(0.0, SECONDS * 1e6)]
+
+    def test_phases_have_their_time(self, trace: list[dict[str, Any]]) -> None:
+        spent: Counter[str] = Counter()
+        for event in trace:
+            if event.get("cat") == "phase" and event["pid"] == MAIN.pid:
+                spent[event["name"]] += round(event["dur"])
+        assert {name: us / spent.total() for name, us in spent.items()} == pytest.approx(PHASE_SHARES)
+
+    def test_every_kind_of_track_is_there(self, trace: list[dict[str, Any]]) -> None:
+        counters = {event["name"] for event in trace if event["ph"] == "C"}
+        assert {"cpu_cores", "rss_bytes", "host_cpu_share"} <= counters
+        assert [event["name"].split(":")[0] for event in trace if event["ph"] == "i"] == ["started", "ended"]
+        names = {event["args"]["name"] for event in trace if event["ph"] == "M"}
+        assert {"host", "main", "worker 1", "MainThread", "phases"} <= names
+
+    def test_counters_are_numbers_since_when_they_hold(self, trace: list[dict[str, Any]]) -> None:
+        memory = [event for event in trace if event["name"] == "rss_bytes" and event["pid"] == MAIN.pid]
+        assert [(event["ts"], event["args"]["value"]) for event in memory[:2]] == [(0, 900e6), (1e6, 901e6)]
+
+
+class TestTables:
+    def test_csv_holds_every_sample(self, run: Path, tmp_path: Path) -> None:
+        folder = tmp_path / "tables"
+        assert run_command_line(["export", str(run), "--format", "csv", "-o", str(folder)]) == 0
+        rows = list(csv.DictReader((folder / "samples.csv").open()))
+        assert sum(int(row["samples"]) for row in rows) == THREADS * SECONDS * RATE_HZ
+        assert {row["pid"] for row in rows} == {str(MAIN_TID), str(worker(1).pid), str(worker(2).pid)}
+        series = list(csv.DictReader((folder / "series.csv").open()))
+        assert {row["value"] for row in series if row["name"] == "host_load_1min"} == {"2.5"}
+        assert [row["role"] for row in csv.DictReader((folder / "processes.csv").open())] == ["main", *["worker"] * 2]
+        assert [row["kind"] for row in csv.DictReader((folder / "events.csv").open())] == ["started", "ended"]
+
+    def test_no_cell_is_a_formula(self, tmp_path: Path) -> None:
+        folder = tmp_path / "tables"
+        run = write_formulas(tmp_path / "a.profd")
+        assert run_command_line(["export", str(run), "--format", "csv", "-o", str(folder)]) == 0
+        cells = [cell for file in folder.iterdir() for row in csv.reader(file.open()) for cell in row]
+        assert {f"'{FORMULA}", f"'@{FORMULA}"} <= set(cells)
+        assert not [cell for cell in cells if cell.startswith(("=", "@", "+", "-"))]
+
+    @pytest.mark.requires("pyarrow")
+    def test_parquet_holds_the_same(self, reader: RunReader) -> None:
+        import pyarrow
+        from pyarrow import parquet
+
+        files = parquet_files(reader, Selection())
+        table = parquet.read_table(pyarrow.BufferReader(files["samples.parquet"]))
+        assert sum(table.column("samples").to_pylist()) == THREADS * SECONDS * RATE_HZ
+        assert table.schema.field("rank").type == pyarrow.int64()
+        assert set(table.column("rank").to_pylist()) == {None}
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_tables_need_a_folder(form: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["export", str(run), "--format", form]) == ExitCode.USAGE
+    assert "-o FOLDER" in capsys.readouterr().err
+
+
+def test_a_file_in_place_of_the_folder_is_left_alone(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    words = ["export", str(run), "--format", "csv", "-o", str(tmp_path / "taken")]
+    assert run_command_line(words) == ExitCode.UNWRITABLE_OUTPUT
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_threads_are_an_option_of_collapsed_alone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["export", str(run), "--format", "svg", "--threads"]) == ExitCode.USAGE
+    assert "leave them out" in capsys.readouterr().err

@@ -1,0 +1,118 @@
+"""The folder of traces for TensorBoard and HTA: names, ranks and steps, and all else as torch wrote it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from support.synthetic import MAIN, STARTED_NS, main_process, run_started
+from support.training_stacks import describe
+
+from profd.cli.main import run_command_line
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.errors import ExitCode, UsageError
+from profd.daemon.exports.tensorboard import tensorboard_files
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Identity, WindowStep, WindowTaken
+from profd.daemon.store.writer import RunWriter
+
+OPERATOR = {
+    "ph": "X",
+    "cat": "cpu_op",
+    "name": "aten::add",
+    "pid": 7,
+    "tid": 8,
+    "ts": 2.5,
+    "dur": 1,
+    "args": {"x": [1]},
+}
+SECOND = Identity(MAIN.pid + 1, MAIN.start_ticks)
+
+
+def window(identity: Identity, asked: int, **trace: object) -> WindowTaken:
+    text = msgspec.json.encode({"baseTimeNanoseconds": STARTED_NS, "traceEvents": [OPERATOR], **trace})
+    step = WindowStep(STARTED_NS + 2_000, STARTED_NS + 5_500)
+    return WindowTaken(
+        identity, STARTED_NS + 9, "kineto", STARTED_NS + asked, start_ns=STARTED_NS + asked * 10**9,
+        end_ns=STARTED_NS + asked * 10**9 + 5_500, steps=(step,), trace_bytes=len(text), trace=gzip.compress(text),
+    )  # fmt: skip
+
+
+def write_run(path: Path, *windows: WindowTaken, ranks: bool = False) -> Path:
+    writer = RunWriter(path, run_started(), describe)
+    for rank, identity in enumerate((MAIN, SECOND)):
+        seen = msgspec.structs.replace(main_process(), identity=identity, rank=rank if ranks else None)
+        writer.put(seen)
+    for taken in windows:
+        writer.put(taken)
+    writer.close()
+    return path
+
+
+def files(path: Path) -> Mapping[str, dict[str, Any]]:
+    with RunReader(path) as reader:
+        packed = tensorboard_files(reader, Selection())
+    return {name: json.loads(gzip.decompress(content)) for name, content in packed.items()}
+
+
+def test_each_rank_has_a_file_with_its_place_in_the_world(tmp_path: Path) -> None:
+    written = files(write_run(tmp_path / "a.profd", window(MAIN, 1), window(SECOND, 1), ranks=True))
+    assert {re.sub(r"\d{6,}", "N", name) for name in written} == {
+        "rank0.N.pt.trace.json.gz",
+        "rank1.N.pt.trace.json.gz",
+    }
+    infos = [trace["distributedInfo"] for trace in written.values()]
+    assert infos == [{"rank": rank, "world_size": 2, "backend": "unknown"} for rank in (0, 1)]
+
+
+def test_what_torch_wrote_stays_and_steps_are_added(tmp_path: Path) -> None:
+    (trace,) = files(write_run(tmp_path / "a.profd", window(MAIN, 1, schemaVersion=1))).values()
+    assert trace["schemaVersion"] == 1
+    operator, step = trace["traceEvents"]
+    assert operator == OPERATOR
+    assert (step["name"], step["pid"], step["tid"], step["ts"], step["dur"]) == ("ProfilerStep#0", 7, 8, 2.0, 3.5)
+
+
+def test_ranks_and_steps_that_torch_wrote_are_left_alone(tmp_path: Path) -> None:
+    step = {**OPERATOR, "name": "ProfilerStep#9", "cat": "user_annotation"}
+    info = {"backend": "nccl", "rank": 3, "world_size": 8}
+    run = write_run(tmp_path / "a.profd", window(MAIN, 1, traceEvents=[step], distributedInfo=info))
+    (trace,) = files(run).values()
+    assert trace["traceEvents"] == [step]
+    assert trace["distributedInfo"] == info
+
+
+def test_rank_is_written_as_hta_looks_for_it(tmp_path: Path) -> None:
+    with RunReader(write_run(tmp_path / "a.profd", window(MAIN, 1), window(SECOND, 1), ranks=True)) as reader:
+        contents = tensorboard_files(reader, Selection()).values()
+    heads = [gzip.decompress(content)[:200] for content in contents]
+    assert [re.findall(rb'"rank":\s+(\d+)', head) for head in heads] == [[b"0"], [b"1"]]
+
+
+def test_windows_that_were_asked_for_last_are_taken(tmp_path: Path) -> None:
+    (name,) = files(write_run(tmp_path / "a.profd", window(MAIN, 1), window(MAIN, 2)))
+    assert name == f"pid{MAIN.pid}.{(STARTED_NS + 2 * 10**9) // 10**6}.pt.trace.json.gz"
+
+
+def test_trace_without_operators_is_no_reason_to_fail(tmp_path: Path) -> None:
+    (trace,) = files(write_run(tmp_path / "a.profd", window(MAIN, 1, traceEvents=[]))).values()
+    assert [event["name"] for event in trace["traceEvents"]] == ["ProfilerStep#0"]
+
+
+def test_run_without_windows_says_so(tmp_path: Path) -> None:
+    with RunReader(write_run(tmp_path / "a.profd")) as reader, pytest.raises(UsageError, match="no window"):
+        tensorboard_files(reader, Selection())
+
+
+def test_command_writes_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write_run(tmp_path / "a.profd", window(MAIN, 1))
+    words = ["export", str(run), "--format", "tensorboard", "-o", str(tmp_path / "log")]
+    assert run_command_line(words) == ExitCode.OK
+    (written,) = (tmp_path / "log").iterdir()
+    assert str(written) in capsys.readouterr().out

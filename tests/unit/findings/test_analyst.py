@@ -1,0 +1,182 @@
+"""What the analyst says of a run: of its last part while it is live, of all of it at its end, and how seldom."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.dashboard import train_backward
+from support.findingruns import HEALTHY, IMPORT, LOAD_IN_PROCESS, step, write_case
+from support.synthetic import live_run
+from support.waiting import DEADLINE_S
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.errors import RunUnreadable
+from profd.daemon.findings import analyst as analyzing
+from profd.daemon.findings.analyst import EVERY_S, RECENT_NS, REST, REST_OF_THE_RUN, Analyst
+from profd.daemon.session import analyst
+from profd.daemon.store.records import FindingsTaken
+
+SPINS = """
+import sys
+from profd.daemon.findings import analyst
+def look(self):
+    sys.stdout.write("looks\\n")
+    sys.stdout.flush()
+    while True: pass
+analyst.Analyst.look = look
+analyst.main()
+"""
+
+
+class Meter:
+    """A clock, and the CPU time that every question costs."""
+
+    def __init__(self, cost_s: float) -> None:
+        self.now_s = 100.0
+        self._cost_s = cost_s
+        self._spent_s = 0.0
+
+    def now(self) -> float:
+        return self.now_s
+
+    def spent(self) -> float:
+        self._spent_s += self._cost_s
+        return self._spent_s
+
+
+def rules(taken: FindingsTaken) -> list[str]:
+    return [one.rule for one in taken.findings]
+
+
+def lines(out: bytes) -> list[FindingsTaken]:
+    return [msgspec.json.decode(line, type=FindingsTaken) for line in out.splitlines()]
+
+
+def test_a_live_run_says_what_slows_its_last_part(tmp_path: Path) -> None:
+    with live_run(tmp_path / "a.profd", seconds=20) as run:
+        taken = Analyst(run.path).look()
+        assert rules(taken) == ["input-bound-saturated"]
+        assert taken.findings[0].title.startswith("input-bound: ")
+        assert (taken.at_ns, taken.made_by) == (run.started_ns + 20 * SECOND_NS, None)
+
+
+def test_a_finding_comes_with_its_cause_and_goes_after_its_end(tmp_path: Path) -> None:
+    recent_s = RECENT_NS // SECOND_NS
+    with live_run(tmp_path / "a.profd", seconds=0, workers=2) as run:
+        found = Analyst(run.path)
+
+        def seen() -> list[str]:
+            run.advance(0)
+            return rules(found.look())
+
+        train_backward(run, 20)
+        assert "input-bound-saturated" not in seen()
+        run.advance(20)  # it waits for data for more than half of each of these steps
+        assert "input-bound-saturated" in seen()
+        train_backward(run, recent_s // 2)
+        assert "input-bound-saturated" in seen()
+        train_backward(run, recent_s // 2 + 1)
+        assert "input-bound-saturated" not in seen()
+
+
+def test_an_ended_run_is_looked_at_as_a_whole(tmp_path: Path) -> None:
+    # What was slow a minute before the end counts too.
+    steps = [step((LOAD_IN_PROCESS, 300))] * 60 + [HEALTHY] * 60
+    taken = Analyst(write_case(tmp_path / "a.profd", *steps, seconds=120)).look()
+    assert rules(taken) == ["input-bound-in-process"]
+    assert taken.made_by
+
+
+def test_without_training_nothing_is_found(tmp_path: Path) -> None:
+    taken = Analyst(write_case(tmp_path / "a.profd", ((IMPORT, 500),))).look()
+    assert taken.findings == ()
+    assert taken.made_by
+
+
+def test_a_run_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RunUnreadable):
+        Analyst(tmp_path / "none.profd").look()
+
+
+@pytest.mark.parametrize(("cost_s", "rest_s"), [(0.001, EVERY_S), (0.5, REST * 0.5)])
+def test_a_dear_look_puts_off_the_next_but_the_first_none(tmp_path: Path, cost_s: float, rest_s: float) -> None:
+    meter = Meter(cost_s)
+    with live_run(tmp_path / "a.profd", seconds=20) as run:
+        looking = Analyst(run.path, meter.now, meter.spent)
+        looking.look()
+        assert looking.rest_s == EVERY_S
+        looking.look()
+        assert looking.rest_s == rest_s
+
+
+def test_what_looks_at_all_of_the_run_rests_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    meter, looks = Meter(0.1), 0
+
+    def rule(case: object) -> None:
+        nonlocal looks
+        looks += 1
+
+    monkeypatch.setattr(analyzing, "OF_THE_RUN", (rule,))
+    with live_run(tmp_path / "a.profd", seconds=20) as run:
+        looking = Analyst(run.path, meter.now, meter.spent)
+        for ahead_s in (0.0, REST_OF_THE_RUN * 0.1 - 1, 2):
+            meter.now_s += ahead_s
+            looking.look()
+    assert looks == 2
+
+
+def test_memory_that_grows_is_found_in_a_live_run_and_still_is_at_the_next_look(tmp_path: Path) -> None:
+    with live_run(tmp_path / "a.profd", seconds=70) as run:
+        looking = Analyst(run.path, lambda: 0.0)
+        assert "memory-growth" in rules(looking.look())
+        assert "memory-growth" in rules(looking.look())
+
+
+def test_each_look_is_a_line_and_the_one_at_all_of_the_run_is_the_last(tmp_path: Path) -> None:
+    out, rests = io.BytesIO(), []
+    with live_run(tmp_path / "a.profd", seconds=20) as run:
+
+        def rest(seconds: float) -> bool:
+            rests.append(seconds)
+            if len(rests) == 3:
+                run.end()
+            return len(rests) == 3
+
+        analyzing.watch(run.path, out, rest)
+    said = lines(out.getvalue())
+    assert [rules(one) for one in said] == [["input-bound-saturated"]] * 4
+    assert [one.made_by is None for one in said] == [True, True, True, False]
+    assert min(rests) >= EVERY_S
+
+
+def test_the_process_looks_at_once_at_a_run_that_has_ended(tmp_path: Path) -> None:
+    path = write_case(tmp_path / "a.profd", step((LOAD_IN_PROCESS, 300)), seconds=60)
+    with subprocess.Popen(analyst.command(path), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        (taken,) = lines(process.stdout.read())
+        assert process.wait(DEADLINE_S) == 0
+    assert rules(taken) == ["input-bound-in-process"]
+
+
+def test_the_process_ends_with_its_stdin_in_the_midst_of_a_look(tmp_path: Path) -> None:
+    pipe, path = subprocess.PIPE, tmp_path / "a.profd"
+    with subprocess.Popen([sys.executable, "-c", SPINS, os.fspath(path)], stdin=pipe, stdout=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"looks\n"
+        process.stdin.close()
+        assert process.wait(DEADLINE_S) == 0
+
+
+def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    words = analyst.command(tmp_path / "none.profd")
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        assert b"none.profd" in process.stderr.read()
+        assert process.wait(DEADLINE_S) != 0

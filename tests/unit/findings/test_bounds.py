@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.findingruns import (
+    BUSY_WORKER,
+    IDLE_WORKER,
+    LOAD_IN_PROCESS,
+    Series,
+    at_most_without,
+    diagnose,
+    step,
+    write_case,
+)
+from support.synthetic import MAIN_TID
+from support.training_stacks import DATA_WAIT
+
+from profd.daemon.findings.finding import CRITICAL, INFO
+from profd.daemon.findings.loading import idle_workers, load_in_process, saturated_workers
+
+LOADING, WAITING = step((LOAD_IN_PROCESS, 200)), step((DATA_WAIT, 200))
+
+
+def company(*, on_cpu: float, pressure: float) -> list[Series]:
+    """Return how much of a core the main thread has, and for what part of the time anybody waits for one."""
+    return [
+        Series("cpu_cores", on_cpu, tid=MAIN_TID),
+        Series("host_cpu_pressure_share", pressure, identity=None),
+    ]
+
+
+def plain(path: Path) -> float:
+    """Return the bound of the same steps on cores of their own."""
+    found = diagnose(write_case(path, LOADING), load_in_process)
+    assert found is not None
+    assert found.gain_bound is not None
+    return found.gain_bound
+
+
+@pytest.mark.parametrize(
+    ("on_cpu", "pressure", "slower"),
+    [(1.0, 0.9, 1.0), (0.8, 0.9, 1.25), (0.8, 0.1, 1 / 0.9), (0.8, 0.0, 1.0)],
+    ids=["has its core", "waits for it", "waits for something else too", "waits for something else"],
+)
+def test_what_is_left_may_get_faster_by_what_cores_are_lacking(
+    tmp_path: Path, on_cpu: float, pressure: float, slower: float
+) -> None:
+    path = write_case(tmp_path / "a.profd", LOADING, series=company(on_cpu=on_cpu, pressure=pressure))
+    found = diagnose(path, load_in_process)
+
+    assert found is not None
+    assert found.gain_bound == pytest.approx(plain(tmp_path / "b.profd") * slower, rel=0.01)
+
+
+def test_cores_are_lacking_for_as_long_as_the_main_thread_itself_waits(tmp_path: Path) -> None:
+    series = [*company(on_cpu=0.8, pressure=0.9), Series("main_thread_core_wait_share", 0.1)]
+    found = diagnose(write_case(tmp_path / "a.profd", LOADING, series=series), load_in_process)
+
+    assert found is not None
+    assert found.gain_bound == pytest.approx(plain(tmp_path / "b.profd") / 0.9, rel=0.01)
+
+
+def test_on_crowded_cores_no_bound_is_told(tmp_path: Path) -> None:
+    path = write_case(tmp_path / "a.profd", LOADING, series=company(on_cpu=0.3, pressure=0.9))
+    found = diagnose(path, load_in_process)
+
+    assert found is not None
+    assert (found.severity, found.gain_bound) == (CRITICAL, None)
+    assert found.title.endswith("brings a gain that cannot be told while the cores are crowded")
+
+
+def test_waiting_for_data_is_no_want_of_cores(tmp_path: Path) -> None:
+    # Without a core for as long as it waits, and with one for all of its work.
+    series = company(on_cpu=0.6, pressure=0.9)
+    path = write_case(tmp_path / "a.profd", WAITING, workers={1: BUSY_WORKER}, series=series)
+    found = diagnose(path, saturated_workers)
+
+    assert found is not None
+    assert found.gain_bound == pytest.approx(at_most_without(0.4), rel=0.05)
+
+
+def test_on_crowded_cores_a_wait_beside_idle_workers_is_no_warning(tmp_path: Path) -> None:
+    series = company(on_cpu=0.2, pressure=0.9)
+    path = write_case(tmp_path / "a.profd", WAITING, workers={1: IDLE_WORKER}, series=series)
+    found = diagnose(path, idle_workers)
+
+    assert found is not None
+    assert (found.severity, found.gain_bound) == (INFO, None)

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+from support.findingruns import HEALTHY, IMPORT, Series, at_most_without, diagnose, step, write_case
+from support.synthetic import MAIN, STARTED_NS
+from support.training_stacks import LIBRARY, TRAIN
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.findings.course import _first_s, _Pace, slow_down, slow_start
+from profd.daemon.findings.finding import INFO, WARNING
+from profd.daemon.store.records import Frame, Point, PointsTaken
+from profd.daemon.units import duration
+
+SAVE = (
+    Frame("<module>", TRAIN, 96),
+    Frame("train_epoch", TRAIN, 70),
+    Frame("save", LIBRARY + "torch/serialization.py", 9),
+)
+
+
+@pytest.mark.parametrize(
+    ("start_s", "length_s", "severity"),
+    [(10, 60, None), (25, 60, INFO), (70, 120, WARNING)],
+    ids=lambda value: str(value),
+)
+def test_a_start_is_slow_by_itself_and_as_a_part_of_the_run(
+    tmp_path: Path, start_s: int, length_s: int, severity: str | None
+) -> None:
+    steps = [((IMPORT, 500),)] * start_s + [HEALTHY] * (length_s - start_s)
+    found = diagnose(write_case(tmp_path / "a.profd", *steps, seconds=length_s), slow_start)
+
+    assert (found.severity if found else None) == severity
+    if found is not None:
+        assert found.title.startswith(f"slow start: {duration(start_s)} until the first step")
+        assert found.evidence.line is not None
+        assert found.evidence.line.line == 3
+
+
+def counted(*rates: float) -> Series:
+    """Return the counts of steps that go at these rates, each for a second."""
+    counts = [0.0]
+    for number, rate in enumerate(rates):
+        counts.append(counts[-1] + rate * (1.02 if number % 2 else 0.98))
+    return Series("step_count", *counts)
+
+
+def test_steps_that_take_longer_and_longer_are_found_with_what_grew(tmp_path: Path) -> None:
+    steps = [step((SAVE, 5))] * 60 + [step((SAVE, 250))] * 60
+    counts = counted(*[20.0] * 60, *[10.0] * 60)
+    found = diagnose(write_case(tmp_path / "a.profd", *steps, series=[counts], seconds=120), slow_down)
+
+    assert found is not None
+    assert "steps take 100 % longer than at first, most of it in checkpoint (train.py:70)" in found.title
+    # A step took 75 ms in the mean of all, and 50 ms at first.
+    assert found.gain_bound == pytest.approx(at_most_without(0.25, indirect=0.5), rel=0.03)
+
+
+def test_what_no_rule_knows_is_named_by_its_line(tmp_path: Path) -> None:
+    work = (Frame("<module>", TRAIN, 96), Frame("train_epoch", TRAIN, 70))
+    steps = [step((work, 5))] * 60 + [step((work, 250))] * 60
+    path = write_case(tmp_path / "a.profd", *steps, series=[counted(*[20.0] * 60, *[10.0] * 60)], seconds=120)
+    found = diagnose(path, slow_down)
+
+    assert found is not None
+    assert found.title.endswith("most of it at train.py:70")
+    assert found.remedy.startswith("See what takes longer at train.py:70 now")
+
+
+def seldom(*rates: float) -> list[PointsTaken]:
+    """Return the counts of steps that go at these rates, each for a second, as they are every eleven seconds."""
+    counts = list(accumulate(rates, initial=0.0))
+    return [
+        PointsTaken(STARTED_NS + second * SECOND_NS, (Point("step_count", counts[second], MAIN),))
+        for second in range(0, len(counts), 11)
+    ]
+
+
+def test_counts_that_are_read_seldom_tell_it_as_well(tmp_path: Path) -> None:
+    slowing = [20.0 / (1 + second / 60) for second in range(120)]
+    found = diagnose(write_case(tmp_path / "a.profd", HEALTHY, more=seldom(*slowing), seconds=120), slow_down)
+
+    assert found is not None
+    # Counts lie in the first third from 11 to 44 s, in the last from 77 to 110 s: steps take 1 + 27.5 / 60 and
+    # 1 + 93.5 / 60 of what the first of all did.
+    measure = found.evidence.measures[0]
+    assert measure.value == pytest.approx(1.755, rel=0.02)
+    # What steps differ by within a third is no chance: it belongs to a course that is even over the whole run.
+    assert measure.low is not None
+    assert measure.low > 1.7
+
+
+# A fast loop, whose counter is seldom read whole: the counts of a run in which a step without the cause took 1.4 ms.
+FEW = [
+    (6.0, 2759),
+    (47.2, 13266),
+    (55.6, 14792),
+    (65.5, 16444),
+    (78.1, 18287),
+    (80.8, 18705),
+    (87.6, 19646),
+    (95.6, 20651),
+    (97.6, 20899),
+    (112.6, 22762),
+    (118.2, 23476),
+]
+
+
+def few(counts: Sequence[tuple[float, float]]) -> list[PointsTaken]:
+    return [
+        PointsTaken(STARTED_NS + int(at_s * SECOND_NS), (Point("step_count", float(count), MAIN),))
+        for at_s, count in counts
+    ]
+
+
+def test_a_few_counts_tell_it_by_the_line_through_them(tmp_path: Path) -> None:
+    # Nobody knows what grew in that run, but in twelve others of the same script it took 60 to 66 % of the time.
+    steps = [step((SAVE, 240))] * 60 + [step((SAVE, 380))] * 60
+    found = diagnose(write_case(tmp_path / "a.profd", *steps, more=few(FEW), seconds=120), slow_down)
+
+    gain = 120 / 23726 / 0.00143
+    assert found is not None
+    assert found.gain_bound is not None
+    assert gain < found.gain_bound < 2 * gain
+
+
+def test_steps_of_which_each_makes_the_next_longer_lie_on_a_line_over_their_numbers(tmp_path: Path) -> None:
+    # A step takes 10 ms, and 0.02 ms more for each before it: over the time that is no line.
+    counts = [(at_s, (math.sqrt(1e-4 + 4e-5 * at_s) - 0.01) / 2e-5) for at_s, _ in FEW]
+    found = diagnose(write_case(tmp_path / "a.profd", HEALTHY, more=few(counts), seconds=120), slow_down)
+
+    assert found is not None
+    measure = found.evidence.measures[0]
+    assert measure.low == pytest.approx(measure.value, rel=1e-6)
+
+
+def test_a_few_counts_of_even_steps_or_of_half_the_run_tell_nothing(tmp_path: Path) -> None:
+    even = [(at_s, 200 * at_s * (1.02 if place % 2 else 0.98)) for place, (at_s, _) in enumerate(FEW)]
+    half = [(60 + at_s / 2.5, count) for at_s, count in FEW]
+    for name, counts in (("even", even), ("half", half)):
+        path = write_case(tmp_path / f"{name}.profd", HEALTHY, more=few(counts), seconds=120)
+        assert diagnose(path, slow_down) is None
+
+
+def test_a_counter_that_was_resumed_makes_no_first_step_short(tmp_path: Path) -> None:
+    resumed = [(at_s, count + 1_000_000) for at_s, count in FEW]
+    found = [
+        diagnose(write_case(tmp_path / f"{name}.profd", HEALTHY, more=few(counts), seconds=120), slow_down)
+        for name, counts in (("begun", FEW), ("resumed", resumed))
+    ]
+    assert [one.evidence.measures[0].value for one in found if one] == [pytest.approx(2.0, rel=0.1)] * 2
+    assert found[1] is not None
+    assert found[1].gain_bound is None
+
+
+def test_the_bound_goes_by_the_first_step_and_not_by_what_has_grown_by_then(tmp_path: Path) -> None:
+    counts = [0.0]
+    for _ in range(120):  # a step takes 10 ms, and 0.02 ms more for each before it
+        counts.append(counts[-1] + 1 / (0.01 + 0.00002 * counts[-1]))
+    series = Series("step_count", *counts)
+    found = diagnose(write_case(tmp_path / "a.profd", HEALTHY, series=[series], seconds=120), slow_down)
+
+    gain = 120 / counts[-1] / 0.01
+    assert found is not None
+    assert found.gain_bound is not None
+    assert gain < found.gain_bound < 2 * gain
+
+
+@pytest.mark.parametrize(
+    "rates",
+    [[20.0] * 120, [10.0] * 60 + [20.0] * 60, [5.0, 35.0] * 30 + [4.0, 28.0] * 30],
+    ids=["even", "faster", "unsteady"],
+)
+def test_steps_that_do_not_surely_take_longer_are_none(tmp_path: Path, rates: list[float]) -> None:
+    path = write_case(tmp_path / "a.profd", HEALTHY, series=[counted(*rates)], seconds=120)
+
+    assert diagnose(path, slow_down) is None
+
+
+def test_a_short_run_has_no_course(tmp_path: Path) -> None:
+    path = write_case(tmp_path / "a.profd", HEALTHY, series=[counted(*[20.0] * 20, *[5.0] * 40)], seconds=60)
+
+    assert diagnose(path, slow_down) is None
+
+
+def test_counts_of_one_place_tell_of_no_first_step() -> None:
+    paces = [_Pace(at_s, 1.0, 20.0, 10.0) for at_s in (0.0, 1.0, 2.0)]
+
+    assert _first_s(paces) == 0

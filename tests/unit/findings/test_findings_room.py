@@ -1,0 +1,102 @@
+"""What runs out of room: shared memory, the memory of a GPU, the link to a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.findingruns import BUSY_WORKER, HEALTHY, Series, diagnose, write_case
+from support.synthetic import MAIN
+
+from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
+from profd.daemon.findings.gpu import pcie_bound
+from profd.daemon.findings.loading import shared_memory
+from profd.daemon.findings.memory import gpu_memory_limit
+
+GIB = 2**30
+GPU = "gpu0"
+
+
+def of_gpu(name: str, *values: float) -> Series:
+    return Series(name, *values, identity=None, device=GPU)
+
+
+USED = Series("gpu_process_memory_bytes", 1e9, identity=MAIN, device=GPU)
+
+
+def shm(*used_mb: float) -> list[Series]:
+    """Return the series of a container's 64 MB of shared memory."""
+    used = Series("shm_used_bytes", *(1e6 * one for one in used_mb), identity=None)
+    return [used, Series("shm_total_bytes", 64e6, identity=None)]
+
+
+@pytest.mark.parametrize(
+    ("used_mb", "severity"), [((30, 40), None), ((10, 54, 20), WARNING), ((62, 63), CRITICAL)], ids=str
+)
+def test_shared_memory_that_was_nearly_full_is_told(
+    tmp_path: Path, used_mb: tuple[float, ...], severity: str | None
+) -> None:
+    path = write_case(tmp_path / "a.profd", HEALTHY, workers={1: BUSY_WORKER}, series=shm(*used_mb))
+    found = diagnose(path, shared_memory)
+
+    assert (found.severity if found else None) == severity
+
+
+def test_shared_memory_is_told_by_its_size_and_only_where_workers_use_it(tmp_path: Path) -> None:
+    workers = write_case(tmp_path / "a.profd", HEALTHY, workers={1: BUSY_WORKER}, series=shm(60))
+    found = diagnose(workers, shared_memory)
+
+    assert found is not None
+    assert found.title == "shared memory nearly full: 94 % of the 64 MB of /dev/shm were in use"
+    alone = write_case(tmp_path / "b.profd", HEALTHY, series=shm(60))
+    assert diagnose(alone, shared_memory) is None
+
+
+@pytest.mark.parametrize(("used", "severity"), [(0.9, None), (0.95, INFO), (0.99, WARNING)])
+def test_a_gpu_that_is_full_to_the_last_is_told(tmp_path: Path, used: float, severity: str | None) -> None:
+    series = [of_gpu("gpu_memory_used_bytes", GIB, used * 80 * GIB), of_gpu("gpu_memory_total_bytes", 80 * GIB)]
+    ours = write_case(tmp_path / "a.profd", HEALTHY, series=[*series, USED])
+    found = diagnose(ours, gpu_memory_limit)
+
+    assert (found.severity if found else None) == severity
+    others = write_case(tmp_path / "b.profd", HEALTHY, series=series)
+    assert diagnose(others, gpu_memory_limit) is None
+
+
+def link(received: float, *, busy: float = 0.4, lanes: float = 4, sent: float = 1e6) -> list[Series]:
+    """Return the series of a GPU on a link of generation 4, which is in generation 1 while it has nothing to do."""
+    return [
+        USED,
+        of_gpu("gpu_utilization_share", busy),
+        of_gpu("gpu_pcie_received_bytes_per_s", received),
+        of_gpu("gpu_pcie_sent_bytes_per_s", sent),
+        of_gpu("gpu_pcie_generation", 1, 4, 1),
+        of_gpu("gpu_pcie_lanes", lanes),
+    ]
+
+
+def test_a_link_that_is_full_while_the_gpu_pauses_bounds_the_training(tmp_path: Path) -> None:
+    found = diagnose(write_case(tmp_path / "a.profd", HEALTHY, series=link(5e9)), pcie_bound)
+
+    assert found is not None
+    assert found.severity == CRITICAL
+    # Four lanes of 1,969 MB/s, of which copies reach 85 %.
+    assert "5.0 GB a second go to gpu0, 75 % of what its link of 4 lanes carries, and it is busy 40 %" in found.title
+    # Steps cannot be shorter than what the GPU computes for.
+    assert found.gain_bound == pytest.approx(2.5)
+
+
+def test_what_comes_back_counts_as_well(tmp_path: Path) -> None:
+    found = diagnose(write_case(tmp_path / "a.profd", HEALTHY, series=link(1e6, sent=5e9)), pcie_bound)
+
+    assert found is not None
+    assert "5.0 GB a second go from gpu0" in found.title
+
+
+@pytest.mark.parametrize(
+    "series",
+    [link(5e9, lanes=16), link(5e9, busy=0.99), link(5e9)[:4], [*link(5e9)[:4], of_gpu("gpu_pcie_lanes", 4)]],
+    ids=["a wide link", "a busy GPU", "an unknown link", "an unknown generation"],
+)
+def test_a_link_bounds_only_where_it_is_full_and_waited_for(tmp_path: Path, series: list[Series]) -> None:
+    assert diagnose(write_case(tmp_path / "a.profd", HEALTHY, series=series), pcie_bound) is None

@@ -1,0 +1,128 @@
+"""What the kernels of a window say: products in float32 beside tensor cores, images that are turned around."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.findingruns import HEALTHY, Series, diagnose, write_case
+from support.synthetic import MAIN, STARTED_NS
+
+from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.findings.finding import CRITICAL, WARNING
+from profd.daemon.findings.gpu import memory_format, precision
+from profd.daemon.store.records import DeviceSeen, OperatorTotals, WindowTaken
+
+GPU = "gpu0"
+FLOAT32 = "ampere_sgemm_128x64_tn"
+TF32 = "cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4"
+TURNING = "void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true>"
+OTHER = "void at::native::vectorized_elementwise_kernel<4>"
+
+
+def kernel(name: str, time_ms: int, device: str = "cuda") -> OperatorTotals:
+    time_ns = time_ms * MILLISECOND_NS
+    return OperatorTotals(name, device, False, "[]", 10, 0, 0, time_ns, time_ns, 0, 0, 0, 0, 0)
+
+
+def window(*kernels: OperatorTotals, second: int = 10, error: str = "") -> WindowTaken:
+    # As torch has it, the operator that starts a kernel has the time of it, too.
+    from_ns, operators = STARTED_NS + second * SECOND_NS, (kernel("aten::mm", 1000, device="cpu"), *kernels)
+    to_ns = from_ns + SECOND_NS
+    return WindowTaken(MAIN, to_ns, "kineto", from_ns, error, from_ns, to_ns, (), None, operators)
+
+
+def write(path: Path, *windows: WindowTaken, model: str = "NVIDIA A100-SXM4-80GB", busy: float = 0.9) -> Path:
+    series = [
+        Series("gpu_utilization_share", busy, identity=None, device=GPU),
+        Series("gpu_process_memory_bytes", 1e9, identity=MAIN, device=GPU),
+    ]
+    device = DeviceSeen(STARTED_NS, GPU, 0, model, "GPU-1", 80 * 2**30)
+    return write_case(path, HEALTHY, series=series, more=[device, *windows])
+
+
+def test_products_in_float32_are_told_with_their_part_of_the_time(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.profd", window(kernel(FLOAT32, 600), kernel(OTHER, 400)))
+    found = diagnose(path, precision)
+
+    assert found is not None
+    # 60 % of what runs on a GPU that is busy for 90 % of the time.
+    assert found.title.startswith("precision: products in float32 take 54 % of the time")
+    assert found.severity == CRITICAL
+    assert found.gain_bound == pytest.approx(1 / (1 - 0.54))
+    assert "within torch.autocast" in found.remedy
+    assert "(train.py:61)" in found.remedy
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        TF32,
+        "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_warpgroupsize1x1x1_execute_segment_k_off_kernel",
+        "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn",
+        "volta_fp16_sgemm_fp16_128x32_nn",
+        "void implicit_convolve_sgemm<__half, __half, 128, 5, 5, 3, 3, 3, 1, false, false, true>",
+        "ampere_dgemm_64x64_nn",
+    ],
+)
+def test_products_on_tensor_cores_and_in_other_precisions_are_not_meant(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / "a.profd", window(kernel(name, 900), kernel(OTHER, 100)))
+
+    assert diagnose(path, precision) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>(cutlass_80_simt_sgemm::Params)",
+        "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize128x128x8_stage3_g1_ffma_aligna4",
+        "ampere_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1",
+    ],
+)
+def test_each_library_names_its_kernels(tmp_path: Path, name: str) -> None:
+    assert diagnose(write(tmp_path / "a.profd", window(kernel(name, 900))), precision) is not None
+
+
+@pytest.mark.parametrize(
+    ("model", "is_told"),
+    [
+        ("Tesla T4", True),
+        ("NVIDIA GeForce RTX 3090", True),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", True),
+        ("NVIDIA L40S", True),
+        ("Tesla P100-PCIE-16GB", False),
+        ("NVIDIA GeForce GTX 1080 Ti", False),
+        ("Tesla M40", False),
+    ],
+)
+def test_a_gpu_without_tensor_cores_has_no_choice(tmp_path: Path, model: str, is_told: bool) -> None:
+    path = write(tmp_path / "a.profd", window(kernel(FLOAT32, 900)), model=model)
+
+    assert (diagnose(path, precision) is not None) == is_told
+
+
+def test_an_idle_gpu_has_nothing_of_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.profd", window(kernel(FLOAT32, 900), kernel(OTHER, 100)), busy=0.05)
+
+    assert diagnose(path, precision) is None
+
+
+def test_the_last_window_counts_that_succeeded(tmp_path: Path) -> None:
+    before, after = window(kernel(FLOAT32, 900)), window(kernel(TF32, 300), second=20)
+    failed = window(second=25, error="no torch")
+
+    assert diagnose(write(tmp_path / "a.profd", before, failed), precision) is not None
+    assert diagnose(write(tmp_path / "b.profd", before, after), precision) is None
+    assert diagnose(write(tmp_path / "c.profd"), precision) is None
+
+
+def test_images_that_are_turned_around_want_channels_last(tmp_path: Path) -> None:
+    found = diagnose(write(tmp_path / "a.profd", window(kernel(TURNING, 200), kernel(TF32, 800))), memory_format)
+
+    assert found is not None
+    assert found.severity == WARNING
+    assert found.title.startswith("memory format: turning images around for convolutions takes 18 % of the time")
+    assert "torch.channels_last" in found.remedy
+    assert found.gain_bound == pytest.approx(1 / (1 - 0.18))
+    few = write(tmp_path / "b.profd", window(kernel(TURNING, 20), kernel(TF32, 980)))
+    assert diagnose(few, memory_format) is None

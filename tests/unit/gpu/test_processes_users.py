@@ -1,0 +1,137 @@
+"""Whose the PIDs are that NVML names: on the host by number, in a container only where nothing else is possible."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from support.clocks import StoppedClock
+from support.gputraces import FakeTraces
+from support.hostgpus import PARTS, WHOLE
+
+from profd.daemon.gpu.devices import Gpu
+from profd.daemon.gpu.processes import GpuUsers, RealTraces
+from profd.daemon.store.records import Identity
+
+RANKS = [Identity(40, 1), Identity(41, 1), Identity(42, 1)]
+
+
+def users(traces: FakeTraces, *identities: Identity) -> GpuUsers:
+    made = GpuUsers(StoppedClock(), traces)
+    made.take(identities or RANKS)
+    return made
+
+
+@pytest.fixture
+def traces() -> FakeTraces:
+    return FakeTraces(on_host=False)
+
+
+def test_on_the_host_a_pid_is_a_pid() -> None:
+    found = users(FakeTraces()).identify({WHOLE[0]: [40, 99], WHOLE[1]: [41]}, WHOLE)
+    assert found == {40: RANKS[0], 41: RANKS[1]}
+
+
+def test_process_that_left_the_run_is_matched_no_more() -> None:
+    room = users(FakeTraces())
+    room.take(RANKS[1:])
+    assert room.identify({WHOLE[0]: [40]}, WHOLE) == {}
+
+
+def test_driver_that_translates_pids_into_the_container(traces: FakeTraces) -> None:
+    traces.compute(40)
+    assert users(traces).identify({WHOLE[0]: [40]}, WHOLE) == {40: RANKS[0]}
+
+
+def test_number_of_the_host_that_someone_has_here_by_chance(traces: FakeTraces) -> None:
+    assert users(traces).identify({WHOLE[0]: [40]}, WHOLE) == {}
+
+
+def test_pid_in_the_namespace_of_the_process(traces: FakeTraces) -> None:
+    traces.compute(41)
+    traces.other_pids[41] = frozenset({41, 7})
+    assert users(traces).identify({WHOLE[0]: [7]}, WHOLE) == {7: RANKS[1]}
+
+
+def test_ranks_with_a_gpu_each_are_told_by_their_gpus(traces: FakeTraces) -> None:
+    for number, rank in enumerate(RANKS):
+        traces.compute(rank.pid, number)
+    pids = {WHOLE[0]: [90_001], WHOLE[1]: [90_002], WHOLE[2]: [90_003]}
+    assert users(traces).identify(pids, WHOLE) == dict(zip([90_001, 90_002, 90_003], RANKS, strict=True))
+
+
+def test_ranks_that_were_told_which_gpu_to_see(traces: FakeTraces) -> None:
+    for number, rank in enumerate(RANKS):
+        traces.compute(rank.pid, 0, 1, 2, visible=str(number))
+    assert users(traces).identify({WHOLE[1]: [90_002]}, WHOLE) == {90_002: RANKS[1]}
+
+
+def test_ranks_that_may_all_use_all_gpus_cannot_be_told_apart(traces: FakeTraces) -> None:
+    for rank in RANKS:
+        traces.compute(rank.pid, 0, 1, 2)
+    assert users(traces).identify({WHOLE[0]: [90_001], WHOLE[1]: [90_002]}, WHOLE) == {}
+
+
+def test_two_numbers_for_one_process_are_no_match(traces: FakeTraces) -> None:
+    traces.compute(40, 0)
+    assert users(traces, RANKS[0]).identify({WHOLE[0]: [90_001, 90_002]}, WHOLE) == {}
+
+
+def test_nothing_is_guessed_where_the_number_is_of_another_process_here(traces: FakeTraces) -> None:
+    traces.compute(40, 0, 1, 2)
+    traces.compute(77, 1)
+    assert users(traces, RANKS[0]).identify({WHOLE[1]: [77]}, WHOLE) == {}
+
+
+def test_nothing_is_guessed_once_numbers_were_ours(traces: FakeTraces) -> None:
+    traces.compute(40, 0, 1, 2)
+    room = users(traces, RANKS[0])
+    assert room.identify({WHOLE[0]: [40]}, WHOLE) == {40: RANKS[0]}
+    assert room.identify({WHOLE[1]: [90_001]}, WHOLE) == {}
+
+
+def test_process_without_cuda_is_no_candidate(traces: FakeTraces) -> None:
+    traces.devices[40] = frozenset({"/dev/nvidiactl", "/dev/nvidia0"})
+    assert users(traces, RANKS[0]).identify({WHOLE[0]: [90_001]}, WHOLE) == {}
+
+
+def test_gpus_of_a_container_are_those_that_the_run_may_use(traces: FakeTraces) -> None:
+    traces.compute(40, 0, 2, visible="0")
+    room = users(traces)
+    assert [gpu.name for gpu in WHOLE if room.may_use(gpu, WHOLE, tells_pids=True)] == ["gpu0"]
+
+
+def test_gpus_of_the_host_are_those_where_nvml_names_the_run() -> None:
+    traces = FakeTraces()
+    traces.compute(40, 0)
+    room = users(traces)
+    assert not room.may_use(WHOLE[0], WHOLE, tells_pids=True)
+    assert room.may_use(WHOLE[0], WHOLE, tells_pids=False)
+
+
+def test_a_mig_instance_that_is_seen_brings_its_gpu(traces: FakeTraces) -> None:
+    traces.compute(40, 0, 1, 2, visible="MIG-2222")
+    room = users(traces)
+    all_gpus: list[Gpu] = [*WHOLE, *PARTS]
+    used = [gpu.name for gpu in all_gpus if room.may_use(gpu, all_gpus, tells_pids=True)]
+    assert used == ["gpu2", "gpu2-mig11"]
+
+
+def test_devices_are_looked_at_again_after_a_while(traces: FakeTraces) -> None:
+    clock = StoppedClock()
+    room = GpuUsers(clock, traces)
+    room.take(RANKS[:1])
+    assert not room.may_use(WHOLE[0], WHOLE, tells_pids=True)
+    traces.compute(40, 0)
+    clock.advance(9)
+    assert not room.may_use(WHOLE[0], WHOLE, tells_pids=True)
+    clock.advance(1)
+    assert room.may_use(WHOLE[0], WHOLE, tells_pids=True)
+
+
+def test_real_proc_tells_of_this_very_process() -> None:
+    traces = RealTraces()
+    assert os.getpid() in traces.namespace_pids(os.getpid())
+    with open("/dev/full", "wb"):  # noqa: PTH123
+        assert "/dev/full" in traces.open_devices(os.getpid())
+    assert traces.open_devices(0) == frozenset()

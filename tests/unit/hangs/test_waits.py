@@ -1,0 +1,136 @@
+"""What real threads are said to wait for, and who is said to hold the other end of a pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from support.waiting import DEADLINE_S, until
+
+from profd.daemon import processes
+from profd.daemon.hangs.waits import Pipe, Wait, holders, name_of_stranger, pipe_of, read_wait
+
+
+def name_of(pid: int) -> str:
+    return f"pid {pid}"
+
+
+@contextlib.contextmanager
+def thread_in(wait: Callable[[], object], end: Callable[[], object]) -> Iterator[int]:
+    """Run ``wait`` in a thread and yield its OS thread id; ``end`` makes it return."""
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    try:
+        assert thread.native_id is not None
+        yield thread.native_id
+    finally:
+        end()
+        thread.join(DEADLINE_S)
+
+
+def wait_of(os_tid: int, kind: str, pid: int = os.getpid()) -> Wait:
+    """Look until a thread waits for what it is meant to."""
+
+    def look() -> Wait | None:
+        wait = read_wait(pid, os_tid, name_of)
+        return wait if wait.kind == kind else None
+
+    return until(look, f"a wait of kind {kind}")
+
+
+def test_lock() -> None:
+    lock = threading.Lock()
+    lock.acquire()
+    with thread_in(lock.acquire, lock.release) as os_tid:
+        assert wait_of(os_tid, "lock").text.startswith("a lock (futex")
+
+
+def test_pipe_and_who_holds_its_other_end() -> None:
+    reading, writing = os.pipe()
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=writing)
+    with thread_in(lambda: os.read(reading, 1), lambda: os.write(writing, b"x")) as os_tid:
+        text = wait_of(os_tid, "read").text
+    child.communicate()
+    assert text == f"reads a pipe; its writing end is held by pid {child.pid}"
+
+
+def test_pipe_that_only_its_reader_could_fill() -> None:
+    reading, writing = os.pipe()
+    with thread_in(lambda: os.read(reading, 1), lambda: os.write(writing, b"x")) as os_tid:
+        assert wait_of(os_tid, "read").text == "reads a pipe; it alone holds the writing end"
+    os.close(writing)
+    pipe = pipe_of(os.getpid(), reading)
+    assert pipe is not None
+    assert holders(pipe, os.O_WRONLY) == []
+    assert holders(pipe, os.O_RDONLY) == [os.getpid()]
+
+
+def test_connection_and_where_it_leads() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        here = socket.create_connection(("127.0.0.1", port))
+        there, _ = server.accept()
+        with thread_in(lambda: here.recv(1), lambda: there.send(b"x")) as os_tid:
+            assert wait_of(os_tid, "read").text == f"reads a socket connected to 127.0.0.1:{port}"
+        here.close()
+        there.close()
+
+
+def test_poll_of_one_descriptor_is_a_read_of_it() -> None:
+    import select
+
+    reading, writing = os.pipe()
+    poll = select.poll()
+    poll.register(reading, select.POLLIN)
+    with thread_in(poll.poll, lambda: os.write(writing, b"x")) as os_tid:
+        assert "reads a pipe" in wait_of(os_tid, "read").text
+
+
+def test_child() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert child.stdin is not None
+    with thread_in(child.wait, child.stdin.close) as os_tid:
+        assert wait_of(os_tid, "child").text == f"waits for the end of pid {child.pid}"
+
+
+@pytest.mark.parametrize(
+    ("program", "kind"),
+    [
+        ("import time; time.sleep(600)", "sleep"),
+        ("import signal; signal.pause()", "unknown"),
+        ("while True: pass", "running"),
+    ],
+)
+def test_other_processes(program: str, kind: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", program]) as child:
+        try:
+            assert wait_of(child.pid, kind, child.pid).text
+        finally:
+            child.kill()
+
+
+def test_stopped() -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as child:
+        os.kill(child.pid, signal.SIGSTOP)
+        try:
+            assert wait_of(child.pid, "stopped", child.pid).text == "it is stopped by a signal"
+        finally:
+            child.kill()
+
+
+def test_who_is_gone_waits_for_nothing() -> None:
+    assert read_wait(2**22 + 1, 2**22 + 1, name_of) == Wait("unknown", "it is gone")
+    assert holders(Pipe(-1, -1), os.O_RDONLY) == []
+
+
+def test_strangers_are_named_as_the_kernel_calls_them() -> None:
+    me = processes.read_stat(os.getpid())
+    assert me is not None
+    assert name_of_stranger(os.getpid()) == f"pid {os.getpid()} ({me.comm})"

@@ -1,0 +1,251 @@
+"""When a run is said to hang, and when not: with records, looks and a clock in the test's hands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from support.clocks import StoppedClock
+from support.waiting import eventually
+
+from profd.daemon.hangs.look import Counters, Look, Standing
+from profd.daemon.hangs.waits import Wait
+from profd.daemon.hangs.watch import HangWatch, Hook
+from profd.daemon.store.records import (
+    EventHappened,
+    Frame,
+    HangEnded,
+    HangFound,
+    Identity,
+    Point,
+    PointsTaken,
+    ProcessEnded,
+    Record,
+)
+from profd.daemon.tree.tree import Member
+
+MAIN, WORKER = Identity(100, 1), Identity(101, 2)
+MEMBERS = [
+    Member(MAIN, None, ("python", "train.py"), "main", None, None, "3.11.7", 1),
+    Member(WORKER, MAIN, ("python", "train.py"), "worker", None, 1, "3.11.7", 1),
+]
+LOOP = Frame("<module>", "/srv/train.py", 40)
+GET = Frame("Queue.get", "/usr/lib/python3.11/queue.py", 171)
+LOCK = Wait("lock", "a lock")
+
+
+class Stage:
+    """A run that stands or goes on as the test says."""
+
+    def __init__(self, after_s: float = 30.0, hook: Hook | None = None) -> None:
+        self.clock = StoppedClock()
+        self.put: list[Record] = []
+        self.stack: tuple[Frame, ...] = (LOOP, GET)
+        self.wait = LOCK
+        self.counters = Counters(1000, 50)
+        self.looks = 0
+        self.watch = HangWatch(after_s, self.clock, lambda: MEMBERS, self.put.append, hook=hook, look=self._look)
+
+    def _look(self, members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Look:
+        self.looks += 1
+        return Look(at_ns, (Standing(MEMBERS[0], "MainThread", True, self.stack, self.wait),), self.counters, 0)
+
+    async def pass_s(self, seconds: int, cores: float = 0.0, *points: Point) -> None:
+        """Let seconds go by, with a reading in each."""
+        for _ in range(seconds):
+            self.clock.advance(1)
+            self.watch.take(PointsTaken(self.clock.now_ns(), (Point("cpu_cores", cores, MAIN), *points)))
+            await self.watch.check()
+
+    def found(self) -> list[HangFound]:
+        return [record for record in self.put if isinstance(record, HangFound)]
+
+
+async def test_a_run_that_stands_still_hangs_within_its_patience() -> None:
+    stage = Stage()
+    await stage.pass_s(20, 1.0)
+    await stage.pass_s(26)
+    assert stage.found() == []
+    await stage.pass_s(4)
+    (hang,) = stage.found()
+    assert hang.report.cause == "queue"
+    assert "the main process stands in Queue.get (train.py:40): a lock" in hang.text
+    assert abs(hang.since_ns - (stage.clock.now_ns() - 30e9)) < 4e9
+    assert [record.kind for record in stage.put if isinstance(record, EventHappened)] == ["hang"]
+
+
+async def test_it_is_told_once_and_its_end_too() -> None:
+    stage = Stage()
+    await stage.pass_s(100)
+    assert len(stage.found()) == 1
+    await stage.pass_s(3, 1.0)
+    ended = [record for record in stage.put if isinstance(record, HangEnded)]
+    assert [end.hang_ns for end in ended] == [stage.found()[0].at_ns]
+    await stage.pass_s(40)
+    assert len(stage.found()) == 2
+
+
+async def test_work_on_the_cpu_is_no_hang() -> None:
+    stage = Stage()
+    await stage.pass_s(200, 0.2)
+    assert (stage.found(), stage.looks) == ([], 0)
+
+
+async def test_heartbeats_do_not_hide_a_hang() -> None:
+    stage = Stage()
+    for _ in range(10):
+        await stage.pass_s(9)
+        await stage.pass_s(1, 0.3)
+    assert len(stage.found()) == 1
+
+
+async def test_reading_or_writing_is_no_hang() -> None:
+    stage = Stage()
+    for _ in range(200):
+        stage.counters = Counters(stage.counters.io_bytes + (1 << 20), 50)
+        await stage.pass_s(1)
+    assert stage.found() == []
+    assert stage.looks
+
+
+async def test_cpu_time_between_the_looks_is_no_hang() -> None:
+    stage = Stage()
+    for second in range(200):
+        stage.counters = Counters(0, 50, second * 0.5)
+        await stage.pass_s(1)
+    assert stage.found() == []
+
+
+async def test_waking_up_again_and_again_is_no_hang_unless_steps_stand_still() -> None:
+    stage = Stage()
+    for _ in range(100):
+        stage.counters = Counters(0, stage.counters.switches + 100)
+        await stage.pass_s(1)
+    assert stage.found() == []
+    await stage.pass_s(1, 1.0, Point("step_count", 1, MAIN))
+    await stage.pass_s(1, 1.0, Point("step_count", 2, MAIN))
+    for _ in range(40):
+        stage.counters = Counters(0, stage.counters.switches + 100)
+        await stage.pass_s(1)
+    (hang,) = stage.found()
+    assert any("the last step that was seen is 2" in fact for fact in hang.report.facts)
+
+
+async def test_another_stack_is_no_hang() -> None:
+    stage = Stage()
+    for line in range(200):
+        stage.stack = (Frame("<module>", "/srv/train.py", line), GET)
+        await stage.pass_s(1)
+    assert stage.found() == []
+
+
+async def test_steps_without_cpu_are_no_hang() -> None:
+    stage = Stage()
+    for step in range(100):
+        await stage.pass_s(2, 0.0, Point("step_count", step, MAIN))
+    assert stage.found() == []
+
+
+async def test_a_training_that_takes_little_cpu_has_all_the_patience_from_its_last_step_on() -> None:
+    stage = Stage()
+    for step in range(60):
+        await stage.pass_s(1, 0.02, Point("step_count", step, MAIN))
+    await stage.pass_s(25)
+    assert stage.found() == []
+    await stage.pass_s(5)
+    (hang,) = stage.found()
+    assert "no progress for 27 s" in hang.text
+
+
+async def test_long_steps_get_long_patience() -> None:
+    stage = Stage()
+    for step in range(3):
+        await stage.pass_s(20, 1.0)
+        await stage.pass_s(1, 1.0, Point("step_count", step, MAIN))
+    await stage.pass_s(180)
+    assert stage.found() == []
+    await stage.pass_s(35)
+    assert len(stage.found()) == 1
+
+
+async def test_a_gpu_whose_load_changes_is_no_hang_and_a_constant_one_is() -> None:
+    stage = Stage()
+    for second in range(100):
+        await stage.pass_s(1, 0.0, Point("gpu_utilization_share", 0.9 + second % 2 * 0.05, device="gpu0"))
+    assert stage.found() == []
+    await stage.pass_s(60, 0.0, Point("gpu_utilization_share", 1.0, device="gpu0"))
+    (hang,) = stage.found()
+    assert "gpu0 at a constant 100 %" in hang.report.facts
+
+
+async def test_a_sleep_gets_four_times_the_patience() -> None:
+    stage = Stage()
+    stage.stack, stage.wait = (LOOP,), Wait("sleep", "sleeps")
+    await stage.pass_s(110)
+    assert stage.found() == []
+    await stage.pass_s(15)
+    assert stage.found()[0].report.cause == "sleep"
+
+
+async def test_a_prompt_is_no_hang() -> None:
+    stage = Stage()
+    stage.stack, stage.wait = (LOOP,), Wait("terminal", "reads the terminal /dev/pts/1")
+    await stage.pass_s(200)
+    assert stage.found() == []
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "cause"), [(None, 9, "dead worker"), (1, None, "dead worker"), (0, None, "queue")]
+)
+async def test_who_died_shortly_before_is_the_cause(code: int | None, number: int | None, cause: str) -> None:
+    stage = Stage()
+    await stage.pass_s(20, 1.0)
+    stage.watch.take(ProcessEnded(WORKER, stage.clock.now_ns(), code, number))
+    await stage.pass_s(40)
+    (hang,) = stage.found()
+    assert hang.report.cause == cause
+    assert any(fact.startswith("worker 1 (pid 101) ") for fact in hang.report.facts)
+
+
+async def test_who_died_long_before_is_not_the_cause() -> None:
+    stage = Stage()
+    stage.watch.take(ProcessEnded(WORKER, stage.clock.now_ns(), None, 9))
+    await stage.pass_s(30, 1.0)
+    await stage.pass_s(40)
+    assert stage.found()[0].report.cause == "queue"
+
+
+async def test_the_users_command_is_told(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    hook = Hook(f'echo "$PROFD_HANG_CAUSE $PROFD_HANG" > {told}.new && mv {told}.new {told}')
+    stage = Stage(hook=hook)
+    await stage.pass_s(40)
+    for process in hook.running():
+        assert process.wait(30) == 0
+    assert told.read_text().startswith("queue no progress for ")
+
+
+async def test_a_command_that_cannot_be_started_is_an_event() -> None:
+    stage = Stage(hook=Hook("\0"))
+    await stage.pass_s(40)
+    assert [record.kind for record in stage.put if isinstance(record, EventHappened)] == ["hang", "error"]
+
+
+async def test_a_watch_that_fails_says_so_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    stage = Stage(after_s=0.06)
+
+    def fail(*words: object, **more: object) -> Look:
+        raise ZeroDivisionError("planted")
+
+    stage.watch = HangWatch(0.06, stage.clock, lambda: MEMBERS, stage.put.append, look=fail)
+    for _ in range(3):
+        stage.clock.advance(1)
+        stage.watch.take(PointsTaken(stage.clock.now_ns(), (Point("cpu_cores", 0.0, MAIN),)))
+    stage.watch.start()
+    await eventually(lambda: stage.put, "a record of the failure")
+    await stage.watch.close()
+    assert [(record.kind, "planted" in record.text) for record in stage.put if isinstance(record, EventHappened)] == [
+        ("error", True)
+    ]
+    assert "ZeroDivisionError" in capsys.readouterr().err

@@ -1,0 +1,66 @@
+"""Frames of running Pythons, of each version that is here, against what these programs are."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from support.interpreters import VERSIONS, python, standing
+
+from profd.daemon.interpreter.frames import open_interpreter
+from profd.daemon.interpreter.memory import Unreadable
+
+NESTED = """
+import threading
+def naïve(first, second):
+    def inner():
+        print("ready", flush=True)
+        return input() or second
+    third = inner()
+    for n in range(10):
+        pass
+    return third
+class Trainer:
+    def fit(self, 価格=1):
+        naïve(1, 2)
+def other():
+    threading.Event().wait()
+threading.Thread(target=other, daemon=True).start()
+Trainer().fit()
+"""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_main_threads_stack_is_that_of_the_program(version: str) -> None:
+    with standing(NESTED, python(version)) as program:
+        interpreter = open_interpreter(program.pid)
+        assert interpreter.version == tuple(map(int, version.split(".")))
+        stack = interpreter.stack(interpreter.main_thread())
+        assert [(frame.code.name, frame.code.first_line) for frame in stack] == [
+            ("inner", 4), ("naïve", 3), ("fit", 12), ("<module>", stack[-1].code.first_line),
+        ]  # fmt: skip
+        assert {frame.code.file for frame in stack} == {"<string>"}
+        assert len({frame.globals for frame in stack}) == 1
+        _, outer, fit, module = (frame.code.variables for frame in stack)
+        assert set(outer) == {"first", "second", "inner", "third", "n"}
+        assert fit == ("self", "価格")
+        assert module == ()
+
+
+def test_a_process_that_is_no_python_is_said_to_be_none() -> None:
+    child = os.posix_spawn("/bin/sleep", ["sleep", "1000"], {})
+    try:
+        with pytest.raises(Unreadable):
+            open_interpreter(child)
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+
+
+def test_a_process_that_has_ended_is_unreadable() -> None:
+    with standing("print('ready', flush=True); input()") as program:
+        interpreter = open_interpreter(program.pid)
+        thread = interpreter.main_thread()
+        program.end()
+        with pytest.raises(Unreadable):
+            interpreter.stack(thread)

@@ -1,0 +1,117 @@
+"""Variables of running Pythons, of each version that is here, against the values that these programs give them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from support.interpreters import VERSIONS, Program, python, standing
+
+from profd.daemon.interpreter.integers import WALKS, NoInteger, local_of
+from profd.daemon.interpreter.memory import Unreadable
+
+COUNTING = """
+def ready():
+    print("ready", flush=True)
+    input()
+
+iter_num = 0
+def train(captured_argument):
+    step, zero, negative = 5000, 0, -12345
+    captured = 100
+    large, huge = (1 << 70) + 3, 1 << 200
+    flag, real, text, array = True, 1.5, "12", [1]
+    def inner():
+        return captured, captured_argument
+    if step < 0:
+        unbound = 1
+    while True:
+        ready()
+        step += 7
+        captured += 7
+        captured_argument += 1
+        globals()["iter_num"] += 1000
+        for number in range(step // 100):
+            globals()["name%d" % number] = number
+
+def short():
+    passing = 77
+    ready()
+
+short()
+train(1)
+"""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_reading_is_the_value_that_the_program_has(version: str) -> None:
+    with standing(COUNTING, python(version)) as running:
+        program = Program(running)
+        passing = program.local("short", "passing")
+        assert program.reader.read(passing) == 77
+        running.go_on()
+        with pytest.raises(NoInteger, match="not on the stack"):
+            program.reader.read(passing)
+        local, read = program.local, program.reader.read
+        step, captured, argument = (local("train", name) for name in ("step", "captured", "captured_argument"))
+        iter_num = program.of_module("iter_num")
+        for turn in range(30):  # meanwhile the module's dictionary grows from a dozen names to fifty and more
+            counts = (read(step), read(captured), read(argument), read(iter_num))
+            assert counts == (5000 + 7 * turn, 100 + 7 * turn, 1 + turn, 1000 * turn)
+            running.go_on()
+        assert read(local("train", "zero")) == 0
+        assert read(local("train", "negative")) == -12345
+        assert read(local("train", "large")) == (1 << 70) + 3
+        assert read(program.of_module("name49")) == 49
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_no_int_has_no_value(version: str) -> None:
+    with standing(COUNTING, python(version)) as running:
+        running.go_on()
+        program = Program(running)
+        for name in ("flag", "real", "text", "array"):
+            with pytest.raises(NoInteger, match="no int"):
+                program.reader.read(program.local("train", name))
+        with pytest.raises(NoInteger, match="larger"):
+            program.reader.read(program.local("train", "huge"))
+        with pytest.raises(NoInteger, match="no value"):
+            program.reader.read(program.local("train", "unbound"))
+        with pytest.raises(NoInteger, match="no variable of this name"):
+            program.reader.read(program.of_module("nothing"))
+
+
+def test_a_function_has_no_variable_of_another_name() -> None:
+    with standing(COUNTING) as running:
+        program = Program(running)
+        frame = program.python.stack(program.thread)[1]
+        assert frame.code.name == "short"
+        assert local_of(frame, "step") is None
+
+
+def test_a_function_that_some_walks_of_the_stack_lack_is_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    with standing(COUNTING) as running:
+        running.go_on()
+        program = Program(running)
+        step = program.local("train", "step")
+        walk, walks = program.python.frames, itertools.count()
+
+        def torn(thread: int) -> Iterator[tuple[int, int]]:
+            return walk(thread) if next(walks) % WALKS == WALKS - 1 else iter(())
+
+        monkeypatch.setattr(program.python, "frames", torn)
+        assert program.reader.read(step) == 5000
+        monkeypatch.setattr(program.python, "frames", lambda _thread: iter(()))
+        with pytest.raises(NoInteger, match="not on the stack"):
+            program.reader.object_of(step)
+
+
+def test_a_process_that_has_ended_is_unreadable() -> None:
+    with standing(COUNTING) as running:
+        program = Program(running)
+        passing, iter_num = program.local("short", "passing"), program.of_module("iter_num")
+        running.end()
+        for variable in (passing, iter_num):
+            with pytest.raises(Unreadable):
+                program.reader.read(variable)

@@ -1,0 +1,84 @@
+"""Memory and symbols of other processes, held against what their own loader says."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from support.interpreters import standing
+
+from profd.daemon.interpreter.memory import Memory, Unreadable, exported
+from profd.daemon.windows import symbols
+
+NAMES = ("Py_AddPendingCall", "PyLong_Type", "Py_NoSuchFunction")
+ADDRESSES = """
+import ctypes
+text = ctypes.create_string_buffer(b"of the other one")
+print(ctypes.addressof(text), flush=True)
+input()
+"""
+
+
+@pytest.fixture
+def own() -> Memory:
+    return Memory(os.getpid())
+
+
+def starts() -> dict[str, int]:
+    """Return where the files that are mapped into this process begin."""
+    return {one.path: one.start for one in reversed(symbols.mappings(os.getpid())) if one.offset == 0}
+
+
+def test_bytes_of_another_process_are_read() -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", ADDRESSES], stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout is not None
+        address = int(other.stdout.readline())
+        memory = Memory(other.pid)
+        assert memory.read(address, 6) == b"of the"
+        assert memory.word(address) == int.from_bytes(b"of the o", "little")
+        assert memory.read_together((address + 7, 5), (address, 2)) == [b"other", b"of"]
+        other.communicate("\n")
+    with pytest.raises(Unreadable, match="has ended"):
+        memory.read(address, 6)
+
+
+@pytest.mark.parametrize("address", [0, 8, 1 << 47, (1 << 64) - 8, 1 << 70])
+@pytest.mark.parametrize("read", [Memory.word, lambda memory, at: memory.read_together((at % (1 << 64), 8))])
+def test_what_is_no_memory_is_said_to_be_none(own: Memory, read: Callable[[Memory, int], object], address: int) -> None:
+    with pytest.raises(Unreadable, match="no memory"):
+        read(own, address)
+
+
+def test_process_that_is_not_there_is_unreadable() -> None:
+    with pytest.raises(Unreadable, match="cannot be opened"):
+        Memory(1 << 22)
+
+
+def test_symbols_are_where_the_loader_has_put_them(own: Memory) -> None:
+    found: dict[str, int] = {}
+    for path, start in starts().items():
+        if "python" in path.rpartition("/")[2] and path.rpartition(".")[2] != "pyc":
+            found |= exported(own, start, NAMES)
+    assert found == {
+        "Py_AddPendingCall": ctypes.cast(ctypes.pythonapi.Py_AddPendingCall, ctypes.c_void_p).value,
+        "PyLong_Type": id(int),
+    }
+
+
+def test_what_is_no_elf_is_unreadable(own: Memory) -> None:
+    text = ctypes.create_string_buffer(b"#!/bin/sh" + bytes(100))
+    with pytest.raises(Unreadable, match="no program"):
+        exported(own, ctypes.addressof(text), NAMES)
+
+
+def test_a_program_that_ends_is_unreadable() -> None:
+    with standing("print('ready', flush=True); input()") as other:
+        memory = Memory(other.pid)
+        other.end()
+        with pytest.raises(Unreadable):
+            exported(memory, 0x400000, NAMES)

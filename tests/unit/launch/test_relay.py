@@ -1,0 +1,284 @@
+"""The relay between a script's terminal and the real one: it always reads, shows when it is to, and outlives all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import tty
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.waiting import DEADLINE_S, until
+
+from profd.daemon import processes
+from profd.daemon.launch import relay
+from profd.daemon.launch.channel import LARGEST_BYTES, ScriptWrote, decode, make_link
+from profd.daemon.launch.relay import Keyboard, Relay
+from profd.daemon.launch.terminal import RESET
+from profd.daemon.store.records import Identity
+
+
+def identity(pid: int) -> Identity:
+    stat = processes.read_stat(pid)
+    assert stat is not None
+    return Identity(pid, stat.start_ticks)
+
+
+class Ends:
+    """A relay on a pseudo-terminal, with a pipe for the real one's screen; the script is this process."""
+
+    def __init__(self) -> None:
+        self.master_fd, self.script_fd = os.openpty()
+        tty.setraw(self.script_fd)
+        os.set_blocking(self.master_fd, False)
+        self.screen_fd, self.shown_fd = os.pipe()
+        self.link, self.session = make_link()
+        self.relay = Relay(self.master_fd, self.shown_fd, self.link)
+        self.pid = self.relay._pid
+        self.relay.follow(identity(os.getpid()))
+
+    def write(self, data: bytes) -> None:
+        """Write as the script, and wait until the session was told of it."""
+        os.write(self.script_fd, data)
+        self.expect_kept(data)
+
+    def expect_kept(self, data: bytes) -> None:
+        """Wait until the session was told of this output."""
+        kept = b""
+        while len(kept) < len(data):
+            message = decode(self.session.recv(LARGEST_BYTES))
+            assert isinstance(message, ScriptWrote)
+            kept += message.data
+        assert kept == data
+
+    def close_script(self) -> None:
+        """Close the script's terminal."""
+        os.close(self.script_fd)
+        self.script_fd = -1
+
+    def lose_launcher(self) -> None:
+        """Let go of the relay, as the kernel does when a launcher is killed."""
+        self.relay._end.close()
+
+    def reads(self) -> int:
+        """Return how often the relay has read, to any avail or none."""
+        return int(Path(f"/proc/{self.pid}/io").read_text().split("syscr:")[1].split()[0])
+
+    def state(self) -> str:
+        stat = processes.read_stat(self.pid)
+        return stat.state if stat else "X"
+
+    def close(self) -> None:
+        if self.state() not in "ZX":
+            os.kill(self.pid, signal.SIGKILL)
+        if self.relay._pid:
+            os.waitpid(self.pid, 0)
+        for fd in (self.master_fd, self.script_fd, self.screen_fd, self.shown_fd):
+            if fd >= 0:
+                os.close(fd)
+        self.session.close()
+        self.link.close()
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    ends = Ends()
+    yield ends
+    ends.close()
+
+
+def test_output_is_shown_and_kept(ends: Ends) -> None:
+    ends.write(b"\xffoutput")
+    assert os.read(ends.screen_fd, 100) == b"\xffoutput"
+
+
+def test_hidden_relay_leaves_the_terminal_alone(ends: Ends) -> None:
+    ends.relay.hide()
+    ends.write(b"hidden")
+    ends.relay.show(b"notice ")
+    assert os.read(ends.screen_fd, 100) == b"notice "
+    ends.write(b"shown")
+    assert os.read(ends.screen_fd, 100) == b"shown"
+
+
+def test_a_notice_is_said_once(ends: Ends) -> None:
+    ends.relay.say(b"notice")
+    ends.relay.guard(None)
+    ends.write(b"output")
+    assert os.read(ends.screen_fd, 6) == b"notice"
+    assert os.read(ends.screen_fd, 100) == b"output"
+
+
+def test_screen_that_is_gone_does_not_stop_the_script(ends: Ends) -> None:
+    os.close(ends.screen_fd)
+    ends.screen_fd = -1
+    for _ in range(100):
+        ends.write(b"x" * 4000)
+
+
+def test_a_session_that_reads_nothing_does_not_stop_the_script(ends: Ends) -> None:
+    ends.relay.hide()
+    for _ in range(500):
+        os.write(ends.script_fd, b"x" * 4000)
+    ends.expect_kept(b"x" * 4000 * 500)  # and loses nothing meanwhile
+
+
+def test_rest_is_shown_and_kept_at_the_end(ends: Ends) -> None:
+    os.write(ends.script_fd, b"last words")
+    ends.close_script()
+    ends.relay.finish()
+    assert os.read(ends.screen_fd, 100) == b"last words"
+    ends.expect_kept(b"last words")
+
+
+def test_end_does_not_wait_for_those_the_script_left_behind(ends: Ends) -> None:
+    os.write(ends.script_fd, b"last words")
+    ends.relay.finish()  # with the script's side still open
+    assert os.read(ends.screen_fd, 100) == b"last words"
+    ends.lose_launcher()
+    for _ in range(100):
+        os.write(ends.script_fd, b"x" * 4000)  # they are not held up, and not hung up
+    assert ends.state() not in "ZX"
+    ends.close_script()
+    until(lambda: ends.state() == "Z", "the end of the relay")
+
+
+def test_it_goes_on_without_a_launcher(ends: Ends) -> None:
+    ends.lose_launcher()
+    for _ in range(100):
+        ends.write(b"x" * 400)
+    shown = b""
+    while len(shown) < 400 * 100:
+        shown += os.read(ends.screen_fd, 4096)
+    assert shown == b"x" * 400 * 100
+
+
+def test_a_script_may_close_its_terminal_and_open_it_again(ends: Ends) -> None:
+    name = os.ttyname(ends.script_fd)
+    ends.lose_launcher()
+    ends.write(b"before")
+    before = ends.reads()
+    ends.close_script()
+    until(lambda: ends.reads() > before + 1, "its looks at a closed terminal")
+    ends.script_fd = os.open(name, os.O_RDWR | os.O_NOCTTY)
+    tty.setraw(ends.script_fd)
+    ends.write(b"after")
+
+
+def test_it_ends_with_a_launcher_that_started_no_script() -> None:
+    master_fd, script_fd = os.openpty()
+    link, session = make_link()
+    relay = Relay(master_fd, 1, link)
+    pid = relay._pid
+    os.close(script_fd)
+    relay._end.close()
+    assert os.waitpid(pid, 0) == (pid, 0)
+    os.close(master_fd)
+    link.close()
+    session.close()
+
+
+def test_a_stopped_dashboard_ends_with_its_launcher_and_leaves_the_screen(ends: Ends) -> None:
+    with subprocess.Popen(["sleep", "1000"]) as dashboard:
+        ends.relay.hide()
+        ends.relay.guard(identity(dashboard.pid))
+        dashboard.send_signal(signal.SIGSTOP)
+        ends.lose_launcher()
+        try:
+            assert dashboard.wait(DEADLINE_S) == -signal.SIGTERM
+        finally:
+            dashboard.kill()
+        assert os.read(ends.screen_fd, 1000) == RESET
+        ends.write(b"the script goes on")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGTSTP])
+def test_it_is_deaf(number: int) -> None:
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP, signal.SIGINT})
+    ends = Ends()
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    os.kill(ends.pid, number)
+    ends.write(b"heard nothing")
+    ends.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_launcher_sees_to_it_that_there_is_a_relay(ends: Ends, number: int) -> None:
+    os.kill(ends.pid, number)
+    os.waitid(os.P_PID, ends.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
+    ends.relay.revive()
+    ends.write(b"goes on")
+    assert os.read(ends.screen_fd, 100) == b"goes on"
+    ends.close_script()
+    ends.relay.finish()
+    ends.link.exited(0)  # the link is the launcher's still
+    ends.lose_launcher()
+
+
+@pytest.fixture
+def keyboard() -> Iterator[tuple[Keyboard, int, int]]:
+    """Yield a keyboard, the descriptor to press its keys, and the script's terminal."""
+    master_fd, script_fd = os.openpty()
+    tty.setraw(script_fd)
+    os.set_blocking(master_fd, False)
+    keys_fd, pressed_fd = os.pipe()
+    made = Keyboard(keys_fd, master_fd)
+    made.start()
+    yield made, pressed_fd, script_fd
+    if made.is_alive():
+        made.end()
+    for fd in (master_fd, script_fd, keys_fd, pressed_fd):
+        os.close(fd)
+
+
+Pressed = tuple[Keyboard, int, int]
+
+
+def test_keys_reach_the_script(keyboard: Pressed) -> None:
+    _, pressed_fd, script_fd = keyboard
+    os.write(pressed_fd, b"keys")
+    assert os.read(script_fd, 100) == b"keys"
+
+
+def test_keys_are_someone_elses_in_the_end(keyboard: Pressed) -> None:
+    board, pressed_fd, _ = keyboard
+    board.end()
+    os.write(pressed_fd, b"keys")
+    assert board._keys_fd is not None
+    assert os.read(board._keys_fd, 100) == b"keys"
+
+
+def test_keys_wait_for_a_script_that_does_not_read(keyboard: Pressed) -> None:
+    board, pressed_fd, script_fd = keyboard
+    typed = b"k" * 20_000  # more than a terminal takes
+    os.write(pressed_fd, typed)
+    seen = b""
+    while len(seen) < len(typed):
+        seen += os.read(script_fd, 4096)
+    assert seen == typed
+    assert board.is_alive()
+
+
+def test_a_key_that_someone_else_took_holds_nobody_up(keyboard: Pressed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look at the terminal and the read, a shell may have had it."""
+    board, pressed_fd, _ = keyboard
+    asked = threading.Event()
+    read = os.read
+
+    def read_late(fd: int, most: int) -> bytes:
+        asked.set()
+        return read(never_fd, most)
+
+    never_fd, other_fd = os.pipe()
+    monkeypatch.setattr(os, "read", read_late)
+    monkeypatch.setattr(relay, "_KEY_TIMEOUT_S", 0.01)
+    os.write(pressed_fd, b"k")
+    assert asked.wait(DEADLINE_S)
+    board.end()
+    assert board.is_alive()
+    os.close(other_fd)
+    board.join(DEADLINE_S)
+    os.close(never_fd)

@@ -1,0 +1,56 @@
+"""Which of the signals that a launcher takes the script still has to be given, by where they come from."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from profd.daemon.launch.signals import SI_KERNEL, TAKEN, Standing
+
+SCRIPT, STRANGER = 100, 200
+BESIDE = Standing(SCRIPT, in_one_group=True, leads_session=False)
+LEADER = Standing(SCRIPT, in_one_group=True, leads_session=True)
+APART = Standing(SCRIPT, in_one_group=False, leads_session=False)
+
+
+def came(number: int, code: int, sender: int = 0) -> signal.struct_siginfo:
+    """Return what ``sigwaitinfo`` returns."""
+    return signal.struct_siginfo((number, code, 0, sender, 0, 0, 0))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGRTMIN])
+@pytest.mark.parametrize("code", [0, -1, -6])
+def test_signal_of_a_process_is_passed_on(number: int, code: int) -> None:
+    assert BESIDE.owes(came(number, code, STRANGER))
+    assert APART.owes(came(number, code, STRANGER))
+    assert not BESIDE.owes(came(number, code, SCRIPT))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGWINCH])
+def test_terminal_tells_the_whole_group(number: int) -> None:
+    assert not BESIDE.owes(came(number, SI_KERNEL))
+
+
+def test_terminal_that_hangs_up_tells_the_leader_alone() -> None:
+    assert LEADER.owes(came(signal.SIGHUP, SI_KERNEL))
+    assert not LEADER.owes(came(signal.SIGINT, SI_KERNEL))
+
+
+def test_timer_from_before_the_launch_is_the_scripts() -> None:
+    assert BESIDE.owes(came(signal.SIGALRM, SI_KERNEL))
+
+
+def test_script_on_its_own_terminal_is_told_what_the_real_one_says() -> None:
+    assert APART.owes(came(signal.SIGINT, SI_KERNEL))
+    assert APART.owes(came(signal.SIGHUP, SI_KERNEL))
+    assert not APART.owes(came(signal.SIGWINCH, SI_KERNEL))
+
+
+def test_news_of_children_is_the_launchers() -> None:
+    assert not BESIDE.owes(came(signal.SIGCHLD, 1, SCRIPT))
+
+
+def test_job_control_and_faults_are_left_alone() -> None:
+    assert not TAKEN & {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGSEGV, signal.SIGKILL, signal.SIGSTOP}
+    assert {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD, signal.SIGCONT} <= TAKEN

@@ -1,0 +1,141 @@
+"""Counters of the machine, from files in the test's hands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+from support.clocks import StoppedClock
+from support.procfiles import TARGET, ProcFiles, files_of, read, values
+
+from profd.daemon.machine.machine import Cores, Machine, MachineAtLength
+
+
+@pytest.fixture
+def clock() -> StoppedClock:
+    return StoppedClock()
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ProcFiles:
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path), raising=False)
+    return files_of(monkeypatch)
+
+
+def cpu(*cores: tuple[int, ...]) -> str:
+    """Return /proc/stat; of each core user, nice, system, idle, I/O wait, two interrupts, steal, guest."""
+    whole = [sum(ticks) for ticks in zip(*cores, strict=True)]
+    lines = [f"cpu  {' '.join(map(str, whole))}"]
+    lines += [f"cpu{n} {' '.join(map(str, ticks))}" for n, ticks in enumerate(cores)]
+    return "\n".join([*lines, "intr 12 3 4", "ctxt 5", ""])
+
+
+IDLE = (0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+def test_cpu_share_is_that_since_the_last_reading(clock: StoppedClock, files: ProcFiles) -> None:
+    files.contents["/proc/stat"] = cpu((500, 0, 0, 0, 0, 0, 0, 0, 0), IDLE)
+    source = Machine(clock)
+    assert values(read(source)) == {}
+    clock.advance(1)
+    # Guest time is within user time; waiting for I/O is idle; what the hypervisor took is not.
+    files.contents["/proc/stat"] = cpu((530, 5, 10, 35, 10, 3, 2, 5, 30), (0, 0, 0, 100, 0, 0, 0, 0, 0))
+    assert values(read(source)) == pytest.approx({"host_cpu_share": 55 / 200})
+
+
+MEMORY = "MemTotal: 1000 kB\nMemFree: 100 kB\nMemAvailable: 400 kB\nBuffers: 1 kB\nCached: 1 kB\nShmem: 1 kB\n"
+
+
+def test_memory_in_use_is_what_is_not_available(clock: StoppedClock, files: ProcFiles) -> None:
+    files.contents["/proc/meminfo"] = MEMORY
+    assert values(read(Machine(clock))) == {"host_memory_used_bytes": 600 * 1024}
+    assert values(read(MachineAtLength(clock))) == {"host_memory_total_bytes": 1000 * 1024}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # what psutil misses is nothing that is asked for
+def test_where_the_kernel_does_not_say_it_psutil_does(clock: StoppedClock, files: ProcFiles, tmp_path: Path) -> None:
+    (tmp_path / "meminfo").write_text(MEMORY)
+    assert values(read(Machine(clock))) == {"host_memory_used_bytes": 600 * 1024}
+    assert values(read(MachineAtLength(clock))) == {"host_memory_total_bytes": 1000 * 1024}
+
+
+def test_swap_is_told_where_there_is_some(clock: StoppedClock, files: ProcFiles) -> None:
+    files.contents["/proc/meminfo"] = "SwapTotal: 50 kB\nSwapFree: 20 kB\n"
+    assert values(read(MachineAtLength(clock))) == {"host_swap_used_bytes": 30720, "host_swap_total_bytes": 51200}
+    files.contents["/proc/meminfo"] = "SwapTotal: 0 kB\nSwapFree: 0 kB\n"
+    assert read(MachineAtLength(clock)) == []
+
+
+def test_io_wait_steal_and_cores(clock: StoppedClock, files: ProcFiles) -> None:
+    files.contents["/proc/stat"] = cpu(IDLE, IDLE)
+    source, cores = MachineAtLength(clock), Cores(clock)
+    assert read(source) + read(cores) == []
+    clock.advance(5)
+    files.contents["/proc/stat"] = cpu((400, 0, 0, 0, 50, 0, 0, 50, 0), (0, 0, 0, 500, 0, 0, 0, 0, 0))
+    assert values(read(source)) == pytest.approx({"host_io_wait_share": 0.05, "host_steal_share": 0.05})
+    assert values(read(cores)) == pytest.approx({"host_core_cpu_share@cpu0": 0.9, "host_core_cpu_share@cpu1": 0.0})
+
+
+def test_disks_without_partitions_and_what_is_stacked(clock: StoppedClock, files: ProcFiles) -> None:
+    def disks(read_sectors: int, written: int, busy_ms: int) -> str:
+        numbers = f"1 0 {read_sectors} 1 1 0 {written} 1 0 {busy_ms} 9 0 0 0 0 0 0"
+        names = ("sda", "sda1", "nvme0n1", "nvme0n1p2", "loop0", "dm-0", "md127", "zram0")
+        return "".join(f" 254       0 {name} {numbers}\n" for name in names) + "   8  16 sdb" + " 0" * 17 + "\n"
+
+    files.contents["/proc/diskstats"] = disks(10, 10, 10)
+    source = MachineAtLength(clock)
+    read(source)
+    clock.advance(5)
+    files.contents["/proc/diskstats"] = disks(10 + 1000, 10 + 500, 10 + 2500)
+    expected = {"disk_read_bytes_per_s": 102400, "disk_write_bytes_per_s": 51200, "disk_busy_share": 0.5}
+    assert values(read(source)) == {
+        f"{name}@{disk}": value for disk in ("sda", "nvme0n1") for name, value in expected.items()
+    }
+
+
+def test_network_is_the_target_s_own_without_loopback(clock: StoppedClock, files: ProcFiles) -> None:
+    head = "Inter-| Receive | Transmit\n face |bytes packets|bytes\n"
+    path = f"/proc/{TARGET.pid}/net/dev"
+    row = "    lo: 900 1 0 0 0 0 0 0 900 1 0 0 0 0 0 0\n  eth0: {} 1 0 0 0 0 0 0 {} 1 0 0 0 0 0 0\n"
+    files.contents[path] = head + row.format(1000, 50)
+    source = MachineAtLength(clock)
+    read(source, TARGET)
+    clock.advance(5)
+    files.contents[path] = head + row.format(6000, 100)
+    assert values(read(source, TARGET)) == {
+        "network_received_bytes_per_s@eth0": 1000,
+        "network_sent_bytes_per_s@eth0": 10,
+    }
+
+
+def test_only_the_busiest_devices_are_told(clock: StoppedClock, files: ProcFiles) -> None:
+    rows = [f"  veth{n}: {n} 0 0 0 0 0 0 0 {n} 0 0 0 0 0 0 0" for n in range(100)]
+    files.contents["/proc/self/net/dev"] = "\n".join(rows)
+    source = MachineAtLength(clock)
+    read(source)
+    clock.advance(5)
+    assert {point.device for point in read(source)} == {f"veth{n}" for n in range(92, 100)}
+
+
+def test_pressure_is_the_share_of_time_that_tasks_stood_still(clock: StoppedClock, files: ProcFiles) -> None:
+    line = "{} avg10=9.00 avg60=9.00 avg300=9.00 total={}\n"
+    for name in ("cpu", "memory"):
+        files.contents[f"/proc/pressure/{name}"] = line.format("some", 1000) + line.format("full", 500)
+    source = MachineAtLength(clock)
+    read(source)
+    clock.advance(5)
+    for name in ("cpu", "memory"):
+        files.contents[f"/proc/pressure/{name}"] = line.format("some", 1_001_000) + line.format("full", 500_500)
+    assert values(read(source)) == pytest.approx(
+        {
+            "host_cpu_pressure_share": 0.2,
+            "host_memory_pressure_share": 0.2,
+            "host_memory_full_pressure_share": 0.1,
+        }
+    )
+
+
+def test_a_machine_that_tells_nothing_has_no_points(clock: StoppedClock, files: ProcFiles) -> None:
+    assert read(Machine(clock)) == []
+    assert read(MachineAtLength(clock)) == []

@@ -1,0 +1,156 @@
+"""Counters of processes, from files in the test's hands."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from support.clocks import StoppedClock
+from support.procfiles import TARGET, ProcFiles, files_of, read, values
+
+from profd.daemon import processes
+from profd.daemon.machine.processes import QuickCounters, SlowCounters
+from profd.daemon.store.records import Identity
+
+TICKS = processes.CLOCK_TICKS
+PAGE = os.sysconf("SC_PAGESIZE")
+STATUS = f"/proc/{TARGET.pid}/status"
+SCHEDULED = f"/proc/{TARGET.pid}/schedstat"
+
+
+@pytest.fixture
+def clock() -> StoppedClock:
+    return StoppedClock()
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch) -> ProcFiles:
+    made = files_of(monkeypatch)
+    made.run()
+    monkeypatch.setattr(processes, "io_bytes", lambda pid: None)
+    return made
+
+
+def test_cpu_is_by_the_time_between_two_readings_and_memory_as_it_is(clock: StoppedClock, files: ProcFiles) -> None:
+    source = QuickCounters(clock)
+    files.run(user_ticks=100, system_ticks=10, rss_pages=1000)
+    assert values(read(source, TARGET)) == {"rss_bytes": 1000 * PAGE}
+    files.run(user_ticks=100 + 2 * TICKS, system_ticks=10 + TICKS, rss_pages=2000)
+    clock.advance(2)
+    assert values(read(source, TARGET)) == pytest.approx({"cpu_cores": 1.5, "rss_bytes": 2000 * PAGE})
+
+
+def test_two_readings_at_one_time_make_no_rate(clock: StoppedClock, files: ProcFiles) -> None:
+    source = QuickCounters(clock)
+    read(source, TARGET)
+    files.run(user_ticks=TICKS)
+    assert "cpu_cores" not in values(read(source, TARGET))
+
+
+def test_who_is_not_read_in_between_has_no_past(clock: StoppedClock, files: ProcFiles) -> None:
+    source = QuickCounters(clock)
+    for identities in ((TARGET,), (), (TARGET,)):
+        points = read(source, *identities)
+        clock.advance(1)
+    assert "cpu_cores" not in values(points)
+
+
+def test_the_main_thread_is_read_with_the_process_and_the_others_seldom(clock: StoppedClock, files: ProcFiles) -> None:
+    threads = {TARGET: frozenset({TARGET.pid, 11, 12, 13})}
+    sources = (QuickCounters(clock), SlowCounters(clock))
+    for os_tid in (TARGET.pid, 11, 12):
+        files.run(TARGET, os_tid)
+    for source in sources:
+        read(source, TARGET, threads=threads)
+    files.run(TARGET, TARGET.pid, user_ticks=TICKS // 2)
+    files.run(TARGET, 11, system_ticks=TICKS // 4)
+    clock.advance(1)
+    quick, slow = (
+        {point.os_tid: point.value for point in read(source, TARGET, threads=threads) if point.os_tid}
+        for source in sources
+    )
+    assert quick == {TARGET.pid: 0.5}
+    assert slow == {11: 0.25, 12: 0.0}
+
+
+@pytest.mark.parametrize("fields", [{"start": 1}, {"state": "Z"}, {"state": "X"}])
+def test_another_process_under_the_pid_and_the_dead_have_no_points(
+    clock: StoppedClock, files: ProcFiles, fields: dict[str, int | str]
+) -> None:
+    files.run(TARGET, None, **fields)
+    assert read(QuickCounters(clock), TARGET) == []
+    assert read(SlowCounters(clock), TARGET) == []
+
+
+def test_a_process_that_is_gone_has_no_points(clock: StoppedClock, files: ProcFiles) -> None:
+    assert read(QuickCounters(clock), Identity(78, 1)) == []
+
+
+def test_uninterruptible_share_is_that_of_the_last_ten_readings(clock: StoppedClock, files: ProcFiles) -> None:
+    source, found = QuickCounters(clock), []
+    for reading in range(20):
+        files.run(state="D" if reading in (3, 4, 5, 12) else "S")
+        found += [p.value for p in read(source, TARGET) if p.name == "main_thread_uninterruptible_share"]
+    assert found == [0.3, 0.1]
+
+
+def test_slow_counters_are_rates_and_levels(
+    clock: StoppedClock, files: ProcFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    io = [0, 0]
+    monkeypatch.setattr(processes, "io_bytes", lambda pid: processes.Io(io[0], io[1], 0))
+    files.contents["/proc/sys/kernel/task_delayacct"] = "1\n"
+    source = SlowCounters(clock)
+    files.contents[STATUS] = "Name:\tvoluntary_ctxt_switches: 9\nRssFile:\t 3 kB\nvoluntary_ctxt_switches:\t5\n"
+    files.contents[SCHEDULED] = "900 1000000000 7\n"
+    files.run(threads=3)
+    assert values(read(source, TARGET)) == {"threads": 3, "rss_file_bytes": 3072}
+    files.contents[SCHEDULED] = "990 2500000000 9\n"
+    files.contents[STATUS] = (
+        "RssAnon:\t 9 kB\nRssFile:\t 4 kB\nRssShmem:\t 2 kB\nVmSwap:\t 1 kB\n"
+        "voluntary_ctxt_switches:\t55\nnonvoluntary_ctxt_switches:\t7\n"
+    )
+    files.run(
+        threads=4, user_ticks=TICKS, system_ticks=2 * TICKS, minor_faults=100, major_faults=20,
+        block_delay_ticks=TICKS,
+    )  # fmt: skip
+    io[:] = [5000, 1000]
+    clock.advance(5)
+    expected = {
+        "threads": 4,
+        "cpu_user_cores": 0.2,
+        "cpu_system_cores": 0.4,
+        "minor_faults_per_s": 20,
+        "major_faults_per_s": 4,
+        "main_thread_io_wait_share": 0.2,
+        "main_thread_core_wait_share": 0.3,
+        "read_bytes_per_s": 1000,
+        "write_bytes_per_s": 200,
+        "rss_file_bytes": 4096,
+        "rss_shared_bytes": 2048,
+        "swap_bytes": 1024,
+        "main_thread_voluntary_switches_per_s": 10,
+    }
+    assert values(read(source, TARGET)) == pytest.approx(expected)
+    io[:] = [10, 10]
+    clock.advance(5)
+    assert values(read(source, TARGET))["read_bytes_per_s"] == 0, "a total that falls is no negative rate"
+
+
+def test_io_wait_that_the_kernel_does_not_count_is_missing(clock: StoppedClock, files: ProcFiles) -> None:
+    files.contents["/proc/sys/kernel/task_delayacct"] = "0\n"
+    source = SlowCounters(clock)
+    read(source, TARGET)
+    clock.advance(5)
+    found = values(read(source, TARGET))
+    assert "minor_faults_per_s" in found
+    assert "main_thread_io_wait_share" not in found
+
+
+def test_open_files_of_this_process_are_counted(clock: StoppedClock) -> None:
+    stat = processes.read_stat(os.getpid())
+    assert stat is not None
+    source, me = SlowCounters(clock), Identity(stat.pid, stat.start_ticks)
+    before = values(read(source, me))["open_files"]
+    with open(os.devnull), open(os.devnull):  # noqa: PTH123
+        assert values(read(source, me))["open_files"] == before + 2

@@ -1,0 +1,77 @@
+"""Data packed for a page: columns come back as they were, in the narrowest numbers, where a browser can use them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from typing import Any
+
+import msgspec
+import pytest
+
+from profd.daemon.render.htmlpage import Columns, pack, unpack
+
+
+class Pair(Columns, frozen=True):
+    first: list[int]
+    second: list[int]
+    names: list[str]
+
+
+class Page(msgspec.Struct, frozen=True):
+    title: str
+    pairs: list[Pair]
+    plain: list[int]
+
+
+PAGE = Page("</script>", [Pair([1, 2, 255], [-1, 70_000], ["a"]), Pair([], [1 << 40], [])], [7, 8])
+
+
+def inflated(page: Page) -> tuple[dict[str, Any], int]:
+    """Return the head of packed data, and where its columns begin."""
+    raw = zlib.decompress(base64.b64decode(pack(page)))
+    length = int.from_bytes(raw[:4], "little")
+    return json.loads(raw[4 : 4 + length]), 4 + length + -(4 + length) % 8
+
+
+def test_what_was_packed_is_unpacked() -> None:
+    assert unpack(pack(PAGE), Page) == PAGE
+
+
+def test_no_byte_of_it_can_be_markup() -> None:
+    assert not set(pack(PAGE)) & set("<>&\"'")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kind"),
+    [
+        ([], "Uint8Array"),
+        ([0, 255], "Uint8Array"),
+        ([256], "Uint16Array"),
+        ([65_535, 0], "Uint16Array"),
+        ([65_536], "Uint32Array"),
+        ([1 << 32], "Float64Array"),
+        ([-1, 5], "Int32Array"),
+        ([-1, 1 << 31], "Float64Array"),
+    ],
+    ids=str,
+)
+def test_a_column_is_as_narrow_as_its_numbers(numbers: list[int], kind: str) -> None:
+    page = Page("", [Pair(numbers, [], [])], [])
+    head, _ = inflated(page)
+    assert head["pairs"][0]["first"]["numbers"] == kind
+    assert unpack(pack(page), Page) == page
+
+
+def test_columns_begin_where_a_typed_array_may_begin() -> None:
+    for title in ("", "a", "ab", "abc", "abcd", "abcde", "abcdef", "abcdefg"):
+        head, behind = inflated(msgspec.structs.replace(PAGE, title=title))
+        assert behind % 8 == 0
+        assert {pair[name]["at"] % 8 for pair in head["pairs"] for name in ("first", "second")} == {0}
+
+
+def test_only_columns_leave_the_head() -> None:
+    head, _ = inflated(PAGE)
+    assert head["plain"] == [7, 8]
+    assert head["pairs"][0]["names"] == ["a"]

@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from support import synthetic
+
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.findings.finding import INFO
+from profd.daemon.findings.stored import analysis_name, as_stored
+from profd.daemon.render.summary import LOSSES, Summary, summarize
+from profd.daemon.store import records
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.writer import RunWriter
+
+START_NS = synthetic.STARTED_NS
+STABLE_FIELDS = {
+    "version",
+    "run",
+    "state",
+    "target",
+    "duration_s",
+    "samples",
+    "coverage",
+    "torn_share",
+    "cost_core_share",
+    "steps",
+    "phases",
+    "functions",
+    "processes",
+    "gpus",
+    "findings",
+}
+
+
+def summary_of(path: Path, selection: Selection = MAIN_THREADS) -> Summary:
+    with RunReader(path) as reader:
+        return summarize(reader, selection)
+
+
+def write(path: Path, many: Sequence[records.Record], *, live: bool = False) -> Path:
+    """Write a run of the training process alone."""
+    writer = RunWriter(path, synthetic.run_started(live=live), synthetic.describe)
+    for record in (synthetic.main_process(), *many):
+        assert writer.put(record)
+    writer.close()
+    return path
+
+
+def recorded(from_s: float, to_s: float, *, kept: bool = True) -> records.RecordingTaken:
+    """Return a recording of the training process; its samples may all have been torn."""
+    start_ns, length_ns = START_NS + int(from_s * SECOND_NS), int((to_s - from_s) * SECOND_NS)
+    spans = [(synthetic.BACKWARD, length_ns // 1_000_000)] if kept else []
+    threads = [(synthetic.MAIN_TID, "MainThread", True, spans)]
+    return synthetic.recording(synthetic.MAIN, start_ns, threads, duration_ns=length_ns, torn=0 if kept else 9)
+
+
+def ended(at_s: float) -> list[records.Record]:
+    at_ns = START_NS + int(at_s * SECOND_NS)
+    return [records.ProcessEnded(synthetic.MAIN, at_ns, 0), records.RunEnded(at_ns, "target-exited", 0)]
+
+
+def test_phases_are_the_shares_of_the_main_thread_the_largest_first(tmp_path: Path) -> None:
+    summary = summary_of(synthetic.write_run(tmp_path / "a.profd"))
+
+    assert summary.phases == pytest.approx(synthetic.PHASE_SHARES)
+    assert next(iter(summary.phases)) == "data wait"
+    assert list(summary.phases.values()) == sorted(summary.phases.values(), reverse=True)
+
+
+def test_phase_has_the_line_of_the_user_that_it_is_owed_to(tmp_path: Path) -> None:
+    lines = {line.phase: line for line in summary_of(synthetic.write_run(tmp_path / "a.profd")).phase_lines}
+
+    assert (lines["data wait"].line, lines["data wait"].source) == (58, "for images, labels in loader:")
+    assert lines["forward"].source == "logits = model(images)"
+    # Of the two lines of the optimizer the one with more samples.
+    assert lines["optimizer"].source == "optimizer.step()"
+    assert lines["optimizer"].share == pytest.approx(0.08)
+
+
+def test_run_is_described(tmp_path: Path) -> None:
+    summary = summary_of(synthetic.write_run(tmp_path / "a.profd", seconds=10))
+
+    assert (summary.run, summary.state, summary.target.pid) == (synthetic.RUN_ID, "ended", synthetic.MAIN.pid)
+    assert (summary.duration_s, summary.samples) == (10.0, 1000)
+    assert summary.cost_core_share == pytest.approx(0.041)
+    # Of three processes at 100 Hz, one with a second thread, 2 stacks a second were torn.
+    assert summary.torn_share == pytest.approx(2 / 402)
+
+
+def test_json_has_the_fields_that_were_promised(tmp_path: Path) -> None:
+    written = json.loads(msgspec.json.encode(summary_of(synthetic.write_run(tmp_path / "a.profd"))))
+
+    assert set(written) >= STABLE_FIELDS
+    assert written["target"] == {
+        "command": list(synthetic.COMMAND),
+        "pid": synthetic.MAIN.pid,
+        "exit": {"code": 0, "signal": None},
+    }
+    assert written["steps"]["source"] == "cycles of backward"
+    assert (written["steps"]["count"], round(written["steps"]["per_s"], 1)) == (40, 2.0)
+    assert {"function", "file", "line", "source", "self_share", "total_share"} <= set(written["functions"][0])
+    assert {"pid", "role", "rank", "ordinal", "functions"} <= set(written["processes"][0])
+    assert (written["version"], written["gpus"]) == (1, [])
+    assert {"rule", "severity", "title", "gain_bound"} <= set(written["findings"][0])
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "expected"),
+    [(3, None, (3, None)), (None, 9, (None, "SIGKILL")), (None, 40, (None, "signal 40")), (None, None, (None, None))],
+)
+def test_exit_is_a_code_or_the_name_of_a_signal(
+    tmp_path: Path, code: int | None, number: int | None, expected: tuple[int | None, str | None]
+) -> None:
+    path = synthetic.write_run(tmp_path / "a.profd", seconds=1, exit_code=code, exit_signal=number)
+    summary = summary_of(path)
+
+    assert (summary.target.exit.code, summary.target.exit.signal) == expected
+    assert summary.processes[0].exit == summary.target.exit
+
+
+def test_functions_are_those_of_the_training_process(tmp_path: Path) -> None:
+    functions = summary_of(synthetic.write_run(tmp_path / "a.profd")).functions
+
+    assert functions[0].function == "Condition.wait"
+    assert "elastic_deform" not in {row.function for row in functions}
+    assert len(functions) == 20
+
+
+def test_each_worker_shows_its_own_hot_functions(tmp_path: Path) -> None:
+    processes = summary_of(synthetic.write_run(tmp_path / "a.profd")).processes
+
+    assert [(row.role, row.ordinal) for row in processes] == [("main", None), ("worker", 1), ("worker", 2)]
+    for row in processes[1:]:
+        assert row.functions[0].function == "elastic_deform"
+        assert row.functions[0].self_share == pytest.approx(0.8)
+        assert row.cpu_cores == pytest.approx(0.97)
+        assert row.rss_bytes == 300_000_000
+    # The pin-memory thread of the main process waits all the time, and would bury what its main thread does.
+    assert processes[0].functions[0].function == "Condition.wait"
+
+
+def test_selection_narrows_everything(tmp_path: Path) -> None:
+    from_ns = START_NS + 5 * SECOND_NS
+    path = synthetic.write_run(tmp_path / "a.profd")
+    summary = summary_of(path, Selection(from_ns=from_ns, to_ns=from_ns + 2 * SECOND_NS, main_threads=True))
+
+    assert (summary.samples, summary.duration_s, summary.coverage) == (200, 2.0, 1.0)
+    assert [row.samples for row in summary.processes] == [200, 200, 200]
+
+
+def test_run_without_samples_has_a_summary(tmp_path: Path) -> None:
+    summary = summary_of(write(tmp_path / "a.profd", ended(3)))
+
+    assert (summary.samples, summary.phases, summary.functions, summary.phase_lines) == (0, {}, (), ())
+    assert (summary.coverage, summary.torn_share, summary.cost_core_share) == (0.0, None, None)
+
+
+def test_live_run_is_summarized_up_to_now(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "a.profd", seconds=3) as run:
+        before = summary_of(run.path)
+        run.advance(2)
+        after = summary_of(run.path)
+
+    assert (before.state, before.samples, after.samples) == ("live", 300, 500)
+    assert (after.target.exit.code, after.coverage) == (None, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("recordings", "share"),
+    [
+        ([(0.2, 5), (4.9, 10)], 1.0),  # nobody was attached before the first one; overlaps count once
+        ([(0, 4), (6, 10)], 0.8),
+        ([(0, 9)], 0.9),
+        ([(2, 8), (3, 4), (8, 10)], 1.0),
+    ],
+)
+def test_coverage_is_the_union_of_recordings_from_the_first_one_on(
+    tmp_path: Path, recordings: list[tuple[float, float]], share: float
+) -> None:
+    path = write(tmp_path / "a.profd", [*(recorded(*span) for span in recordings), *ended(10)])
+
+    assert summary_of(path).coverage == pytest.approx(share)
+
+
+def test_recording_without_a_sample_left_covers_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.profd", [recorded(0, 5), recorded(5, 10, kept=False), *ended(10)])
+
+    assert summary_of(path).coverage == pytest.approx(0.5)
+
+
+def test_recording_in_flight_is_no_gap_of_a_live_run(tmp_path: Path) -> None:
+    later = records.EventHappened(START_NS + 9 * SECOND_NS, "note", "")
+
+    assert summary_of(write(tmp_path / "live.profd", [recorded(0, 6), later], live=True)).coverage == 1.0
+    assert summary_of(write(tmp_path / "dead.profd", [recorded(0, 6), later])).coverage == pytest.approx(6 / 9)
+
+
+def test_coverage_of_a_range_counts_what_reaches_into_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.profd", [recorded(0, 4), recorded(6, 10), *ended(10)])
+    selection = Selection(from_ns=START_NS + 3 * SECOND_NS, to_ns=START_NS + 7 * SECOND_NS, main_threads=True)
+
+    assert summary_of(path, selection).coverage == pytest.approx(0.5)
+
+
+def test_processes_sampled_in_rotation_are_no_gap(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.profd", [worker_seen(1), recorded(0, 10), *ended(10)])
+
+    assert summary_of(path).coverage == 1.0
+
+
+def test_workers_stand_in_order_after_the_process_that_started_them(tmp_path: Path) -> None:
+    other = records.ProcessSeen(records.Identity(99, 1), None, ("sh",), "launcher", None, None, None, START_NS)
+    path = write(tmp_path / "a.profd", [other, worker_seen(2), worker_seen(1), *ended(1)])
+
+    order = [(row.role, row.ordinal) for row in summary_of(path).processes]
+
+    assert order == [("main", None), ("worker", 1), ("worker", 2), ("launcher", None)]
+
+
+def worker_seen(ordinal: int) -> records.ProcessSeen:
+    identity = synthetic.worker(ordinal)
+    return records.ProcessSeen(identity, synthetic.MAIN, synthetic.COMMAND, "worker", None, ordinal, None, START_NS)
+
+
+def test_losses_are_told_in_the_order_of_time_and_not_without_end(tmp_path: Path) -> None:
+    said = [
+        records.EventHappened(synthetic.STARTED_NS + second * SECOND_NS, kind, f"{kind} {second}")
+        for second in range(1, 10)
+        for kind in ("loss", "note")
+    ]
+    path = synthetic.write_run(tmp_path / "a.profd", also=said)
+    assert summary_of(path).losses == tuple(f"loss {second}" for second in range(1, LOSSES + 1))
+    later = Selection(from_ns=synthetic.STARTED_NS + 8 * SECOND_NS)
+    assert summary_of(path, later).losses == ("loss 8", "loss 9")
+
+
+def test_an_incident_is_a_death_a_hang_or_more_than_a_hint(tmp_path: Path) -> None:
+    with RunReader(synthetic.write_run(tmp_path / "a.profd")) as reader:
+        (grave,), name = summarize(reader).findings, analysis_name(PhaseIndex(reader))
+    hint = msgspec.structs.replace(grave, severity=INFO, title="only a hint")
+    at_ns = synthetic.STARTED_NS + SECOND_NS
+    also: list[records.Record] = [
+        records.HangFound(at_ns, at_ns, "waits for a lock", records.HangReport("lock", ())),
+        records.FindingsTaken(at_ns, as_stored((hint, grave)), name),
+    ]
+    with RunReader(synthetic.write_run(tmp_path / "b.profd", exit_code=None, exit_signal=9, also=also)) as reader:
+        assert summarize(reader).incident == f"the target was ended by SIGKILL; waits for a lock; {grave.title}"
+    with RunReader(synthetic.write_run(tmp_path / "c.profd", seconds=0)) as reader:
+        assert summarize(reader).incident == ""

@@ -1,0 +1,99 @@
+"""The supervisor's configuration: what it says, and every way to say it wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from support.folders import DOCS
+
+from profd.daemon.errors import UsageError
+from profd.daemon.service.configuration import Configuration, Exclusion, decode, default_file, read_configuration
+
+PAGE = (DOCS / "daemon.md").read_text()
+
+
+def understood(text: str) -> Configuration:
+    return decode(text.encode(), "daemon.toml")
+
+
+def complaint(text: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        understood(text)
+    return str(caught.value)
+
+
+def test_an_empty_file_says_every_default() -> None:
+    assert understood("") == Configuration()
+
+
+def test_the_documented_file_is_the_defaults() -> None:
+    (documented,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    assert understood(documented) == Configuration()
+
+
+def test_rules_and_exclusions_are_read_in_order() -> None:
+    found = understood("""
+        budget_percent = 7
+        [[rule]]
+        command = 'train'
+        users = ["ada", "1001"]
+        [[rule]]
+        gpu = true
+        [[exclude]]
+        command = "jupyter"
+    """)
+    assert [(rule.command, rule.gpu, rule.users) for rule in found.rule] == [
+        ("train", False, ("ada", "1001")),
+        ("", True, ()),
+    ]
+    assert found.exclude == (Exclusion(command="jupyter"),)
+    assert found.most_sessions == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("rate = 20", "there is no key rate: did you mean rate_hz?"),
+        ("[retention]\nhours = 2", "daemon.toml, retention: there is no key hours"),
+        ("[[rule]]\ntorch = true\n[[rule]]\ncomand = 'x'", "daemon.toml, rule 2: there is no key comand: did you mean"),
+        ("rate_hz = 'fast'", "Expected `int`, got `str`"),
+        ("rate_hz = 0", "`int` >= 1"),
+        ("rate_hz = ", "is no TOML"),
+        ("[[rule]]\nname = 'all'", "rule 1: it would meet every Python"),
+        ("[[exclude]]", "exclude 1: it would meet everything"),
+        ("[[rule]]\ncommand = '('", "rule 1: '(' is no regular expression"),
+        ("folder = 'runs'", "folder runs is no absolute path"),
+        ("least_percent = 20", "least_percent is more than budget_percent"),
+        ("at_exit = 'kill'", "at_exit"),
+        ("metrics = 'here'", "metrics"),
+        ("otlp = 'localhost'", "otlp"),
+        ("rule = 'torch'", "Expected `array`"),
+        ("xyzzy = 1", "there are: folder, rate_hz"),
+    ],
+)
+def test_what_is_wrong_is_named(text: str, told: str) -> None:
+    assert told in complaint(text)
+
+
+def test_a_file_that_is_not_there_is_told() -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_configuration(Path("/nowhere/daemon.toml"))
+
+
+def test_the_usual_place_is_the_home_of_profd(profd_home: Path) -> None:
+    assert default_file() == profd_home / "daemon.toml"
+
+
+@pytest.mark.requires("root")
+@pytest.mark.parametrize(("uid", "mode"), [(65534, 0o644), (0, 0o664), (0, 0o646)])
+def test_root_does_not_heed_a_file_that_others_may_write(tmp_path: Path, uid: int, mode: int) -> None:
+    file = tmp_path / "daemon.toml"
+    file.write_text("rate_hz = 30\n")
+    assert read_configuration(file).rate_hz == 30
+    os.chown(file, uid, 0)
+    file.chmod(mode)
+    with pytest.raises(UsageError, match="may be written by others than root"):
+        read_configuration(file)

@@ -1,0 +1,226 @@
+"""Which jobs the supervisor begins: each once, at its root, when there is room, and again when that makes sense."""
+
+from __future__ import annotations
+
+import pytest
+from support.clocks import StoppedClock
+from support.hostfakes import UID, FakeTable, Said
+
+from profd.daemon.service.configuration import Configuration, Exclusion, Rule
+from profd.daemon.service.jobs import DURATION, QUIET, QUIET_S, STOPPED, Jobs
+from profd.daemon.service.processes import Census, Job, Rules
+
+TORCH = Configuration(rule=(Rule("torch", torch=True, min_age_s=5),))
+
+
+class Host:
+    """Jobs of a made-up host."""
+
+    def __init__(self, configuration: Configuration = TORCH) -> None:
+        self.table, self.clock, self.said = FakeTable(), StoppedClock(), Said()
+        self.most = 9
+        self.jobs = Jobs(
+            Census(self.table, self.clock), self.table, Rules(configuration), self.said, self.clock, lambda: self.most
+        )
+
+    def poll(self, after_s: float = 0.0, room: int = 9) -> list[Job]:
+        self.clock.advance(after_s)
+        return self.jobs.poll(room)
+
+    def roots(self, after_s: float = 0.0, room: int = 9) -> list[int]:
+        return [job.root.pid for job in self.poll(after_s, room)]
+
+
+@pytest.fixture
+def host() -> Host:
+    return Host()
+
+
+def test_a_training_is_begun_once(host: Host) -> None:
+    host.table.add(7, torch=True)
+    assert host.roots() == [7]
+    assert [host.roots(60) for _ in range(5)] == [[]] * 5
+
+
+def test_what_meets_no_rule_is_begun_when_it_does(host: Host) -> None:
+    host.table.add(7)
+    assert host.roots() == []
+    host.table.add(7, torch=True)
+    assert host.roots(2) == [7]
+
+
+def test_who_is_too_young_is_begun_as_soon_as_it_is_old_enough(host: Host) -> None:
+    host.table.add(7, torch=True, age_s=1.0)
+    assert host.roots() == []
+    host.table.add(7, torch=True, age_s=5.0)
+    assert host.roots(3.9) == []
+    assert host.roots(0.1) == [7]
+
+
+def test_workers_belong_to_the_process_that_trains(host: Host) -> None:
+    host.table.add(7, torch=True)
+    for pid in (8, 9):
+        host.table.add(pid, torch=True, parent=7)
+    assert host.roots() == [7]
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "/usr/bin/mpiexec"])
+def test_ranks_belong_to_their_launcher(host: Host, launcher: str) -> None:
+    host.table.add(5, launcher, "-n", "2", python=False)
+    host.table.add(6, "bash", parent=5, python=False)
+    for pid in (7, 8):
+        host.table.add(pid, torch=True, parent=6)
+    assert host.roots() == [5]
+
+
+def test_a_training_that_a_notebook_or_a_shell_starts_is_its_own_job(host: Host) -> None:
+    host.table.add(5, "python", "-m", "jupyter")
+    host.table.add(6, "bash", parent=5, python=False)
+    host.table.add(7, torch=True, parent=6)
+    assert host.roots() == [7]
+
+
+def test_a_launcher_of_another_user_is_not_part_of_a_job(host: Host) -> None:
+    host.table.add(5, "mpirun", python=False, uid=UID + 1)
+    host.table.add(7, torch=True, parent=5)
+    assert host.roots() == [7]
+
+
+def test_what_profd_run_launched_is_left_to_it(host: Host) -> None:
+    host.table.add(5, "python", "/usr/bin/profd", "run", "--", "python", "train.py", python=False)
+    host.table.add(7, torch=True, parent=5)
+    assert host.roots() == []
+
+
+def test_what_somebody_records_is_left_until_that_ends(host: Host) -> None:
+    host.table.add(7, torch=True)
+    host.table.add(8, torch=True, parent=7)
+    host.table.being_recorded = {8}
+    assert host.roots() == []
+    host.table.being_recorded = set()
+    assert host.roots(9) == []
+    assert host.roots(1) == [7]
+
+
+def test_more_jobs_than_there_is_room_for_wait_and_are_told_once(host: Host) -> None:
+    for pid in (7, 8, 9):
+        host.table.add(pid, torch=True)
+    (first,) = host.poll(room=1)
+    assert host.roots(2, room=0) == []
+    assert host.said.events == ["waiting", "waiting"]
+    host.jobs.end(first, "target-exited")
+    host.table.remove(first.root.pid)
+    assert len(host.roots(2, room=2)) == 2
+
+
+def test_what_was_stopped_is_not_begun_again(host: Host) -> None:
+    host.table.add(7, torch=True)
+    (job,) = host.poll()
+    host.jobs.end(job, STOPPED)
+    assert host.roots(600) == []
+
+
+def test_the_next_slice_begins_at_once(host: Host) -> None:
+    host.table.add(7, torch=True)
+    (job,) = host.poll()
+    host.jobs.end(job, DURATION)
+    assert host.roots() == [7]
+
+
+def test_what_was_cut_off_is_tried_again_later_each_time(host: Host) -> None:
+    host.table.add(7, torch=True)
+    waits = []
+    for _ in range(9):
+        (job,) = host.poll()
+        host.jobs.fail(job)
+        waits.append(next(second for second in range(2000) if host.roots(0 if second == 0 else 1) == [7]))
+        host.jobs.end(job, DURATION)
+    assert waits == [5, 10, 20, 40, 80, 160, 320, 600, 600]
+
+
+def test_the_next_slice_begins_also_where_other_ranks_have_come(host: Host) -> None:
+    host.table.add(5, "mpirun", python=False)
+    host.table.add(7, torch=True, parent=5)
+    (job,) = host.poll()
+    host.table.remove(7)
+    host.table.add(8, torch=True, parent=5)
+    assert host.roots(1) == []
+    host.jobs.end(job, DURATION)
+    assert host.roots(1) == [5]
+
+
+def test_a_young_rank_does_not_have_its_job_tried_too_early(host: Host) -> None:
+    host.table.add(5, "mpirun", python=False)
+    host.table.add(7, torch=True, parent=5)
+    (job,) = host.poll()
+    host.jobs.fail(job)
+    host.table.add(8, torch=True, parent=5)
+    assert [host.roots(1) for _ in range(5)] == [[], [], [], [], [5]]
+
+
+def test_the_job_of_another_user_is_left_to_that_users_supervisor_first(host: Host) -> None:
+    host.table.add(7, torch=True, age_s=5.0, uid=UID + 1)
+    assert host.roots() == []
+    host.table.add(7, torch=True, age_s=8.0, uid=UID + 1)
+    assert host.roots(3) == [7]
+
+
+def test_other_rules_hold_from_the_next_look_on(host: Host) -> None:
+    host.table.add(7, torch=True)
+    host.jobs.use(Rules(Configuration(exclude=(Exclusion(command="train"),))))
+    assert host.roots() == []
+    host.jobs.use(Rules(TORCH))
+    assert host.roots(60) == [7]
+
+
+def test_a_pid_that_is_used_again_is_another_job(host: Host) -> None:
+    host.table.add(7, torch=True)
+    (job,) = host.poll()
+    host.table.remove(7)
+    host.jobs.end(job, "target-exited")
+    host.poll(1)
+    host.table.add(7, torch=True)
+    assert host.roots(1) == [7]
+
+
+def test_users_take_turns_where_there_is_not_room_for_all(host: Host) -> None:
+    for pid in (7, 8, 9):
+        host.table.add(pid, torch=True)
+    host.table.add(20, torch=True, uid=UID + 1)
+    assert host.roots(room=2) == [7, 20]
+    assert host.jobs.is_any_waiting
+
+
+def test_nobody_has_more_places_than_one_user_may(host: Host) -> None:
+    host.most = 2
+    for pid in (7, 8, 9):
+        host.table.add(pid, torch=True)
+    assert host.roots() == [7, 8]
+    assert not host.jobs.is_any_waiting  # whose place another could give up would not help
+    host.table.add(20, torch=True, uid=UID + 1)
+    assert host.roots(60) == [20]
+    host.jobs.end(Job(host.table.programs[7].identity, 7, "torch", ()), STOPPED)
+    assert host.roots(60) == [9]
+
+
+def test_a_job_that_was_let_go_as_it_is_quiet_comes_back_when_it_computes(host: Host) -> None:
+    host.table.add(7, torch=True)
+    (job,) = host.poll()
+    for _ in range(10):
+        host.table.cpu[7] = host.table.cpu.get(7, 0.0) + 0.1  # a kernel that listens
+        host.poll(QUIET_S / 8)
+    assert host.jobs.quietest() == job.root
+    host.jobs.end(job, QUIET)
+    assert [host.roots(60) for _ in range(3)] == [[]] * 3
+    host.table.cpu[7] += 50.0
+    assert host.roots(60) == [7]
+    assert host.jobs.quietest() is None
+
+
+def test_who_computes_is_never_quiet(host: Host) -> None:
+    host.table.add(7, torch=True)
+    host.poll()
+    for _ in range(20):
+        host.table.cpu[7] = host.table.cpu.get(7, 0.0) + 10.0
+        host.poll(60)
+    assert host.jobs.quietest() is None

@@ -1,0 +1,181 @@
+"""The supervisor's loop on a made-up host: what it takes over, heeds and leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from support.clocks import StoppedClock
+from support.hostfakes import FakeReporter, FakeSessions, FakeTable, Said, entry_of
+from support.synthetic import write_run
+from support.waiting import DEADLINE_S, eventually
+
+from profd.daemon import paths
+from profd.daemon.service import supervisor
+from profd.daemon.service.configuration import Configuration, Exclusion, Rule
+from profd.daemon.service.jobs import Jobs
+from profd.daemon.service.log import Notifier
+from profd.daemon.service.processes import Census, Rules, Subject
+from profd.daemon.service.sessions import run_file
+from profd.daemon.service.storage import Register, Shelf
+from profd.daemon.service.supervisor import Supervisor
+from profd.daemon.store.records import HangFound, HangReport
+
+OFTEN = Configuration(rule=(Rule("torch", torch=True, min_age_s=0),), look_every_s=0.1)
+
+
+class Host:
+    """A made-up host with a supervisor that runs."""
+
+    def __init__(self, home: Path) -> None:
+        self.table, self.said, self.clock = FakeTable(), Said(), StoppedClock()
+        self.sessions, self.reporter = FakeSessions(), FakeReporter()
+        self.register = Register(home / "daemon" / "host")
+        self.shelf = Shelf(paths.make_private(paths.runs_folder()), home / "reports")
+        self.reloads = 0
+        self.supervisor: Supervisor
+        self.task: asyncio.Task[None]
+
+    def begin(self, configuration: Configuration = OFTEN) -> None:
+        jobs = Jobs(Census(self.table, self.clock), self.table, Rules(configuration), self.said, self.clock)
+        self.supervisor = Supervisor(
+            configuration, jobs, self.sessions, self.reporter, self.register, self.shelf, self.said, self.clock
+        )
+        self.task = asyncio.ensure_future(self.supervisor.run(Notifier(), self._count))
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        def is_so_yet() -> bool:
+            assert not self.task.done(), self.task.exception()
+            return is_so()
+
+        await eventually(is_so_yet, lambda: f"what was waited for; it said {self.said.events}")
+
+    async def end(self) -> None:
+        self.supervisor.end()
+        await asyncio.wait_for(self.task, DEADLINE_S)
+
+    def _count(self) -> None:
+        self.reloads += 1
+
+
+@pytest.fixture
+async def host(profd_home: Path) -> AsyncIterator[Host]:
+    made = Host(profd_home)
+    yield made
+    made.task.cancel()
+    await asyncio.wait([made.task])
+
+
+async def test_a_training_is_recorded_and_reported(host: Host) -> None:
+    host.begin()
+    host.table.add(7, torch=True)
+    await host.until(lambda: 7 in host.sessions.live)
+    host.table.remove(7)
+    host.sessions.end(7)
+    await host.until(lambda: len(host.reporter.reported) == 1)
+    await host.end()
+    assert host.said.events == ["ready", "recording", "ended", "reported", "stopping"]
+
+
+async def test_what_lives_is_adopted_and_not_recorded_twice(host: Host) -> None:
+    entry = entry_of(7)
+    host.register.put(entry)
+    host.sessions.adoptable = {entry.run_id}
+    host.table.add(7, torch=True)
+    host.table.add(8, torch=True)
+    host.begin()
+    await host.until(lambda: 8 in host.sessions.live)
+    await host.end()
+    assert host.sessions.started == [8]
+    assert host.said.events[0] == "adopted"
+
+
+async def test_what_ended_meanwhile_is_reported(host: Host) -> None:
+    entry = entry_of(7)
+    host.register.put(entry)
+    write_run(run_file(entry.run_id), seconds=2)
+    host.begin()
+    await host.until(lambda: host.reporter.reported == [entry.run_id])
+    await host.until(lambda: host.register.entries()[0].is_reported)
+    (noted,) = host.register.entries()
+    assert (noted.why_ended, noted.ended_ns > 0) == ("target-exited", True)
+
+
+@pytest.mark.parametrize(("reported", "again"), [(True, 0), (False, 1)])
+async def test_what_was_not_reported_is(host: Host, reported: bool, again: int) -> None:
+    host.register.put(entry_of(7, ended_ns=host.clock.at_ns, why="stopped", reported=reported))
+    host.begin()
+    host.table.add(9, torch=True)
+    await host.until(lambda: 9 in host.sessions.live and len(host.reporter.reported) == again)
+
+
+async def test_what_was_stopped_before_a_restart_stays_so(host: Host) -> None:
+    host.register.put(entry_of(7, ended_ns=host.clock.at_ns, why="stopped", reported=True))
+    host.table.add(7, torch=True)
+    host.table.add(8, torch=True)
+    host.begin()
+    await host.until(lambda: 8 in host.sessions.live)
+    await host.end()
+    assert host.sessions.started == [8]
+
+
+async def test_what_never_began_is_forgotten(host: Host) -> None:
+    host.register.put(entry_of(7))
+    host.begin()
+    await host.until(lambda: "ready" in host.said.events)
+    assert host.register.entries() == []
+
+
+async def test_a_live_run_that_hangs_is_reported_at_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "INCIDENTS_EVERY_S", 0.01)
+    entry = entry_of(7)
+    host.register.put(entry)
+    host.sessions.adoptable = {entry.run_id}
+    hang = HangFound(1_795_176_001_000_000_000, 1_795_176_000_000_000_000, "waits", HangReport("lock", ()))
+    write_run(run_file(entry.run_id), seconds=2, also=[hang])
+    host.begin()
+    await host.until(lambda: host.reporter.reported == [entry.run_id])
+    await host.until(lambda: "reported" in host.said.events)
+    assert host.said.events.count("hang") == 1
+    assert [entry.is_reported for entry in host.register.entries()] == [False]
+
+
+@pytest.mark.parametrize(("at_exit", "live"), [("leave", {7}), ("stop", set())])
+async def test_sessions_are_left_or_stopped_as_it_is_wanted(host: Host, at_exit: str, live: set[int]) -> None:
+    host.begin(Configuration(rule=OFTEN.rule, at_exit=at_exit))  # type: ignore[arg-type]
+    host.table.add(7, torch=True)
+    await host.until(lambda: 7 in host.sessions.live)
+    await host.end()
+    assert set(host.sessions.live) == live
+
+
+async def test_another_configuration_holds_for_what_comes(host: Host) -> None:
+    host.begin()
+    host.table.add(7, torch=True)
+    await host.until(lambda: 7 in host.sessions.live)
+    host.supervisor.use(Configuration(rule=OFTEN.rule, exclude=(Exclusion(command="train"),), budget_percent=4))
+    host.table.add(8, torch=True)
+    host.table.add(9, "python", "fit.py", torch=True)
+    await host.until(lambda: 9 in host.sessions.live)
+    assert host.sessions.started == [7, 9]
+    assert host.sessions.parts == {7: 2.0, 9: 2.0}
+
+
+async def test_a_look_that_fails_is_said_and_is_not_the_last(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    look, looks = host.table.look, list[int]()
+
+    def fail(pid: int) -> Subject | None:
+        looks.append(pid)
+        host.clock.advance(60)
+        if len(looks) < 3:
+            raise ValueError("Exceeds the limit (4300 digits)")
+        return look(pid)
+
+    monkeypatch.setattr(host.table, "look", fail)
+    host.table.add(7, torch=True)
+    host.begin()
+    await host.until(lambda: "recording" in host.said.events)
+    assert host.said.events.count("unlooked") == 1
+    await host.end()

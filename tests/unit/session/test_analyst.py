@@ -1,0 +1,97 @@
+"""What a session takes from the process that looks for findings, and that its death hurts no recording."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import msgspec
+import pytest
+from support.clocks import StoppedClock
+
+from profd.daemon.session.analyst import Analyst
+from profd.daemon.store.records import AnalysisLost, EventHappened, FindingsTaken, Found, Record
+
+SEEN = FindingsTaken(7, (Found("input-bound", "critical", "input-bound: waits", "{}"),))
+WHOLE = FindingsTaken(9, SEEN.findings, "profd 0.1")
+
+Start = Callable[..., Analyst]
+
+
+def says(*taken: FindingsTaken, then: str = "input()") -> list[str]:
+    """Return the words of a process that writes these lines."""
+    text = b"".join(msgspec.json.encode(one) + b"\n" for one in taken).decode()
+    return [sys.executable, "-c", f"import sys; sys.stdout.write({text!r}); sys.stdout.flush(); {then}"]
+
+
+@pytest.fixture
+def put() -> list[Record]:
+    return []
+
+
+@pytest.fixture
+async def start(put: list[Record]) -> AsyncIterator[Start]:
+    begun: list[Analyst] = []
+
+    def start(words: Sequence[str], rests_s: Sequence[float] = (0,)) -> Analyst:
+        begun.append(Analyst(words, StoppedClock(), put.append, rests_s))
+        return begun[-1]
+
+    yield start
+    for analyst in begun:
+        await analyst.close(0)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.01)
+
+
+async def test_what_is_found_is_handed_on_look_by_look(start: Start, put: list[Record]) -> None:
+    start(says(SEEN, FindingsTaken(8, ())))
+    await until(lambda: len(put) == 2)
+    assert put == [SEEN, FindingsTaken(8, ())]
+
+
+async def test_at_the_end_the_whole_run_is_asked_for(start: Start, put: list[Record]) -> None:
+    told = f"sys.stdin.read(1); sys.stdout.write({msgspec.json.encode(WHOLE).decode()!r} + chr(10))"
+    analyst = start(says(SEEN, then=told))
+    await until(lambda: bool(put))
+    await analyst.close(within_s=60)
+    assert put == [SEEN, WHOLE]
+
+
+async def test_one_that_is_slow_at_the_end_is_not_waited_for(start: Start, put: list[Record]) -> None:
+    analyst = start(says(SEEN, then="[input() for _ in range(9)]"))
+    await until(lambda: bool(put))
+    await analyst.close(within_s=0.01)
+    assert put == [SEEN]
+
+
+async def test_a_run_that_ends_before_it_was_looked_at_waits_for_nothing(start: Start, put: list[Record]) -> None:
+    await start(says(WHOLE), rests_s=(1000,)).close(within_s=1000)
+    assert put == []
+
+
+@pytest.mark.parametrize("words", [[sys.executable, "-c", "raise SystemExit(3)"], ["/does/not/exist"]])
+async def test_one_that_dies_is_started_again_but_not_for_ever_and_that_is_said_once(
+    start: Start, put: list[Record], words: list[str]
+) -> None:
+    start(words, rests_s=(0, 0, 0))
+    await until(lambda: put.count(AnalysisLost(StoppedClock().at_ns)) == 3)
+    (said,) = [one for one in put if isinstance(one, EventHappened)]
+    assert said.text == "nothing looks for findings at the moment: the process that does has ended"
+
+
+@pytest.mark.parametrize("line", ["'what?'", "'{}'", "'x' * (5 << 20)"])
+async def test_one_that_talks_nonsense_is_ended(start: Start, put: list[Record], line: str) -> None:
+    start([sys.executable, "-c", f"print({line}); input()"])
+    await until(lambda: AnalysisLost(StoppedClock().at_ns) in put)
+
+
+async def test_one_that_dies_at_the_end_is_not_said_and_not_waited_for(start: Start, put: list[Record]) -> None:
+    analyst = start(says(SEEN, then="sys.stdin.read(1); raise SystemExit(3)"), rests_s=(0, 1000))
+    await until(lambda: bool(put))
+    await analyst.close(within_s=1000)
+    assert put == [SEEN]

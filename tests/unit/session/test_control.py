@@ -1,0 +1,382 @@
+"""A control server and its clients, over a real socket; the session behind it is made up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+import threading
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from support.waiting import DEADLINE_S, eventually
+
+from profd.daemon import paths
+from profd.daemon.errors import SessionFailed
+from profd.daemon.session import control
+from profd.daemon.session.control import Commands, ControlClient, ControlServer, SessionStatus, WindowBegun
+from profd.daemon.windows.request import WindowRequest
+
+Answer = TypeVar("Answer")
+
+
+@dataclass
+class FakeSession(Commands):
+    """Notes what it is told."""
+
+    watchers: list[int] = field(default_factory=list)
+    marks: list[str] = field(default_factory=list)
+    rate_hz: int = 100
+    budget_percent: float = 10.0
+
+    def status(self) -> SessionStatus:
+        return SessionStatus("id", "/runs/id.profd", 1, 4242, self.rate_hz, self.watchers[-1] if self.watchers else 0)
+
+    def watchers_changed(self, watchers: int) -> None:
+        self.watchers.append(watchers)
+
+    def mark(self, note: str) -> None:
+        self.marks.append(note)
+
+    def aim_at_rate(self, rate_hz: int) -> None:
+        self.rate_hz = min(rate_hz, 200)
+
+    def aim_at_budget(self, budget_percent: float) -> None:
+        self.budget_percent = budget_percent
+
+    def begin_window(self, request: WindowRequest) -> WindowBegun:
+        if request.steps > 100:
+            raise SessionFailed("a window cannot be that long", "ask for less")
+        return WindowBegun(asked_ns=request.steps, pids=(4242,))
+
+
+@dataclass
+class Served:
+    """A session with its server listening."""
+
+    path: Path
+    session: FakeSession
+    server: ControlServer
+
+    async def ask(self, data: bytes) -> bytes:
+        """Send bytes and return the line that comes back; none where the server hangs up."""
+        reader, writer = await asyncio.open_unix_connection(self.path)
+        line = b""
+        with contextlib.suppress(ConnectionError):
+            writer.write(data)
+            await writer.drain()
+            line = await within(reader.readline())
+        writer.close()
+        return line
+
+
+async def within(waited: Awaitable[Answer]) -> Answer:
+    return await asyncio.wait_for(waited, DEADLINE_S)
+
+
+@pytest.fixture
+async def served(profd_home: Path) -> AsyncIterator[Served]:
+    path = paths.make_private(profd_home / "run") / "s.sock"
+    session = FakeSession()
+    server = ControlServer(path, session)
+    await server.start()
+    yield Served(path, session, server)
+    await server.close()
+    assert not path.exists()
+
+
+async def connect(served: Served) -> ControlClient:
+    return await asyncio.to_thread(ControlClient, served.path)
+
+
+async def test_socket_is_the_owners_alone(served: Served) -> None:
+    mode = served.path.stat().st_mode
+    assert stat.S_ISSOCK(mode)
+    assert stat.S_IMODE(mode) == 0o600
+
+
+async def test_hello_tells_the_status_and_changes_nothing(served: Served) -> None:
+    client = await connect(served)
+    assert await asyncio.to_thread(client.hello) == FakeSession().status()
+    assert served.session.watchers == []
+    client.close()
+
+
+async def test_a_moment_is_marked_with_a_note_that_fits_into_a_line(served: Served) -> None:
+    client = await connect(served)
+    assert (await asyncio.to_thread(client.mark, "began to diverge: \N{EURO SIGN}\n")).run_id == "id"
+    await asyncio.to_thread(client.mark, "\N{EURO SIGN}" * 3000)
+    assert served.session.marks == ["began to diverge: \N{EURO SIGN}\n", "\N{EURO SIGN}" * control.LONGEST_NOTE]
+    client.close()
+
+
+async def test_a_rate_is_passed_on_and_the_answer_says_what_came_of_it(served: Served) -> None:
+    client = await connect(served)
+    assert (await asyncio.to_thread(client.aim_at_rate, 50)).rate_hz == 50
+    assert (await asyncio.to_thread(client.aim_at_rate, 1000)).rate_hz == 200
+    for rate_hz in (0, 1001):
+        with pytest.raises(SessionFailed, match="not a request"):
+            await asyncio.to_thread(client.aim_at_rate, rate_hz)
+    client.close()
+
+
+async def test_a_budget_is_passed_on(served: Served) -> None:
+    client = await connect(served)
+    assert (await asyncio.to_thread(client.aim_at_budget, 2.5)).run_id == "id"
+    assert served.session.budget_percent == 2.5
+    with pytest.raises(SessionFailed, match="not a request"):
+        await asyncio.to_thread(client.aim_at_budget, 0.0)
+    assert served.session.budget_percent == 2.5
+    client.close()
+
+
+async def test_window_is_begun_or_refused_with_its_remedy(served: Served) -> None:
+    client = await connect(served)
+    assert await asyncio.to_thread(client.window, WindowRequest(steps=7)) == WindowBegun(asked_ns=7, pids=(4242,))
+    with pytest.raises(SessionFailed, match="a window cannot be that long: ask for less"):
+        await asyncio.to_thread(client.window, WindowRequest(steps=101))
+    client.close()
+
+
+async def test_watchers_are_counted_while_they_stay(served: Served) -> None:
+    first, second = await connect(served), await connect(served)
+    assert (await asyncio.to_thread(first.watch)).watchers == 1
+    assert (await asyncio.to_thread(first.watch)).watchers == 1
+    assert (await asyncio.to_thread(second.watch)).watchers == 2
+    first.close()
+    await eventually(lambda: served.session.watchers[-1:] == [1], "a watcher")
+    second.close()
+    await eventually(lambda: served.session.watchers[-1] == 0, "the watcher's end")
+
+
+async def test_who_only_said_hello_is_no_watcher(served: Served) -> None:
+    client = await connect(served)
+    await asyncio.to_thread(client.hello)
+    client.close()
+    other = await connect(served)
+    await asyncio.to_thread(other.hello)
+    other.close()
+    assert served.session.watchers == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\n",
+        b"hello\n",
+        b"\xff\xfe\x00\n",
+        b'{"command": "\xff"}\n',
+        b"[]\n",
+        b"{}\n",
+        b'{"command": "kill"}\n',
+        b'{"command": 5}\n',
+        b"[" * 4000 + b"\n",
+    ],
+)
+async def test_what_is_no_request_is_refused_and_the_connection_stays(served: Served, line: bytes) -> None:
+    reader, writer = await asyncio.open_unix_connection(served.path)
+    writer.write(line)
+    assert (await within(reader.readline())).startswith(b'{"error":"not a request')
+    writer.write(b'{"command": "hello"}\n')
+    assert b'"run_id":"id"' in await within(reader.readline())
+    writer.close()
+
+
+async def test_a_line_without_end_ends_its_own_connection_only(served: Served) -> None:
+    other = await connect(served)
+    assert await served.ask(b"x" * 1_000_000) == b""
+    assert (await asyncio.to_thread(other.hello)).run_id == "id"
+    other.close()
+
+
+async def test_a_client_that_breaks_off_harms_nothing(served: Served) -> None:
+    for data in (b"", b'{"command"', b'{"command": "watch"}\n'):
+        _, writer = await asyncio.open_unix_connection(served.path)
+        writer.write(data)
+        writer.transport.abort()
+    client = await connect(served)
+    assert (await asyncio.to_thread(client.hello)).run_id == "id"
+    client.close()
+
+
+async def test_a_client_that_never_reads_holds_up_no_other(served: Served) -> None:
+    deaf = socket.socket(socket.AF_UNIX)
+    deaf.connect(str(served.path))
+    deaf.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            deaf.send(b'{"command": "hello"}\n' * 100)
+    client = await connect(served)
+    assert (await asyncio.to_thread(client.hello)).run_id == "id"
+    client.close()
+    deaf.close()
+
+
+@pytest.mark.parametrize(("uid", "is_answered"), [(0, True), (4321, False)])
+async def test_another_user_is_hung_up_on_but_root_is_answered(
+    served: Served, monkeypatch: pytest.MonkeyPatch, uid: int, is_answered: bool
+) -> None:
+    monkeypatch.setattr(control, "_peer_uid", lambda connection: uid)
+    assert bool(await served.ask(b'{"command": "mark"}\n')) == is_answered
+    assert bool(served.session.marks) == is_answered
+
+
+async def test_closing_hangs_up_on_those_who_watch(served: Served) -> None:
+    client = await connect(served)
+    await asyncio.to_thread(client.watch)
+    await within(served.server.close())
+    with pytest.raises(SessionFailed, match=r"hung up|does not answer"):
+        await asyncio.to_thread(client.hello)
+    client.close()
+    assert served.session.watchers == [1, 0]
+
+
+async def test_a_socket_whose_folder_goes_away_comes_back_with_it(served: Served) -> None:
+    """As ``$XDG_RUNTIME_DIR`` at logout, which is there again after the next login."""
+    client = await connect(served)
+    served.path.unlink()
+    served.path.parent.rmdir()
+    served.path.parent.touch()  # nothing can be made there
+    await served.server.renew()
+    with pytest.raises(SessionFailed):
+        await connect(served)
+    assert (await asyncio.to_thread(client.hello)).run_id == "id"  # who is connected stays so
+
+    served.path.parent.unlink()
+    await served.server.renew()
+    again = await connect(served)
+    assert (await asyncio.to_thread(again.hello)).run_id == "id"
+    assert stat.S_IMODE(served.path.stat().st_mode) == 0o600
+    for one in (client, again):
+        one.close()
+
+
+async def test_a_server_takes_over_the_socket_of_a_dead_one(served: Served) -> None:
+    path = served.path.with_name("old.sock")
+    dead = socket.socket(socket.AF_UNIX)
+    dead.bind(str(path))
+    dead.close()
+    server = ControlServer(path, FakeSession())
+    await server.start()
+    client = await asyncio.to_thread(ControlClient, path)
+    assert (await asyncio.to_thread(client.hello)).run_id == "id"
+    client.close()
+    await server.close()
+
+
+async def test_a_socket_has_its_name_from_when_it_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, named = tmp_path / "s.sock", list[bool]()
+    listen = socket.socket.listen
+
+    def noted(one: socket.socket, backlog: int) -> None:
+        named.append(path.exists())
+        listen(one, backlog)
+
+    monkeypatch.setattr(socket.socket, "listen", noted)
+    server = ControlServer(path, FakeSession())
+    await server.start()
+    assert named[0] is False
+    assert path.is_socket()
+    assert path.stat().st_mode & 0o777 == 0o600
+    await server.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_socket_that_cannot_be_bound_is_an_error_of_the_session(tmp_path: Path) -> None:
+    for path in (tmp_path / "none" / "s.sock", tmp_path / ("x" * 200)):
+        server = ControlServer(path, FakeSession())
+        with pytest.raises(SessionFailed, match="cannot be bound"):
+            await server.start()
+        await server.close()
+
+
+def test_a_session_that_is_not_there_cannot_be_reached(tmp_path: Path) -> None:
+    with pytest.raises(SessionFailed, match="cannot be reached"):
+        ControlClient(tmp_path / "none.sock")
+    with pytest.raises(SessionFailed, match="cannot be reached"):
+        ControlClient(tmp_path / ("x" * 200))
+
+
+@contextlib.contextmanager
+def answering(path: Path, answer: bytes) -> Iterator[None]:
+    """Listen once, and answer whatever comes with these bytes."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen(1)
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        connection.recv(4096)
+        connection.sendall(answer)
+        connection.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield
+    thread.join(DEADLINE_S)
+    listener.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (b"", "hung up"),
+        (b'{"run_id"', "hung up"),
+        (b"garbage\n", "does not answer"),
+        (b"5\n", "does not answer"),
+        (b"\xff\n", "does not answer"),
+        (b'{"run_id": 5}\n', "does not answer"),
+        (b'{"error": "not a request"}\n', "refused: not a request"),
+    ],
+)
+def test_an_answer_that_is_none_is_an_error_of_the_session(profd_home: Path, answer: bytes, message: str) -> None:
+    with answering(profd_home / "odd.sock", answer):
+        client = ControlClient(profd_home / "odd.sock")
+        with pytest.raises(SessionFailed, match=message):
+            client.hello()
+        client.close()
+
+
+def test_a_session_that_keeps_silent_is_given_up(profd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "_TIMEOUT_S", 0.01)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(profd_home / "mute.sock"))
+        listener.listen(1)
+        client = ControlClient(profd_home / "mute.sock")
+        with pytest.raises(SessionFailed, match="does not answer"):
+            client.hello()
+        client.close()
+
+
+async def test_files_that_are_made_later_have_the_rights_of_before(profd_home: Path) -> None:
+    server = ControlServer(profd_home / "s.sock", FakeSession())
+    before = os.umask(0o027)
+    try:
+        await server.start()
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)
+    await server.close()
+
+
+async def test_only_the_process_that_a_run_file_names_is_spoken_to(served: Served) -> None:
+    """A hostile file may name the socket of any program, which is told nothing then."""
+    client = await asyncio.to_thread(ControlClient, served.path, os.getpid())
+    assert (await asyncio.to_thread(client.hello)).run_id == "id"
+    client.close()
+    with pytest.raises(SessionFailed, match="is not that session"):
+        await asyncio.to_thread(ControlClient, served.path, os.getppid())
+
+
+async def test_nobody_but_root_speaks_to_the_sessions_of_others(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "_peer", lambda connection: (os.getpid(), 1001))
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    with pytest.raises(SessionFailed, match="is not that session"):
+        await asyncio.to_thread(ControlClient, served.path)

@@ -1,0 +1,109 @@
+"""What comes from a launched script, over a real socket pair."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+from support.waiting import eventually
+
+from profd.daemon.launch.channel import ScriptLink, make_link
+from profd.daemon.session.inlet import ScriptInlet
+
+
+@dataclass
+class Heard:
+    """What came out of an inlet."""
+
+    output: bytes = b""
+    statuses: list[int] = field(default_factory=list)
+
+    def take_output(self, data: bytes) -> None:
+        self.output += data
+
+    def take_status(self, status: int) -> None:
+        self.statuses.append(status)
+
+
+@dataclass
+class Ends:
+    """The launcher's end of the link, and an inlet on its other side."""
+
+    link: ScriptLink
+    link_fd: int
+    heard: Heard
+    inlet: ScriptInlet
+
+    async def hear(self, output: bytes) -> None:
+        await eventually(lambda: len(self.heard.output) >= len(output), "the output")
+        assert self.heard.output == output
+
+
+@pytest.fixture
+async def ends() -> AsyncIterator[Ends]:
+    link, session_end = make_link()
+    session_end.set_inheritable(True)
+    heard = Heard()
+    link_fd = session_end.detach()
+    inlet = ScriptInlet(link_fd, heard.take_output, heard.take_status)
+    yield Ends(link, link_fd, heard, inlet)
+    inlet.close()
+    link.close()
+
+
+async def test_output_and_status_come_in_order(ends: Ends) -> None:
+    ends.link.wrote(b"epoch 1\r\n")
+    ends.link.wrote(b"epoch 2\r\n")
+    ends.link.exited(3 << 8)
+    await eventually(lambda: ends.heard.statuses, "the status")
+    assert (ends.heard.output, ends.heard.statuses) == (b"epoch 1\r\nepoch 2\r\n", [3 << 8])
+
+
+async def test_lost_output_is_said_in_its_place(ends: Ends) -> None:
+    ends.link._lost_bytes = 70
+    ends.link.wrote(b"after")
+    await ends.hear(b"\r\n[70 bytes of output were not kept]\r\nafter")
+
+
+async def test_loss_after_which_nothing_came_is_said(ends: Ends) -> None:
+    ends.link._lost_bytes = 70
+    ends.link.wrote_all()
+    await ends.hear(b"\r\n[70 bytes of output were not kept]\r\n")
+
+
+async def test_it_is_open_while_anyone_may_tell_more(ends: Ends) -> None:
+    relay = ends.link.copy()
+    ends.link.close()
+    relay.wrote(b"last words")
+    await ends.hear(b"last words")
+    assert ends.inlet.is_open
+    relay.close()
+    await eventually(lambda: not ends.inlet.is_open, "the end")
+
+
+async def test_a_broken_message_is_passed_over(ends: Ends) -> None:
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: ends.heard.statuses.append(-1))
+    ends.link._end.send(b"\xc1garbage")
+    ends.link._end.send(b"\x81")
+    ends.link.wrote(b"whole")
+    await ends.hear(b"whole")
+    assert ends.heard.statuses == []
+
+
+async def test_closing_twice_and_after_the_launcher_is_harmless(ends: Ends) -> None:
+    ends.link.close()
+    ends.inlet.close()
+    ends.inlet.close()
+
+
+async def test_no_child_of_the_session_inherits_what_it_was_given(ends: Ends) -> None:
+    assert not os.get_inheritable(ends.link_fd)
+
+
+async def test_without_a_link_there_is_nothing_to_read() -> None:
+    heard = Heard()
+    ScriptInlet(None, heard.take_output, heard.take_status).close()
+    assert heard == Heard()

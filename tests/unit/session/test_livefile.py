@@ -1,0 +1,165 @@
+"""Where a live run is written, on a local disk and on one that passes for a network's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from support.synthetic import main_process, run_started, write_run
+from support.training_stacks import describe
+
+from profd.daemon import paths
+from profd.daemon.errors import OutputUnwritable
+from profd.daemon.session.livefile import MOST_IN_MEMORY_BYTES, LiveFile
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.writer import RunWriter
+
+
+@pytest.fixture
+def wanted(tmp_path: Path) -> Path:
+    (tmp_path / "wanted").mkdir()
+    return tmp_path / "wanted" / "run.profd"
+
+
+@pytest.fixture
+def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let every folder lie on a network, and return the local one."""
+    (tmp_path / "local").mkdir()
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "local"))
+    monkeypatch.setattr(paths, "is_on_network", lambda path: True)
+    return tmp_path / "local"
+
+
+def files_below(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*") if not path.is_dir())
+
+
+def test_on_a_local_disk_it_is_written_where_it_is_wanted(wanted: Path) -> None:
+    live_file = LiveFile(wanted)
+    assert live_file.path == wanted
+    write_run(live_file.path, seconds=1)
+    live_file.settle()
+    assert files_below(wanted.parent) == ["run.profd"]
+
+
+def test_on_a_network_it_is_linked_while_live_and_moved_at_the_end(wanted: Path, network: Path) -> None:
+    live_file = LiveFile(wanted)
+    assert live_file.path.is_relative_to(network)
+    write_run(live_file.path, seconds=1)
+    assert wanted.is_symlink()
+    with RunReader(wanted) as reader:
+        assert reader.info.state == "ended"
+    live_file.settle()
+    assert not wanted.is_symlink()
+    with RunReader(wanted) as reader:
+        assert reader.recordings()
+    assert files_below(network) == []
+    assert files_below(wanted.parent) == ["run.profd"]
+
+
+def test_what_a_reader_keeps_in_the_log_is_moved_too(wanted: Path, network: Path) -> None:
+    live_file = LiveFile(wanted)
+    writer = RunWriter(live_file.path, run_started(), describe)
+    writer._tables._connection.execute("PRAGMA busy_timeout = 0")
+    with RunReader(wanted) as reader, reader.one_moment():
+        writer.put(main_process())
+        writer.close()
+        assert live_file.path.with_name("run.profd-wal").stat().st_size
+        live_file.settle()
+    with RunReader(wanted) as reader:
+        assert len(reader.processes) == 1
+    assert files_below(network) == []
+    assert files_below(wanted.parent) == ["run.profd"]
+
+
+def test_what_cannot_be_moved_stays_and_stays_linked(
+    wanted: Path, network: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live_file = LiveFile(wanted)
+    write_run(live_file.path, seconds=1)
+
+    def fill_up(source: BinaryIO, destination: BinaryIO, length: int) -> None:
+        destination.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", fill_up)
+    with pytest.raises(OutputUnwritable, match="No space left"):
+        live_file.settle()
+    assert files_below(wanted.parent) == ["run.profd"]
+    with RunReader(wanted) as reader:
+        assert reader.recordings()
+
+
+def test_a_run_is_not_lost_where_its_place_is_refused_at_the_last_moment(
+    wanted: Path, network: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live_file = LiveFile(wanted)
+    write_run(live_file.path, seconds=1)
+    with monkeypatch.context() as failing:
+        failing.setattr(os, "replace", refuse)
+        with pytest.raises(OutputUnwritable, match="Input/output error"):
+            live_file.settle()
+    assert files_below(wanted.parent) == ["run.profd"]
+    live_file.settle()
+    with RunReader(wanted) as reader:
+        assert reader.recordings()
+    assert files_below(network) == []
+
+
+def refuse(name: str, target: str, **folders: int) -> None:
+    raise OSError(5, "Input/output error")
+
+
+def test_a_disk_of_the_node_is_preferred_to_memory(
+    wanted: Path, network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path / "scratch"))
+    monkeypatch.setattr(paths, "is_on_network", lambda path: path == wanted.parent)
+    monkeypatch.setattr(paths, "is_in_memory", lambda path: path != tmp_path / "scratch")
+    live_file = LiveFile(wanted)
+    assert live_file.path.is_relative_to(tmp_path / "scratch")
+    assert (live_file.most_bytes, live_file.warning) == (None, "")
+
+
+def test_where_there_is_memory_alone_the_run_is_bounded_and_it_is_said(
+    wanted: Path, network: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "is_in_memory", lambda path: True)
+    live_file = LiveFile(wanted)
+    assert live_file.path.is_relative_to(network)
+    assert live_file.most_bytes == MOST_IN_MEMORY_BYTES
+    assert "set TMPDIR" in live_file.warning
+
+
+@pytest.mark.usefixtures("network")
+def test_a_place_that_is_taken_is_an_error_of_the_output(wanted: Path) -> None:
+    wanted.touch()
+    with pytest.raises(OutputUnwritable, match="File exists"):
+        LiveFile(wanted)
+
+
+@pytest.mark.usefixtures("network")
+def test_it_is_moved_privately_and_never_through_a_link(wanted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    victim = wanted.with_name("victim")
+    victim.write_text("theirs")
+    # The name that it once had on the way.
+    wanted.with_name(f".{wanted.name}.moving").symlink_to(victim)
+    live_file = LiveFile(wanted)
+    write_run(live_file.path, seconds=1)
+    modes: list[int] = []
+    copy = shutil.copyfileobj
+
+    def look(source: BinaryIO, destination: BinaryIO, length: int) -> None:
+        modes.append(os.fstat(destination.fileno()).st_mode & 0o777)
+        copy(source, destination, length)
+
+    monkeypatch.setattr(shutil, "copyfileobj", look)
+    live_file.settle()
+    assert modes == [0o600]
+    assert wanted.stat().st_mode & 0o777 == 0o600
+    assert victim.read_text() == "theirs"

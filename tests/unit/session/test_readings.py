@@ -1,0 +1,125 @@
+"""What is read beside the stacks, with a writer and a clock in the test's hands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.clocks import StoppedClock
+from support.synthetic import run_started
+from support.training_stacks import describe
+
+from profd.daemon import processes
+from profd.daemon.machine import cgroup
+from profd.daemon.machine.cgroup import Group
+from profd.daemon.session.budget import LOWEST_RATE_HZ, CostMeter, Governor, Spending
+from profd.daemon.session.readings import Readings
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Identity
+from profd.daemon.store.writer import RunWriter
+
+
+class Desk:
+    """Readings of this process into a real run file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.clock = StoppedClock()
+        self.governor = Governor(100, 0.1)
+        self.writer = RunWriter(path, run_started(), describe)
+        self.readings = Readings(self.clock, self.governor, self.writer)
+
+    async def take(self, times: int = 1) -> None:
+        stat = processes.read_stat(os.getpid())
+        assert stat is not None
+        for _ in range(times):
+            self.clock.advance(1)
+            await self.readings.take([Identity(stat.pid, stat.start_ticks)], {})
+
+    def events(self) -> list[tuple[str, str]]:
+        self.writer.close()
+        with RunReader(self.path) as reader:
+            # On a busy machine a thread's reading takes longer than ten seconds of the clock, which only tests move.
+            return [(event.kind, event.text) for event in reader.events() if "does not answer" not in event.text]
+
+
+def cost(monkeypatch: pytest.MonkeyPatch, cores: float) -> None:
+    monkeypatch.setattr(CostMeter, "take", lambda meter: Spending(cores, 1.0))
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path / "run.profd")
+    yield made
+    made.writer.close()
+
+
+async def test_processes_host_and_own_cost_are_written(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    cost(monkeypatch, 0.01)
+    await desk.take(2)
+    assert desk.events() == []
+    with RunReader(desk.path) as reader:
+        names = {row.name for row in reader.series.values()}
+    assert {"cpu_cores", "rss_bytes", "host_memory_used_bytes", "profd_cpu_cores", "profd_rss_bytes"} <= names
+
+
+async def test_a_jump_of_the_wall_clock_is_said_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    cost(monkeypatch, 0.01)
+    await desk.take()
+    desk.clock.jump_ns = -3_600_500_000_000
+    await desk.take(2)
+    desk.clock.jump_ns += 900_000_000  # slewed, not set
+    await desk.take()
+    assert desk.events() == [("wall-jump", "the wall clock jumped by -3600.500 s")]
+
+
+async def test_a_suspended_machine_is_said_and_is_no_jump(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    cost(monkeypatch, 0.01)
+    await desk.take()
+    desk.clock.slept_ns = desk.clock.jump_ns = 3_600_500_000_000
+    await desk.take(2)
+    desk.clock.slept_ns += 900_000_000
+    desk.clock.jump_ns += 900_000_000
+    await desk.take()
+    assert desk.events() == [("wall-jump", "the machine was suspended for 3600.500 s, which the run's times leave out")]
+
+
+async def test_a_change_of_the_rate_is_said(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    cost(monkeypatch, 0.2)
+    await desk.take(30)
+    lowered_hz = desk.governor.rate_hz
+    assert lowered_hz < 100
+    cost(monkeypatch, 0.01)
+    await desk.take(100)
+    assert desk.governor.rate_hz == 100
+    events = desk.events()
+    assert {kind for kind, _ in events} == {"note"}
+    assert events[0][1].endswith(" Hz instead of 100 Hz, to stay within its budget")
+    assert events[-1][1].startswith("profd samples at 100 Hz instead of ")
+    assert events[-1][1].endswith(", as there is room again")
+
+
+async def test_a_low_rate_at_the_start_is_said(desk: Desk) -> None:
+    desk.governor.rate_hz = 20
+    await desk.take()
+    assert desk.events() == [("note", "profd samples at 20 Hz instead of 100 Hz, to stay within its budget")]
+
+
+async def test_a_budget_that_cannot_be_kept_is_said_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    cost(monkeypatch, 0.2)
+    await desk.take(100)
+    assert desk.governor.rate_hz == LOWEST_RATE_HZ
+    said = [text for _, text in desk.events() if "more than its budget" in text]
+    assert said == ["profd costs more than its budget even at 5 Hz, which is its lowest rate"]
+
+
+async def test_at_the_end_it_is_read_whom_the_kernel_ended(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    kills = [2]
+    monkeypatch.setattr(cgroup, "groups_of", lambda pid, controller, mounted: [Group(2, "/none", "/job")])
+    monkeypatch.setattr(cgroup, "oom_kills_of", lambda group: kills[0])
+    await desk.take()
+    kills[0] = 3
+    await desk.readings.close()
+    assert desk.events() == [("oom", "out of memory: the kernel ended a process of the control group /job")]

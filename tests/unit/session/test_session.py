@@ -1,0 +1,252 @@
+"""Starting a session, with made-up programs in its place: what each first word becomes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+from support.waiting import DEADLINE_S
+
+from profd.daemon import paths, processes
+from profd.daemon.errors import MissingTool, OutputUnwritable, ProfdError, SessionFailed
+from profd.daemon.session import session
+from profd.daemon.session.session import (
+    Failed,
+    Ready,
+    RunningSession,
+    SessionOptions,
+    decode_options,
+    encode,
+    end_session,
+    start_session,
+)
+from profd.daemon.store.records import Identity
+
+OPTIONS = SessionOptions(
+    run_id="20261120-120000-cifar-3fa9",
+    name="cifar",
+    run_file=Path("/runs/caf\u00e9.profd"),
+    mode="attached",
+    pid=4242,
+    start_ticks=1000,
+    command=("python", "train.py"),
+    duration_s=2.5,
+)
+READY = encode(Ready(Path("/runs/a.profd"), Path("/run/a.sock"))).decode()
+Start = Callable[[str], RunningSession]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that puts a program in the place of the session's."""
+
+    def install_program(program: str) -> None:
+        executable = tmp_path / "python"
+        executable.write_text(f"#!{sys.executable} -SE\nimport json, os, signal, sys\n{program}\n")
+        executable.chmod(0o700)
+        monkeypatch.setattr(sys, "executable", str(executable))
+
+    return install_program
+
+
+@pytest.fixture
+def start(install: Callable[[str], None]) -> Start:
+    """Return a function that starts a session which is this program."""
+
+    def start_program(program: str) -> RunningSession:
+        install(program)
+        return start_session(OPTIONS)
+
+    return start_program
+
+
+@pytest.fixture
+def no_child_is_left() -> Callable[[], bool]:
+    """Return a function that says whether all children have been waited for, but those that were there before."""
+    before = set(psutil.Process().children())
+    return lambda: set(psutil.Process().children()) <= before
+
+
+def test_options_reach_the_session_as_they_are() -> None:
+    assert decode_options(encode(OPTIONS)) == OPTIONS
+
+
+def test_a_session_that_is_ready_is_returned_and_waited_for(start: Start) -> None:
+    running = start(f"sys.stdin.read(); print({READY!r}, flush=True); os.close(1); signal.pause()")
+    assert (running.run_file, running.control_socket) == (Path("/runs/a.profd"), Path("/run/a.sock"))
+    assert running.is_running()
+    assert not running.wait_closed(0)
+    os.kill(running.pid, signal.SIGKILL)
+    assert not running.wait_closed(60)
+    assert not running.is_running()
+
+
+def test_a_session_that_ends_in_order_has_closed_its_file(start: Start) -> None:
+    assert start(f"sys.stdin.read(); print({READY!r}, flush=True)").wait_closed(60)
+
+
+def test_a_session_stands_apart_from_its_starter(start: Start, profd_home: Path) -> None:
+    running = start(
+        "sys.stdin.read()\n"
+        "apart = os.getsid(0) == os.getpid() and os.getcwd() == '/' and os.environ['PYTHONSAFEPATH'] == '1'\n"
+        "socket = os.environ['PROFD_HOME'] if apart else 'not apart'\n"
+        "print(json.dumps({'type': 'Ready', 'run_file': '/a', 'control_socket': socket}))"
+    )
+    assert running.wait_closed(60)
+    assert running.control_socket == profd_home
+
+
+def test_a_relative_home_reaches_the_session_as_the_same_folder(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PROFD_HOME", "mine")
+    running = start(
+        "sys.stdin.read()\n"
+        "print(json.dumps({'type': 'Ready', 'run_file': os.environ['PROFD_HOME'], 'control_socket': '/a'}))"
+    )
+    assert running.wait_closed(60)
+    assert running.run_file == tmp_path / "mine"
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        (Failed("OutputUnwritable", "cannot write", "choose another"), OutputUnwritable),
+        (Failed("MissingTool", "no py-spy", "install it"), MissingTool),
+        (Failed("Unheard", "of", ""), SessionFailed),
+        (Failed("annotations", "of", ""), SessionFailed),
+        (Failed("ExitCode", "of", ""), SessionFailed),
+    ],
+)
+def test_a_session_that_fails_raises_its_own_error(start: Start, word: Failed, expected: type[ProfdError]) -> None:
+    with pytest.raises(expected) as failure:
+        start(f"sys.stdin.read(); print({encode(word).decode()!r})")
+    assert type(failure.value) is expected
+    assert word.what in failure.value.what
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "os._exit(1)",
+        "sys.stdin.read(); os._exit(1)",
+        "os.close(0); os.close(1); signal.pause()",
+        "sys.stdin.read(); print('Traceback (most recent call last):')",
+        "sys.stdin.read(); os.write(1, b'\\xff')",
+        "os.kill(os.getpid(), signal.SIGKILL)",
+    ],
+)
+def test_a_session_that_says_nothing_of_use_is_an_error_with_its_log(
+    start: Start, no_child_is_left: Callable[[], bool], program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_FAREWELL_TIMEOUT_S", 0.01)
+    with pytest.raises(SessionFailed) as failure:
+        start(program)
+    assert failure.value.remedy == f"see {paths.runtime_folder() / OPTIONS.run_id}.log"
+    assert no_child_is_left()
+
+
+def test_a_session_that_never_answers_is_killed(
+    start: Start, no_child_is_left: Callable[[], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_READY_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(session, "_FAREWELL_TIMEOUT_S", 0.01)
+    with pytest.raises(SessionFailed, match="in time"):
+        start("signal.pause()")
+    assert no_child_is_left()
+
+
+def test_what_a_session_says_on_stderr_is_its_log(start: Start) -> None:
+    with pytest.raises(SessionFailed) as failure:
+        start("sys.exit('no memory left')")
+    assert Path(failure.value.remedy.removeprefix("see ")).read_text() == "no memory left\n"
+
+
+def test_command_words_that_are_no_text_are_made_so(install: Callable[[str], None]) -> None:
+    install(
+        "said = json.load(sys.stdin)['command'][1]\n"
+        "print(json.dumps({'type': 'Ready', 'run_file': said, 'control_socket': '/a'}))"
+    )
+    running = start_session(msgspec.structs.replace(OPTIONS, command=("python", "caf\udce9.py")))
+    assert running.run_file == Path("caf\ufffd.py")
+    assert running.wait_closed(60)
+
+
+def test_the_end_of_the_link_is_handed_on_and_stays_open_here(install: Callable[[str], None]) -> None:
+    ours, theirs = socket.socketpair()
+    install(
+        "options = json.load(sys.stdin)\n"
+        "kind = os.readlink(f'/proc/self/fd/{options[\"link_fd\"]}').partition(':')[0]\n"
+        "print(json.dumps({'type': 'Ready', 'run_file': kind, 'control_socket': '/a'}))"
+    )
+    running = start_session(OPTIONS, link=theirs)
+    assert running.run_file == Path("socket")
+    assert running.wait_closed(60)
+    os.fstat(theirs.fileno())
+    ours.close()
+    theirs.close()
+
+
+def test_a_stopped_session_is_let_go_on_to_close(install: Callable[[str], None]) -> None:
+    install(
+        "import signal\n"
+        "os.write(1, json.dumps({'type': 'Ready', 'run_file': '/a', 'control_socket': '/b'}).encode())\n"
+        "os.close(1)\n"
+        "os.kill(os.getpid(), signal.SIGSTOP)"
+    )
+    running = start_session(OPTIONS)
+    os.waitid(os.P_PID, running.pid, os.WSTOPPED | os.WNOWAIT)
+    assert running.wait_closed(DEADLINE_S)
+
+
+@pytest.fixture
+def waiting(install: Callable[[str], None]) -> RunningSession:
+    """Start what says that it records, and waits for a signal."""
+    install(
+        "import signal\n"
+        "os.write(1, json.dumps({'type': 'Ready', 'run_file': '/a', 'control_socket': '/b'}).encode())\n"
+        "os.close(1)\n"
+        "signal.pause()"
+    )
+    return start_session(OPTIONS)
+
+
+def identity_of(pid: int) -> Identity:
+    stat = processes.read_stat(pid)
+    assert stat is not None
+    return Identity(pid, stat.start_ticks)
+
+
+def test_a_session_is_ended_by_who_did_not_start_it_though_it_is_stopped(waiting: RunningSession) -> None:
+    os.kill(waiting.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, waiting.pid, os.WSTOPPED | os.WNOWAIT)
+    with contextlib.closing(end_session(identity_of(waiting.pid))) as watch:
+        assert select.select([watch], [], [], DEADLINE_S)[0]
+    assert not waiting.wait_closed(DEADLINE_S)  # by the signal, as it has no handler here
+
+
+def test_another_process_with_its_pid_is_no_session_any_more(waiting: RunningSession) -> None:
+    with pytest.raises(ProcessLookupError):
+        end_session(Identity(waiting.pid, identity_of(waiting.pid).start_ticks - 1))
+    assert waiting.is_running()
+    waiting.end()
+    waiting.wait_closed(DEADLINE_S)
+
+
+def test_what_is_no_session_is_not_ended() -> None:
+    with subprocess.Popen(["sleep", "1000"]) as other:
+        with pytest.raises(SessionFailed, match="is no session of profd's"):
+            end_session(identity_of(other.pid))
+        assert other.poll() is None
+        other.kill()

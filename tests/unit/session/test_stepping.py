@@ -1,0 +1,102 @@
+"""The readers of steps of a tree: one for each process that trains, polled in one thread."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from support.synthetic import COMMAND, MAIN
+from support.waiting import until
+
+from profd.daemon.clock import AnchoredClock
+from profd.daemon.session import stepping
+from profd.daemon.session.stepping import Stepping
+from profd.daemon.store.records import EventHappened, Identity, Record
+from profd.daemon.tree.roles import MAIN as MAIN_ROLE
+from profd.daemon.tree.roles import WORKER
+from profd.daemon.tree.tree import Member
+
+OTHER = Identity(MAIN.pid + 1, 7)
+
+
+class Listener:
+    """A stand-in for the reader: it counts its polls and keeps what it is given."""
+
+    made: list[Listener]
+
+    def __init__(self, identity: Identity, *_: object) -> None:
+        self.identity = identity
+        self.polls = 0
+        self.has_ended = threading.Event()
+        self.heard = b""
+        self.fails = False
+        Listener.made.append(self)
+
+    def poll(self) -> float:
+        self.polls += 1
+        if self.fails:
+            raise ValueError("of its own")
+        return 0.001
+
+    def end(self) -> None:
+        self.has_ended.set()
+
+    def hear(self, data: bytes) -> None:
+        self.heard += data
+
+
+def member(identity: Identity = MAIN, role: str = MAIN_ROLE) -> Member:
+    """Return a process of the tree."""
+    return Member(identity, None, COMMAND, role, None, None, None, 1)
+
+
+@pytest.fixture
+def records(monkeypatch: pytest.MonkeyPatch) -> list[Record]:
+    """Give the place for records, with listeners instead of readers."""
+    Listener.made = []
+    monkeypatch.setattr(stepping, "StepReader", Listener)
+    return []
+
+
+def test_each_process_that_trains_is_read_until_it_ends(records: list[Record]) -> None:
+    followed = Stepping(AnchoredClock(), records.append)
+    for one in (member(), member(), member(OTHER), member(Identity(1, 1), WORKER)):
+        followed.begin(one)
+    first, second = Listener.made
+    until(lambda: first.polls > 3 and second.polls > 3, "both to be read")
+    followed.end(MAIN)
+    assert first.has_ended.wait(60)
+    polls = first.polls
+    until(lambda: second.polls > polls + 10, "the other one to be read")
+    assert first.polls == polls
+    assert not second.has_ended.is_set()
+    followed.close()
+    assert second.has_ended.is_set()
+
+
+def test_output_is_heard_where_one_process_trains(records: list[Record]) -> None:
+    followed = Stepping(AnchoredClock(), records.append)
+    followed.begin(member())
+    followed.take_output(b"step 1\n")
+    followed.begin(member(OTHER))
+    followed.take_output(b"step 2\n")
+    assert [reader.heard for reader in Listener.made] == [b"step 1\n", b""]
+    followed.close()
+
+
+def test_a_reader_that_fails_is_said_and_ends_no_other(
+    records: list[Record], capsys: pytest.CaptureFixture[str]
+) -> None:
+    followed = Stepping(AnchoredClock(), records.append)
+    followed.begin(member())
+    followed.begin(member(OTHER))
+    failing, other = Listener.made
+    failing.fails = True
+    until(lambda: records, "the failure")
+    polls = other.polls
+    until(lambda: other.polls > polls, "the other one to be read")
+    followed.close()
+    (said,) = records
+    assert isinstance(said, EventHappened)
+    assert (said.kind, said.identity) == ("error", MAIN)
+    assert "ValueError" in capsys.readouterr().err

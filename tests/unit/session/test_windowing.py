@@ -1,0 +1,215 @@
+"""Of whom a window is taken: roles, and who has asked for work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping
+from pathlib import Path
+
+import pytest
+from support.clocks import StoppedClock
+from support.kinetoclient import KinetoClient, inquiry
+
+from profd.daemon.errors import SessionFailed
+from profd.daemon.session.control import WindowBegun
+from profd.daemon.session.windowing import Windowing
+from profd.daemon.store.records import EventHappened, Found, Identity, Record
+from profd.daemon.tree.tree import Member
+from profd.daemon.windows.ondemand import Sockets
+from profd.daemon.windows.request import WindowRequest
+from profd.daemon.windows.taking import Way, WindowTaker
+
+
+def member(pid: int, role: str, python: str | None = "3.11.7") -> Member:
+    return Member(
+        identity=Identity(pid, 1), parent=None, command=("python",), role=role, rank=None, ordinal=None, python=python,
+        image=0,
+    )  # fmt: skip
+
+
+RANKS = [member(11, "main"), member(12, "main")]
+OTHERS = [member(10, "launcher"), member(13, "worker"), member(14, "helper"), member(15, "main", python=None)]
+
+WAITS = Found("input-bound", "critical", "input-bound: waits 61 %", "{}")
+SYNCHRONIZES = Found("synchronization", "warning", "synchronization: 12 %", "{}")
+STARTED = Found("slow-start", "info", "startup: 20 s", "{}")
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("w")
+
+
+@pytest.fixture
+async def windowing(folder: Path) -> AsyncIterator[Windowing]:
+    records: list[Record] = []
+    windowing = Windowing(folder, StoppedClock(), records.append)
+    windowing.start()
+    yield windowing
+    await windowing.close()
+
+
+async def test_every_training_process_is_asked_and_no_other(windowing: Windowing) -> None:
+    begun = windowing.begin([*OTHERS, *RANKS], WindowRequest())
+    assert begun.pids == (11, 12)
+    assert begun.asked_ns == StoppedClock().at_ns
+
+
+async def test_those_who_have_asked_go_before_those_who_have_not(windowing: Windowing, folder: Path) -> None:
+    with KinetoClient(folder) as client:
+        for pid in (12, 13):
+            client.send(inquiry(pid))
+            await client.answer()
+    assert windowing.begin([*OTHERS, *RANKS], WindowRequest()).pids == (12,)
+
+
+async def test_run_in_which_nobody_trains_takes_none(windowing: Windowing) -> None:
+    with pytest.raises(SessionFailed, match="no process of this run trains"):
+        windowing.begin(OTHERS, WindowRequest())
+
+
+async def test_run_that_was_not_armed_takes_none_and_says_how() -> None:
+    records: list[Record] = []
+    unarmed = Windowing(None, StoppedClock(), records.append)
+    unarmed.start()
+    with pytest.raises(SessionFailed, match="launch it with `profd run --torch-window"):
+        unarmed.begin(RANKS, WindowRequest())
+    with pytest.raises(SessionFailed, match="or add --inject"):
+        unarmed.begin(RANKS, WindowRequest())
+    await unarmed.close()
+
+
+async def test_run_that_was_not_armed_is_injected_on_demand_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    ways: dict[Identity, Way] = {}
+
+    def begin(self: WindowTaker, asked: Mapping[Identity, Way], request: WindowRequest) -> int:
+        ways.update(asked)
+        return 7
+
+    monkeypatch.setattr(WindowTaker, "begin", begin)
+    begun = Windowing(None, StoppedClock(), lambda _: None).begin([*OTHERS, *RANKS], WindowRequest(inject=True))
+    assert (begun.asked_ns, begun.pids, begun.injected) == (7, (11, 12), True)
+    assert {way.source for way in ways.values()} == {"gdb"}
+
+
+@pytest.mark.parametrize("inject", [False, True])
+async def test_processes_that_others_have_armed_are_asked_and_never_injected(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, inject: bool
+) -> None:
+    ways: dict[Identity, Way] = {}
+
+    def begin(self: WindowTaker, asked: Mapping[Identity, Way], request: WindowRequest) -> int:
+        ways.update(asked)
+        return 7
+
+    monkeypatch.setattr(WindowTaker, "begin", begin)
+    armed = {11: Sockets(tmp_path), 16: Sockets(tmp_path), 17: Sockets(None)}
+    monkeypatch.setattr("profd.daemon.session.windowing.sockets_of", armed.get)
+    members = [*RANKS, member(16, "main"), member(17, "main")]
+    begun = Windowing(None, StoppedClock(), lambda _: None).begin(members, WindowRequest(inject=inject))
+    assert begun.pids == ((11, 12, 16, 17) if inject else (11, 16, 17))
+    assert begun.injected is inject
+    assert {identity.pid: way.source for identity, way in ways.items() if identity.pid != 12} == dict.fromkeys(
+        (11, 16, 17), "kineto"
+    )
+    # Two ranks ask at the same socket, which can be bound once.
+    assert ways[Identity(11, 1)] is ways[Identity(16, 1)] is not ways[Identity(17, 1)]
+
+
+async def test_armed_run_is_never_injected(windowing: Windowing) -> None:
+    assert not windowing.begin(RANKS, WindowRequest(inject=True)).injected
+
+
+async def test_windows_are_taken_by_a_schedule_and_those_that_cannot_be_are_said() -> None:
+    begun: list[WindowRequest] = []
+    records: list[Record] = []
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) > 3:
+            raise asyncio.CancelledError
+
+    class Busy(Windowing):
+        def begin(self, members: Collection[Member], request: WindowRequest) -> WindowBegun:
+            begun.append(request)
+            if len(begun) == 2:
+                raise SessionFailed("process 11 is at a window already")
+            return WindowBegun(1, tuple(member.identity.pid for member in members))
+
+    windowing = Busy(None, StoppedClock(), records.append, sleep)
+    with pytest.raises(asyncio.CancelledError):
+        await windowing.keep(60.0, WindowRequest(steps=7), lambda: RANKS)
+    assert slept == [60.0] * 4
+    assert begun == [WindowRequest(steps=7)] * 3
+    (event,) = records
+    assert isinstance(event, EventHappened)
+    assert event.text == "no window by schedule: process 11 is at a window already"
+
+
+async def heed(folder: Path, *seen: tuple[Found, ...], refused: Collection[int] = ()) -> list[str]:
+    """Return what is said where a process listens and these findings are seen; ``refused`` counts windows from 1."""
+    records: list[Record] = []
+    asked: list[WindowRequest] = []
+
+    class Noting(Windowing):
+        def begin(self, members: Collection[Member], request: WindowRequest) -> WindowBegun:
+            asked.append(request)
+            if len(asked) in refused:
+                raise SessionFailed("process 11 is at a window already")
+            records.append(EventHappened(0, "window", "begun"))
+            return WindowBegun(1, (11,))
+
+    windowing = Noting(folder, StoppedClock(), records.append)
+    windowing.start()
+    with KinetoClient(folder) as client:
+        client.send(inquiry(11))
+        await client.answer()
+    for found in seen:
+        windowing.heed(found, WindowRequest(steps=7), RANKS)
+    await windowing.close()
+    assert set(asked) <= {WindowRequest(steps=7)}
+    return texts(records)
+
+
+def texts(records: Collection[Record]) -> list[str]:
+    return [record.text for record in records if isinstance(record, EventHappened)]
+
+
+async def test_each_kind_of_finding_has_one_window_that_says_why(folder: Path) -> None:
+    said = await heed(folder, (), (WAITS,), (WAITS,), (SYNCHRONIZES, WAITS), (SYNCHRONIZES,))
+    assert said == [
+        "begun",
+        "a window because of input-bound: waits 61 %",
+        "begun",
+        "a window because of synchronization: 12 %",
+    ]
+
+
+async def test_findings_of_one_look_share_their_window(folder: Path) -> None:
+    said = await heed(folder, (WAITS, SYNCHRONIZES), (SYNCHRONIZES, WAITS))
+    assert said == ["begun", "a window because of input-bound: waits 61 %; and of synchronization: 12 %"]
+
+
+async def test_a_finding_whose_window_cannot_be_is_asked_for_again(folder: Path) -> None:
+    said = await heed(folder, (WAITS,), (WAITS,), (WAITS,), refused=(1,))
+    assert said == ["begun", "a window because of input-bound: waits 61 %"]
+
+
+async def test_what_is_only_worth_knowing_has_no_window(folder: Path) -> None:
+    assert await heed(folder, (STARTED,)) == []
+
+
+async def test_findings_from_before_torch_listens_wait(folder: Path) -> None:
+    records: list[Record] = []
+    deaf = Windowing(folder, StoppedClock(), records.append)
+    deaf.start()
+    deaf.heed((WAITS,), WindowRequest(), RANKS)
+    await deaf.close()
+    assert records == []
+
+
+async def test_one_process_may_be_named(windowing: Windowing) -> None:
+    assert windowing.begin([*OTHERS, *RANKS], WindowRequest(pid=12)).pids == (12,)
+    with pytest.raises(SessionFailed, match="process 13 of this run does not train"):
+        windowing.begin([*OTHERS, *RANKS], WindowRequest(pid=13))

@@ -1,0 +1,247 @@
+"""A recording made into a record: nothing is lost, doubled or made up between the trace and the run file."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.traces import MAIN_TID, ZERO_NS, Stack, Told, raw_recording, stack
+
+from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS
+from profd.daemon.stacks.assembly import Span, Threads, apportion, assemble
+from profd.daemon.store.records import Frame, Identity, RecordingTaken
+
+TARGET = Identity(MAIN_TID, 1000)
+FUNCTIONS = ("a", "b", "c")
+WAITING = (Frame("Thread._bootstrap", "/usr/lib/python3.11/threading.py", 995), Frame("wait", "w.py", 3))
+# (length in microseconds, function) of one stay after the other
+stays = st.lists(st.tuples(st.integers(1, 50_000), st.sampled_from(FUNCTIONS)), min_size=1, max_size=30)
+
+
+def told(stays: list[tuple[int, str]], start_us: int = 0) -> Told:
+    """Tell stays one after the other from a time on; neighbors in one stack are one change, as py-spy writes them."""
+    changes: list[tuple[int, Stack]] = []
+    at_us = start_us
+    for length_us, function in stays:
+        if not changes or changes[-1][1] != stack(function):
+            changes.append((at_us, stack(function)))
+        at_us += length_us
+    return Told(changes, at_us)
+
+
+def spans_of(record: RecordingTaken) -> list[tuple[int, int, Stack]]:
+    return [
+        (interval.start_ns, interval.start_ns + interval.duration_ns, record.stacks[interval.stack])
+        for thread in record.threads
+        for interval in thread.intervals
+    ]
+
+
+@given(st.integers(0, 5000), st.lists(st.integers(0, 10**10), max_size=40))
+def test_shares_add_up_and_none_is_negative(total: int, lengths: list[int]) -> None:
+    shares = apportion(total, lengths)
+    assert sum(shares) == (total if sum(lengths) else 0)
+    assert all(share >= 0 for share in shares)
+
+
+@given(st.integers(0, 5000), st.lists(st.integers(1, 10**10), min_size=1, max_size=40))
+def test_no_share_is_off_by_a_whole_sample(total: int, lengths: list[int]) -> None:
+    for share, length in zip(apportion(total, lengths), lengths, strict=True):
+        assert abs(share - total * length / sum(lengths)) <= 1.000001
+
+
+def test_many_short_intervals_are_not_rounded_away() -> None:
+    assert sum(apportion(100, [1] * 300)) == 100
+    assert max(apportion(100, [1] * 300)) == 1
+
+
+@given(stays, st.integers(1, 400))
+def test_a_recording_is_kept_whole(told_stays: list[tuple[int, str]], samples: int) -> None:
+    record = assemble(raw_recording(told(told_stays), samples=samples), TARGET, 100, Span())
+    length_ns = sum(length for length, _ in told_stays) * MICROSECOND_NS
+    assert (record.start_ns, record.end_ns) == (ZERO_NS, ZERO_NS + length_ns)
+    assert (record.samples, record.torn) == (samples, 0)
+    assert sum(interval.samples for thread in record.threads for interval in thread.intervals) == samples
+    assert sum(end - start for start, end, _ in spans_of(record)) == length_ns
+
+
+@given(stays, stays, st.integers(0, 200), st.data())
+def test_two_recordings_cut_at_a_time_lose_and_double_nothing(
+    before: list[tuple[int, str]], after: list[tuple[int, str]], zero_us: int, data: st.DataObject
+) -> None:
+    end_us = sum(length for length, _ in before)
+    zero_us = min(zero_us, end_us - 1)
+    after_end_us = zero_us + sum(length for length, _ in after)
+    cut_us = data.draw(st.integers(zero_us, max(min(end_us, after_end_us), zero_us)))
+    cut_ns = ZERO_NS + cut_us * MICROSECOND_NS
+    first = assemble(raw_recording(told(before)), TARGET, 100, Span(None, cut_ns))
+    second_zero_ns = ZERO_NS + zero_us * MICROSECOND_NS
+    second = assemble(raw_recording(told(after), zero_ns=second_zero_ns), TARGET, 100, Span(cut_ns, None))
+    spans = sorted(span for span in spans_of(first) + spans_of(second))
+    assert spans[0][0] == ZERO_NS
+    assert spans[-1][1] == max(cut_ns, second_zero_ns + (after_end_us - zero_us) * MICROSECOND_NS)
+    for (_, end, _), (start, _, _) in itertools.pairwise(spans):
+        assert end == start
+    assert first.end_ns == cut_ns == second.start_ns
+    assert all(interval.duration_ns > 0 for part in (first, second) for interval in part.threads[0].intervals)
+
+
+@given(stays, st.integers(0, 1_600_000))
+def test_a_cut_splits_the_samples_of_one_recording_without_rest(told_stays: list[tuple[int, str]], cut_us: int) -> None:
+    raw = raw_recording(told(told_stays), samples=333)
+    cut_ns = ZERO_NS + cut_us * MICROSECOND_NS
+    halves = [assemble(raw, TARGET, 100, span) for span in (Span(None, cut_ns), Span(cut_ns, None))]
+    whole = assemble(raw, TARGET, 100, Span())
+    assert sum(half.samples for half in halves) in range(whole.samples - 1, whole.samples + 2)
+
+
+def test_samples_are_shared_among_threads_by_their_time() -> None:
+    main = Told([(0, stack("a"))], 4_000_000)
+    late = Told([(3_000_000, WAITING)], 4_000_000, "thread (4250): T", 0x7F11)
+    record = assemble(raw_recording(main, late, samples=500), TARGET, 100, Span())
+    assert [sum(i.samples for i in thread.intervals) for thread in record.threads] == [400, 100]
+    assert [(thread.os_tid, thread.name, thread.is_main) for thread in record.threads] == [
+        (MAIN_TID, "MainThread", True),
+        (4250, "T", False),
+    ]
+
+
+TORN = (Frame("Condition.notify", "threading.py", 1),)
+
+
+def test_what_was_seen_before_a_torn_read_lasts_until_the_next_sample() -> None:
+    raw = raw_recording(Told([(0, stack("a")), (500_000, TORN), (530_000, stack("b"))], 1_000_000))
+    record = assemble(raw, TARGET, 100, Span())
+    assert (record.samples, record.torn) == (100, 1)
+    assert record.stacks == (stack("a"), stack("b"))
+    assert [(i.duration_ns, i.samples) for i in record.threads[0].intervals] == [(530_000_000, 52), (470_000_000, 47)]
+
+
+def test_every_torn_read_counts_however_short() -> None:
+    raw = raw_recording(Told([(0, stack("a")), (500_000, TORN), (500_100, stack("b"))], 1_000_000))
+    assert assemble(raw, TARGET, 100, Span()).torn == 1
+
+
+def test_impossible_stacks_that_last_are_dropped_with_their_time() -> None:
+    raw = raw_recording(Told([(0, stack("a")), (500_000, TORN), (600_000, stack("b"))], 1_000_000))
+    record = assemble(raw, TARGET, 100, Span())
+    assert (record.samples, record.torn) == (100, 10)
+    assert record.stacks == (stack("a"), stack("b"))
+    assert [interval.samples for interval in record.threads[0].intervals] == [50, 40]
+
+
+def test_a_thread_without_frames_is_neither_sampled_nor_torn() -> None:
+    main = Told([(0, stack("a"))], 4_000_000)
+    silent = Told([(0, ())], 4_000_000, "thread (4250): pt_autograd_0", 0x7F11)
+    record = assemble(raw_recording(main, silent, samples=800), TARGET, 100, Span())
+    assert (record.samples, record.torn) == (400, 0)
+    assert [len(thread.intervals) for thread in record.threads] == [1, 0]
+
+
+def test_a_thread_that_calls_python_now_and_then_is_sampled_meanwhile() -> None:
+    hook = (Frame("hook", "/home/ada/train.py", 7),)
+    calling = Told([(0, ()), (3_000_000, hook), (3_500_000, ())], 4_000_000, "thread (4250): pt_autograd_0", 0x7F11)
+    record = assemble(raw_recording(calling, samples=400), TARGET, 100, Span())
+    assert (record.samples, record.torn) == (50, 0)
+    assert [stack for _, _, stack in spans_of(record)] == [hook]
+
+
+def test_a_torn_read_at_first_is_dropped_with_its_time() -> None:
+    raw = raw_recording(Told([(0, TORN), (30_000, stack("b"))], 1_000_000))
+    record = assemble(raw, TARGET, 100, Span())
+    assert [(i.duration_ns, i.samples) for i in record.threads[0].intervals] == [(970_000_000, 97)]
+    assert record.torn == 3
+
+
+def test_a_thread_that_is_gone_has_neither_time_nor_samples_of_those_that_live() -> None:
+    main = Told([(0, stack("a"))], 4_000_000)
+    gone = Told([(0, WAITING)], 4_000_000, "thread (4250): T", 0x7F11)
+    raw = raw_recording(main, gone, samples=401)
+    record = assemble(raw, TARGET, 100, Span(), Threads({MAIN_TID: MAIN_TID}, is_current=True))
+    alive, dead = record.threads
+    assert [(i.duration_ns, i.samples) for i in dead.intervals] == [(10 * MILLISECOND_NS, 1)]
+    assert [(i.duration_ns, i.samples) for i in alive.intervals] == [(4000 * MILLISECOND_NS, 400)]
+
+
+def test_the_last_stay_of_a_thread_that_is_gone_grows_no_longer() -> None:
+    gone = Told([(0, WAITING), (90_000, WAITING[:1])], 93_000, "thread (4250): T", 0x7F11)
+    record = assemble(raw_recording(gone), TARGET, 100, Span(), Threads({}, is_current=True))
+    assert record.end_ns == ZERO_NS + 93_000 * MICROSECOND_NS
+
+
+@pytest.mark.parametrize("threads", [Threads(), Threads({MAIN_TID: MAIN_TID}), None])
+def test_where_nobody_can_tell_every_thread_lives(threads: Threads | None) -> None:
+    other = Told([(0, WAITING)], 4_000_000, "thread (4250): T", 0x7F11)
+    record = assemble(raw_recording(other), TARGET, 100, Span(), threads)
+    assert record.threads[0].intervals[0].duration_ns == 4000 * MILLISECOND_NS
+
+
+def test_threads_of_a_container_get_the_ids_that_they_have_here() -> None:
+    main = Told([(0, stack("a"))], 1_000_000, "thread (1): MainThread")
+    other = Told([(0, WAITING)], 1_000_000, "thread (9): T", 0x7F11)
+    threads = Threads({1: MAIN_TID, 9: 4250}, is_current=True)
+    record = assemble(raw_recording(main, other), TARGET, 100, Span(), threads)
+    assert [(thread.os_tid, thread.is_main) for thread in record.threads] == [(MAIN_TID, True), (4250, False)]
+    assert all(thread.intervals[0].duration_ns == 1000 * MILLISECOND_NS for thread in record.threads)
+
+
+def test_an_interpreter_that_tells_no_ids_has_its_main_thread_by_name() -> None:
+    other = Told([(0, WAITING)], 1_000_000, "thread (0x7F71075C16C0): wkr", 0x7F71075C16C0)
+    main = Told([(0, stack("a"))], 1_000_000, "thread (0x7F7107FC2B80): MainThread", 0x7F7107FC2B80)
+    threads = Threads({MAIN_TID: MAIN_TID}, is_current=True)
+    record = assemble(raw_recording(other, main), TARGET, 100, Span(), threads)
+    assert [(thread.os_tid, thread.is_main) for thread in record.threads] == [
+        (0x7F71075C16C0, False),
+        (0x7F7107FC2B80, True),
+    ]
+    assert all(thread.intervals[0].duration_ns == 1000 * MILLISECOND_NS for thread in record.threads)
+
+
+def test_the_only_thread_is_the_main_one_whatever_it_is_called() -> None:
+    lone = Told([(0, stack("a"))], 1_000_000, "thread (0x7F71075C16C0)", 0x7F71075C16C0)
+    assert assemble(raw_recording(lone), TARGET, 100, Span()).threads[0].is_main
+
+
+def test_the_main_thread_has_its_name_before_the_program_knows_threads() -> None:
+    lone = Told([(0, stack("a"))], 1_000_000, f"thread ({MAIN_TID})")
+    (thread,) = assemble(raw_recording(lone), TARGET, 100, Span()).threads
+    assert (thread.name, thread.is_main) == ("MainThread", True)
+
+
+def test_a_recording_that_saw_nothing_is_empty() -> None:
+    record = assemble(raw_recording(samples=0), TARGET, 100, Span())
+    assert (record.start_ns, record.end_ns, record.samples, record.threads) == (ZERO_NS, ZERO_NS, 0, ())
+
+
+def test_a_recording_wholly_outside_of_what_is_kept_is_empty() -> None:
+    later_ns = ZERO_NS + 10_000 * MILLISECOND_NS
+    record = assemble(raw_recording(Told([(0, stack("a"))], 1000)), TARGET, 100, Span(later_ns, None))
+    assert (record.start_ns, record.end_ns, record.samples) == (later_ns, later_ns, 0)
+
+
+def test_what_a_recording_cost_and_missed_is_kept() -> None:
+    raw = msgspec.structs.replace(raw_recording(Told([(0, stack("a"))], 1000)), errors=7, cpu_ns=5)
+    record = assemble(raw, TARGET, 50, Span())
+    assert (record.rate_hz, record.errors, record.cpu_ns, record.clock_error_ns) == (50, 7, 5, raw.clock_error_ns)
+    assert record.identity == TARGET
+
+
+def test_a_sample_belongs_to_the_interval_that_has_most_of_its_time() -> None:
+    assert apportion(1, [3, 1]) == [1, 0]
+    assert apportion(1, [1, 3]) == [0, 1]
+
+
+def test_a_stack_that_was_left_when_it_was_met_takes_no_time_from_the_next() -> None:
+    # The deep stack is read for longer than the flat one before it lasted: both begin at the same moment.
+    deep = stack(*map(str, range(100)))
+    changes = [(0, stack("a")), (500_000, stack("b")), (500_100, deep)]
+    record = assemble(
+        raw_recording(Told(changes, 900_000), samples=90, cpu_ns=90 * MILLISECOND_NS), TARGET, 100, Span()
+    )
+    (thread,) = record.threads
+    assert [record.stacks[interval.stack] for interval in thread.intervals] == [stack("a"), deep]
+    assert [interval.duration_ns > 0 for interval in thread.intervals] == [True, True]
+    assert sum(interval.samples for interval in thread.intervals) == 90

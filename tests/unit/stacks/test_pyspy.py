@@ -1,0 +1,362 @@
+"""Recordings of a py-spy that is stood in for: what becomes of its words, its file, its process and its descriptors."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from support.pyspy.standin import Fault, StandIn
+from support.traces import Told, stack, write_trace
+
+from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, AnchoredClock
+from profd.daemon.errors import MissingTool
+from profd.daemon.stacks import chrometrace, pyspy
+from profd.daemon.stacks.pyspy import (
+    PySpyOutput,
+    Recording,
+    RecordingFailed,
+    find_py_spy,
+    last_timestamp_us,
+    read_output,
+)
+
+TRACE = write_trace(Told([(100, stack("a"))], 250_000))
+SAID = b"py-spy> Wrote chrome trace to 'x'. Samples: 25 Errors: 2\n"
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(py_spy: StandIn) -> Iterator[None]:
+    """See that no descriptor is left open, and no process unwaited for; what other tests left behind does not count."""
+    before = descriptors(), children()
+    yield
+    assert not descriptors() - before[0], "descriptors were left open"
+    assert not children() - before[1], "processes were not waited for"
+
+
+def begin(length_s: float = 1.0) -> Recording:
+    """Start a recording of this process."""
+    return Recording(find_py_spy(), os.getpid(), 100, length_s, AnchoredClock())
+
+
+def output(spawned_s: float, sampling_s: float, ended_s: float, trace: bytes = TRACE) -> PySpyOutput:
+    """Return what a py-spy wrote that was spawned, sampled and ended at these times."""
+    spawned_ns, sampling_ns, ended_ns = (int(at_s * SECOND_NS) for at_s in (spawned_s, sampling_s, ended_s))
+    return PySpyOutput(trace, SAID, spawned_ns, sampling_ns, ended_ns, cpu_ns=0, wall_jump_ns=0)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyspy, "_KILL_AFTER_S", 0.05)
+
+
+def children() -> set[int]:
+    """Return the child processes, with those that have ended and were not waited for."""
+    return {child.pid for child in psutil.Process().children()}
+
+
+def descriptors() -> set[str]:
+    """Return what the open descriptors lead to, without those of the event loop."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            target = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115  of a pipe or a memory file
+            if target.startswith(("pipe:", "/memfd:")):
+                found.add(target)
+    return found
+
+
+async def test_a_recording_gives_what_py_spy_wrote_and_said(py_spy: StandIn) -> None:
+    recording = begin()
+    assert await recording.sampling
+    recording.stop()
+    raw = await recording.collect()
+    (thread,) = chrometrace.decode(raw.data)
+    assert [frame.function for frame in thread.changes[0].frames] == ["<module>", "train"]
+    assert f"Samples: {raw.samples} Errors: {raw.errors}" in py_spy.wait("wrote").says
+    assert raw.cpu_ns == recording.cpu_ns > MILLISECOND_NS
+
+
+async def test_py_spy_is_asked_not_to_stop_the_target_and_to_end_by_itself(py_spy: StandIn) -> None:
+    recording = begin(length_s=1.2)
+    await recording.sampling
+    recording.stop()
+    await recording.collect()
+    words = py_spy.wait("start").arguments
+    assert words[:4] == ("record", "--nonblocking", "--idle", "--threads")
+    options = dict(zip(words[4::2], words[5::2], strict=True))
+    assert (options["--rate"], options["--duration"], options["--pid"]) == ("100", "7", str(os.getpid()))
+    assert options["--format"] == "chrometrace"
+
+
+async def test_py_spy_takes_no_backtraces_of_itself_and_has_our_environment(
+    py_spy: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUST_BACKTRACE", "1")
+    monkeypatch.setenv("PROFD_TOLD", "here")
+    recording = begin()
+    await recording.sampling
+    recording.abandon()
+    await recording.ended
+    environment = py_spy.wait("start").environment
+    assert (environment["RUST_LIB_BACKTRACE"], environment["PROFD_TOLD"]) == ("0", "here")
+
+
+async def test_py_spy_is_out_of_reach_of_the_terminal_and_hears_its_signals(py_spy: StandIn) -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        recording = begin()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    await recording.sampling
+    begun = py_spy.wait("sampling")
+    assert os.getpgid(begun.pid) == begun.pid
+    assert os.readlink(f"/proc/{begun.pid}/fd/0") == os.devnull  # noqa: PTH115
+    assert py_spy.wait("start").blocked == ()
+    recording.abandon()
+    await recording.ended
+
+
+async def test_reads_that_fail_are_known_by_their_time(py_spy: StandIn) -> None:
+    py_spy.fails_to_read(every=2)
+    clock = AnchoredClock()
+    before_ns = clock.now_ns()
+    recording = begin(length_s=-4.0)  # a second, with the five to spare
+    await recording.ended
+    raw = await recording.collect()
+    assert len(raw.failed) == raw.errors > 0
+    assert all(before_ns <= one.at_ns <= clock.now_ns() for one in raw.failed)
+
+
+def test_time_zero_lies_between_the_start_and_the_first_word() -> None:
+    raw = read_output(output(10.0, 10.5, 20.0))
+    assert (raw.zero_ns - raw.clock_error_ns, raw.zero_ns + raw.clock_error_ns) == (10 * SECOND_NS, 10_500_000_000)
+
+
+def test_the_last_event_lies_before_the_end() -> None:
+    raw = read_output(output(10.0, 10.5, 10.4))  # the trace is of a quarter of a second
+    assert (raw.zero_ns - raw.clock_error_ns, raw.zero_ns + raw.clock_error_ns) == (10 * SECOND_NS, 10_150_000_000)
+
+
+def test_a_bracket_is_never_inside_out() -> None:
+    late = write_trace(Told([(100, stack("a"))], 3600 * 1_000_000))
+    raw = read_output(output(10.0, 10.5, 20.0, late))
+    assert (raw.zero_ns, raw.clock_error_ns) == (10 * SECOND_NS, 0)
+
+
+async def test_times_are_taken_as_things_happen(py_spy: StandIn) -> None:
+    clock = AnchoredClock()
+    before_ns = clock.now_ns()
+    recording = Recording(find_py_spy(), os.getpid(), 100, 1.0, clock)
+    await recording.sampling
+    sampling_ns = clock.now_ns()
+    recording.stop()
+    raw = await recording.collect()
+    assert before_ns <= raw.zero_ns - raw.clock_error_ns + 1
+    assert raw.zero_ns + raw.clock_error_ns <= sampling_ns
+
+
+@pytest.mark.parametrize(
+    ("says", "reason"),
+    [
+        ("Error: Failed to find python version from target process", "Failed to find python version"),
+        (
+            "Error: Failed to get process\nReason: no\n\nBacktrace:\n   0: py_spy::run\n   1: No such file",
+            "Failed to get process — No such file",
+        ),
+        (
+            "Error: Failed to open\nCaused by:\n    Permission denied\n\nBacktrace:\n   0: main",
+            "Failed to open — Permission denied",
+        ),
+        ("Permission Denied: Try running again", "Permission Denied: Try running again"),
+        ("", "py-spy ended without a word"),
+    ],
+)
+async def test_the_reason_of_a_failure_is_one_line(py_spy: StandIn, says: str, reason: str) -> None:
+    py_spy.fails(Fault("start", "exit", says))
+    recording = begin()
+    assert not await recording.sampling
+    with pytest.raises(RecordingFailed) as failure:
+        await recording.collect()
+    assert str(failure.value).startswith(reason)
+    assert "\n" not in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("start", "signal"),
+        Fault("sampling", "signal", signal=signal.SIGSEGV),
+        Fault("end", "exit"),  # without its totals
+        Fault(trace="none"),
+        Fault("start", "exit", "x" * 256_000),
+    ],
+)
+async def test_what_did_not_end_in_order_gives_no_recording(py_spy: StandIn, fault: Fault) -> None:
+    py_spy.fails(fault)
+    recording = begin()
+    await recording.sampling
+    recording.stop()
+    with pytest.raises(RecordingFailed):
+        await recording.collect()
+
+
+async def test_garbage_in_the_file_is_handed_on(py_spy: StandIn) -> None:
+    py_spy.fails(Fault(trace="garbage"))
+    recording = begin()
+    await recording.sampling
+    recording.stop()
+    assert (await recording.collect()).data.startswith(b"\x00garbage")
+
+
+async def test_a_large_trace_is_handed_on_whole(py_spy: StandIn) -> None:
+    py_spy.fails(Fault(trace="enormous", size=8 << 20))
+    recording = begin()
+    await recording.sampling
+    recording.stop()
+    raw = await recording.collect()
+    assert len(raw.data) > 8 << 20
+    assert len(chrometrace.decode(raw.data)) == 1
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("fault", [Fault("end", "hang"), Fault("sampling", "silence")])
+async def test_one_that_does_not_answer_or_falls_silent_is_killed(py_spy: StandIn, fault: Fault) -> None:
+    py_spy.fails(fault)
+    recording = begin()
+    await recording.sampling
+    recording.stop()
+    with pytest.raises(RecordingFailed, match="killed"):
+        await recording.collect()
+    assert recording.ended.done()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_one_that_ignores_its_interrupt_is_killed(py_spy: StandIn) -> None:
+    py_spy.fails(Fault(deaf=True))
+    recording = begin()
+    await recording.sampling
+    recording.stop()
+    with pytest.raises(RecordingFailed, match="killed"):
+        await recording.collect()
+
+
+async def test_an_abandoned_recording_is_killed_and_reaped(py_spy: StandIn) -> None:
+    recording = begin()
+    await recording.sampling
+    recording.abandon()
+    recording.abandon()
+    await recording.ended
+    with pytest.raises(RecordingFailed):
+        await recording.collect()
+    assert not Path(f"/proc/{py_spy.wait('start').pid}").exists()
+
+
+async def test_abandoning_what_was_collected_changes_nothing() -> None:
+    recording = begin()
+    await recording.sampling
+    recording.stop()
+    await recording.collect()
+    recording.abandon()
+    recording.stop()
+
+
+async def test_a_collection_that_is_broken_off_leaves_nothing_open() -> None:
+    recording = begin()
+    await recording.sampling
+    collecting = asyncio.ensure_future(recording.collect())
+    await asyncio.sleep(0)
+    collecting.cancel()
+    await asyncio.wait({collecting})
+    recording.abandon()
+    await recording.ended
+
+
+async def test_a_py_spy_that_is_not_there_leaves_nothing_open() -> None:
+    for executable in ("/nowhere/py-spy", "/dev/null"):
+        with pytest.raises(RecordingFailed, match="cannot be started"):
+            Recording(executable, os.getpid(), 100, 1.0, AnchoredClock())
+
+
+@pytest.mark.parametrize("broken", ["memfd_create", "pipe", "posix_spawn"])
+async def test_running_out_of_descriptors_is_a_failure_like_others(
+    monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    def run_out(*_: object, **__: object) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, broken, run_out)
+    with pytest.raises(RecordingFailed, match="Too many open files"):
+        begin()
+
+
+async def test_where_children_are_reaped_by_the_kernel_a_recording_still_ends() -> None:
+    previous = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        recording = begin()
+        await recording.sampling
+        recording.stop()
+        raw = await recording.collect()
+    finally:
+        signal.signal(signal.SIGCHLD, previous)
+    assert raw.samples > 0
+    assert raw.cpu_ns == 0
+
+
+async def test_recordings_of_every_fate_leak_nothing(py_spy: StandIn) -> None:
+    fates = [Fault(), Fault("start", "exit"), Fault("sampling", "signal"), Fault("end", "exit")]
+    ends = ("stop", "abandon", "nowhere")
+    ended = 0
+    for fate, end in itertools.product(fates, ends):
+        py_spy.fails(fate)
+        with contextlib.suppress(RecordingFailed):
+            executable = "/nowhere/py-spy" if end == "nowhere" else find_py_spy()
+            recording = Recording(executable, os.getpid(), 100, 1.0, AnchoredClock())
+            await recording.sampling
+            if end == "abandon":
+                recording.abandon()
+            recording.stop()
+            await recording.collect()
+            ended += 1
+    assert ended == 1
+
+
+def test_last_timestamp_is_found_without_decoding() -> None:
+    assert last_timestamp_us(TRACE) == 250_000
+    assert last_timestamp_us(b"[]") == 0
+    assert last_timestamp_us(b"") == 0
+    assert last_timestamp_us(TRACE[:-1]) == 0
+
+
+def test_a_hostile_name_is_no_timestamp() -> None:
+    hostile = write_trace(Told([(100, stack('","ts":7}]'))], 250_000))
+    assert last_timestamp_us(hostile) == 250_000
+
+
+def test_py_spy_is_found_beside_python_or_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PROFD_PY_SPY")
+    assert Path(find_py_spy()).name == "py-spy"
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    with pytest.raises(MissingTool):
+        find_py_spy()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "py-spy").touch(mode=0o700)
+    assert find_py_spy() == str(tmp_path / "bin" / "py-spy")
+
+
+def test_py_spy_that_the_user_names_comes_first(py_spy: StandIn) -> None:
+    assert find_py_spy() == os.fspath(py_spy.path)
+
+
+@pytest.mark.parametrize("named", ["/nowhere/py-spy", "/dev", "/etc/passwd", "py-spy"])
+def test_named_py_spy_that_is_no_executable_is_said(monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+    monkeypatch.setenv("PROFD_PY_SPY", named)
+    with pytest.raises(MissingTool, match=f"PROFD_PY_SPY is {named}, which is not the absolute path"):
+        find_py_spy()

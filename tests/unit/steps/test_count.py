@@ -1,0 +1,154 @@
+"""Rounds counted from readings of a counter that begins anew with each epoch."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+import pytest
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.steps.count import Count
+
+
+class Moment(NamedTuple):
+    """From ``at_s`` on a program is in a round of an epoch; None: between two epochs."""
+
+    at_s: float
+    epoch: int
+    round: int | None
+    made: int
+
+
+def nothing() -> None:
+    """Tell of no loop around."""
+
+
+def epochs(*lengths: int, step_s: float = 0.05, pause_s: float = 0.0, jitter: float = 0.0) -> Iterator[Moment]:
+    """Yield when each round of epochs of these lengths begins."""
+    chance, at_s, made = random.Random(1), 0.0, 0
+    for epoch, length in enumerate(lengths):
+        for number in range(length):
+            yield Moment(at_s, epoch, number, made)
+            at_s += step_s * chance.uniform(1 - jitter, 1 + jitter)
+            made += 1
+        yield Moment(at_s, epoch, None, made - 1)
+        at_s += pause_s
+
+
+class Followed:
+    """A count that reads a program as the reader does: each tenth of a second, and closer where it asks for that.
+
+    ``off`` is how much more than that the count has gone wrong that it says. While the loop pauses its variable is
+    there (``stands``), or is not.
+    """
+
+    def __init__(
+        self, moments: Iterator[Moment], *, stands: bool = False, knows_epoch: bool = False, ends: int | None = None
+    ) -> None:
+        self.count = Count()
+        self.off = 0
+        self.least_error = 0
+        program, at_s, off = list(moments), 0.0, None
+        place = 0
+        first: int | None = None
+        while place < len(program) - 1:
+            while place < len(program) - 1 and program[place + 1].at_s <= at_s:
+                place += 1
+            now = program[place]
+            number = program[place - 1].round if now.round is None and stands else now.round
+            if number is None:
+                at_ns = round(at_s * SECOND_NS)
+                off = off[0] if off else at_ns, at_ns
+                at_s += 0.1
+                continue
+            shown = now.epoch if knows_epoch else None
+            epoch = partial(int, shown) if shown is not None else nothing
+            self.count.take(round(at_s * SECOND_NS), number, epoch, ends, off)
+            off = None
+            first = now.made - self.count.rounds if first is None else first
+            wrong = abs(self.count.rounds - now.made + first)
+            self.off = max(self.off, wrong - self.count.error)
+            at_s += 0.002 if self.count.is_near_end(0.1) else 0.012 if self.count.is_uncertain else 0.1
+        self.made = now.made - (first or 0)
+
+
+def test_a_counter_that_only_grows_is_the_count() -> None:
+    followed = Followed(epochs(1000))
+    assert (followed.count.rounds, followed.count.error, followed.off) == (998, 0, 0)
+    assert followed.count.per_s() == pytest.approx(20, rel=0.01)
+
+
+@pytest.mark.parametrize("stands", [True, False])
+@pytest.mark.parametrize("pause_s", [0.0, 0.3, 2.0])
+@pytest.mark.parametrize("jitter", [0.0, 0.3])
+def test_epochs_are_counted_exactly_once_their_length_is_seen(stands: bool, pause_s: float, jitter: float) -> None:
+    followed = Followed(epochs(*[100] * 6, pause_s=pause_s, jitter=jitter), stands=stands)
+    assert followed.count.length == 100
+    assert (followed.count.error, followed.off) == (0, 0)
+    assert abs(followed.count.rounds - followed.made) <= 1
+
+
+def test_a_range_says_how_long_an_epoch_is_before_its_end() -> None:
+    followed = Followed(epochs(100, 100, pause_s=1.0), ends=100)
+    assert (followed.count.rounds, followed.count.error) == (199, 0)
+
+
+def test_epochs_shorter_than_the_distance_of_readings_are_told_by_the_loop_around() -> None:
+    followed = Followed(epochs(*[7] * 200, step_s=0.01), knows_epoch=True, ends=7)
+    assert (followed.count.error, followed.off) == (0, 0)
+
+
+def test_a_counter_that_goes_on_over_epochs_is_counted_as_it_is() -> None:
+    count = Count(is_added=True)
+    for tenth in range(40):
+        count.take(tenth * SECOND_NS // 10, 30 * tenth, partial(int, tenth // 2))
+    assert (count.rounds, count.error) == (30 * 39, 0)
+
+
+def test_epochs_of_unlike_lengths_are_within_their_error() -> None:
+    chance = random.Random(2)
+    followed = Followed(epochs(*[chance.randrange(60, 140) for _ in range(8)], pause_s=0.5, jitter=0.2))
+    assert abs(followed.count.rounds - followed.made) <= followed.count.error
+    assert followed.count.length is None
+
+
+def test_epochs_that_are_alike_again_are_counted_exactly_again() -> None:
+    for other in (130, 60):
+        few, many = (Followed(epochs(100, 100, other, *[100] * more, pause_s=0.5)).count for more in (6, 30))
+        assert few.length == many.length == 100
+        assert few.error == many.error > 0
+        assert many.rounds - few.rounds == 24 * 100
+
+
+def test_a_counter_that_goes_up_at_the_end_of_a_round_stands_at_the_number_of_rounds() -> None:
+    count = Count(is_late=True)
+    for tenth in range(60):
+        count.take(tenth * SECOND_NS // 10, min(2 * tenth, 100))
+    for tenth in range(60, 70):
+        count.take(tenth * SECOND_NS // 10, 2 * (tenth - 60))
+    assert count.length == 100
+    assert (count.rounds, count.error) == (118, 0)
+
+
+def test_a_round_is_dated_to_when_it_was_first_seen() -> None:
+    count = Count()
+    for tenth in range(40):
+        count.take(tenth * SECOND_NS // 10, tenth // 30)
+        assert count.has_moved == (tenth >= 30)
+    assert count.changed_ns == 3 * SECOND_NS
+
+
+def test_a_loop_that_is_over_has_made_the_rounds_that_nobody_saw() -> None:
+    count = Count()
+    for tenth in range(50):
+        count.take(tenth * SECOND_NS // 10, 2 * tenth, end=100)
+    count.complete(0.1)
+    assert (count.rounds, count.error) == (100, 0)
+    count = Count()
+    for tenth in range(50):
+        count.take(tenth * SECOND_NS // 10, 2 * tenth)
+    count.complete(0.1)
+    assert (count.rounds, count.error) == (100, 1)

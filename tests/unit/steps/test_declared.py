@@ -1,0 +1,167 @@
+"""Loops as source files declare them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from profd.daemon.steps.declared import Counter, Declared, Loop
+
+
+def loops_at(folder: Path, source: str, text: str, name: str = "train") -> tuple[Loop, ...]:
+    """Return the loops around the line with a text."""
+    file = folder / "train.py"
+    file.write_text(source)
+    line = next(number for number, one in enumerate(source.splitlines(), 1) if text in one)
+    return Declared().function_at(str(file), name, line).around(line)
+
+
+def counters(folder: Path, head: str, *body: str) -> tuple[Counter, ...]:
+    """Return what a loop with this head and body counts by."""
+    source = "\n    ".join(["def train(loader, n, args):", head, *(f"    {line}" for line in (*body, "work()"))])
+    (loop,) = loops_at(folder, source, "work()")
+    return loop.counters
+
+
+@pytest.mark.parametrize(
+    ("head", "counter"),
+    [
+        ("for i in range(n):", Counter("i", 1, 0)),
+        ("for i in range(5000, n):", Counter("i", 1, 5000)),
+        ("for i in range(start, n):", Counter("i", 1, None)),
+        ("for i in range(0, n, 32):", Counter("i", 32, 0)),
+        ("for i in range(0, n, args.batch):", Counter("i", "args.batch", 0)),
+        ("for i, batch in enumerate(loader):", Counter("i", 1, 0)),
+        ("for i, (x, y) in enumerate(loader, 1):", Counter("i", 1, 1)),
+        ("for i, batch in tqdm(enumerate(loader, start=3), total=n):", Counter("i", 1, 3)),
+        ("for i in tqdm.trange(n):", Counter("i", 1, 0)),
+        ("for i in itertools.count(7, 2):", Counter("i", 2, 7)),
+        ("for self.iter in range(n):", Counter("self.iter", 1, 0)),
+    ],
+)
+def test_a_loop_counts_by_what_it_is_given(tmp_path: Path, head: str, counter: Counter) -> None:
+    assert counters(tmp_path, head) == (counter,)
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "stride"),
+    [
+        ("step += 1", "step", 1),
+        ("step = step + 1", "step", 1),
+        ("seen += 32", "seen", 32),
+        ("self.state.global_step += 1", "self.state.global_step", 1),
+        ('state["iter_num"] += 1', 'state["iter_num"]', 1),
+        ("self.lr_scheduler.step()", "self.lr_scheduler.last_epoch", 1),
+    ],
+)
+def test_a_loop_counts_by_what_it_adds_to(tmp_path: Path, line: str, name: str, stride: int) -> None:
+    assert counters(tmp_path, "while True:", line) == (Counter(name, stride, None, is_added=True, is_late=False),)
+    assert counters(tmp_path, "while True:", "x.backward()", line)[0].is_late
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        ("for batch in loader:", ()),
+        ("for i in range(n, 0, -1):", ()),
+        ("for i in range(n):", ("i = f(i)",)),
+        ("for i in range(n):", ("for i in range(3): pass",)),
+        ("while True:", ("step += size",)),
+        ("while True:", ("left -= 1",)),
+        ("while True:", ("if x: step += 1",)),
+        ("while True:", ("if x: continue", "step += 1")),
+        ("while True:", ("tries += 1", "if x: tries = 0")),
+        ("while True:", ("step += 1", "if x: step += 1")),
+        ("while True:", ("for _ in range(3): step += 1",)),
+    ],
+)
+def test_what_does_not_go_up_in_each_round_counts_nothing(tmp_path: Path, head: str, body: tuple[str, ...]) -> None:
+    assert counters(tmp_path, head, *body) == ()
+
+
+@pytest.mark.parametrize(
+    ("condition", "every"),
+    [
+        (None, None),
+        ("if (i + 1) % 4 == 0:", 4),
+        ("if (i + 1) % args.accumulate == 0:", "args.accumulate"),
+        ("if not i % k or last:", "k"),
+        ("if is_due:", ""),
+    ],
+)
+def test_a_loop_says_in_which_rounds_the_model_is_updated(tmp_path: Path, condition: str | None, every: object) -> None:
+    source = ["def train():", "    for i in range(9):", "        loss.backward()"]
+    indent = "        "
+    if condition:
+        source.append(f"{indent}{condition}")
+        indent += "    "
+    source += [f"{indent}self.optimizer.step()", f"{indent}updates += 1", f"{indent}scheduler.step()"]
+    (loop,) = loops_at(tmp_path, "\n".join(source), "loss.backward()")
+    assert loop.updates
+    assert loop.every == every
+    assert loop.counters[0] == Counter(
+        "updates", 1, None, is_added=True, is_late=True, of_updates=condition is not None
+    )
+
+
+def test_a_variable_that_another_loop_sets_too_is_shared(tmp_path: Path) -> None:
+    source = """
+def train():
+    step = 0
+    for epoch in range(9):
+        for step, batch in enumerate(loader):
+            work()
+        for step, batch in enumerate(others):
+            evaluate()
+"""
+    outer, inner = loops_at(tmp_path, source, "work()")
+    assert (outer.counters[0].name, outer.shared) == ("epoch", ())
+    assert inner.shared == ("step",)
+
+
+def test_what_a_function_inside_does_is_none_of_a_loop(tmp_path: Path) -> None:
+    source = """
+def train():
+    for i in range(9):
+        def inner():
+            step = 1
+            work(step)
+        inner()
+        other()
+class Other:
+    def train(self):
+        pass
+"""
+    assert loops_at(tmp_path, source, "work(step)", "inner") == ()
+    assert [loop.counters[0].name for loop in loops_at(tmp_path, source, "other()")] == ["i"]
+    assert loops_at(tmp_path, source, "pass") == ()
+
+
+def test_a_loop_at_the_top_level_is_that_of_the_module(tmp_path: Path) -> None:
+    source = "iter_num = 0\nwhile True:\n    for micro in range(4):\n        loss.backward()\n    iter_num += 1\n"
+    outer, inner = loops_at(tmp_path, source, "loss.backward()", "<module>")
+    assert outer.counters == (Counter("iter_num", 1, None, is_added=True, is_late=True),)
+    assert inner.counters == (Counter("micro", 1, 0),)
+
+
+def test_an_iterator_with_a_name_is_what_was_last_assigned_to_it(tmp_path: Path) -> None:
+    source = """
+def train():
+    bar = 3
+    bar = tqdm(enumerate(loader))
+    for i, x in bar:
+        work()
+        bar.update(1)
+"""
+    (loop,) = loops_at(tmp_path, source, "work()")
+    assert loop.counters == (Counter("i", 1, 0),)
+    assert loop.bars == ("bar",)
+
+
+@pytest.mark.parametrize("source", ["def train(:\n    work()", "print 1\nwork()", "for i in range(3): work()", ""])
+def test_what_is_no_loop_of_this_python_declares_nothing(tmp_path: Path, source: str) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(source)
+    assert Declared().function_at(str(file), "<module>", 2).around(2) == ()
+    assert Declared().function_at(str(tmp_path / "none.py"), "train", 1).loops == ()

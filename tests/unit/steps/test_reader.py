@@ -1,0 +1,289 @@
+"""What is stored of the steps of a program whose loop is seen in samples, and whose counter is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from support.clocks import StoppedClock
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.interpreter.integers import Attribute, Local, Moved, Variable
+from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.steps.declared import Declared
+from profd.daemon.steps.loop import Place, StepLoop
+from profd.daemon.steps.reader import LOG, StepReader
+from profd.daemon.steps.sources import Program, Source
+from profd.daemon.store.records import EventHappened, Frame, Identity, PointsTaken, Record
+
+MAIN = Identity(os.getpid(), 1)
+BACKWARD = Frame("Tensor.backward", "/x/torch/_tensor.py", 9)
+SCRIPT = """
+def pretrain():
+    for i in range(1000):
+        loss.backward()
+def finetune():
+    for i in range(1000):
+        loss.backward()
+def train():
+    for step in range(1000):
+        loss.backward()
+        if (step + 1) % 4 == 0:
+            optimizer.step()
+"""
+FIRST = Source("first", Local(1, 0))
+SECOND = Source("second", Local(2, 0))
+
+
+class FakeProgram(Program):
+    """A program whose sources and values are set by hand."""
+
+    def __init__(self) -> None:
+        self.sources: list[Source] = []
+        self.values: dict[Variable, int] = {}
+        self.outside: Variable | None = None
+        self.frames: list[Frame] = []
+        self.is_closed = False
+        self.moves = False
+
+    def stack(self) -> list[Frame]:
+        return self.frames
+
+    def sources_of(self, _loop: StepLoop) -> list[Source]:
+        return [source for source in self.sources if source.variable in self.values]
+
+    def outside_of(self, _loop: StepLoop) -> Variable | None:
+        return self.outside
+
+    def round_of(self, source: Source) -> int | None:
+        if self.moves:
+            raise Moved("it changes faster than it can be read")
+        value = self.value(source.variable)
+        return None if value is None else (value - source.start) // source.stride
+
+    def number_of(self, _place: Place, _path: str) -> int | None:
+        return None
+
+    def value(self, variable: Variable) -> int | None:
+        return self.values.get(variable)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Reading:
+    """A reader of a program in a time that goes by a tenth of a second at each reading."""
+
+    def __init__(self, folder: Path, *, is_readable: bool = True) -> None:
+        self.file = folder / "train.py"
+        self.file.write_text(SCRIPT)
+        self.clock = StoppedClock(999 * SECOND_NS)
+        self.records: list[Record] = []
+        self.program = FakeProgram()
+        self.is_readable = is_readable
+        self.reader = StepReader(MAIN, self.clock, self.records.append, Declared(), self._attach)
+
+    def _attach(self, _pid: int, _declared: Declared) -> Program:
+        if not self.is_readable:
+            raise Unreadable("it is another Python")
+        return self.program
+
+    def sees(self, function: str) -> None:
+        """Let the program be in the backward pass of a function from now on."""
+        line = next(at for at, text in enumerate(SCRIPT.splitlines(), 1) if text == f"def {function}():") + 2
+        self.program.frames = [Frame(function, str(self.file), line), BACKWARD]
+
+    def finds(self, function: str) -> None:
+        """Let the reader find the program's loop, before there is anything to be read."""
+        self.sees(function)
+        for _ in range(10):
+            self.reader.poll()
+            self.clock.at_ns += SECOND_NS // 10
+
+    def reads(self, variable: Variable, values: Sequence[int | None]) -> None:
+        """Read once for each of some values that a variable has."""
+        for value in values:
+            self.program.values = {} if value is None else {variable: value}
+            self.reader.poll()
+            self.clock.at_ns += SECOND_NS // 10
+
+    @property
+    def counts(self) -> list[tuple[float, float]]:
+        """The counts that were stored, by seconds since the beginning."""
+        taken = [one for one in self.records if isinstance(one, PointsTaken)]
+        return [(one.at_ns / SECOND_NS - 1000, one.points[0].value) for one in taken]
+
+    @property
+    def said(self) -> list[str]:
+        """What was said in events."""
+        return [one.text for one in self.records if isinstance(one, EventHappened)]
+
+
+@pytest.fixture
+def reading(tmp_path: Path) -> Reading:
+    """Give a reader whose program is seen in ``pretrain``, which has one source."""
+    found = Reading(tmp_path)
+    found.program.sources = [FIRST]
+    found.finds("pretrain")
+    return found
+
+
+def test_a_count_is_stored_each_second_as_of_when_it_changed(reading: Reading) -> None:
+    reading.reads(FIRST.variable, [10 + tenth // 5 for tenth in range(40)])
+    assert reading.said == ["first"]
+    assert reading.counts == [(0.5, 11), (1.5, 13), (2.5, 15), (3.5, 17)]
+
+
+def test_a_loop_that_pauses_is_stored_as_standing_still(reading: Reading) -> None:
+    reading.reads(FIRST.variable, [*range(20), *[20] * 40])
+    standing = [at_s for at_s, count in reading.counts if count == 20]
+    assert standing == pytest.approx([2.0, 2.4, 3.4, 4.4, 5.4])
+
+
+def test_where_a_loop_was_left_another_may_go_on_until_stacks_show_none(reading: Reading) -> None:
+    reading.reads(FIRST.variable, [*range(20), *[None] * 40])
+    reading.program.frames = [Frame("evaluate", str(reading.file), 1)]
+    reading.reads(FIRST.variable, [*range(20, 40), *[None] * 40])
+    taken = [one for one in reading.records if isinstance(one, PointsTaken)]
+    errors = {round(one.at_ns / SECOND_NS - 1000): one.points[1].value for one in taken}
+    assert [errors[second] for second in (1, 3, 5, 7, 9, 10)] == [0, 12, 32, 0, 12, 1]
+
+
+def test_a_variable_that_moves_too_fast_to_be_read_is_no_loop_that_was_left(reading: Reading) -> None:
+    reading.reads(FIRST.variable, range(20))
+    reading.program.moves = True
+    reading.reads(FIRST.variable, range(20, 32))
+    reading.program.moves = False
+    reading.reads(FIRST.variable, range(32, 50))
+    assert {one.points[1].value for one in reading.records if isinstance(one, PointsTaken)} == {0}
+    reading.program.moves = True
+    reading.reader.end()
+    assert reading.counts[-1][1] == 49
+
+
+def test_the_end_of_a_pause_is_stored_at_once(reading: Reading) -> None:
+    reading.reads(FIRST.variable, [*range(20), *[20] * 15, *range(21, 40)])
+    resumed = next((at_s, count) for at_s, count in reading.counts if count > 20)
+    assert resumed == pytest.approx((3.7, 23))
+
+
+def test_nothing_is_read_before_samples_show_a_loop(tmp_path: Path) -> None:
+    found = Reading(tmp_path)
+    found.program.sources = [FIRST]
+    found.reads(FIRST.variable, [1, 2, 3])
+    assert found.records == []
+
+
+def test_a_program_that_has_not_begun_yet_is_asked_again(tmp_path: Path) -> None:
+    found = Reading(tmp_path, is_readable=False)
+    found.program.sources = [FIRST]
+    found.finds("pretrain")
+    found.is_readable = True
+    found.finds("pretrain")
+    found.reads(FIRST.variable, [*range(20)])
+    assert found.said == ["first"]
+
+
+def test_the_last_count_is_stored_at_the_end_also_where_the_program_is_gone(reading: Reading) -> None:
+    reading.reads(FIRST.variable, [*range(15)])
+    reading.program.values = {}
+    reading.reader.end()
+    assert reading.counts[-1] == pytest.approx((1.5, 15))
+    assert reading.program.is_closed
+
+
+def test_a_loop_that_follows_counts_on_from_the_one_before(reading: Reading) -> None:
+    reading.reads(FIRST.variable, [*range(20), None])
+    reading.program.sources = [SECOND]
+    reading.sees("train")
+    reading.reads(SECOND.variable, [*range(4, 30)])
+    assert reading.said == ["first", "second, 4 micro-batches for each optimizer step"]
+    reading.reader.end()
+    assert reading.counts[-1][1] == 20 + 29 // 4
+    assert all(before <= after for (_, before), (_, after) in zip(reading.counts, reading.counts[1:], strict=False))
+
+
+def test_a_stack_of_another_loop_alone_changes_nothing(reading: Reading) -> None:
+    reading.program.sources = [FIRST, SECOND]
+    reading.reads(FIRST.variable, range(40))
+    reading.sees("train")
+    reading.reads(FIRST.variable, range(40, 60))
+    reading.sees("pretrain")
+    reading.reads(FIRST.variable, range(60, 100))
+    assert reading.said == ["first"]
+    reading.sees("train")
+    reading.reads(SECOND.variable, range(100))
+    assert len(reading.said) == 2
+
+
+def test_one_number_of_two_loops_is_counted_on(reading: Reading) -> None:
+    numbers = [Source(name, FIRST.variable, is_added=True) for name in ("one", "other")]
+    reading.program.sources = numbers[:1]
+    reading.reads(FIRST.variable, [*range(20), None])
+    reading.program.sources = numbers[1:]
+    reading.finds("finetune")
+    reading.reads(FIRST.variable, range(20, 40))
+    reading.reader.end()
+    assert reading.said == ["one", "other"]
+    assert reading.counts[-1][1] == 39
+
+
+def test_readings_come_closer_before_a_loop_ends_that_nobody_knows_the_end_of(reading: Reading) -> None:
+    reading.reads(FIRST.variable, [tenth // 3 for tenth in range(60)])
+    assert reading.reader.poll() == pytest.approx(0.09, abs=0.02)
+    reading.program.sources = [SECOND]
+    reading.finds("train")
+    reading.reads(SECOND.variable, [3 * tenth for tenth in range(60)])
+    assert reading.reader.poll() == pytest.approx(0.01, abs=0.002)
+
+
+def test_an_iterator_that_is_done_with_gives_way_to_the_next_one(reading: Reading) -> None:
+    epochs = [Source("DataLoader", Attribute(number, 1, "_num_yielded"), start=1) for number in range(3)]
+    for number, epoch in enumerate(epochs):
+        reading.program.sources = epochs[: number + 1][::-1]
+        reading.reads(epoch.variable, [*range(1, 31), None])
+    assert reading.said == ["DataLoader"]
+    reading.reader.end()
+    assert reading.counts[-1][1] == pytest.approx(90, abs=1)
+
+
+def test_the_log_is_no_source_while_an_iterator_pauses(reading: Reading) -> None:
+    loader = Source("DataLoader", Attribute(1, 1, "_num_yielded"), start=1)
+    reading.program.sources = [loader]
+    reading.reads(loader.variable, [*range(1, 21)])
+    reading.reader.hear(b"step 5000: validating\n")
+    reading.reads(loader.variable, [None] * 10)
+    assert reading.said == ["DataLoader"]
+    assert reading.counts[-1][1] == pytest.approx(20, abs=1)
+
+
+def test_two_sources_that_disagree_are_told_once_and_the_first_counts(reading: Reading) -> None:
+    reading.program.sources = [FIRST, SECOND]
+    for tenth in range(80):
+        reading.program.values = {FIRST.variable: tenth, SECOND.variable: 2 * tenth}
+        reading.reader.poll()
+        reading.clock.at_ns += SECOND_NS // 10
+    assert [text for text in reading.said if "differ" in text] == ["second and first differ by 10 steps"]
+    assert reading.counts[-1][1] == pytest.approx(79, abs=10)
+
+
+def test_a_loop_that_nothing_counts_is_counted_by_its_log(tmp_path: Path) -> None:
+    found = Reading(tmp_path)
+    found.finds("pretrain")
+    for second in range(5):
+        found.reader.hear(f"step {100 * second}: loss 1\n".encode())
+        found.reader.poll()
+        found.clock.at_ns += SECOND_NS
+    assert found.said == [LOG]
+    assert [count for _, count in found.counts] == [100, 200, 300, 400]
+    errors = [one.points[1].value for one in found.records if isinstance(one, PointsTaken)]
+    assert errors[-1] == 100
+
+
+def test_a_program_that_cannot_be_read_says_so_once(tmp_path: Path) -> None:
+    found = Reading(tmp_path, is_readable=False)
+    for _ in range(10):
+        found.finds("pretrain")
+    assert found.said == ["its steps are not read: it is another Python"]

@@ -1,0 +1,231 @@
+"""What counts the rounds of loops of running programs, for each Python that is here."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.interpreters import VERSIONS, Standing, python, standing
+
+from profd.daemon.interpreter.frames import open_interpreter
+from profd.daemon.steps.declared import Declared
+from profd.daemon.steps.loop import StepLoop, find_loop
+from profd.daemon.steps.sources import Program, open_program
+from profd.daemon.store.records import Frame
+
+BACKWARD = Frame("Tensor.backward", "/x/torch/_tensor.py", 9)
+WAITS = """
+def backward():
+    print("ready", flush=True)
+    input()
+
+"""
+
+
+@contextlib.contextmanager
+def training(folder: Path, source: str, version: str) -> Iterator[tuple[Standing, Program, StepLoop]]:
+    """Run a script up to its first call of ``backward()``; give what reads it, and the loop around that call."""
+    file = folder / "train.py"
+    file.write_text(WAITS + source)
+    lines = file.read_text().splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if text.strip() == "backward()")
+    name = "train" if "def train" in source else "<module>"
+    declared = Declared()
+    loop = find_loop([[Frame(name, str(file), line), BACKWARD]] * 20, declared)
+    assert loop is not None
+    program = f"exec(compile(open({str(file)!r}).read(), {str(file)!r}, 'exec'), {{'__name__': '__main__'}})"
+    with standing(program, python(version)) as running:
+        yield running, Program(open_interpreter(running.pid), declared), loop
+
+
+MODULE = """
+iter_num = 100
+while True:
+    backward()
+    iter_num += 1
+"""
+ENUMERATED = """
+def train():
+    for epoch in range(3):
+        with open("/dev/null"):
+            for i, x in enumerate("abcd"):
+                backward()
+train()
+"""
+STRIDE = """
+class args:
+    pass
+args = args()
+args.batch = 32
+def train():
+    for start in range(0, 32 * 4, args.batch):
+        backward()
+train()
+"""
+ATTRIBUTE = """
+class Trainer:
+    def train(self):
+        self.state = {"step": 5}
+        for epoch in range(3):
+            for batch in "abcd":
+                backward()
+                self.state["step"] += 1
+Trainer().train()
+"""
+GENERATOR = """
+def batches():
+    count = 0
+    while True:
+        yield count
+        count += 1
+def train():
+    for batch in batches():
+        backward()
+train()
+"""
+LOADER = """
+class _SingleProcessDataLoaderIter:
+    def __init__(self):
+        self._num_yielded = 0
+    def __iter__(self):
+        return self
+    def __next__(self):
+        self._num_yielded += 1
+        return self
+def train():
+    for batch in _SingleProcessDataLoaderIter():
+        backward()
+train()
+"""
+BAR = """
+class tqdm:
+    n = 0
+    def update(self, by):
+        self.n = self.n + by
+def train():
+    bar = tqdm()
+    bar.n = 7
+    while True:
+        backward()
+        bar.update(1)
+train()
+"""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("source", "name", "rounds"),
+    [
+        (MODULE, "loop counter `iter_num` in <module> (train.py:8)", (100, 101, 102)),
+        (ENUMERATED, "loop counter `i` in train (train.py:10)", (0, 1, 2, 3, 0, 1)),
+        (STRIDE, "loop counter `start` in train (train.py:12)", (0, 1, 2)),
+        (ATTRIBUTE, 'loop counter `self.state["step"]` in train (train.py:11)', (5, 6, 7, 8, 9)),
+        (GENERATOR, "loop counter `count` in batches (train.py:9)", (0, 1, 2)),
+        (LOADER, "DataLoader", (0, 1, 2)),
+        (BAR, "progress bar `bar` in train", (7, 8, 9)),
+    ],
+    ids=["module", "enumerate", "stride", "attribute", "generator", "loader", "bar"],
+)
+def test_each_round_is_read(version: str, source: str, name: str, rounds: tuple[int, ...], tmp_path: Path) -> None:
+    with training(tmp_path, source, version) as (running, program, loop):
+        found = program.sources_of(loop)[0]
+        assert found.name == name
+        for expected in rounds:
+            assert program.round_of(found) == expected
+            running.go_on()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_range_of_a_loop_says_how_many_rounds_are_left(version: str, tmp_path: Path) -> None:
+    source = "def train():\n    for epoch in range(2):\n        for i in range(7):\n            backward()\ntrain()\n"
+    with training(tmp_path, source, version) as (running, program, loop):
+        (found,) = program.sources_of(loop)
+        assert found.end is not None
+        assert program.value(found.end) == 6
+        running.go_on()
+        assert program.value(found.end) == 5
+        outside = program.outside_of(loop)
+        assert outside is not None
+        assert program.value(outside) == 0
+        for _ in range(6):
+            running.go_on()
+        assert (program.value(outside), program.round_of(found)) == (1, 0)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_variable_counts_only_in_its_own_loop(version: str, tmp_path: Path) -> None:
+    source = """
+def evaluate():
+    globals()["backward"]()
+def train():
+    for epoch in range(9):
+        for step in range(2):
+            backward()
+        for step in range(2):
+            evaluate()
+train()
+"""
+    with training(tmp_path, source, version) as (running, program, loop):
+        found = program.sources_of(loop)[0]
+        said = []
+        for _ in range(6):
+            said.append(program.round_of(found))
+            running.go_on()
+        assert said == [0, 1, None, None, 0, 1]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_loader_of_an_evaluation_is_no_source_of_the_training(version: str, tmp_path: Path) -> None:
+    source = (
+        LOADER.rpartition("def train")[0]
+        + """
+def evaluate():
+    globals()["backward"]()
+def train():
+    for batch in _SingleProcessDataLoaderIter():
+        backward()
+        break
+    for batch in _SingleProcessDataLoaderIter():
+        evaluate()
+train()
+"""
+    )
+    with training(tmp_path, source, version) as (running, program, loop):
+        assert [source.name for source in program.sources_of(loop)] == ["DataLoader"]
+        running.go_on()
+        assert program.sources_of(loop) == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_stack_begins_at_the_outermost_frame_and_has_lines_up_to_what_trains(version: str, tmp_path: Path) -> None:
+    library = tmp_path / "torch" / "_tensor.py"
+    library.parent.mkdir()
+    library.write_text("def backward():\n    inner()\ndef inner():\n    print('ready', flush=True)\n    input()\n")
+    (tmp_path / "train.py").write_text("def train():\n    for step in range(9):\n        backward()\n\ntrain()\n")
+    program = (
+        f"import os; os.chdir({str(tmp_path)!r}); names = {{}}\n"
+        f"exec(compile(open('torch/_tensor.py').read(), {str(library)!r}, 'exec'), names)\n"
+        "exec(compile(open('train.py').read(), './train.py', 'exec'), names)"
+    )
+    with standing(program, python(version)) as running:
+        frames = open_program(running.pid, Declared()).stack()
+    script = str(tmp_path / "train.py")
+    assert frames[-4:] == [
+        Frame("<module>", script, 5),
+        Frame("train", script, 3),
+        Frame("backward", str(library), 2),
+        Frame("inner", str(library), 0),
+    ]
+
+
+def test_a_loop_without_any_count_has_no_source(tmp_path: Path) -> None:
+    source = "def train():\n    for x in [1, 2, 3]:\n        backward()\n        self_made = x\ntrain()\n"
+    with training(tmp_path, source, "3.11") as (running, program, loop):
+        assert program.sources_of(loop) == []
+        assert program.outside_of(loop) is None
+        running.go_on()
+        assert program.number_of(loop.place, "self_made") == 1
+        assert program.number_of(loop.place, "self_made.n") is None
+        assert program.number_of(loop.place, "nothing") is None

@@ -1,0 +1,109 @@
+"""Sums of readings by the minute, as they are written."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store import database
+from profd.daemon.store.pointsums import PointSums
+from profd.daemon.store.rows import PointRow
+from profd.daemon.store.stepfunction import MINUTE_NS, Aggregate, step_function
+
+STARTED_NS = 1_795_176_000 * SECOND_NS
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    made = database.create(tmp_path / "run.profd")
+    yield made
+    made.close()
+
+
+Reading = tuple[float, float]
+
+
+def add(sums: PointSums, *readings: Reading) -> None:
+    """Count the readings of a series, (seconds since the run's start, value)."""
+    for at_s, value in readings:
+        sums.add(1, STARTED_NS + round(at_s * SECOND_NS), value)
+
+
+def rows(connection: sqlite3.Connection) -> list[tuple[int, Aggregate]]:
+    """Return (minute, what the series was in it), in seconds for nanoseconds."""
+    sql = "SELECT minute, known_ns, area, least, most FROM point_minute WHERE series = 1 ORDER BY minute"
+    return [
+        (minute, Aggregate(known_ns // SECOND_NS, area / SECOND_NS, least, most))
+        for minute, known_ns, area, least, most in connection.execute(sql)
+    ]
+
+
+def summed(connection: sqlite3.Connection, *readings: Reading) -> list[tuple[int, Aggregate]]:
+    sums = PointSums(connection, STARTED_NS)
+    add(sums, *readings)
+    sums.finish()
+    return rows(connection)
+
+
+def test_a_reading_is_cut_at_the_bounds_of_minutes(connection: sqlite3.Connection) -> None:
+    assert summed(connection, (20, 1.0), (50, 4.0), (80, 2.0), (130, 7.0)) == [
+        (0, Aggregate(60, 20.0 + 30 * 4.0 + 10 * 2.0, 1.0, 4.0)),
+        (1, Aggregate(60, 20 * 2.0 + 40 * 7.0, 2.0, 7.0)),
+        (2, Aggregate(10, 70.0, 7.0, 7.0)),
+    ]
+
+
+def test_what_is_not_known_is_in_no_minute(connection: sqlite3.Connection) -> None:
+    seconds = [(float(at), 2.0) for at in range(1, 31)]
+    assert summed(connection, *seconds, (600, 5.0)) == [
+        (0, Aggregate(30, 60.0, 2.0, 2.0)),
+        (9, Aggregate(3, 15.0, 5.0, 5.0)),
+    ]
+
+
+def test_a_single_reading_is_known_at_its_moment(connection: sqlite3.Connection) -> None:
+    assert summed(connection, (61, 3.0)) == [(1, Aggregate(0, 0.0, 3.0, 3.0))]
+
+
+def test_sums_say_what_the_readings_say(connection: sqlite3.Connection) -> None:
+    """Whoever reads has the choice, and gets the same: of distances that change, and of pauses."""
+    chance = random.Random(3)
+    at_s, readings = 0.0, []
+    for _ in range(2000):
+        at_s += chance.choice((0.17, 0.17, 1.0, 1.0, 5.0, 70.0, 400.0 if chance.random() < 0.05 else 1.0))
+        readings.append((at_s, chance.random()))
+    whole = step_function([PointRow(STARTED_NS + round(at * SECOND_NS), value) for at, value in readings])
+    found = dict(summed(connection, *readings))
+    for minute in range(int(at_s) // 60 + 1):
+        from_ns = STARTED_NS + minute * MINUTE_NS
+        told, read = found.get(minute, Aggregate()), whole.over(from_ns, from_ns + MINUTE_NS)
+        assert (told.known_ns, told.least, told.most) == (read.known_ns // SECOND_NS, read.least, read.most)
+        assert told.integral == pytest.approx(read.integral / SECOND_NS)
+
+
+def test_a_minute_that_is_written_twice_keeps_its_peak(connection: sqlite3.Connection) -> None:
+    sums = PointSums(connection, STARTED_NS)
+    add(sums, (0.5, 9.0))
+    sums.settle(STARTED_NS + 6 * MINUTE_NS)
+    add(sums, (361, 1.0), (721, 1.0))
+    sums.finish()
+    assert rows(connection)[0] == (0, Aggregate(59, 59.0, 1.0, 9.0))
+
+
+def test_what_was_taken_in_of_a_batch_that_failed_is_taken_back(connection: sqlite3.Connection) -> None:
+    sums = PointSums(connection, STARTED_NS)
+    add(sums, (1, 1.0))
+    sums.begin()
+    add(sums, (2, 9.0))
+    sums.undo()
+    sums.begin()
+    sums.settle(STARTED_NS + 6 * MINUTE_NS)
+    sums.undo()
+    add(sums, (2, 3.0))
+    sums.finish()
+    assert rows(connection) == [(0, Aggregate(2, 4.0, 1.0, 3.0))]

@@ -1,0 +1,144 @@
+"""How real processes ended, learned from outside."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from profd.daemon import processes
+from profd.daemon.store.records import Identity
+from profd.daemon.tree import exitstatus
+from profd.daemon.tree.exitstatus import Watch
+
+READS_ITS_CODE = "import os, sys; print('ready', flush=True); os._exit(int(input()))"
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(
+        [sys.executable, "-S", "-E", "-c", READS_ITS_CODE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+def identity_of(process: subprocess.Popen[bytes]) -> Identity:
+    stat = processes.read_stat(process.pid)
+    assert stat is not None
+    return Identity(process.pid, stat.start_ticks)
+
+
+def end(process: subprocess.Popen[bytes], code: int) -> None:
+    assert process.stdin is not None
+    process.stdin.write(f"{code}\n".encode())
+    process.stdin.flush()
+
+
+def test_a_living_process_has_no_status(child: subprocess.Popen[bytes]) -> None:
+    watch = Watch(identity_of(child))
+    assert select.select([watch], [], [], 0)[0] == []
+    assert watch.status() is None
+    watch.close()
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_an_exit_code_is_read_from_the_zombie(child: subprocess.Popen[bytes], code: int) -> None:
+    watch = Watch(identity_of(child))
+    end(child, code)
+    assert select.select([watch], [], [], 60)[0] == [watch]
+    assert exitstatus.code_and_signal(watch.status()) == (code, None)
+    assert child.wait() == code
+    watch.close()
+
+
+def test_a_signal_is_read_from_the_zombie(child: subprocess.Popen[bytes]) -> None:
+    watch = Watch(identity_of(child))
+    child.kill()
+    select.select([watch], [], [], 60)
+    assert exitstatus.code_and_signal(watch.status()) == (None, signal.SIGKILL)
+    watch.close()
+
+
+def test_after_the_zombie_is_gone_the_kernel_may_still_tell(child: subprocess.Popen[bytes]) -> None:
+    watch = Watch(identity_of(child))
+    end(child, 5)
+    child.wait()
+    kernel = tuple(int(part) for part in os.uname().release.split(".")[:2])
+    assert exitstatus.code_and_signal(watch.status()) == ((5, None) if kernel >= (6, 15) else (None, None))
+    watch.close()
+
+
+def test_an_older_kernel_keeps_no_note(child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch(identity_of(child))
+    end(child, 5)
+    child.wait()
+
+    def refuse(*_: object) -> bytes:
+        raise OSError(25, "Inappropriate ioctl for device")
+
+    monkeypatch.setattr("fcntl.ioctl", refuse)
+    assert watch.status() is None
+    watch.close()
+
+
+def test_another_process_under_the_same_pid_is_not_watched(child: subprocess.Popen[bytes]) -> None:
+    pid, start_ticks = identity_of(child)
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(ProcessLookupError):
+        Watch(Identity(pid, start_ticks + 1))
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_process_that_is_gone_is_not_watched(child: subprocess.Popen[bytes]) -> None:
+    identity = identity_of(child)
+    child.kill()
+    child.wait()
+    with pytest.raises(ProcessLookupError):
+        Watch(identity)
+
+
+def test_zero_of_a_zombie_that_is_not_ours_to_see_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    stat = processes.read_stat(os.getpid())
+    assert stat is not None
+    zombie = msgspec.structs.replace(stat, state="Z", exit_status=0)
+    assert exitstatus.of_zombie(zombie) == 0
+    monkeypatch.setattr("os.geteuid", lambda: 4321)
+    monkeypatch.setattr(processes, "owner_uid", lambda pid: 1234)
+    assert exitstatus.of_zombie(zombie) is None
+    assert exitstatus.of_zombie(msgspec.structs.replace(zombie, exit_status=9)) == 9
+    assert exitstatus.of_zombie(msgspec.structs.replace(zombie, state="S", exit_status=9)) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(0, "ended with 0"), (3 << 8, "ended with 3"), (9, "was ended by SIGKILL"), (139, "was ended by SIGSEGV")],
+)
+def test_status_in_words(status: int, words: str) -> None:
+    assert exitstatus.in_words(*exitstatus.code_and_signal(status)) == words
+
+
+def test_words_where_little_is_known() -> None:
+    assert exitstatus.in_words(*exitstatus.code_and_signal(None)) == "ended"
+    assert exitstatus.in_words(None, 63) == "was ended by signal 63"
+
+
+def test_who_has_the_pid_now_tells_nothing_of_who_had_it(
+    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Watch(identity_of(child))
+    stat = processes.read_stat(child.pid)
+    assert stat is not None
+    newer = msgspec.structs.replace(stat, start_ticks=stat.start_ticks + 1)
+    monkeypatch.setattr(processes, "read_stat", lambda pid: newer)
+    monkeypatch.setattr(watch, "_kernel_note", lambda: 3 << 8)
+    assert watch.status() == 3 << 8
+    watch.close()

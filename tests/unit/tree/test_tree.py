@@ -1,0 +1,287 @@
+"""A tree of real, short-lived processes: what comes, goes and changes is noticed at the next look."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import pytest
+from support.training_stacks import DEFORM, WORKER_STEP
+
+from profd.daemon import processes
+from profd.daemon.clock import AnchoredClock
+from profd.daemon.store.records import Identity, Placement
+from profd.daemon.tree import roles
+from profd.daemon.tree.tree import FULL_SCAN_EVERY, Appeared, Execed, ProcessTree, Vanished
+
+# Does what it is told, one line each, and answers every line with one; its children do the same.
+OBEDIENT = """
+import os, sys
+def say(word): os.write(1, (str(word) + "\\n").encode())
+def obey(lines):
+    for line in lines:
+        order, _, argument = line.strip().partition(" ")
+        if order == "fork":
+            pid = os.fork()
+            if not pid:
+                obey(iter(os.fdopen(os.open(argument, os.O_RDONLY)).readline, ""))
+                os._exit(0)
+            say(pid)
+        elif order == "thread":
+            import threading
+            threading.Thread(target=lambda: (obey([argument]), threading.Event().wait())).start()
+        elif order == "exec":
+            os.execv("/bin/sh", ["sh", "-c", "echo done; read x"])
+        elif order == "exit":
+            os._exit(int(argument))
+say("ready")
+obey(iter(sys.stdin.readline, ""))
+"""
+NOTHING_LEFT = "/dev/null"
+
+
+class Obedient:
+    """A process that forks, execs and exits when it is told to."""
+
+    def __init__(self, environment: dict[str, str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-S", "-E", "-c", OBEDIENT],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env={**os.environ, **(environment or {})},
+        )
+        assert self.hear() == "ready"
+        self.identity = identity_of(self.process.pid)
+        self.descendants: list[int] = []
+
+    def hear(self) -> str:
+        assert self.process.stdout is not None
+        assert select.select([self.process.stdout], [], [], 60)[0], "no answer"
+        return self.process.stdout.readline().decode().strip()
+
+    def tell(self, order: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{order}\n".encode())
+
+    def fork(self, fifo: str, by: str = "fork") -> int:
+        self.tell(f"{by} {fifo}")
+        pid = int(self.hear())
+        self.descendants.append(pid)
+        return pid
+
+    def end(self) -> None:
+        for pid in self.descendants:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def root() -> Iterator[Obedient]:
+    started = Obedient()
+    yield started
+    started.end()
+
+
+@pytest.fixture
+def fifo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Make the pipe by which a forked child is told what to do."""
+    path = str(tmp_path_factory.mktemp("orders") / "orders")
+    os.mkfifo(path)
+    keeper = os.open(path, os.O_RDWR)
+    yield path
+    os.close(keeper)
+
+
+def identity_of(pid: int) -> Identity:
+    stat = processes.read_stat(pid)
+    assert stat is not None
+    return Identity(pid, stat.start_ticks)
+
+
+def watch(root: Identity, *, subprocesses: bool = True) -> ProcessTree:
+    def mask(words: Sequence[str]) -> tuple[str, ...]:
+        return tuple(word.replace("secret", "***") for word in words)
+
+    return ProcessTree(root, mask, AnchoredClock(), subprocesses=subprocesses)
+
+
+def wait_gone(pid: int) -> None:
+    watched = os.pidfd_open(pid)
+    select.select([watched], [], [], 60)
+    os.close(watched)
+
+
+def look_often(tree: ProcessTree) -> list[Appeared | Execed | Vanished]:
+    """Look as often as it takes to see the children of all threads."""
+    return [change for _ in range(FULL_SCAN_EVERY) for change in tree.poll()]
+
+
+def test_the_root_appears_once(root: Obedient) -> None:
+    tree = watch(root.identity)
+    (change,) = tree.poll()
+    assert isinstance(change, Appeared)
+    member = change.member
+    assert (member.identity, member.parent, member.role) == (root.identity, None, roles.MAIN)
+    assert member.python == f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert tree.poll() == []
+
+
+def test_a_child_appears_below_its_parent_and_vanishes(root: Obedient, fifo: str) -> None:
+    tree = watch(root.identity)
+    tree.poll()
+    pid = root.fork(fifo)
+    (appeared,) = tree.poll()
+    assert isinstance(appeared, Appeared)
+    assert (appeared.member.identity.pid, appeared.member.parent) == (pid, root.identity)
+    assert appeared.member.role == roles.HELPER
+    with open(fifo, "w") as orders:  # noqa: PTH123
+        orders.write("exit 7\n")
+    wait_gone(pid)
+    assert tree.poll() == [Vanished(appeared.member, 7 << 8)]
+    assert tree.poll() == []
+
+
+def test_children_and_grandchildren_appear_at_the_first_look_parents_first(root: Obedient, fifo: str) -> None:
+    child = root.fork(fifo)
+    with open(fifo, "w") as orders:  # noqa: PTH123
+        orders.write(f"fork {NOTHING_LEFT}\nfork {fifo}\n")
+    root.hear()
+    grandchild = int(root.hear())
+    root.descendants.append(grandchild)
+    found = [change.member.identity.pid for change in watch(root.identity).poll()]
+    assert [pid for pid in found if pid in (child, grandchild)] == [child, grandchild]
+    assert found[0] == root.identity.pid
+
+
+def test_a_child_of_a_thread_appears_at_the_next_full_look(root: Obedient, fifo: str) -> None:
+    tree = watch(root.identity)
+    tree.poll()
+    pid = root.fork(fifo, "thread fork")
+    assert [change.member.identity.pid for change in look_often(tree)] == [pid]
+
+
+def test_a_child_whose_parent_is_gone_stays(root: Obedient, fifo: str) -> None:
+    pid = root.fork(fifo)
+    tree = watch(root.identity)
+    tree.poll()
+    root.process.kill()
+    root.process.wait()
+    (vanished,) = tree.poll()
+    assert isinstance(vanished, Vanished)
+    assert vanished.member.identity == root.identity
+    assert [identity.pid for identity in tree.members] == [pid]
+    assert look_often(tree) == []
+
+
+def test_without_subprocesses_there_is_the_root_alone(root: Obedient, fifo: str) -> None:
+    root.fork(fifo)
+    tree = watch(root.identity, subprocesses=False)
+    assert [change.member.identity for change in look_often(tree)] == [root.identity]
+
+
+def test_exec_is_noticed_and_makes_another_process_of_it(root: Obedient) -> None:
+    tree = watch(root.identity)
+    tree.poll()
+    root.tell("exec")
+    assert root.hear() == "done"
+    (change,) = tree.poll()
+    assert isinstance(change, Execed)
+    assert change.member.command == ("sh", "-c", "echo done; read x")
+    assert (change.member.python, change.member.role) == (None, roles.LAUNCHER)
+    assert tree.poll() == []
+
+
+def test_a_process_that_dies_slowly_has_not_become_another_one(root: Obedient, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = watch(root.identity)
+    tree.poll()
+    alive = processes.read_stat(root.identity.pid)
+    assert alive is not None
+    dying = msgspec.structs.replace(alive, state="R", image=0)
+    monkeypatch.setattr(processes, "read_stat", lambda pid: dying)
+    assert tree.poll() == []
+    assert tree.members[root.identity].command[-1] == OBEDIENT
+
+
+def test_another_process_under_the_pid_of_the_root_is_left_alone(root: Obedient) -> None:
+    tree = watch(Identity(root.identity.pid, root.identity.start_ticks - 1))
+    assert tree.poll() == []
+
+
+def test_another_process_under_the_pid_of_a_member_is_no_member(
+    root: Obedient, fifo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = root.fork(fifo)
+    tree = watch(root.identity)
+    tree.poll()
+    stat = processes.read_stat(pid)
+    assert stat is not None
+    stranger = msgspec.structs.replace(stat, start_ticks=stat.start_ticks + 1, exit_status=9)
+    real = processes.read_stat
+    monkeypatch.setattr(processes, "read_stat", lambda wanted: stranger if wanted == pid else real(wanted))
+    monkeypatch.setattr(processes, "children", lambda pid, of_all_threads: [])
+    (vanished,) = tree.poll()
+    assert isinstance(vanished, Vanished)
+    assert vanished.exit_status is None
+
+
+def test_a_process_that_goes_between_two_reads_is_taken_as_it_is(
+    root: Obedient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "command_line", lambda pid: ())
+    monkeypatch.setattr(processes, "python_version", lambda pid: None)
+    monkeypatch.setattr(processes, "environment", lambda pid, allowed: {})
+    monkeypatch.setattr(processes, "children", lambda pid, of_all_threads: [2**22 + 1])
+    tree = watch(root.identity)
+    (change,) = tree.poll()
+    assert (change.member.command, change.member.role) == ((), roles.LAUNCHER)
+
+
+def test_secrets_of_a_command_are_masked() -> None:
+    words = ["sh", "-c", "echo ready; read x", "secret"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
+        assert shell.stdout is not None
+        shell.stdout.readline()
+        (change,) = watch(identity_of(shell.pid)).poll()
+        assert change.member.command == (*words[:3], "***")
+        shell.kill()
+
+
+def test_rank_is_that_of_the_environment_and_goes_down_to_children(fifo: str) -> None:
+    ranked = Obedient({"RANK": "3", "LOCAL_RANK": "1"})
+    try:
+        ranked.fork(fifo)
+        members = [change.member for change in watch(ranked.identity).poll()]
+        assert [member.rank for member in members] == [3, 3]
+        assert [member.placement for member in members] == [Placement(3, 1), None]
+    finally:
+        ranked.end()
+
+
+def test_stacks_make_workers_of_helpers_numbered_among_their_siblings(root: Obedient, fifo: str) -> None:
+    root.fork(fifo)
+    root.fork(fifo)
+    tree = watch(root.identity)
+    _, *children = [change.member for change in tree.poll()]
+    stacks = [stack for stack, _ in WORKER_STEP]
+    for member in children:
+        assert tree.take_stacks(member.identity, stacks) is member
+        assert tree.take_stacks(member.identity, stacks) is None
+    assert [(member.role, member.ordinal) for member in children] == [(roles.WORKER, 1), (roles.WORKER, 2)]
+    record = tree.record_of(children[1])
+    assert (record.role, record.ordinal, record.parent) == (roles.WORKER, 2, root.identity)
+
+
+def test_stacks_of_the_main_process_and_of_strangers_change_nothing(root: Obedient) -> None:
+    tree = watch(root.identity)
+    tree.poll()
+    assert tree.take_stacks(root.identity, [DEFORM]) is None
+    assert tree.take_stacks(Identity(1, 1), [DEFORM]) is None

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import contextlib
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import pytest
+from support import synthetic
+from support.waiting import DEADLINE_S
+from textual.message import Message
+
+from profd.daemon.errors import RunUnreadable, SessionFailed
+from profd.daemon.store import records
+from profd.daemon.store.rows import RunInfo
+from profd.daemon.store.writer import RunWriter
+from profd.tui.feed import LOOKS_TO_RETRY, Feed, FeedFailed, OutputDrawn, SnapshotTaken, Watch
+from profd.tui.view import OutputView, Scope, ScopeKind, View
+from profd.tui.widgets.tabs import TABS
+
+Kind = TypeVar("Kind", bound=Message)
+
+
+class Connection:
+    """A session that can be watched."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.is_watched = False
+        self.is_closed = threading.Event()
+
+    def watch(self) -> None:
+        self.is_watched = True
+
+    def close(self) -> None:
+        self.is_closed.set()
+
+
+class Running:
+    """A feed with its thread, and what it posts."""
+
+    def __init__(self, path: Path) -> None:
+        self.posted: queue.Queue[Message] = queue.Queue()
+        self.connections: list[Connection] = []
+        self.feed = Feed(path, self.posted.put, self.connect)
+        self.thread = threading.Thread(target=self.feed.run)
+
+    def connect(self, path: Path) -> Connection:
+        self.connections.append(Connection(path))
+        return self.connections[-1]
+
+    def take(self, kind: type[Kind], accept: Callable[[Kind], bool] = lambda message: True) -> Kind:
+        while True:
+            message = self.posted.get(timeout=DEADLINE_S)
+            if isinstance(message, kind) and accept(message):
+                return message
+
+
+@contextlib.contextmanager
+def running(path: Path) -> Iterator[Running]:
+    run = Running(path)
+    run.thread.start()
+    try:
+        yield run
+    finally:
+        run.feed.stop()
+        run.thread.join(DEADLINE_S)
+        assert not run.thread.is_alive()
+
+
+def test_a_live_run_is_followed_to_its_end(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run, running(run.path) as found:
+        found.take(SnapshotTaken, lambda message: message.snapshot.samples == 200)
+
+        run.advance(3)
+        found.take(SnapshotTaken, lambda message: message.snapshot.samples == 500)
+
+        run.end(exit_signal=9)
+        ended = found.take(SnapshotTaken, lambda message: message.snapshot.info.state == "ended").snapshot
+        assert ended.info.exit_signal == 9
+
+
+def test_another_view_is_answered_though_nothing_was_written(tmp_path: Path) -> None:
+    with running(synthetic.write_run(tmp_path / "a.profd")) as found:
+        found.take(SnapshotTaken)
+
+        view = View(scope=Scope(ScopeKind.ALL), columns=33)
+        found.feed.look(view)
+
+        snapshot = found.take(SnapshotTaken).snapshot
+        assert snapshot.view == view
+        assert snapshot.timeline.ruler.count == 33
+
+
+def test_while_paused_nothing_is_posted_and_nothing_is_lost(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "a.profd", seconds=1) as run, running(run.path) as found:
+        found.take(SnapshotTaken, lambda message: message.snapshot.samples == 100)
+        found.feed.pause(is_paused=True)
+
+        run.advance(2)
+        with pytest.raises(queue.Empty):
+            found.posted.get(timeout=1.2)
+
+        found.feed.pause(is_paused=False)
+        assert found.take(SnapshotTaken).snapshot.samples == 300
+
+
+def test_output_is_drawn_once_it_is_looked_at(tmp_path: Path) -> None:
+    with running(synthetic.write_run(tmp_path / "a.profd")) as found:
+        found.take(SnapshotTaken)
+
+        found.feed.look_at_output(OutputView(columns=90, lines=10, is_shown=True))
+
+        picture = found.take(OutputDrawn).picture
+        assert "".join(run.text for run in picture.lines[0]).startswith("epoch 1:  19%|")
+
+
+@pytest.mark.parametrize("tab", [tab for tab, _ in TABS])
+def test_a_file_that_breaks_under_any_tab_is_posted_with_its_remedy(tmp_path: Path, tab: str) -> None:
+    with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run, running(run.path) as found:
+        found.feed.look(View(tab=tab))
+        found.take(SnapshotTaken, lambda message: message.snapshot.view.tab == tab)
+
+        # As after a commit of another connection, so that the reader looks again; and what it finds is broken.
+        with sqlite3.connect(run.path) as other:
+            other.execute("DROP TABLE recording")
+        other.close()
+        found.feed.look(View(tab=tab))
+
+        error = found.take(FeedFailed).error
+        assert isinstance(error, RunUnreadable)
+        assert error.remedy
+
+
+def test_a_file_that_is_no_run_is_posted(tmp_path: Path) -> None:
+    (tmp_path / "a.profd").write_text("no run")
+    with running(tmp_path / "a.profd") as found:
+        error = found.take(FeedFailed).error
+
+    assert isinstance(error, RunUnreadable)
+    assert error.remedy
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Path:
+    """Give a live run with a session that can be reached."""
+    started = msgspec.structs.replace(synthetic.run_started(live=True), control_socket="/run/session.sock")
+    writer = RunWriter(tmp_path / "a.profd", started, synthetic.describe)
+    writer.put(records.ProcessSeen(synthetic.MAIN, None, ("python",), "main", None, None, "3.11", started.started_ns))
+    writer.close()
+    return tmp_path / "a.profd"
+
+
+def test_a_live_session_is_told_that_it_is_watched_until_the_view_ends(watched: Path) -> None:
+    with running(watched) as found:
+        found.take(SnapshotTaken)
+        (connection,) = found.connections
+        assert (connection.path, connection.is_watched) == (Path("/run/session.sock"), True)
+        assert not connection.is_closed.is_set()
+
+    assert connection.is_closed.is_set()
+
+
+def info(state: str = "live") -> RunInfo:
+    started = synthetic.run_started()
+    fields = {name: getattr(started, name) for name in RunInfo.__struct_fields__ if hasattr(started, name)}
+    fields.update(pid=1, start_ticks=1, state=state, end_ns=1, why_ended=None, exit_code=None, exit_signal=None)
+    return RunInfo(**{**fields, "recorder": records.Identity(1, 0), "control_socket": "/run/session.sock"})
+
+
+def test_a_session_that_cannot_be_reached_is_tried_again_later() -> None:
+    tried: list[Path] = []
+
+    def connect(path: Path) -> Connection:
+        tried.append(path)
+        if len(tried) == 1:
+            raise SessionFailed("not there")
+        return Connection(path)
+
+    watch = Watch(connect)
+    watch.keep(info())
+    for _ in range(LOOKS_TO_RETRY):
+        watch.keep(info())
+        assert len(tried) == 1
+    watch.keep(info())
+    watch.keep(info())
+
+    assert len(tried) == 2
+
+
+def test_a_session_that_has_ended_is_let_go() -> None:
+    connections: list[Connection] = []
+
+    def connect(path: Path) -> Connection:
+        connections.append(Connection(path))
+        return connections[-1]
+
+    watch = Watch(connect)
+    watch.keep(info())
+    watch.keep(info("ended"))
+
+    assert connections[0].is_closed.is_set()

@@ -1,0 +1,172 @@
+"""The findings that the dashboard shows: those of the run file, and where it has none those of its own analyst."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.dashboard import open_dashboard
+from support.findingruns import HEALTHY, IMPORT, LOAD_IN_PROCESS, step, write_case
+from support.synthetic import LiveRun, live_run, write_run
+
+from profd.daemon.errors import RunUnreadable
+from profd.daemon.findings.analyst import Analyst
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import AnalysisLost, FindingsTaken, Record
+from profd.tui.findings import Analysis, Findings
+from profd.tui.widgets.header import VerdictLine
+
+
+class OwnAnalyst(Analysis):
+    """An analyst of the dashboard's own that has found ``taken``; ``polls`` counts how often it was asked."""
+
+    def __init__(self, taken: FindingsTaken | None = None) -> None:
+        super().__init__(())
+        self.taken = taken
+        self.polls = 0
+        self.is_closed = False
+
+    def poll(self) -> FindingsTaken | None:
+        self.polls += 1
+        return self.taken
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def rules(findings: Findings) -> list[str]:
+    return [one.rule for one in findings.findings]
+
+
+def analyze(run: LiveRun) -> FindingsTaken:
+    """Have the findings of a run in its file, as its session does."""
+    taken = Analyst(run.path).look()
+    write(run, taken)
+    return taken
+
+
+def write(run: LiveRun, record: Record) -> None:
+    """Write a record, and return when a reader sees it."""
+    assert run.writer.put(record)
+    run.advance()
+
+
+def test_a_live_run_is_read_and_never_looked_at(tmp_path: Path) -> None:
+    own = OwnAnalyst()
+    with live_run(tmp_path / "a.profd", seconds=20) as run, RunReader(run.path) as reader:
+        findings = Findings(reader, own)
+        assert not findings.renew()
+        assert not findings.has_looked
+        taken = analyze(run)
+        reader.refresh()
+        assert findings.renew()
+        assert (rules(findings), findings.has_looked) == (["input-bound-saturated"], True)
+        assert findings.findings[0].title == taken.findings[0].title
+        assert not findings.renew()
+        write(run, FindingsTaken(taken.at_ns + 1, ()))
+        reader.refresh()
+        assert findings.renew()
+        assert (rules(findings), findings.has_looked) == ([], True)
+    assert own.polls == 0
+
+
+def test_where_nothing_looks_any_more_that_is_known(tmp_path: Path) -> None:
+    with live_run(tmp_path / "a.profd", seconds=20) as run, RunReader(run.path) as reader:
+        findings = Findings(reader, OwnAnalyst())
+        taken = analyze(run)
+        write(run, AnalysisLost(taken.at_ns + 1))
+        reader.refresh()
+        assert findings.renew()
+        assert (rules(findings), findings.has_looked, findings.has_failed) == ([], False, True)
+
+
+def test_an_ended_run_is_read_where_it_was_analyzed_as_a_whole(tmp_path: Path) -> None:
+    whole = Analyst(write_run(tmp_path / "plain.profd")).look()
+    own = OwnAnalyst()
+    with RunReader(write_run(tmp_path / "a.profd", also=[whole])) as reader:
+        findings = Findings(reader, own)
+        assert findings.renew()
+        assert (rules(findings), findings.has_looked, own.polls) == (["input-bound-saturated"], True, 0)
+        assert not findings.renew()
+        assert own.is_closed
+
+
+def test_one_that_was_not_is_looked_at_once_and_waited_for_by_nobody(tmp_path: Path) -> None:
+    path = write_case(tmp_path / "a.profd", step((LOAD_IN_PROCESS, 300)), seconds=60)
+    own = OwnAnalyst()
+    with RunReader(path) as reader:
+        findings = Findings(reader, own)
+        assert not findings.renew()
+        assert not findings.renew()
+        assert not findings.has_looked
+
+        own.taken = Analyst(path).look()
+        assert findings.renew()
+        assert (rules(findings), findings.has_looked) == (["input-bound-in-process"], True)
+        assert not findings.renew()
+        assert own.polls == 3
+
+
+def test_without_training_nothing_is_found(tmp_path: Path) -> None:
+    path = write_case(tmp_path / "a.profd", ((IMPORT, 500),))
+    with RunReader(path) as reader:
+        findings = Findings(reader, OwnAnalyst(Analyst(path).look()))
+        assert not findings.has_looked
+        assert findings.renew()
+        assert not findings.renew()
+        assert (findings.has_looked, findings.findings) == (True, ())
+
+
+def test_a_live_run_of_an_older_recorder_is_looked_at(tmp_path: Path) -> None:
+    with live_run(tmp_path / "a.profd", seconds=20) as run, RunReader(run.path) as reader:
+        with contextlib.closing(sqlite3.connect(run.path)) as connection, connection:
+            connection.execute("DROP TABLE finding")
+        findings = Findings(reader, OwnAnalyst(Analyst(run.path).look()))
+        assert findings.renew()
+        assert rules(findings) == ["input-bound-saturated"]
+        assert not findings.renew()
+
+
+def test_findings_of_the_whole_run_that_come_late_are_read(tmp_path: Path) -> None:
+    own = OwnAnalyst()
+    with live_run(tmp_path / "a.profd", seconds=20) as run, RunReader(run.path) as reader:
+        findings = Findings(reader, own)
+        analyze(run)
+        reader.refresh()
+        findings.renew()
+        run.end()
+        reader.refresh()
+        own.taken = FindingsTaken(1, ())  # it has not seen yet that the run has ended
+        assert not findings.renew()
+        assert rules(findings) == ["input-bound-saturated"]
+
+
+def test_where_the_analyst_died_that_is_known(tmp_path: Path) -> None:
+    own = OwnAnalyst()
+    with RunReader(write_case(tmp_path / "a.profd", HEALTHY)) as reader:
+        findings = Findings(reader, own)
+        own.is_given_up = True
+        assert findings.renew()
+        assert (findings.has_failed, findings.has_looked) == (True, False)
+        assert not findings.renew()
+
+
+def test_a_damaged_finding_is_said(tmp_path: Path) -> None:
+    whole = Analyst(write_run(tmp_path / "plain.profd")).look()
+    path = write_run(tmp_path / "a.profd", also=[whole])
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE finding SET report = '{}'")
+    with RunReader(path) as reader, pytest.raises(RunUnreadable):
+        Findings(reader, OwnAnalyst()).renew()
+
+
+async def test_no_run_is_called_healthy_before_it_was_looked_at(tmp_path: Path) -> None:
+    async with open_dashboard(write_case(tmp_path / "a.profd", HEALTHY, seconds=60)) as opened:
+        await opened.until_text(VerdictLine, "healthy")
+        line = opened.widget(VerdictLine)
+        assert line.snapshot is not None
+        line.show(msgspec.structs.replace(line.snapshot, is_diagnosed=False))
+        assert "healthy" not in opened.text(VerdictLine)

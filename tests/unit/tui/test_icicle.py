@@ -1,0 +1,213 @@
+"""The flame view's trees and their layout, on made-up trees of any form."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profd.daemon.store.rows import FrameRow
+from profd.tui.flametree import Node, folded, inverted
+from profd.tui.icicle import Block, FlameSearch, FlameWalk, lay_out
+
+Stack = tuple[int, ...]
+LIBRARY_FROM = 5
+
+stacks = st.dictionaries(
+    st.lists(st.integers(1, 9), min_size=1, max_size=12).map(tuple), st.integers(1, 1000), min_size=1, max_size=30
+)
+
+
+def frame(number: int) -> FrameRow:
+    is_library = number >= LIBRARY_FROM
+    path = f"torch/part{number}.py" if is_library else f"train{number}.py"
+    return FrameRow(number, f"function_{number}", f"/{path}", path, 1, is_library, None)
+
+
+def tree_of(profile: dict[Stack, int]) -> Node:
+    root = Node(0, None)
+    for stack, time_ns in profile.items():
+        path = [root]
+        for number in stack:
+            below = path[-1].child(number)
+            if below is None:
+                below = Node(number, frame(number))
+                path[-1].add_child(below)
+            path.append(below)
+        for node in path:
+            node.count(time_ns, 1, {"forward": time_ns})
+        path[-1].own_ns += time_ns
+    for node in root.walk():
+        node.sort()
+    return root
+
+
+def blocks(top: Node, width: int, rows: int = 50) -> Iterable[Block]:
+    return [block for row in lay_out(top, width, rows) for block in row]
+
+
+@given(stacks, st.integers(1, 200))
+def test_what_is_called_lies_within_its_caller_and_beside_its_siblings(profile: dict[Stack, int], width: int) -> None:
+    for form in (tree_of(profile), folded(tree_of(profile)), inverted(tree_of(profile))):
+        for row in lay_out(form, width, 50):
+            assert all(block.width > 0 for block in row)
+            assert all(left.right <= right.left for left, right in itertools.pairwise(row))
+            for block in row:
+                above = block.above
+                assert above is None or above.left <= block.left < block.right <= above.right
+
+
+@given(stacks, st.integers(1, 200))
+def test_a_width_is_the_share_of_time_to_the_cell(profile: dict[Stack, int], width: int) -> None:
+    tree = tree_of(profile)
+    for block in blocks(tree, width):
+        assert abs(block.width - width * block.node.total_ns / tree.total_ns) <= 1
+
+
+@given(stacks, stacks)
+def test_more_time_changes_no_order(profile: dict[Stack, int], later: dict[Stack, int]) -> None:
+    before, after = tree_of(profile), tree_of({**profile, **later})
+    orders = {block.path: [child.key for child in block.node.children] for block in blocks(after, 10_000)}
+    for block in blocks(before, 10_000):
+        known = {child.key for child in block.node.children}
+        assert [key for key in orders.get(block.path, []) if key in known] in ([], [c.key for c in block.node.children])
+
+
+@given(stacks)
+def test_every_form_has_all_of_the_time(profile: dict[Stack, int]) -> None:
+    tree = tree_of(profile)
+    for form in (folded(tree), inverted(tree), inverted(folded(tree))):
+        assert form.total_ns == sum(profile.values())
+        assert sum(node.own_ns for node in form.walk()) == sum(profile.values())
+        for node in form.walk():
+            assert sum(child.total_ns for child in node.children) <= node.total_ns
+            assert sum(node.phases_ns.values()) == pytest.approx(node.total_ns)
+
+
+@given(stacks)
+def test_folding_leaves_no_library_frame_below_another_and_keeps_the_users(profile: dict[Stack, int]) -> None:
+    tree = tree_of(profile)
+    form = folded(tree)
+    for node in form.walk():
+        assert not (node.is_library and any(child.is_library for child in node.children))
+    own = {node.key: 0.0 for node in tree.walk() if not node.is_library}
+    for whole, sign in ((tree, 1), (form, -1)):
+        for node in whole.walk():
+            if not node.is_library:
+                own[node.key] += sign * node.own_ns
+    assert set(own.values()) == {0.0}
+
+
+def test_leaves_are_on_top_when_it_is_inverted() -> None:
+    form = inverted(tree_of({(1, 2, 3): 60, (1, 3): 30, (1, 2): 10}))
+
+    assert {child.key: (child.total_ns, child.own_ns) for child in form.children} == {3: (90, 90), 2: (10, 10)}
+    (three,) = [child for child in form.children if child.key == 3]
+    assert {child.key: child.total_ns for child in three.children} == {1: 30, 2: 60}
+
+
+def test_a_folded_run_says_whose_and_how_many() -> None:
+    (user,) = folded(tree_of({(1, 5, 6, 2): 10, (1, 5, 7): 20, (1, 6): 5})).children
+
+    (library,) = user.children
+    assert (library.title, library.total_ns, library.own_ns) == ("torch · 3 frames", 35, 25)
+    assert [child.key for child in library.children] == [2]
+
+
+@given(stacks, st.integers(1, 9))
+def test_the_share_that_a_search_finds_is_that_of_stacks_with_it(profile: dict[Stack, int], number: int) -> None:
+    with_it = sum(time_ns for stack, time_ns in profile.items() if number in stack)
+
+    share = FlameSearch(f"FUNCTION_{number} ").share(tree_of(profile))
+
+    assert share == pytest.approx(with_it / sum(profile.values()))
+
+
+def test_nothing_is_found_by_nothing() -> None:
+    assert FlameSearch("").share(tree_of({(1,): 1})) == 0
+
+
+class TestWalk:
+    def walk(self, profile: dict[Stack, int], lines: int = 20) -> FlameWalk:
+        walk = FlameWalk()
+        walk.fit(100, lines)
+        walk.take(tree_of(profile))
+        return walk
+
+    def at(self, walk: FlameWalk) -> tuple[object, ...]:
+        assert walk.current is not None
+        return walk.current.path
+
+    def test_down_goes_to_what_takes_the_longest_and_along_the_row_to_its_siblings(self) -> None:
+        walk = self.walk({(1, 2): 30, (1, 3): 60, (1, 4): 10})
+        for _ in range(3):
+            walk.climb(1)
+        assert self.at(walk) == (1, 3)
+        walk.walk(1)
+        assert self.at(walk) == (1, 4)
+        walk.walk(1)
+        assert self.at(walk) == (1, 4)
+        walk.climb(-1)
+        assert self.at(walk) == (1,)
+
+    def test_zoom_takes_the_width_and_back_gives_it_again_with_the_cursor(self) -> None:
+        walk = self.walk({(1, 2, 4): 30, (1, 3): 70})
+        walk.climb(1)
+        walk.go_to(walk.row(2)[0])
+        walk.zoom()
+        assert [(block.node.key, block.width) for block in walk.row(0)] == [(2, 100)]
+        assert walk.zoomed is not None
+        walk.climb(1)
+        walk.zoom()
+        assert [block.node.key for block in walk.row(0)] == [4]
+        walk.back()
+        walk.back()
+        assert self.at(walk) == (1, 2)
+        assert walk.zoomed is None
+
+    def test_the_place_is_kept_while_the_tree_grows_and_given_up_where_it_is_gone(self) -> None:
+        walk = self.walk({(1, 2): 30, (1, 3): 70})
+        walk.climb(1)
+        walk.go_to(walk.row(2)[0])
+        walk.take(tree_of({(1, 2): 30, (1, 3): 700, (4,): 5}))
+        assert self.at(walk) == (1, 2)
+        walk.zoom()
+        walk.take(tree_of({(1, 3): 700}))
+        assert walk.zoomed is None
+        assert not walk.has_cursor
+
+    def test_what_is_too_narrow_for_a_cell_gives_the_cursor_to_its_caller(self) -> None:
+        walk = self.walk({(1, 2): 30, (1, 3): 70})
+        walk.climb(1)
+        walk.go_to(walk.row(2)[0])
+        walk.take(tree_of({(1, 2): 30, (1, 3): 700_000}))
+        assert self.at(walk) == (1,)
+
+    def test_the_picture_moves_along_with_the_cursor(self) -> None:
+        walk = self.walk({tuple(1 + depth % 9 for depth in range(200)): 10}, lines=10)
+        for _ in range(150):
+            walk.climb(1)
+        assert len(self.at(walk)) == 149
+        assert walk.first_row == 140
+        walk.release()
+        assert walk.first_row == 0
+
+
+def test_of_ten_thousand_functions_two_hundred_deep_only_what_is_seen_is_laid_out() -> None:
+    root = Node(0, None)
+    for branch in range(50):
+        node = root
+        for depth in range(200):
+            below = Node(branch * 200 + depth + 1, frame(branch * 200 + depth + 1))
+            below.count(1000 - depth, 1, {})
+            below.own_ns = 1.0
+            node.add_child(below)
+            node = below
+    root.count(50_000, 1, {})
+    for form in (root, inverted(root), folded(root)):
+        rows = lay_out(form, 200, 60)
+        assert len(rows) <= 60
+        assert all(sum(block.width for block in row) <= 200 for row in rows)

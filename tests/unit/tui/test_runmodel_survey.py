@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from support import synthetic
+from support.waiting import until
+
+import profd.tui.runmodel as survey_module
+from profd.daemon.analyze.coverage import take_coverage
+from profd.daemon.analyze.functions import hot_functions
+from profd.daemon.analyze.phases import PHASES
+from profd.daemon.analyze.profile import take_profile
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.render.summary import summarize
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import FindingsTaken
+from profd.tui.feed import Follower
+from profd.tui.findings import Analysis
+from profd.tui.runmodel import Survey
+from profd.tui.snapshot import Snapshot
+from profd.tui.view import Range, Scope, ScopeKind, View
+
+RECENT = View(span_ns=30 * SECOND_NS)
+VALUES = {"cpu_cores": 0.6 + 2 * 0.97, "rss_bytes": 904e6 + 600e6, "host_cpu_share": 0.64}
+ALL = View(scope=Scope(ScopeKind.ALL))
+
+
+def survey_of(reader: RunReader) -> Survey:
+    survey = Survey(reader)
+    while survey.catch_up():
+        pass
+    return survey
+
+
+def assert_alike(one: Snapshot, other: Snapshot) -> None:
+    """Compare all but the errors of shares exactly: changes are weighed by the samples around them, batch by batch."""
+    for mine, theirs in zip(one.functions, other.functions, strict=True):
+        assert (mine.self_error, mine.total_error) == pytest.approx((theirs.self_error, theirs.total_error), rel=0.1)
+    assert without_errors(one) == without_errors(other)
+
+
+def without_errors(snapshot: Snapshot) -> Snapshot:
+    functions = [msgspec.structs.replace(row, self_error=0.0, total_error=0.0) for row in snapshot.functions]
+    return msgspec.structs.replace(snapshot, functions=tuple(functions))
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Path:
+    return synthetic.write_run(tmp_path / "a.profd", seconds=40)
+
+
+def test_a_snapshot_has_the_functions_that_the_analysis_has(ended: Path) -> None:
+    with RunReader(ended) as reader:
+        snapshot = survey_of(reader).snapshot(View())
+
+        assert list(snapshot.functions) == hot_functions(reader, take_profile(reader, MAIN_THREADS))
+        assert snapshot.samples == 4000
+
+
+def test_what_grew_bit_by_bit_is_what_is_read_at_once(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "a.profd", seconds=1) as run, RunReader(run.path) as reader:
+        growing = Survey(reader)
+        for _ in range(4):
+            while growing.catch_up():
+                pass
+            growing.snapshot(View())
+            run.advance(2)
+        while growing.catch_up():
+            pass
+
+        with RunReader(run.path) as other:
+            at_once = survey_of(other)
+            for view in (View(), RECENT, ALL, View(scope=Scope(ScopeKind.PROCESS, 2))):
+                assert_alike(growing.snapshot(view), at_once.snapshot(view))
+
+
+def test_the_scope_decides_whose_samples_count(ended: Path) -> None:
+    with RunReader(ended) as reader:
+        survey = survey_of(reader)
+        everything = survey.snapshot(ALL)
+        worker = survey.snapshot(View(scope=Scope(ScopeKind.PROCESS, 2)))
+
+        # The main process's two threads and one of each worker.
+        assert everything.samples == 4 * 4000
+        assert list(everything.functions) == hot_functions(reader, take_profile(reader, Selection()))
+        assert worker.samples == 4000
+        assert worker.functions[0].function == "elastic_deform"
+        assert worker.scope_name == "worker 1 · pid 4243"
+        assert survey.snapshot(View()).samples == 4000
+
+
+def test_the_recent_window_is_the_last_half_minute(ended: Path) -> None:
+    with RunReader(ended) as reader:
+        snapshot = survey_of(reader).snapshot(RECENT)
+
+        selection = msgspec.structs.replace(MAIN_THREADS, from_ns=reader.info.end_ns - 30 * SECOND_NS)
+        assert list(snapshot.functions) == hot_functions(reader, take_profile(reader, selection))
+        assert snapshot.samples == 3000
+        assert snapshot.from_ns == reader.info.end_ns - 30 * SECOND_NS
+
+
+@pytest.mark.parametrize("view", [View(), RECENT])
+def test_lanes_and_shares_are_those_of_the_main_threads(ended: Path, view: View) -> None:
+    with RunReader(ended) as reader:
+        (lane,) = survey_of(reader).snapshot(view).timeline.lanes
+
+    assert {part.phase: part.share for part in lane.shares} == pytest.approx(synthetic.PHASE_SHARES)
+    assert lane.shares[0].phase == "data wait"
+    order = [phase.name for phase in PHASES]
+    for mixture in lane.cells:
+        assert sum(part.share for part in mixture) == pytest.approx(1)
+        assert sorted(mixture, key=lambda part: order.index(part.phase)) == list(mixture)
+
+
+def test_the_verdict_names_the_largest_phase_and_the_users_line(ended: Path) -> None:
+    with RunReader(ended) as reader:
+        verdict = survey_of(reader).snapshot(View()).verdict
+
+    assert verdict is not None
+    assert verdict.phase == "data wait"
+    assert verdict.share == pytest.approx(0.4)
+    assert (verdict.where, verdict.source) == ("train.py:58", "for images, labels in loader:")
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_vitals_are_those_of_the_analysis(tmp_path: Path, live: bool) -> None:
+    with RunReader(synthetic.write_run(tmp_path / "a.profd", live=live, seconds=5)) as reader:
+        vitals = survey_of(reader).snapshot(View()).vitals
+        coverage = take_coverage(reader, Selection())
+
+    assert vitals.coverage == pytest.approx(coverage.share)
+    assert vitals.torn_share == pytest.approx(coverage.torn_share)
+    assert vitals.cost_cores == pytest.approx(0.041)
+    assert vitals.workers == 2
+
+
+def gauges(snapshot: Snapshot) -> dict[str, tuple[float | None, str]]:
+    return {gauge.name: (gauge.value, gauge.kind) for gauge in snapshot.timeline.gauges if gauge.name in VALUES}
+
+
+def test_gauges_sum_up_the_tree_now_and_are_means_and_peaks_later(tmp_path: Path) -> None:
+    with RunReader(synthetic.write_run(tmp_path / "live.profd", live=True, seconds=5)) as reader:
+        live = gauges(survey_of(reader).snapshot(View()))
+    with RunReader(synthetic.write_run(tmp_path / "ended.profd", seconds=5)) as reader:
+        later = gauges(survey_of(reader).snapshot(View(columns=5)))
+
+    assert {name: kind for name, (_, kind) in live.items()} == dict.fromkeys(VALUES, "now")
+    assert {name: value for name, (value, _) in live.items()} == pytest.approx(VALUES)
+    assert {name: kind for name, (_, kind) in later.items()} == dict(zip(VALUES, ("mean", "peak", "mean"), strict=True))
+    assert {name: value for name, (value, _) in later.items()} == pytest.approx(VALUES)
+
+
+def test_processes_of_a_range_have_the_numbers_of_the_summary(ended: Path) -> None:
+    first_half = Range(synthetic.STARTED_NS, synthetic.STARTED_NS + 20 * SECOND_NS)
+    with RunReader(ended) as reader:
+        shown = survey_of(reader).snapshot(View(tab="processes", chosen=first_half)).processes
+        expected = summarize(reader, Selection(to_ns=first_half.to_ns)).processes
+    found = {one.row.pid: (one.cpu_cores, one.rss_bytes) for one in shown}
+    assert found == {one.pid: pytest.approx((one.cpu_cores, one.rss_bytes)) for one in expected}
+
+
+def test_processes_are_a_tree_with_what_each_is_doing(tmp_path: Path) -> None:
+    with RunReader(synthetic.write_run(tmp_path / "a.profd", live=True, seconds=5)) as reader:
+        main, first, second = survey_of(reader).snapshot(View(tab="processes")).processes
+
+    assert [(state.depth, state.row.role, state.row.ordinal) for state in (main, first, second)] == [
+        (0, "main", None),
+        (1, "worker", 1),
+        (1, "worker", 2),
+    ]
+    assert (main.phase, main.function, main.where) == ("data wait", "train_epoch", "train.py:58")
+    assert (first.phase, first.function, first.where) == (None, "elastic_deform", "augment.py:12")
+    assert (first.cpu_cores, first.rss_bytes, first.threads) == (0.97, 300e6, 4)
+
+
+def test_nothing_new_is_no_snapshot(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "a.profd") as run, RunReader(run.path) as reader:
+        follower = Follower(reader, Analysis(()))
+        while follower.look():
+            pass
+        assert follower.snapshot(View()) is not None
+        # What was found comes after what was seen, and is new.
+        assert run.writer.put(FindingsTaken(run.started_ns, ()))
+        run.advance(0)
+        until(lambda: follower.look() or follower.snapshot(View()) is not None, "what was found")
+
+        follower.look()
+        assert follower.snapshot(View()) is None
+        assert follower.snapshot(ALL) is not None
+
+        run.advance()
+        follower.look()
+        assert follower.snapshot(ALL) is not None
+
+
+def test_a_run_of_any_length_is_read_in_batches_that_say_how_far_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(survey_module, "BATCH_RECORDINGS", 128)
+    with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=100)) as reader:
+        survey = Survey(reader)
+        shares = []
+        while survey.catch_up():
+            shares.append(survey.snapshot(View()).read_share)
+        whole = survey.snapshot(View())
+
+    assert shares == sorted(shares)
+    assert all(0 < share < 1 for share in shares)
+    assert len(shares) >= 2
+    assert (whole.read_share, whole.samples) == (1, 10_000)

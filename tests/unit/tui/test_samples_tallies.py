@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from support import synthetic
+from support.synthetic import CONV, DATA_WAIT, DEFORM, LIBRARY, MAIN, PIN_MEMORY, STARTED_NS
+
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.store import records
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Frame
+from profd.daemon.store.writer import RunWriter
+from profd.tui.samples import PhaseTally, Places, UserLines
+
+CHILD = (*DEFORM[:10], Frame("poll", LIBRARY + "torch/utils/data/_utils/worker.py", 1))
+
+
+def stacks(path: Path, *seen: tuple[Frame, ...]) -> tuple[RunReader, list[int]]:
+    """Write a run in which each of these stacks was seen for a tenth of a second; return it with the stacks' ids."""
+    writer = RunWriter(path, synthetic.run_started(), synthetic.describe)
+    writer.put(records.ProcessSeen(MAIN, None, ("python",), "main", None, None, "3.11", STARTED_NS))
+    writer.put(synthetic.recording(MAIN, STARTED_NS, ((1, "MainThread", True, [(stack, 100) for stack in seen]),)))
+    writer.close()
+    reader = RunReader(path)
+    return reader, [interval.stack for interval in reader.intervals()]
+
+
+def test_shares_of_phases_add_up_and_come_largest_first(tmp_path: Path) -> None:
+    reader, (wait, conv) = stacks(tmp_path / "a.profd", DATA_WAIT, CONV)
+    tally = PhaseTally(Places(PhaseIndex(reader)))
+    tally.add(wait, 1)
+    tally.add(conv, 3)
+
+    assert [(share.phase, share.share) for share in tally.shares()] == [("forward", 0.75), ("data wait", 0.25)]
+    verdict = tally.verdict(reader, 1)
+    assert verdict is not None
+    assert (verdict.where, verdict.source) == ("train.py:61", "logits = model(images)")
+
+
+def test_without_samples_there_is_no_verdict(tmp_path: Path) -> None:
+    reader, _ = stacks(tmp_path / "a.profd", CONV)
+
+    assert PhaseTally(Places(PhaseIndex(reader))).verdict(reader, 0) is None
+
+
+def test_the_users_line_of_a_forked_child_is_its_own_and_not_its_parents(tmp_path: Path) -> None:
+    reader, (wait, pin, deform, child) = stacks(tmp_path / "a.profd", DATA_WAIT, PIN_MEMORY, DEFORM, CHILD)
+    lines = UserLines(reader)
+
+    assert reader.frames[lines.of_stack(wait)].line == 58
+    assert lines.of_stack(pin) == 0
+    assert reader.frames[lines.of_stack(deform)].function == "elastic_deform"
+    assert reader.frames_of(child)[-1].function == "poll"
+    assert lines.of_stack(child) == 0

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import synthetic
+
+from profd.daemon.store import records
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.writer import RunWriter
+from profd.tui.terminal import MOST_BYTES, STEP_BYTES, Picture, Playback
+from profd.tui.view import OutputView
+
+SHOWN = OutputView(columns=40, lines=5, is_shown=True)
+Write = Callable[..., RunReader]
+
+
+def text(picture: Picture | None) -> list[str]:
+    assert picture is not None
+    return ["".join(run.text for run in line) for line in picture.lines]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a run with this output, and open it."""
+
+    def write(*output: bytes) -> RunReader:
+        writer = RunWriter(tmp_path / "a.profd", synthetic.run_started(), synthetic.describe)
+        for data in output:
+            writer.put(records.OutputWritten(synthetic.STARTED_NS, data))
+        writer.close()
+        return RunReader(tmp_path / "a.profd")
+
+    return write
+
+
+def test_nothing_is_read_before_it_is_shown(write: Write) -> None:
+    with write(b"hello") as reader:
+        playback = Playback(reader)
+
+        assert playback.play(OutputView()) is None
+        assert text(playback.play(SHOWN)) == ["hello"]
+        assert playback.play(SHOWN) is None
+
+
+def test_other_room_shows_all_of_it_anew(write: Write) -> None:
+    with write(b"one two ", b"three") as reader:
+        playback = Playback(reader)
+        playback.play(SHOWN)
+
+        assert text(playback.play(OutputView(columns=7, lines=5, is_shown=True))) == ["one two", " three"]
+
+
+def test_of_much_output_the_end_is_shown(write: Write) -> None:
+    lines = b"".join(b"%06d\r\n" % number for number in range(MOST_BYTES))
+    with write(lines) as reader:
+        picture = Playback(reader).play(SHOWN)
+
+    assert picture is not None
+    assert picture.is_cut
+    assert text(picture)[-2:] == [f"{MOST_BYTES - 1:06d}", ""]
+    assert all(len(line) in (0, 6) for line in text(picture))
+
+
+def test_a_burst_is_played_a_little_at_a_time_and_wholly(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "a.profd", seconds=1, workers=0) as run, RunReader(run.path) as reader:
+        playback = Playback(reader)
+        playback.play(SHOWN)
+        burst = b"\r\n" + b"x" * 39 + b"\r\n" * (STEP_BYTES * 2) + b"the end\r\n"
+        run.writer.put(records.OutputWritten(run.started_ns, burst))
+        run.advance()
+
+        pictures = []
+        while (picture := playback.play(SHOWN)) is not None:
+            pictures.append(picture)
+
+    assert len(pictures) >= 3
+    assert not pictures[-1].is_cut
+    assert "the end" in text(pictures[-1])
+    assert "the end" not in text(pictures[0])
+
+
+def test_output_that_the_run_file_has_dropped_is_said_to_be_missing(write: Write) -> None:
+    with write(*[b"x" * (1 << 20)] * 6, b"end") as reader:
+        picture = Playback(reader).play(SHOWN)
+
+    assert picture is not None
+    assert picture.is_cut

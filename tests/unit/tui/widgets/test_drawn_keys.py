@@ -1,0 +1,121 @@
+"""Every key is named where people look for keys, and does the same by its other names and by a click on its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import synthetic
+from support.dashboard import open_dashboard
+from textual.binding import Binding
+
+from profd.tui.app import ProfdApp
+from profd.tui.screens.dashboard import Dashboard
+from profd.tui.screens.dialogs import KEYS, LEAVING, GotoScreen, HelpScreen
+from profd.tui.widgets.drawn import KeyLine
+from profd.tui.widgets.flame import FlameView
+from profd.tui.widgets.tabs import TabLine
+from profd.tui.widgets.timeline import Timeline
+
+NAMES = {
+    "slash": "/",
+    "question_mark": "?",
+    "left": "←",
+    "right": "→",
+    "up": "↑",
+    "down": "↓",
+    "shift+left": "shift",
+    "shift+right": "shift",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "plus": "+",
+    "minus": "-",
+    "enter": "⏎",
+    "backspace": "⌫",
+    "escape": "esc",
+    "ctrl+c": "q",
+    "pageup": "pgup",
+    "pagedown": "pgdn",
+}
+"""How keys are called on the sheet, where not by their own names."""
+
+
+ARROWS = {
+    "left": "comma",
+    "shift+left": "less_than_sign",
+    "right": "full_stop",
+    "shift+right": "greater_than_sign",
+}
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Path:
+    return synthetic.write_run(tmp_path / "a.profd", seconds=64)
+
+
+def bindings() -> Iterator[Binding]:
+    for kind in (ProfdApp, *Dashboard.__mro__, FlameView):
+        own = kind.__dict__.get("BINDINGS", ()) if kind.__module__.startswith("profd.") else ()
+        yield from (binding for binding in own if isinstance(binding, Binding) and binding.action != "help")
+
+
+@pytest.mark.parametrize("binding", list(bindings()), ids=lambda binding: binding.action)
+def test_every_key_is_on_the_sheet(binding: Binding) -> None:
+    key = binding.key.split(",")[0]
+    lines = [*KEYS, *LEAVING]
+    named = {
+        word for keys, meaning in lines for word in f"{keys} {meaning}".replace(",", " ").replace(";", " ").split()
+    }
+    if key.isdigit():
+        assert "1" in named
+        assert "7" in named
+    else:
+        assert NAMES.get(key, key) in named
+
+
+@pytest.mark.dashboard
+async def test_the_sheet_shows_all_it_has_and_any_usual_key_closes_it(ended: Path) -> None:
+    async with open_dashboard(ended, size=(120, 60)) as opened:
+        for key in ("escape", "question_mark", "q", "enter", "space"):
+            await opened.press("question_mark")
+            assert isinstance(opened.top(), HelpScreen)
+            shown = opened.app.export_screenshot().replace("&#160;", " ")
+            for part in ("go to a time", "export what is looked at", "leave, and let the recording go on"):
+                assert part in shown
+            await opened.press(key)
+            assert opened.top() is opened.dashboard
+
+        at = opened.text(KeyLine).index("? help")
+        await opened.click(KeyLine, (at, 0))
+        assert isinstance(opened.top(), HelpScreen)
+
+
+@pytest.mark.dashboard
+async def test_time_has_keys_for_terminals_without_arrows(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:
+        for key, other in ARROWS.items():
+            await opened.press("escape", "left", *["shift+left"] * 2)
+            start = opened.widget(Timeline).scrub
+            await opened.press(key)
+            by_arrow = opened.widget(Timeline).scrub
+            assert by_arrow != start
+            await opened.press("escape", "left", *["shift+left"] * 2)
+            assert opened.widget(Timeline).scrub == start
+            await opened.press(other)
+            assert opened.widget(Timeline).scrub == by_arrow
+
+
+async def test_g_takes_a_time_of_day_and_a_range_begins_without_a_cursor(ended: Path) -> None:
+    async with open_dashboard(ended) as opened:
+        await opened.press("g")
+        assert isinstance(opened.top(), GotoScreen)
+        await opened.press(*"12:00:30", "enter")
+        await opened.snapshot(lambda found: found.view.chosen is not None)
+        assert "12:00:30" in opened.text(TabLine)
+
+        await opened.press("escape", "left_square_bracket")  # that of the newest column
+        scrub = opened.widget(Timeline).scrub
+        assert scrub.chosen is not None
+        assert (scrub.chosen.from_ns - synthetic.STARTED_NS) / 1e9 == 63
+        await opened.snapshot(lambda found: found.samples == 100)

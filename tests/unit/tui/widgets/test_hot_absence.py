@@ -1,0 +1,46 @@
+"""What is said where there are no samples: of which time, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support import synthetic
+from support.dashboard import open_dashboard
+from support.synthetic import MAIN, MAIN_TID, STARTED_NS
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store import records
+from profd.daemon.store.writer import RunWriter
+from profd.tui.view import Range
+from profd.tui.widgets.flame import FlameView
+from profd.tui.widgets.header import VerdictLine
+from profd.tui.widgets.hot import HotTable
+
+
+def write_gap(path: Path, ended_s: int) -> Path:
+    """Write a run of 30 s whose training process lives for ``ended_s`` and is sampled for 2 s."""
+    writer = RunWriter(path, synthetic.run_started(), synthetic.describe)
+    main = (MAIN_TID, "MainThread", True, synthetic.STEP * 4)
+    for record in (
+        synthetic.main_process(),
+        synthetic.recording(MAIN, STARTED_NS, (main,), duration_ns=2 * SECOND_NS),
+        records.ProcessEnded(MAIN, STARTED_NS + ended_s * SECOND_NS, exit_code=0),
+        records.RunEnded(STARTED_NS + 30 * SECOND_NS, "target-exited", 0),
+    ):
+        assert writer.put(record)
+    writer.close()
+    return path
+
+
+@pytest.mark.parametrize(("ended_s", "why"), [(30, "nothing was recorded then"), (5, "no training process was there")])
+async def test_a_range_without_samples_says_of_when_and_why(tmp_path: Path, ended_s: int, why: str) -> None:
+    gap = Range(STARTED_NS + 10 * SECOND_NS, STARTED_NS + 20 * SECOND_NS)
+    times = "12:00:10–12:00:20"  # noqa: RUF001
+    async with open_dashboard(write_gap(tmp_path / "a.profd", ended_s)) as opened:
+        opened.dashboard.choose_range(gap.from_ns, gap.to_ns)
+        await opened.snapshot(lambda snapshot: snapshot.view.chosen == gap)
+        assert f"No samples of main threads between {times}: {why}." in opened.text(HotTable)
+        assert f"No samples of a main thread between {times}: {why}." in opened.text(VerdictLine)
+        await opened.press("2")
+        await opened.until_text(FlameView, f"No samples of main threads between {times}: {why}.")

@@ -1,0 +1,82 @@
+"""The environment of a script that windows may be taken of, and the folder behind it."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from profd.daemon.windows import ondemand
+from profd.daemon.windows.ondemand import Sockets, armed, sockets_of
+
+CLIENT_SOCKET = "dynoconfigclient00000000-0000-0000-0000-000000000000"
+
+
+def test_folder_is_private_short_and_gone_in_the_end() -> None:
+    with armed({}) as arms:
+        assert stat.S_IMODE(arms.folder.stat().st_mode) == stat.S_IMODE(arms.folder.parent.stat().st_mode) == 0o700
+        assert len(str(arms.folder / CLIENT_SOCKET)) <= 107
+        (arms.folder / "trace_1.json").touch()
+    assert not arms.folder.exists()
+
+
+def test_nothing_but_kinetos_variables_is_set() -> None:
+    with armed({"PATH": "/bin", "SECRET": "x"}) as arms:
+        assert arms.environment == {
+            "KINETO_USE_DAEMON": "1",
+            "KINETO_IPC_SOCKET_DIR": str(arms.folder),
+            "KINETO_ONDEMAND_TRACE_DIR": str(arms.folder),
+            "KINETO_CONFIG": str(arms.folder / "kineto.conf"),
+            "KINETO_LOG_LEVEL": "5",
+        }
+        assert Path(arms.environment["KINETO_CONFIG"]).read_text() == "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n"
+
+
+def test_what_the_user_says_of_kineto_stays(tmp_path: Path) -> None:
+    (tmp_path / "mine.conf").write_text("ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB=64")
+    with armed({"KINETO_CONFIG": str(tmp_path / "mine.conf"), "KINETO_LOG_LEVEL": "0"}) as arms:
+        assert arms.environment["KINETO_LOG_LEVEL"] == "0"
+        assert Path(arms.environment["KINETO_CONFIG"]).read_text() == (
+            "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB=64\nON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n"
+        )
+
+
+def test_settings_that_cannot_be_read_are_no_failure() -> None:
+    with armed({"KINETO_CONFIG": "/nowhere/mine.conf"}) as arms:
+        assert Path(arms.environment["KINETO_CONFIG"]).exists()
+
+
+def test_two_runs_have_two_folders() -> None:
+    with armed({}) as one, armed({}) as other:
+        assert one.folder != other.folder
+
+
+@pytest.mark.parametrize(
+    ("variables", "sockets"),
+    [
+        ({}, None),
+        ({"KINETO_IPC_SOCKET_DIR": "/tmp/x"}, None),
+        ({"KINETO_USE_DAEMON": ""}, None),
+        ({"KINETO_USE_DAEMON": "1"}, Sockets(None)),
+        ({"KINETO_USE_DAEMON": "1", "KINETO_IPC_SOCKET_DIR": "/tmp/x"}, Sockets(Path("/tmp/x"))),
+    ],
+)
+def test_what_others_have_armed_is_found_in_its_environment(
+    variables: dict[str, str], sockets: Sockets | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = [sys.executable, "-c", "print('ready', flush=True); input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"  # its environment is the new program's by now
+        assert sockets_of(process.pid) == sockets
+        monkeypatch.setattr(ondemand, "sees_our_files", lambda pid: False)
+        monkeypatch.setattr(ondemand, "_shares_network", lambda pid: False)
+        assert sockets_of(process.pid) is None  # in a container
+        process.kill()
+
+
+def test_process_that_is_gone_is_not_armed() -> None:
+    assert sockets_of(1 << 22) is None

@@ -1,0 +1,197 @@
+"""What the dashboard asks of the session or does by itself, each to be called in a thread.
+
+Each errand gives back a message, one of ``outcomes``, that says how it went; none raises what a person or a machine can
+cause.
+
+Each is made by a reader of its own, so that the feed's thread is not held up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from textual.message import Message
+
+from profd.daemon import processes
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.errors import NoSuchProcess, ProfdError, SessionFailed
+from profd.daemon.session.control import HIGHEST_RATE_HZ, ControlClient, window_request
+from profd.daemon.session.session import end_session
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import RunInfo
+from profd.daemon.units import plural
+
+if TYPE_CHECKING:
+    from profd.daemon.tree.treedump import DumpedProcess, MergedStack
+
+Errand = Callable[[], Message]
+
+
+class ErrandDone(Message):
+    """It was done; ``text`` says what came of it."""
+
+    def __init__(self, text: str, title: str = "") -> None:
+        super().__init__()
+        self.text, self.title = text, title
+
+
+class ErrandFailed(Message):
+    """It was not done."""
+
+    def __init__(self, error: ProfdError, title: str) -> None:
+        super().__init__()
+        self.error, self.title = error, title
+
+
+class WindowRefused(Message):
+    """There is no window; where ``may_inject``, there would be one if the profiler were started inside the process."""
+
+    def __init__(self, error: SessionFailed, *, may_inject: bool) -> None:
+        super().__init__()
+        self.error, self.may_inject = error, may_inject
+
+
+class StacksDumped(Message):
+    """The stacks of the tree at one moment."""
+
+    def __init__(self, dumped: Sequence[DumpedProcess], stacks: Sequence[MergedStack]) -> None:
+        super().__init__()
+        self.dumped, self.stacks = dumped, stacks
+
+
+class ReportWritten(Message):
+    """The report lies at ``path``."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+
+class ReportFailed(Message):
+    """There is no report."""
+
+    def __init__(self, error: ProfdError) -> None:
+        super().__init__()
+        self.error = error
+
+
+RATES_HZ = (1, 2, 5, 10, 20, 50, 100, 200, 500, HIGHEST_RATE_HZ)
+"""The rates that one key press leads to the next of."""
+
+
+def take_window(info: RunInfo, *, inject: bool = False) -> Message:
+    """Ask for a torch.profiler window of the usual length; the run file will say what comes of it."""
+    request = window_request(inject=inject)
+    try:
+        with _session(info) as client:
+            begun = client.window(request)
+    except SessionFailed as error:
+        return WindowRefused(error, may_inject=not inject and "--inject" in str(error))
+    whose = f"process {begun.pids[0]}" if len(begun.pids) == 1 else f"{len(begun.pids)} processes"
+    return ErrandDone(f"taking {plural(request.steps, 'step')} of {whose}; 4 shows the operators", "Window")
+
+
+def mark(info: RunInfo, note: str) -> Message:
+    """Mark this moment in the run."""
+    return _ask(info, "No mark", lambda client: _said(client.mark(note), "the moment is marked"))
+
+
+def change_rate(info: RunInfo, steps: int) -> Message:
+    """Sample at the next higher or lower rate."""
+    return _ask(info, "The rate stays", lambda client: _change_rate(client, steps))
+
+
+def stop(info: RunInfo) -> Message:
+    """End the recording; the script runs on."""
+    try:
+        _check_live(info)
+        with contextlib.suppress(ProcessLookupError):
+            end_session(info.recorder).close()
+    except SessionFailed as error:
+        return ErrandFailed(error, "Not stopped")
+    return ErrandDone("the recording ends; the script runs on")
+
+
+def _check_live(info: RunInfo) -> None:
+    if info.state != "live":
+        raise SessionFailed("the run is not recorded any more", "this can be asked of a live run alone")
+
+
+def _session(info: RunInfo) -> contextlib.closing[ControlClient]:
+    _check_live(info)
+    return contextlib.closing(ControlClient(Path(info.control_socket), info.recorder.pid))
+
+
+def _ask(info: RunInfo, title: str, ask: Callable[[ControlClient], ErrandDone]) -> Message:
+    try:
+        with _session(info) as client:
+            return ask(client)
+    except SessionFailed as error:
+        return ErrandFailed(error, title)
+
+
+def _said(_: object, text: str) -> ErrandDone:
+    return ErrandDone(text)
+
+
+def _change_rate(client: ControlClient, steps: int) -> ErrandDone:
+    rate_hz = client.hello().rate_hz
+    beyond = [rate for rate in RATES_HZ if (rate > rate_hz if steps > 0 else rate < rate_hz)]
+    if not beyond:
+        return ErrandDone(f"profd samples at {rate_hz} Hz, which is as far as it goes", "Rate")
+    wanted_hz = beyond[0] if steps > 0 else beyond[-1]
+    now_hz = client.aim_at_rate(wanted_hz).rate_hz
+    why = "" if now_hz == wanted_hz else f"; {wanted_hz} Hz would cost more than the budget"
+    return ErrandDone(f"profd samples at {now_hz} Hz instead of {rate_hz} Hz{why}", "Rate")
+
+
+def write_report_of(run_file: Path) -> ReportWritten | ReportFailed:
+    """Write the report of a run into the current folder, by its own reader: to be called in a thread."""
+    # The report's templates cost a tenth of a second to import, which a dashboard that writes none need not pay.
+    from profd.daemon.render.report import write_report
+
+    path = Path.cwd() / f"{run_file.stem}.html"
+    try:
+        with RunReader(run_file) as reader:
+            write_report(reader, path)
+    except ProfdError as error:
+        return ReportFailed(error)
+    return ReportWritten(path)
+
+
+def export(run_file: Path, form: str, selection: Selection) -> Message:
+    """Write a run in the format of another tool into the current folder."""
+    # Every format is a module of its own, and none is imported before it is asked for.
+    from profd.daemon.exports import formats
+    from profd.daemon.paths import write_whole
+
+    path = Path.cwd() / f"{run_file.stem}{formats.ENDINGS[form]}"
+    if form in formats.OF_ALL_THREADS:
+        selection = msgspec.structs.replace(selection, main_threads=False)
+    try:
+        with RunReader(run_file) as reader, reader.one_moment():
+            if form in formats.TABLES:
+                formats.write_tables(formats.tables(reader, selection, form), path)
+            else:
+                write_whole(path, formats.file_content(reader, selection, form))
+    except ProfdError as error:
+        return ErrandFailed(error, "Nothing exported")
+    return ErrandDone(str(path), "Exported")
+
+
+def dump(info: RunInfo) -> Message:
+    """Look at the stacks of the target and all processes below it, now."""
+    # Opening the dashboard does without what looks at processes.
+    from profd.daemon.tree.treedump import dump_tree, merge
+
+    try:
+        if not processes.is_running(info.pid, info.start_ticks):
+            raise NoSuchProcess(f"the target of {info.id} has ended", "where its time went is in 1 and 2")
+        dumped = dump_tree(info.pid)
+    except ProfdError as error:
+        return ErrandFailed(error, "No stacks")
+    return StacksDumped(dumped, merge(dumped))

@@ -1,0 +1,129 @@
+"""A terminal without a terminal: turns the bytes that the script wrote into a picture of its screen.
+
+The bytes are hostile: what pyte cannot make sense of is passed over, and nothing comes out but printable text.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+import unicodedata
+from collections import deque
+from operator import itemgetter
+
+import pyte
+
+from profd.tui.terminal import Ink, InkedText, Line, Picture
+
+SCROLLED_LINES = 1000
+# Controls of the second set, marks of direction, halves of surrogate pairs, what nobody has given a meaning yet.
+_WITHOUT_PICTURE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+# What pyte raises on sequences with too many numbers, or with numbers that no terminal knows.
+_FAILURES = (TypeError, ValueError, LookupError, AttributeError, NameError)
+# Sequences of xterm's that pyte takes for others with the same last letter: one that sets keys would underline.
+_EXTENSIONS = re.compile(rb"\x1b\[[<=>][0-9;]*[@-~]")
+_MARKS = frozenset({"Mn", "Me"})
+# Enough for any language; a heap of thousands on one letter would cost the square of its height.
+_MOST_MARKS = 4
+_PLAIN = Ink()
+_NAMES = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")
+# pyte calls yellow by the name that it had on the first terminals with color, and one background by a slip of the pen.
+_COLORS = {
+    "default": "default",
+    **{name: name.replace("brown", "yellow") for name in _NAMES},
+    **{f"bright{name}": f"bright_{name.replace('brown', 'yellow')}" for name in _NAMES},
+    "bfightmagenta": "bright_magenta",
+}
+
+
+class Emulator:
+    """A screen of ``columns`` by ``lines``, and what scrolled out of it."""
+
+    def __init__(self, columns: int, lines: int) -> None:
+        self._screen = _ScrollingScreen(max(columns, 1), max(lines, 1))
+        self._stream = _TolerantStream(self._screen)
+        self._drawn: dict[int, Line] = {}
+
+    def feed(self, data: bytes) -> None:
+        """Take in what the script wrote."""
+        self._stream.feed(_EXTENSIONS.sub(b"", data))
+
+    def picture(self, *, is_cut: bool = False) -> Picture:
+        """Return what the screen shows now; lines that did not change are not drawn anew."""
+        screen = self._screen
+        for y in range(screen.lines):
+            if y in screen.dirty or y not in self._drawn:
+                self._drawn[y] = screen.line(y)
+        screen.dirty.clear()
+        used = max([screen.cursor.y, *(y for y, line in self._drawn.items() if line)]) + 1
+        lines = (*screen.scrolled, *(self._drawn[y] for y in range(used)))
+        cursor = None if screen.cursor.hidden else (screen.cursor.x, len(screen.scrolled) + screen.cursor.y)
+        return Picture(lines, cursor, is_cut)
+
+
+class _ScrollingScreen(pyte.Screen):
+    """A screen that keeps what scrolls out of its top, drawn."""
+
+    def __init__(self, columns: int, lines: int) -> None:
+        self.scrolled: deque[Line] = deque(maxlen=SCROLLED_LINES)
+        super().__init__(columns, lines)
+
+    def index(self) -> None:
+        """Move down; at the bottom of the whole screen, keep the line that leaves it."""
+        top, bottom = self.margins or (0, self.lines - 1)
+        if self.cursor.y == bottom and top == 0:
+            self.scrolled.append(self.line(0))
+        super().index()
+
+    def draw(self, data: str) -> None:
+        """Write text at the cursor, less what has no picture: pyte would drop all that follows it."""
+        super().draw(data if data.isascii() and data.isprintable() else _pictured(data))
+
+    def line(self, y: int) -> Line:
+        """Return a line of the screen, without the blanks at its end."""
+        row = self.buffer[y]
+        cells = [row[x] for x in range(max(row, default=-1) + 1)]
+        groups = itertools.groupby(cells, key=itemgetter(slice(1, 8)))
+        runs = [InkedText("".join(cell.data for cell in group), _ink(look)) for look, group in groups]
+        if runs and runs[-1].ink == _PLAIN:
+            last = runs.pop().text.rstrip()
+            runs += [InkedText(last, _PLAIN)] if last else []
+        return tuple(runs)
+
+
+class _TolerantStream(pyte.ByteStream):
+    """A stream that passes over the sequences that pyte fails on: they are the script's, and anything goes there."""
+
+    def _send_to_parser(self, data: str) -> bool | None:
+        try:
+            return super()._send_to_parser(data)
+        except _FAILURES:
+            return True  # pyte has set its parser back before raising, and takes plain text again
+
+
+def _pictured(data: str) -> str:
+    """Return text without characters that have no picture, and without heaps of marks on one letter."""
+    kept: list[str] = []
+    marks = 0
+    for character in data:
+        category = unicodedata.category(character)
+        marks = marks + 1 if category in _MARKS else 0
+        if category not in _WITHOUT_PICTURE and marks <= _MOST_MARKS:
+            kept.append(character)
+    return "".join(kept)
+
+
+@functools.lru_cache(maxsize=1024)
+def _ink(look: tuple[str, str, bool, bool, bool, bool, bool]) -> Ink:
+    """Return the ink for the looks of a ``Char``: its fields after the first."""
+    color, background, *flags = look
+    return Ink(_color(color), _color(background), *flags)
+
+
+def _color(name: str) -> str:
+    """Return a color of pyte's by the name that ``Ink`` gives it; what is none, such as 9999 of red, is the default."""
+    if name in _COLORS:
+        return _COLORS[name]
+    is_hex = len(name) == 6 and all(digit in "0123456789abcdef" for digit in name)
+    return f"#{name}" if is_hex else "default"

@@ -1,0 +1,246 @@
+"""The feed: a thread that reads the run and posts what it found, so that the event loop never waits for the disk.
+
+Messages are named by what has happened. While the run is live the feed asks its session for fresh data; a session that
+cannot be reached costs freshness and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from msgspec.structs import replace
+from textual.message import Message
+
+from profd.daemon.errors import ProfdError, SessionFailed
+from profd.daemon.session.analyst import command
+from profd.daemon.session.control import ControlClient
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import RunInfo
+from profd.tui.findings import Analysis, Findings
+from profd.tui.runmodel import OwnCost, Survey
+from profd.tui.snapshot import Snapshot
+from profd.tui.tabcontent import Exhibits
+from profd.tui.terminal import Picture, Playback
+from profd.tui.view import OutputView, View
+
+
+class Follower:
+    """The survey of a run, looked at again and again: does as little as can be while nothing is written."""
+
+    def __init__(self, reader: RunReader, analysis: Analysis) -> None:
+        self._reader = reader
+        self._findings = Findings(reader, analysis)
+        self.survey = Survey(reader)
+        self._shown: tuple[View, str] | None = None
+        self._has_more = True
+        self._is_stale = True
+
+    def look(self) -> bool:
+        """Take in what is new; True where there is more to be read at once."""
+        if self._reader.changed() or self._has_more or self.survey.has_backlog:
+            self._has_more = self.survey.catch_up()
+            self._is_stale = True
+        elif self._reader.info.state == "live":
+            # A recorder that was killed writes nothing any more: its absence has to be looked for.
+            self._reader.refresh()
+        # Not before something is shown.
+        if not self._has_more and self._shown is not None and self._findings.renew():
+            self._is_stale = True
+        return self._has_more
+
+    def snapshot(self, view: View) -> Snapshot | None:
+        """Return the run as it is now, None where that is what the last snapshot said."""
+        asked = (view, self._reader.info.state)
+        if not self._is_stale and asked == self._shown:
+            return None
+        self._is_stale, self._shown = False, asked
+        return replace(
+            self.survey.snapshot(view),
+            findings=self._findings.findings,
+            is_diagnosed=self._findings.has_looked,
+            is_undiagnosable=self._findings.has_failed,
+        )
+
+
+# A session that cannot be reached may be starting, or ending: it is asked again, but not at every look.
+LOOKS_TO_RETRY = 10
+
+
+class Connection(Protocol):
+    """A connection to a session."""
+
+    def watch(self) -> object:
+        """Ask for fresh data until the connection is closed; raises SessionFailed."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+Connect = Callable[[Path], Connection]
+
+
+class Watch:
+    """Keeps a session's data fresh; one that cannot be reached costs freshness and nothing else."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._connection: Connection | None = None
+        self._looks_to_retry = 0
+
+    def keep(self, info: RunInfo) -> None:
+        """See to it that the session of a live run knows that it is watched."""
+        if info.state != "live" or not info.control_socket:
+            self.close()
+        elif self._connection is None and self._looks_to_retry == 0:
+            self._open(Path(info.control_socket))
+        else:
+            self._looks_to_retry = max(self._looks_to_retry - 1, 0)
+
+    def close(self) -> None:
+        """Stop watching."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _open(self, socket: Path) -> None:
+        self._looks_to_retry = LOOKS_TO_RETRY
+        try:
+            connection = self._connect(socket)
+        except SessionFailed:
+            return
+        try:
+            connection.watch()
+        except SessionFailed:
+            connection.close()
+        else:
+            self._connection = connection
+
+
+REFRESH_S = 0.5
+TYPING_S = 0.1
+DRAWING_S = 0.05
+
+
+class SnapshotTaken(Message):
+    """The run was looked at, and something is new."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__()
+        self.snapshot = snapshot
+
+
+class OutputDrawn(Message):
+    """The script wrote something, or there is other room to show it in."""
+
+    def __init__(self, picture: Picture) -> None:
+        super().__init__()
+        self.picture = picture
+
+
+class FeedFailed(Message):
+    """The run cannot be read any further; the feed has ended."""
+
+    def __init__(self, error: ProfdError) -> None:
+        super().__init__()
+        self.error = error
+
+
+Post = Callable[[Message], object]
+
+
+class Feed:
+    """Follows one run file. ``run`` is the thread's; everything else may be called from any thread."""
+
+    def __init__(
+        self,
+        path: Path,
+        post: Post,
+        connect: Connect = ControlClient,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path = path
+        self._post = post
+        self._connect = connect
+        self._now_s = now_s
+        self._analysis = Analysis(command(path))
+        self._own_cost = OwnCost(now_s, self._spent_s)
+        self._view = View()
+        self._shown: View | None = None
+        self._shown_at_s = 0.0
+        self._output_view = OutputView()
+        self._is_paused = False
+        self._is_stopped = False
+        self._wake = threading.Event()
+
+    def look(self, view: View) -> None:
+        """Answer another view from now on, and soon."""
+        self._view = view
+        self._wake.set()
+
+    def look_at_output(self, view: OutputView) -> None:
+        """Show the script's output in other room from now on, and soon."""
+        self._output_view = view
+        self._wake.set()
+
+    def pause(self, *, is_paused: bool) -> None:
+        """Hold what is shown, or go on; the recording knows nothing of it."""
+        self._is_paused = is_paused
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread soon."""
+        self._is_stopped = True
+        self._wake.set()
+
+    def run(self) -> None:
+        """Follow the run until stopped; a failure is posted, not raised."""
+        try:
+            with (
+                RunReader(self._path) as reader,
+                contextlib.closing(Watch(self._connect)) as watch,
+                contextlib.closing(self._analysis),
+            ):
+                self._follow(reader, watch)
+        except ProfdError as error:
+            self._post(FeedFailed(error))
+
+    def _follow(self, reader: RunReader, watch: Watch) -> None:
+        follower, playback = Follower(reader, self._analysis), Playback(reader)
+        exhibits = Exhibits(reader, follower.survey)
+        while not self._is_stopped:
+            self._wake.clear()
+            watch.keep(reader.info)
+            is_behind = follower.look()
+            if not self._is_paused and (not is_behind or self._is_due()):
+                self._post_what_is_new(follower, playback, exhibits)
+                if is_behind:  # to draw it the event loop needs Python's lock, for which reading on would compete
+                    self._wake.wait(DRAWING_S)
+            if not is_behind:
+                self._wake.wait(TYPING_S if self._output_view.is_typing else REFRESH_S)
+
+    def _spent_s(self) -> float:
+        """Return the CPU time of the dashboard, the process that looks for findings included."""
+        return time.process_time() + self._analysis.spent_s()
+
+    def _is_due(self) -> bool:
+        """Say whether to show what was read of a run that is not read to its end: at once where it was asked for."""
+        return self._view != self._shown or self._now_s() - self._shown_at_s >= REFRESH_S
+
+    def _post_what_is_new(self, follower: Follower, playback: Playback, exhibits: Exhibits) -> None:
+        self._shown, self._shown_at_s = self._view, self._now_s()
+        snapshot = follower.snapshot(self._shown)
+        if snapshot is not None:
+            self._post(SnapshotTaken(replace(snapshot, view_cores=self._own_cost.cores())))
+        exhibit = exhibits.take(self._shown, is_new=snapshot is not None)
+        if exhibit is not None:
+            self._post(exhibit)
+        picture = playback.play(self._output_view)
+        if picture is not None:
+            self._post(OutputDrawn(picture))

@@ -1,0 +1,130 @@
+"""The findings that the dashboard shows, and the process that looks for them where the run file has none.
+
+Its file says so. Where it does not, the analyst looks for this dashboard alone.
+
+Looking takes seconds in a run of a day, and holds Python's lock meanwhile: nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+import msgspec
+
+from profd.daemon import processes
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.findings.finding import Finding
+from profd.daemon.findings.stored import as_findings, is_whole_run_analyzed, present_findings, whole_findings
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import FindingsTaken
+
+_PART_BYTES = 1 << 16
+
+
+class Analysis:
+    """The analyst of one run file: started with the first ``poll``, and ended by ``close``."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+        self._process: subprocess.Popen[bytes] | None = None
+        self._said = b""
+        self._spent_s = 0.0
+        self.is_given_up = False
+        """Whether the process could not be started, or has died."""
+
+    def poll(self) -> FindingsTaken | None:
+        """Return what it has found; None where nothing is new."""
+        if self._process is None and not self.is_given_up:
+            self._start()
+        if self._process is None:
+            return None
+        assert self._process.stdout is not None
+        while b"\n" not in self._said and select.select([self._process.stdout], [], [], 0)[0]:
+            part = os.read(self._process.stdout.fileno(), _PART_BYTES)
+            self._said += part
+            if not part:
+                self.close()
+                return None
+        line, ending, rest = self._said.partition(b"\n")
+        if not ending:
+            return None
+        self._said = rest
+        return msgspec.json.decode(line, type=FindingsTaken)
+
+    def spent_s(self) -> float:
+        """Return the CPU time that the process has taken."""
+        stat = processes.read_stat(self._process.pid) if self._process is not None else None
+        if stat is not None:
+            self._spent_s = stat.cpu_ticks / processes.CLOCK_TICKS
+        return self._spent_s
+
+    def close(self) -> None:
+        """End the process; it is not started again."""
+        self.is_given_up = True
+        if self._process is not None:
+            self.spent_s()
+            process, self._process = self._process, None
+            process.kill()
+            process.communicate()
+
+    def _start(self) -> None:
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+        try:
+            # In a session of its own: what the terminal sends is for the dashboard.
+            self._process = subprocess.Popen(
+                self._words, stdin=pipe, stdout=pipe, stderr=nothing, start_new_session=True
+            )
+        except OSError:
+            self.is_given_up = True
+
+
+class Findings:
+    """The findings that are known."""
+
+    def __init__(self, reader: RunReader, analysis: Analysis) -> None:
+        self._reader = reader
+        self._analysis = analysis
+        self._shown_of: tuple[object, ...] = ()
+        self.findings: tuple[Finding, ...] = ()
+        self.has_looked = False
+        self.has_failed = False
+        """Whether nothing looks any more."""
+
+    def renew(self) -> bool:
+        """Take in what is new; True where other things are known than before. Raises RunUnreadable."""
+        info = self._reader.info
+        is_live = info.state == "live"
+        of = (info.state, info.analyzed_ns, info.analysis_lost_ns, info.findings_made_by)
+        if of == self._shown_of:
+            return False
+        if is_live and self._reader.has_table("finding"):
+            self._shown_of = of
+            has_failed = info.analysis_lost_ns is not None
+            has_looked = info.analyzed_ns is not None and not has_failed
+            return self._show(present_findings(self._reader), has_looked=has_looked, has_failed=has_failed)
+        if not is_live and is_whole_run_analyzed(self._reader, self._phases):
+            self._shown_of = of
+            self._analysis.close()
+            return self._show(whole_findings(self._reader), has_looked=True)
+        taken = self._analysis.poll()
+        if taken is None:
+            return self._analysis.is_given_up and self._show((), has_looked=False, has_failed=True)
+        if not is_live and taken.made_by is None:  # it is still at the last part of the run
+            return False
+        if not is_live:
+            self._shown_of = of
+            self._analysis.close()
+        return self._show(as_findings(self._reader.path, taken.findings), has_looked=True)
+
+    @cached_property
+    def _phases(self) -> PhaseIndex:
+        return PhaseIndex(self._reader)
+
+    def _show(self, findings: Iterable[Finding], *, has_looked: bool, has_failed: bool = False) -> bool:
+        before = self.findings, self.has_looked, self.has_failed
+        self.findings, self.has_looked, self.has_failed = tuple(findings), has_looked, has_failed
+        return before != (self.findings, has_looked, has_failed)

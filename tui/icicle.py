@@ -1,0 +1,248 @@
+"""The flame tree laid out in cells, searched, and walked through.
+
+Only what can be seen is laid out: a node narrower than a cell is left out with all below it. Knows no colors.
+
+Plain state without a screen: it is told how much room there is, and keeps its place while the tree grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import NamedTuple
+
+from profd.daemon.store.rows import FrameRow
+from profd.tui.flametree import Node, folded, inverted
+
+Path = tuple[Hashable, ...]
+"""The keys of the nodes from below the root to a node."""
+
+
+class Block(NamedTuple):
+    """A node in its row: cells from ``left`` up to, and without, ``right``; ``start_ns`` is its place in the time."""
+
+    node: Node
+    left: int
+    right: int
+    start_ns: float
+    above: Block | None
+
+    @property
+    def width(self) -> int:
+        """How many cells it takes."""
+        return self.right - self.left
+
+    @property
+    def path(self) -> Path:
+        """The way to it from the top of the picture."""
+        keys: list[Hashable] = []
+        block = self
+        while block.above is not None:
+            keys.append(block.node.key)
+            block = block.above
+        return tuple(reversed(keys))
+
+
+Row = Sequence[Block]
+
+
+def lay_out(top: Node, width: int, rows: int) -> list[Row]:
+    """Return the first ``rows`` rows of the icicle below and with ``top``, which takes all of ``width`` cells."""
+    if width <= 0 or rows <= 0 or top.total_ns <= 0:
+        return []
+    cells_per_ns = width / top.total_ns
+    laid: list[Row] = [[Block(top, 0, width, 0.0, None)]]
+    while len(laid) < rows:
+        row = [block for above in laid[-1] for block in _below(above, cells_per_ns)]
+        if not row:
+            break
+        laid.append(row)
+    return laid
+
+
+def _below(above: Block, cells_per_ns: float) -> Iterator[Block]:
+    """Yield the blocks below one. Edges are rounded alike in all rows, so that none leaves that of its caller."""
+    start_ns = above.start_ns
+    for node in above.node.children:
+        end_ns = start_ns + node.total_ns
+        left = max(round(start_ns * cells_per_ns), above.left)
+        right = min(round(end_ns * cells_per_ns), above.right)
+        if right > left:
+            yield Block(node, left, right, start_ns, above)
+        start_ns = end_ns
+
+
+def find(top: Node, path: Path) -> Node | None:
+    """Return the node at the end of a path; None where there is none any more."""
+    node: Node | None = top
+    for key in path:
+        node = node.child(key) if node is not None else None
+    return node
+
+
+def known_part(top: Node, path: Path) -> Path:
+    """Return as much of a path as there is."""
+    node: Node | None = top
+    for depth, key in enumerate(path):
+        node = node.child(key) if node is not None else None
+        if node is None:
+            return path[:depth]
+    return path
+
+
+class FlameSearch:
+    """A search for a text, in capitals or not; an empty one finds nothing."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text.casefold()
+        self._found: dict[int, bool] = {}
+
+    def finds(self, node: Node) -> bool:
+        """Say whether a node has the text in its function or place, or its package where frames are folded into it."""
+        if not self.text or node.frame is None:
+            return False
+        return self._is_in(node.frame) or (node.hidden > 1 and self.text in node.title.casefold())
+
+    def share(self, root: Node) -> float:
+        """Return the share of the tree's time in stacks with the text, however often it is in them; 0 to 1."""
+        found_ns, waiting = 0.0, [root]
+        while waiting:
+            node = waiting.pop()
+            if self.finds(node):
+                found_ns += node.total_ns
+            else:
+                waiting += node.children
+        return found_ns / root.total_ns if root.total_ns else 0.0
+
+    def _is_in(self, frame: FrameRow) -> bool:
+        if frame.id not in self._found:
+            self._found[frame.id] = self.text in frame.label.casefold()
+        return self._found[frame.id]
+
+
+class FlameWalk:
+    """A walk through one tree, which may be replaced by a newer one at any time."""
+
+    def __init__(self) -> None:
+        self.tree: Node | None = None
+        self.is_inverted = False
+        self.is_folded = False
+        self.zooms: list[Path] = []
+        self.rows: Sequence[Row] = []
+        self.first_row = 0
+        self._top: Node | None = None
+        self._path: Path | None = None
+        self._width = self._lines = 0
+
+    @property
+    def has_cursor(self) -> bool:
+        """Whether the cursor is in the picture."""
+        return self._path is not None
+
+    @property
+    def zoomed(self) -> Node | None:
+        """The node that takes the whole width, None where that is the root."""
+        return self._top if self.zooms else None
+
+    @property
+    def current(self) -> Block | None:
+        """The block under the cursor."""
+        if self._path is None:
+            return None
+        return next((block for block in self.row(len(self._path)) if block.path == self._path), None)
+
+    def row(self, depth: int) -> Row:
+        """Return the blocks of a depth; none where nothing is laid out there."""
+        return self.rows[depth] if 0 <= depth < len(self.rows) else []
+
+    def take(self, tree: Node) -> None:
+        """Go on in another tree, as far as it has the frames of the way here."""
+        self.tree = tree
+        self._form_anew()
+
+    def fit(self, width: int, lines: int) -> None:
+        """Lay out for other room."""
+        self._width, self._lines = width, lines
+        self._lay_out()
+
+    def climb(self, rows: int) -> None:
+        """Go to the caller, or to the longest of what is called; the first move goes to the top."""
+        block = self.current
+        if block is None:
+            self._path = () if self.rows else None
+        elif rows < 0 and block.above is not None:
+            self.go_to(block.above)
+        elif rows > 0:
+            below = [other for other in self.row(len(block.path) + 1) if other.above is block]
+            if below:
+                self.go_to(max(below, key=lambda other: other.node.total_ns))
+
+    def walk(self, blocks: int) -> None:
+        """Go along the row."""
+        block = self.current
+        if block is not None:
+            row = self.row(len(block.path))
+            self.go_to(row[min(max(row.index(block) + blocks, 0), len(row) - 1)])
+
+    def go_to(self, block: Block) -> None:
+        """Put the cursor on a block, and scroll to it."""
+        self._path = block.path
+        row = len(block.path)
+        self.first_row = min(max(self.first_row, row - self._lines + 1), row)
+        self._lay_out()
+
+    def release(self) -> None:
+        """Take the cursor out of the picture."""
+        self._path, self.first_row = None, 0
+        self._lay_out()
+
+    def zoom(self) -> None:
+        """Give the block under the cursor the whole width."""
+        if self._path:
+            self.zooms.append((self.zooms[-1] if self.zooms else ()) + self._path)
+            self._path, self.first_row = (), 0
+            self._form_anew()
+
+    def back(self) -> None:
+        """Go back to what was shown before the last zoom, with the cursor where it was."""
+        if self.zooms:
+            left = self.zooms.pop()
+            self._path = left[len(self.zooms[-1]) if self.zooms else 0 :]
+            self._form_anew()
+
+    def turn(self) -> None:
+        """Show callers below what they call, or as before."""
+        self.is_inverted = not self.is_inverted
+        self._begin_anew()
+
+    def fold(self) -> None:
+        """Show runs of library frames as one, or each of them."""
+        self.is_folded = not self.is_folded
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Show the whole of another form: a way through one is none through the other."""
+        self.zooms, self._path, self.first_row = [], None, 0
+        self._form_anew()
+
+    def _form_anew(self) -> None:
+        if self.tree is None:
+            return
+        form = folded(self.tree) if self.is_folded else self.tree
+        form = inverted(form) if self.is_inverted else form
+        while self.zooms and find(form, self.zooms[-1]) is None:
+            self.zooms.pop()
+            self._path = None
+        self._top = find(form, self.zooms[-1] if self.zooms else ())
+        if self._path is not None and self._top is not None:
+            self._path = known_part(self._top, self._path)
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Lay out what can be seen: as far down as the cursor is, one row for the next step, and what fits below."""
+        if self._top is None:
+            return
+        depth = len(self._path) if self._path else 0
+        self.rows = lay_out(self._top, self._width, max(depth + 2, self.first_row + self._lines))
+        while self._path and self.current is None:
+            self._path = self._path[:-1]  # too narrow to be seen by now
+        self.first_row = min(self.first_row, max(len(self.rows) - 1, 0))

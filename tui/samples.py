@@ -1,0 +1,228 @@
+"""The samples of the part of a run that is looked at: phases, lines and hot functions.
+
+A run of a day has too many stacks to go through twice a second; what is new since the last look is always few.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from profd.daemon.analyze.coverage import Lives
+from profd.daemon.analyze.functions import Busy, FunctionIndex, FunctionRow, hot_rows, utilization_by_stack
+from profd.daemon.analyze.gputracks import GpuTracks
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.profile import Profile, process_weights, weighted
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.analyze.uncertainty import ChangesSeen, take_changes
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import FrameRow, StackTotal
+from profd.tui.snapshot import PhaseShare, Verdict
+from profd.tui.view import Range, Scope, ScopeKind
+
+# Changes are read interval by interval: of so much of a range, evenly spread, less where there are many threads. They
+# tell how exact its shares are.
+LOOKED_AT_NS = 60 * SECOND_NS
+_LEAST_LOOKED_AT_NS = 12 * SECOND_NS
+# Of a range that moves or grows, changes are looked at anew when it is far from what was looked at.
+_LEAST_KEPT_NS = 10 * SECOND_NS
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What was seen in a range by the threads of a scope, by thread and stack."""
+
+    range: Range
+    totals: Sequence[StackTotal]
+
+    @property
+    def samples(self) -> int:
+        """How many samples it rests on."""
+        return sum(total.samples for total in self.totals)
+
+    def of_threads(self) -> Mapping[int, Mapping[int, int]]:
+        """Return by thread the time of its stacks."""
+        found: defaultdict[int, dict[int, int]] = defaultdict(dict)
+        for total in self.totals:
+            found[total.thread][total.stack] = total.duration_ns
+        return found
+
+
+class Hot(msgspec.Struct, frozen=True):
+    """Hot functions with the part that they are of."""
+
+    rows: tuple[FunctionRow, ...]
+    part: Part
+
+
+class Samples:
+    """The samples of one run."""
+
+    def __init__(self, reader: RunReader, lives: Lives) -> None:
+        self._reader = reader
+        self._lives = lives
+        self._busy: Mapping[int, Busy] = {}
+        self._busy_of: tuple[Range, frozenset[int]] = (Range(0, 0), frozenset())
+        self._indices = {by_line: FunctionIndex(reader, by_line=by_line) for by_line in (False, True)}
+        self._changes: dict[int, ChangesSeen] = {}
+        self._changes_of: tuple[Range, frozenset[int]] = (Range(0, 0), frozenset())
+
+    def take(self, asked: Range, threads: Collection[int] | None = None) -> Part:
+        """Return what was seen in a range of some threads, or of all."""
+        return Part(asked, self._reader.totals(*asked.open_at(self._run()), threads))
+
+    def of_scope(self, scope: Scope, asked: Range) -> Part:
+        """Return what was seen in a range of the threads of a scope."""
+        return self.take(asked, selection(scope).threads(self._reader))
+
+    def hot(self, scope: Scope, asked: Range, *, by_line: bool) -> Hot:
+        """Return the functions or lines of a scope in a range, the hottest first."""
+        profile, part = self.profile(scope, asked)
+        rows = hot_rows(self._reader, profile, self.busy(scope, asked), self._indices[by_line])
+        return Hot(tuple(rows), part)
+
+    def busy(self, scope: Scope, asked: Range) -> Mapping[int, Busy]:
+        """Return how busy the GPUs were during the stacks of a scope in a range, as far as that is known.
+
+        While a run grows, they are looked at anew when it is far from what was looked at: that takes long.
+        """
+        chosen = selection(scope)
+        threads, (before, of_threads) = chosen.threads(self._reader), self._busy_of
+        is_live = self._reader.info.state == "live"
+        if of_threads != threads or not (asked.is_near(before) if is_live else asked == before):
+            from_ns, to_ns = asked.open_at(self._run())
+            part = msgspec.structs.replace(chosen, from_ns=from_ns, to_ns=to_ns)
+            self._busy = utilization_by_stack(self._reader, GpuTracks(self._reader, from_ns, to_ns), part)
+            self._busy_of = asked, threads
+        return self._busy
+
+    def profile(self, scope: Scope, asked: Range) -> tuple[Profile, Part]:
+        """Return for how long each stack of a scope ran in a range, and what that rests on."""
+        threads = selection(scope).threads(self._reader)
+        part = self.take(asked, threads)
+        changes = self._changes_in(asked, threads)
+        return weighted(self._reader, part.totals, changes, self.weights(asked)), part
+
+    def weights(self, asked: Range) -> Mapping[int, float]:
+        """Return by process what time a second of its recordings in a range stands for."""
+        return process_weights(self._reader, self._lives, *asked.open_at(self._run()))
+
+    def _run(self) -> Range:
+        return Range(self._reader.info.started_ns, self._reader.info.end_ns)
+
+    def _changes_in(self, asked: Range, threads: frozenset[int]) -> dict[int, ChangesSeen]:
+        """Return the changes in a range by process, looked at anew where it is another one than last time."""
+        before, of_threads = self._changes_of
+        if of_threads == threads and before.length_ns >= _LEAST_KEPT_NS and asked.is_near(before):
+            grown = asked.length_ns / before.length_ns
+            return {process: _times(seen, grown) for process, seen in self._changes.items()}
+        looked_at_ns = LOOKED_AT_NS
+        if asked.length_ns > LOOKED_AT_NS:
+            looked_at_ns = max(LOOKED_AT_NS // max(len(threads), 1), _LEAST_LOOKED_AT_NS)
+        part = Selection(asked.from_ns, asked.to_ns)
+        self._changes = take_changes(self._reader, part, threads, looked_at_ns)
+        self._changes_of = (asked, threads)
+        return self._changes
+
+
+def selection(scope: Scope) -> Selection:
+    """Return the selection that a scope stands for."""
+    if scope.kind is ScopeKind.PROCESS and scope.process is not None:
+        return Selection(processes=frozenset({scope.process}))
+    return MAIN_THREADS if scope.kind is ScopeKind.MAIN else Selection()
+
+
+def _times(seen: ChangesSeen, times: float) -> ChangesSeen:
+    squares = {moment: square * times for moment, square in seen.squares.items()}
+    return ChangesSeen(squares, seen.open_ns2 * times, seen.reads)
+
+
+class Places:
+    """The phase of every stack with the user's line that it owes it to, found once a stack."""
+
+    def __init__(self, phases: PhaseIndex) -> None:
+        self._phases = phases
+        self._places: dict[int, tuple[str, int]] = {}
+
+    def of_stack(self, stack: int) -> tuple[str, int]:
+        """Return the name of the phase and the id of the line's frame, 0 where no line of the user's is in it."""
+        if stack not in self._places:
+            frame = self._phases.user_line(stack)
+            self._places[stack] = self._phases.of_stack(stack), frame.id if frame else 0
+        return self._places[stack]
+
+
+class UserLines:
+    """The innermost frame of the user's own code in every stack, looked for once a stack.
+
+    What lies outside of a forked child's start is its parent's, copied with the rest: not what the child is doing.
+    """
+
+    def __init__(self, reader: RunReader) -> None:
+        self._reader = reader
+        self._frames: dict[int, int] = {0: 0}
+
+    def of_stack(self, stack: int) -> int:
+        """Return the id of the frame, 0 where the stack is all library."""
+        asked: list[int] = []
+        while stack not in self._frames:
+            asked.append(stack)
+            row = self._reader.stacks[stack]
+            frame = self._reader.frames[row.frame]
+            if not frame.is_library or _starts_child(frame):
+                self._frames[stack] = 0 if frame.is_library else frame.id
+                break
+            stack = row.parent
+        found = self._frames[stack]
+        self._frames.update(dict.fromkeys(asked, found))
+        return found
+
+
+def _starts_child(frame: FrameRow) -> bool:
+    return frame.module_path == "multiprocessing/process.py" and frame.function.endswith("_bootstrap")
+
+
+class PhaseTally:
+    """Time by phase, and by the user's line within each phase."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self.time_ns: defaultdict[str, float] = defaultdict(float)
+        self.lines_ns: defaultdict[tuple[str, int], float] = defaultdict(float)
+
+    def add(self, stack: int, time_ns: float) -> None:
+        """Count time in a stack."""
+        place = self._places.of_stack(stack)
+        self.time_ns[place[0]] += time_ns
+        self.lines_ns[place] += time_ns
+
+    def update(self, other: PhaseTally, weight: float) -> None:
+        """Count the time of another thread too, weighted."""
+        for phase, time_ns in other.time_ns.items():
+            self.time_ns[phase] += time_ns * weight
+        for place, time_ns in other.lines_ns.items():
+            self.lines_ns[place] += time_ns * weight
+
+    def shares(self) -> tuple[PhaseShare, ...]:
+        """Return the shares of the phases, the largest first."""
+        whole_ns = sum(self.time_ns.values())
+        order = sorted(self.time_ns, key=lambda phase: -self.time_ns[phase])
+        return tuple(PhaseShare(phase, self.time_ns[phase] / whole_ns) for phase in order if self.time_ns[phase])
+
+    def verdict(self, reader: RunReader, threads: int) -> Verdict | None:
+        """Return the largest phase with the line that most of it was called from; None without samples."""
+        shares = self.shares()
+        if not shares:
+            return None
+        phase = shares[0].phase
+        lines = {frame: time_ns for (name, frame), time_ns in self.lines_ns.items() if name == phase and frame}
+        frame = reader.frames[max(lines, key=lambda frame: lines[frame])] if lines else None
+        return Verdict(
+            phase=phase,
+            share=shares[0].share,
+            where=f"{frame.module_path}:{frame.line}" if frame else "",
+            source=(frame.source or "") if frame else "",
+            threads=threads,
+        )

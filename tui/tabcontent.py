@@ -1,0 +1,101 @@
+"""What single tabs show beside the snapshot: made for the tab that is open alone, and as often as that is cheap.
+
+Belongs to the feed's thread. A tab is answered at once when it is opened or looks at something else; while a run grows
+it is answered anew so seldom that this takes a small part of the time, however much there is to add up.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Sequence
+
+import msgspec
+from textual.message import Message
+
+from profd.daemon.analyze.operators import by_name
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import OperatorRow, ProcessRow, WindowRow
+from profd.tui.flametree import Node, grow
+from profd.tui.runmodel import Survey
+from profd.tui.view import View
+
+_REST = 9
+"""For how many times what an answer took the next one is put off."""
+
+
+class WindowOperators(msgspec.Struct, frozen=True):
+    """A torch.profiler window of a process; the operators without regard to shapes, ``steps`` whole steps."""
+
+    window: WindowRow
+    process: ProcessRow
+    steps: int
+    operators: tuple[OperatorRow, ...]
+
+
+class FlameGrown(Message):
+    """The stacks of what is looked at were added up."""
+
+    def __init__(self, tree: Node) -> None:
+        super().__init__()
+        self.tree = tree
+
+
+class OperatorsRead(Message):
+    """The operators of a window were read; None where no window was taken."""
+
+    def __init__(self, shown: WindowOperators | None) -> None:
+        super().__init__()
+        self.shown = shown
+
+
+class Exhibits:
+    """Answers what the open tab asks for."""
+
+    def __init__(self, reader: RunReader, survey: Survey, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._reader = reader
+        self._survey = survey
+        self._now_s = now_s
+        self._answered: Hashable = None
+        self._rests_until_s = 0.0
+        self._is_stale = True
+
+    def take(self, view: View, *, is_new: bool) -> Message | None:
+        """Return what the open tab shows; None where it shows that already, nothing of its own, or it is too early.
+
+        ``is_new`` says that something was written since the last call.
+        """
+        self._is_stale = self._is_stale or is_new
+        make = {"flame": self._flame, "torch": self._operators}.get(view.tab)
+        asked = (view.tab, view.scope, view.span_ns, view.end_ns, view.chosen)
+        begun_s = self._now_s()
+        if make is None or (asked == self._answered and (not self._is_stale or begun_s < self._rests_until_s)):
+            return None
+        message = make(view)
+        self._answered, self._is_stale = asked, False
+        self._rests_until_s = self._now_s() + _REST * (self._now_s() - begun_s)
+        return message
+
+    def _flame(self, view: View) -> FlameGrown:
+        survey = self._survey
+        return FlameGrown(grow(self._reader, survey.profile(view), survey.phase_of, survey.busy(view)))
+
+    def _operators(self, view: View) -> OperatorsRead:
+        windows = [window for window in self._reader.windows() if not window.error]
+        window = _chosen(windows, view)
+        if window is None:
+            return OperatorsRead(None)
+        operators = by_name(self._reader.operators(window.id))
+        steps = len(self._reader.window_steps(window.id))
+        return OperatorsRead(WindowOperators(window, self._reader.processes[window.process], steps, tuple(operators)))
+
+
+def _chosen(windows: Sequence[WindowRow], view: View) -> WindowRow | None:
+    """Return the last window within the range, else the last of all; of several ranks the first that was written."""
+    within = [window for window in windows if view.chosen is None or _meets(window, view)] or windows
+    asked_ns = within[-1].asked_ns if within else 0
+    return next((window for window in within if window.asked_ns == asked_ns), None)
+
+
+def _meets(window: WindowRow, view: View) -> bool:
+    chosen = view.chosen
+    return chosen is not None and window.start_ns < chosen.to_ns and window.end_ns > chosen.from_ns

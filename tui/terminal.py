@@ -1,0 +1,171 @@
+"""The script's own terminal: its screen as data, its output as it grows, and the keys that go into it.
+
+What the script writes does not come out here: the session reads it, stores it, and the feed finds it in the run file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import struct
+import termios
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from profd.daemon.store.reader import RunReader
+from profd.tui.view import OutputView
+
+if TYPE_CHECKING:
+    from profd.tui.emulator import Emulator
+
+
+class Ink(msgspec.Struct, frozen=True):
+    """How a run of text looks.
+
+    Colors are ``default``, one of the sixteen names of ECMA-48 (``red``, ``bright_red``), or ``#rrggbb``.
+    """
+
+    color: str = "default"
+    background: str = "default"
+    bold: bool = False
+    italic: bool = False
+    underline: bool = False
+    strike: bool = False
+    reverse: bool = False
+
+
+class InkedText(msgspec.Struct, frozen=True):
+    """Text in one ink."""
+
+    text: str
+    ink: Ink
+
+
+Line = tuple[InkedText, ...]
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """What a terminal shows: what has scrolled out of it, then its screen.
+
+    ``cursor`` is (column, index into ``lines``), None where it is hidden. ``is_cut`` says that earlier output was left
+    out.
+    """
+
+    lines: tuple[Line, ...]
+    cursor: tuple[int, int] | None
+    is_cut: bool
+
+
+# pyte takes about a quarter of a megabyte a second. So of what is there at first the end will do, and what a script
+# pours out later is played a little at a time, or skipped where it pours faster than anyone reads.
+MOST_BYTES = 64 << 10
+STEP_BYTES = 8 << 10
+_RESET = b"\x1b[0m"
+
+
+class Playback:
+    """The output of one run; nothing is read of it before it is shown."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self._reader = reader
+        self._emulator: Emulator | None = None
+        self._size = (0, 0)
+        self._last_row = 0
+        self._pending = b""
+        self._is_cut = False
+
+    def play(self, view: OutputView) -> Picture | None:
+        """Take in what was written since; None where nothing was, or where it is not shown."""
+        if not view.is_shown:
+            return None
+        size = (view.columns, view.lines)
+        is_new = size != self._size
+        if is_new or self._emulator is None:
+            # Here and not above: a dashboard's first picture has no output in it.
+            from profd.tui.emulator import Emulator
+
+            self._emulator, self._size = Emulator(*size), size
+            self._last_row, self._pending, self._is_cut = 0, b"", False
+        self._read()
+        if not self._pending and not is_new:
+            return None
+        step = MOST_BYTES if is_new else STEP_BYTES
+        self._emulator.feed(self._pending[:step])
+        self._pending = self._pending[step:]
+        return self._emulator.picture(is_cut=self._is_cut)
+
+    def _read(self) -> None:
+        """Put what was written since the last call behind what waits to be played."""
+        rows = self._reader.output(self._last_row)
+        if not rows:
+            return
+        # The run file drops the oldest output of a long run: then the first rows of all are missing.
+        self._is_cut = self._is_cut or rows[0].id > self._last_row + 1
+        self._last_row = rows[-1].id
+        self._pending += b"".join(row.data for row in rows)
+        if len(self._pending) > MOST_BYTES:
+            self._is_cut = True
+            start = self._pending.find(b"\n", len(self._pending) - MOST_BYTES) + 1
+            self._pending = _RESET + self._pending[max(start, len(self._pending) - MOST_BYTES) :]
+
+
+_ESCAPES = {
+    "enter": "\r",
+    "tab": "\t",
+    "escape": "\x1b",
+    "backspace": "\x7f",
+    "up": "\x1b[A",
+    "down": "\x1b[B",
+    "right": "\x1b[C",
+    "left": "\x1b[D",
+    "home": "\x1b[H",
+    "end": "\x1b[F",
+    "insert": "\x1b[2~",
+    "delete": "\x1b[3~",
+    "pageup": "\x1b[5~",
+    "pagedown": "\x1b[6~",
+    "shift+tab": "\x1b[Z",
+}
+_SIZE = struct.Struct("4H")  # struct winsize: rows, columns, and their pixels, which nobody tells
+_CHUNK_BYTES = 256
+
+
+class Terminal:
+    """The pseudo-terminal of a launched script; once the script is gone, nothing more is taken."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self.is_open = True
+
+    def write(self, data: bytes) -> bool:
+        """Hand keys to the script; False where it does not take them: it is gone, or has stopped reading."""
+        return all(self._write_chunk(data[at : at + _CHUNK_BYTES]) for at in range(0, len(data), _CHUNK_BYTES))
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Tell the script how much room it has; it is sent SIGWINCH by the kernel where that changed."""
+        if self.is_open and columns > 0 and lines > 0:
+            try:
+                fcntl.ioctl(self._fd, termios.TIOCSWINSZ, _SIZE.pack(lines, columns, 0, 0))
+            except OSError:
+                self.is_open = False
+
+    def _write_chunk(self, chunk: bytes) -> bool:
+        # The event loop calls this: a script that does not read must not hold the dashboard up.
+        try:
+            writable = self.is_open and select.select([], [self._fd], [], 0)[1]
+            return bool(writable) and os.write(self._fd, chunk) == len(chunk)
+        except (OSError, ValueError):
+            self.is_open = False
+            return False
+
+
+def key_bytes(key: str, character: str | None) -> bytes:
+    """Return what a terminal sends for a key, by the name and the character that Textual has for it."""
+    if key in _ESCAPES:
+        return _ESCAPES[key].encode()
+    control, _, letter = key.partition("ctrl+")
+    if not control and len(letter) == 1 and letter.isascii() and letter.isalpha():
+        return bytes([ord(letter) & 0x1F])
+    return character.encode(errors="replace") if character is not None else b""
