@@ -20,7 +20,7 @@ from typing import NamedTuple
 from measurements import write_section
 
 from profd.daemon.analyze.confidence import margin
-from profd.daemon.analyze.uncertainty import Changes, Doubt
+from profd.daemon.analyze.uncertainty import ShareVariance, Transitions
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.stacks.assembly import apportion
 from profd.daemon.store.rows import IntervalRow
@@ -161,10 +161,10 @@ def intervals(path: Path | Blur, times: Sequence[float], thread: int) -> Iterato
 
 def estimate(rows: Sequence[IntervalRow]) -> tuple[float, float]:
     """Return the share of the stack asked for and its standard error, as profd has them."""
-    changes = Changes()
+    changes = Transitions()
     for row in rows:
         changes.add(row)
-    doubt = Doubt(lambda stack: frozenset({stack}))
+    doubt = ShareVariance(lambda stack: frozenset({stack}))
     doubt.add(changes.take())
     whole_ns = sum(row.duration_ns for row in rows)
     share = sum(row.duration_ns for row in rows if row.stack == ASKED) / whole_ns

@@ -28,7 +28,7 @@ from profd.daemon.exports.formats import file_content, tables, write_tables
 from profd.daemon.paths import write_whole
 from profd.daemon.render.report import write_report
 from profd.daemon.render.summary import summarize
-from profd.daemon.service.storage import Entry, Register, boot_id
+from profd.daemon.service.storage import Entry, RunRegistry, boot_id
 from profd.daemon.session.livefile import LiveFile
 from profd.daemon.store import database
 from profd.daemon.store import writer as writer_module
@@ -293,13 +293,13 @@ def disks() -> tuple[str, str]:
 
 def _register(folder: Path, fault: Fault, arm: Callable[[], object], lift: Callable[[], object]) -> str:
     """Replace an entry of the supervisor's, whole or not at all."""
-    register = Register(folder / "daemon" / "host")
+    register = RunRegistry(folder / "daemon" / "host")
     before = Entry("20261120-120000-cifar-3fa9", MAIN, 1, "all", boot_id(), STARTED_NS)
     after = Entry("20261120-120000-cifar-3fa9", MAIN, 1, "all", boot_id(), STARTED_NS, STARTED_NS + 5, "stopped")
     register.put(before)
     arm()
     try:
-        Register(folder / "daemon" / "host").put(after)
+        RunRegistry(folder / "daemon" / "host").put(after)
         ending = "whole"
     except ProfdError:
         lift()

@@ -27,7 +27,7 @@ from profd.daemon.metrics.catalog import FINDING
 from profd.daemon.metrics.runs import RunWatch
 from profd.daemon.paths import list_runs
 from profd.daemon.service import supervisor
-from profd.daemon.service.log import Journal
+from profd.daemon.service.log import JsonLog
 from profd.daemon.service.reports import Incidents
 from profd.daemon.service.storage import Entry
 from profd.daemon.store.records import Identity
@@ -96,7 +96,7 @@ class Log:
 
     def __init__(self, run_file: Path) -> None:
         self._said = io.BytesIO()
-        self._incidents = Incidents(Journal(self._said), lambda _: None)
+        self._incidents = Incidents(JsonLog(self._said), lambda _: None)
         self._entry = Entry(run_file.stem, Identity(1, 1), 1, "", "", 0)
         self._begun_s = time.monotonic()
 

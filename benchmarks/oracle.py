@@ -26,7 +26,7 @@ from truth import Diary, Program, Stack, known_programs, read_program, running
 from profd.daemon.analyze.confidence import margin, student_95
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.uncertainty import Doubt
+from profd.daemon.analyze.uncertainty import ShareVariance
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.stacks.pyspy import find_py_spy
 from profd.daemon.store.reader import RunReader
@@ -131,7 +131,7 @@ def judge(reader: RunReader, program: Program, diary: Diary, from_ns: int, to_ns
     phases = {
         stack: program.phase_of(tuple(frame.function for frame in reader.frames_of(stack))) for stack in profile.time_ns
     }
-    doubt = Doubt(lambda stack: frozenset({phase} if (phase := phases.get(stack)) else ()))
+    doubt = ShareVariance(lambda stack: frozenset({phase} if (phase := phases.get(stack)) else ()))
     doubt.add(profile.changes)
     whole_ns = sum(spent for stack, spent in profile.time_ns.items() if phases[stack])
     for phase, true in list(diary.shares(from_ns, to_ns).items())[:-1]:

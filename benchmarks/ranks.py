@@ -23,7 +23,7 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.steps import training_range
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.findings.context import Case
+from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import Finding
 from profd.daemon.findings.ranks import straggler
 from profd.daemon.store.reader import RunReader
@@ -81,7 +81,7 @@ def told(reader: RunReader, kind: str) -> Told:
 
 def _find(reader: RunReader, to_ns: int, phases: PhaseIndex) -> Finding | None:
     """Return the straggler that was known at a moment."""
-    return straggler(Case(reader, Selection(to_ns=to_ns, main_threads=True), phases))
+    return straggler(FindingContext(reader, Selection(to_ns=to_ns, main_threads=True), phases))
 
 
 def row(kind: str, found: Sequence[Told]) -> str:

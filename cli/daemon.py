@@ -18,12 +18,12 @@ from profd.daemon.render.plaintext import aligned, titled
 from profd.daemon.secrets import mask_command
 from profd.daemon.service.configuration import Configuration, default_file, read_configuration
 from profd.daemon.service.jobs import Jobs
-from profd.daemon.service.log import Journal, Notifier
-from profd.daemon.service.processes import Census, ProcTable, Rules, Subject, user_name
+from profd.daemon.service.log import JsonLog, SystemdNotifier
+from profd.daemon.service.processes import Census, ProcessInfo, ProcTable, Rules, user_name
 from profd.daemon.service.reports import CommandReporter
 from profd.daemon.service.sessions import RealSessions
-from profd.daemon.service.storage import Register, Shelf, register_folder
-from profd.daemon.service.supervisor import Instance, Supervisor
+from profd.daemon.service.storage import RunRegistry, RunStorage, register_folder
+from profd.daemon.service.supervisor import SingleInstanceLock, Supervisor
 
 _COMMAND_WIDTH = 60
 
@@ -49,7 +49,7 @@ def command(file: Path | None, check: bool) -> None:
         click.echo(_checked(configuration))
         return
     processes.volunteer()  # reports and sessions inherit that
-    with contextlib.closing(Instance(paths.runtime_folder())):
+    with contextlib.closing(SingleInstanceLock(paths.runtime_folder())):
         asyncio.run(_supervise(file, configuration))
 
 
@@ -61,9 +61,9 @@ def _read(file: Path | None) -> Configuration:
 
 
 async def _supervise(file: Path | None, configuration: Configuration) -> None:
-    clock, table, journal = AnchoredClock(), ProcTable(), Journal(sys.stderr.buffer)
-    register = Register(register_folder())
-    shelf = Shelf(paths.make_private(paths.runs_folder()), paths.runs_folder().with_name("reports"))
+    clock, table, journal = AnchoredClock(), ProcTable(), JsonLog(sys.stderr.buffer)
+    register = RunRegistry(register_folder())
+    shelf = RunStorage(paths.make_private(paths.runs_folder()), paths.runs_folder().with_name("reports"))
     sessions = RealSessions(configuration, register, clock)
     jobs = Jobs(
         Census(table, clock),
@@ -88,7 +88,7 @@ async def _supervise(file: Path | None, configuration: Configuration) -> None:
         supervisor.use(wanted)
         journal.say("reloaded", "the configuration was read again")
 
-    await supervisor.run(Notifier(), reload)
+    await supervisor.run(SystemdNotifier(), reload)
 
 
 def _checked(configuration: Configuration) -> str:
@@ -110,6 +110,6 @@ def _matches(configuration: Configuration) -> str:
     return titled("Processes that meet a rule", aligned(("pid", "user", "rule", "command"), rows, right=("pid",)))
 
 
-def _words(subject: Subject) -> str:
+def _words(subject: ProcessInfo) -> str:
     text = " ".join(" ".join(mask_command(subject.command)).split())
     return text if len(text) <= _COMMAND_WIDTH else f"{text[: _COMMAND_WIDTH - 1]}…"

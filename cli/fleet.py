@@ -88,6 +88,6 @@ def command(
 
 
 def _engine(address: str | None) -> Engine:
-    from profd.daemon.fleet.fleet import Cluster, Here
+    from profd.daemon.fleet.fleet import DaskEngine, LocalEngine
 
-    return Here() if address is None else Cluster(address)
+    return LocalEngine() if address is None else DaskEngine(address)

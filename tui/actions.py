@@ -28,10 +28,10 @@ from profd.daemon.units import plural
 if TYPE_CHECKING:
     from profd.daemon.tree.treedump import DumpedProcess, MergedStack
 
-Errand = Callable[[], Message]
+Action = Callable[[], Message]
 
 
-class ErrandDone(Message):
+class ActionDone(Message):
     """It was done; ``text`` says what came of it."""
 
     def __init__(self, text: str, title: str = "") -> None:
@@ -39,7 +39,7 @@ class ErrandDone(Message):
         self.text, self.title = text, title
 
 
-class ErrandFailed(Message):
+class ActionFailed(Message):
     """It was not done."""
 
     def __init__(self, error: ProfdError, title: str) -> None:
@@ -92,7 +92,7 @@ def take_window(info: RunInfo, *, inject: bool = False) -> Message:
     except SessionFailed as error:
         return WindowRefused(error, may_inject=not inject and "--inject" in str(error))
     whose = f"process {begun.pids[0]}" if len(begun.pids) == 1 else f"{len(begun.pids)} processes"
-    return ErrandDone(f"taking {plural(request.steps, 'step')} of {whose}; 4 shows the operators", "Window")
+    return ActionDone(f"taking {plural(request.steps, 'step')} of {whose}; 4 shows the operators", "Window")
 
 
 def mark(info: RunInfo, note: str) -> Message:
@@ -112,8 +112,8 @@ def stop(info: RunInfo) -> Message:
         with contextlib.suppress(ProcessLookupError):
             end_session(info.recorder).close()
     except SessionFailed as error:
-        return ErrandFailed(error, "Not stopped")
-    return ErrandDone("the recording ends; the script runs on")
+        return ActionFailed(error, "Not stopped")
+    return ActionDone("the recording ends; the script runs on")
 
 
 def _check_live(info: RunInfo) -> None:
@@ -126,27 +126,27 @@ def _session(info: RunInfo) -> contextlib.closing[ControlClient]:
     return contextlib.closing(ControlClient(Path(info.control_socket), info.recorder.pid))
 
 
-def _ask(info: RunInfo, title: str, ask: Callable[[ControlClient], ErrandDone]) -> Message:
+def _ask(info: RunInfo, title: str, ask: Callable[[ControlClient], ActionDone]) -> Message:
     try:
         with _session(info) as client:
             return ask(client)
     except SessionFailed as error:
-        return ErrandFailed(error, title)
+        return ActionFailed(error, title)
 
 
-def _said(_: object, text: str) -> ErrandDone:
-    return ErrandDone(text)
+def _said(_: object, text: str) -> ActionDone:
+    return ActionDone(text)
 
 
-def _change_rate(client: ControlClient, steps: int) -> ErrandDone:
+def _change_rate(client: ControlClient, steps: int) -> ActionDone:
     rate_hz = client.hello().rate_hz
     beyond = [rate for rate in RATES_HZ if (rate > rate_hz if steps > 0 else rate < rate_hz)]
     if not beyond:
-        return ErrandDone(f"profd samples at {rate_hz} Hz, which is as far as it goes", "Rate")
+        return ActionDone(f"profd samples at {rate_hz} Hz, which is as far as it goes", "Rate")
     wanted_hz = beyond[0] if steps > 0 else beyond[-1]
     now_hz = client.aim_at_rate(wanted_hz).rate_hz
     why = "" if now_hz == wanted_hz else f"; {wanted_hz} Hz would cost more than the budget"
-    return ErrandDone(f"profd samples at {now_hz} Hz instead of {rate_hz} Hz{why}", "Rate")
+    return ActionDone(f"profd samples at {now_hz} Hz instead of {rate_hz} Hz{why}", "Rate")
 
 
 def write_report_of(run_file: Path) -> ReportWritten | ReportFailed:
@@ -179,8 +179,8 @@ def export(run_file: Path, form: str, selection: Selection) -> Message:
             else:
                 write_whole(path, formats.file_content(reader, selection, form))
     except ProfdError as error:
-        return ErrandFailed(error, "Nothing exported")
-    return ErrandDone(str(path), "Exported")
+        return ActionFailed(error, "Nothing exported")
+    return ActionDone(str(path), "Exported")
 
 
 def dump(info: RunInfo) -> Message:
@@ -193,5 +193,5 @@ def dump(info: RunInfo) -> Message:
             raise NoSuchProcess(f"the target of {info.id} has ended", "where its time went is in 1 and 2")
         dumped = dump_tree(info.pid)
     except ProfdError as error:
-        return ErrandFailed(error, "No stacks")
+        return ActionFailed(error, "No stacks")
     return StacksDumped(dumped, merge(dumped))

@@ -25,7 +25,7 @@ from profd.daemon.launch.terminal import has_shell
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
 from profd.tui import actions
-from profd.tui.actions import ErrandDone
+from profd.tui.actions import ActionDone
 from profd.tui.colors import DARK, LIGHT, suited_theme
 from profd.tui.feed import Feed, FeedFailed
 from profd.tui.screens.dashboard import Dashboard
@@ -118,7 +118,7 @@ class ProfdApp(App[Leaving]):
 
     def _end(self, info: RunInfo) -> None:
         said = actions.stop(info)
-        if isinstance(said, ErrandDone):
+        if isinstance(said, ActionDone):
             self.call_from_thread(self.exit, Leaving.END)
         else:
             self._post_to_screen(said)

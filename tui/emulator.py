@@ -14,7 +14,7 @@ from operator import itemgetter
 
 import pyte
 
-from profd.tui.terminal import Ink, InkedText, Line, Picture
+from profd.tui.terminal import InkedText, Line, Picture, TextStyle
 
 SCROLLED_LINES = 1000
 # Controls of the second set, marks of direction, halves of surrogate pairs, what nobody has given a meaning yet.
@@ -26,7 +26,7 @@ _EXTENSIONS = re.compile(rb"\x1b\[[<=>][0-9;]*[@-~]")
 _MARKS = frozenset({"Mn", "Me"})
 # Enough for any language; a heap of thousands on one letter would cost the square of its height.
 _MOST_MARKS = 4
-_PLAIN = Ink()
+_PLAIN = TextStyle()
 _NAMES = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")
 # pyte calls yellow by the name that it had on the first terminals with color, and one background by a slip of the pen.
 _COLORS = {
@@ -115,14 +115,14 @@ def _pictured(data: str) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def _ink(look: tuple[str, str, bool, bool, bool, bool, bool]) -> Ink:
+def _ink(look: tuple[str, str, bool, bool, bool, bool, bool]) -> TextStyle:
     """Return the ink for the looks of a ``Char``: its fields after the first."""
     color, background, *flags = look
-    return Ink(_color(color), _color(background), *flags)
+    return TextStyle(_color(color), _color(background), *flags)
 
 
 def _color(name: str) -> str:
-    """Return a color of pyte's by the name that ``Ink`` gives it; what is none, such as 9999 of red, is the default."""
+    """Return a color of pyte by its name in ``TextStyle``; an unknown one, such as 9999 of red, is the default."""
     if name in _COLORS:
         return _COLORS[name]
     is_hex = len(name) == 6 and all(digit in "0123456789abcdef" for digit in name)

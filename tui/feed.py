@@ -22,20 +22,20 @@ from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
 from profd.tui.findings import Analysis, Findings
-from profd.tui.runmodel import OwnCost, Survey
+from profd.tui.runmodel import OwnCost, RunModel
 from profd.tui.snapshot import Snapshot
-from profd.tui.tabcontent import Exhibits
+from profd.tui.tabcontent import TabContent
 from profd.tui.terminal import Picture, Playback
 from profd.tui.view import OutputView, View
 
 
-class Follower:
+class PollingThread:
     """The survey of a run, looked at again and again: does as little as can be while nothing is written."""
 
     def __init__(self, reader: RunReader, analysis: Analysis) -> None:
         self._reader = reader
         self._findings = Findings(reader, analysis)
-        self.survey = Survey(reader)
+        self.survey = RunModel(reader)
         self._shown: tuple[View, str] | None = None
         self._has_more = True
         self._is_stale = True
@@ -212,8 +212,8 @@ class Feed:
             self._post(FeedFailed(error))
 
     def _follow(self, reader: RunReader, watch: Watch) -> None:
-        follower, playback = Follower(reader, self._analysis), Playback(reader)
-        exhibits = Exhibits(reader, follower.survey)
+        follower, playback = PollingThread(reader, self._analysis), Playback(reader)
+        exhibits = TabContent(reader, follower.survey)
         while not self._is_stopped:
             self._wake.clear()
             watch.keep(reader.info)
@@ -233,7 +233,7 @@ class Feed:
         """Say whether to show what was read of a run that is not read to its end: at once where it was asked for."""
         return self._view != self._shown or self._now_s() - self._shown_at_s >= REFRESH_S
 
-    def _post_what_is_new(self, follower: Follower, playback: Playback, exhibits: Exhibits) -> None:
+    def _post_what_is_new(self, follower: PollingThread, playback: Playback, exhibits: TabContent) -> None:
         self._shown, self._shown_at_s = self._view, self._now_s()
         snapshot = follower.snapshot(self._shown)
         if snapshot is not None:

@@ -31,7 +31,7 @@ BATCH_RECORDINGS = 4096
 EVERYTHING = Selection()
 
 
-class Survey:
+class RunModel:
     """What was read of one run so far."""
 
     def __init__(self, reader: RunReader) -> None:

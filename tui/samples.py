@@ -16,7 +16,7 @@ from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import Profile, process_weights, weighted
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.analyze.uncertainty import ChangesSeen, take_changes
+from profd.daemon.analyze.uncertainty import TransitionsSeen, take_transitions
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, StackTotal
@@ -66,7 +66,7 @@ class Samples:
         self._busy: Mapping[int, Busy] = {}
         self._busy_of: tuple[Range, frozenset[int]] = (Range(0, 0), frozenset())
         self._indices = {by_line: FunctionIndex(reader, by_line=by_line) for by_line in (False, True)}
-        self._changes: dict[int, ChangesSeen] = {}
+        self._changes: dict[int, TransitionsSeen] = {}
         self._changes_of: tuple[Range, frozenset[int]] = (Range(0, 0), frozenset())
 
     def take(self, asked: Range, threads: Collection[int] | None = None) -> Part:
@@ -112,7 +112,7 @@ class Samples:
     def _run(self) -> Range:
         return Range(self._reader.info.started_ns, self._reader.info.end_ns)
 
-    def _changes_in(self, asked: Range, threads: frozenset[int]) -> dict[int, ChangesSeen]:
+    def _changes_in(self, asked: Range, threads: frozenset[int]) -> dict[int, TransitionsSeen]:
         """Return the changes in a range by process, looked at anew where it is another one than last time."""
         before, of_threads = self._changes_of
         if of_threads == threads and before.length_ns >= _LEAST_KEPT_NS and asked.is_near(before):
@@ -122,7 +122,7 @@ class Samples:
         if asked.length_ns > LOOKED_AT_NS:
             looked_at_ns = max(LOOKED_AT_NS // max(len(threads), 1), _LEAST_LOOKED_AT_NS)
         part = Selection(asked.from_ns, asked.to_ns)
-        self._changes = take_changes(self._reader, part, threads, looked_at_ns)
+        self._changes = take_transitions(self._reader, part, threads, looked_at_ns)
         self._changes_of = (asked, threads)
         return self._changes
 
@@ -134,9 +134,9 @@ def selection(scope: Scope) -> Selection:
     return MAIN_THREADS if scope.kind is ScopeKind.MAIN else Selection()
 
 
-def _times(seen: ChangesSeen, times: float) -> ChangesSeen:
+def _times(seen: TransitionsSeen, times: float) -> TransitionsSeen:
     squares = {moment: square * times for moment, square in seen.squares.items()}
-    return ChangesSeen(squares, seen.open_ns2 * times, seen.reads)
+    return TransitionsSeen(squares, seen.open_ns2 * times, seen.reads)
 
 
 class Places:

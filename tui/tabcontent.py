@@ -16,7 +16,7 @@ from profd.daemon.analyze.operators import by_name
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import OperatorRow, ProcessRow, WindowRow
 from profd.tui.flametree import Node, grow
-from profd.tui.runmodel import Survey
+from profd.tui.runmodel import RunModel
 from profd.tui.view import View
 
 _REST = 9
@@ -48,10 +48,10 @@ class OperatorsRead(Message):
         self.shown = shown
 
 
-class Exhibits:
+class TabContent:
     """Answers what the open tab asks for."""
 
-    def __init__(self, reader: RunReader, survey: Survey, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, reader: RunReader, survey: RunModel, now_s: Callable[[], float] = time.monotonic) -> None:
         self._reader = reader
         self._survey = survey
         self._now_s = now_s

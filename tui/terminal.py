@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from profd.tui.emulator import Emulator
 
 
-class Ink(msgspec.Struct, frozen=True):
+class TextStyle(msgspec.Struct, frozen=True):
     """How a run of text looks.
 
     Colors are ``default``, one of the sixteen names of ECMA-48 (``red``, ``bright_red``), or ``#rrggbb``.
@@ -40,7 +40,7 @@ class InkedText(msgspec.Struct, frozen=True):
     """Text in one ink."""
 
     text: str
-    ink: Ink
+    ink: TextStyle
 
 
 Line = tuple[InkedText, ...]

@@ -15,7 +15,7 @@ from profd.daemon.analyze.memory import growth
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.errors import UsageError
-from profd.daemon.store.intervals import Cover, common, united
+from profd.daemon.store.intervals import IntervalSet, common, united
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import SeriesRow
 from profd.daemon.store.stepfunction import LONGEST_INTERVAL_NS, THREAD_CPU, StepFunction, idle_time, on_cpu_time
@@ -38,17 +38,17 @@ def within(from_ns: int | None, to_ns: int | None) -> Within:
     return Within(from_ns, None if to_ns is None else to_ns + LONGEST_INTERVAL_NS)
 
 
-def gpu_idle(reader: RunReader, process: int, limit: float, time: Within = WHOLE) -> Cover:
+def gpu_idle(reader: RunReader, process: int, limit: float, time: Within = WHOLE) -> IntervalSet:
     """Return when the GPUs of a process were utilized below ``limit``, on average over several."""
     return idle_time(GpuTracks(reader, *time, longest_ns=0).of_process(process), limit)
 
 
-def cpu_saturated(reader: RunReader, process: int, _: float, time: Within = WHOLE) -> Cover:
+def cpu_saturated(reader: RunReader, process: int, _: float, time: Within = WHOLE) -> IntervalSet:
     """Return when all cores of the host were busy."""
     return _host_track(reader, "host_cpu_share", time).where(lambda value: value >= SATURATED_ABOVE)
 
 
-def throttled(reader: RunReader, process: int, _: float, time: Within = WHOLE) -> Cover:
+def throttled(reader: RunReader, process: int, _: float, time: Within = WHOLE) -> IntervalSet:
     """Return when the control group had used up its CPU time, or a GPU of the process ran slower for heat or power."""
     tracks = [_host_track(reader, "cgroup_cpu_throttled_share", time)]
     for device in GpuTracks(reader).used_by(process):
@@ -57,25 +57,25 @@ def throttled(reader: RunReader, process: int, _: float, time: Within = WHOLE) -
     return reduce(united, (track.where(lambda value: value > 0) for track in tracks))
 
 
-def memory_growing(reader: RunReader, process: int, _: float, time: Within = WHOLE) -> Cover:
+def memory_growing(reader: RunReader, process: int, _: float, time: Within = WHOLE) -> IntervalSet:
     """Return when the memory of a process grew, on the host or a GPU, from where its growth can be told on."""
-    cover = Cover()
+    cover = IntervalSet()
     own = [one for one in growth(reader, Selection(processes=frozenset({process}))) if one.verdict == "growing"]
     for since_ns in sorted(one.since_ns for one in own if one.since_ns is not None):
         cover.add(since_ns, reader.info.end_ns)
     return cover
 
 
-def on_cpu(reader: RunReader, thread: int, _: float, time: Within = WHOLE) -> Cover:
+def on_cpu(reader: RunReader, thread: int, _: float, time: Within = WHOLE) -> IntervalSet:
     """Return when a thread ran more than it waited."""
     row = reader.threads[thread]
     for series in reader.series.values():
         if (series.name, series.process, series.os_tid) == (THREAD_CPU, row.process, row.os_tid):
             return on_cpu_time(reader.steps(series.id, *time))
-    return Cover()
+    return IntervalSet()
 
 
-Test = Callable[[RunReader, int, float, Within], Cover]
+Test = Callable[[RunReader, int, float, Within], IntervalSet]
 CONDITIONS: Mapping[str, Test] = {
     "gpu-idle": gpu_idle,
     "cpu-saturated": cpu_saturated,
@@ -88,7 +88,7 @@ OF_THREADS: Mapping[str, Test] = {"on-cpu": on_cpu}
 
 def covers_of(
     reader: RunReader, conditions: tuple[Condition, ...], threads: Iterable[int], time: Within = WHOLE
-) -> dict[int, Cover]:
+) -> dict[int, IntervalSet]:
     """Return by thread when all of some conditions held for it or its process; nothing where there are none.
 
     What is told of other times than ``time`` is not complete.
@@ -117,7 +117,7 @@ def _with_tracks(reader: RunReader, conditions: Iterable[Condition], time: Withi
         return CONDITIONS
     tracks = GpuTracks(reader, *time, longest_ns=0)
 
-    def shared(reader: RunReader, process: int, limit: float, time: Within) -> Cover:
+    def shared(reader: RunReader, process: int, limit: float, time: Within) -> IntervalSet:
         return idle_time(tracks.of_process(process), limit)
 
     return {**CONDITIONS, "gpu-idle": shared}

@@ -10,7 +10,7 @@ import msgspec
 
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import take_course
-from profd.daemon.store.intervals import Cover
+from profd.daemon.store.intervals import IntervalSet
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, RecordedTotal, RecordingRow, RunInfo
 
@@ -22,7 +22,7 @@ class Lives:
 
     def __init__(self, reader: RunReader) -> None:
         self._reader: RunReader = proxy(reader)  # held by it below, it would never be let go of otherwise
-        self._covers: defaultdict[int, Cover] = defaultdict(Cover)
+        self._covers: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)
         self.known_to_ns = reader.info.started_ns
         """When the newest recording of any process ends: of what came later nothing is known yet."""
         self._samples = self._torn = 0
@@ -41,7 +41,7 @@ class Lives:
         """What recordings have read in all."""
         return RecordedTotal(self._samples, self._torn)
 
-    def cover(self, process: int) -> Cover:
+    def cover(self, process: int) -> IntervalSet:
         """Return what the recordings of a process cover."""
         return self._covers[process]
 

@@ -11,10 +11,10 @@ from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import Profile, selected_pieces
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.uncertainty import ChangesSeen, Doubt
+from profd.daemon.analyze.uncertainty import ShareVariance, TransitionsSeen
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rollupranges import Rest
 from profd.daemon.store.rows import FrameRow
-from profd.daemon.store.sumranges import Rest
 
 
 class Busy(msgspec.Struct, frozen=True):
@@ -137,8 +137,8 @@ class FunctionTimes:
         self._busy_ns: defaultdict[FunctionKey, float] = defaultdict(float)
         self._known_ns: defaultdict[FunctionKey, float] = defaultdict(float)
         self._stacks: dict[int, StackFunctions] = {}
-        self._own_doubt = Doubt(self._leaf_of)
-        self._doubt = Doubt(self._functions_of)
+        self._own_doubt = ShareVariance(self._leaf_of)
+        self._doubt = ShareVariance(self._functions_of)
 
     def add(self, stack: int, samples: int, time_ns: float) -> None:
         """Count samples of a stack, and the time that they stand for."""
@@ -151,7 +151,7 @@ class FunctionTimes:
             self.samples[key] += samples
             self.at_frame[key][frame] += time_ns
 
-    def add_changes(self, seen: ChangesSeen) -> None:
+    def add_changes(self, seen: TransitionsSeen) -> None:
         """Count changes from stack to stack, once the stacks themselves were added: others are not selected."""
         self._own_doubt.add(seen)
         self._doubt.add(seen)

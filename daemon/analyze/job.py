@@ -9,7 +9,7 @@ import msgspec
 
 from profd.daemon.analyze.collectives import WaitIndex, exchange
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.ranks import Effort, Lateness, find_late, lateness, own_share, take_efforts
+from profd.daemon.analyze.ranks import OwnWork, StragglerTest, find_late, lateness, own_share, take_own_work
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import take_steps, training_range
 from profd.daemon.store.merge import hosts_of
@@ -25,15 +25,15 @@ class Job(msgspec.Struct, frozen=True):
     ``sleeps_in_waits`` is False where a GPU is in use: then waits may use CPU time, and it tells nothing.
     """
 
-    efforts: tuple[Effort, ...]
-    late: tuple[Lateness, ...]
+    efforts: tuple[OwnWork, ...]
+    late: tuple[StragglerTest, ...]
     sleeps_in_waits: bool
 
-    def effort(self, rank: int) -> Effort:
+    def effort(self, rank: int) -> OwnWork:
         """Return what a rank does; raises KeyError where there is none."""
         return self._by_rank[rank]
 
-    def lateness_of_cores(self, rank: int) -> Lateness | None:
+    def lateness_of_cores(self, rank: int) -> StragglerTest | None:
         """Return by how much CPU time a rank is above the others; None where it is not known."""
         return lateness(self.efforts, rank, of_cores=True)
 
@@ -42,13 +42,13 @@ class Job(msgspec.Struct, frozen=True):
         others = [effort for effort in self.efforts if effort.rank != rank]
         return statistics.median(max(own_share(one) or 0.0, self._cores(one)) for one in others)
 
-    def _cores(self, effort: Effort) -> float:
+    def _cores(self, effort: OwnWork) -> float:
         """Return the CPU time that a rank works by, where it is one of work and no wait."""
         seen = [cores for cores in effort.cores if cores is not None]
         return min(statistics.fmean(seen), 1.0) if seen and self.sleeps_in_waits else 0.0
 
     @property
-    def _by_rank(self) -> Mapping[int, Effort]:
+    def _by_rank(self) -> Mapping[int, OwnWork]:
         return {effort.rank: effort for effort in self.efforts}
 
 
@@ -60,7 +60,7 @@ def take_job(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Job
     if len(_ranks(reader, selection)) < 2 or not exchange(reader):
         return None
     waits = WaitIndex(reader, phases)
-    efforts = take_efforts(reader, selection, waits, phases)
+    efforts = take_own_work(reader, selection, waits, phases)
     if len(efforts) < 2 or min(effort.samples for effort in efforts) < FEWEST_SAMPLES:
         return None
     return Job(efforts, find_late(efforts, cpu_tells=not waits.has_gpu), not waits.has_gpu)
@@ -118,7 +118,7 @@ def take_ranks(reader: RunReader, selection: Selection, phases: PhaseIndex) -> t
 
 
 def _rank(
-    reader: RunReader, job: Job, effort: Effort, most: float, selection: Selection, phases: PhaseIndex
+    reader: RunReader, job: Job, effort: OwnWork, most: float, selection: Selection, phases: PhaseIndex
 ) -> RankSummary:
     own, placements, hosts = own_share(effort), reader.placements(), hosts_of(reader)
     place = next((placements[process] for process in sorted(effort.processes) if process in placements), None)
@@ -137,7 +137,7 @@ def _rank(
     )
 
 
-def _slowest(job: Job, effort: Effort) -> RankPart | None:
+def _slowest(job: Job, effort: OwnWork) -> RankPart | None:
     """Return where a rank spends most more time than the others, if anywhere."""
     found = lateness(job.efforts, effort.rank)
     if found is None or found.place is None or found.place_surplus <= 0:

@@ -16,12 +16,12 @@ from profd.daemon.analyze.conditions import covers_of, within
 from profd.daemon.analyze.coverage import Lives, take_lives
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Condition, Selection
-from profd.daemon.analyze.uncertainty import ChangesSeen, take_changes, together
+from profd.daemon.analyze.uncertainty import TransitionsSeen, take_transitions, together
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rollupranges import Rest
+from profd.daemon.store.rolluprows import StackMinuteRow
 from profd.daemon.store.rows import StackTotal
 from profd.daemon.store.stepfunction import IDLE_BELOW, samples_inside
-from profd.daemon.store.sumranges import Rest
-from profd.daemon.store.sumrows import StackMinuteRow
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ class Profile(msgspec.Struct, frozen=True):
 
     samples: dict[int, int] = {}
     time_ns: dict[int, float] = {}
-    changes: ChangesSeen = ChangesSeen()
+    changes: TransitionsSeen = TransitionsSeen()
 
     @property
     def total_samples(self) -> int:
@@ -147,7 +147,7 @@ def take_profile(reader: RunReader, selection: Selection, phases: PhaseIndex | N
     if not totals:
         return Profile()
     weights = process_weights(reader, take_lives(reader), selection.from_ns, selection.to_ns)
-    return weighted(reader, totals, take_changes(reader, selection), weights)
+    return weighted(reader, totals, take_transitions(reader, selection), weights)
 
 
 def process_weights(
@@ -160,7 +160,7 @@ def process_weights(
 def weighted(
     reader: RunReader,
     totals: Iterable[StackTotal],
-    changes: Mapping[int, ChangesSeen],
+    changes: Mapping[int, TransitionsSeen],
     weights: Mapping[int, float],
 ) -> Profile:
     """Return the profile of what was seen by thread and stack; changes and weights are by process."""

@@ -38,7 +38,7 @@ class Place(msgspec.Struct, frozen=True):
     file: str
 
 
-class Effort(msgspec.Struct, frozen=True):
+class OwnWork(msgspec.Struct, frozen=True):
     """What the main thread of a rank did.
 
     ``own`` is its own work in each part of the range, as a share of the time seen, ``cores`` the CPU time it used a
@@ -56,7 +56,7 @@ class Effort(msgspec.Struct, frozen=True):
     in_backward: float
 
 
-def take_efforts(reader: RunReader, selection: Selection, waits: WaitIndex, phases: PhaseIndex) -> tuple[Effort, ...]:
+def take_own_work(reader: RunReader, selection: Selection, waits: WaitIndex, phases: PhaseIndex) -> tuple[OwnWork, ...]:
     """Return the efforts of all ranks over a selection's range of time, by rank.
 
     ``selection`` has both ends of its range; its phase and threads count for nothing.
@@ -103,7 +103,7 @@ def _effort(
     totals: list[list[StackTotal]],
     waits: WaitIndex,
     phases: PhaseIndex,
-) -> Effort:
+) -> OwnWork:
     """Return the effort of one rank from what was seen of it in each part."""
     spent_ns: Counter[int] = Counter()
     for total in (total for part in totals for total in part):
@@ -112,7 +112,7 @@ def _effort(
     places, frames = _places(
         reader, {stack: spent_ns[stack] for stack in spent_ns if not waits.may_wait(stack)}, phases
     )
-    return Effort(
+    return OwnWork(
         rank=rank,
         processes=frozenset(thread.process for thread in threads),
         samples=sum(total.samples for part in totals for total in part),
@@ -161,7 +161,7 @@ _DOUBT = 0.05
 _Parts = Sequence[float | None]
 
 
-class Lateness(msgspec.Struct, frozen=True):
+class StragglerTest(msgspec.Struct, frozen=True):
     """By what part of a step a rank works longer than the others do in the median, with its 95 % interval.
 
     ``is_of_cores`` says that it is CPU time: where the work has no stacks of its own, it tells. ``place`` is where most
@@ -182,12 +182,12 @@ class Lateness(msgspec.Struct, frozen=True):
         return self.low > 0 and self.surplus >= LEAST_SURPLUS
 
 
-def lateness(efforts: Sequence[Effort], rank: int, *, of_cores: bool = False) -> Lateness | None:
+def lateness(efforts: Sequence[OwnWork], rank: int, *, of_cores: bool = False) -> StragglerTest | None:
     """Return how late a rank is, by its own work or (``of_cores``) by the CPU time that it uses.
 
     None where too little was seen of it, or of the others.
     """
-    parts_of: Callable[[Effort], _Parts] = (lambda effort: effort.cores) if of_cores else (lambda effort: effort.own)
+    parts_of: Callable[[OwnWork], _Parts] = (lambda effort: effort.cores) if of_cores else (lambda effort: effort.own)
     late, others = _split(efforts, rank)
     differences = list(_differences(parts_of(late), [parts_of(effort) for effort in others]))
     if len(differences) < _FEWEST_PARTS:
@@ -198,10 +198,10 @@ def lateness(efforts: Sequence[Effort], rank: int, *, of_cores: bool = False) ->
     place, place_surplus = _place(late, others)
     if of_cores and place_surplus < surplus / 2:
         place, place_surplus = None, 0.0
-    return Lateness(rank, surplus, surplus - around, min(surplus + around, 1.0), of_cores, place, place_surplus)
+    return StragglerTest(rank, surplus, surplus - around, min(surplus + around, 1.0), of_cores, place, place_surplus)
 
 
-def find_late(efforts: Sequence[Effort], *, cpu_tells: bool) -> tuple[Lateness, ...]:
+def find_late(efforts: Sequence[OwnWork], *, cpu_tells: bool) -> tuple[StragglerTest, ...]:
     """Return the ranks that are surely late, the latest first; nothing where none is.
 
     ``cpu_tells`` where ranks sleep while they wait: then whoever uses more CPU time than the others works longer. That
@@ -215,19 +215,19 @@ def find_late(efforts: Sequence[Effort], *, cpu_tells: bool) -> tuple[Lateness, 
     return ()
 
 
-def median_of_others(efforts: Sequence[Effort], rank: int) -> float | None:
+def median_of_others(efforts: Sequence[OwnWork], rank: int) -> float | None:
     """Return the share of a step that the other ranks' own work takes in the median."""
     shares = [share for effort in efforts if effort.rank != rank if (share := own_share(effort)) is not None]
     return statistics.median(shares) if shares else None
 
 
-def own_share(effort: Effort) -> float | None:
+def own_share(effort: OwnWork) -> float | None:
     """Return the share of a step that a rank's own work takes; None where nothing was seen of it."""
     seen = [share for share in effort.own if share is not None]
     return statistics.fmean(seen) if seen else None
 
 
-def _split(efforts: Sequence[Effort], rank: int) -> tuple[Effort, list[Effort]]:
+def _split(efforts: Sequence[OwnWork], rank: int) -> tuple[OwnWork, list[OwnWork]]:
     late = next(effort for effort in efforts if effort.rank == rank)
     return late, [effort for effort in efforts if effort.rank != rank]
 
@@ -240,7 +240,7 @@ def _differences(late: _Parts, others: Sequence[_Parts]) -> Iterable[float]:
             yield own - statistics.median(known)
 
 
-def _place(late: Effort, others: Sequence[Effort]) -> tuple[Place | None, float]:
+def _place(late: OwnWork, others: Sequence[OwnWork]) -> tuple[Place | None, float]:
     """Return the place at which a rank spends most more of its step than the others do in the median."""
     surpluses = {
         place: share - statistics.median(effort.places.get(place, 0.0) for effort in others)
@@ -263,7 +263,7 @@ class Waiting(msgspec.Struct, frozen=True):
     high: float
 
 
-def take_waiting(efforts: Sequence[Effort], core_pressure: float) -> Waiting | None:
+def take_waiting(efforts: Sequence[OwnWork], core_pressure: float) -> Waiting | None:
     """Return how long ranks wait, where they sleep while they do; None where nothing was seen or read.
 
     ``core_pressure`` is the share of time in which some thread of the machine had to wait for a core: so long a rank

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rollupranges import MINUTES
+from profd.daemon.store.rolluprows import PointMinuteRow, point_minutes
 from profd.daemon.store.rows import PointRow
 from profd.daemon.store.stepfunction import MINUTE_NS, Aggregate, Step, StepFunction, sum_aggregates
-from profd.daemon.store.sumranges import MINUTES
-from profd.daemon.store.sumrows import PointMinuteRow, point_minutes
 
 LEAST_MINUTES = 10
 """Of fewer minutes the readings themselves are read as quickly."""
@@ -39,7 +39,7 @@ class Part(NamedTuple):
                 yield PointRow(step.end_ns, step.value)
 
 
-class Course(NamedTuple):
+class SeriesCourse(NamedTuple):
     """Readings, then whole minutes, then readings again, in order of time; each part may be empty."""
 
     head: Part
@@ -69,16 +69,16 @@ class Course(NamedTuple):
 
 def take_course(
     reader: RunReader, series: int, from_ns: int | None, to_ns: int | None, least_minutes: int = LEAST_MINUTES
-) -> Course:
+) -> SeriesCourse:
     """Return what a series was in [from_ns, to_ns), by whole minutes where these are at least so many."""
     started_ns = reader.info.started_ns
     first = MINUTES.start if from_ns is None else -((started_ns - from_ns) // MINUTE_NS)
     last = MINUTES.stop if to_ns is None else (to_ns - started_ns) // MINUTE_NS
     minutes = point_minutes(reader, series, first, last) if last - first >= least_minutes else []
     if len(minutes) < least_minutes:
-        return Course(_part(reader, series, from_ns, to_ns))
+        return SeriesCourse(_part(reader, series, from_ns, to_ns))
     begin_ns, end_ns = (started_ns + at * MINUTE_NS for at in (minutes[0].minute, minutes[-1].minute + 1))
-    return Course(_part(reader, series, from_ns, begin_ns), minutes, _part(reader, series, end_ns, to_ns))
+    return SeriesCourse(_part(reader, series, from_ns, begin_ns), minutes, _part(reader, series, end_ns, to_ns))
 
 
 def _part(reader: RunReader, series: int, from_ns: int | None, to_ns: int | None) -> Part:

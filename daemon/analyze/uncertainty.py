@@ -63,7 +63,7 @@ class Reads(msgspec.Struct, frozen=True):
         return Reads(self.failed + other.failed, self.due + other.due)
 
 
-class ChangesSeen(msgspec.Struct, frozen=True):
+class TransitionsSeen(msgspec.Struct, frozen=True):
     """What changes leave open: squared nanoseconds by moment, and ``open_ns2`` for the one that is not yet seen.
 
     ``reads`` tells how much was seen at all.
@@ -74,7 +74,7 @@ class ChangesSeen(msgspec.Struct, frozen=True):
     reads: Reads = Reads()
 
 
-def together(changes: Mapping[int, ChangesSeen], weights: Mapping[int, float]) -> ChangesSeen:
+def together(changes: Mapping[int, TransitionsSeen], weights: Mapping[int, float]) -> TransitionsSeen:
     """Return the changes of processes as one, the time of each process weighted."""
     squares: defaultdict[Moment, float] = defaultdict(float)
     for process, one in changes.items():
@@ -82,10 +82,10 @@ def together(changes: Mapping[int, ChangesSeen], weights: Mapping[int, float]) -
             squares[moment] += square * weights[process] ** 2
     open_ns2 = sum(one.open_ns2 * weights[process] ** 2 for process, one in changes.items())
     reads = sum((one.reads.times(weights[process]) for process, one in changes.items()), Reads())
-    return ChangesSeen(squares, open_ns2, reads)
+    return TransitionsSeen(squares, open_ns2, reads)
 
 
-class Changes:
+class Transitions:
     """The changes of some threads of one process: ``add`` their intervals in order of time."""
 
     __slots__ = ("_last", "_moment", "_moment_ns", "_moments", "_open_ns2", "_samples", "_squares", "_time_ns")
@@ -114,12 +114,12 @@ class Changes:
         if self._samples >= _STRETCH_SAMPLES * len(self._last):
             self._end_stretch()
 
-    def take(self, times: float = 1.0) -> ChangesSeen:
+    def take(self, times: float = 1.0) -> TransitionsSeen:
         """Return what has changed since this was last asked: ``times`` as much, where only a part was looked at."""
         self._end_stretch()
         taken = {moment: square * times for moment, square in self._squares.items()}
         self._squares.clear()
-        return ChangesSeen(taken, self._open_ns2 * times)
+        return TransitionsSeen(taken, self._open_ns2 * times)
 
     def forget_place(self) -> None:
         """Take what comes next for no change: something in between was left out."""
@@ -142,12 +142,12 @@ class Changes:
         self._time_ns = self._samples = 0
 
 
-def take_changes(
+def take_transitions(
     reader: RunReader,
     selection: Selection,
     threads: frozenset[int] | None = None,
     looked_at_ns: int | None = None,
-) -> dict[int, ChangesSeen]:
+) -> dict[int, TransitionsSeen]:
     """Return by process the changes of the threads of a selection, in its range of time and while its conditions held.
 
     ``threads`` are those of the selection unless they are given. Of long ranges no more than ``looked_at_ns`` is looked
@@ -157,7 +157,7 @@ def take_changes(
     threads = selection.threads(reader) if threads is None else threads
     looked_at_ns = looked_at_ns or _looked_at_ns(reader, threads)
     slices = _slices(reader, selection, looked_at_ns)
-    found: defaultdict[int, Changes] = defaultdict(Changes)
+    found: defaultdict[int, Transitions] = defaultdict(Transitions)
     for from_ns, to_ns in slices:
         rows = list(reader.intervals(from_ns, to_ns, threads))
         covers = covers_of(reader, selection.when, threads, _time_of(rows))
@@ -172,8 +172,8 @@ def take_changes(
 
 
 def _with_reads(
-    reader: RunReader, changes: Mapping[int, ChangesSeen], ranges: Iterable[tuple[int | None, int | None]]
-) -> dict[int, ChangesSeen]:
+    reader: RunReader, changes: Mapping[int, TransitionsSeen], ranges: Iterable[tuple[int | None, int | None]]
+) -> dict[int, TransitionsSeen]:
     """Return the changes of processes with how many of the reads in ranges of time failed."""
     reads: defaultdict[int, Reads] = defaultdict(Reads)
     for from_ns, to_ns in ranges:
@@ -224,7 +224,7 @@ _GUESSED = 1.5
 square of the share of failed reads, and was found with the known program of restless code (docs/decisions.md)."""
 
 
-class Doubt(Generic[State]):
+class ShareVariance(Generic[State]):
     """How exactly the times of many states are known, among them states that hold at the same time.
 
     ``states`` tells in which of them a thread is while it stands in a stack: in none where the stack is not selected.
@@ -241,14 +241,14 @@ class Doubt(Generic[State]):
         self._open_ns2 = 0.0
         self._reads = Reads()
 
-    def add(self, seen: ChangesSeen) -> None:
+    def add(self, seen: TransitionsSeen) -> None:
         """Count changes of one process, with what they leave open."""
         self._open_ns2 = seen.open_ns2
         self._reads += seen.reads
         for moment, square in seen.squares.items():
             self._count(moment, square)
 
-    def update(self, other: Doubt[State], weight: float) -> None:
+    def update(self, other: ShareVariance[State], weight: float) -> None:
         """Count what another one counted of another process, its times weighted."""
         square = weight**2
         self._open_ns2 += other._open_ns2 * square

@@ -185,7 +185,7 @@ _OF_MORE_COMPANY = 0.5
 _OF_ANY_COMPANY = 0.25
 
 
-class Company(msgspec.Struct, frozen=True):
+class CpuContention(msgspec.Struct, frozen=True):
     """What others took of the machine while a run was recorded.
 
     ``others`` is the share of the cores, one of them left out, that neither the run nor profd kept busy, but others;
@@ -197,17 +197,17 @@ class Company(msgspec.Struct, frozen=True):
     lacking: float
 
 
-def take_company(reader: RunReader, part: Selection) -> Company | None:
+def take_cpu_contention(reader: RunReader, part: Selection) -> CpuContention | None:
     """Return the company in a selection's range of time; None where the machine's CPU time was not read."""
     busy, cores = mean_of_series(reader, "host_cpu_share", None, part), machine_cores(reader)
     if busy is None or not cores:
         return None
     own = sum(_cores(reader, row, part) for row in reader.series.values() if _is_own(row))
     others = busy * cores - own - (mean_of_series(reader, COST_SERIES, None, part) or 0.0)
-    return Company(min(max(others, 0.0) / max(cores - 1, 1), 1.0), _lacking(reader, part))
+    return CpuContention(min(max(others, 0.0) / max(cores - 1, 1), 1.0), _lacking(reader, part))
 
 
-def slowing(base: Company | None, new: Company | None) -> float:
+def slowing(base: CpuContention | None, new: CpuContention | None) -> float:
     """Return the part of a step that company may have added in one of two runs; 0 where it is not known."""
     if base is None or new is None:
         return 0.0

@@ -18,7 +18,7 @@ import msgspec
 from profd.daemon.analyze.coverage import mean_of_series
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.compare.blocks import Blocks, Company, Item, mean_of, slowing, take_blocks, take_company
+from profd.daemon.compare.blocks import Blocks, CpuContention, Item, mean_of, slowing, take_blocks, take_cpu_contention
 from profd.daemon.compare.change import Change, Judge
 from profd.daemon.compare.readings import Reading, gpu_pairs, judged, memory_pairs, operator_pairs
 from profd.daemon.errors import UsageError
@@ -47,7 +47,7 @@ class Side(msgspec.Struct, frozen=True):
     compared_s: float
     step_s: float | None
     cpu_pressure: float | None = None
-    company: Company | None = None
+    company: CpuContention | None = None
     blocks: int = 0
 
 
@@ -250,7 +250,7 @@ def _side(reader: RunReader, blocks: Blocks, part: Selection) -> Side:
         compared_s=(blocks.to_ns - blocks.from_ns) / SECOND_NS,
         step_s=None if blocks.step_s is None else blocks.step_s.value,
         cpu_pressure=mean_of_series(reader, "host_cpu_pressure_share", None, part),
-        company=take_company(reader, part),
+        company=take_cpu_contention(reader, part),
         blocks=blocks.count,
     )
 

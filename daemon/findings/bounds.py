@@ -11,11 +11,11 @@ import statistics
 from profd.daemon.analyze import series
 from profd.daemon.analyze.phases import WITHOUT_WORK
 from profd.daemon.analyze.series import CORE_WAIT, PRESSURE
-from profd.daemon.findings.context import Case, Share, living_at_once
+from profd.daemon.findings.context import FindingContext, Share, living_at_once
 from profd.daemon.store.rows import ThreadRow
 
 
-def usable_cores(case: Case) -> float | None:
+def usable_cores(case: FindingContext) -> float | None:
     """Return how many cores the machine has, or the tightest control group allows; None where neither was read."""
     whole = series.machine_cores(case.reader)
     limits = [
@@ -28,7 +28,7 @@ def usable_cores(case: Case) -> float | None:
     return min(found, default=None)
 
 
-def ceiling(case: Case) -> float | None:
+def ceiling(case: FindingContext) -> float | None:
     """Return by how many times the training can get faster until the work that it does now fills all cores.
 
     Counted is what surely is work: the CPU time of the main threads outside of waits, and that of the workers. None
@@ -42,12 +42,12 @@ def ceiling(case: Case) -> float | None:
     return max(usable / work, 1.0) if usable is not None and mains and work else None
 
 
-def main_thread_cores(case: Case, process: int) -> float | None:
+def main_thread_cores(case: FindingContext, process: int) -> float | None:
     """Return the CPU time a second of the main thread of a process; None where it was not read."""
     return series.main_thread_cores(case.reader, process, case.from_ns, case.to_ns)
 
 
-def core_wait(case: Case) -> float | None:
+def core_wait(case: FindingContext) -> float | None:
     """Return the share of the time for which main threads waited for a core; None where nothing tells.
 
     It is no more than what is returned where the kernel tells only for how long anybody waited.
@@ -56,13 +56,13 @@ def core_wait(case: Case) -> float | None:
     return case.mean(PRESSURE) if own is None else own
 
 
-def core_wait_readings(case: Case) -> list[float]:
+def core_wait_readings(case: FindingContext) -> list[float]:
     """Return the readings of that share."""
     own = [value for row in case.trainers for value in case.values(CORE_WAIT, row.id)]
     return own or case.values(PRESSURE)
 
 
-def thread_cores(case: Case, thread: ThreadRow) -> list[float]:
+def thread_cores(case: FindingContext, thread: ThreadRow) -> list[float]:
     """Return the readings of a thread's CPU time a second, in order of time."""
     return [
         point.value
@@ -83,7 +83,7 @@ TOLD_UNTIL = 1.5
 _INDIRECT = 0.25
 
 
-def bound(case: Case, share: Share, *limits: float | None, indirect: float = _INDIRECT) -> float | None:
+def bound(case: FindingContext, share: Share, *limits: float | None, indirect: float = _INDIRECT) -> float | None:
     """Return the bound on the gain of who takes a share away, where limits allow it.
 
     What is left may be as much shorter as cores were lacking for it, and a little more by what the share had cost it, a
@@ -97,7 +97,7 @@ def bound(case: Case, share: Share, *limits: float | None, indirect: float = _IN
     return min([crowded * share.gain / rest, *(limit for limit in limits if limit is not None)])
 
 
-def crowding(case: Case) -> float:
+def crowding(case: FindingContext) -> float:
     """Return by how many times the main threads' own work takes longer because they wait for a core; 1 where unknown.
 
     Who has work and no CPU time may wait for a core, a disk, or a lock; for a core it waits as long as the kernel says,

@@ -8,7 +8,7 @@ from typing import Protocol
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.findings import course, cpu, gpu, loading, memory, phases, ranks
-from profd.daemon.findings.context import Case
+from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import SEVERITIES, Finding
 from profd.daemon.store.reader import RunReader
 
@@ -16,7 +16,7 @@ from profd.daemon.store.reader import RunReader
 class Rule(Protocol):
     """One cause that slows trainings."""
 
-    def __call__(self, case: Case) -> Finding | None:
+    def __call__(self, case: FindingContext) -> Finding | None:
         """Return the finding where the cause is surely there, None else."""
 
 
@@ -68,7 +68,7 @@ def find(
     rules: Iterable[Rule] = RULES,
 ) -> tuple[Finding, ...]:
     """Return what slows a run in a selection's range of time, over its processes, ranked."""
-    case = Case(reader, selection, phases)
+    case = FindingContext(reader, selection, phases)
     return ranked(finding for rule in rules if (finding := rule(case)) is not None)
 
 

@@ -22,7 +22,7 @@ from profd.daemon.analyze.profile import Profile, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.series import take_course
 from profd.daemon.analyze.steps import training_range
-from profd.daemon.analyze.uncertainty import Doubt
+from profd.daemon.analyze.uncertainty import ShareVariance
 from profd.daemon.findings.finding import Evidence, Line, Measure
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
@@ -59,7 +59,7 @@ def share_around(value: float, error: float, samples: int) -> Share:
     return Share(value, max(value - around, 0.0), min(value + around, 1.0), samples)
 
 
-class Case:
+class FindingContext:
     """A run, or a part of it, under examination.
 
     ``selection`` keeps the main threads of training processes in the time from their first step to their last;
@@ -115,7 +115,9 @@ class Case:
         """The share of each phase: asked for by nearly all rules, and gone through once."""
         profile = self.profile
         phase_of = {stack: self.phases.of_stack(stack) for stack in profile.time_ns}
-        doubt: Doubt[str] = Doubt(lambda stack: frozenset({phase_of[stack]} if stack in phase_of else ()))
+        doubt: ShareVariance[str] = ShareVariance(
+            lambda stack: frozenset({phase_of[stack]} if stack in phase_of else ())
+        )
         doubt.add(profile.changes)
         spent_ns: defaultdict[str, float] = defaultdict(float)
         samples: Counter[str] = Counter()
@@ -139,7 +141,7 @@ class Case:
         if not whole_ns:
             return NONE
         states = {stack: frozenset({stack in inside}) for stack in profile.time_ns}
-        doubt: Doubt[bool] = Doubt(lambda stack: states.get(stack, frozenset()))
+        doubt: ShareVariance[bool] = ShareVariance(lambda stack: states.get(stack, frozenset()))
         doubt.add(profile.changes)
         share = sum(profile.time_ns[stack] for stack in inside) / whole_ns
         samples = sum(profile.samples[stack] for stack in inside)
@@ -232,19 +234,19 @@ def _bounds(reader: RunReader, whole: Selection) -> tuple[int, int]:
     return from_ns, max(from_ns, to_ns)
 
 
-def uses_gpu(case: Case) -> bool:
+def uses_gpu(case: FindingContext) -> bool:
     """Say whether a training process was seen to hold memory of a GPU."""
     return bool(used_devices(case))
 
 
-def used_devices(case: Case) -> tuple[str, ...]:
+def used_devices(case: FindingContext) -> tuple[str, ...]:
     """Return the names of the GPUs on which a training process was seen to hold memory."""
     trainers = {row.id for row in case.trainers}
     rows = [row for row in case.reader.series.values() if row.name == MEMORY_OF_PROCESS and row.process in trainers]
     return tuple(sorted({row.device for row in rows if row.device is not None}))
 
 
-def utilization(case: Case) -> float | None:
+def utilization(case: FindingContext) -> float | None:
     """Return the mean utilization of the GPUs that the training uses, 0 to 1; None where none is known."""
     if not uses_gpu(case):
         return None
@@ -276,12 +278,12 @@ class Loaders(msgspec.Struct, frozen=True):
     selection: Selection
 
 
-def living_at_once(case: Case) -> int:
+def living_at_once(case: FindingContext) -> int:
     """Return how many workers there are at a time: those that replace others take their numbers."""
     return len({(row.parent, row.ordinal) for row in case.workers})
 
 
-def take_loaders(case: Case) -> Loaders | None:
+def take_loaders(case: FindingContext) -> Loaders | None:
     """Return the workers of the training; None where there are none, or nothing was seen of them."""
     if not case.workers:
         return None
@@ -300,7 +302,7 @@ def take_loaders(case: Case) -> Loaders | None:
     )
 
 
-def _own_frame(case: Case, stack: int) -> FrameRow | None:
+def _own_frame(case: FindingContext, stack: int) -> FrameRow | None:
     """Return the innermost frame of the user's below the loop of a worker; None where there is none.
 
     What lies above the loop is the parent's, copied with the rest when the worker was forked.

@@ -17,7 +17,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import COUNT_SERIES
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.bounds import bound
-from profd.daemon.findings.context import Case, Share
+from profd.daemon.findings.context import FindingContext, Share
 from profd.daemon.findings.finding import INFO, WARNING, Evidence, Finding, Measure, at, place
 from profd.daemon.store.rows import PointRow
 from profd.daemon.units import duration, percent
@@ -107,7 +107,7 @@ class _Line:
         return _Part(self._height + self._slope * place, self.around * math.sqrt(share))
 
 
-def slow_down(case: Case) -> Finding | None:
+def slow_down(case: FindingContext) -> Finding | None:
     """Return the finding where steps of the last third surely take longer than those of the first."""
     course = _course(case)
     if course is None:
@@ -147,7 +147,7 @@ def slow_down(case: Case) -> Finding | None:
     )
 
 
-def _course(case: Case) -> _Course | None:
+def _course(case: FindingContext) -> _Course | None:
     """Return the course of the steps' durations; None where too little is known."""
     if case.to_ns - case.from_ns < _LEAST_NS:
         return None
@@ -192,7 +192,7 @@ def _course_of(early: _Part, late: _Part, mean_s: float, first_s: float) -> _Cou
     return _Course(early, late, mean_s, min(first_s, surely_s)) if surely_s > 0 else None
 
 
-def _gain_bound(case: Case, course: _Course, grown: Sequence[str]) -> float | None:
+def _gain_bound(case: FindingContext, course: _Course, grown: Sequence[str]) -> float | None:
     """Return the bound on the gain: by what steps took beyond the first, and by all of what has grown."""
     if course.first_s <= 0:
         return None
@@ -255,7 +255,7 @@ def _first_s(paces: Sequence[_Pace], begun: _Pace | None = None) -> float:
     return first.mean - first.around
 
 
-def _grown(case: Case, ratio: float) -> Sequence[str]:
+def _grown(case: FindingContext, ratio: float) -> Sequence[str]:
     """Return the phases that nearly all of what steps take longer than at first went to, first that which most did."""
     early, late = _phases(case, 0), _phases(case, 2)
     longer = {phase: max(ratio * share - early.get(phase, 0.0), 0.0) for phase, share in late.items()}
@@ -267,16 +267,16 @@ def _grown(case: Case, ratio: float) -> Sequence[str]:
     return found or [OTHER]
 
 
-def _phases(case: Case, third: int) -> Mapping[str, float]:
+def _phases(case: FindingContext, third: int) -> Mapping[str, float]:
     return phase_shares(case.profile_on(_selection(case, third)), case.phases)
 
 
-def _selection(case: Case, third: int) -> Selection:
+def _selection(case: FindingContext, third: int) -> Selection:
     from_ns, to_ns = _bounds(case, third)
     return msgspec.structs.replace(case.selection, from_ns=from_ns, to_ns=to_ns)
 
 
-def _bounds(case: Case, third: int) -> tuple[int, int]:
+def _bounds(case: FindingContext, third: int) -> tuple[int, int]:
     length_ns = case.to_ns - case.from_ns
     return case.from_ns + length_ns * third // 3, case.from_ns + length_ns * (third + 1) // 3
 
@@ -285,7 +285,7 @@ _LONG_S, _VERY_LONG_S = 20.0, 60.0
 _PART, _LARGE_PART = 0.1, 0.25
 
 
-def slow_start(case: Case) -> Finding | None:
+def slow_start(case: FindingContext) -> Finding | None:
     """Return the finding where the start of a run took long, by itself and as a part of the run."""
     info = case.reader.info
     if case.whole.from_ns is not None or info.mode != "launched" or not case.is_training:

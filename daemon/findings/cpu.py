@@ -16,7 +16,15 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import CORE_WAIT, PRESSURE
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.findings.bounds import bound, core_wait_readings, main_thread_cores, thread_cores, usable_cores
-from profd.daemon.findings.context import NONE, Case, Share, living_at_once, share_around, share_of_series, uses_gpu
+from profd.daemon.findings.context import (
+    NONE,
+    FindingContext,
+    Share,
+    living_at_once,
+    share_around,
+    share_of_series,
+    uses_gpu,
+)
 from profd.daemon.findings.finding import WARNING, Finding, Measure, at, at_most, severity_of
 from profd.daemon.store.rows import ThreadRow
 from profd.daemon.units import percent, plural
@@ -24,7 +32,7 @@ from profd.daemon.units import percent, plural
 _THROTTLED = "cgroup_cpu_throttled_share"
 
 
-def cpu_limit(case: Case) -> Finding | None:
+def cpu_limit(case: FindingContext) -> Finding | None:
     """Return the finding where a control group surely took the CPU away."""
     share = share_of_series(case.values(_THROTTLED), case.mean(_THROTTLED))
     severity = severity_of(share.low, case.profile.total_samples) if share else None
@@ -58,7 +66,7 @@ _ALONE = 0.1
 _CPU_SHARE = "host_cpu_share"
 
 
-def idle_cores(case: Case) -> Finding | None:
+def idle_cores(case: FindingContext) -> Finding | None:
     """Return the finding where long operations surely compute in one thread, beside cores that nobody uses."""
     idle = 0 if uses_gpu(case) or not case.is_training or not _is_alone(case) else _idle_cores(case)
     if not idle:
@@ -89,7 +97,7 @@ def idle_cores(case: Case) -> Finding | None:
     )
 
 
-def _is_alone(case: Case) -> bool:
+def _is_alone(case: FindingContext) -> bool:
     """Say whether no training process uses more of the cores than its main thread does."""
     for row in case.trainers:
         whole, main = case.mean("cpu_cores", row.id), main_thread_cores(case, row.id)
@@ -98,12 +106,12 @@ def _is_alone(case: Case) -> bool:
     return bool(case.trainers)
 
 
-def _idle_cores(case: Case) -> int:
+def _idle_cores(case: FindingContext) -> int:
     cores, used = usable_cores(case), case.mean(_CPU_SHARE)
     return round(cores * (1 - used)) if cores is not None and used is not None else 0
 
 
-def _computing(case: Case) -> Share:
+def _computing(case: FindingContext) -> Share:
     """Return the share of the time in which main threads stood in one operation of a step for long."""
     threads, whole, seen = case.selection.threads(case.reader), case.share(*STEP), case.profile.total_ns
     if not seen:
@@ -143,7 +151,7 @@ class _Rival(msgspec.Struct, frozen=True):
     used: Share
 
 
-def interpreter_lock(case: Case) -> Finding | None:
+def interpreter_lock(case: FindingContext) -> Finding | None:
     """Return the finding where the main thread surely waits for its turn, and another thread computes meanwhile."""
     rival = _rival(case)
     if rival is None:
@@ -182,7 +190,7 @@ def interpreter_lock(case: Case) -> Finding | None:
     )
 
 
-def _rival(case: Case) -> _Rival | None:
+def _rival(case: FindingContext) -> _Rival | None:
     """Return the Python thread of a training process that uses most CPU, its main thread aside."""
     processes = {row.id for row in case.trainers}
     found = [
@@ -194,7 +202,7 @@ def _rival(case: Case) -> _Rival | None:
     return max(found, key=lambda one: one.used.value, default=None)
 
 
-def _held_up(case: Case) -> Share:
+def _held_up(case: FindingContext) -> Share:
     """Return the share of the time in which main threads have work, no CPU, and no want of cores explains it."""
     work = case.share(*_WORK) if uses_gpu(case) else case.share(*_WORK, BACKWARD)
     mains = [row for row in case.reader.threads.values() if row.is_main and case.selection.takes(row, case.reader)]
@@ -222,7 +230,7 @@ _OF_THE_MACHINE = 0.6
 _PRESSURE = "host_cpu_pressure_share"
 
 
-def oversubscription(case: Case) -> Finding | None:
+def oversubscription(case: FindingContext) -> Finding | None:
     """Return the finding where threads surely wait for cores, and they are those of this training."""
     pressure, cores = share_of_series(case.values(_PRESSURE), case.mean(_PRESSURE)), usable_cores(case)
     threads = _threads(case)
@@ -251,14 +259,14 @@ def oversubscription(case: Case) -> Finding | None:
     )
 
 
-def _threads(case: Case) -> float:
+def _threads(case: FindingContext) -> float:
     """Return how many threads the training processes and their workers have at once."""
     mains = sum(case.mean("threads", row.id) or 0.0 for row in case.trainers)
     workers = [count for row in case.workers if (count := case.mean("threads", row.id)) is not None]
     return mains + living_at_once(case) * (statistics.fmean(workers) if workers else 0.0)
 
 
-def _used_cores(case: Case) -> float:
+def _used_cores(case: FindingContext) -> float:
     mains = sum(case.mean("cpu_cores", row.id) or 0.0 for row in case.trainers)
     workers = [used for row in case.workers if (used := case.mean("cpu_cores", row.id)) is not None]
     return mains + living_at_once(case) * (statistics.fmean(workers) if workers else 0.0)

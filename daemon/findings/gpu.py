@@ -10,14 +10,14 @@ import msgspec
 from profd.daemon.analyze.operators import HOST
 from profd.daemon.analyze.phases import COPY, FORWARD
 from profd.daemon.findings.bounds import bound
-from profd.daemon.findings.context import Case, Share, share_of_series, used_devices, uses_gpu, utilization
+from profd.daemon.findings.context import FindingContext, Share, share_of_series, used_devices, uses_gpu, utilization
 from profd.daemon.findings.finding import CRITICAL, PRICE, WARNING, Finding, Measure, at, at_most, severity_of
 from profd.daemon.findings.phases import PhaseLoss
 from profd.daemon.store.rows import OperatorRow, WindowRow
 from profd.daemon.units import percent, plural, size
 
 
-def gpu_unused(case: Case) -> Finding | None:
+def gpu_unused(case: FindingContext) -> Finding | None:
     """Return the finding where the run has GPUs, and none of its training processes holds memory of one."""
     devices = case.reader.devices()
     if not devices or not case.is_training or uses_gpu(case):
@@ -40,7 +40,7 @@ _SERIES = "gpu_throttled_share"
 _HELD_BACK = 0.2
 
 
-def gpu_held_back(case: Case) -> Finding | None:
+def gpu_held_back(case: FindingContext) -> Finding | None:
     """Return the finding for the first GPU of the training whose clocks were surely held down."""
     for device in used_devices(case):
         share = share_of_series(case.values(_SERIES, device=device), case.mean(_SERIES, device=device))
@@ -49,7 +49,7 @@ def gpu_held_back(case: Case) -> Finding | None:
     return None
 
 
-def _gpu_held_back(case: Case, device: str, share: Share) -> Finding:
+def _gpu_held_back(case: FindingContext, device: str, share: Share) -> Finding:
     return Finding(
         rule="gpu-held-back",
         severity=WARNING,
@@ -73,7 +73,7 @@ _REACHED = 0.85
 _FULL = 0.5
 
 
-def pcie_bound(case: Case) -> Finding | None:
+def pcie_bound(case: FindingContext) -> Finding | None:
     """Return the finding for the first GPU whose link is surely full for most of the time, while it pauses."""
     busy = utilization(case)
     for device in used_devices(case) if busy is not None else ():
@@ -88,7 +88,7 @@ def pcie_bound(case: Case) -> Finding | None:
     return None
 
 
-def _capacity(case: Case, device: str) -> float | None:
+def _capacity(case: FindingContext, device: str) -> float | None:
     """Return what the link can carry each way, in bytes a second; an idle link is put into a lower generation."""
     generations, lanes = case.values(_GENERATION, device=device), case.values(_LANES, device=device)
     if not generations or not lanes:
@@ -97,13 +97,15 @@ def _capacity(case: Case, device: str) -> float | None:
     return lane * max(lanes) * _REACHED if lane else None
 
 
-def _share(case: Case, series: str, device: str, capacity: float | None) -> Share | None:
+def _share(case: FindingContext, series: str, device: str, capacity: float | None) -> Share | None:
     """Return the share of its capacity that a link carries, which is that of the time for which it has to work."""
     values = case.values(series, device=device)
     return share_of_series([min(value / capacity, 1.0) for value in values]) if capacity else None
 
 
-def _pcie_bound(case: Case, device: str, way: str, share: Share, busy: float, severity: str, series: str) -> Finding:
+def _pcie_bound(
+    case: FindingContext, device: str, way: str, share: Share, busy: float, severity: str, series: str
+) -> Finding:
     line = case.line(COPY)
     gain = bound(case, share, 1 / busy if busy else None)
     lanes = max(case.values(_LANES, device=device))
@@ -136,7 +138,7 @@ _COPIES = PhaseLoss(
 )
 
 
-def copies(case: Case) -> Finding | None:
+def copies(case: FindingContext) -> Finding | None:
     """Return the finding where copies surely take their part, and the GPU has room for more."""
     busy = utilization(case)
     share = case.share(_COPIES.phase)
@@ -165,7 +167,7 @@ class Kernels(msgspec.Struct, frozen=True):
         return Share(value, value, value, sum(row.calls for row in found))
 
 
-def take_kernels(case: Case) -> Kernels | None:
+def take_kernels(case: FindingContext) -> Kernels | None:
     """Return the kernels of the last window in the time looked at; None without one, or without kernels in it."""
     taken = [row for row in case.reader.windows() if not row.error and _is_of(case, row)]
     rows = [
@@ -179,7 +181,7 @@ def take_kernels(case: Case) -> Kernels | None:
     return Kernels(rows, 1.0 if busy is None else busy) if rows else None
 
 
-def _is_of(case: Case, row: WindowRow) -> bool:
+def _is_of(case: FindingContext, row: WindowRow) -> bool:
     is_selected = case.selection.takes_process(case.reader.processes[row.process])
     return is_selected and row.start_ns < case.to_ns and row.end_ns > case.from_ns
 
@@ -188,7 +190,7 @@ def _is_of(case: Case, row: WindowRow) -> bool:
 _TURNING = re.compile(r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw", re.I)
 
 
-def memory_format(case: Case) -> Finding | None:
+def memory_format(case: FindingContext) -> Finding | None:
     """Return the finding where kernels that do nothing but reorder take their part of the time."""
     kernels = take_kernels(case)
     share = kernels.share(_TURNING) if kernels else None
@@ -223,7 +225,7 @@ _FLOAT32 = re.compile(r"sgemm|scudnn|simt|ffma|f32f32_f32f32_f32", re.I)
 _NOT_FLOAT32 = re.compile(r"tensorop|tf32|bf16|fp16|f16|half|hmma|dgemm|f64", re.I)
 
 
-def precision(case: Case) -> Finding | None:
+def precision(case: FindingContext) -> Finding | None:
     """Return the finding where such kernels take much of the time on a GPU that has tensor cores."""
     kernels = take_kernels(case) if _has_tensor_cores(case) else None
     share = kernels.share(_FLOAT32, but=_NOT_FLOAT32) if kernels else None
@@ -231,13 +233,13 @@ def precision(case: Case) -> Finding | None:
     return _precision(case, share, severity) if share and severity else None
 
 
-def _has_tensor_cores(case: Case) -> bool:
+def _has_tensor_cores(case: FindingContext) -> bool:
     used = used_devices(case)
     models = [row.model for row in case.reader.devices() if not used or row.name in used]
     return bool(models) and all(_TENSOR_CORES.search(model) for model in models)
 
 
-def _precision(case: Case, share: Share, severity: str) -> Finding:
+def _precision(case: FindingContext, share: Share, severity: str) -> Finding:
     line, gain = case.line(FORWARD), bound(case, share, share.gain)
     return Finding(
         rule="precision",

@@ -9,12 +9,12 @@ import msgspec
 from profd.daemon.analyze.phases import COPY, DATA_LOAD, DATA_WAIT
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.findings.bounds import bound, ceiling, usable_cores
-from profd.daemon.findings.context import SATURATED, Case, Loaders, Share, take_loaders
+from profd.daemon.findings.context import SATURATED, FindingContext, Loaders, Share, take_loaders
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Evidence, Finding, Measure, at, at_most, severity_of
 from profd.daemon.units import percent, plural, size
 
 
-def load_in_process(case: Case) -> Finding | None:
+def load_in_process(case: FindingContext) -> Finding | None:
     """Return the finding where loading in the main thread surely takes a part of the steps."""
     share = case.share(DATA_LOAD)
     severity = severity_of(share.low, case.profile.total_samples)
@@ -50,7 +50,7 @@ _NO_CORES = 1.1
 _MOSTLY_WAITING = 0.25
 
 
-def saturated_workers(case: Case) -> Finding | None:
+def saturated_workers(case: FindingContext) -> Finding | None:
     """Return the finding where the wait is sure and the workers are busy all the time."""
     share = case.share(DATA_WAIT)
     severity = severity_of(share.low, case.profile.total_samples)
@@ -101,7 +101,7 @@ def _cause(loaders: Loaders, has_cores: bool) -> str:
     return cause if has_cores else f"{cause} All cores are in use already."
 
 
-def _remedy(case: Case, share: Share, loaders: Loaders, has_cores: bool) -> str:
+def _remedy(case: FindingContext, share: Share, loaders: Loaders, has_cores: bool) -> str:
     cheaper = f"make loading cheaper{at(loaders.line)}: decode once and store the result, transform whole batches"
     if not has_cores:
         return f"{cheaper.capitalize()}; more workers would only share the cores that there are."
@@ -110,7 +110,7 @@ def _remedy(case: Case, share: Share, loaders: Loaders, has_cores: bool) -> str:
     )
 
 
-def _evidence(case: Case, share: Share, loaders: Loaders) -> Evidence:
+def _evidence(case: FindingContext, share: Share, loaders: Loaders) -> Evidence:
     return case.evidence(
         share.measure(DATA_WAIT),
         loaders.busy.measure("workers busy"),
@@ -153,7 +153,7 @@ _BURSTS = _Way(
 )
 
 
-def idle_workers(case: Case) -> Finding | None:
+def idle_workers(case: FindingContext) -> Finding | None:
     """Return the finding where the wait is sure and the workers surely have time."""
     share = case.share(DATA_WAIT)
     severity = severity_of(share.low, case.profile.total_samples)
@@ -179,7 +179,7 @@ def idle_workers(case: Case) -> Finding | None:
     )
 
 
-def _way(case: Case, share: Share, loaders: Loaders) -> _Way:
+def _way(case: FindingContext, share: Share, loaders: Loaders) -> _Way:
     """Return the likeliest cause of a wait that is none for workers."""
     if loaders.started >= _RESTARTED * loaders.at_once:
         return _STARTS
@@ -189,7 +189,7 @@ def _way(case: Case, share: Share, loaders: Loaders) -> _Way:
     return _TRANSFER if handed.value >= _MOST * share.value else _BURSTS
 
 
-def _pinning(case: Case) -> float:
+def _pinning(case: FindingContext) -> float:
     """Return the share of its time for which the busiest pinning thread copied."""
     names = {row.name for row in case.reader.threads.values() if _PIN_THREAD in row.name}
     shares = [0.0]
@@ -200,7 +200,7 @@ def _pinning(case: Case) -> float:
     return max(shares)
 
 
-def _takes_a_batch(case: Case, stack: int) -> bool:
+def _takes_a_batch(case: FindingContext, stack: int) -> bool:
     if case.phases.of_stack(stack) != DATA_WAIT:
         return False
     leaf = case.reader.frames[case.reader.stacks[stack].frame].function
@@ -211,7 +211,7 @@ _USED, _TOTAL = "shm_used_bytes", "shm_total_bytes"
 _NEARLY_FULL, _FULL = 0.8, 0.95
 
 
-def shared_memory(case: Case) -> Finding | None:
+def shared_memory(case: FindingContext) -> Finding | None:
     """Return the finding where a training with workers was seen to have filled /dev/shm nearly."""
     used, total = case.values(_USED), case.values(_TOTAL)
     if not case.workers or not used or not total or max(used) < _NEARLY_FULL * total[-1]:

@@ -13,7 +13,7 @@ from profd.daemon.analyze.memory import GPU_SERIES, Growth, Limit, growth, tight
 from profd.daemon.analyze.phases import WITHOUT_WORK
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.findings.bounds import bound
-from profd.daemon.findings.context import Case, Share, share_of_series, used_devices
+from profd.daemon.findings.context import FindingContext, Share, share_of_series, used_devices
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Evidence, Finding, Measure, at, at_most, severity_of
 from profd.daemon.naming import process_title
 from profd.daemon.store.rows import ProcessRow
@@ -28,7 +28,7 @@ _BESIDES_S = 0.2e-6
 _PAGE_BYTES = 4096
 
 
-def allocator_churn(case: Case) -> Finding | None:
+def allocator_churn(case: FindingContext) -> Finding | None:
     """Return the finding for the first training process in which faults surely take their part of the time."""
     for row in case.trainers:
         faults, share = case.mean(_MINOR_FAULTS, row.id), _share(case, row)
@@ -40,7 +40,7 @@ def allocator_churn(case: Case) -> Finding | None:
     return None
 
 
-def _share(case: Case, row: ProcessRow) -> Share | None:
+def _share(case: FindingContext, row: ProcessRow) -> Share | None:
     """Return the kernel's part of the time in which the training works; the threads of a process share both alike."""
     readings = zip(case.values(_SYSTEM, row.id), case.values(_USER, row.id), strict=False)
     kernel = share_of_series([system / (system + user) for system, user in readings if system + user])
@@ -50,7 +50,7 @@ def _share(case: Case, row: ProcessRow) -> Share | None:
     return Share(kernel.value * work, kernel.low * work, kernel.high * work, kernel.samples)
 
 
-def _allocator_churn(case: Case, share: Share, faults: float, severity: str) -> Finding:
+def _allocator_churn(case: FindingContext, share: Share, faults: float, severity: str) -> Finding:
     besides = min(share.high + faults * _BESIDES_S, 1.0)
     gain = bound(case, msgspec.structs.replace(share, high=besides))
     return Finding(
@@ -74,7 +74,7 @@ def _allocator_churn(case: Case, share: Share, faults: float, severity: str) -> 
 _CALL = re.compile(r"\bgc\.collect\(")
 
 
-def garbage_collection(case: Case) -> Finding | None:
+def garbage_collection(case: FindingContext) -> Finding | None:
     """Return the finding where calls of ``gc.collect`` surely take their part."""
     share = case.share_of(case.profile, lambda stack: _collects(case, stack))
     severity = severity_of(share.low, case.profile.total_samples)
@@ -96,7 +96,7 @@ def garbage_collection(case: Case) -> Finding | None:
     )
 
 
-def _collects(case: Case, stack: int) -> bool:
+def _collects(case: FindingContext, stack: int) -> bool:
     return bool(_CALL.search(case.reader.frames[case.reader.stacks[stack].frame].source or ""))
 
 
@@ -106,7 +106,7 @@ _SOON_S = 3600.0
 _SERIES = ("rss_bytes", GPU_SERIES)
 
 
-def memory_growth(case: Case) -> Finding | None:
+def memory_growth(case: FindingContext) -> Finding | None:
     """Return the growth that fills its memory first, judged from the start of the run: a short look shows none."""
     so_far = Selection(to_ns=case.whole.to_ns, processes=case.whole.processes, rank=case.whole.rank)
     growing = [one for one in growth(case.reader, so_far) if one.verdict == "growing" and one.series in _SERIES]
@@ -116,7 +116,7 @@ def memory_growth(case: Case) -> Finding | None:
     return _memory_growth(case, worst)
 
 
-def _memory_growth(case: Case, worst: Growth) -> Finding:
+def _memory_growth(case: FindingContext, worst: Growth) -> Finding:
     left_s, slope = worst.time_to_limit_s, worst.slope_bytes_per_s or 0.0
     row = case.reader.processes[worst.process]
     where = f" on {worst.device}" if worst.series == GPU_SERIES else ""
@@ -147,7 +147,7 @@ def _memory_growth(case: Case, worst: Growth) -> Finding:
 _NEARLY_FULL, _MEMORY_FULL = 0.92, 0.97
 
 
-def memory_limit(case: Case) -> Finding | None:
+def memory_limit(case: FindingContext) -> Finding | None:
     """Return the finding for the first training process whose machine or control group is nearly full."""
     for row in case.trainers:
         series = case.reader.find_series("rss_bytes", row.id)
@@ -157,7 +157,7 @@ def memory_limit(case: Case) -> Finding | None:
     return None
 
 
-def _memory_limit(case: Case, limit: Limit) -> Finding:
+def _memory_limit(case: FindingContext, limit: Limit) -> Finding:
     used = limit.used_bytes / limit.limit_bytes
     name = "the machine" if limit.kind == "host" else "its control group"
     return Finding(
@@ -177,7 +177,7 @@ _MAJOR_FAULTS, _SWAPPED = "major_faults_per_s", "swap_bytes"
 _MANY_MAJOR_FAULTS = 20.0
 
 
-def swapping(case: Case) -> Finding | None:
+def swapping(case: FindingContext) -> Finding | None:
     """Return the finding for the first training process that has pages on disk and waits for them."""
     for row in case.trainers:
         faults, swapped = case.mean(_MAJOR_FAULTS, row.id), case.mean(_SWAPPED, row.id)
@@ -186,7 +186,7 @@ def swapping(case: Case) -> Finding | None:
     return None
 
 
-def _swapping(case: Case, row: ProcessRow, faults: float, swapped: float) -> Finding:
+def _swapping(case: FindingContext, row: ProcessRow, faults: float, swapped: float) -> Finding:
     return Finding(
         rule="swapping",
         severity=CRITICAL,
@@ -209,7 +209,7 @@ _USED, _TOTAL = "gpu_memory_used_bytes", "gpu_memory_total_bytes"
 _WELL_USED, _GPU_MEMORY_FULL = 0.92, 0.98
 
 
-def gpu_memory_limit(case: Case) -> Finding | None:
+def gpu_memory_limit(case: FindingContext) -> Finding | None:
     """Return the finding for the first GPU of the training that was seen to be nearly full."""
     for device in used_devices(case):
         used, total = case.most(_USED, device=device), case.values(_TOTAL, device=device)
@@ -218,7 +218,7 @@ def gpu_memory_limit(case: Case) -> Finding | None:
     return None
 
 
-def _gpu_memory_limit(case: Case, device: str, part: float, total_bytes: float) -> Finding:
+def _gpu_memory_limit(case: FindingContext, device: str, part: float, total_bytes: float) -> Finding:
     return Finding(
         rule="gpu-memory-limit",
         severity=WARNING if part >= _GPU_MEMORY_FULL else INFO,

@@ -24,7 +24,7 @@ from profd.daemon.analyze.phases import (
     SYNCHRONIZE,
 )
 from profd.daemon.findings.bounds import bound
-from profd.daemon.findings.context import Case, Share, utilization
+from profd.daemon.findings.context import FindingContext, Share, utilization
 from profd.daemon.findings.finding import LOSS, PRICE, SEVERITIES, Finding, Measure, Scale, at, at_most, severity_of
 from profd.daemon.store.rows import FrameRow
 from profd.daemon.units import percent
@@ -44,13 +44,13 @@ class PhaseLoss(msgspec.Struct, frozen=True):
     remedy: str
     scale: Scale = LOSS
 
-    def __call__(self, case: Case) -> Finding | None:
+    def __call__(self, case: FindingContext) -> Finding | None:
         """Return the finding where the phase surely takes its part."""
         share = case.share(self.phase)
         severity = severity_of(share.low, case.profile.total_samples, self.scale)
         return None if severity is None else self.finding(case, share, severity)
 
-    def finding(self, case: Case, share: Share, severity: str, limit: float | None = None) -> Finding:
+    def finding(self, case: FindingContext, share: Share, severity: str, limit: float | None = None) -> Finding:
         """Return the finding of a share; ``limit`` where something else limits the gain."""
         line = case.line(self.phase)
         gain = bound(case, share, limit)
@@ -132,7 +132,7 @@ _ON_CPU = PhaseLoss(
 )
 
 
-def synchronization(case: Case) -> Finding | None:
+def synchronization(case: FindingContext) -> Finding | None:
     """Return the finding where the main thread surely waits, and the device is not simply busy all the time."""
     share = case.share(_ON_GPU.phase)
     busy = utilization(case)
@@ -150,7 +150,7 @@ def synchronization(case: Case) -> Finding | None:
 _ONE_BY_ONE = frozenset({f"_single_tensor_{name}" for name in ("adam", "adamw", "adagrad", "sgd")})
 
 
-def unfused_optimizer(case: Case) -> Finding | None:
+def unfused_optimizer(case: FindingContext) -> Finding | None:
     """Return the finding where an optimizer that could be fused surely takes its part of a step."""
     share = case.share_of(case.profile, lambda stack: _is_one_by_one(case, stack))
     severity = severity_of(share.low, case.profile.total_samples, PRICE)
@@ -173,7 +173,7 @@ def unfused_optimizer(case: Case) -> Finding | None:
     )
 
 
-def _is_one_by_one(case: Case, stack: int) -> bool:
+def _is_one_by_one(case: FindingContext, stack: int) -> bool:
     return any(
         frame.function in _ONE_BY_ONE and frame.module_path.startswith("torch/optim/")
         for frame in case.reader.frames_of(stack)
@@ -186,13 +186,13 @@ _OPTIMIZER_SCALE = Scale(told=0.10, warned=0.15, critical=0.5)
 _ENLARGE = "Enlarge the batch as far as memory allows (and the learning rate with it); the gain is one of samples."
 
 
-def small_batches(case: Case) -> Finding | None:
+def small_batches(case: FindingContext) -> Finding | None:
     """Return the finding where a GPU surely waits for Python, or without a GPU where the optimizer weighs heavily."""
     busy = utilization(case)
     return _optimizer_bound(case) if busy is None else _dispatch_bound(case, busy)
 
 
-def _optimizer_bound(case: Case) -> Finding | None:
+def _optimizer_bound(case: FindingContext) -> Finding | None:
     share = case.share(OPTIMIZER)
     severity = _severity(case, share)
     if severity is None:
@@ -213,7 +213,7 @@ def _optimizer_bound(case: Case) -> Finding | None:
     )
 
 
-def _severity(case: Case, share: Share) -> str | None:
+def _severity(case: FindingContext, share: Share) -> str | None:
     """Return how grave it is, by what a larger batch spares.
 
     No more than that the optimizer is slow by itself, which is to be mended first.
@@ -222,7 +222,7 @@ def _severity(case: Case, share: Share) -> str | None:
     return severity if severity is None or slow is None else min(severity, slow.severity, key=SEVERITIES.index)
 
 
-def _dispatch_bound(case: Case, busy: float) -> Finding | None:
+def _dispatch_bound(case: FindingContext, busy: float) -> Finding | None:
     share = case.share(*STEP)
     idle = 1 - busy
     removable = Share(min(share.value, idle), min(share.low, idle), min(share.high, idle), share.samples)
@@ -264,7 +264,7 @@ class _Function(msgspec.Struct):
     looping_ns: float = 0.0
 
 
-def hot_function(case: Case) -> Finding | None:
+def hot_function(case: FindingContext) -> Finding | None:
     """Return the finding where one function surely takes its part by itself, and is seen at the line of a loop."""
     name = _hottest(case)
     if name is None:
@@ -293,7 +293,7 @@ def hot_function(case: Case) -> Finding | None:
     )
 
 
-def _hottest(case: Case) -> _Key | None:
+def _hottest(case: FindingContext) -> _Key | None:
     """Return the function of the user's with most time of its own, of those that loop."""
     found: defaultdict[_Key, _Function] = defaultdict(_Function)
     for stack, time_ns in case.profile.time_ns.items():
@@ -306,11 +306,11 @@ def _hottest(case: Case) -> _Key | None:
     return max(looping, key=lambda key: found[key].own_ns, default=None)
 
 
-def _counts(case: Case, stack: int) -> bool:
+def _counts(case: FindingContext, stack: int) -> bool:
     return not _leaf(case, stack).is_library and case.phases.of_stack(stack) not in _TOLD_ELSEWHERE
 
 
-def _leaf(case: Case, stack: int) -> FrameRow:
+def _leaf(case: FindingContext, stack: int) -> FrameRow:
     return case.reader.frames[case.reader.stacks[stack].frame]
 
 

@@ -6,16 +6,16 @@ import msgspec
 
 from profd.daemon.analyze.job import Job
 from profd.daemon.analyze.phases import BACKWARD, COLLECTIVE, DATA_WAIT, STEP
-from profd.daemon.analyze.ranks import Lateness, median_of_others, own_share, take_waiting
+from profd.daemon.analyze.ranks import StragglerTest, median_of_others, own_share, take_waiting
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import PRESSURE
-from profd.daemon.findings.context import NONE, Case, Share, line_of, take_loaders
+from profd.daemon.findings.context import NONE, FindingContext, Share, line_of, take_loaders
 from profd.daemon.findings.finding import PRICE, Evidence, Finding, Line, Measure, at, severity_of
 from profd.daemon.store.merge import hosts_of, nodes_of
 from profd.daemon.units import percent, times
 
 
-def collectives(case: Case) -> Finding | None:
+def collectives(case: FindingContext) -> Finding | None:
     """Return the finding where ranks surely wait, and no rank comes last time and again."""
     job = case.job
     if job is None or job.late:
@@ -42,7 +42,7 @@ def collectives(case: Case) -> Finding | None:
     )
 
 
-def _share(case: Case, job: Job) -> Share:
+def _share(case: FindingContext, job: Job) -> Share:
     """Return the share of time in which ranks wait: by what they stand in, and where waits sleep by their CPU time."""
     if not job.sleeps_in_waits:
         return case.share(COLLECTIVE)
@@ -56,7 +56,7 @@ _OFF_CPU = 0.1
 _LEAST_WORK = 0.01
 
 
-def straggler(case: Case) -> Finding | None:
+def straggler(case: FindingContext) -> Finding | None:
     """Return the finding where a rank surely makes the others wait."""
     job = case.job
     if job is None or not job.late:
@@ -91,7 +91,7 @@ def straggler(case: Case) -> Finding | None:
     )
 
 
-def _bound(job: Job, late: Lateness, share: Share) -> float:
+def _bound(job: Job, late: StragglerTest, share: Share) -> float:
     """Return by how many times steps get faster at most once a rank is not late.
 
     Who computes more than the others may do so in backward too, beyond what is seen of it: then a step is no shorter
@@ -102,7 +102,7 @@ def _bound(job: Job, late: Lateness, share: Share) -> float:
     return max(1 / max(job.work_of_others(late.rank), _LEAST_WORK), share.gain)
 
 
-def _line(case: Case, job: Job, late: Lateness) -> Line | None:
+def _line(case: FindingContext, job: Job, late: StragglerTest) -> Line | None:
     """Return the line that makes a rank late; where it waits for its workers, the line that keeps those."""
     if late.place is None:
         return _alone(case, late.rank).line(BACKWARD)
@@ -113,23 +113,23 @@ def _line(case: Case, job: Job, late: Lateness) -> Line | None:
     return line_of(job.effort(late.rank).frames[late.place])
 
 
-def _who(case: Case, rank: int) -> str:
+def _who(case: FindingContext, rank: int) -> str:
     """Return a rank, with its node where there are several."""
     return f"rank {rank} on {_host(case, rank)}" if nodes_of(case.reader) else f"rank {rank}"
 
 
-def _host(case: Case, rank: int) -> str:
+def _host(case: FindingContext, rank: int) -> str:
     hosts = hosts_of(case.reader)
     return next((hosts[row.id] for row in case.trainers if row.rank == rank), case.reader.info.host)
 
 
-def _alone(case: Case, rank: int) -> Case:
+def _alone(case: FindingContext, rank: int) -> FindingContext:
     """Return the case of one rank."""
     whole = Selection(case.from_ns, case.to_ns, case.whole.processes, rank, main_threads=True)
-    return Case(case.reader, whole, case.phases)
+    return FindingContext(case.reader, whole, case.phases)
 
 
-def _cause(job: Job, late: Lateness, phase: str) -> str:
+def _cause(job: Job, late: StragglerTest, phase: str) -> str:
     own, others = own_share(job.effort(late.rank)), median_of_others(job.efforts, late.rank)
     also = ", ".join(str(one.rank) for one in job.late[1:])
     told = f"Rank {late.rank} works {percent(own or 0)} of each step by itself, the others {percent(others or 0)}, and "
@@ -140,13 +140,13 @@ def _cause(job: Job, late: Lateness, phase: str) -> str:
     return f"{told} Rank {also} is late too." if also else told
 
 
-def _is_off_cpu(job: Job, late: Lateness) -> bool:
+def _is_off_cpu(job: Job, late: StragglerTest) -> bool:
     """Say whether a rank spends what it takes longer without the CPU, as far as its CPU time tells."""
     by_cores = job.lateness_of_cores(late.rank) if job.sleeps_in_waits and not late.is_of_cores else None
     return by_cores is not None and by_cores.surplus < _OFF_CPU * late.surplus
 
 
-def _remedy(case: Case, late: Lateness, function: str, line: Line | None, phase: str) -> str:
+def _remedy(case: FindingContext, late: StragglerTest, function: str, line: Line | None, phase: str) -> str:
     host = _host(case, late.rank)
     if late.place is None or phase in STEP:
         return (
@@ -159,7 +159,7 @@ def _remedy(case: Case, late: Lateness, function: str, line: Line | None, phase:
     )
 
 
-def _measures(job: Job, late: Lateness, share: Share) -> tuple[Measure, ...]:
+def _measures(job: Job, late: StragglerTest, share: Share) -> tuple[Measure, ...]:
     own, others = own_share(job.effort(late.rank)), median_of_others(job.efforts, late.rank)
     name = "CPU time beyond the others'" if late.is_of_cores else "work beyond the others'"
     return (

@@ -34,7 +34,7 @@ class Engine(Protocol):
         """Return what each group comes to, in any order."""
 
 
-class Here:
+class LocalEngine:
     """One process, with DuckDB on all cores: one group at a time, so that memory is that of one group."""
 
     def reduce(self, tasks: Sequence[Task]) -> Iterator[Partial]:
@@ -42,7 +42,7 @@ class Here:
         return map(reduce_runs, tasks)
 
 
-class Cluster:
+class DaskEngine:
     """The workers of a Dask scheduler, which have profd installed and reach the data set by the same URL."""
 
     def __init__(self, address: str) -> None:
@@ -151,7 +151,7 @@ def ask(data: DataSet, question: Question, engine: Engine | None = None) -> Flee
     if not chosen:
         raise UsageError(f"{data.url} has no runs in the time asked for", "ask for more with --days and --until")
     tasks = [Task(data.url, group, since_ns, until_ns, question.memory_bytes) for group in grouped(chosen)]
-    return answer(merged((engine or Here()).reduce(tasks)), question, chosen, (since_ns, until_ns))
+    return answer(merged((engine or LocalEngine()).reduce(tasks)), question, chosen, (since_ns, until_ns))
 
 
 def answer(partial: Partial, question: Question, runs: Sequence[Manifest], between: tuple[int, int]) -> Fleet:

@@ -20,7 +20,7 @@ from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex, own_frame
 from profd.daemon.analyze.profile import process_weights
 from profd.daemon.analyze.selection import MAIN_THREADS, Condition, Selection
-from profd.daemon.analyze.series import Course, take_course
+from profd.daemon.analyze.series import SeriesCourse, take_course
 from profd.daemon.analyze.steps import COUNT_SERIES, take_steps, training_range
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import BLOCKS
@@ -28,9 +28,9 @@ from profd.daemon.exports.tables import Value
 from profd.daemon.findings.finding import Finding
 from profd.daemon.findings.stored import findings_in
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rollupranges import Rest
 from profd.daemon.store.rows import FrameRow, PointRow, ProcessRow
 from profd.daemon.store.stepfunction import MINUTE_NS
-from profd.daemon.store.sumranges import Rest
 
 
 class Minute(msgspec.Struct):
@@ -261,7 +261,7 @@ def _series(source: Source) -> Iterator[Row]:
             yield Row(values[0], rank, (source.run, pid, series.os_tid, series.device, series.name, *values))
 
 
-def _parts(reader: RunReader, course: Course) -> Iterator[tuple[int, int, float, float, float]]:
+def _parts(reader: RunReader, course: SeriesCourse) -> Iterator[tuple[int, int, float, float, float]]:
     """Yield of each reading or minute its time, for how long it holds, its mean, least and highest value."""
     for step in course.head.steps():
         yield step.end_ns, step.end_ns - step.start_ns, step.value, step.value, step.value

@@ -25,7 +25,7 @@ class Absence(msgspec.Struct, frozen=True):
     is_plain: bool = False
 
 
-class Surroundings(Protocol):
+class GpuEnvironment(Protocol):
     """What of a driver and of a GPU is to be seen without NVML."""
 
     def has_driver(self) -> bool:
@@ -52,7 +52,7 @@ class RealSurroundings:
         )
 
 
-def explain(code: int, text: str, *, in_container: bool, around: Surroundings | None = None) -> Absence:
+def explain(code: int, text: str, *, in_container: bool, around: GpuEnvironment | None = None) -> Absence:
     """Explain the failure of ``Nvml``: its code, and NVML's words for it."""
     around = around or RealSurroundings()
     if code == nvml.NO_MODULE:
@@ -72,7 +72,7 @@ def explain(code: int, text: str, *, in_container: bool, around: Surroundings | 
     return Absence(f"NVML fails ({text})", "see whether `nvidia-smi` works")
 
 
-def _without_library(in_container: bool, around: Surroundings) -> Absence:
+def _without_library(in_container: bool, around: GpuEnvironment) -> Absence:
     """Explain a missing library: in a container it comes from the host, where the runtime is told to bring it."""
     if around.has_driver() and in_container:
         return Absence(
@@ -88,7 +88,7 @@ def _without_library(in_container: bool, around: Surroundings) -> Absence:
     return Absence("no NVIDIA driver here", "GPU counters need the NVIDIA driver; all else works without it", True)
 
 
-def _without_module(in_container: bool, around: Surroundings) -> Absence:
+def _without_module(in_container: bool, around: GpuEnvironment) -> Absence:
     if in_container:
         return Absence("this container has the NVIDIA libraries, but no GPU was given to it", _RUN_CONTAINER)
     if around.has_gpu():

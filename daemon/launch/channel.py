@@ -41,7 +41,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Message)
 
 
-class ScriptLink:
+class ScriptChannel:
     """The end of who tells."""
 
     def __init__(self, end: socket.socket) -> None:
@@ -101,9 +101,9 @@ class ScriptLink:
         """Return the descriptor."""
         return self._end.fileno()
 
-    def copy(self) -> ScriptLink:
+    def copy(self) -> ScriptChannel:
         """Return another one to the same session, which may be closed without this one."""
-        return ScriptLink(self._end.dup())
+        return ScriptChannel(self._end.dup())
 
     def close(self) -> None:
         """Close this end in this process."""
@@ -113,10 +113,10 @@ class ScriptLink:
         self._end.send(_encoder.encode(message), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
 
-def make_link() -> tuple[ScriptLink, socket.socket]:
+def make_link() -> tuple[ScriptChannel, socket.socket]:
     """Return the end of who tells, and the session's: a socket that gives one message (see ``decode``) a read."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    return ScriptLink(ours), theirs
+    return ScriptChannel(ours), theirs
 
 
 def decode(packet: bytes) -> Message:

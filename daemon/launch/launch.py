@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Protocol
 
 from profd.daemon.errors import NoSuchProcess, ProfdError
-from profd.daemon.launch.channel import ScriptLink, make_link
+from profd.daemon.launch.channel import ScriptChannel, make_link
 from profd.daemon.launch.screen import InheritedScreen, Screen, SharedScreen
-from profd.daemon.launch.script import Script, Witness, start_script
+from profd.daemon.launch.script import Script, SignalBystander, start_script
 from profd.daemon.launch.signals import ENDING, TAKEN, InheritedSignals, Standing, is_from_process, taken
 from profd.daemon.launch.terminal import Terminal
 from profd.daemon.store.records import Identity
@@ -108,8 +108,8 @@ class Launch:
         inherited: InheritedSignals,
         screen: Screen,
         script: Script,
-        witness: Witness | None,
-        link: ScriptLink,
+        witness: SignalBystander | None,
+        link: ScriptChannel,
         session_end: socket.socket,
     ) -> None:
         self._plan = plan
@@ -249,7 +249,7 @@ class Launch:
             self._events.put(SessionOver("\n".join(filter(None, news))))
 
 
-def _open_screen(plan: Plan, link: ScriptLink) -> Screen:
+def _open_screen(plan: Plan, link: ScriptChannel) -> Screen:
     if plan.dashboard is None:
         return InheritedScreen()
     try:
@@ -259,8 +259,8 @@ def _open_screen(plan: Plan, link: ScriptLink) -> Screen:
         return InheritedScreen()
 
 
-def _call_witness() -> Witness | None:
+def _call_witness() -> SignalBystander | None:
     try:
-        return Witness()
+        return SignalBystander()
     except OSError:
         return None  # no more processes: better that a signal reaches the script twice than that profd fails

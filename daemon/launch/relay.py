@@ -23,7 +23,7 @@ from typing import NoReturn
 import msgspec
 
 from profd.daemon import processes
-from profd.daemon.launch.channel import CHUNK_BYTES, ScriptLink
+from profd.daemon.launch.channel import CHUNK_BYTES, ScriptChannel
 from profd.daemon.launch.script import let_go_of_all_but
 from profd.daemon.launch.terminal import RESET
 from profd.daemon.store.records import Identity
@@ -56,7 +56,7 @@ class Orders(msgspec.Struct, frozen=True):
 class Relay:
     """The process that reads, as its launcher sees it; a child that outlives this process where it has to."""
 
-    def __init__(self, master_fd: int, screen_fd: int, link: ScriptLink) -> None:
+    def __init__(self, master_fd: int, screen_fd: int, link: ScriptChannel) -> None:
         """Start it: this process has one thread, and blocks what it takes of signals; raises OSError."""
         self._master_fd = master_fd
         self._screen_fd = screen_fd
@@ -174,7 +174,7 @@ class Keyboard(threading.Thread):
 class _Copier:
     """What the relay's process does."""
 
-    def __init__(self, master_fd: int, screen_fd: int, link: ScriptLink, launcher: socket.socket) -> None:
+    def __init__(self, master_fd: int, screen_fd: int, link: ScriptChannel, launcher: socket.socket) -> None:
         """Take the master of the pseudo-terminal, non-blocking, and all whom it may concern."""
         self._master_fd = master_fd
         self._screen_fd: int | None = screen_fd

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Protocol
 
 from profd.daemon import processes
-from profd.daemon.launch.channel import ScriptLink
+from profd.daemon.launch.channel import ScriptChannel
 from profd.daemon.launch.relay import Keyboard, Relay
 from profd.daemon.launch.terminal import PseudoTerminal, Terminal, has_shell
 from profd.daemon.store.records import Identity
@@ -163,7 +163,7 @@ class InheritedScreen:
 class SharedScreen:
     """The script has a pseudo-terminal, and the real one is the dashboard's until the user leaves that."""
 
-    def __init__(self, terminal: Terminal, link: ScriptLink) -> None:
+    def __init__(self, terminal: Terminal, link: ScriptChannel) -> None:
         """Take the real terminal; raises OSError where the system has no pseudo-terminal or no process left.
 
         What the script writes goes to ``link``, too.

@@ -145,7 +145,7 @@ _SIGHTING = struct.Struct("=ii")
 _PR_SET_PDEATHSIG = 1
 
 
-class Witness:
+class SignalBystander:
     """A running bystander; a child of this process that does not outlive it."""
 
     def __init__(self) -> None:

@@ -9,8 +9,8 @@ from profd.daemon.analyze.phases import PHASES, PhaseIndex, StackTables
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.metrics.catalog import GPU_IDLE_SECONDS, PHASE_SECONDS, Sample
 from profd.daemon.metrics.look import Look, rank_of
+from profd.daemon.store.rolluprows import IdleMinute, Span, idle_minutes, span_totals
 from profd.daemon.store.stepfunction import MINUTE_NS, UTILIZATION
-from profd.daemon.store.sumrows import IdleMinute, Span, idle_minutes, span_totals
 
 NAMES = tuple(phase.name for phase in PHASES)
 _SUMMED_WITHIN_NS = 2 * MINUTE_NS

@@ -18,7 +18,7 @@ from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.render.entries import CoverColumns, GpuEntry, MemoryEntry, ProcessEntry, Series
 from profd.daemon.render.plaintext import process_title, visible
 from profd.daemon.render.sections import growth_words
-from profd.daemon.store.intervals import Cover
+from profd.daemon.store.intervals import IntervalSet
 from profd.daemon.store.merge import hosts_of, nodes_of
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow, SeriesRow
@@ -72,7 +72,7 @@ def process_entries(
     ]
 
 
-def _cover(cover: Cover, started_ns: int) -> CoverColumns:
+def _cover(cover: IntervalSet, started_ns: int) -> CoverColumns:
     edges = cover.edges()
     together = -(-len(edges) // POINT_LIMIT)
     if together > 1:

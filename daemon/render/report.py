@@ -53,7 +53,7 @@ class Verdict(msgspec.Struct, frozen=True):
     rest: str = ""
 
 
-class Words(msgspec.Struct, frozen=True):
+class ReportText(msgspec.Struct, frozen=True):
     """What a report says outside of its charts, all of it harmless to read; ``death`` is None where none was."""
 
     title: str
@@ -67,11 +67,11 @@ class Words(msgspec.Struct, frozen=True):
     about: list[Fact]
 
 
-def take_words(reader: RunReader, summary: Summary, slot_ms: int) -> Words:
+def take_words(reader: RunReader, summary: Summary, slot_ms: int) -> ReportText:
     """Put a run into words; ``slot_ms`` is how exactly its page selects time."""
     info = reader.info
     command = visible(" ".join(info.command))
-    return Words(
+    return ReportText(
         title=visible(script(info.command)),
         subtitle=[visible(info.host), units.moment(info.started_ns), _length(info), ending(info, summary)],
         command=command,

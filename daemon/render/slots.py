@@ -21,12 +21,12 @@ from profd.daemon.analyze.profile import parts_while
 from profd.daemon.analyze.selection import Condition
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.render.htmlpage import Columns
-from profd.daemon.store.intervals import Cover, Walk, common
+from profd.daemon.store.intervals import IntervalSet, Walk, common
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rollupranges import Rest
+from profd.daemon.store.rolluprows import StackMinuteRow, count_stack_minutes
 from profd.daemon.store.rows import IntervalRow
 from profd.daemon.store.stepfunction import samples_inside
-from profd.daemon.store.sumranges import Rest
-from profd.daemon.store.sumrows import StackMinuteRow, count_stack_minutes
 
 WIDTHS_MS = (10, 100, 1_000, 10_000, 60_000, 300_000, 600_000, 3_600_000)
 TIME_UNIT_NS = 100 * MICROSECOND_NS
@@ -64,7 +64,7 @@ _Entry = list[int]
 _Entries = dict[tuple[int, int], _Entry]
 
 
-class Laid:
+class BucketBuilder:
     """Entries while they are collected: thread → (slot, stack) → entry, in order of time."""
 
     def __init__(self, origin_ns: int, entry_limit: int, parts: int) -> None:
@@ -194,7 +194,7 @@ def take_slots(reader: RunReader, entry_limit: int = ENTRY_LIMIT, one_by_one: in
     Slots of a run with more than ``one_by_one`` samples are a minute long or more.
     """
     parts = _parts(reader)
-    laid = Laid(reader.info.started_ns, entry_limit, len(parts))
+    laid = BucketBuilder(reader.info.started_ns, entry_limit, len(parts))
     everything = [Rest(frozenset(reader.threads), None, None)]
     is_long = reader.recorded().samples > one_by_one
     rest = _lay_sums(reader, laid, parts) if is_long else everything
@@ -203,7 +203,7 @@ def take_slots(reader: RunReader, entry_limit: int = ENTRY_LIMIT, one_by_one: in
     return Slots(laid.width_ms, parts, laid.columns())
 
 
-def _lay_sums(reader: RunReader, laid: Laid, parts: Sequence[Part]) -> list[Rest]:
+def _lay_sums(reader: RunReader, laid: BucketBuilder, parts: Sequence[Part]) -> list[Rest]:
     """Lay the sums by the minute into slots, and return what has to be read beside them."""
     found = reader.sums.split(None, None, reader.threads)
     if not any(one.minutes for one in found):
@@ -219,7 +219,7 @@ def _lay_sums(reader: RunReader, laid: Laid, parts: Sequence[Part]) -> list[Rest
     return [rest for one in found for rest in one.rest]
 
 
-def _lay_intervals(reader: RunReader, laid: Laid, parts: Sequence[Part], rest: Rest) -> None:
+def _lay_intervals(reader: RunReader, laid: BucketBuilder, parts: Sequence[Part], rest: Rest) -> None:
     """Lay the intervals of some threads and of a range of time into slots, one by one."""
     info = reader.info
     first_ns = info.started_ns if rest.from_ns is None else rest.from_ns
@@ -239,10 +239,10 @@ def _parts(reader: RunReader) -> list[Part]:
     return [*found, tuple(name for (name,) in found)] if len(found) > 1 else list(found)
 
 
-def _covers(reader: RunReader, parts: Sequence[Part], rest: Rest) -> list[dict[int, Cover]]:
+def _covers(reader: RunReader, parts: Sequence[Part], rest: Rest) -> list[dict[int, IntervalSet]]:
     """Return of each part when it held, by thread; all together is what the others have in common."""
     time = within(rest.from_ns, rest.to_ns)
-    alone: dict[Part, dict[int, Cover]] = {
+    alone: dict[Part, dict[int, IntervalSet]] = {
         part: covers_of(reader, (Condition(part[0]),), rest.threads, time) for part in parts if len(part) == 1
     }
     if not alone:

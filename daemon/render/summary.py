@@ -31,7 +31,7 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import Profile, selected_totals, take_profile, weighted
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.steps import Steps, take_steps
-from profd.daemon.analyze.uncertainty import Doubt, take_changes
+from profd.daemon.analyze.uncertainty import ShareVariance, take_transitions
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.finding import INFO, Finding
 from profd.daemon.findings.stored import findings_in
@@ -185,7 +185,7 @@ def _losses(reader: RunReader, selection: Selection) -> tuple[str, ...]:
 
 def _phase_errors(profile: Profile, phases: PhaseIndex, shares: Mapping[str, float]) -> dict[str, float]:
     selected = profile.time_ns.keys()
-    doubt = Doubt(lambda stack: frozenset({phases.of_stack(stack)} if stack in selected else ()))
+    doubt = ShareVariance(lambda stack: frozenset({phases.of_stack(stack)} if stack in selected else ()))
     doubt.add(profile.changes)
     return {name: doubt.standard_error(name, share, profile.total_ns) for name, share in shares.items()}
 
@@ -211,7 +211,7 @@ def _profiles_of_processes(reader: RunReader, selection: Selection) -> dict[int,
         if reader.threads[total.thread].is_main:
             totals[reader.threads[total.thread].process].append(total)
     mains = frozenset(thread.id for thread in reader.threads.values() if thread.is_main)
-    changes = take_changes(reader, alone, mains)
+    changes = take_transitions(reader, alone, mains)
     # One process at a time: its weight would change none of its shares.
     alike = dict.fromkeys(reader.processes, 1.0)
     return {

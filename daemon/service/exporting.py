@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from profd.daemon.service.configuration import Configuration
-from profd.daemon.service.log import Journal
+from profd.daemon.service.log import JsonLog
 
 _PROGRAM = "profd.daemon.metrics"
 _FIRST_REST_S = 2.0
@@ -34,7 +34,7 @@ def metrics_command(configuration: Configuration, runs: Path) -> tuple[str, ...]
 class Exporting:
     """The process that serves; what it says goes to the journal."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: JsonLog) -> None:
         self._journal = journal
         self._command: tuple[str, ...] = ()
         self._keeping: asyncio.Task[None] | None = None

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.service.log import Journal
-from profd.daemon.service.processes import Census, Job, ProcessTable, Rules, Subject, job_of
+from profd.daemon.service.log import JsonLog
+from profd.daemon.service.processes import Census, Job, ProcessInfo, ProcessTable, Rules, job_of
 from profd.daemon.store.records import Identity
 
 QUIET_BELOW_CORES = 0.02
@@ -72,7 +72,7 @@ class Jobs:
         census: Census,
         table: ProcessTable,
         rules: Rules,
-        journal: Journal,
+        journal: JsonLog,
         clock: Clock,
         most_of_one_user: Callable[[], int] = lambda: _MANY,
     ) -> None:
@@ -172,7 +172,7 @@ class Jobs:
         self._told.add(job.root)
         return False
 
-    def _job_of(self, subject: Subject) -> Job | None:
+    def _job_of(self, subject: ProcessInfo) -> Job | None:
         """Return the job of a process that is to be recorded and old enough, and not taken yet."""
         rule = self._rules.match(subject)
         if rule is None:

@@ -29,7 +29,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     pid: int = 0
 
 
-class Journal:
+class JsonLog:
     """Writes lines to a stream."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -50,7 +50,7 @@ class Journal:
         self.say(event, str(error), level="warning", run=run, pid=pid)
 
 
-class Notifier:
+class SystemdNotifier:
     """The socket that systemd named; its variables are taken out of the environment, as no child is to answer."""
 
     def __init__(self) -> None:

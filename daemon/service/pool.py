@@ -18,17 +18,17 @@ from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.errors import ProfdError
 from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.jobs import QUIET, STOPPED, Jobs
-from profd.daemon.service.log import Journal
+from profd.daemon.service.log import JsonLog
 from profd.daemon.service.processes import Job
 from profd.daemon.service.sessions import Recording, Sessions
-from profd.daemon.service.storage import Entry, Register
+from profd.daemon.service.storage import Entry, RunRegistry
 from profd.daemon.session.budget import MINUTE_S, Ledger, Spending
 
 START_S = 0.8
 """CPU seconds that it takes to begin a recording, until its session has measured itself: interpreter and py-spy."""
 
 
-class Purse:
+class HostBudget:
     """The ledger of the last minute."""
 
     def __init__(self, clock: Clock) -> None:
@@ -56,7 +56,7 @@ _LEAST_CHANGE = 0.1
 """Of its part: a session that is told something new each second would never settle."""
 
 
-class Crew:
+class SessionPool:
     """The sessions that live; ``ended`` is called with the entry of each one that has ended."""
 
     def __init__(
@@ -64,8 +64,8 @@ class Crew:
         configuration: Configuration,
         sessions: Sessions,
         jobs: Jobs,
-        register: Register,
-        journal: Journal,
+        register: RunRegistry,
+        journal: JsonLog,
         clock: Clock,
         ended: Callable[[Entry], None],
     ) -> None:
@@ -81,7 +81,7 @@ class Crew:
         self._parts: dict[str, float] = {}
         self._cpu_s: dict[str, float] = {}
         self._unread_s = 0.0
-        self._purse = Purse(clock)
+        self._purse = HostBudget(clock)
         self._starting = 0
         self._sharing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()

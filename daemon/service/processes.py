@@ -89,7 +89,7 @@ _LOOKS_AT_MAPS = 5
 _PID = re.compile(r"[0-9]{1,7}")
 
 
-class Subject(msgspec.Struct, frozen=True):
+class ProcessInfo(msgspec.Struct, frozen=True):
     """A Python process; its ``command`` is as it stands, secrets included: it is compared, and never stored."""
 
     identity: Identity
@@ -131,7 +131,7 @@ class ProcTable:
         stat = processes.read_stat(pid)
         return stat.age_s if stat is not None else 0.0
 
-    def look(self, pid: int) -> Subject | None:
+    def look(self, pid: int) -> ProcessInfo | None:
         """Return what is known of a process; None where it is no Python, profd's own, not ours, or gone."""
         maps = self._maps_of_python(pid)
         if maps is None:
@@ -140,7 +140,7 @@ class ProcTable:
         if uid is None or self._uid not in (0, uid) or stat is None or not command or is_profd(command):
             return None
         uses_torch, uses_gpu = TORCH_LIBRARY in maps, _GPU_DEVICE in maps
-        return Subject(Identity(pid, stat.start_ticks), stat.ppid, uid, uses_torch, uses_gpu, stat.age_s, command)
+        return ProcessInfo(Identity(pid, stat.start_ticks), stat.ppid, uid, uses_torch, uses_gpu, stat.age_s, command)
 
     def _maps_of_python(self, pid: int) -> str | None:
         """Return what a Python has mapped; None where the process is none. Cheap for what was none before."""
@@ -221,7 +221,7 @@ class ProcessTable(Protocol):
         """Return for how long a process has run; 0 where it is gone."""
         ...
 
-    def look(self, pid: int) -> Subject | None:
+    def look(self, pid: int) -> ProcessInfo | None:
         """Return what is known of a process; None where it is nothing to record."""
         ...
 
@@ -251,7 +251,7 @@ class Census:
         self._due_ns: dict[int, int] = {}
         self._began_ns: dict[int, int] = {}
 
-    def poll(self) -> list[Subject]:
+    def poll(self) -> list[ProcessInfo]:
         """Return the Python processes among those that are to be looked at now."""
         now_ns, pids = self._clock.now_ns(), self._table.pids()
         for pid in self._due_ns.keys() - pids:
@@ -283,7 +283,7 @@ class Rules:
         self._rules = configuration.rule
         self._exclusions = configuration.exclude
 
-    def match(self, subject: Subject) -> Rule | None:
+    def match(self, subject: ProcessInfo) -> Rule | None:
         """Return the rule that a process meets, its age aside: of several the one with the least age; None for none."""
         if any(_is_excluded(subject, exclusion) for exclusion in self._exclusions):
             return None
@@ -291,7 +291,7 @@ class Rules:
         return min(met, key=lambda rule: rule.min_age_s) if met else None
 
 
-def _meets(subject: Subject, rule: Rule) -> bool:
+def _meets(subject: ProcessInfo, rule: Rule) -> bool:
     return (
         (subject.uses_torch or not rule.torch)
         and (subject.uses_gpu or not rule.gpu)
@@ -300,15 +300,15 @@ def _meets(subject: Subject, rule: Rule) -> bool:
     )
 
 
-def _is_excluded(subject: Subject, exclusion: Exclusion) -> bool:
+def _is_excluded(subject: ProcessInfo, exclusion: Exclusion) -> bool:
     return _is_command(subject, exclusion.command) and _is_of(subject, exclusion.users)
 
 
-def _is_command(subject: Subject, pattern: str) -> bool:
+def _is_command(subject: ProcessInfo, pattern: str) -> bool:
     return not pattern or re.search(pattern, " ".join(subject.command)) is not None
 
 
-def _is_of(subject: Subject, users: Sequence[str]) -> bool:
+def _is_of(subject: ProcessInfo, users: Sequence[str]) -> bool:
     return not users or str(subject.uid) in users or user_name(subject.uid) in users
 
 
@@ -336,7 +336,7 @@ class Job(msgspec.Struct, frozen=True):
     """Of the root, as it stands, secrets included."""
 
 
-def job_of(subject: Subject, rule: str, table: ProcessTable, rules: Rules) -> Job | None:
+def job_of(subject: ProcessInfo, rule: str, table: ProcessTable, rules: Rules) -> Job | None:
     """Return the job of a process that meets a rule; None where `profd run` launched it and so records it."""
     job = Job(subject.identity, subject.identity.pid, rule, subject.command)
     pid = subject.parent

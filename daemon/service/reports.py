@@ -18,9 +18,9 @@ from typing import Protocol
 import msgspec
 
 from profd.daemon.errors import ProfdError, RunUnreadable, SessionFailed
-from profd.daemon.service.log import Journal
+from profd.daemon.service.log import JsonLog
 from profd.daemon.service.sessions import run_file
-from profd.daemon.service.storage import Entry, Register, Shelf
+from profd.daemon.service.storage import Entry, RunRegistry, RunStorage
 from profd.daemon.store.database import unwritable
 from profd.daemon.store.entities import Entities
 from profd.daemon.store.findings import findings_now
@@ -46,7 +46,7 @@ class Reporter(Protocol):
 class CommandReporter:
     """Writes ``<id>.json`` and ``<id>.html`` into the folder of reports."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: RunStorage) -> None:
         self._shelf = shelf
 
     async def report(self, run_id: str) -> str:
@@ -103,10 +103,12 @@ async def _profd(output: Path, *words: str) -> None:
         )
 
 
-class Desk:
+class ReportQueue:
     """The queue of reports; ``written`` is called after each."""
 
-    def __init__(self, reporter: Reporter, register: Register, journal: Journal, written: Callable[[], None]) -> None:
+    def __init__(
+        self, reporter: Reporter, register: RunRegistry, journal: JsonLog, written: Callable[[], None]
+    ) -> None:
         self._reporter = reporter
         self._register = register
         self._journal = journal
@@ -164,7 +166,7 @@ _HARMLESS = "info"
 class Incidents:
     """The incidents that were told of the live runs."""
 
-    def __init__(self, journal: Journal, report: Callable[[Entry], None]) -> None:
+    def __init__(self, journal: JsonLog, report: Callable[[Entry], None]) -> None:
         """Have the report of a run written by ``report`` as soon as it hangs: nobody may end it before the morning."""
         self._journal = journal
         self._report = report

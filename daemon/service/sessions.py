@@ -18,7 +18,7 @@ from profd.daemon.errors import NoSuchProcess, ProfdError, SessionFailed
 from profd.daemon.naming import script_name
 from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.processes import Job
-from profd.daemon.service.storage import Entry, Register, boot_id
+from profd.daemon.service.storage import Entry, RunRegistry, boot_id
 from profd.daemon.session.control import ControlClient
 from profd.daemon.session.session import RunningSession, SessionOptions, end_session, is_session, start_session
 from profd.daemon.store.reader import RunReader
@@ -77,7 +77,7 @@ class Sessions(Protocol):
 class RealSessions:
     """Sessions of this user on this host."""
 
-    def __init__(self, configuration: Configuration, register: Register, clock: Clock) -> None:
+    def __init__(self, configuration: Configuration, register: RunRegistry, clock: Clock) -> None:
         self.configuration = configuration
         self._register = register
         self._clock = clock

@@ -25,7 +25,7 @@ from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.paths import replacing
 from profd.daemon.service.configuration import Retention
-from profd.daemon.service.log import Journal
+from profd.daemon.service.log import JsonLog
 from profd.daemon.store.records import Identity
 
 _RUN_ID = re.compile(r"\d{8}-\d{6}-[A-Za-z0-9_.]+-[0-9a-f]{4}")
@@ -58,7 +58,7 @@ class Entry(msgspec.Struct, frozen=True):
         return self.boot == boot_id()
 
 
-class Register:
+class RunRegistry:
     """The entries of this user on this host."""
 
     def __init__(self, folder: Path) -> None:
@@ -182,7 +182,7 @@ RUN_FILE_ENDINGS = (paths.SUFFIX, f"{paths.SUFFIX}-wal", f"{paths.SUFFIX}-shm")
 REPORT_ENDINGS = (".html", ".json")
 
 
-class Shelf:
+class RunStorage:
     """The folders of runs and of reports."""
 
     def __init__(self, runs: Path, reports: Path) -> None:
@@ -270,10 +270,10 @@ A machine that boots with a clock of years ahead finds everything too old; until
 """
 
 
-class Archive:
+class RunRetention:
     """The runs of the supervisor that have ended."""
 
-    def __init__(self, register: Register, shelf: Shelf, journal: Journal, clock: Clock) -> None:
+    def __init__(self, register: RunRegistry, shelf: RunStorage, journal: JsonLog, clock: Clock) -> None:
         self._register = register
         self._shelf = shelf
         self._journal = journal

@@ -21,12 +21,12 @@ from profd.daemon.errors import SessionFailed
 from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.exporting import Exporting, metrics_command
 from profd.daemon.service.jobs import STOPPED, Jobs
-from profd.daemon.service.log import Journal, Notifier
-from profd.daemon.service.pool import Crew
+from profd.daemon.service.log import JsonLog, SystemdNotifier
+from profd.daemon.service.pool import SessionPool
 from profd.daemon.service.processes import Rules
-from profd.daemon.service.reports import Desk, Incidents, Reporter
+from profd.daemon.service.reports import Incidents, Reporter, ReportQueue
 from profd.daemon.service.sessions import Sessions, run_file, why_ended
-from profd.daemon.service.storage import Archive, Entry, Register, Shelf
+from profd.daemon.service.storage import Entry, RunRegistry, RunRetention, RunStorage
 from profd.daemon.store.database import unwritable
 
 _THIN_EVERY_S = 300.0
@@ -43,9 +43,9 @@ class Supervisor:
         jobs: Jobs,
         sessions: Sessions,
         reporter: Reporter,
-        register: Register,
-        shelf: Shelf,
-        journal: Journal,
+        register: RunRegistry,
+        shelf: RunStorage,
+        journal: JsonLog,
         clock: Clock,
     ) -> None:
         """Belongs to the running event loop."""
@@ -54,9 +54,9 @@ class Supervisor:
         self._register = register
         self._journal = journal
         self._clock = clock
-        self._archive = Archive(register, shelf, journal, clock)
-        self._desk = Desk(reporter, register, journal, self._thin)
-        self._crew = Crew(configuration, sessions, jobs, register, journal, clock, self._desk.ask)
+        self._archive = RunRetention(register, shelf, journal, clock)
+        self._desk = ReportQueue(reporter, register, journal, self._thin)
+        self._crew = SessionPool(configuration, sessions, jobs, register, journal, clock, self._desk.ask)
         self._exporting = Exporting(journal)
         self._incidents = Incidents(journal, self._desk.ask)
         self._last_failure = ""
@@ -73,7 +73,7 @@ class Supervisor:
         self._crew.share()
         self._exporting.use(metrics_command(configuration, paths.runs_folder()))
 
-    async def run(self, notifier: Notifier, reload: Callable[[], None]) -> None:
+    async def run(self, notifier: SystemdNotifier, reload: Callable[[], None]) -> None:
         """Supervise until ``end`` or SIGTERM; ``reload`` is called at SIGHUP."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -170,7 +170,7 @@ class Supervisor:
 _LOCK = "daemon.lock"
 
 
-class Instance:
+class SingleInstanceLock:
     """The lock, held until ``close`` or the end of the process."""
 
     def __init__(self, folder: Path) -> None:

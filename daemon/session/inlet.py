@@ -11,7 +11,7 @@ import msgspec
 from profd.daemon.launch.channel import LARGEST_BYTES, ScriptExited, ScriptWrote, decode
 
 
-class ScriptInlet:
+class ScriptChannelReader:
     """Reads the link."""
 
     def __init__(

@@ -27,7 +27,7 @@ from profd.daemon.secrets import mask_command, mask_line
 from profd.daemon.session import analyst
 from profd.daemon.session.budget import Governor
 from profd.daemon.session.control import Commands, ControlServer, SessionStatus, WindowBegun
-from profd.daemon.session.inlet import ScriptInlet
+from profd.daemon.session.inlet import ScriptChannelReader
 from profd.daemon.session.livefile import LiveFile
 from profd.daemon.session.readings import Readings
 from profd.daemon.session.sampling import Members, Sampling
@@ -228,7 +228,7 @@ class Recorder(Commands):
         loop.add_reader(watch.fileno(), self._end, "target-exited")
         if self.options.duration_s is not None:
             loop.call_later(self.options.duration_s, self._end, "duration")
-        self._inlet = ScriptInlet(self.options.link_fd, self._take_output, self._take_status)
+        self._inlet = ScriptChannelReader(self.options.link_fd, self._take_output, self._take_status)
         endless = {asyncio.ensure_future(self._follow_tree()), asyncio.ensure_future(self._read())}
         if self._hangs is not None:
             self._hangs.start()

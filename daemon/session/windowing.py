@@ -16,7 +16,7 @@ from profd.daemon.windows import injection
 from profd.daemon.windows.injection import Injection
 from profd.daemon.windows.ondemand import Passing, Sockets, on_demand_in, sockets_of
 from profd.daemon.windows.request import WindowRequest
-from profd.daemon.windows.taking import Way, WindowTaker
+from profd.daemon.windows.taking import WindowBackend, WindowTaker
 
 _REMEDY = (
     "launch it with `profd run --torch-window -- CMD`, or add --inject, which has gdb (from Python 3.14 on Python "
@@ -105,7 +105,7 @@ class Windowing:
             raise SessionFailed(who, "wait until one does")
         return chosen
 
-    def _way_to(self, member: Member, request: WindowRequest) -> Way | None:
+    def _way_to(self, member: Member, request: WindowRequest) -> WindowBackend | None:
         """Return how a window of a process is taken: what was armed is never injected; None where it may not be."""
         if self._on_demand is not None:
             return self._on_demand

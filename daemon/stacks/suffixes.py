@@ -17,7 +17,7 @@ Stack = tuple[Frame, ...]
 _STACKS_HELD = 1_000
 
 
-class Endings:
+class SuffixIndex:
     """The whole stacks of a process, by how they end."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from profd.daemon.stacks.failedreads import TornShares
 from profd.daemon.stacks.source import Statement
-from profd.daemon.stacks.suffixes import Endings, Whereabouts
+from profd.daemon.stacks.suffixes import SuffixIndex, Whereabouts
 from profd.daemon.store.records import Frame
 
 Stack = tuple[Frame, ...]
@@ -153,7 +153,7 @@ class Evidence:
 
     def __init__(self, source: Source) -> None:
         self.calls = Calls()
-        self.endings = Endings()
+        self.endings = SuffixIndex()
         self.torn_shares = TornShares()
         self.source = source
 

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 
-class Cover:
+class IntervalSet:
     """A union of ranges of time, added in order of their start."""
 
     __slots__ = ("_before", "_ends", "_starts")
@@ -72,17 +72,17 @@ class Cover:
         return found
 
 
-def united(one: Cover, other: Cover) -> Cover:
+def united(one: IntervalSet, other: IntervalSet) -> IntervalSet:
     """Return the time that lies in either."""
-    union = Cover()
+    union = IntervalSet()
     for start_ns, end_ns in sorted([*one.ranges(), *other.ranges()]):
         union.add(start_ns, end_ns)
     return union
 
 
-def common(one: Cover, other: Cover) -> Cover:
+def common(one: IntervalSet, other: IntervalSet) -> IntervalSet:
     """Return the time that lies in both."""
-    both = Cover()
+    both = IntervalSet()
     for start_ns, end_ns in one.ranges():
         for from_ns, to_ns in other.ranges_between(start_ns, end_ns):
             both.add(from_ns, to_ns)
@@ -94,7 +94,7 @@ class Walk:
 
     __slots__ = ("_at", "_cover", "_ends", "_starts")
 
-    def __init__(self, cover: Cover) -> None:
+    def __init__(self, cover: IntervalSet) -> None:
         ranges = list(cover.ranges())
         self._cover = cover
         self._starts = [start_ns for start_ns, _ in ranges]

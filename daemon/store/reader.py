@@ -19,6 +19,7 @@ from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import database
 from profd.daemon.store.entities import Entities
 from profd.daemon.store.records import HangReport
+from profd.daemon.store.rollupranges import StoredRollups
 from profd.daemon.store.rows import (
     DeviceRow,
     EventRow,
@@ -43,7 +44,6 @@ from profd.daemon.store.rows import (
 )
 from profd.daemon.store.runfile import RunFile, columns_of, run_info, time_range
 from profd.daemon.store.stepfunction import READINGS, StepFunction, step_function
-from profd.daemon.store.sumranges import StoredSums
 
 _LATEST_NS = 1 << 62
 # No recording lasts longer: by this the index of their starts is of use where only their ends are asked for.
@@ -70,7 +70,7 @@ class RunReader(RunFile):
             self.entities.threads,
             self.entities.series,
         )
-        self.sums = StoredSums(self)
+        self.sums = StoredRollups(self)
         try:
             self.info = run_info(path, self.meta())
             if known is None:

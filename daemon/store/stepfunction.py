@@ -31,7 +31,7 @@ from typing import NamedTuple
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.intervals import Cover
+from profd.daemon.store.intervals import IntervalSet
 from profd.daemon.store.rows import PointRow
 
 LONGEST_DISTANCES = 3
@@ -171,9 +171,9 @@ class StepFunction:
             elif from_ns < step.end_ns:
                 yield Step(max(step.start_ns, from_ns), min(step.end_ns, to_ns), step.value)
 
-    def where(self, holds: Callable[[float], bool]) -> Cover:
+    def where(self, holds: Callable[[float], bool]) -> IntervalSet:
         """Return the time over which the value is known and is one of those asked for."""
-        cover = Cover()
+        cover = IntervalSet()
         for step in self.steps:
             if holds(step.value):
                 cover.add(step.start_ns, step.end_ns)
@@ -246,12 +246,12 @@ def hours_between(from_ns: int, to_ns: int) -> range:
     return range(first, max(to_ns // hour_ns, first))
 
 
-def idle_time(utilization: StepFunction, limit: float = IDLE_BELOW) -> Cover:
+def idle_time(utilization: StepFunction, limit: float = IDLE_BELOW) -> IntervalSet:
     """Return when a GPU was utilized below a limit."""
     return utilization.where(lambda value: value < limit or value == 0.0)
 
 
-def on_cpu_time(cores: StepFunction) -> Cover:
+def on_cpu_time(cores: StepFunction) -> IntervalSet:
     """Return when a thread ran more than it waited."""
     return cores.where(lambda value: value >= ON_CPU_ABOVE)
 

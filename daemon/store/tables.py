@@ -15,7 +15,7 @@ import msgspec
 
 from profd.daemon.store.findings import lose_analysis, say_gone, write_findings
 from profd.daemon.store.interning import Interning, new_id
-from profd.daemon.store.pointsums import PointSums
+from profd.daemon.store.pointrollups import PointRollups
 from profd.daemon.store.records import (
     AnalysisLost,
     DescribeFrame,
@@ -36,7 +36,7 @@ from profd.daemon.store.records import (
     RunStarted,
     WindowTaken,
 )
-from profd.daemon.store.stacksums import RecordedInterval, StackSums
+from profd.daemon.store.stackrollups import RecordedInterval, StackRollups
 
 OUTPUT_LIMIT_BYTES = 4 << 20
 
@@ -50,8 +50,8 @@ class Tables:
         self._output_bytes = 0
         self.written_ns = 0
         """Up to when the run is written."""
-        self._stack_sums = StackSums(connection, 0)
-        self._point_sums = PointSums(connection, 0)
+        self._stack_sums = StackRollups(connection, 0)
+        self._point_sums = PointRollups(connection, 0)
 
     def begin(self, started: RunStarted) -> None:
         """Write what is known at the start, so that a file is never without it."""
@@ -63,8 +63,8 @@ class Tables:
         with self._transaction():
             self._set_meta(**values)
         self.written_ns = started.started_ns
-        self._stack_sums = StackSums(self._connection, started.started_ns)
-        self._point_sums = PointSums(self._connection, started.started_ns)
+        self._stack_sums = StackRollups(self._connection, started.started_ns)
+        self._point_sums = PointRollups(self._connection, started.started_ns)
 
     def commit(self, batch: Sequence[Record]) -> None:
         """Write a batch in one transaction: whole, or after an error nothing of it, and it can be written again."""

@@ -24,7 +24,7 @@ from profd.daemon.userfiles import as_owner
 from profd.daemon.windows import gdb, intarget
 from profd.daemon.windows.intarget import Order
 from profd.daemon.windows.request import WindowFailed, WindowRequest
-from profd.daemon.windows.taking import Meeting, Patience, meeting
+from profd.daemon.windows.taking import Deadline, ExchangeFolder, meeting
 
 SOURCE = "remote_exec"
 TIMEOUT_S = 15.0
@@ -115,7 +115,7 @@ class Injection:
     def __init__(self, helper: str | None, clock: Clock) -> None:
         """Use ``helper``, an interpreter that has ``sys.remote_exec`` for the process, or gdb where there is none."""
         self._helper = helper
-        self._patience = Patience(clock)
+        self._patience = Deadline(clock)
 
     @property
     def source(self) -> str:
@@ -131,7 +131,7 @@ class Injection:
             with place.opened(intarget.TRACE) as trace:
                 yield trace
 
-    async def _execute(self, pid: int, order: Order, place: Meeting) -> None:
+    async def _execute(self, pid: int, order: Order, place: ExchangeFolder) -> None:
         if self._helper is not None:
             place.write(_SCRIPT, text_of(order))
             await execute(self._helper, pid, place.there / _SCRIPT)
@@ -141,7 +141,7 @@ class Injection:
         text = gdb.lay_out(pid, lambda page, size: text_of(order._replace(page=page, page_bytes=size)))
         await gdb.execute(pid, text, calls)
 
-    async def _wait_for(self, identity: Identity, request: WindowRequest, place: Meeting) -> None:
+    async def _wait_for(self, identity: Identity, request: WindowRequest, place: ExchangeFolder) -> None:
         """Wait until the process has reported; raises WindowFailed where that is a failure."""
         pid = identity.pid
         if not await self._patience.until(lambda: place.has(intarget.BEGUN), identity, SAFE_POINT_TIMEOUT_S):
@@ -156,7 +156,7 @@ class Injection:
             raise WindowFailed(f"process {pid} took none ({error})")
 
 
-def order_of(request: WindowRequest, place: Meeting) -> Order:
+def order_of(request: WindowRequest, place: ExchangeFolder) -> Order:
     """Return what a process is told of the window that is wanted."""
     return Order(
         folder=str(place.there),
@@ -180,7 +180,7 @@ def text_of(order: Order) -> str:
     return _BOOTSTRAP.replace("SOURCE", repr(source))
 
 
-def _read(place: Meeting) -> Report:
+def _read(place: ExchangeFolder) -> Report:
     try:
         return msgspec.json.decode(place.read(intarget.REPORT), type=Report)
     except (OSError, msgspec.DecodeError) as error:

@@ -25,14 +25,14 @@ from profd.daemon.store.records import Identity
 from profd.daemon.userfiles import UserFiles, sees_our_files
 from profd.daemon.windows.kineto import KinetoDaemon
 from profd.daemon.windows.request import WindowFailed, WindowRequest
-from profd.daemon.windows.taking import Meeting, Patience, meeting
+from profd.daemon.windows.taking import Deadline, ExchangeFolder, meeting
 
 ANSWER_TIMEOUT_S = 20.0
 """Kineto asks once a second, and not while a thread of it is held up by the training."""
 TRACE_TIMEOUT_S = 120.0
 
 
-Place = AbstractContextManager[Meeting]
+Place = AbstractContextManager[ExchangeFolder]
 
 
 class OnDemand:
@@ -43,7 +43,7 @@ class OnDemand:
     def __init__(self, sockets: Path | None, clock: Clock, place: Callable[[int], Place]) -> None:
         """``sockets`` is the folder of ``kineto``; ``place`` gives the folder that a process may leave its trace in."""
         self._place = place
-        self._patience = Patience(clock)
+        self._patience = Deadline(clock)
         self._daemon = KinetoDaemon(sockets, self._take_delivery)
         self._given: dict[int, asyncio.Event] = {}
 
@@ -77,7 +77,7 @@ class OnDemand:
                 self._given.pop(pid, None)
                 place.remove(trace)
 
-    async def _wait_for(self, place: Meeting, trace: str, identity: Identity, request: WindowRequest) -> None:
+    async def _wait_for(self, place: ExchangeFolder, trace: str, identity: Identity, request: WindowRequest) -> None:
         """Wait until the trace is there, whole: Kineto writes it under another name first."""
         pid = identity.pid
         if not await self._patience.until(self._given[pid].is_set, identity, ANSWER_TIMEOUT_S):
@@ -127,7 +127,7 @@ class Passing:
 
 def on_demand_in(folder: Path, clock: Clock) -> OnDemand:
     """Return the way to windows of the processes that ``arming`` has armed, in its folder."""
-    return OnDemand(folder, clock, lambda pid: nullcontext(Meeting(UserFiles(), folder)))
+    return OnDemand(folder, clock, lambda pid: nullcontext(ExchangeFolder(UserFiles(), folder)))
 
 
 _SWITCH, _SOCKETS = "KINETO_USE_DAEMON", "KINETO_IPC_SOCKET_DIR"
@@ -143,7 +143,7 @@ class Sockets(NamedTuple):
     folder: Path | None
 
 
-class Arms(NamedTuple):
+class KinetoEnvironment(NamedTuple):
     """The folder of sockets and traces, and the variables that a script needs to be asked there."""
 
     folder: Path
@@ -151,14 +151,14 @@ class Arms(NamedTuple):
 
 
 @contextlib.contextmanager
-def armed(inherited: Mapping[str, str]) -> Iterator[Arms]:
+def armed(inherited: Mapping[str, str]) -> Iterator[KinetoEnvironment]:
     """Make the folder for a run, and remove it in the end; raises OutputUnwritable.
 
     ``inherited`` is the environment that the script would have: what it says of Kineto's log and settings stays.
     """
     folder = _make_folder()
     try:
-        yield Arms(folder, _variables(folder, inherited))
+        yield KinetoEnvironment(folder, _variables(folder, inherited))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -29,7 +29,7 @@ from profd.daemon.windows.request import WindowFailed, WindowRequest
 _LARGE_BYTES = 16 << 20
 
 
-class Way(Protocol):
+class WindowBackend(Protocol):
     """A way of getting the trace of a process."""
 
     @property
@@ -51,7 +51,7 @@ class WindowTaker:
         self._put = put
         self._tasks: dict[Identity, asyncio.Task[None]] = {}
 
-    def begin(self, asked: Mapping[Identity, Way], request: WindowRequest) -> int:
+    def begin(self, asked: Mapping[Identity, WindowBackend], request: WindowRequest) -> int:
         """Begin a window of each of these processes at once; returns the ``asked_ns`` of their records.
 
         Raises SessionFailed where one of them is still at a window.
@@ -70,7 +70,7 @@ class WindowTaker:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _take(self, identity: Identity, way: Way, request: WindowRequest, asked_ns: int) -> None:
+    async def _take(self, identity: Identity, way: WindowBackend, request: WindowRequest, asked_ns: int) -> None:
         try:
             async with way.trace(identity, request, asked_ns) as trace:
                 self._say_size(identity, trace)
@@ -90,12 +90,12 @@ class WindowTaker:
             text = f"reading the trace of process {identity.pid}: {size(trace_bytes)}"
             self._put(EventHappened(self._clock.now_ns(), "window", text, identity))
 
-    def _say_failure(self, identity: Identity, way: Way, asked_ns: int, why: str) -> None:
+    def _say_failure(self, identity: Identity, way: WindowBackend, asked_ns: int, why: str) -> None:
         now_ns = self._clock.now_ns()
         self._put(EventHappened(now_ns, "window", f"no window of process {identity.pid}: {why}", identity))
         self._put(WindowTaken(identity, now_ns, way.source, asked_ns, error=why))
 
-    def _store(self, identity: Identity, way: Way, asked_ns: int, reduction: Reduction) -> None:
+    def _store(self, identity: Identity, way: WindowBackend, asked_ns: int, reduction: Reduction) -> None:
         now_ns = self._clock.now_ns()
         # Before the window: who waits for that has then seen the event.
         self._put(EventHappened(now_ns, "window", _summary(identity, reduction), identity))
@@ -127,7 +127,7 @@ def _summary(identity: Identity, reduction: Reduction) -> str:
 _LOOK_INTERVAL_S = 0.1
 
 
-class Patience:
+class Deadline:
     """Waiting, by one clock."""
 
     def __init__(self, clock: Clock) -> None:
@@ -148,7 +148,7 @@ class Patience:
 _TMP = "/tmp"
 
 
-class Meeting:
+class ExchangeFolder:
     """A folder that profd and the process can both reach; ``there`` is what the process calls it."""
 
     def __init__(self, files: UserFiles, there: Path) -> None:
@@ -186,7 +186,7 @@ class Meeting:
 
 
 @contextlib.contextmanager
-def meeting(pid: int) -> Iterator[Meeting]:
+def meeting(pid: int) -> Iterator[ExchangeFolder]:
     """Make a folder where a process can leave its window, and remove it in the end; raises ProfdError.
 
     It lies in what the process calls /tmp, which is not ours where that runs in a container, and belongs to its user.
@@ -199,6 +199,6 @@ def meeting(pid: int) -> Iterator[Meeting]:
         raise OutputUnwritable(f"no folder can be made in {_TMP} as the user of process {pid}", "make room there")
     there = Path(_TMP) / name
     try:
-        yield Meeting(files, there)
+        yield ExchangeFolder(files, there)
     finally:
         files.remove(str(there))

@@ -14,7 +14,7 @@ from profd.daemon.errors import NoSuchProcess
 from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.processes import Job
 from profd.daemon.service.sessions import INTERRUPTED, RealSessions, run_file, why_ended
-from profd.daemon.service.storage import Register
+from profd.daemon.service.storage import RunRegistry
 from profd.daemon.session.control import ControlClient
 from profd.daemon.store.records import Identity
 
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.usefixtures("py_spy")
 
 
 @pytest.fixture
-def register(profd_home: Path) -> Register:
-    return Register(profd_home / "daemon" / "host")
+def register(profd_home: Path) -> RunRegistry:
+    return RunRegistry(profd_home / "daemon" / "host")
 
 
 def job_of(job: ShortJob) -> Job:
@@ -33,11 +33,11 @@ def job_of(job: ShortJob) -> Job:
     return Job(Identity(job.pid, stat.start_ticks), job.pid, "short", processes.command_line(job.pid))
 
 
-def begin(register: Register) -> RealSessions:
+def begin(register: RunRegistry) -> RealSessions:
     return RealSessions(Configuration(rate_hz=100), register, AnchoredClock())
 
 
-def test_session_keeps_to_a_budget_that_it_is_told(register: Register) -> None:
+def test_session_keeps_to_a_budget_that_it_is_told(register: RunRegistry) -> None:
     sessions = begin(register)
     with short_job(STEPS) as job:
         recording = sessions.start(job_of(job), 50.0)
@@ -51,7 +51,7 @@ def test_session_keeps_to_a_budget_that_it_is_told(register: Register) -> None:
         assert sessions.close(recording) == "stopped"
 
 
-def test_session_is_adopted_by_whoever_comes_next(register: Register) -> None:
+def test_session_is_adopted_by_whoever_comes_next(register: RunRegistry) -> None:
     with short_job(STEPS) as job:
         first = begin(register).start(job_of(job), 50.0)
         (entry,) = register.entries()
@@ -65,7 +65,7 @@ def test_session_is_adopted_by_whoever_comes_next(register: Register) -> None:
         assert sessions.adopt(entry) is None
 
 
-def test_session_without_a_run_file_yet_is_adopted_too(register: Register) -> None:
+def test_session_without_a_run_file_yet_is_adopted_too(register: RunRegistry) -> None:
     with short_job(STEPS) as job:
         recording = begin(register).start(job_of(job), 50.0)
         run_file(recording.entry.run_id).unlink()
@@ -76,7 +76,7 @@ def test_session_without_a_run_file_yet_is_adopted_too(register: Register) -> No
         assert why_ended(recording.entry.run_id) == INTERRUPTED
 
 
-def test_job_that_is_gone_leaves_no_entry(register: Register) -> None:
+def test_job_that_is_gone_leaves_no_entry(register: RunRegistry) -> None:
     with short_job(STEPS) as job:
         gone = Job(Identity(job.pid, 1), job.pid, "short", ())
         with pytest.raises(NoSuchProcess):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.findings.catalog import Rule
-from profd.daemon.findings.context import Case
+from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import Finding
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
@@ -119,7 +119,7 @@ def write_case(
 def diagnose(path: Path, rule: Rule) -> Finding | None:
     """Return what one rule finds in a run file."""
     with RunReader(path) as reader:
-        return rule(Case(reader))
+        return rule(FindingContext(reader))
 
 
 def _identity(number: int, generation: int) -> records.Identity:

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from profd.daemon.errors import ProfdError, SessionFailed
-from profd.daemon.service.log import Journal, Line
-from profd.daemon.service.processes import Job, Program, Subject
+from profd.daemon.service.log import JsonLog, Line
+from profd.daemon.service.processes import Job, ProcessInfo, Program
 from profd.daemon.service.sessions import Recording
 from profd.daemon.service.storage import Entry, boot_id
 from profd.daemon.store.records import Identity
@@ -26,7 +26,7 @@ class FakeTable:
 
     def __init__(self) -> None:
         self.programs: dict[int, Program] = {}
-        self.subjects: dict[int, Subject] = {}
+        self.subjects: dict[int, ProcessInfo] = {}
         self.being_recorded: set[int] = set()
         self.looks: list[int] = []
         self.ages: dict[int, float] = {}
@@ -48,7 +48,7 @@ class FakeTable:
         identity, words = Identity(pid, 10 * pid + self._ended.count(pid)), command or ("python", "train.py")
         self.programs[pid] = Program(identity, parent, uid, words)
         if python:
-            self.subjects[pid] = Subject(identity, parent, uid, torch, gpu, age_s, words)
+            self.subjects[pid] = ProcessInfo(identity, parent, uid, torch, gpu, age_s, words)
 
     def remove(self, pid: int) -> None:
         """Let a process end; the next one with its PID is another one."""
@@ -62,7 +62,7 @@ class FakeTable:
     def age_s(self, pid: int) -> float:
         return self.ages.get(pid, 0.0)
 
-    def look(self, pid: int) -> Subject | None:
+    def look(self, pid: int) -> ProcessInfo | None:
         self.looks.append(pid)
         return self.subjects.get(pid)
 
@@ -80,7 +80,7 @@ class FakeTable:
         return self.being_recorded
 
 
-class Said(Journal):
+class Said(JsonLog):
     """A journal whose lines can be read."""
 
     def __init__(self) -> None:

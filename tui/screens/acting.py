@@ -14,9 +14,9 @@ from profd.daemon.exports.formats import FORMATS
 from profd.daemon.store.rows import RunInfo
 from profd.tui import actions
 from profd.tui.actions import (
-    Errand,
-    ErrandDone,
-    ErrandFailed,
+    Action,
+    ActionDone,
+    ActionFailed,
     ReportFailed,
     ReportWritten,
     StacksDumped,
@@ -121,16 +121,16 @@ class Acting(Screen[None]):
             self.notify("the run is not recorded any more", severity="warning", markup=False)
         return is_live
 
-    def _send(self, errand: Errand) -> None:
+    def _send(self, errand: Action) -> None:
         """Have something done in a thread, and its message posted here."""
         self.run_worker(lambda: self.post_message(errand()), thread=True, group="errand")
 
-    @on(ErrandDone)
-    def _say_done(self, message: ErrandDone) -> None:
+    @on(ActionDone)
+    def _say_done(self, message: ActionDone) -> None:
         self.notify(message.text, title=message.title, timeout=_LONG_S, markup=False)
 
-    @on(ErrandFailed)
-    def _say_failed(self, message: ErrandFailed) -> None:
+    @on(ActionFailed)
+    def _say_failed(self, message: ActionFailed) -> None:
         self.notify(str(message.error), title=message.title, severity="error", timeout=_LONG_S, markup=False)
 
     @on(WindowRefused)

@@ -15,7 +15,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from profd.tui.cells import fit_runs
-from profd.tui.terminal import Ink, Picture, Terminal, key_bytes
+from profd.tui.terminal import Picture, Terminal, TextStyle, key_bytes
 from profd.tui.widgets.drawn import Drawn
 
 _EMPTY = Picture((), None, is_cut=False)
@@ -144,7 +144,7 @@ def _with_cursor(strip: Strip, column: int) -> Strip:
 
 
 @functools.lru_cache(maxsize=1024)
-def _style(ink: Ink) -> Style:
+def _style(ink: TextStyle) -> Style:
     return Style(
         color=None if ink.color == "default" else ink.color,
         bgcolor=None if ink.background == "default" else ink.background,

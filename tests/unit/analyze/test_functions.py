@@ -17,7 +17,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.exports.formats import collapsed_lines
 from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
-from profd.tui.runmodel import Survey
+from profd.tui.runmodel import RunModel
 from profd.tui.snapshot import Snapshot
 from profd.tui.view import Scope, ScopeKind, View
 
@@ -38,7 +38,7 @@ def selves(rows: list[FunctionRow] | tuple[FunctionRow, ...]) -> dict[str, float
 
 
 def snapshot_of(reader: RunReader, view: View) -> Snapshot:
-    survey = Survey(reader)
+    survey = RunModel(reader)
     while survey.catch_up():
         pass
     return survey.snapshot(view)

@@ -6,19 +6,19 @@ import random
 
 import pytest
 
-from profd.daemon.analyze.ranks import PARTS, Effort, Place, find_late, lateness, median_of_others
+from profd.daemon.analyze.ranks import PARTS, OwnWork, Place, find_late, lateness, median_of_others
 
 LOAD = Place("data load in process", "Photos.__getitem__", "/srv/data.py")
 READ = Place("other", "read_block", "/srv/disk.py")
 RUNS = 1000
 
 
-def effort(rank: int, *own: float | None, loads: float = 0.0, reads: float = 0.0) -> Effort:
+def effort(rank: int, *own: float | None, loads: float = 0.0, reads: float = 0.0) -> OwnWork:
     """Return a rank whose own work in the parts of a range is ``own``."""
-    return Effort(rank, frozenset({rank}), 500, own, (None,) * len(own), {LOAD: loads, READ: reads}, {}, 0.2)
+    return OwnWork(rank, frozenset({rank}), 500, own, (None,) * len(own), {LOAD: loads, READ: reads}, {}, 0.2)
 
 
-def noisy(chance: random.Random, *means: float, spread: float) -> list[Effort]:
+def noisy(chance: random.Random, *means: float, spread: float) -> list[OwnWork]:
     """Return ranks whose own work varies around their means."""
     return [effort(rank, *(chance.gauss(mean, spread) for _ in range(PARTS))) for rank, mean in enumerate(means)]
 

@@ -9,16 +9,16 @@ from collections.abc import Callable
 import pytest
 
 from profd.daemon.analyze.confidence import CONFIDENCE_95, is_hint
-from profd.daemon.analyze.uncertainty import ChangesSeen, Doubt, Reads
+from profd.daemon.analyze.uncertainty import Reads, ShareVariance, TransitionsSeen
 
 A, B, C = 1, 2, 3
 UNSELECTED = 9
 
 
-def doubt_of(squares: dict[tuple[tuple[int, int], ...], float], open_ns2: float = 1.0) -> Doubt[str]:
+def doubt_of(squares: dict[tuple[tuple[int, int], ...], float], open_ns2: float = 1.0) -> ShareVariance[str]:
     states = {A: frozenset("ax"), B: frozenset("bx"), C: frozenset("c")}
-    doubt: Doubt[str] = Doubt(lambda stack: states.get(stack, frozenset()))
-    doubt.add(ChangesSeen(squares, open_ns2))
+    doubt: ShareVariance[str] = ShareVariance(lambda stack: states.get(stack, frozenset()))
+    doubt.add(TransitionsSeen(squares, open_ns2))
     return doubt
 
 
@@ -53,7 +53,7 @@ def test_what_changes_outside_of_the_selection_leaves_nothing_open() -> None:
 def test_what_failed_reads_would_have_shown_is_a_guess_that_no_time_makes_better() -> None:
     def error(failed: float, whole_ns: float, share: float = 0.5) -> float:
         doubt = doubt_of({})
-        doubt.add(ChangesSeen({((A, B),): whole_ns}, 1.0, Reads(failed, 100.0)))
+        doubt.add(TransitionsSeen({((A, B),): whole_ns}, 1.0, Reads(failed, 100.0)))
         return doubt.standard_error("a", share, whole_ns)
 
     assert error(0, 1e12) < 1e-5
@@ -77,7 +77,7 @@ def test_threads_that_leave_the_selection_at_once_err_together() -> None:
 
 
 def test_processes_add_up_by_their_weights() -> None:
-    both: Doubt[str] = Doubt(lambda _: frozenset())
+    both: ShareVariance[str] = ShareVariance(lambda _: frozenset())
     both.update(doubt_of({((A, B),): 8.0}), 1.0)
     both.update(doubt_of({((A, B),): 8.0}), 2.0)
 

@@ -9,7 +9,7 @@ import pytest
 from support import synthetic, unevensamples
 
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.analyze.uncertainty import Changes, ChangesSeen, Reads, take_changes, together
+from profd.daemon.analyze.uncertainty import Reads, Transitions, TransitionsSeen, take_transitions, together
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
@@ -25,8 +25,8 @@ def rows(stacks: str, *, thread: int = 1, lasts_ns: int = TEN_MS, late_ns: int =
     ]
 
 
-def changes_in(*threads: Iterable[IntervalRow]) -> ChangesSeen:
-    changes = Changes()
+def changes_in(*threads: Iterable[IntervalRow]) -> TransitionsSeen:
+    changes = Transitions()
     for row in sorted(itertools.chain(*threads), key=lambda row: row.start_ns):
         changes.add(row)
     return changes.take()
@@ -70,7 +70,7 @@ def test_the_distance_of_samples_is_that_of_the_time() -> None:
 
 
 def test_what_was_taken_is_not_taken_again() -> None:
-    changes = Changes()
+    changes = Transitions()
     for row in rows("ab"):
         changes.add(row)
 
@@ -79,24 +79,24 @@ def test_what_was_taken_is_not_taken_again() -> None:
 
 
 def test_weights_of_processes_are_squared() -> None:
-    seen = ChangesSeen({moment("ab"): 5.0}, 1.0)
+    seen = TransitionsSeen({moment("ab"): 5.0}, 1.0)
 
     both = together({1: seen, 2: seen}, {1: 1.0, 2: 3.0})
 
-    assert both == ChangesSeen({moment("ab"): 50.0}, 10.0)
+    assert both == TransitionsSeen({moment("ab"): 50.0}, 10.0)
 
 
 def test_changes_are_those_of_the_selection(tmp_path: Path) -> None:
     with RunReader(unevensamples.write_run(tmp_path / "a.profd")) as reader:
         process = next(iter(reader.processes))
-        of_main = take_changes(reader, MAIN_THREADS)
+        of_main = take_transitions(reader, MAIN_THREADS)
 
         assert list(of_main) == [process]
         assert sum(of_main[process].squares.values()) == pytest.approx((4 * TEN_MS) ** 2)
         # The workers never change: what lies between their turns is not known.
-        assert not any(seen.squares for key, seen in take_changes(reader, Selection()).items() if key != process)
+        assert not any(seen.squares for key, seen in take_transitions(reader, Selection()).items() if key != process)
         before = Selection(to_ns=synthetic.STARTED_NS + 10 * SECOND_NS)
-        assert not take_changes(reader, before)[process].squares
+        assert not take_transitions(reader, before)[process].squares
 
 
 def test_changes_know_how_many_of_the_reads_around_them_failed(tmp_path: Path) -> None:
@@ -108,9 +108,9 @@ def test_changes_know_how_many_of_the_reads_around_them_failed(tmp_path: Path) -
         def reads(from_s: float, to_s: float | None = None) -> Reads:
             to_ns = None if to_s is None else synthetic.STARTED_NS + int(to_s * SECOND_NS)
             within = Selection(from_ns=synthetic.STARTED_NS + int(from_s * SECOND_NS), to_ns=to_ns)
-            return next((row.reads for row in take_changes(reader, within).values()), Reads())
+            return next((row.reads for row in take_transitions(reader, within).values()), Reads())
 
-        whole = take_changes(reader, MAIN_THREADS)[1].reads
+        whole = take_transitions(reader, MAIN_THREADS)[1].reads
         assert (whole.failed, whole.due) == (200, 800.0)
         assert reads(0, 4) == Reads(0, 400)
         inside = {row.process: row for row in reader.reads(failing_ns + SECOND_NS, failing_ns + 2 * SECOND_NS)}
@@ -120,10 +120,10 @@ def test_changes_know_how_many_of_the_reads_around_them_failed(tmp_path: Path) -
 
 def test_of_a_long_run_a_part_counts_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=60)) as reader:
-        whole = take_changes(reader, MAIN_THREADS)[1]
+        whole = take_transitions(reader, MAIN_THREADS)[1]
         monkeypatch.setattr("profd.daemon.analyze.uncertainty._LOOKED_AT_NS", 30 * SECOND_NS)
         monkeypatch.setattr("profd.daemon.analyze.uncertainty._SLICES", 6)
-        part = take_changes(reader, MAIN_THREADS)[1]
+        part = take_transitions(reader, MAIN_THREADS)[1]
 
     assert sum(part.squares.values()) == pytest.approx(sum(whole.squares.values()), rel=0.1)
     assert part.open_ns2 == pytest.approx(2 * whole.open_ns2)

@@ -11,13 +11,13 @@ from support.synthetic import MAIN, STARTED_NS
 
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.compare.blocks import Company, slowing, take_company
+from profd.daemon.compare.blocks import CpuContention, slowing, take_cpu_contention
 from profd.daemon.compare.diff import Diff, take_diff
 from profd.daemon.render.difftext import diff_text
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 
-ALONE = Company(0.0, 0.0)
+ALONE = CpuContention(0.0, 0.0)
 SECONDS = 120
 PROFD_CORES = 0.05
 
@@ -99,7 +99,7 @@ def test_how_long_a_core_was_lacking(tmp_path: Path, told: dict[str, float], exp
     path = write_steps(tmp_path / "a.profd", 1, beside=[*known, *cores])
     with RunReader(path) as reader:
         part = Selection(from_ns=STARTED_NS, to_ns=STARTED_NS + 50 * SECOND_NS)
-        company = take_company(reader, part)
+        company = take_cpu_contention(reader, part)
     assert company is not None
     assert company.lacking == pytest.approx(expected)
 
@@ -108,13 +108,13 @@ def test_how_long_a_core_was_lacking(tmp_path: Path, told: dict[str, float], exp
     ("base", "new", "longer"),
     [
         (ALONE, ALONE, 0.0),
-        (None, Company(1.0, 0.5), 0.0),
-        (Company(0.2, 0.0), Company(0.4, 0.0), 0.2),
-        (Company(0.4, 0.0), Company(0.4, 0.0), 0.1),
-        (ALONE, Company(0.0, 0.5), 1.25),
-        (Company(0.0, 0.5), Company(0.0, 0.5), 0.25),
-        (ALONE, Company(0.0, 1.0), 123.75),
+        (None, CpuContention(1.0, 0.5), 0.0),
+        (CpuContention(0.2, 0.0), CpuContention(0.4, 0.0), 0.2),
+        (CpuContention(0.4, 0.0), CpuContention(0.4, 0.0), 0.1),
+        (ALONE, CpuContention(0.0, 0.5), 1.25),
+        (CpuContention(0.0, 0.5), CpuContention(0.0, 0.5), 0.25),
+        (ALONE, CpuContention(0.0, 1.0), 123.75),
     ],
 )
-def test_what_company_may_add_to_a_step(base: Company | None, new: Company, longer: float) -> None:
+def test_what_company_may_add_to_a_step(base: CpuContention | None, new: CpuContention, longer: float) -> None:
     assert slowing(base, new) == slowing(new, base) == pytest.approx(longer)

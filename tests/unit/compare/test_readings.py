@@ -10,7 +10,7 @@ import pytest
 from support.readingruns import write_run
 
 from profd.cli.main import run_command_line
-from profd.daemon.compare.blocks import Company, Mean
+from profd.daemon.compare.blocks import CpuContention, Mean
 from profd.daemon.compare.diff import Diff, take_diff
 from profd.daemon.compare.readings import Pair, Reading, judged
 from profd.daemon.errors import ExitCode
@@ -125,7 +125,7 @@ def test_the_text_and_the_verdict_say_it(tmp_path: Path) -> None:
 def test_a_machine_that_was_short_of_cpu_is_told(tmp_path: Path, lacking: tuple[float, float], is_said: bool) -> None:
     diff = diff_of(write_run(tmp_path / "a.profd", 1), write_run(tmp_path / "b.profd", 2))
     base, new = (
-        msgspec.structs.replace(side, company=Company(0.0, share))
+        msgspec.structs.replace(side, company=CpuContention(0.0, share))
         for side, share in zip((diff.base, diff.new), lacking, strict=True)
     )
     text = " ".join(diff_text(msgspec.structs.replace(diff, base=base, new=new)).split())

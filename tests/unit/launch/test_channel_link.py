@@ -9,8 +9,8 @@ from profd.daemon.launch.channel import (
     CHUNK_BYTES,
     LARGEST_BYTES,
     Message,
+    ScriptChannel,
     ScriptExited,
-    ScriptLink,
     ScriptWrote,
     decode,
     make_link,
@@ -68,7 +68,7 @@ def test_session_that_is_gone_costs_nothing() -> None:
     ours.close()
 
 
-def drain(receive: Callable[[int], bytes], link: ScriptLink) -> list[Message]:
+def drain(receive: Callable[[int], bytes], link: ScriptChannel) -> list[Message]:
     """Return the messages that are there, and those that wait."""
     received = []
     while True:

@@ -11,7 +11,7 @@ from support import synthetic
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import MILLISECOND_NS
-from profd.daemon.render.slots import TIME_UNIT_NS, Laid, Slots, take_slots
+from profd.daemon.render.slots import TIME_UNIT_NS, BucketBuilder, Slots, take_slots
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
 
@@ -62,7 +62,7 @@ def test_an_entry_spans_the_slots_that_its_stack_lasted_for(reader: RunReader) -
 
 
 def test_times_of_a_stack_add_up_though_each_is_less_than_a_unit() -> None:
-    laid = Laid(0, 10_000, 0)
+    laid = BucketBuilder(0, 10_000, 0)
     for slot in range(1000):
         start_ns = slot * laid.width_ms * MILLISECOND_NS
         laid.add(IntervalRow(start_ns=start_ns, thread=1, duration_ns=TIME_UNIT_NS * 4 // 10, stack=1, samples=0), [])

@@ -12,9 +12,9 @@ from support.hostfakes import FakeSessions, FakeTable, Said, entry_of
 from profd.daemon.errors import SessionFailed
 from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.jobs import Jobs
-from profd.daemon.service.pool import Crew
+from profd.daemon.service.pool import SessionPool
 from profd.daemon.service.processes import Census, Job, Rules
-from profd.daemon.service.storage import Entry, Register
+from profd.daemon.service.storage import Entry, RunRegistry
 from profd.daemon.store.records import Identity
 
 CONFIGURATION = Configuration(budget_percent=10, least_percent=2)
@@ -26,9 +26,9 @@ class Manned:
     def __init__(self, folder: Path) -> None:
         self.table, self.clock, self.said, self.sessions = FakeTable(), StoppedClock(), Said(), FakeSessions()
         self.jobs = Jobs(Census(self.table, self.clock), self.table, Rules(CONFIGURATION), self.said, self.clock)
-        self.register = Register(folder / "daemon" / "host")
+        self.register = RunRegistry(folder / "daemon" / "host")
         self.ended: list[Entry] = []
-        self.crew = Crew(
+        self.crew = SessionPool(
             CONFIGURATION, self.sessions, self.jobs, self.register, self.said, self.clock, self.ended.append
         )
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 import pytest
 from support.clocks import StoppedClock
 
-from profd.daemon.service.pool import START_S, Purse
+from profd.daemon.service.pool import START_S, HostBudget
 
 BUDGET = 10.0
 
 
-def spend(purse: Purse, clock: StoppedClock, cores: float, seconds: int) -> None:
+def spend(purse: HostBudget, clock: StoppedClock, cores: float, seconds: int) -> None:
     for _ in range(seconds):
         clock.advance(1)
         purse.take(cores)
 
 
 def test_an_idle_host_has_all_of_its_budget() -> None:
-    purse = Purse(StoppedClock())
+    purse = HostBudget(StoppedClock())
     assert [purse.part(BUDGET, 2.0, sessions) for sessions in (0, 1, 2, 4)] == [10.0, 10.0, 5.0, 2.5]
     assert purse.starts(BUDGET) == int(6 / START_S)
 
 
 def test_what_was_spent_leaves_less_until_a_minute_has_passed() -> None:
     clock = StoppedClock()
-    purse = Purse(clock)
+    purse = HostBudget(clock)
     spend(purse, clock, 0.5, 11)
     assert purse.starts(BUDGET) == 0
     assert purse.part(BUDGET, 2.0, 1) == pytest.approx(2.0)
@@ -35,7 +35,7 @@ def test_what_was_spent_leaves_less_until_a_minute_has_passed() -> None:
 
 def test_short_jobs_without_end_keep_every_minute_within_the_budget() -> None:
     clock = StoppedClock()
-    purse = Purse(clock)
+    purse = HostBudget(clock)
     spent = []
     for _ in range(300):
         spent.append(START_S if purse.starts(BUDGET) else 0.0)
@@ -47,7 +47,7 @@ def test_short_jobs_without_end_keep_every_minute_within_the_budget() -> None:
 
 def test_the_parts_of_sessions_that_use_theirs_are_the_budget() -> None:
     clock = StoppedClock()
-    purse = Purse(clock)
+    purse = HostBudget(clock)
     for _ in range(180):
         spend(purse, clock, 2 * purse.part(BUDGET, 2.0, 2) / 100, 1)
     assert 2 * purse.part(BUDGET, 2.0, 2) == pytest.approx(BUDGET)

@@ -8,16 +8,16 @@ import pytest
 from support.hostfakes import UID, FakeTable
 
 from profd.daemon.service.configuration import Configuration, Exclusion, Rule
-from profd.daemon.service.processes import Rules, Subject, user_name
+from profd.daemon.service.processes import ProcessInfo, Rules, user_name
 
 
-def subject(*command: str, torch: bool = False, gpu: bool = False, uid: int = UID) -> Subject:
+def subject(*command: str, torch: bool = False, gpu: bool = False, uid: int = UID) -> ProcessInfo:
     table = FakeTable()
     table.add(7, *command, torch=torch, gpu=gpu, uid=uid)
     return table.subjects[7]
 
 
-def matched(one: Subject, *rules: Rule, exclude: tuple[Exclusion, ...] = ()) -> str | None:
+def matched(one: ProcessInfo, *rules: Rule, exclude: tuple[Exclusion, ...] = ()) -> str | None:
     found = Rules(Configuration(rule=rules, exclude=exclude)).match(one)
     return found.name if found else None
 

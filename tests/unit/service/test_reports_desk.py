@@ -14,8 +14,8 @@ from support.synthetic import write_run
 
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.render.summary import summarize
-from profd.daemon.service.reports import Desk, read_incident
-from profd.daemon.service.storage import Register
+from profd.daemon.service.reports import ReportQueue, read_incident
+from profd.daemon.service.storage import RunRegistry
 from profd.daemon.store.reader import RunReader
 
 
@@ -23,9 +23,9 @@ class Manned:
     """A desk that works."""
 
     def __init__(self, folder: Path) -> None:
-        self.reporter, self.said, self.register = FakeReporter(), Said(), Register(folder / "daemon" / "host")
+        self.reporter, self.said, self.register = FakeReporter(), Said(), RunRegistry(folder / "daemon" / "host")
         self.written = 0
-        self.desk = Desk(self.reporter, self.register, self.said, self._count)
+        self.desk = ReportQueue(self.reporter, self.register, self.said, self._count)
 
     def _count(self) -> None:
         self.written += 1

@@ -11,7 +11,7 @@ from support.clocks import StoppedClock
 from support.hostfakes import Said, entry_of
 
 from profd.daemon.service.configuration import Retention
-from profd.daemon.service.storage import Archive, Entry, Register, Shelf
+from profd.daemon.service.storage import Entry, RunRegistry, RunRetention, RunStorage
 
 NOTHING = Retention(detail_hours=1e-6, report_hours=1e-6, incident_hours=1e-6)
 DETAIL_ONLY = Retention(detail_hours=1e-6)
@@ -25,9 +25,9 @@ class Kept:
         for folder in (self.runs, self.reports):
             folder.mkdir()
         self.clock, self.said = StoppedClock(), Said()
-        self.register = Register(home / "daemon" / "host")
-        self.shelf = Shelf(self.runs, self.reports)
-        self.archive = Archive(self.register, self.shelf, self.said, self.clock)
+        self.register = RunRegistry(home / "daemon" / "host")
+        self.shelf = RunStorage(self.runs, self.reports)
+        self.archive = RunRetention(self.register, self.shelf, self.said, self.clock)
 
     def add(self, *, run: int = 1, live: bool = False, hours: float = 1) -> Entry:
         """Add a run that ended a while ago, an hour unless told otherwise."""
@@ -144,7 +144,7 @@ def test_a_supervisor_that_is_restarted_all_the_time_removes_no_more(kept: Kept)
     add_ten(kept)
     kept.clock.at_ns += YEARS_NS
     for _ in range(5):
-        Archive(kept.register, kept.shelf, kept.said, kept.clock).thin(Retention(), ())
+        RunRetention(kept.register, kept.shelf, kept.said, kept.clock).thin(Retention(), ())
         kept.clock.advance(5)
     assert len(kept.register.entries()) == 9
 

@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from profd.daemon.errors import OutputUnwritable
-from profd.daemon.service.storage import Entry, Register, boot_id
+from profd.daemon.service.storage import Entry, RunRegistry, boot_id
 from profd.daemon.store.records import Identity
 
 ENTRY = Entry("20261120-120000-cifar-3fa9", Identity(4242, 1000), 4242, "any", boot_id(), 5)
 
 
 def test_entries_come_back_the_oldest_first(tmp_path: Path) -> None:
-    register = Register(tmp_path / "daemon" / "host")
+    register = RunRegistry(tmp_path / "daemon" / "host")
     later = msgspec.structs.replace(ENTRY, run_id="20261121-120000-cifar-3fa9")
     register.put(later)
     register.put(ENTRY)
@@ -25,7 +25,7 @@ def test_entries_come_back_the_oldest_first(tmp_path: Path) -> None:
 
 
 def test_an_entry_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    register = Register(tmp_path / "daemon" / "host")
+    register = RunRegistry(tmp_path / "daemon" / "host")
     register.put(ENTRY)
 
     def write_nothing(value: object) -> bytes:
@@ -39,7 +39,7 @@ def test_an_entry_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_file_that_is_no_entry_is_left_alone(tmp_path: Path) -> None:
     folder = tmp_path / "daemon" / "host"
-    register = Register(folder)
+    register = RunRegistry(folder)
     (folder / "notes.json").write_text("{}")
     (folder / "other.json").write_bytes(msgspec.json.encode(ENTRY))
     assert register.entries() == []

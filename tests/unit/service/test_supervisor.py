@@ -16,10 +16,10 @@ from profd.daemon import paths
 from profd.daemon.service import supervisor
 from profd.daemon.service.configuration import Configuration, Exclusion, Rule
 from profd.daemon.service.jobs import Jobs
-from profd.daemon.service.log import Notifier
-from profd.daemon.service.processes import Census, Rules, Subject
+from profd.daemon.service.log import SystemdNotifier
+from profd.daemon.service.processes import Census, ProcessInfo, Rules
 from profd.daemon.service.sessions import run_file
-from profd.daemon.service.storage import Register, Shelf
+from profd.daemon.service.storage import RunRegistry, RunStorage
 from profd.daemon.service.supervisor import Supervisor
 from profd.daemon.store.records import HangFound, HangReport
 
@@ -32,8 +32,8 @@ class Host:
     def __init__(self, home: Path) -> None:
         self.table, self.said, self.clock = FakeTable(), Said(), StoppedClock()
         self.sessions, self.reporter = FakeSessions(), FakeReporter()
-        self.register = Register(home / "daemon" / "host")
-        self.shelf = Shelf(paths.make_private(paths.runs_folder()), home / "reports")
+        self.register = RunRegistry(home / "daemon" / "host")
+        self.shelf = RunStorage(paths.make_private(paths.runs_folder()), home / "reports")
         self.reloads = 0
         self.supervisor: Supervisor
         self.task: asyncio.Task[None]
@@ -43,7 +43,7 @@ class Host:
         self.supervisor = Supervisor(
             configuration, jobs, self.sessions, self.reporter, self.register, self.shelf, self.said, self.clock
         )
-        self.task = asyncio.ensure_future(self.supervisor.run(Notifier(), self._count))
+        self.task = asyncio.ensure_future(self.supervisor.run(SystemdNotifier(), self._count))
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         def is_so_yet() -> bool:
@@ -166,7 +166,7 @@ async def test_another_configuration_holds_for_what_comes(host: Host) -> None:
 async def test_a_look_that_fails_is_said_and_is_not_the_last(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     look, looks = host.table.look, list[int]()
 
-    def fail(pid: int) -> Subject | None:
+    def fail(pid: int) -> ProcessInfo | None:
         looks.append(pid)
         host.clock.advance(60)
         if len(looks) < 3:

@@ -12,26 +12,26 @@ import pytest
 from support.hostfakes import Said, entry_of
 
 from profd.daemon.errors import OutputUnwritable, SessionFailed
-from profd.daemon.service.log import Notifier
-from profd.daemon.service.storage import Register
-from profd.daemon.service.supervisor import Instance
+from profd.daemon.service.log import SystemdNotifier
+from profd.daemon.service.storage import RunRegistry
+from profd.daemon.service.supervisor import SingleInstanceLock
 
 
 def test_who_comes_second_is_told_who_was_first(tmp_path: Path) -> None:
-    first = Instance(tmp_path)
+    first = SingleInstanceLock(tmp_path)
     with pytest.raises(SessionFailed, match=rf"runs already, as pid {os.getpid()} "):
-        Instance(tmp_path)
+        SingleInstanceLock(tmp_path)
     first.close()
-    Instance(tmp_path).close()
+    SingleInstanceLock(tmp_path).close()
 
 
 def test_the_lock_is_no_link_and_not_for_others(tmp_path: Path) -> None:
     (tmp_path / "daemon.lock").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OutputUnwritable):
-        Instance(tmp_path)
+        SingleInstanceLock(tmp_path)
     assert not (tmp_path / "elsewhere").exists()
     (tmp_path / "daemon.lock").unlink()
-    Instance(tmp_path).close()
+    SingleInstanceLock(tmp_path).close()
     assert stat.S_IMODE((tmp_path / "daemon.lock").stat().st_mode) == 0o600
 
 
@@ -42,7 +42,7 @@ def test_systemd_is_told(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         systemd.bind(name)
         monkeypatch.setenv("NOTIFY_SOCKET", name.replace("\0", "@"))
         monkeypatch.setenv("WATCHDOG_USEC", "60000000")
-        notifier = Notifier()
+        notifier = SystemdNotifier()
         notifier.tell("READY=1")
         assert systemd.recv(64) == b"READY=1"
     assert notifier.watchdog_s == 60
@@ -52,7 +52,7 @@ def test_systemd_is_told(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_without_systemd_nobody_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-    notifier = Notifier()
+    notifier = SystemdNotifier()
     notifier.tell("READY=1")
     assert notifier.watchdog_s is None
 
@@ -73,16 +73,16 @@ def test_entries_are_kept_from_one_supervisor_to_the_next(profd_home: Path) -> N
     folder = profd_home / "daemon" / "host"
     entries = [entry_of(7, run=run) for run in (1, 2)]
     for entry in reversed(entries):
-        Register(folder).put(entry)
-    assert Register(folder).entries() == entries
-    Register(folder).remove(entries[0].run_id)
-    assert Register(folder).entries() == entries[1:]
+        RunRegistry(folder).put(entry)
+    assert RunRegistry(folder).entries() == entries
+    RunRegistry(folder).remove(entries[0].run_id)
+    assert RunRegistry(folder).entries() == entries[1:]
     assert stat.S_IMODE(folder.stat().st_mode) == stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
 
 
 def test_what_is_no_entry_is_left_alone(profd_home: Path) -> None:
-    register = Register(profd_home / "daemon" / "host")
+    register = RunRegistry(profd_home / "daemon" / "host")
     folder = profd_home / "daemon" / "host"
     entry = entry_of(7)
     (folder / "cut.json").write_bytes(b"{")

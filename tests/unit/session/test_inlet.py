@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 from support.waiting import eventually
 
-from profd.daemon.launch.channel import ScriptLink, make_link
-from profd.daemon.session.inlet import ScriptInlet
+from profd.daemon.launch.channel import ScriptChannel, make_link
+from profd.daemon.session.inlet import ScriptChannelReader
 
 
 @dataclass
@@ -32,10 +32,10 @@ class Heard:
 class Ends:
     """The launcher's end of the link, and an inlet on its other side."""
 
-    link: ScriptLink
+    link: ScriptChannel
     link_fd: int
     heard: Heard
-    inlet: ScriptInlet
+    inlet: ScriptChannelReader
 
     async def hear(self, output: bytes) -> None:
         await eventually(lambda: len(self.heard.output) >= len(output), "the output")
@@ -48,7 +48,7 @@ async def ends() -> AsyncIterator[Ends]:
     session_end.set_inheritable(True)
     heard = Heard()
     link_fd = session_end.detach()
-    inlet = ScriptInlet(link_fd, heard.take_output, heard.take_status)
+    inlet = ScriptChannelReader(link_fd, heard.take_output, heard.take_status)
     yield Ends(link, link_fd, heard, inlet)
     inlet.close()
     link.close()
@@ -105,5 +105,5 @@ async def test_no_child_of_the_session_inherits_what_it_was_given(ends: Ends) ->
 
 async def test_without_a_link_there_is_nothing_to_read() -> None:
     heard = Heard()
-    ScriptInlet(None, heard.take_output, heard.take_status).close()
+    ScriptChannelReader(None, heard.take_output, heard.take_status).close()
     assert heard == Heard()

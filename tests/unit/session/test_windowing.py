@@ -17,7 +17,7 @@ from profd.daemon.store.records import EventHappened, Found, Identity, Record
 from profd.daemon.tree.tree import Member
 from profd.daemon.windows.ondemand import Sockets
 from profd.daemon.windows.request import WindowRequest
-from profd.daemon.windows.taking import Way, WindowTaker
+from profd.daemon.windows.taking import WindowBackend, WindowTaker
 
 
 def member(pid: int, role: str, python: str | None = "3.11.7") -> Member:
@@ -80,9 +80,9 @@ async def test_run_that_was_not_armed_takes_none_and_says_how() -> None:
 
 
 async def test_run_that_was_not_armed_is_injected_on_demand_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    ways: dict[Identity, Way] = {}
+    ways: dict[Identity, WindowBackend] = {}
 
-    def begin(self: WindowTaker, asked: Mapping[Identity, Way], request: WindowRequest) -> int:
+    def begin(self: WindowTaker, asked: Mapping[Identity, WindowBackend], request: WindowRequest) -> int:
         ways.update(asked)
         return 7
 
@@ -96,9 +96,9 @@ async def test_run_that_was_not_armed_is_injected_on_demand_and_says_so(monkeypa
 async def test_processes_that_others_have_armed_are_asked_and_never_injected(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, inject: bool
 ) -> None:
-    ways: dict[Identity, Way] = {}
+    ways: dict[Identity, WindowBackend] = {}
 
-    def begin(self: WindowTaker, asked: Mapping[Identity, Way], request: WindowRequest) -> int:
+    def begin(self: WindowTaker, asked: Mapping[Identity, WindowBackend], request: WindowRequest) -> int:
         ways.update(asked)
         return 7
 

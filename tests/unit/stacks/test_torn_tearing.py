@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profd.daemon.stacks.source import Statements
-from profd.daemon.stacks.suffixes import Endings
+from profd.daemon.stacks.suffixes import SuffixIndex
 from profd.daemon.stacks.torn import Calls, Evidence, NoSource, Stack, is_plausible, mend, valid_roots
 from profd.daemon.store.records import Frame
 
@@ -169,7 +169,7 @@ def test_a_torn_stack_of_no_known_ending_tells_of_where_its_function_or_its_file
 
 
 def test_of_a_program_that_makes_up_functions_few_stacks_are_held() -> None:
-    root, endings = Frame("<module>", "/home/ada/train.py", 9), Endings()
+    root, endings = Frame("<module>", "/home/ada/train.py", 9), SuffixIndex()
     for number in range(5_000):
         made_up = root, Frame(f"f{number}", "<string>", 1)
         endings.learn({made_up: 1})

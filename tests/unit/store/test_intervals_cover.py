@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profd.daemon.store.intervals import Cover
+from profd.daemon.store.intervals import IntervalSet
 
 _ranges = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=12).map(sorted)
 
 
-def cover_of(ranges: list[tuple[int, int]]) -> Cover:
-    cover = Cover()
+def cover_of(ranges: list[tuple[int, int]]) -> IntervalSet:
+    cover = IntervalSet()
     for start, length in ranges:
         cover.add(start, start + length)
     return cover

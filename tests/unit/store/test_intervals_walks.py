@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 
-from profd.daemon.store.intervals import Cover, Walk
+from profd.daemon.store.intervals import IntervalSet, Walk
 
 
 def test_a_walk_says_what_the_cover_says() -> None:
     chance = random.Random(7)
     for _ in range(50):
-        cover, at_ns = Cover(), 0
+        cover, at_ns = IntervalSet(), 0
         for _ in range(chance.randint(0, 20)):
             at_ns += chance.randint(0, 50)
             cover.add(at_ns, at_ns + chance.randint(0, 60))
@@ -22,4 +22,4 @@ def test_a_walk_says_what_the_cover_says() -> None:
 
 
 def test_a_cover_of_nothing_covers_nothing() -> None:
-    assert Walk(Cover()).between(0, 10) == 0
+    assert Walk(IntervalSet()).between(0, 10) == 0

@@ -9,7 +9,7 @@ import pytest
 from support.synthetic import write_run
 
 from profd.daemon.analyze.selection import MAIN_THREADS
-from profd.tui.actions import ErrandDone, ErrandFailed, ReportFailed, ReportWritten, export, write_report_of
+from profd.tui.actions import ActionDone, ActionFailed, ReportFailed, ReportWritten, export, write_report_of
 
 
 @pytest.fixture
@@ -46,23 +46,23 @@ def test_a_run_that_cannot_be_read_is_neither_reported_nor_exported(here: Path) 
     broken = here / "broken.profd"
     broken.write_text("no run")
     assert isinstance(write_report_of(broken), ReportFailed)
-    assert isinstance(export(broken, "collapsed", MAIN_THREADS), ErrandFailed)
+    assert isinstance(export(broken, "collapsed", MAIN_THREADS), ActionFailed)
     assert list(here.iterdir()) == [broken]
 
 
 def test_a_format_without_threads_has_those_that_are_looked_at(run_file: Path, here: Path) -> None:
     done = export(run_file, "collapsed", MAIN_THREADS)
-    assert isinstance(done, ErrandDone)
+    assert isinstance(done, ActionDone)
     assert (done.title, done.text) == ("Exported", str(here / "a.collapsed.txt"))
     lines = (here / "a.collapsed.txt").read_text().splitlines()
     assert sum(int(line.rpartition(" ")[2]) for line in lines) == 2 * 100
 
 
 def test_a_format_that_tells_threads_apart_has_all_of_them(run_file: Path, here: Path) -> None:
-    assert isinstance(export(run_file, "speedscope", MAIN_THREADS), ErrandDone)
+    assert isinstance(export(run_file, "speedscope", MAIN_THREADS), ActionDone)
     assert len(json.loads((here / "a.speedscope.json").read_text())["profiles"]) == 4
 
 
 def test_tables_are_a_folder(run_file: Path, here: Path) -> None:
-    assert isinstance(export(run_file, "csv", MAIN_THREADS), ErrandDone)
+    assert isinstance(export(run_file, "csv", MAIN_THREADS), ActionDone)
     assert (here / "a-csv" / "samples.csv").is_file()

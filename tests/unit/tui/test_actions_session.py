@@ -14,7 +14,7 @@ from profd.daemon.errors import SessionFailed
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
 from profd.tui import actions as session_errands
-from profd.tui.actions import ErrandDone, ErrandFailed, WindowRefused, change_rate, mark, stop, take_window
+from profd.tui.actions import ActionDone, ActionFailed, WindowRefused, change_rate, mark, stop, take_window
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def live(ended: RunInfo) -> RunInfo:
 
 
 def said(outcome: Message) -> tuple[str, str]:
-    assert isinstance(outcome, ErrandDone)
+    assert isinstance(outcome, ActionDone)
     return outcome.title, outcome.text
 
 
@@ -86,7 +86,7 @@ def test_the_rate_ends_where_there_is_no_other_or_no_budget(session: FakeSession
 
 def test_a_run_that_has_ended_is_not_asked(session: FakeSession, ended: RunInfo) -> None:
     for outcome in (mark(ended, "x"), stop(ended), change_rate(ended, 1)):
-        assert isinstance(outcome, ErrandFailed)
+        assert isinstance(outcome, ActionFailed)
         assert "not recorded any more" in str(outcome.error)
     assert isinstance(take_window(ended), WindowRefused)
     assert session.asked == []

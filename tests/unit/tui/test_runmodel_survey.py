@@ -17,9 +17,9 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import FindingsTaken
-from profd.tui.feed import Follower
+from profd.tui.feed import PollingThread
 from profd.tui.findings import Analysis
-from profd.tui.runmodel import Survey
+from profd.tui.runmodel import RunModel
 from profd.tui.snapshot import Snapshot
 from profd.tui.view import Range, Scope, ScopeKind, View
 
@@ -28,8 +28,8 @@ VALUES = {"cpu_cores": 0.6 + 2 * 0.97, "rss_bytes": 904e6 + 600e6, "host_cpu_sha
 ALL = View(scope=Scope(ScopeKind.ALL))
 
 
-def survey_of(reader: RunReader) -> Survey:
-    survey = Survey(reader)
+def survey_of(reader: RunReader) -> RunModel:
+    survey = RunModel(reader)
     while survey.catch_up():
         pass
     return survey
@@ -62,7 +62,7 @@ def test_a_snapshot_has_the_functions_that_the_analysis_has(ended: Path) -> None
 
 def test_what_grew_bit_by_bit_is_what_is_read_at_once(tmp_path: Path) -> None:
     with synthetic.live_run(tmp_path / "a.profd", seconds=1) as run, RunReader(run.path) as reader:
-        growing = Survey(reader)
+        growing = RunModel(reader)
         for _ in range(4):
             while growing.catch_up():
                 pass
@@ -178,7 +178,7 @@ def test_processes_are_a_tree_with_what_each_is_doing(tmp_path: Path) -> None:
 
 def test_nothing_new_is_no_snapshot(tmp_path: Path) -> None:
     with synthetic.live_run(tmp_path / "a.profd") as run, RunReader(run.path) as reader:
-        follower = Follower(reader, Analysis(()))
+        follower = PollingThread(reader, Analysis(()))
         while follower.look():
             pass
         assert follower.snapshot(View()) is not None
@@ -201,7 +201,7 @@ def test_a_run_of_any_length_is_read_in_batches_that_say_how_far_they_are(
 ) -> None:
     monkeypatch.setattr(survey_module, "BATCH_RECORDINGS", 128)
     with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=100)) as reader:
-        survey = Survey(reader)
+        survey = RunModel(reader)
         shares = []
         while survey.catch_up():
             shares.append(survey.snapshot(View()).read_share)

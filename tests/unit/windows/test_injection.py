@@ -20,7 +20,7 @@ from profd.daemon.windows import gdb, injection, intarget
 from profd.daemon.windows.injection import Injection
 from profd.daemon.windows.intarget import Order
 from profd.daemon.windows.request import WindowFailed, WindowRequest
-from profd.daemon.windows.taking import Meeting, meeting
+from profd.daemon.windows.taking import ExchangeFolder, meeting
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def identity() -> Iterator[Identity]:
 
 
 def order(folder: Path) -> Order:
-    return injection.order_of(WindowRequest(steps=7, memory=True), Meeting(UserFiles(), folder))
+    return injection.order_of(WindowRequest(steps=7, memory=True), ExchangeFolder(UserFiles(), folder))
 
 
 def test_text_starts_a_thread_that_takes_the_order_and_names_nothing(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ class Played(Injection):
         super().__init__(None, clock)
         self._play = play
 
-    async def _execute(self, pid: int, order: Order, place: Meeting) -> None:
+    async def _execute(self, pid: int, order: Order, place: ExchangeFolder) -> None:
         self._play(order)
 
 

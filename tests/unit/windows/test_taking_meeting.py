@@ -11,14 +11,14 @@ from support.plainuser import NOBODY, process_of_plain_user
 
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.windows.request import WindowFailed
-from profd.daemon.windows.taking import Meeting, meeting
+from profd.daemon.windows.taking import ExchangeFolder, meeting
 
 pytestmark = pytest.mark.requires("root", "setpriv")
 FILE = "trace.json"
 
 
 @pytest.fixture
-def place() -> Iterator[Meeting]:
+def place() -> Iterator[ExchangeFolder]:
     """Meet a process of nobody's."""
     with process_of_plain_user() as pid, meeting(pid) as place:
         yield place
@@ -33,7 +33,7 @@ def secret(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_the_process_leaves_is_read(place: Meeting) -> None:
+def test_what_the_process_leaves_is_read(place: ExchangeFolder) -> None:
     (place.there / FILE).write_text("{}")
     assert place.has(FILE)
     assert place.read(FILE) == b"{}"
@@ -41,20 +41,20 @@ def test_what_the_process_leaves_is_read(place: Meeting) -> None:
 
 
 @pytest.mark.parametrize("plant", [os.symlink, os.link], ids=["link", "second name"])
-def test_files_of_others_are_not_read(plant: Callable[[Path, Path], None], place: Meeting, secret: Path) -> None:
+def test_files_of_others_are_not_read(plant: Callable[[Path, Path], None], place: ExchangeFolder, secret: Path) -> None:
     plant(secret, place.there / FILE)
     with pytest.raises(WindowFailed, match=r"left no trace\.json"):
         place.read(FILE)
 
 
-def test_nobody_waits_for_a_pipe(place: Meeting) -> None:
+def test_nobody_waits_for_a_pipe(place: ExchangeFolder) -> None:
     os.mkfifo(place.there / FILE)
     assert not place.has(FILE)
     with pytest.raises(WindowFailed, match=r"left no trace\.json"):
         place.read(FILE)
 
 
-def test_what_was_opened_is_what_is_read(place: Meeting, secret: Path) -> None:
+def test_what_was_opened_is_what_is_read(place: ExchangeFolder, secret: Path) -> None:
     (place.there / FILE).write_text("{}")
     with place.opened(FILE) as opened:
         (place.there / FILE).unlink()
@@ -63,7 +63,7 @@ def test_what_was_opened_is_what_is_read(place: Meeting, secret: Path) -> None:
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_file_is_never_written_through_a_link(place: Meeting, secret: Path, is_there: bool) -> None:
+def test_a_file_is_never_written_through_a_link(place: ExchangeFolder, secret: Path, is_there: bool) -> None:
     wanted = secret if is_there else secret.with_name("new")
     (place.there / FILE).symlink_to(wanted)
     with pytest.raises(OutputUnwritable):
@@ -72,7 +72,7 @@ def test_a_file_is_never_written_through_a_link(place: Meeting, secret: Path, is
     assert not secret.with_name("new").exists()
 
 
-def test_what_is_written_is_the_users(place: Meeting) -> None:
+def test_what_is_written_is_the_users(place: ExchangeFolder) -> None:
     place.write(FILE, "text")
     state = (place.there / FILE).stat()
     assert (state.st_uid, state.st_mode & 0o777, state.st_size) == (NOBODY, 0o600, 4)

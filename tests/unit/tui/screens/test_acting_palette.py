@@ -12,7 +12,7 @@ from textual.command import CommandPalette
 from textual.message import Message
 from textual.widgets import OptionList
 
-from profd.tui.actions import ErrandFailed, ReportWritten, WindowRefused
+from profd.tui.actions import ActionFailed, ReportWritten, WindowRefused
 from profd.tui.screens.dialogs import ChoiceScreen, GotoScreen, HelpScreen, Leaving, LeavingScreen, LineScreen
 from profd.tui.tabcontent import FlameGrown
 from profd.tui.view import ScopeKind
@@ -42,9 +42,9 @@ ANSWERS: dict[str, type[Message]] = {
     "Report": ReportWritten,
     # Nobody records this run, and its target is made up: that is said.
     "Window": WindowRefused,
-    "Dump": ErrandFailed,
-    "Sample more often": ErrandFailed,
-    "Sample less often": ErrandFailed,
+    "Dump": ActionFailed,
+    "Sample more often": ActionFailed,
+    "Sample less often": ActionFailed,
 }
 OTHERS = {"Theme", "Lines", "Threads", "Zoom in", "Zoom out", "Live", "Pause", "Background"}
 

@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from profd.daemon.exports.formats import ENDINGS, FORMATS
 from profd.daemon.store import records
-from profd.tui.actions import ErrandDone, ErrandFailed
+from profd.tui.actions import ActionDone, ActionFailed
 from profd.tui.feed import OutputDrawn
 from profd.tui.screens.dialogs import ChoiceScreen
 from profd.tui.widgets.hot import HotTable
@@ -104,10 +104,10 @@ async def test_e_exports_in_every_format_or_says_why_not(
             await opened.press(*["down"] * downs, "enter")
             path = tmp_path / f"a{ENDINGS[form]}"
             if form == "tensorboard":  # the run has no windows
-                await opened.until(ErrandFailed)
+                await opened.until(ActionFailed)
                 assert not path.exists()
             else:
-                done = await opened.until(ErrandDone)
+                done = await opened.until(ActionDone)
                 assert (done.text, done.title) == (str(path), "Exported")
                 assert path.stat().st_size > 100 or (path / f"processes.{form}").stat().st_size > 100
 

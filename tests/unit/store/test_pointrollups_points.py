@@ -11,7 +11,7 @@ import pytest
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import database
-from profd.daemon.store.pointsums import PointSums
+from profd.daemon.store.pointrollups import PointRollups
 from profd.daemon.store.rows import PointRow
 from profd.daemon.store.stepfunction import MINUTE_NS, Aggregate, step_function
 
@@ -28,7 +28,7 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 Reading = tuple[float, float]
 
 
-def add(sums: PointSums, *readings: Reading) -> None:
+def add(sums: PointRollups, *readings: Reading) -> None:
     """Count the readings of a series, (seconds since the run's start, value)."""
     for at_s, value in readings:
         sums.add(1, STARTED_NS + round(at_s * SECOND_NS), value)
@@ -44,7 +44,7 @@ def rows(connection: sqlite3.Connection) -> list[tuple[int, Aggregate]]:
 
 
 def summed(connection: sqlite3.Connection, *readings: Reading) -> list[tuple[int, Aggregate]]:
-    sums = PointSums(connection, STARTED_NS)
+    sums = PointRollups(connection, STARTED_NS)
     add(sums, *readings)
     sums.finish()
     return rows(connection)
@@ -87,7 +87,7 @@ def test_sums_say_what_the_readings_say(connection: sqlite3.Connection) -> None:
 
 
 def test_a_minute_that_is_written_twice_keeps_its_peak(connection: sqlite3.Connection) -> None:
-    sums = PointSums(connection, STARTED_NS)
+    sums = PointRollups(connection, STARTED_NS)
     add(sums, (0.5, 9.0))
     sums.settle(STARTED_NS + 6 * MINUTE_NS)
     add(sums, (361, 1.0), (721, 1.0))
@@ -96,7 +96,7 @@ def test_a_minute_that_is_written_twice_keeps_its_peak(connection: sqlite3.Conne
 
 
 def test_what_was_taken_in_of_a_batch_that_failed_is_taken_back(connection: sqlite3.Connection) -> None:
-    sums = PointSums(connection, STARTED_NS)
+    sums = PointRollups(connection, STARTED_NS)
     add(sums, (1, 1.0))
     sums.begin()
     add(sums, (2, 9.0))

@@ -14,9 +14,7 @@ from weakref import proxy
 
 import msgspec
 
-from profd.daemon.store.rows import ColumnTime, StackTotal, Time, count_total
-from profd.daemon.store.stepfunction import HOUR_MINUTES, MINUTE_NS, hours_between
-from profd.daemon.store.sumrows import (
+from profd.daemon.store.rolluprows import (
     ALL_TOGETHER,
     Span,
     StackMinuteRow,
@@ -26,6 +24,8 @@ from profd.daemon.store.sumrows import (
     stack_hours,
     stack_minutes,
 )
+from profd.daemon.store.rows import ColumnTime, StackTotal, Time, count_total
+from profd.daemon.store.stepfunction import HOUR_MINUTES, MINUTE_NS, hours_between
 
 if TYPE_CHECKING:
     from profd.daemon.store.reader import RunReader
@@ -59,7 +59,7 @@ class Split(NamedTuple):
     is_settled: bool
 
 
-class StoredSums:
+class StoredRollups:
     """The sums of the run file that a reader has open, with those that were asked for last."""
 
     def __init__(self, reader: RunReader) -> None:

@@ -53,7 +53,7 @@ class _Minute:
         self.last_ns = end_ns
 
 
-class PointSums:
+class PointRollups:
     """The sums of a run file that is being written; belongs to its writer's thread."""
 
     def __init__(self, connection: sqlite3.Connection, started_ns: int) -> None:

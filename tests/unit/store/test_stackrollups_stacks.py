@@ -8,7 +8,7 @@ import pytest
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import database
-from profd.daemon.store.stacksums import ENDED_LONG_AGO_NS, LAG_NS, MANY_PROCESSES, StackSums
+from profd.daemon.store.stackrollups import ENDED_LONG_AGO_NS, LAG_NS, MANY_PROCESSES, StackRollups
 
 PROCESSES = 10 * MANY_PROCESSES
 
@@ -20,7 +20,7 @@ def connection(tmp_path: Path) -> contextlib.closing[sqlite3.Connection]:
 
 def test_processes_that_ended_are_not_kept_in_mind(connection: contextlib.closing[sqlite3.Connection]) -> None:
     with connection as store:
-        sums = StackSums(store, 0)
+        sums = StackRollups(store, 0)
         for process in range(1, PROCESSES + 1):
             start_ns = process * 10 * SECOND_NS
             end_ns = start_ns + 5 * SECOND_NS

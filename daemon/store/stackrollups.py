@@ -110,7 +110,7 @@ class _Sum:
         self.parts = [0] * 6
 
 
-class StackSums:
+class StackRollups:
     """The sums of a run file that is being written."""
 
     def __init__(self, connection: sqlite3.Connection, started_ns: int) -> None:

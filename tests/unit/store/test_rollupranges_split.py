@@ -14,8 +14,8 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import database
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken, RecordingTaken
+from profd.daemon.store.rollupranges import LEAST_MINUTES
 from profd.daemon.store.rows import StackTotal
-from profd.daemon.store.sumranges import LEAST_MINUTES
 from profd.daemon.store.tables import Tables
 
 MINUTE_S = 60

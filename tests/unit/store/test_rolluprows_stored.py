@@ -10,8 +10,7 @@ from support.synthetic import MAIN_TID, STARTED_NS, write_run
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.stepfunction import MINUTE_NS
-from profd.daemon.store.sumrows import (
+from profd.daemon.store.rolluprows import (
     ALL_TOGETHER,
     StackMinuteRow,
     count_stack_minutes,
@@ -19,6 +18,7 @@ from profd.daemon.store.sumrows import (
     stack_hours,
     stack_minutes,
 )
+from profd.daemon.store.stepfunction import MINUTE_NS
 
 SECONDS = 185
 A_MINUTE = (60 * 100, MINUTE_NS)
