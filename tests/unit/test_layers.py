@@ -83,3 +83,30 @@ def test_nothing_is_unpickled_or_evaluated() -> None:
     }
     assert "len" in calls
     assert calls.isdisjoint({"eval", "exec", "compile"})
+
+
+def room(file: Path) -> str:
+    """Return the package that a file of the product lies in, below profd: ``daemon.store``, ``tui``."""
+    folders = file.relative_to(ROOT).parts[:-1]
+    return ".".join(folders[: 2 if folders[0] == "daemon" else 1])
+
+
+def test_what_another_package_imports_has_a_docstring() -> None:
+    files = [file for folder in ("cli", "daemon", "tui") for file in sorted((ROOT / folder).rglob("*.py"))]
+    module = {".".join(("profd", *file.relative_to(ROOT).with_suffix("").parts)): file for file in files}
+    undocumented = {
+        (name, node.name)
+        for name, file in module.items()
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not ast.get_docstring(node)
+    }
+    used = {
+        (node.module or "", alias.name): room(file)
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if node.module in module and room(module[node.module]) != room(file)
+    }
+    assert len(used) > 300
+    assert sorted(undocumented & used.keys()) == []
