@@ -20,6 +20,7 @@ WITHOUT_TEST = frozenset[str]()
 
 _IMPORT = re.compile(r"^ *(?:from (profd[\w.]*) import (\([^)]*\)|.*)|import (profd[\w.]*))", re.MULTILINE)
 _IN_TABLE = re.compile(r"`((?:cli|daemon|tui)/[\w/]+\.py)`")
+_SOURCE = re.compile(r"`([\w/]+/[\w/]+\.(?:py|js|toml|sql))`|`(\w+\.py)`")
 _NAMED_FILE = re.compile(r"`((?:integration|unit)/[\w/]+\.py)`")
 _NAMED_TEST = re.compile(r"`((?:integration|replay|unit)/[\w/]+\.py)((?:::\w+)+)")
 
@@ -58,6 +59,12 @@ def test_each_promise_is_held_by_a_test() -> None:
     rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
     assert len(rows) > 20
     assert [row for row in rows if not _NAMED_TEST.search(row.split("|")[2])] == []
+
+
+def test_each_file_that_the_architecture_names_is_there() -> None:
+    named = {path or name for path, name in _SOURCE.findall((DOCS / "architecture.md").read_text())}
+    assert len(named) > 50
+    assert sorted(name for name in named if not any((top / name).is_file() for top in (ROOT, ROOT / "daemon"))) == []
 
 
 def test_imports_are_found_in_each_form() -> None:
