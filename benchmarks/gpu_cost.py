@@ -22,7 +22,7 @@ from measurements import write_section
 
 from profd.daemon.clock import AnchoredClock
 from profd.daemon.gpu.collector import GpuCollector
-from profd.daemon.gpu.processes import RealTraces
+from profd.daemon.gpu.processes import ProcessTraces
 from profd.daemon.store.records import FrameDescription, Identity, PointsTaken, Record, RunStarted
 from profd.daemon.store.writer import RunWriter
 
@@ -101,7 +101,7 @@ def measure(seconds: int) -> Cost:
             points += len(record.points) if isinstance(record, PointsTaken) else 0
             writer.put(record)
 
-        RealTraces.sees_host_pids = lambda traces: True  # type: ignore[method-assign]  # these processes are made up
+        ProcessTraces.sees_host_pids = lambda traces: True  # type: ignore[method-assign]  # these processes are made up
         collector = GpuCollector(clock, put, everything=True)
         collector.take(Identity(1000 + number, 1) for number in range(PROCESSES))
         collector.start()

@@ -1,7 +1,7 @@
 """Reads the GPUs of a run once a second, in a thread of its own: cadence, lost drivers, calls that do not return.
 
-A call into the driver may take as long as the driver likes. So this thread may stand still, and nothing else waits for
-it: who watches it is ``check``, called from elsewhere. What is read is in ``gpuset``.
+A call into the driver may take as long as the driver likes. So this thread may hang, and nothing else waits for it:
+``check``, called from another thread, watches it. ``reader`` does the reading.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import traceback
 from collections.abc import Callable, Iterable
 
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.gpu import absence as nvmlabsence
 from profd.daemon.gpu.devices import GpuNames
 from profd.daemon.gpu.events import GpuEvents
-from profd.daemon.gpu.gpuset import GpuSet
-from profd.daemon.gpu.nvml import LIBRARY_NOT_FOUND, NO_MODULE, Call, Nvml
+from profd.daemon.gpu.nvml import LIBRARY_NOT_FOUND, NO_MODULE, Call, Nvml, explain
 from profd.daemon.gpu.processes import GpuUsers
+from profd.daemon.gpu.reader import GpuSet
 from profd.daemon.store.records import EventHappened, Identity, Record
 
 INTERVAL_S = 1.0
@@ -24,7 +23,6 @@ RETRY_S = 30.0
 BLOCKED_NS = 3 * SECOND_NS
 CLOSING_TIMEOUT_S = 0.5
 _HOPELESS = (LIBRARY_NOT_FOUND, NO_MODULE)  # nobody installs a driver under a running program
-_EVENT = "gpu"
 
 
 class GpuCollector:
@@ -55,34 +53,33 @@ class GpuCollector:
         self._events: GpuEvents | None = None
         self._read_ns = clock.now_ns()
         self._retry_ns = 0
-        self._told_failure = False
-        self._told_lost: set[str] = set()
+        self._failure_reported = False
+        self._lost_reported: set[str] = set()
         self._used: set[str] = set()
         self._blocking: Call | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="profd-gpu", daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
         self._thread.start()
 
     def take(self, identities: Iterable[Identity]) -> None:
-        """Take in who belongs to the run now."""
+        """Set which processes belong to the run now."""
         self._identities = tuple(identities)
 
     def check(self) -> None:
-        """Say where a call into the driver does not return, and when it has; to be called about once a second."""
+        """Report a call into the driver that does not return, and its end; to be called about once a second."""
         call, now_ns = self._nvml.calling, self.clock.now_ns()
         if self._blocking is not None and call is not self._blocking:
             seconds = (now_ns - self._blocking.since_ns) / SECOND_NS
-            self._say(f"NVML answers again; {self._blocking.function} took {seconds:.0f} s")
+            self._report(f"NVML answers again; {self._blocking.function} took {seconds:.0f} s")
             self._blocking = None
         if self._blocking is None and call is not None and now_ns - call.since_ns > BLOCKED_NS:
-            self._say(f"NVML does not answer ({call.function}): until it does there are no GPU counters")
+            self._report(f"NVML does not answer ({call.function}): until it does there are no GPU counters")
             self._blocking = call
 
     def close(self, timeout_s: float = CLOSING_TIMEOUT_S) -> None:
-        """Stop; a thread that the driver does not let go of is left behind, and what it reads is thrown away."""
+        """Stop; a thread that hangs in the driver is left behind, and what it reads is thrown away."""
         self._ended.set()
         self.join(timeout_s)
 
@@ -91,23 +88,21 @@ class GpuCollector:
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
-    # In the thread
-
     def _run(self) -> None:
         try:
             due_ns = self.clock.now_ns()
             while not self._ended.is_set() and self._tick():
                 due_ns = max(due_ns + int(self._interval_s * SECOND_NS), self.clock.now_ns())
                 self._ended.wait((due_ns - self.clock.now_ns()) / SECOND_NS)
-            self._let_go()
-        except Exception as error:  # noqa: BLE001  the end of a thread: whatever it was, it is said and not lost here
+            self._release()
+        except Exception as error:  # noqa: BLE001  the end of a thread: whatever it was is reported
             traceback.print_exception(error)
             self._hand_over(EventHappened(self.clock.now_ns(), "error", f"GPUs are not read: {error!r}"))
 
     def _tick(self) -> bool:
-        """Read once, or try to get at the driver again; False where that is hopeless."""
-        if (self._gpus is None or self._told_lost) and self.clock.now_ns() >= self._retry_ns:
-            self._let_go()
+        """Read once, or try to open the driver again; False where that is hopeless."""
+        if (self._gpus is None or self._lost_reported) and self.clock.now_ns() >= self._retry_ns:
+            self._release()
             if not self._open():
                 return self._nvml.failure not in _HOPELESS
         if self._gpus is not None:
@@ -117,39 +112,38 @@ class GpuCollector:
     def _open(self) -> bool:
         self._retry_later()
         if not self._nvml.open():
-            self._tell_failure()
+            self._report_failure()
             return False
         self._gpus = GpuSet(self._nvml, self._names, self.clock, since_ns=self._read_ns, everything=self._everything)
         self._events = GpuEvents(self._names, self.clock, self._take_event)
-        self._events.start()
-        if self._told_failure:
-            self._told_failure = False
-            self._say("the NVIDIA driver answers again")
-        for name in self._told_lost & {gpu.name for gpu in self._gpus.gpus}:
-            self._told_lost.discard(name)
-            self._say(f"{name} answers again")
+        if self._failure_reported:
+            self._failure_reported = False
+            self._report("the NVIDIA driver answers again")
+        for name in self._lost_reported & {gpu.name for gpu in self._gpus.gpus}:
+            self._lost_reported.discard(name)
+            self._report(f"{name} answers again")
         return True
 
     def _read(self, gpus: GpuSet) -> None:
         self._users.take(self._identities)
-        # At once: the writer is woken by the first, and would else commit what little it finds, again and again.
+        # All together: the first record wakes the writer, which would else commit a few at a time.
         for record in list(gpus.read(self._users)):
             self._hand_over(record)
         self._used |= gpus.readers.keys()
         for name, words in gpus.lost().items():
-            if name not in self._told_lost and name in self._used:
-                self._told_lost.add(name)
+            if name not in self._lost_reported and name in self._used:
+                self._lost_reported.add(name)
                 self._retry_later()
-                self._say(f"{name} does not answer any more: {words}")
+                self._report(f"{name} does not answer any more: {words}")
         if self._nvml.failure is None:
             self._read_ns = gpus.read_ns
         else:
-            self._let_go()
+            self._release()
             self._retry_later()
-            self._tell_failure()
+            self._report_failure()
 
-    def _let_go(self) -> None:
-        """Give back all that NVML lent, its events first: they hold the library."""
+    def _release(self) -> None:
+        """Close all that NVML has open, its events first: they hold the library."""
         if self._events is not None:
             self._events.close()
         if self._gpus is not None:
@@ -160,22 +154,22 @@ class GpuCollector:
     def _retry_later(self) -> None:
         self._retry_ns = self.clock.now_ns() + int(self._retry_s * SECOND_NS)
 
-    def _tell_failure(self) -> None:
-        """Say once why there are no counters, or no more; nothing where there is nothing of NVIDIA's."""
+    def _report_failure(self) -> None:
+        """Report once why there are no counters, or no more; nothing where the machine has nothing of NVIDIA."""
         assert self._nvml.failure is not None
-        why = nvmlabsence.explain(self._nvml.failure, self._nvml.failure_text, in_container=self._in_container)
-        if self._used and not self._told_failure:
-            self._say(f"the NVIDIA driver is gone: {self._nvml.failure_text}")
-        elif not why.is_plain and not self._told_failure:
-            self._say(f"no GPU counters: {why.what}; {why.remedy}")
-        self._told_failure = True
+        why = explain(self._nvml.failure, self._nvml.failure_text, in_container=self._in_container)
+        if self._used and not self._failure_reported:
+            self._report(f"the NVIDIA driver is gone: {self._nvml.failure_text}")
+        elif not why.is_plain and not self._failure_reported:
+            self._report(f"no GPU counters: {why.what}; {why.remedy}")
+        self._failure_reported = True
 
     def _take_event(self, name: str, text: str) -> None:
         if name in self._used:
-            self._say(f"{name}: {text}")
+            self._report(f"{name}: {text}")
 
-    def _say(self, text: str) -> None:
-        self._hand_over(EventHappened(self.clock.now_ns(), _EVENT, text))
+    def _report(self, text: str) -> None:
+        self._hand_over(EventHappened(self.clock.now_ns(), "gpu", text))
 
     def _hand_over(self, record: Record) -> None:
         if not self._ended.is_set():

@@ -1,6 +1,6 @@
 """The GPUs and MIG instances of a machine, and those that a process may see.
 
-A name stays with its device for the whole run, also where NVML counts anew because another device is gone.
+A device keeps its name for the whole run, also where NVML renumbers the devices because another one is gone.
 """
 
 from __future__ import annotations
@@ -9,41 +9,27 @@ import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 
+import msgspec
+
 from profd.daemon.gpu.nvml import Answer, Handle, Nvml
 
-_MIG_ENABLED = 1
 
-
-class Gpu:
+class Gpu(msgspec.Struct, eq=False, kw_only=True):
     """A GPU, or a MIG instance of one.
 
     ``name`` is that of its series (``gpu0``, ``gpu0-mig1``), ``index`` NVML's number of the GPU, ``minor`` that of
-    ``/dev/nvidia<minor>``. Of an instance ``parent`` is the GPU, and ``instance`` the id of its GPU instance.
+    ``/dev/nvidia<minor>``. A MIG instance has its GPU as ``parent``, and the id of its GPU instance as ``instance``.
     """
 
-    __slots__ = ("handle", "index", "instance", "is_mig_parent", "minor", "model", "name", "parent", "uuid")
-
-    def __init__(
-        self,
-        handle: Handle,
-        *,
-        name: str,
-        index: int,
-        uuid: str,
-        model: str,
-        minor: int | None = None,
-        parent: Gpu | None = None,
-        instance: int | None = None,
-    ) -> None:
-        self.handle = handle
-        self.name = name
-        self.index = index
-        self.uuid = uuid
-        self.model = model
-        self.minor = minor
-        self.parent = parent
-        self.instance = instance
-        self.is_mig_parent = False
+    handle: Handle
+    name: str
+    index: int
+    uuid: str
+    model: str
+    minor: int | None = None
+    parent: Gpu | None = None
+    instance: int | None = None
+    is_mig_parent: bool = False
 
 
 class GpuNames:
@@ -70,24 +56,25 @@ def list_gpus(nvml: Nvml, names: GpuNames) -> list[Gpu]:
         pointer = nvml.ask_driver("nvmlDeviceGetHandleByIndex", index)
         if pointer is None:  # fallen off the bus, or not ours to use
             continue
-        gpu = _gpu(nvml, Handle(pointer), index, names)
-        if gpu is not None:
-            found += [gpu, *_instances(nvml, gpu, names)]
+        handle = Handle(pointer)
+        uuid = text_of(nvml.ask(handle, "nvmlDeviceGetUUID")) or f"index {index}"
+        if handle.lost is not None:
+            continue
+        gpu = Gpu(
+            handle=handle,
+            name=names.of(uuid, f"gpu{index}"),
+            index=index,
+            uuid=uuid,
+            model=text_of(nvml.ask(handle, "nvmlDeviceGetName")) or "GPU",
+            minor=nvml.ask(handle, "nvmlDeviceGetMinorNumber"),
+        )
+        found += [gpu, *_instances(nvml, gpu, names)]
     return found
-
-
-def _gpu(nvml: Nvml, handle: Handle, index: int, names: GpuNames) -> Gpu | None:
-    uuid = text_of(nvml.ask(handle, "nvmlDeviceGetUUID")) or f"index {index}"
-    if handle.lost is not None:
-        return None
-    model = text_of(nvml.ask(handle, "nvmlDeviceGetName")) or "GPU"
-    minor = nvml.ask(handle, "nvmlDeviceGetMinorNumber")
-    return Gpu(handle, name=names.of(uuid, f"gpu{index}"), index=index, uuid=uuid, model=model, minor=minor)
 
 
 def _instances(nvml: Nvml, gpu: Gpu, names: GpuNames) -> Iterator[Gpu]:
     mode = nvml.ask(gpu.handle, "nvmlDeviceGetMigMode")
-    if mode is None or mode[0] != _MIG_ENABLED:
+    if mode is None or mode[0] != 1:  # not enabled
         return
     gpu.is_mig_parent = True
     for place in range(nvml.ask(gpu.handle, "nvmlDeviceGetMaxMigDeviceCount") or 0):
@@ -98,7 +85,7 @@ def _instances(nvml: Nvml, gpu: Gpu, names: GpuNames) -> Iterator[Gpu]:
         handle = Handle(pointer)
         uuid = text_of(nvml.ask(handle, "nvmlDeviceGetUUID")) or f"{gpu.uuid} instance {place}"
         yield Gpu(
-            handle,
+            handle=handle,
             name=names.of(uuid, f"{gpu.name}-mig{place}"),
             index=gpu.index,
             uuid=uuid,
@@ -125,8 +112,8 @@ _OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-f-]+)/(\d+)/\d+")
 def visible_gpus(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[Gpu, ...] | None:
     """Return the GPUs, or MIG instances, that CUDA shows a process with this environment, in CUDA's order.
 
-    None where the variable is not set: then it is all of them. Also None where numbers stand for another order than
-    NVML's and so cannot be told apart: CUDA counts from the fastest GPU on unless CUDA_DEVICE_ORDER says PCI_BUS_ID.
+    None where the variable is not set: CUDA shows all of them. Also None where its numbers follow an order that is not
+    NVML's: CUDA counts from the fastest GPU on unless CUDA_DEVICE_ORDER says PCI_BUS_ID.
     """
     words = environment.get("CUDA_VISIBLE_DEVICES")
     if words is None:

@@ -1,6 +1,6 @@
-"""Waits for what the NVIDIA driver reports by itself: Xid errors and uncorrectable memory errors.
+"""Waits for the errors that the NVIDIA driver reports by itself: Xid errors and uncorrectable memory errors.
 
-The driver wakes whoever waits, so this needs a thread and an NVML of its own, apart from what is read every second.
+The driver wakes the thread that waits, so this has a thread and an ``Nvml`` of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DOUBLE_BIT_ECC, _XID = 0x2, 0x8
 _WAIT_MS = 400  # a wait cannot be called off, and the end of a run should not have to wait for it
 _PAUSE_S = 1.0
 _CLOSING_TIMEOUT_S = 2.0
-# The Xid errors that training runs meet, in the words of NVIDIA's catalog; others are told by their number.
+# The Xid errors that training runs meet, in the words of NVIDIA's catalog; others show their number.
 XIDS = {
     13: "graphics engine exception, mostly a faulty kernel",
     31: "GPU memory page fault, mostly an illegal address in a kernel",
@@ -38,22 +38,17 @@ XIDS = {
     140: "unrecovered ECC error",
 }
 
-TakeGpuEvent = Callable[[str, str], None]
-
 
 class GpuEvents:
     """The thread that waits; ``take`` is called in it with the name of the device and what happened."""
 
-    def __init__(self, names: GpuNames, clock: Clock, take: TakeGpuEvent) -> None:
+    def __init__(self, names: GpuNames, clock: Clock, take: Callable[[str, str], None]) -> None:
         self._names = names
         self._clock = clock
         self._take = take
         self._nvml = Nvml(clock)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="profd-gpu-events", daemon=True)
-
-    def start(self) -> None:
-        """Begin to wait."""
         self._thread.start()
 
     def close(self, timeout_s: float = _CLOSING_TIMEOUT_S) -> None:
@@ -66,35 +61,26 @@ class GpuEvents:
         if not nvml.open():
             return
         events = nvml.ask_driver("nvmlEventSetCreate")
-        names = {} if events is None else self._register(events)
+        names: dict[int | None, str] = {}  # by the addresses of the handles
+        for gpu in list_gpus(nvml, self._names) if events is not None else ():
+            supported = nvml.ask(gpu.handle, "nvmlDeviceGetSupportedEventTypes") if gpu.parent is None else None
+            wanted = (supported or 0) & (_XID | _DOUBLE_BIT_ECC)
+            if wanted:
+                nvml.ask(gpu.handle, "nvmlDeviceRegisterEvents", wanted, then=(events,))
+                names[_address(gpu.handle.pointer)] = gpu.name
         while names and nvml.failure is None and not self._ended.is_set():
-            self._wait(events, names)
+            before_ns = self._clock.now_ns()
+            event = nvml.ask_driver("nvmlEventSetWait_v2", events, _WAIT_MS)
+            if event is not None:
+                self._take(names.get(_address(event.device), "a GPU"), in_words(event.eventType, event.eventData))
+            elif self._clock.now_ns() - before_ns < _WAIT_MS * MILLISECOND_NS // 2:
+                self._ended.wait(_PAUSE_S)  # an error that comes at once would come again at once
         if events is not None:
             nvml.ask_driver("nvmlEventSetFree", events)
         nvml.close()
 
-    def _register(self, events: Answer) -> dict[int | None, str]:
-        """Ask for the events of every GPU that has them; returns the names by the addresses of the handles."""
-        names: dict[int | None, str] = {}
-        for gpu in list_gpus(self._nvml, self._names):
-            supported = self._nvml.ask(gpu.handle, "nvmlDeviceGetSupportedEventTypes") if gpu.parent is None else None
-            wanted = (supported or 0) & (_XID | _DOUBLE_BIT_ECC)
-            if wanted:
-                self._nvml.ask(gpu.handle, "nvmlDeviceRegisterEvents", wanted, then=(events,))
-                names[_address(gpu.handle.pointer)] = gpu.name
-        return names
-
-    def _wait(self, events: Answer, names: dict[int | None, str]) -> None:
-        before_ns = self._clock.now_ns()
-        event = self._nvml.ask_driver("nvmlEventSetWait_v2", events, _WAIT_MS)
-        if event is not None:
-            self._take(names.get(_address(event.device), "a GPU"), in_words(event.eventType, event.eventData))
-        elif self._clock.now_ns() - before_ns < _WAIT_MS * MILLISECOND_NS // 2:
-            self._ended.wait(_PAUSE_S)  # an error that comes at once would come again at once
-
 
 def in_words(kind: int, data: int) -> str:
-    """Return what an event of NVML means."""
     if kind == _XID:
         return f"Xid {data}: {XIDS[data]}" if data in XIDS else f"Xid {data}"
     return "a memory error that ECC could not correct"

@@ -1,14 +1,16 @@
-"""The one way to NVML: the driver's library behind one kind of question, whose answer may be None.
+"""Access to NVML, the library of the NVIDIA driver, and why it cannot be used on this machine.
 
-Owns loading, the sorting of errors, and the memory of what a device lacks. Must not know what is asked, how often, or
-what becomes of the answers. No question raises: a missing function, a device without a feature, a lost GPU and a
-driver that went away are all None, and ``failure`` and ``Handle.lost`` say which of the last two it was.
+No question raises: a missing function, a device without a feature, a lost GPU and a driver that went away all answer
+None. ``Nvml.failure`` and ``Handle.lost`` say which of the last two it was.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
 
 from profd.daemon.clock import Clock
 
@@ -34,25 +36,19 @@ NO_MODULE = -1
 """Codes of ``Nvml.failure``: NVML's own, and one for Python without the module that talks to it."""
 
 
-class Handle:
+class Handle(msgspec.Struct, eq=False):
     """NVML's handle of one device, and what is known of its answers. ``lost`` is the error that made it unreachable."""
 
-    __slots__ = ("lacking", "lost", "pointer")
-
-    def __init__(self, pointer: Answer) -> None:
-        self.pointer = pointer
-        self.lost: str | None = None
-        self.lacking: set[tuple[str, tuple[Answer, ...]]] = set()
+    pointer: Answer
+    lost: str | None = None
+    lacking: set[tuple[str, tuple[Answer, ...]]] = set()
 
 
-class Call:
+class Call(NamedTuple):
     """A call into NVML that has not returned: which, and since when."""
 
-    __slots__ = ("function", "since_ns")
-
-    def __init__(self, function: str, since_ns: int) -> None:
-        self.function = function
-        self.since_ns = since_ns
+    function: str
+    since_ns: int
 
 
 class Nvml:
@@ -63,7 +59,6 @@ class Nvml:
     """
 
     def __init__(self, clock: Clock) -> None:
-        """Prepare; nothing is loaded before ``open``."""
         self.calling: Call | None = None
         self.failure: int | None = None
         self.failure_text = ""
@@ -81,9 +76,9 @@ class Nvml:
             self.failure, self.failure_text = NO_MODULE, str(error)
             return False
         self.module = pynvml
-        self._lacking = self._codes(_LACKING)
-        self._lost = self._codes(_LOST)
-        self._gone = self._codes(_GONE)
+        self._lacking, self._lost, self._gone = (
+            {getattr(pynvml, f"NVML_ERROR_{name}", None) for name in names} for names in (_LACKING, _LOST, _GONE)
+        )
         self._mismatch = getattr(pynvml, "NVMLLibraryMismatchError", ())
         try:
             self._call("nvmlInit", ())
@@ -154,12 +149,85 @@ class Nvml:
     def _fail(self, error: Answer) -> None:
         self.failure, self.failure_text = int(error.value), _words(error)
 
-    def _codes(self, names: tuple[str, ...]) -> frozenset[int]:
-        codes = (getattr(self.module, f"NVML_ERROR_{name}", None) for name in names)
-        return frozenset(code for code in codes if code is not None)
-
 
 def _words(error: Answer) -> str:
     """Return NVML's own words for an error, as part of a sentence."""
     words = str(error).rstrip(".").split()
     return " ".join(word if word.isupper() else word.lower() for word in words)
+
+
+_NVIDIA_VENDOR = "0x10de"
+_LIBRARY = "libnvidia-ml.so.1"
+_RUN_CONTAINER = "start the container with the NVIDIA runtime (`docker run --gpus all`)"
+
+
+class Unavailable(NamedTuple):
+    """Why NVML cannot be used, and the remedy. ``is_plain``: the machine has nothing of NVIDIA, nothing is amiss."""
+
+    what: str
+    remedy: str
+    is_plain: bool = False
+
+
+def has_driver() -> bool:
+    """Say whether the driver's kernel module is loaded; a container sees that of its host."""
+    return Path("/proc/driver/nvidia/version").exists()
+
+
+def has_gpu() -> bool:
+    """Say whether a GPU of NVIDIA (class 03, display) is on the PCI bus."""
+    return any(
+        _first_line(device / "vendor") == _NVIDIA_VENDOR and _first_line(device / "class").startswith("0x03")
+        for device in Path("/sys/bus/pci/devices").glob("*")
+    )
+
+
+def explain(code: int, text: str, *, in_container: bool) -> Unavailable:
+    """Explain the failure of ``Nvml``: its code, and NVML's words for it."""
+    if code == NO_MODULE:
+        return Unavailable(f"the Python module pynvml is missing ({text})", "pip install nvidia-ml-py")
+    if code == LIBRARY_NOT_FOUND:
+        return _without_library(in_container)
+    if code == DRIVER_NOT_LOADED:
+        return _without_module(in_container)
+    if code == VERSION_MISMATCH:
+        return Unavailable(
+            "the NVIDIA kernel module and its libraries are of different versions, as after an update of the driver",
+            "reboot, or reload the kernel module; in a container, update the driver of the host",
+        )
+    if code == NO_PERMISSION:
+        remedy = "join the group that owns /dev/nvidiactl (`ls -l /dev/nvidia*`), often video or render"
+        return Unavailable("you may not use the NVIDIA driver", remedy)
+    return Unavailable(f"NVML fails ({text})", "see whether `nvidia-smi` works")
+
+
+def _without_library(in_container: bool) -> Unavailable:
+    if has_driver() and in_container:
+        return Unavailable(
+            f"the driver is loaded, but this container has no {_LIBRARY}",
+            f"{_RUN_CONTAINER}, with `utility` in NVIDIA_DRIVER_CAPABILITIES",
+        )
+    if has_driver():
+        remedy = "install the driver's libraries (libnvidia-compute, nvidia-utils), then run ldconfig"
+        return Unavailable(f"the driver is loaded, but {_LIBRARY} is not found", remedy)
+    if has_gpu():
+        remedy = _RUN_CONTAINER if in_container else "install the NVIDIA driver"
+        return Unavailable("an NVIDIA GPU is here, but no driver", remedy)
+    return Unavailable("no NVIDIA driver here", "GPU counters need the NVIDIA driver; all else works without it", True)
+
+
+def _without_module(in_container: bool) -> Unavailable:
+    if in_container:
+        return Unavailable("this container has the NVIDIA libraries, but no GPU was given to it", _RUN_CONTAINER)
+    if has_gpu():
+        remedy = "sudo modprobe nvidia; after an update of kernel or driver, reboot"
+        return Unavailable("the NVIDIA libraries are here, but the kernel module is not loaded", remedy)
+    remedy = "GPU counters need a GPU of NVIDIA; all else works without it"
+    return Unavailable("the NVIDIA libraries are here, but no GPU", remedy, True)
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

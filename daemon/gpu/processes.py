@@ -1,8 +1,7 @@
-"""Which processes use a GPU, with how much memory and time, and how PIDs of NVML map to those of the run.
+"""Which processes use a GPU, with how much memory and time, and how the PIDs of NVML map to those of the run.
 
 NVML names processes by their PIDs on the host. Outside of containers these are ours. Inside of one they may be numbers
 that mean nothing here, or, worse, another process; then a process is matched only where nothing else is possible.
-Knows /proc and devices; asks NVML nothing.
 """
 
 from __future__ import annotations
@@ -10,15 +9,16 @@ from __future__ import annotations
 import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
+
+import msgspec
 
 from profd.daemon import processes
 from profd.daemon.clock import MICROSECOND_NS, SECOND_NS, Clock
 from profd.daemon.gpu.devices import VARIABLES, Gpu, visible_gpus
-from profd.daemon.gpu.nvml import Answer, Nvml
+from profd.daemon.gpu.nvml import Nvml
 from profd.daemon.store.records import Identity
 
-# Since driver R470 a process is told with its MIG instance; the functions of R450 fill the same structure.
+# Since driver R470 the lists name the MIG instance of a process; the functions of R450 fill the same structure.
 _LISTS = (
     ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"),
     ("nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2"),
@@ -26,27 +26,22 @@ _LISTS = (
 
 
 def memory_by_pid(nvml: Nvml, gpu: Gpu) -> dict[int, int | None] | None:
-    """Return the bytes that each process holds on a device; None for a process of which NVML does not tell.
+    """Return the bytes that each process holds on a device; None for a process whose memory NVML does not report.
 
-    None for all where NVML names no processes. One that both computes and draws is listed twice, with the same bytes.
+    None where NVML names no processes at all. One that both computes and draws is listed twice, with the same bytes.
     """
     found: dict[int, int | None] = {}
-    answers = [_running(nvml, gpu, functions) for functions in _LISTS]
-    if all(answer is None for answer in answers):
-        return None
-    for process in (process for answer in answers for process in answer or ()):
-        known = found.get(process.pid)
-        used = process.usedGpuMemory
-        found[process.pid] = known if used is None else max(int(used), known or 0)
-    return found
-
-
-def _running(nvml: Nvml, gpu: Gpu, functions: tuple[str, ...]) -> Answer:
-    for function in functions:
-        answer = nvml.ask(gpu.handle, function)
-        if answer is not None or (function, ()) not in gpu.handle.lacking:
-            return answer
-    return None
+    names_processes = False
+    for newer, older in _LISTS:
+        answer = nvml.ask(gpu.handle, newer)
+        if answer is None and (newer, ()) in gpu.handle.lacking:
+            answer = nvml.ask(gpu.handle, older)
+        names_processes |= answer is not None
+        for process in answer or ():
+            known = found.get(process.pid)
+            used = process.usedGpuMemory
+            found[process.pid] = known if used is None else max(int(used), known or 0)
+    return found if names_processes else None
 
 
 class ProcessUtilization:
@@ -57,7 +52,7 @@ class ProcessUtilization:
         self._last_us = self._wall_us(since_ns)
 
     def read(self, nvml: Nvml, gpu: Gpu) -> dict[int, float]:
-        """Return mean shares of the samples that the driver took of each process; who was idle may be missing."""
+        """Return the mean share by PID over the driver's samples; an idle process may be missing."""
         now_us = self._wall_us(self._clock.now_ns())
         # A wall clock that was set back would make everything old.
         since_us, self._last_us = min(self._last_us, now_us), now_us
@@ -80,28 +75,8 @@ _COMPUTING = ("/dev/nvidia-uvm", "/dev/dxg")
 """What a process has open that uses CUDA; NVML alone opens neither, and WSL has the second."""
 
 
-class ProcessTraces(Protocol):
+class ProcessTraces:
     """What /proc says of processes and their GPUs."""
-
-    def sees_host_pids(self) -> bool:
-        """Say whether PIDs here are those of the host."""
-        ...
-
-    def namespace_pids(self, pid: int) -> frozenset[int]:
-        """Return the PIDs that a process has in its namespaces, as far as they can be seen from here."""
-        ...
-
-    def open_devices(self, pid: int) -> frozenset[str]:
-        """Return the device files that a process has open; empty where we may not look."""
-        ...
-
-    def environment(self, pid: int) -> dict[str, str]:
-        """Return those variables of a process that say which GPUs it sees."""
-        ...
-
-
-class RealTraces:
-    """The /proc of this machine."""
 
     def sees_host_pids(self) -> bool:
         """Say whether this process lives in the first PID namespace; NVML's PIDs are of that one."""
@@ -120,26 +95,35 @@ class RealTraces:
         return frozenset(target for target in targets if target.startswith("/dev/"))
 
     def environment(self, pid: int) -> dict[str, str]:
-        """Return the variables that a process was started with."""
         return processes.environment(pid, VARIABLES)
 
 
+class _User(msgspec.Struct, eq=False):
+    """What /proc said of a process of the run."""
+
+    identity: Identity
+    devices: frozenset[str] = frozenset()
+    look_again_ns: int = 0
+    environment: dict[str, str] | None = None
+    pids: frozenset[int] | None = None
+
+
 class GpuUsers:
-    """The processes of a run as users of GPUs. Which devices one has open is looked at again every ten seconds."""
+    """The processes of a run as users of GPUs. Which devices one has open is read again every ten seconds."""
 
     def __init__(self, clock: Clock, traces: ProcessTraces | None = None) -> None:
         self._clock = clock
-        self._traces = traces or RealTraces()
+        self._traces = traces or ProcessTraces()
         self._sees_host = self._traces.sees_host_pids()
         self._numbers_mean_us = False
         self._users: dict[Identity, _User] = {}
 
     def take(self, identities: Iterable[Identity]) -> None:
-        """Take in who belongs to the run now."""
+        """Set which processes belong to the run now."""
         self._users = {identity: self._users.get(identity) or _User(identity) for identity in identities}
 
     def identify(self, pids: Mapping[Gpu, Collection[int]], gpus: Sequence[Gpu]) -> dict[int, Identity]:
-        """Return who of the run is meant by the PIDs that NVML names for each GPU; who cannot be sure is left out."""
+        """Match the PIDs that NVML names for each GPU with processes of the run; what is not certain is left out."""
         named = {pid for some in pids.values() for pid in some}
         if self._sees_host:
             by_pid = {identity.pid: identity for identity in self._users}
@@ -151,7 +135,7 @@ class GpuUsers:
         return found if self._numbers_mean_us else self._by_exclusion(pids, gpus)
 
     def may_use(self, gpu: Gpu, gpus: Sequence[Gpu], *, tells_pids: bool) -> bool:
-        """Say whether the run has to be taken for a user of a GPU though NVML does not name it: in a container.
+        """Say whether the run has to count as a user of a GPU though NVML does not name it: in a container.
 
         ``tells_pids`` is False where NVML names no processes at all.
         """
@@ -164,7 +148,12 @@ class GpuUsers:
 
         That it does keeps a number of the host's from being taken for whoever has it here by chance.
         """
-        named = [user for user in self._users.values() if host_pid in self._pids_of(user)]
+        named = []
+        for user in self._users.values():
+            if user.pids is None:
+                user.pids = self._traces.namespace_pids(user.identity.pid) | {user.identity.pid}
+            if host_pid in user.pids:
+                named.append(user)
         computing = [user.identity for user in named if self._computes(self._devices_of(user))]
         return computing[0] if len(computing) == 1 else None
 
@@ -204,21 +193,3 @@ class GpuUsers:
             user.devices = self._traces.open_devices(user.identity.pid)
             user.look_again_ns = now_ns + _LOOK_AGAIN_NS
         return user.devices
-
-    def _pids_of(self, user: _User) -> frozenset[int]:
-        if user.pids is None:
-            user.pids = self._traces.namespace_pids(user.identity.pid) | {user.identity.pid}
-        return user.pids
-
-
-class _User:
-    """What /proc said of a process of the run."""
-
-    __slots__ = ("devices", "environment", "identity", "look_again_ns", "pids")
-
-    def __init__(self, identity: Identity) -> None:
-        self.identity = identity
-        self.devices: frozenset[str] = frozenset()
-        self.look_again_ns = 0
-        self.environment: dict[str, str] | None = None
-        self.pids: frozenset[int] | None = None

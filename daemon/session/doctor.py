@@ -23,9 +23,8 @@ import msgspec
 from profd.daemon import paths, processes
 from profd.daemon.clock import AnchoredClock
 from profd.daemon.errors import ExitCode, MissingTool, OutputUnwritable, ProfdError
-from profd.daemon.gpu.absence import explain
 from profd.daemon.gpu.devices import Gpu, GpuNames, list_gpus, text_of
-from profd.daemon.gpu.nvml import Nvml
+from profd.daemon.gpu.nvml import Nvml, explain
 from profd.daemon.stacks.pyspy import KNOWN_VERSIONS, find_py_spy
 from profd.daemon.tree.attachable import TORCH_LIBRARY
 from profd.daemon.tree.diagnosis import PYTHON_VERSIONS, RealSystem, System, check_attachable
@@ -199,8 +198,8 @@ def check_gpus(system: System) -> Check:
 
 def _without_gpus(nvml: Nvml, system: System) -> Check:
     assert nvml.failure is not None
-    absence = explain(nvml.failure, nvml.failure_text, in_container=system.in_container())
-    return Check("GPUs", Verdict.NOTE, absence.what, absence.remedy)
+    unavailable = explain(nvml.failure, nvml.failure_text, in_container=system.in_container())
+    return Check("GPUs", Verdict.NOTE, unavailable.what, unavailable.remedy)
 
 
 def _with_gpus(nvml: Nvml, gpus: list[Gpu]) -> Check:

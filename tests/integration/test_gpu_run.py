@@ -20,7 +20,7 @@ from profd.daemon.analyze.gpu import while_gpu_idle
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS
-from profd.daemon.gpu.processes import RealTraces
+from profd.daemon.gpu.processes import ProcessTraces
 from profd.daemon.store.reader import RunReader
 
 GIB = 1 << 30
@@ -61,7 +61,7 @@ def test_idle_gaps_are_found_with_what_python_did_in_them(driver: FakeDriver, tm
     assert 0 < gpu["utilization"] < 1
 
 
-@pytest.mark.skipif(not RealTraces().sees_host_pids(), reason="NVML names PIDs of the host, and this is a container")
+@pytest.mark.skipif(not ProcessTraces().sees_host_pids(), reason="NVML names PIDs of the host, and this is a container")
 def test_only_the_gpu_of_the_run_is_read_with_the_memory_of_its_process(driver: FakeDriver, tmp_path: Path) -> None:
     driver.add_gpu("gpu1", memory_used_bytes=1 * GIB, memory_total_bytes=80 * GIB, utilization_share=1)
     path = tmp_path / "run.profd"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from profd.daemon.gpu.devices import GpuNames
-from profd.daemon.gpu.gpuset import GpuSet
 from profd.daemon.gpu.nvml import Nvml
 from profd.daemon.gpu.processes import GpuUsers
+from profd.daemon.gpu.reader import GpuSet
 from profd.daemon.store.records import DeviceSeen, Identity, Point, PointsTaken
 from support.clocks import StoppedClock
 from support.fakedriver import FakeDriver

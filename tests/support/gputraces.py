@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from profd.daemon.gpu.processes import ProcessTraces
+
 CUDA = frozenset({"/dev/nvidiactl", "/dev/nvidia-uvm"})
 
 
-class FakeTraces:
+class FakeTraces(ProcessTraces):
     """Processes with the devices that a test gave them; on the host unless it is said that PIDs are a container's."""
 
     def __init__(self, *, on_host: bool = True) -> None:

@@ -9,7 +9,7 @@ from profd.daemon.gpu.nvml import Handle
 def gpu(index: int, uuid: str, model: str = "H100", parent: Gpu | None = None, instance: int | None = None) -> Gpu:
     name = f"gpu{index}" if parent is None else f"gpu{index}-mig{instance}"
     return Gpu(
-        Handle(None),
+        handle=Handle(None),
         name=name,
         index=index,
         uuid=uuid,

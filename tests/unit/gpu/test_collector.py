@@ -15,7 +15,7 @@ from support.waiting import DEADLINE_S
 
 from profd.daemon.clock import AnchoredClock, Clock
 from profd.daemon.gpu.collector import GpuCollector
-from profd.daemon.gpu.processes import RealTraces
+from profd.daemon.gpu.processes import ProcessTraces
 from profd.daemon.store.records import DeviceSeen, EventHappened, Identity, PointsTaken, Record
 
 MAIN = Identity(os.getpid(), 1)
@@ -57,7 +57,7 @@ class Desk:
 
 @pytest.fixture
 def desk(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    monkeypatch.setattr(RealTraces, "sees_host_pids", lambda traces: True)
+    monkeypatch.setattr(ProcessTraces, "sees_host_pids", lambda traces: True)
     driver.add_gpu(memory_used_bytes=1, memory_total_bytes=2)
     driver.add("process_memory_bytes", 1, "gpu0", MAIN.pid)
     made = Desk(AnchoredClock())
@@ -122,8 +122,8 @@ def test_machine_without_nvidia_is_silent(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(pynvml, "nvmlLib", None)
     monkeypatch.setattr(pynvml, "CDLL", missing)
-    monkeypatch.setattr("profd.daemon.gpu.absence.RealSurroundings.has_driver", lambda around: False)
-    monkeypatch.setattr("profd.daemon.gpu.absence.RealSurroundings.has_gpu", lambda around: False)
+    monkeypatch.setattr("profd.daemon.gpu.nvml.has_driver", lambda: False)
+    monkeypatch.setattr("profd.daemon.gpu.nvml.has_gpu", lambda: False)
     desk = Desk(AnchoredClock())
     desk.collector.start()
     desk.collector.join(DEADLINE_S)
@@ -133,7 +133,7 @@ def test_machine_without_nvidia_is_silent(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.fixture
 def blocked(driver: FakeDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Desk, Path]]:
     """Yield a desk whose collector stands in a call into the driver until the FIFO is opened."""
-    monkeypatch.setattr(RealTraces, "sees_host_pids", lambda traces: True)
+    monkeypatch.setattr(ProcessTraces, "sees_host_pids", lambda traces: True)
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     driver.add_gpu(memory_used_bytes=1, memory_total_bytes=2)

@@ -22,7 +22,6 @@ def told(driver: FakeDriver) -> Iterator[Told]:
     driver.add_gpu("gpu1")
     found: Told = queue.Queue()
     events = GpuEvents(GpuNames(), StoppedClock(), lambda name, text: found.put((name, text)))
-    events.start()
     yield found
     events.close(DEADLINE_S)
 

@@ -10,7 +10,7 @@ from support.gputraces import FakeTraces
 from support.hostgpus import PARTS, WHOLE
 
 from profd.daemon.gpu.devices import Gpu
-from profd.daemon.gpu.processes import GpuUsers, RealTraces
+from profd.daemon.gpu.processes import GpuUsers, ProcessTraces
 from profd.daemon.store.records import Identity
 
 RANKS = [Identity(40, 1), Identity(41, 1), Identity(42, 1)]
@@ -130,7 +130,7 @@ def test_devices_are_looked_at_again_after_a_while(traces: FakeTraces) -> None:
 
 
 def test_real_proc_tells_of_this_very_process() -> None:
-    traces = RealTraces()
+    traces = ProcessTraces()
     assert os.getpid() in traces.namespace_pids(os.getpid())
     with open("/dev/full", "wb"):  # noqa: PTH123
         assert "/dev/full" in traces.open_devices(os.getpid())

@@ -7,7 +7,7 @@ import pytest
 from support.fakedriver import FakeDriver
 from support.fakesystem import FakeSystem
 
-from profd.daemon.gpu.absence import RealSurroundings
+from profd.daemon.gpu import nvml
 from profd.daemon.session.doctor import Check, Verdict, check_gpus
 
 
@@ -49,8 +49,8 @@ def test_machine_without_a_driver(system: FakeSystem, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(pynvml, "nvmlLib", None)
     monkeypatch.setattr(pynvml, "CDLL", missing)
-    monkeypatch.setattr(RealSurroundings, "has_driver", lambda around: False)
-    monkeypatch.setattr(RealSurroundings, "has_gpu", lambda around: False)
+    monkeypatch.setattr(nvml, "has_driver", lambda: False)
+    monkeypatch.setattr(nvml, "has_gpu", lambda: False)
     check = check_gpus(system)
     assert (check.verdict, check.found) == (Verdict.NOTE, "no NVIDIA driver here")
     assert "all else works without it" in check.remedy
