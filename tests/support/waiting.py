@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import select
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from profd.daemon import processes
 from profd.daemon.store.reader import RunReader
 
 DEADLINE_S = 120.0
@@ -36,24 +34,6 @@ async def eventually(condition: Callable[[], Found | None], what: str | Callable
     while not (found := condition()):
         await asyncio.sleep(next(pauses))
     return found
-
-
-def states_while_running(process: subprocess.Popen[str], seconds: float) -> set[str]:
-    """Return the states of a process that were seen within the next ``seconds``."""
-    states: set[str] = set()
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        stat = processes.read_stat(process.pid)
-        assert stat is not None
-        states.add(stat.state)
-        select.select([], [], [], 0.005)
-    return states
-
-
-def recorded_until_ns(run_file: Path) -> int:
-    """Return up to when a run file has samples; 0 where it has none."""
-    with RunReader(run_file) as reader:
-        return max((recording.end_ns for recording in reader.recordings()), default=0)
 
 
 def count_recordings(run_file: Path) -> int:
