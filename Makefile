@@ -17,7 +17,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test quick mutants recordings check bench truth gallery soak scale pictures format install clean
+.PHONY: help demo test quick mutants recordings check docs bench truth gallery soak scale pictures format install clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,12 +37,17 @@ recordings: .venv/dev-installed ## record the tests' programs anew and show what
 mutants: .venv/dev-installed ## break the product in some 260 places one at a time, and show which tests notice, about 25 minutes; NAMES="a b" selects
 	PYTHONPATH=tests $(BIN)/python -m mutants.run $(NAMES)
 
-check: .venv/dev-installed ## check format, lint, types and layers
+check: .venv/dev-installed ## check format, lint, types, layers and documentation
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/mypy tests
 	$(BIN)/lint-imports
+	$(BIN)/mkdocs build --strict
+	$(BIN)/pytest -q tests/unit/test_documentation.py
+
+docs: .venv/dev-installed ## build the documentation as a site: build/docs/index.html
+	$(BIN)/mkdocs build --strict
 
 bench: .venv/dev-installed ## measure cost on a quiet machine, about 80 minutes; writes docs/measurements.md; BENCH_ARGS=--quick tries it
 	$(BIN)/python benchmarks/own_cost.py $(BENCH_ARGS)
