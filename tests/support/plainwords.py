@@ -1,0 +1,162 @@
+"""Words that texts for users leave out: metaphors of the house, and constructions that one cannot skim.
+
+A tree says where such texts lie. One whose texts are not reworded yet is not enforced: ``python -m support.plainwords``
+lists what it holds.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from support import documents
+from support.folders import DOCS, ROOT
+
+METAPHORS = (
+    *("purse", "desk", "crew", "shelf", "lineage", "lookout", "witness", "sighting", "sightings", "errand", "errands"),
+    *("exhibit", "exhibits", "patience", "hurry", "company", "crowding", "lateness", "absence"),
+    *("census", "theater", "studio", "spendthrift", "inlet", "standstill", "stillness"),
+)
+"""Words of the code that mean nothing to a user. What is plain English elsewhere (look, archive) is not among them."""
+PATTERNS = {
+    "told": r"\btold\b",
+    "of which": r"\bof which\b",
+    "who comes": r"\bwho comes\b",
+    "What is … is": r"(?:^|[.:;] |\n)What is [^.?|]{1,60} is\b",
+    **{word: rf"\b{word}\b" for word in METAPHORS},
+}
+_COMPILED = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in PATTERNS.items()}
+_MARKUP = re.compile(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}|<script.*?</script>|<[^>]*>", re.DOTALL)
+_SCRIPT_LITERAL = re.compile(r"[\"'`]((?:[^\"'`\\]|\\.)*)[\"'`]")
+_CODE = re.compile(r"`[^`\n]*`|\]\([^)]*\)")
+
+
+class Text(NamedTuple):
+    """A text that users read, with where it stands."""
+
+    file: str
+    line: int
+    text: str
+
+
+class Found(NamedTuple):
+    """A word that does not belong into a text."""
+
+    file: str
+    line: int
+    word: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.word}: {self.text}"
+
+
+class Tree(NamedTuple):
+    """Where texts for users lie, and whether they keep to plain words by now."""
+
+    name: str
+    texts: Callable[[], Iterator[Text]]
+    enforced: bool
+
+
+def pages() -> Iterator[Text]:
+    """Yield the lines of README and of the pages that people write, without the samples of code."""
+    for page in documents.hand_written():
+        if page.name not in REWORDED_LATER:
+            yield from _lines(page)
+
+
+def pages_reworded_later() -> Iterator[Text]:
+    """Yield the lines of the pages whose turn is to come."""
+    for name in REWORDED_LATER:
+        yield from _lines(DOCS / name)
+
+
+def literals_of(folder: str) -> Callable[[], Iterator[Text]]:
+    """Return what yields the texts in the modules of a folder: literals, of which help and messages are made."""
+
+    def texts() -> Iterator[Text]:
+        for module in sorted((ROOT / folder).rglob("*.py")):
+            for line, text in literals(module.read_text()):
+                yield Text(_name(module), line, text)
+
+    return texts
+
+
+def report_page() -> Iterator[Text]:
+    """Yield the texts of the report's page: what its templates show, and the literals of its scripts."""
+    for file in sorted((ROOT / "daemon" / "render").rglob("*.j2")):
+        shown = _MARKUP.sub(lambda markup: "\n" * markup[0].count("\n"), file.read_text())
+        yield from (Text(_name(file), line, text) for line, text in enumerate(shown.splitlines(), 1) if text.strip())
+    for file in sorted((ROOT / "daemon" / "render").rglob("*.js")):
+        for line, code in enumerate(file.read_text().splitlines(), 1):
+            texts = () if code.lstrip().startswith(("*", "/*", "//")) else _SCRIPT_LITERAL.findall(code)
+            yield from (Text(_name(file), line, text) for text in texts if " " in text)
+
+
+REWORDED_LATER = ("architecture.md",)
+TREES = (
+    Tree("docs", pages, enforced=True),
+    Tree("docs-later", pages_reworded_later, enforced=False),
+    Tree("cli", literals_of("cli"), enforced=False),
+    Tree("tui", literals_of("tui"), enforced=False),
+    Tree("daemon", literals_of("daemon"), enforced=False),
+    Tree("page", report_page, enforced=False),
+)
+
+
+def found_in(tree: Tree) -> Iterator[Found]:
+    """Yield the words in the texts of a tree that do not belong there."""
+    for file, line, text in tree.texts():
+        yield from (Found(file, line, name, excerpt) for name, excerpt in found(text))
+
+
+def found(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the words that do not belong into a text, each with what stands around it; names in backticks are none."""
+    text = _CODE.sub(" ", text)
+    for name, pattern in _COMPILED.items():
+        for match in pattern.finditer(text):
+            yield name, text[max(0, match.start() - 30) : match.end() + 30].strip()
+
+
+def literals(module: str) -> list[tuple[int, str]]:
+    """Return the sentences among a module's literals with their lines; docstrings and single words are none."""
+    tree = ast.parse(module)
+    silent = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    texts = [
+        (node.lineno, _text(node))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant | ast.JoinedStr) and id(node) not in silent | parts
+    ]
+    commands = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "command"]
+    texts += [(node.lineno, ast.get_docstring(node) or "") for node in commands]  # click shows these as help
+    return [(line, text) for line, text in sorted(texts) if " " in text]
+
+
+def _text(node: ast.Constant | ast.JoinedStr) -> str:
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    return "".join(_text(part) if isinstance(part, ast.Constant) else "…" for part in node.values)
+
+
+def _name(file: Path) -> str:
+    return file.relative_to(ROOT).as_posix()
+
+
+def _lines(page: Path) -> Iterator[Text]:
+    """Yield a page's paragraphs, so that words at both ends of a line are found together."""
+    line = 1
+    for paragraph in re.split(r"(\n\n+)", page.read_text()):
+        if not paragraph.startswith("```"):
+            yield Text(page.name, line, paragraph.replace("\n", " "))
+        line += paragraph.count("\n")
+
+
+if __name__ == "__main__":
+    for tree in TREES:
+        for one in found_in(tree):
+            print(f"{tree.name}: {one}")

@@ -1,0 +1,190 @@
+"""What documents show is so: samples parse, commands and options exist, and pages keep to their lengths and words.
+
+``integration/test_documented_commands.py`` runs the commands; mkdocs checks links and anchors.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from support import documents, plainwords
+from support.documents import (
+    PAGES,
+    Sample,
+    commands_of,
+    hand_written,
+    indented_samples,
+    samples,
+    unknown_in,
+    why_refused,
+)
+from support.folders import DOCS, ROOT
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+LANGUAGES = frozenset({"sh", "python", "toml", "yaml", "json", "sql", "promql", "text"})
+MOST_LINES_OF_README = 140
+MOST_LINES_OF_A_DECISION = 6
+MOST_LETTERS_OF_A_LINE = 150
+MOST_WORDS_OF_THE_GLOSSARY = 40
+
+by_page = pytest.mark.parametrize("page", hand_written(), ids=lambda page: page.name)
+
+
+@by_page
+def test_a_sample_names_its_language(page: Path) -> None:
+    assert [sample.place for sample in samples(page) if sample.language not in LANGUAGES] == []
+    assert indented_samples(page) == []
+
+
+@by_page
+def test_samples_parse(page: Path) -> None:
+    broken = {sample.place: why for sample in samples(page) if (why := why_broken(sample))}
+    assert broken == {}
+
+
+@by_page
+def test_commands_and_options_exist(page: Path) -> None:
+    in_blocks, inline = documents.shown_in_blocks(page), documents.shown_inline(page)
+    assert {shown.text: why for shown in in_blocks if (why := why_refused(shown.words))} == {}
+    assert {shown.text: unknown for shown in inline if (unknown := unknown_in(shown.words))} == {}
+
+
+@by_page
+def test_anchors_exist_on_the_code_host_too(page: Path) -> None:
+    links = re.findall(r"\]\(([\w./-]*)#([^)]+)\)", documents.prose(page))
+    targets = [(page.parent / file if file else page, anchor) for file, anchor in links]
+    assert [f"{file.name}#{anchor}" for file, anchor in targets if anchor not in documents.anchors(file)] == []
+
+
+def test_the_site_has_no_broken_link_and_loads_nothing_from_a_network(tmp_path: Path) -> None:
+    mkdocs = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    built = subprocess.run(mkdocs, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    pages = [page.read_text() for page in tmp_path.rglob("*.html")]
+    assert len(pages) > len(PAGES)
+    loaded = r"""<(?:script|img|iframe)[^>]*src=["'](https?:|//)|<link[^>]*href=["'](https?:|//)"""
+    assert [page for page in pages if re.search(loaded, page)] == []
+    assert (tmp_path / "search" / "search_index.json").stat().st_size > 0
+
+
+def test_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= MOST_LINES_OF_README
+
+
+def test_a_decision_is_short() -> None:
+    entries = (DOCS / "decisions.md").read_text().split("\n## ")[1:]
+    assert len(entries) > 20
+    for entry in entries:
+        title, *lines = [line for line in entry.splitlines() if line]
+        assert len(lines) <= MOST_LINES_OF_A_DECISION, title
+        assert max(map(len, lines)) <= MOST_LETTERS_OF_A_LINE, title
+
+
+def test_the_glossary_is_short_and_in_order() -> None:
+    words = re.findall(r"^\| \*\*(.+?)\*\* \| .+ \|$", (DOCS / "glossary.md").read_text(), re.MULTILINE)
+    assert 20 < len(words) <= MOST_WORDS_OF_THE_GLOSSARY
+    assert words == sorted(words)
+
+
+@pytest.mark.parametrize("tree", [tree for tree in plainwords.TREES if tree.enforced], ids=lambda tree: tree.name)
+def test_texts_for_users_keep_to_plain_words(tree: plainwords.Tree) -> None:
+    assert [str(found) for found in plainwords.found_in(tree)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("The user is told why.", "told"),
+        ("Three runs, two of which failed.", "of which"),
+        ("Who comes second waits.", "who comes"),
+        ("What is not seen is unknown.", "What is … is"),
+        ("They cannot be told apart.", "told"),
+        ("The Purse pays.", "purse"),
+    ],
+)
+def test_words_that_are_not_plain_are_found(text: str, word: str) -> None:
+    assert word in [name for name, _ in plainwords.found(text)]
+
+
+@pytest.mark.parametrize("text", ["It untold reports.", "`told` is a column.", "The path of whichever run."])
+def test_words_within_others_and_names_in_code_are_none(text: str) -> None:
+    assert list(plainwords.found(text)) == []
+
+
+def test_a_text_in_code_is_found_in_literals_alone() -> None:
+    module = '"""Users are told."""\n# told\nraise UsageError(f"was told {told}")\n'
+    assert [(line, text) for line, text in plainwords.literals(module)] == [(3, "was told …")]
+
+
+def test_commands_are_found_wherever_a_line_of_shell_has_one() -> None:
+    line = "A=1 sudo profd ls --json | profd view x > y && srun sh -c 'profd run -- \"$A\"'; echo profd # profd no"
+    assert list(commands_of(line)) == [("ls", "--json"), ("view", "x"), ("run", "--", "$A")]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("summary latest --gpu-idle", ""),
+        ("run --headless -- python --none", ""),
+        ("summarize latest", "No such command"),
+        ("summary latest --none", "No such option"),
+        ("window RUN --steps many", "Invalid value"),
+        ("summary", "Missing argument"),
+    ],
+)
+def test_a_whole_command_is_judged_by_click(words: str, why: str) -> None:
+    refused = why_refused(tuple(words.split()))
+    assert refused.startswith(why)
+    assert bool(refused) == bool(why)
+
+
+@pytest.mark.parametrize(
+    ("words", "unknown"),
+    [
+        ("diff --fail-on", []),
+        ("summary --fail-on", ["--fail-on"]),
+        ("run --torch-window=finding -- CMD --none", []),
+        ("summarize", ["summarize"]),
+    ],
+)
+def test_a_part_of_a_command_is_judged_by_its_options(words: str, unknown: list[str]) -> None:
+    assert unknown_in(tuple(words.split())) == unknown
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [("sh", "profd 'ls"), ("python", "x = = 1"), ("toml", "a = "), ("yaml", "a: [1"), ("json", "{"), ("sh", "a |")],
+)
+def test_a_broken_sample_is_found(language: str, text: str) -> None:
+    assert why_broken(Sample("README.md", 1, language, text)) != ""
+
+
+def why_broken(sample: Sample) -> str:
+    """Say why a sample does not parse; nothing where it does."""
+    try:
+        match sample.language:
+            case "sh":
+                checked = subprocess.run(["bash", "-n"], input=sample.text, capture_output=True, text=True, check=False)
+                return checked.stderr
+            case "python":
+                ast.parse(sample.text)
+            case "toml":
+                tomllib.loads(sample.text)
+            case "yaml":
+                yaml.safe_load(sample.text)
+            case "json":
+                json.loads(sample.text)
+    except (ValueError, SyntaxError, yaml.YAMLError) as error:
+        return str(error)
+    return ""
