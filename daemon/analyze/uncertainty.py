@@ -3,7 +3,7 @@
 py-spy samples at Poisson moments, and what a sample sees is taken to last until the next one. The error of the time of
 a state, divided by the mean distance of samples, is then a martingale that jumps by one at each change of the state
 that is seen, and its variance is the number of those changes: whatever the rhythm of the program, and whether the state
-lasts for microseconds or minutes (docs/decisions.md has the figures). One change more may be under way at the end.
+lasts for microseconds or minutes (docs/decisions-measurements.md, 8). One change more may be under way at the end.
 
 Where reads fail all the time, what they would have shown is a guess, and the more of them fail in a row the less there
 is to go by. That error does not get less with time, as all the guesses err alike.
@@ -221,7 +221,8 @@ State = TypeVar("State")
 
 _GUESSED = 1.5
 """By how much guesses are off where all reads fail: the standard error of the log odds of a share. It falls with the
-square of the share of failed reads, and was found with the known program of restless code (docs/decisions.md)."""
+square of the share of failed reads, and was found with the known program of restless code
+(docs/decisions-measurements.md, 17)."""
 
 
 class ShareVariance(Generic[State]):

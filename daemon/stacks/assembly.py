@@ -3,7 +3,7 @@
 Pure: the same recording gives the same record. How samples are apportioned: py-spy says how many stacks it read in
 all, and the trace shows when each stack was first seen. Every sample stands for the time up to the next one, so a
 thread's samples are given to its intervals by their length: the share of time is the one estimate that is unbiased
-whatever the program's own rhythm (measured in docs/decisions.md).
+whatever the program's own rhythm (docs/decisions-measurements.md, 3).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-// How sure shares are: what each change of a thread from stack to stack leaves open (docs/decisions.md, 8).
+// How sure shares are: what each change of a thread from stack to stack leaves open (docs/decisions-measurements.md, 8).
 // A change is seen late by the distance to the next sample; the squares of these distances add up to a variance.
 
 /** The slots in which the order of stacks can still be seen: wider ones hold many samples each. */

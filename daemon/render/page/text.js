@@ -106,7 +106,7 @@ function decimalsFor(ms) {
   return ms >= 5_000 ? 1 : 2;
 }
 
-/** Return the most that the standard error of a share can be where the order of stacks is not known (docs/decisions.md). */
+/** Return the most that the standard error of a share can be where the order of stacks is not known (docs/decisions-measurements.md, 8). */
 function standardError(share, samples) {
   if (samples <= 1) return 1;
   const bounded = Math.min(Math.max(share, 0.5 / samples), 1 - 0.5 / samples);
