@@ -1,7 +1,7 @@
 """Words that texts for users leave out: metaphors of the house, and constructions that one cannot skim.
 
-A tree says where such texts lie. One whose texts are not reworded yet is not enforced: ``python -m support.plainwords``
-lists what it holds.
+A tree says where such texts lie. One whose texts are not reworded yet is not enforced; ``PYTHONPATH=tests python -m
+support.plainwords`` lists what all trees hold.
 """
 
 from __future__ import annotations

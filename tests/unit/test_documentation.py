@@ -61,6 +61,17 @@ def test_commands_and_options_exist(page: Path) -> None:
 
 
 @by_page
+def test_files_and_targets_of_make_exist(page: Path) -> None:
+    text = documents.prose(page)
+    files = re.findall(r"`((?:benchmarks|cli|daemon|docs|packaging|target|tests|tui)/[\w./-]+)`", text)
+    assert [file for file in files if "NAME" not in file and not (ROOT / file).exists()] == []
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    shell = "".join(sample.text for sample in samples(page) if sample.language == "sh")
+    named = re.findall(r"`make ([a-z]+)", text) + re.findall(r"^make ([a-z]+)", shell, re.MULTILINE)
+    assert [target for target in named if target not in targets] == []
+
+
+@by_page
 def test_anchors_exist_on_the_code_host_too(page: Path) -> None:
     links = re.findall(r"\]\(([\w./-]*)#([^)]+)\)", documents.prose(page))
     targets = [(page.parent / file if file else page, anchor) for file, anchor in links]
