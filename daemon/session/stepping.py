@@ -1,7 +1,4 @@
-"""Follows the steps of the training processes of a tree: one thread that reads the counters of all of them in turn.
-
-Knows nothing of how a run begins or ends, nor of what becomes of the records.
-"""
+"""Follows the steps of the training processes of a tree: one thread reads the counters of all of them in turn."""
 
 from __future__ import annotations
 
@@ -30,27 +27,25 @@ class Stepping:
         self._ended: list[StepReader] = []
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._run, name="profd-steps", daemon=True)
 
     def begin(self, member: Member) -> None:
-        """Follow the steps of a member from now on, where it is one that trains and is not followed already."""
+        """Follow the steps of a member from now on, if it trains and is not followed already."""
         if member.role != roles.MAIN or member.identity in self._readers:
             return
         with self._lock:
             self._readers[member.identity] = StepReader(member.identity, self._clock, self._put)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="profd-steps", daemon=True)
+        if self._thread.ident is None:
             self._thread.start()
 
     def end(self, identity: Identity) -> None:
-        """Follow a process that has ended no longer."""
+        """Stop following a process that has ended."""
         with self._lock:
-            reader = self._readers.pop(identity, None)
-            if reader is not None:
-                self._ended.append(reader)
+            if identity in self._readers:
+                self._ended.append(self._readers.pop(identity))
 
     def take_output(self, data: bytes) -> None:
-        """Take in what a launched script wrote; where several processes train, nobody knows which of them it was."""
+        """Use what a launched script wrote, unless several processes train: it may be of any of them."""
         readers = list(self._readers.values())
         if len(readers) == 1:
             readers[0].hear(data)
@@ -58,40 +53,33 @@ class Stepping:
     def close(self) -> None:
         """Take the last reading of each process that lives, and read no more. Blocks for as long as that takes."""
         self._closing.set()
-        if self._thread is not None:
+        if self._thread.ident is not None:
             self._thread.join(CLOSING_TIMEOUT_S)
 
     def _run(self) -> None:
         due_s: dict[Identity, float] = {}
-        while not self._closing.is_set():
-            readers = self._followed()
+        while True:
+            is_closing = self._closing.is_set()
+            with self._lock:
+                readers, ended, self._ended = dict(self._readers), self._ended, []
+            for reader in [*ended, *readers.values()] if is_closing else ended:
+                reader.end()
+            if is_closing:
+                return
             due_s = {identity: due_s.get(identity, 0.0) for identity in readers}
             identity = min(due_s, key=due_s.__getitem__, default=None)
             wait_s = IDLE_S if identity is None else due_s[identity] - time.monotonic()
             if identity is None or wait_s > 0:
                 self._closing.wait(min(wait_s, IDLE_S))
                 continue
+            try:
+                pause_s = readers[identity].poll()
+            except Exception as error:  # noqa: BLE001  the recording goes on without steps
+                traceback.print_exception(error)
+                text = f"steps are not followed: {error!r}"
+                self._put(EventHappened(self._clock.now_ns(), "error", text, identity))
+                with self._lock:
+                    self._readers.pop(identity, None)
+                continue
             # Many ranks are read in turn: together they take no more than one does.
-            due_s[identity] = time.monotonic() + self._poll(identity, readers[identity]) * len(readers)
-        for reader in self._followed().values():
-            reader.end()
-
-    def _followed(self) -> dict[Identity, StepReader]:
-        """Return the readers of the processes that live; take leave of those that have ended."""
-        with self._lock:
-            readers, ended, self._ended = dict(self._readers), self._ended, []
-        for reader in ended:
-            reader.end()
-        return readers
-
-    def _poll(self, identity: Identity, reader: StepReader) -> float:
-        """Read once; a reader that fails reads no more, and the run says so."""
-        try:
-            return reader.poll()
-        except Exception as error:  # noqa: BLE001  the recording goes on without steps
-            traceback.print_exception(error)
-            text = f"steps are not followed: {error!r}"
-            self._put(EventHappened(self._clock.now_ns(), "error", text, identity))
-            with self._lock:
-                self._readers.pop(identity, None)
-            return IDLE_S
+            due_s[identity] = time.monotonic() + pause_s * len(readers)

@@ -1,8 +1,8 @@
 """Adds up the rounds of a loop from readings of its counter, over all the times that it begins anew. Pure.
 
-How many rounds lie between two readings is plain while the counter grows. Where it has begun anew, the rounds of the
-whole loop (an epoch) have to be known: from the loop's ``range``, from a reading that saw the last round, or from two
-that came closer together than two rounds. Until then the pace tells, and the error says how exactly.
+While the counter grows, the rounds between two readings are plain. Where it has begun anew, the number of rounds of
+the whole loop (an epoch) is needed: from the loop's ``range``, from a reading in the last round, or from two readings
+less than two rounds apart. Until then the count goes by the loop's rate, and the error says how exact that is.
 """
 
 from __future__ import annotations
@@ -14,26 +14,18 @@ from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS
 
-PACE_NS = 10 * SECOND_NS
+RATE_NS = 10 * SECOND_NS
 # A counter that stood still for so many rounds was at its last one.
 _STILL_ROUNDS = 4.0
 _STILL_NS = SECOND_NS // 4
 # Of two readings so close together the first one saw the last round.
 CLOSE_ROUNDS = 0.5
-# The pace is not known before so many readings.
+# The rate is not known before so many readings.
 _KNOWN = 5
 
 
-class _Seen(NamedTuple):
-    """A reading: the round of its loop, since when it has been that one, and how often the loop outside has begun."""
-
-    at_ns: int
-    round: int
-    since_ns: int
-
-
-class _Over(NamedTuple):
-    """A loop that began anew: in round ``before`` it was seen last, in ``after`` first; so many ``added`` and wrong."""
+class _Restart(NamedTuple):
+    """A loop that began anew: last seen in round ``before``, then in ``after``; ``added`` rounds may be wrong."""
 
     epochs: int
     before: int
@@ -43,34 +35,38 @@ class _Over(NamedTuple):
 
 
 class Count:
-    """The rounds of one loop. They begin with the number that the counter itself shows when it is first read."""
+    """The rounds of one loop. They begin with the number that the counter itself shows when it is first read.
+
+    A counter that ``is_added`` goes on over epochs, until it is seen to begin anew. One that ``is_late`` stands at the
+    number of rounds after the last of them.
+    """
 
     def __init__(self, *, is_added: bool = False, is_late: bool = False) -> None:
-        """Take a counter that ``is_added`` for one that goes on over epochs, until it was seen to begin anew.
-
-        One that ``is_late`` stands, after the last round, at as many as there are.
-        """
         self.is_added = is_added
         self._is_late = is_late
         self.rounds = 0
         self.error = 0
         """How many more or fewer there may have been since the first reading."""
+        self.round: int | None = None
+        """The last reading; None before the first."""
+        self.at_ns = 0
+        self._since_ns = 0
+        """Since when the counter shows this round."""
         self.changed_ns = 0
         """When the present round was first seen."""
         self.has_moved = False
         self.length: int | None = None
         """The rounds of the whole loop, once they are known."""
-        self._last: _Seen | None = None
+        self._is_length_read = False
         self._epoch: int | None = None
         self._longest = 0
         self._varies = False
         self._seen_length = 0
         self._ended_at: int | None = None
         """The round that was read last before the loop began anew."""
-        self._is_told = False
-        self._passed = 0
-        """How many epochs were taken for as long as the others, without that their own end was seen."""
-        self._unsure: list[_Over] = []
+        self._assumed = 0
+        """How many epochs were taken for as long as the others, though their own end was not seen."""
+        self._unsure: list[_Restart] = []
         self._recent: deque[tuple[int, int]] = deque()
         self._off_ns = 0
 
@@ -82,50 +78,44 @@ class Count:
         end: int | None = None,
         off: tuple[int, int] | None = None,
     ) -> None:
-        """Take in that a counter showed the round ``number`` (from 0) at a time.
+        """Add a reading: the counter showed the round ``number`` (from 0).
 
-        ``epoch`` reads the counter of the loop outside; ``end`` is the number of rounds, where the loop tells it.
+        ``epoch`` reads the counter of the loop outside; ``end`` is the number of rounds, where the loop has it.
         ``off`` is from when to when the loop was seen to be left, since the last time.
         """
         if end is not None and end != self.length:
             self._learn(end)
-            self._is_told = True
-        last = self._last
-        if last is None:
+            self._is_length_read = True
+        if self.round is None:
             self.rounds, self.changed_ns, self._epoch = number, at_ns, epoch()
         else:
             left_ns, back_ns = off or (at_ns, at_ns)
             self._off_ns += back_ns - left_ns
-            made = self._made(last, left_ns - last.at_ns, at_ns - back_ns, number, epoch)
+            made = self._made(self.round, left_ns - self.at_ns, at_ns - back_ns, number, epoch)
             self.rounds += made
             if made:
                 self.changed_ns, self.has_moved = at_ns, True
-        has_changed = last is None or number != last.round
-        self._last = _Seen(at_ns, number, at_ns if has_changed or last is None else last.since_ns)
+        if number != self.round:
+            self._since_ns = at_ns
+        self.round, self.at_ns = number, at_ns
         longer = number + (not self._is_late) - self._longest
         self._longest += max(longer, 0)
         if longer > 0 and (self._varies or (self.length is not None and self._longest > self.length)):
-            self._doubt(longer)
+            self._forget_length(longer)
         self._recent.append((at_ns - self._off_ns, self.rounds))
-        while len(self._recent) > 2 and self._recent[1][0] <= at_ns - self._off_ns - PACE_NS:
+        while len(self._recent) > 2 and self._recent[1][0] <= at_ns - self._off_ns - RATE_NS:
             self._recent.popleft()
 
     def rest(self, gap_s: float) -> tuple[int, int]:
-        """Return the rounds after the last reading of a loop that was left so long after it, give or take how many."""
-        if self._last is None:
+        """Return the rounds after the last reading of a loop that was left so long after it, and their error."""
+        if self.round is None:
             return 0, 0
         unread = self.per_s() * gap_s
-        left = self.length - self._last.round if self.length is not None else -1
+        left = self.length - self.round if self.length is not None else -1
         if 0 <= left <= unread + 2:
             return left, 0
         # It was left at any time of these; the round that was read last is over.
         return round(unread / 2) + (not self._is_late), math.ceil(unread / 2)
-
-    def complete(self, gap_s: float) -> None:
-        """Take in that the loop was left so long after the last reading."""
-        rounds, error = self.rest(gap_s)
-        self.rounds += rounds
-        self.error += error
 
     def per_s(self) -> float:
         """Return rounds a second of the last ten seconds in the loop."""
@@ -136,99 +126,81 @@ class Count:
 
     def is_near_end(self, ahead_s: float) -> bool:
         """Say whether the loop may begin anew within so many seconds, or is in what has to be its last round."""
-        if self._last is None:
+        if self.round is None:
             return False
         if self.length is not None:
-            return not self._is_told and self._last.round >= self.length - 1
+            return not self._is_length_read and self.round >= self.length - 1
         near = 2 + 2 * ahead_s * self.per_s()
-        return self._ended_at is not None and abs(self._last.round - self._ended_at) <= near
+        return self._ended_at is not None and abs(self.round - self._ended_at) <= near
 
     def is_short(self, gap_s: float) -> bool:
         """Say whether the loop may begin anew, and come as far again, within so many seconds."""
         return len(self._recent) < _KNOWN or self.per_s() * gap_s >= (self.length or self._longest) / 2
 
-    @property
-    def at_ns(self) -> int:
-        """When the last reading was; 0 before the first."""
-        return self._last.at_ns if self._last is not None else 0
-
-    @property
-    def is_started(self) -> bool:
-        """Whether there was a reading."""
-        return self._last is not None
-
-    @property
     def is_uncertain(self) -> bool:
-        """Whether the loop has begun anew while nobody knew its rounds."""
+        """Say whether the loop has begun anew before its rounds were known."""
         return bool(self._unsure) and self.length is None
 
-    def _made(self, last: _Seen, before_ns: int, after_ns: int, number: int, epoch: Callable[[], int | None]) -> int:
+    def _made(self, last: int, before_ns: int, after_ns: int, number: int, epoch: Callable[[], int | None]) -> int:
         """Return the rounds since the last reading: made so long after it, and before this one."""
         gap_s = (before_ns + after_ns) / SECOND_NS
-        if number >= last.round and not self.is_short(gap_s):
-            return number - last.round
+        if number >= last and not self.is_short(gap_s):
+            return number - last
         now = epoch()
         epochs = None if now is None or self._epoch is None else now - self._epoch
         self._epoch = now
         goes_on = self.is_added and self._ended_at is None
         expected = self.per_s() * gap_s
-        if number >= last.round and (not epochs or goes_on):
+        if number >= last and (not epochs or goes_on):
             if epochs is None and self.length and expected > self.length:
                 self.error += round(expected)
-            return number - last.round
-        self._ended_at = last.round
+            return number - last
+        self._ended_at = last
         unread = self.per_s() * before_ns / SECOND_NS
-        is_seen = epochs in (None, 1) and self._has_seen_end(last, unread)
-        if is_seen and not self._is_told:
-            self._end_at(last.round + (not self._is_late))
-        return self._over(last, number, max(epochs or 1, 1), expected, unread, is_sure=is_seen or self._is_told)
-
-    def _has_seen_end(self, last: _Seen, unread: float) -> bool:
-        """Say whether a reading was that of the last round: it stood still there, or less than a round may follow."""
-        stood_ns = last.at_ns - last.since_ns
-        is_still = stood_ns > _STILL_NS and stood_ns * self.per_s() > _STILL_ROUNDS * SECOND_NS
-        return is_still or (unread <= CLOSE_ROUNDS and len(self._recent) >= _KNOWN and not self._is_late)
-
-    def _end_at(self, length: int) -> None:
-        """Take in that the loop was seen to end after so many rounds."""
-        # Two epochs that were alike after all: what was in doubt was one reading.
-        if self._varies and length == self._seen_length:
-            self._varies, self._longest, self._passed = False, length, 0
-        self._seen_length = length
-        self._learn(length)
-
-    def _over(self, last: _Seen, number: int, epochs: int, expected: float, unread: float, *, is_sure: bool) -> int:
-        """Return the rounds since the last reading where the loop has begun anew; ``unread`` ones may have ended it."""
+        # The last round was read where the counter stood still there, or less than a round may follow.
+        still_ns = self.at_ns - self._since_ns
+        is_still = still_ns > _STILL_NS and still_ns * self.per_s() > _STILL_ROUNDS * SECOND_NS
+        is_close = unread <= CLOSE_ROUNDS and len(self._recent) >= _KNOWN and not self._is_late
+        is_seen = epochs in (None, 1) and (is_still or is_close)
+        if is_seen and not self._is_length_read:
+            length = last + (not self._is_late)
+            # Two epochs that were alike after all: what was in doubt was one reading.
+            if self._varies and length == self._seen_length:
+                self._varies, self._longest, self._assumed = False, length, 0
+            self._seen_length = length
+            self._learn(length)
+        epochs = max(epochs or 1, 1)
         if self.length is not None:
-            made = epochs * self.length - last.round + number
+            made = epochs * self.length - last + number
+            is_sure = is_seen or self._is_length_read
             if is_sure or len(self._recent) < _KNOWN or made <= 1.5 * (expected + 1):
-                self._passed += 0 if is_sure else epochs
+                self._assumed += 0 if is_sure else epochs
                 return made
-            self._doubt(round(made - expected))
-        least = epochs * self._longest - last.round + number if epochs > 1 or not self._varies else 1 + number
+            self._forget_length(round(made - expected))
+        least = epochs * self._longest - last + number if epochs > 1 or not self._varies else 1 + number
         # What was made since it was back is known.
         made = max(least, round(expected) if unread >= expected else number + round(unread))
         error = max(made - least, 1 + math.ceil(min(expected, unread) / 2))
         self.error += error
         if not self._varies:
-            self._unsure.append(_Over(epochs, last.round, number, made, error))
+            self._unsure.append(_Restart(epochs, last, number, made, error))
         return made
 
     def _learn(self, length: int) -> None:
-        """Take in how many rounds the loop has, and mend what was counted without that."""
+        """Set the rounds of the loop, and correct what was counted without that."""
         if length < self._longest or length == self.length or self._varies:
             if self.length not in (None, length):
-                self._doubt(abs(length - (self.length or 0)))
+                self._forget_length(abs(length - (self.length or 0)))
             return
         self.length = length
-        for over in self._unsure:
-            self.rounds += over.epochs * length - over.before + over.after - over.added
-            self.error -= over.error
-            self._passed += over.epochs if over.before + 1 < length else 0
+        for one in self._unsure:
+            self.rounds += one.epochs * length - one.before + one.after - one.added
+            self.error -= one.error
+            self._assumed += one.epochs if one.before + 1 < length else 0
         self._unsure.clear()
 
-    def _doubt(self, apart: int) -> None:
-        """Take in that the loop has not always as many rounds: those that were counted so may be wrong by so many."""
-        self._varies = not self._is_told
-        self.length, self._is_told = None, False
-        self.error += apart * self._passed
+    def _forget_length(self, apart: int) -> None:
+        """Take the loop for one whose rounds vary: each epoch that was assumed may be wrong by so many."""
+        self._varies = not self._is_length_read
+        self.length, self._is_length_read = None, False
+        self.error += apart * self._assumed

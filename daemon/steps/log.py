@@ -1,4 +1,4 @@
-"""The steps that a script says in its own output: ``iter 120: loss 2.31``, ``step 300/5000``, ``Epoch: [2][120/938]``.
+"""The steps that a script prints itself: ``iter 120: loss 2.31``, ``step 300/5000``, ``Epoch: [2][120/938]``.
 
 A number in brackets alone is none: scripts print samples so, too. Reads profd's pseudo-terminal, where the script was
 launched in one, or the end of the regular file that its standard output goes to.
@@ -6,6 +6,7 @@ launched in one, or the end of the regular file that its standard output goes to
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -24,15 +25,13 @@ _LINE_BYTES = 4096
 
 
 def step_in(line: str) -> int | None:
-    """Return the step that a line of output says; None where it says none."""
-    for pattern in (_BRACKET, _WORD, _BAR):
-        if found := pattern.search(line):
-            return int(found[1].replace(",", ""))
-    return None
+    """Return the step in a line of output."""
+    found = _BRACKET.search(line) or _WORD.search(line) or _BAR.search(line)
+    return int(found[1].replace(",", "")) if found else None
 
 
 class StepLog:
-    """What a script says; its newest step."""
+    """The newest step in a script's output."""
 
     def __init__(self) -> None:
         self.step: int | None = None
@@ -41,33 +40,30 @@ class StepLog:
         self._rest = b""
 
     def take(self, data: bytes) -> bool:
-        """Take in output; say whether it has a step."""
+        """Read output; say whether it has a step."""
         *lines, rest = re.split(rb"[\r\n]+", self._rest + data)
         self._rest = rest[-_LINE_BYTES:]
-        said = [step for line in lines if (step := step_in(line.decode(errors="replace"))) is not None]
-        for step in said:
+        steps = [step for line in lines if (step := step_in(line.decode(errors="replace"))) is not None]
+        for step in steps:
             self.apart = max(self.apart, step - self.step) if self.step is not None else 0
             self.step = step
-        return bool(said)
+        return bool(steps)
 
 
 class OutputFile:
-    """The regular file that the standard output of a process goes to."""
+    """The regular file that the standard output of a process goes to, opened as the user of the process."""
 
     def __init__(self, pid: int, files: UserFiles) -> None:
-        """Open it as the user of the process; without one there is nothing to read."""
         self._fd: int | None = None
         self._read = 0
-        try:
+        with contextlib.suppress(OSError):
             link = PROC / str(pid) / "fd" / "1"
             if stat.S_ISREG(link.stat().st_mode):
                 self._fd = files.open(str(link.readlink()))
             self._read = os.fstat(self._fd).st_size if self._fd is not None else 0
-        except OSError:
-            self.close()
 
     def new(self) -> bytes:
-        """Return what was written since the last call, of much of it the end."""
+        """Return what was written since the last call; the end of it, if that is much."""
         if self._fd is None:
             return b""
         try:
@@ -80,7 +76,6 @@ class OutputFile:
             return b""
 
     def close(self) -> None:
-        """Read no more."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

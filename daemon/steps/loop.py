@@ -1,7 +1,7 @@
-"""Which loop of a training is that of its steps, by sampled stacks and by what the source says of the loops in them.
+"""Finds the loop of a training's steps, by sampled stacks and by the source of the loops in them.
 
 It is the innermost one around the backward pass or the optimizer's step: the user's, or that of a library that trains
-for the user. A program without either steps through a loop that says so by its names. Pure.
+for the user. A program without either steps through a loop whose names say so. Pure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LEAST_WITHOUT_OPTIMIZER = 20
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A loop of a function, as it is on a stack: ``name`` is the function's as py-spy says it."""
+    """A loop of a function, as it is on a stack: ``name`` is the function's in py-spy's words."""
 
     file: str
     name: str
@@ -40,7 +40,7 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, int]:
-        """What tells loops apart."""
+        """What identifies a loop."""
         return self.file, self.loop.first_line
 
 
@@ -50,11 +50,6 @@ class StepLoop(msgspec.Struct, frozen=True):
     place: Place
     around: tuple[Place, ...] = ()
     micro: Place | None = None
-
-    @property
-    def key(self) -> tuple[str, int]:
-        """What tells loops apart."""
-        return self.place.key
 
 
 Stack = Sequence[Frame]
@@ -71,27 +66,34 @@ def find_loop(stacks: Sequence[Stack], declared: Declared) -> StepLoop | None:
         if any(frame.file == _IMPORTER for frame in stack):
             continue
         at = next((depth for depth, frame in enumerate(stack) if trains(frame)), None)
-        if at is None:
-            own = [frame for frame in stack if not is_library(frame.file)]
-            chain = tuple(_places(own, declared))
-            updates = [number for number, place in enumerate(chain, 1) if place.loop.updates]
-            if updates:
-                optimizer[chain[: updates[-1]]] += 1
-            elif own and not any(ASIDE.search(frame.function) for frame in own):
-                others[chain] += 1
-        else:
+        if at is not None:
             chain = tuple(_places(stack[:at], declared))
             (backward if _BACKWARD.search(stack[at].file) else optimizer)[chain] += 1
-    if backward or optimizer:
-        # Of several loops around the backward pass the optimizer says which; where it is never seen, the innermost is.
-        is_plain = bool(optimizer) or len(_most(backward)) < 2 or any(place.loop.updates for place in _most(backward))
-        is_sure = (backward + optimizer).most_common(1)[0][1] >= (
-            _LEAST_SIGHTS if is_plain else _LEAST_WITHOUT_OPTIMIZER
-        )
-        return _around(_most(backward), _most(optimizer)) if is_sure else None
-    # A program of torch that is in neither evaluates: its training is met later.
-    uses_torch = any("/torch/" in frame.file for stack in stacks for frame in stack)
-    return None if uses_torch or others.total() < _LEAST_OF_OTHERS else _by_names(others)
+            continue
+        own = [frame for frame in stack if not is_library(frame.file)]
+        chain = tuple(_places(own, declared))
+        if updating := _updating(chain):
+            optimizer[chain[:updating]] += 1
+        elif own and not any(ASIDE.search(frame.function) for frame in own):
+            others[chain] += 1
+    if not backward and not optimizer:
+        # A program of torch that is in neither evaluates: its training comes later.
+        uses_torch = any("/torch/" in frame.file for stack in stacks for frame in stack)
+        return None if uses_torch or others.total() < _LEAST_OF_OTHERS else _by_names(others)
+    inner, outer = (tally.most_common(1)[0][0] if tally else () for tally in (backward, optimizer))
+    # The optimizer's step is in one of the loops around the backward pass; where it is never seen, in the innermost.
+    is_plain = bool(optimizer) or len(inner) < 2 or _updating(inner)
+    if (backward + optimizer).most_common(1)[0][1] < (_LEAST_SIGHTS if is_plain else _LEAST_WITHOUT_OPTIMIZER):
+        return None
+    chain = inner or outer
+    length = len(chain)
+    if not outer:
+        length = _updating(chain) or length
+    elif [place.key for place in outer] == [place.key for place in inner[: len(outer)]]:
+        length = len(outer)
+    if not length:
+        return None
+    return StepLoop(chain[length - 1], chain[: length - 1], chain[-1] if length < len(chain) else None)
 
 
 def trains(frame: Frame) -> bool:
@@ -111,26 +113,9 @@ def _places(frames: Sequence[Frame], declared: Declared) -> Iterator[Place]:
         yield from (Place(frame.file, frame.function, function, loop) for loop in function.around(frame.line))
 
 
-def _most(tally: Tally[_Chain]) -> _Chain:
-    return tally.most_common(1)[0][0] if tally else ()
-
-
-def _around(backward: _Chain, optimizer: _Chain) -> StepLoop | None:
-    """Return the innermost loop around the optimizer's step; inside it may be one around the backward pass."""
-    chain = backward or optimizer
-    if not chain:
-        return None
-    inner = [place.key for place in backward]
-    outer = [place.key for place in optimizer]
-    length = len(chain)
-    if optimizer and backward and len(outer) < len(inner) and outer == inner[: len(outer)]:
-        length = len(outer)
-    elif not optimizer and not chain[-1].loop.updates:
-        of_updates = [number for number, place in enumerate(chain, 1) if place.loop.updates]
-        length = of_updates[-1] if of_updates else length
-    if not length:
-        return None
-    return StepLoop(chain[length - 1], chain[: length - 1], chain[-1] if length < len(chain) else None)
+def _updating(chain: _Chain) -> int:
+    """Return how many loops there are down to the innermost one with the optimizer's step; 0 where none has it."""
+    return max((number for number, place in enumerate(chain, 1) if place.loop.updates), default=0)
 
 
 def _by_names(chains: Tally[_Chain]) -> StepLoop | None:
@@ -141,11 +126,8 @@ def _by_names(chains: Tally[_Chain]) -> StepLoop | None:
     least = _LEAST_PRESENCE * chains.total()
     for chain, _ in chains.most_common():
         for number, place in enumerate(chain):
-            if seen[place.key] >= least and _says_step(place.loop):
+            names = {*place.loop.given, *(counter.name for counter in place.loop.counters)}
+            says_step = any(_STEP.search(name) and not _NO_STEP.search(name) for name in names)
+            if seen[place.key] >= least and says_step:
                 return StepLoop(place, chain[:number])
     return None
-
-
-def _says_step(loop: Loop) -> bool:
-    names = {*loop.given, *(counter.name for counter in loop.counters)}
-    return any(_STEP.search(name) and not _NO_STEP.search(name) for name in names)

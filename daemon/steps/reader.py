@@ -1,7 +1,7 @@
 """Follows the steps of one training process from outside: finds its loop on its stack, and reads what counts it.
 
 A reading takes 0.1 ms of CPU time, and 0.02 ms where nothing has changed. There are ten a second, and more where that
-says how many rounds an epoch has. What is stored: `step_count` and `step_count_error` as series, and an event that
+shows how many rounds an epoch has. What is stored: `step_count` and `step_count_error` as series, and an event that
 names the source.
 """
 
@@ -11,7 +11,7 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS, Clock
@@ -20,7 +20,7 @@ from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.steps.count import CLOSE_ROUNDS, Count
 from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.log import OutputFile, StepLog
-from profd.daemon.steps.loop import Place, Stack, StepLoop, find_loop, trains
+from profd.daemon.steps.loop import Stack, StepLoop, find_loop, trains
 from profd.daemon.steps.sources import Program, Source, open_program
 from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
 from profd.daemon.userfiles import files_of
@@ -28,7 +28,6 @@ from profd.daemon.userfiles import files_of
 COUNT_SERIES = "step_count"
 ERROR_SERIES = "step_count_error"
 FOUND_KIND = "counter"
-DOUBT_KIND = "steps disagree"
 LOG = "the script's own log"
 
 READ_S = 0.1
@@ -37,12 +36,12 @@ END_S = 0.002
 LOOK_S = 2.0
 MOST_TRIES = 100
 RETRY_S = 2.0
-STORE_NS = SECOND_NS
-PAUSE_NS = SECOND_NS // 4
+# The count is stored so often; the beginning and the end of a pause sooner.
+STORE_NS, PAUSE_NS = SECOND_NS, SECOND_NS // 4
 # What stands still for so many usual steps, or for so long, pauses.
 _STILL_STEPS = 3.0
 _LONGEST_STEP_S = 10.0
-# Readings may take 2 ms a second in the long run, and so much more at first: it tells how long an epoch is.
+# Readings may take 2 ms a second in the long run, and so much more at first: that shows how long an epoch is.
 EARNED_SHARE = 0.002
 CAPITAL_S = 0.3
 # To find the loop costs more once: that is not held against the next readings for longer than half a second.
@@ -63,8 +62,19 @@ class _Check(NamedTuple):
     rounds: int
 
 
+class _Counted(NamedTuple):
+    """What counts, or did: the key of the loop, and the name and the variable of the source; the log has none."""
+
+    key: tuple[str, int]
+    name: str
+    variable: Variable | None
+
+
 class StepReader:
-    """Reads the steps of one process. One thread calls ``poll``; any thread may call ``hear``."""
+    """Reads the steps of one process, and gives records to ``put``.
+
+    One thread calls ``poll``; any thread may call ``hear``. ``declared`` is what the process's source files say.
+    """
 
     def __init__(
         self,
@@ -74,7 +84,6 @@ class StepReader:
         declared: Declared | None = None,
         attach: Callable[[int, Declared], Program] = open_program,
     ) -> None:
-        """Hand records to ``put``; ``declared`` is what the source files of the process say."""
         self._identity = identity
         self._clock = clock
         self._put = put
@@ -85,34 +94,32 @@ class StepReader:
         self._tries = 0
         self._stacks: deque[Stack] = deque(maxlen=_STACKS)
         self._looked_ns = 0
-        self._suspects = False
-        """Whether a stack that was looked at trains."""
+        self._sees_training = False
+        """Whether one of the stacks is of the backward pass, or of the optimizer."""
         self._heard: deque[tuple[int, bytes]] = deque(maxlen=_HEARD)
         self._output: OutputFile | None = None
         self._log = StepLog()
         self._loop: StepLoop | None = None
         self._source: Source | None = None
         self._outside: Variable | None = None
-        self._every = 1
-        self._count = Count()
-        self._before = 0
-        self._error_before = 0
-        self._bound_ns = 0
         self._check: _Check | None = None
+        self._bound_ns = 0
+        self._counted: _Counted | None = None
+        self._every = 1
+        """The rounds for each step of the optimizer."""
+        self._count = Count()
+        self._before = self._error_before = 0
+        """The steps of the counts before this one, and how many more or fewer there may have been."""
+        self._goes_on = False
         self._stored: tuple[int, int] | None = None
         self._has_paused = False
-        self._counted_by: str | None = None
-        self._counted_in: tuple[str, int] | None = None
-        self._counted: Variable | None = None
-        self._off_since_ns = 0
-        self._off_until_ns = 0
-        """From when to when nobody was seen in the loop; 0 while the program is in it."""
-        self._goes_on = False
+        self._off_since_ns = self._off_until_ns = 0
+        """From when to when the program was not seen in the loop; 0 while it is."""
         self._balance_s = CAPITAL_S
         self._earned_ns = clock.now_ns()
 
     def hear(self, data: bytes) -> None:
-        """Take in what the script wrote to its terminal."""
+        """Keep what the script wrote to its terminal."""
         self._heard.append((self._clock.now_ns(), data))
 
     def poll(self) -> float:
@@ -134,9 +141,9 @@ class StepReader:
     def end(self) -> None:
         """Take the last reading, so that the count ends where the recording ends, and store what is known."""
         with contextlib.suppress(Unreadable, Moved):
-            if self._source is not None:
-                self._read(self._source)
-        if self._count.is_started:
+            if self._source is not None and self._program is not None:
+                self._read(self._program, self._source)
+        if self._count.round is not None:
             self._store(self._count.at_ns, is_last=True)
         if self._output is not None:
             self._output.close()
@@ -145,172 +152,144 @@ class StepReader:
 
     def _poll(self) -> float:
         if self._program is None:
-            return self._open()
+            try:  # the interpreter may not have begun yet
+                self._program = self._attach(self._identity.pid, self._declared)
+            except Unreadable as error:
+                self._tries += 1
+                if self._tries == MOST_TRIES:
+                    self._say("note", f"its steps are not read: {error}")
+                return READ_S if self._tries < MOST_TRIES else RETRY_S
+            return 0.0
         self._look(self._program)
-        if self._source is None and not self._bind(self._program):
-            if self._counted_by not in (None, LOG):  # it pauses: what counted it is there again afterwards
+        if self._source is None and self._loop is not None:
+            self._source = self._bind(self._program, self._loop)
+        if self._source is None:
+            if self._counted_by() in (None, LOG):
+                self._read_log()
+            else:  # it pauses: what counted it is there again afterwards
                 self._store(self._clock.now_ns())
-                return READ_S
-            self._read_log()
-            return READ_S
-        assert self._source is not None
-        if not self._read(self._source):
+        elif self._read(self._program, self._source):
+            self._store(self._clock.now_ns())
+            self._compare(self._program, self._source)
+            return self._pause_s()
+        else:
             self._source = None
-            return READ_S
-        self._store(self._clock.now_ns())
-        self._compare()
-        return self._pause_s()
+        return READ_S
 
-    def _open(self) -> float:
-        """Find the interpreter, which may not have begun yet; return in how many seconds to go on."""
-        try:
-            self._program = self._attach(self._identity.pid, self._declared)
-        except Unreadable as error:
-            self._tries += 1
-            if self._tries == MOST_TRIES:
-                text = f"its steps are not read: {error}"
-                self._put(EventHappened(self._clock.now_ns(), "note", text, self._identity))
-            return READ_S if self._tries < MOST_TRIES else RETRY_S
-        return 0.0
+    def _say(self, kind: str, text: str) -> None:
+        self._put(EventHappened(self._clock.now_ns(), kind, text, self._identity))
 
-    # The loop
+    # The loop, and what counts it
 
     def _look(self, program: Program) -> None:
         """Look at the stack for the loop of the steps: now and then, and often while the one that is known pauses."""
         now_ns = self._clock.now_ns()
         is_going_on = self._source is not None and not self._off_since_ns and not self._pauses(now_ns)
-        is_waiting = self._loop is not None and not self._suspects and len(self._stacks) > _NO_OTHER
+        is_waiting = self._loop is not None and not self._sees_training and len(self._stacks) > _NO_OTHER
         wait_s = LOOK_S if is_going_on else READ_S * (len(self._stacks) - _NO_OTHER) if is_waiting else READ_S
         if now_ns - self._looked_ns < wait_s * SECOND_NS:
             return
         self._looked_ns = now_ns
         with contextlib.suppress(Unreadable):
             self._stacks.append(program.stack())
-            self._suspects = any(trains(frame) for stack in self._stacks for frame in stack)
+            self._sees_training = any(trains(frame) for stack in self._stacks for frame in stack)
         found = find_loop(self._stacks, self._declared)
-        if found is not None and (self._loop is None or found.key != self._loop.key):
+        if found is not None and (self._loop is None or found.place.key != self._loop.place.key):
             self._stacks.clear()
-            self._loop, self._source, self._counted_by = found, None, None
+            self._loop, self._source = found, None
 
-    def _begin(self, source: Source | None, every: int = 1) -> None:
-        """Count by another source from now on, None for the log: of a loop after those before, or of the same one."""
-        assert self._loop is not None
-        is_first = self._counted_in is None
-        self._counted_by = source.name if source is not None else LOG
-        goes_on, self._counted_in = self._counted_in == self._loop.key, self._loop.key
-        is_same = source is not None and source.is_added and (source.variable, every) == (self._counted, self._every)
-        self._counted = source.variable if source is not None else None
-        if is_same:  # one number of all loops
-            return
-        if self._count.is_started:
-            self._goes_on = goes_on
-            if not goes_on:
-                self._count.complete(self._unread_s())
-            self._before, self._error_before = self._made()
-        self._count, self._every = Count(), every
-        if source is not None:
-            self._count = Count(is_added=source.is_added, is_late=source.is_late)
-            # The script's own number: that of a loop that goes on from a checkpoint begins there.
-            self._before = source.start // source.stride if is_first else self._before
+    def _counted_by(self) -> str | None:
+        """Return the name of what counts the present loop, or did before it paused."""
+        loop, counted = self._loop, self._counted
+        return counted.name if loop is not None and counted is not None and counted.key == loop.place.key else None
 
-    def _bind(self, program: Program) -> bool:
-        """Find what counts the rounds of the loop now; say whether anything does."""
-        found = program.sources_of(self._loop) if self._loop is not None else []
-        if self._loop is None or not found:
-            return False
+    def _bind(self, program: Program, loop: StepLoop) -> Source | None:
+        """Return what counts the rounds of the loop now."""
+        found = program.sources_of(loop)
+        if not found:
+            return None
         self._bound_ns = self._clock.now_ns()
         # What counted before goes on to count, also where another source happened to be read first.
-        self._source = next((one for one in found if one.name == self._counted_by), found[0])
-        self._check = self._checked_by([one for one in found if one is not self._source])
-        self._outside = program.outside_of(self._loop)
-        if self._source.name != self._counted_by:
-            self._begin(self._source, self._updates_every(program, self._source, self._loop.place))
-            self._put(EventHappened(self._bound_ns, FOUND_KIND, self._named(self._source), self._identity))
-        return True
+        source = next((one for one in found if one.name == self._counted_by()), found[0])
+        others = [one for one in found if one is not source and one.stride == 1 and not one.of_updates]
+        self._check = _Check(others[0], -1, 0) if others and not source.of_updates else None
+        self._outside = program.outside_of(loop)
+        if source.name != self._counted_by():
+            every, name = None if source.of_updates else loop.place.loop.every, source.name
+            number = program.number_of(loop.place, every) if isinstance(every, str) and every else every
+            rounds = number if isinstance(number, int) and number > 0 else 1
+            if loop.micro is not None and not source.of_updates:
+                name += f", optimizer steps; its micro-batches are those of line {loop.micro.loop.first_line}"
+            elif every is not None:
+                name += f", {rounds} micro-batches for each optimizer step" if rounds > 1 else ", micro-batches"
+            self._begin(loop, source, rounds)
+            self._say(FOUND_KIND, name)
+        return source
 
-    def _updates_every(self, program: Program, source: Source, place: Place) -> int:
-        """Return the rounds for each step of the optimizer, where the source says so; 1 otherwise."""
-        every = None if source.of_updates else place.loop.every
-        if isinstance(every, str):
-            every = program.number_of(place, every) if every else None
-        return every if every and every > 0 else 1
-
-    def _named(self, source: Source) -> str:
-        """Return the name of a source, with what its rounds are where the model is not updated in each of them."""
-        assert self._loop is not None
-        loop = self._loop.place.loop
-        if source.of_updates or (loop.every is None and self._loop.micro is None):
-            return source.name
-        if self._loop.micro is not None:
-            micro = self._loop.micro
-            return f"{source.name}, optimizer steps; its micro-batches are those of line {micro.loop.first_line}"
-        if self._every > 1:
-            return f"{source.name}, {self._every} micro-batches for each optimizer step"
-        return f"{source.name}, micro-batches"
+    def _begin(self, loop: StepLoop, source: Source | None, every: int = 1) -> None:
+        """Count by another source from now on, None for the log: of a loop after those before, or of the same one."""
+        before, every_before = self._counted, self._every
+        variable = source.variable if source is not None else None
+        self._counted = _Counted(loop.place.key, source.name if source is not None else LOG, variable)
+        if source and before and source.is_added and (variable, every) == (before.variable, every_before):
+            return  # one number of all loops
+        if self._count.round is not None:
+            self._goes_on = before is not None and before.key == loop.place.key
+            rest = (0, 0) if self._goes_on else self._count.rest(self._unread_s())
+            self._before, self._error_before = self._made(*rest)
+        self._every, self._count = every, Count()
+        if source is not None:
+            self._count = Count(is_added=source.is_added, is_late=source.is_late)
+            if before is None:  # the script's own number: that of a loop that goes on from a checkpoint begins there
+                self._before = source.start // source.stride
 
     # Readings
 
-    def _read(self, source: Source) -> bool:
+    def _read(self, program: Program, source: Source) -> bool:
         """Take a reading; say whether there will be another one of this source."""
-        number, epoch = self._pair(source)
+
+        def outside() -> int | None:
+            return program.value(self._outside) if self._outside is not None else None
+
+        # Where the loop is short, its round and the number of the loop around have to be of the same moment.
+        is_short = self._count.round is not None and self._count.is_short(READ_S)
+        epoch = number = None
+        for _ in range(_PAIR_TRIES):
+            epoch = outside() if is_short else None
+            number = program.round_of(source)
+            if not is_short or epoch == outside():
+                break
+        is_variable = isinstance(source.variable, Local | Global)
+        at_ns = self._clock.now_ns()
         if number is None:  # a variable is there again with its function, an iterator is another one then
             if not self._off_since_ns:
-                self._off_since_ns = self._clock.now_ns()
+                self._off_since_ns = at_ns
                 self._stacks.clear()
-                self._suspects = False
-            self._off_until_ns = self._clock.now_ns()
-            return isinstance(source.variable, Local | Global)
-        self._take(
-            self._clock.now_ns(),
-            number,
-            lambda: self._epoch() if epoch is None else epoch,
-            self._end(source, number),
-        )
-        return isinstance(source.variable, Local | Global) or not self._pauses(self._clock.now_ns())
+                self._sees_training = False
+            self._off_until_ns = at_ns
+            return is_variable
+        end = None
+        if source.end is not None and self._count.length is None:  # its iterator knows how many rounds are left
+            left = program.value(source.end)
+            end = number + 1 + left if left is not None and program.round_of(source) == number else None
+        self._take(at_ns, number, (lambda: epoch) if is_short else outside, end)
+        return is_variable or not self._pauses(at_ns)
 
-    def _pair(self, source: Source) -> tuple[int | None, int | None]:
-        """Return the round, and where the loop is short the number of the loop around at the same moment."""
-        if not self._count.is_started or not self._count.is_short(READ_S):
-            return self._round(source), None
-        number = before = None
-        for _ in range(_PAIR_TRIES):
-            before = self._epoch()
-            number = self._round(source)
-            if before == self._epoch():
-                break
-        return number, before
-
-    def _round(self, source: Source) -> int | None:
-        """Return the round that a loop is in; None where there is nothing to be read."""
-        assert self._program is not None
-        return self._program.round_of(source)
-
-    def _epoch(self) -> int | None:
-        """Return the number of the loop around."""
-        assert self._program is not None
-        return self._program.value(self._outside) if self._outside is not None else None
-
-    def _end(self, source: Source, number: int) -> int | None:
-        """Return how many rounds the loop has, where its iterator tells how many are left."""
-        assert self._program is not None
-        if source.end is None or self._count.length is not None:
-            return None
-        left = self._program.value(source.end)
-        return None if left is None or self._round(source) != number else number + 1 + left
-
-    def _unread_s(self) -> float:
-        """Return how long after the last reading the loop was left."""
-        return (self._off_since_ns - self._count.at_ns) / SECOND_NS if self._off_since_ns else READ_S
-
-    def _take(self, at_ns: int, number: int, epoch: Callable[[], int | None], end: int | None) -> None:
-        """Take in a round; the first one of another variable of the same loop adds nothing to what was counted."""
+    def _take(
+        self, at_ns: int, number: int, epoch: Callable[[], int | None] = lambda: None, end: int | None = None
+    ) -> None:
+        """Count a round; the first one of another variable of the same loop adds nothing to what was counted."""
         before, _ = self._made()
-        is_first = not self._count.is_started
+        is_first = self._count.round is None
         off = (self._off_since_ns, self._off_until_ns) if self._off_since_ns else None
         self._off_since_ns = 0
         self._count.take(at_ns, number, epoch, end, off)
         if is_first and self._goes_on:
             self._before += before - self._made()[0]
+
+    def _unread_s(self) -> float:
+        """Return how long after the last reading the loop was left."""
+        return (self._off_since_ns - self._count.at_ns) / SECOND_NS if self._off_since_ns else READ_S
 
     def _pauses(self, at_ns: int) -> bool:
         """Say whether the count stands still for longer than steps take."""
@@ -325,28 +304,28 @@ class StepReader:
         if count.length is None and self._balance_s > CAPITAL_S / 3:
             # So often that the last round before the loop begins anew is seen.
             fine_s = 0.6 * CLOSE_ROUNDS / count.per_s() if count.per_s() else READ_S
-            if count.is_uncertain or (not self._count.is_added and fine_s >= FINE_S):
+            if count.is_uncertain() or (not count.is_added and fine_s >= FINE_S):
                 return min(max(fine_s, FINE_S), READ_S)
         return READ_S
 
     # What is stored
 
-    def _made(self) -> tuple[int, int]:
-        """Return the steps so far, and how many more or fewer there may have been."""
-        return self._before + self._count.rounds // self._every, self._error_before + self._count.error
+    def _made(self, rest: int = 0, rest_error: int = 0) -> tuple[int, int]:
+        """Return the steps so far, with more rounds than were read, and how many more or fewer there may have been."""
+        steps = self._before + (self._count.rounds + rest) // self._every
+        return steps, self._error_before + self._count.error + rest_error
 
     def _store(self, now_ns: int, *, is_last: bool = False) -> None:
         """Store the count once a second, as of when it was seen to change; as of now where the loop pauses.
 
         A pause is stored when it begins and when it ends, so that nobody goes on counting.
         """
-        steps, error = self._made()
-        changed_ns = self._count.changed_ns
+        changed_ns, rest = self._count.changed_ns, (0, 0)
         if self._off_since_ns:  # it went on after the last reading, and another loop may go on since
-            rest, rest_error = self._count.rest(self._unread_s())
-            steps, error, changed_ns = steps + rest // self._every, error + rest_error, self._off_since_ns
-            if len(self._stacks) < _NO_OTHER or self._suspects:
-                error += 1 + math.ceil(self._count.per_s() * max(now_ns - self._off_since_ns, 0) / SECOND_NS)
+            changed_ns, rest = self._off_since_ns, self._count.rest(self._unread_s())
+        steps, error = self._made(*rest)
+        if self._off_since_ns and (len(self._stacks) < _NO_OTHER or self._sees_training):
+            error += 1 + math.ceil(self._count.per_s() * max(now_ns - self._off_since_ns, 0) / SECOND_NS)
         stored_ns, stored = self._stored or (0, 0)
         has_changed = self._count.has_moved if self._stored is None else steps > stored
         at_ns = changed_ns if has_changed and self._every == 1 else now_ns
@@ -361,33 +340,25 @@ class StepReader:
 
     # Other sources
 
-    def _checked_by(self, others: Sequence[Source]) -> _Check | None:
-        """Return another source of the same loop, to be compared with the one that counts."""
-        rounds = [one for one in others if one.stride == 1 and not one.of_updates]
-        return _Check(rounds[0], -1, 0) if rounds and self._source and not self._source.of_updates else None
-
-    def _compare(self) -> None:
+    def _compare(self, program: Program, source: Source) -> None:
         """Compare the sources now and then; say so once where they disagree by more than their errors."""
         check, at_ns = self._check, self._clock.now_ns()
         if check is None or at_ns - self._bound_ns < _CHECK_NS:
             return
         self._bound_ns = at_ns
-        number = self._round(check.source)
+        number = program.round_of(check.source)
         if number is None:
             return
         rounds = self._count.rounds
-        if 0 <= check.number <= number:
-            apart = (number - check.number) - (rounds - check.rounds)
-            if abs(apart) > 2 + self._count.error + self._count.per_s() * READ_S:
-                self._check = None
-                assert self._source is not None
-                text = f"{check.source.name} and {self._source.name} differ by {apart} steps"
-                self._put(EventHappened(at_ns, DOUBT_KIND, text, self._identity))
-                return
-        self._check = check._replace(number=number, rounds=rounds)
+        apart = number - check.number - (rounds - check.rounds)
+        if 0 <= check.number <= number and abs(apart) > 2 + self._count.error + self._count.per_s() * READ_S:
+            self._check = None
+            self._say("steps disagree", f"{check.source.name} and {source.name} differ by {apart} steps")
+        else:
+            self._check = check._replace(number=number, rounds=rounds)
 
     def _read_log(self) -> None:
-        """Take the steps that the script says itself, while nothing else tells them."""
+        """Count by the steps that the script prints, while there is no other source."""
         if self._output is None:
             self._output = OutputFile(self._identity.pid, self._files)
         if data := self._output.new():
@@ -395,10 +366,10 @@ class StepReader:
         while self._heard:
             at_ns, said = self._heard.popleft()
             if self._log.take(said) and self._log.step is not None and self._loop is not None:
-                if self._counted_by != LOG:
-                    self._begin(None)
+                if self._counted_by() != LOG:
+                    self._begin(self._loop, None)
                     self._put(EventHappened(at_ns, FOUND_KIND, LOG, self._identity))
-                self._take(at_ns, self._log.step, lambda: None, None)
+                self._take(at_ns, self._log.step)
                 # The last line may be older than it was read.
                 self._count.error = max(self._count.error, self._log.apart)
                 self._store(at_ns)

@@ -1,4 +1,4 @@
-"""What tells the round that a loop of a running program is in: variables of it that are read from outside.
+"""Finds what counts the rounds of a loop in a running program: variables of it that are read from outside.
 
 In this order: the variable that the loop counts by, as its source declares it; a progress bar's ``n``; the count of
 the DataLoader's iterator. The loop's frame has the first, as a variable; its iterators lie on that frame's stack.
@@ -45,9 +45,9 @@ _BAR_FILE = "tqdm/std.py"
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A variable that counts the rounds of a loop: by ``stride`` from ``start`` on. ``name`` says what it is.
+    """A variable that counts the rounds of a loop: by ``stride`` from ``start`` on. ``name`` is for the user.
 
-    ``end`` is the iterator of the loop's ``range``, which tells how many rounds are left. ``is_added``, ``is_late``
+    ``end`` is the iterator of the loop's ``range``, which knows how many rounds are left. ``is_added``, ``is_late``
     and ``of_updates`` are those of the counter that the source declares.
     """
 
@@ -64,13 +64,12 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Program:
-    """The main thread of a running program, and the sources in it.
+    """The main thread of a running program, and the sources in it. ``folder`` is where it was started.
 
     Everything raises Unreadable where the memory is not as expected, and where the program has ended.
     """
 
     def __init__(self, interpreter: Interpreter, declared: Declared, folder: str = "/") -> None:
-        """Read an interpreter; ``declared`` is what its source files say, ``folder`` where it was started."""
         self._python = interpreter
         self._folder = folder
         self._thread = interpreter.main_thread()
@@ -88,28 +87,27 @@ class Program:
             line = 0 if is_inside else self._lines.line_of(frame)
             if line is None:
                 raise Unreadable("a frame has ended meanwhile")
-            found.append(records.Frame(frame.code.name, self._path(frame.code.file), line))
+            file = frame.code.file
+            if not file.startswith(("/", "<")):  # up to Python 3.8 a script's is as it was given
+                file = f"{self._folder}/{file.removeprefix('./')}"
+            found.append(records.Frame(frame.code.name, file, line))
             is_inside = is_inside or trains(found[-1])
         return found
 
-    def _path(self, file: str) -> str:
-        """Return the full path of a file; up to Python 3.8 that of a script is as it was given."""
-        return file if file.startswith(("/", "<")) else f"{self._folder}/{file.removeprefix('./')}"
-
     def sources_of(self, loop: StepLoop) -> list[Source]:
-        """Return what counts the rounds of a loop now, the first that is to be believed first."""
+        """Return what counts the rounds of a loop now, the most reliable first."""
         stack = self._python.stack(self._thread)
         frame = _frame_of(stack, loop.place)
         found: list[Source] = []
         if frame is not None and self._is_in(loop.place.loop, frame):
-            objects = self._held(frame)
-            found += self._counters(frame, loop.place, objects)
+            iterator = self._iterator(frame, loop.place)
+            found += self._counters(frame, loop.place, iterator)
             found += self._bars(frame, loop.place)
-            found += self._iterated(loop.place, objects)
-            found += self._loading(stack[: stack.index(frame)], frame, loop.place)
-        return [one for one in found if self._is_there(one)]
+            found += self._iterated(iterator)
+            found += self._loading(stack[: stack.index(frame)])
+        return [one for one in found if self._has_value(one)]
 
-    def _is_there(self, source: Source) -> bool:
+    def _has_value(self, source: Source) -> bool:
         try:
             return self.round_of(source) is not None
         except Moved:
@@ -120,9 +118,8 @@ class Program:
         stack = self._python.stack(self._thread)
         for place in reversed(loop.around):
             frame = _frame_of(stack, place)
-            names = [counter.name for counter in place.loop.counters if counter.stride == 1]
-            variables = [self._variable(frame, name) for name in names] if frame is not None else []
-            for variable in variables:
+            for counter in place.loop.counters if frame is not None else ():
+                variable = self._variable(frame, counter.name) if counter.stride == 1 and frame is not None else None
                 if variable is not None and self.value(variable) is not None:
                     return variable
         return None
@@ -138,21 +135,23 @@ class Program:
             raise
         except NoInteger:
             return None
-        own = value if source.within is None else self._of_loop(source, value)
+        own = self._of_loop(source, value, *source.within) if source.within is not None else value
         return None if own is None else (own - source.start) // source.stride
 
-    def _of_loop(self, source: Source, value: int) -> int | None:
+    def _of_loop(self, source: Source, value: int, place: Place, code: Code) -> int | None:
         """Return the value of a variable where it is this loop's, and not another one's that uses it, too.
 
         A value that was seen to be is believed for a while: as long as it stays the same, it is that loop's.
         """
-        assert source.within is not None
         for _ in range(_TRIES):
             own, uses = self._own
             if own == (source, value) and uses < _MOST_USES:
                 self._own = own, uses + 1
                 return value
-            is_within = self._is_within(*source.within)
+            try:
+                is_within = self._is_in(place.loop, Frame(self._reader.frame_of(code.address), code, 0))
+            except Missing:
+                is_within = False
             again = self.value(source.variable)
             self._own = ((source, value) if again == value and is_within else None), 0
             if again is None or again == value:
@@ -165,20 +164,20 @@ class Program:
         line = self._lines.line_of(frame)
         return line is not None and (loop.body_line if loop.shared else loop.first_line) <= line <= loop.last_line
 
-    def _is_within(self, place: Place, code: Code) -> bool:
-        """Say whether the program is in a round of a loop, and does not wait for the first one."""
-        try:
-            return self._is_in(place.loop, Frame(self._reader.frame_of(code.address), code, 0))
-        except Missing:
-            return False
-
     def number_of(self, place: Place, path: str) -> int | None:
         """Return the value that a path has in a loop's function; None where it is no number."""
         frame = _frame_of(self._python.stack(self._thread), place)
         variable = self._variable(frame, path) if frame is not None else None
-        return None if variable is None else self.value(variable)
+        return self.value(variable) if variable is not None else None
 
-    def _variable(self, frame: Frame, path: str) -> Variable | None:
+    def value(self, variable: Variable) -> int | None:
+        """Return the value of a variable; None where it has none now."""
+        try:
+            return self._reader.read(variable)
+        except NoInteger:
+            return None
+
+    def _variable(self, frame: Frame, path: str) -> Local | Global | Attribute | None:
         """Return what a path like ``self.state["step"]`` means in a frame; None where it leads nowhere now."""
         name, *parts = _PART.findall(path)
         found: Local | Global | Attribute = local_of(frame, name) or Global(frame.globals, name)
@@ -193,74 +192,64 @@ class Program:
             return None
         return found
 
-    def value(self, variable: Variable) -> int | None:
-        """Return the value of a variable; None where it has none now."""
+    def _iterator(self, frame: Frame, place: Place) -> Held | None:
+        """Return the iterator of a loop: each ``for`` loop around has one below it on the stack."""
         try:
-            return self._reader.read(variable)
-        except NoInteger:
-            return None
-
-    def _held(self, frame: Frame) -> list[Held]:
-        try:
-            return held(self._python, frame)
+            objects = held(self._python, frame)
         except Unreadable:  # it ended meanwhile, or this Python's are not known
-            return []
+            return None
+        iterators = [one for one in objects if not _NO_ITERATOR.search(one.type_name)]
+        number = sum(bool(loop.given) for loop in place.function.around(place.loop.body_line))
+        return iterators[number - 1] if place.loop.given and number <= len(iterators) else None
 
-    def _counters(self, frame: Frame, place: Place, objects: list[Held]) -> Iterator[Source]:
+    def _counters(self, frame: Frame, place: Place, iterator: Held | None) -> Iterator[Source]:
         """Yield what the loop counts by: what stands for updates first, then what it adds to."""
-        left = _range_of(place, objects)
-        path = self._declared.path_of(place.file)
-        for counter in sorted(
-            place.loop.counters, key=lambda one: (not one.of_updates, not one.is_added, one.stride != 1)
-        ):
-            stride = counter.stride if isinstance(counter.stride, int) else None
-            if isinstance(counter.stride, str):
-                stride = self.number_of(place, counter.stride)
-            variable = self._variable(frame, counter.name)
+        left = RangeLeft(iterator.address) if iterator and iterator.type_name == "range_iterator" else None
+        for one in sorted(place.loop.counters, key=lambda one: (not one.of_updates, not one.is_added, one.stride != 1)):
+            stride = one.stride if isinstance(one.stride, int) else self.number_of(place, one.stride)
+            variable = self._variable(frame, one.name)
             if stride and stride > 0 and variable is not None:
-                name = f"loop counter `{counter.name}` in {place.name} ({path}:{place.loop.first_line})"
-                end = left if not counter.is_added else None
-                within = (place, frame.code) if counter.name in place.loop.shared else None
-                kind = counter.is_added, counter.is_late, counter.of_updates
-                yield Source(name, variable, stride, counter.start or 0, end, *kind, within)
+                yield Source(
+                    self._named(one.name, place.name, place.file, place.loop),
+                    variable,
+                    stride,
+                    one.start or 0,
+                    None if one.is_added else left,
+                    one.is_added,
+                    one.is_late,
+                    one.of_updates,
+                    (place, frame.code) if one.name in place.loop.shared else None,
+                )
+
+    def _named(self, counter: str, function: str, file: str, loop: Loop) -> str:
+        return f"loop counter `{counter}` in {function} ({self._declared.path_of(file)}:{loop.first_line})"
 
     def _bars(self, frame: Frame, place: Place) -> Iterator[Source]:
         """Yield the progress bars that the loop brings forward by one in each round."""
         for name in place.loop.bars:
-            try:
+            with contextlib.suppress(NoInteger, Unreadable):
                 bar = self._reader.object_of(local_of(frame, name) or Global(frame.globals, name))
                 if _BAR.search(bar.type_name):
                     attribute = attribute_of(self._python, bar.address, "n")
                     yield Source(f"progress bar `{name}` in {place.name}", attribute, is_added=True, is_late=True)
-            except (NoInteger, Unreadable):
-                continue
 
-    def _iterated(self, place: Place, objects: list[Held]) -> Iterator[Source]:
+    def _iterated(self, iterator: Held | None) -> Iterator[Source]:
         """Yield what counts in the loop's iterator: a progress bar, another generator's counter, a DataLoader's."""
-        iterator = _iterator_of(place, objects)
-        if iterator is None:
-            return
-        try:
-            if iterator.type_name == "generator":
-                yield from self._of_generator(iterator.address)
-            elif _LOADER.search(iterator.type_name):
-                yield _loader(attribute_of(self._python, iterator.address, "_num_yielded"))
-        except (Missing, NoInteger, Unreadable):
-            return
+        with contextlib.suppress(Missing, NoInteger, Unreadable):
+            if iterator is not None and _LOADER.search(iterator.type_name):
+                yield self._of_loader(iterator)
+            if iterator is None or iterator.type_name != "generator":
+                return
+            code = generator_code(self._python, iterator.address)
+            for loop in self._declared.function_at(code.file, code.name, code.first_line).loops:
+                for counter in loop.counters if loop.yields else ():
+                    if counter.name in code.variables and isinstance(counter.stride, int):
+                        is_bar = code.file.endswith(_BAR_FILE)
+                        name = "progress bar" if is_bar else self._named(counter.name, code.name, code.file, loop)
+                        variable = OfGenerator(iterator.address, code.address, code.variables.index(counter.name))
+                        yield Source(name, variable, counter.stride, counter.start or 0)
 
-    def _of_generator(self, address: int) -> Iterator[Source]:
-        """Yield what a generator counts by in the loop that it yields in."""
-        code = generator_code(self._python, address)
-        for loop in self._declared.function_at(code.file, code.name, code.first_line).loops:
-            for counter in loop.counters if loop.yields else ():
-                if counter.name in code.variables and isinstance(counter.stride, int):
-                    path = f"{self._declared.path_of(code.file)}:{loop.first_line}"
-                    is_bar = code.file.endswith(_BAR_FILE)
-                    name = "progress bar" if is_bar else f"loop counter `{counter.name}` in {code.name} ({path})"
-                    variable = OfGenerator(address, code.address, code.variables.index(counter.name))
-                    yield Source(name, variable, counter.stride, counter.start or 0)
-
-    def _loading(self, inside: list[Frame], frame: Frame, place: Place) -> Iterator[Source]:
+    def _loading(self, inside: list[Frame]) -> Iterator[Source]:
         """Yield the count of the DataLoader that gives the loop its next batch now, unless that is to evaluate with."""
         if any(ASIDE.search(one.code.name) or ASIDE.search(one.code.file.rpartition("/")[2]) for one in inside):
             return
@@ -268,9 +257,12 @@ class Program:
             variable = local_of(inner, "self") if inner.code.name == "__next__" else None
             if variable is not None and inner.code.file.endswith(_LOADER_FILE):
                 with contextlib.suppress(NoInteger, Unreadable):
-                    loader = self._reader.object_of(variable)
-                    yield _loader(attribute_of(self._python, loader.address, "_num_yielded"))
+                    yield self._of_loader(self._reader.object_of(variable))
                 return
+
+    def _of_loader(self, loader: Held) -> Source:
+        yielded = attribute_of(self._python, loader.address, "_num_yielded")
+        return Source("DataLoader", yielded, start=1)  # in the first round one was given
 
 
 def open_program(pid: int, declared: Declared) -> Program:
@@ -282,10 +274,6 @@ def open_program(pid: int, declared: Declared) -> Program:
     return Program(open_interpreter(pid), declared, folder)
 
 
-def _loader(yielded: Variable) -> Source:
-    return Source("DataLoader", yielded, start=1)  # in the first round one was given
-
-
 def _frame_of(stack: list[Frame], place: Place) -> Frame | None:
     """Return the innermost frame of a loop's function."""
     lines = range(place.function.first_line - 1, place.loop.first_line + 1)
@@ -294,16 +282,3 @@ def _frame_of(stack: list[Frame], place: Place) -> Frame | None:
         if is_function and (frame.code.first_line in lines or place.name == "<module>"):
             return frame
     return None
-
-
-def _range_of(place: Place, objects: list[Held]) -> RangeLeft | None:
-    """Return the iterator of the loop's ``range``."""
-    iterator = _iterator_of(place, objects)
-    return RangeLeft(iterator.address) if iterator is not None and iterator.type_name == "range_iterator" else None
-
-
-def _iterator_of(place: Place, objects: list[Held]) -> Held | None:
-    """Return the iterator of a loop: each ``for`` loop around has one below it on the stack."""
-    number = sum(loop.is_for for loop in place.function.around(place.loop.body_line))
-    iterators = [one for one in objects if not _NO_ITERATOR.search(one.type_name)]
-    return iterators[number - 1] if place.loop.is_for and number <= len(iterators) else None

@@ -71,7 +71,7 @@ class Followed:
             first = now.made - self.count.rounds if first is None else first
             wrong = abs(self.count.rounds - now.made + first)
             self.off = max(self.off, wrong - self.count.error)
-            at_s += 0.002 if self.count.is_near_end(0.1) else 0.012 if self.count.is_uncertain else 0.1
+            at_s += 0.002 if self.count.is_near_end(0.1) else 0.012 if self.count.is_uncertain() else 0.1
         self.made = now.made - (first or 0)
 
 
@@ -145,10 +145,8 @@ def test_a_loop_that_is_over_has_made_the_rounds_that_nobody_saw() -> None:
     count = Count()
     for tenth in range(50):
         count.take(tenth * SECOND_NS // 10, 2 * tenth, end=100)
-    count.complete(0.1)
-    assert (count.rounds, count.error) == (100, 0)
+    assert (count.rounds, count.error, count.rest(0.1)) == (98, 0, (2, 0))
     count = Count()
     for tenth in range(50):
         count.take(tenth * SECOND_NS // 10, 2 * tenth)
-    count.complete(0.1)
-    assert (count.rounds, count.error) == (100, 1)
+    assert (count.rounds, count.error, count.rest(0.1)) == (98, 0, (2, 1))
