@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -19,9 +20,9 @@ from profd.daemon.secrets import mask_command
 from profd.daemon.service.configuration import Configuration, default_file, read_configuration
 from profd.daemon.service.jobs import Jobs
 from profd.daemon.service.log import JsonLog, SystemdNotifier
-from profd.daemon.service.processes import Census, ProcessInfo, ProcTable, Rules, user_name
-from profd.daemon.service.reports import CommandReporter
-from profd.daemon.service.sessions import RealSessions
+from profd.daemon.service.processes import ProcessScanner, ProcessTable, matching_rule, user_name
+from profd.daemon.service.reports import write_report
+from profd.daemon.service.sessions import Sessions
 from profd.daemon.service.storage import RunRegistry, RunStorage, register_folder
 from profd.daemon.service.supervisor import SingleInstanceLock, Supervisor
 
@@ -54,62 +55,53 @@ def command(file: Path | None, check: bool) -> None:
 
 
 def _read(file: Path | None) -> Configuration:
-    """Return the configuration that is named, or lies at its usual place; else one that has every default."""
     if file is None and not default_file().exists():
         return Configuration()
     return read_configuration(file or default_file())
 
 
 async def _supervise(file: Path | None, configuration: Configuration) -> None:
-    clock, table, journal = AnchoredClock(), ProcTable(), JsonLog(sys.stderr.buffer)
-    register = RunRegistry(register_folder())
-    shelf = RunStorage(paths.make_private(paths.runs_folder()), paths.runs_folder().with_name("reports"))
-    sessions = RealSessions(configuration, register, clock)
-    jobs = Jobs(
-        Census(table, clock),
-        table,
-        Rules(configuration),
-        journal,
+    clock, log = AnchoredClock(), JsonLog(sys.stderr.buffer)
+    registry = RunRegistry(register_folder())
+    storage = RunStorage(paths.make_private(paths.runs_folder()), paths.runs_folder().with_name("reports"))
+    supervisor = Supervisor(
+        configuration,
+        Jobs(ProcessTable(), configuration, log, clock),
+        Sessions(configuration, registry, clock),
+        partial(write_report, storage),
+        registry,
+        storage,
+        log,
         clock,
-        lambda: sessions.configuration.most_of_one_user,
     )
-    reporter = CommandReporter(shelf)
-    supervisor = Supervisor(configuration, jobs, sessions, reporter, register, shelf, journal, clock)
 
     def reload() -> None:
         try:
             wanted = _read(file)
         except ProfdError as error:
-            journal.say("unreloaded", f"the configuration stays as it was: {error}", level="error")
+            log.say("unreloaded", f"the configuration stays as it was: {error}", level="error")
             return
         if wanted.folder != configuration.folder:
-            journal.say("unreloaded", "the folder changes with a restart only", level="warning")
-        sessions.configuration = wanted
+            log.say("unreloaded", "the folder changes with a restart only", level="warning")
         supervisor.use(wanted)
-        journal.say("reloaded", "the configuration was read again")
+        log.say("reloaded", "the configuration was read again")
 
     await supervisor.run(SystemdNotifier(), reload)
 
 
 def _checked(configuration: Configuration) -> str:
-    """Return what a configuration says, every default included, and the processes that meet it now."""
+    """Return a configuration with every default, and the processes that meet a rule now."""
     values = msgspec.json.format(msgspec.json.encode(configuration), indent=2).decode()
     most = f"at most {configuration.most_sessions} sessions at a time, in {paths.runs_folder()}"
-    return "\n".join([values, most, "", _matches(configuration)])
-
-
-def _matches(configuration: Configuration) -> str:
-    table, rules = ProcTable(), Rules(configuration)
     rows = []
-    for subject in Census(table, AnchoredClock()).poll():
-        rule = rules.match(subject)
+    for process in ProcessScanner(ProcessTable(), AnchoredClock()).poll():
+        rule = matching_rule(configuration, process)
         if rule is not None:
-            rows.append((str(subject.identity.pid), user_name(subject.uid), rule.name, _words(subject)))
-    if not rows:
-        return "No process that runs now meets a rule."
-    return titled("Processes that meet a rule", aligned(("pid", "user", "rule", "command"), rows, right=("pid",)))
-
-
-def _words(subject: ProcessInfo) -> str:
-    text = " ".join(" ".join(mask_command(subject.command)).split())
-    return text if len(text) <= _COMMAND_WIDTH else f"{text[: _COMMAND_WIDTH - 1]}…"
+            text = " ".join(" ".join(mask_command(process.command)).split())
+            text = text if len(text) <= _COMMAND_WIDTH else f"{text[: _COMMAND_WIDTH - 1]}…"
+            rows.append((str(process.identity.pid), user_name(process.uid), rule.name, text))
+    matches = "No process that runs now meets a rule."
+    if rows:
+        table = aligned(("pid", "user", "rule", "command"), rows, right=("pid",))
+        matches = titled("Processes that meet a rule", table)
+    return "\n".join([values, most, "", matches])

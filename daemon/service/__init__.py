@@ -1,9 +1,9 @@
-"""The always-on supervisor of a host: finds training processes, has each job recorded, and keeps what comes of it.
+"""The always-on supervisor of a host: finds training processes, has each job recorded, and keeps reports and runs.
 
-    census -> rules -> jobs -> supervisor -> sessions (processes of their own) -> run files
-                                   |-> reporting (a child of low priority) -> reports
-                                   `-> retention
+    processes -> jobs -> supervisor -> sessions (processes of their own) -> run files
+                             |-> reports (a child of low priority)
+                             `-> storage (registry and retention)
 
-Nothing is recorded in this process: whatever becomes of it, recordings go on, and the next one takes them over by the
-``register``. Knows nothing of how runs are analyzed or shown.
+Nothing is recorded in this process: recordings go on whatever becomes of it, and the next supervisor takes them over by
+the registry.
 """

@@ -1,7 +1,4 @@
-"""What the supervisor is to do, as its TOML file says it: every key, its default, and the errors in naming it.
-
-Documented in docs/daemon.md. Knows nothing of processes; what a rule means for one is the matter of ``rules``.
-"""
+"""The supervisor's configuration, a TOML file: every key, its default, and its checks. See docs/daemon.md."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ AtLeastZero = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """Which processes are recorded: all that is said must hold.
+    """Which processes are recorded: every condition must hold.
 
     ``command`` is a regular expression, searched in the words of the command joined by blanks. ``users`` are names or
     numbers.
@@ -43,14 +40,14 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Exclusion(msgspec.Struct, frozen=True):
-    """Which processes are never recorded, whatever rule they meet: all that is said must hold."""
+    """Which processes are never recorded, whatever rule they meet: every condition must hold."""
 
     command: str = ""
     users: tuple[str, ...] = ()
 
 
 class Retention(msgspec.Struct, frozen=True):
-    """For how long what is kept of a run: its detail (the run file), its report, and the report of an incident.
+    """How long each part of a run is kept: its detail (the run file), its report, and the report of an incident.
 
     An incident is a run that has a finding worth a warning, hung, or died. ``max_bytes`` is of all of these together.
     """
@@ -62,11 +59,11 @@ class Retention(msgspec.Struct, frozen=True):
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """What the supervisor is to do.
+    """The supervisor's configuration.
 
-    ``budget_percent`` is of one core, for all sessions of the host together; ``least_percent`` of it is what a session
-    needs, so their ratio is how many there can be at a time. ``metrics`` is where the
-    numbers of all live runs are served, ``otlp`` where they are sent to.
+    ``budget_percent`` is of one core, for all sessions of the host together; a session needs ``least_percent``, so
+    their ratio is how many there can be at a time. The metrics of all live runs are served at ``metrics`` and sent to
+    ``otlp``.
     """
 
     folder: str = ""
@@ -100,12 +97,12 @@ class Configuration(msgspec.Struct, frozen=True):
 
 
 def default_file() -> Path:
-    """Return where the configuration is looked for that nobody named; the file need not exist."""
+    """Return the usual path of the configuration; the file need not exist."""
     return (paths.home() or Path(platformdirs.user_config_dir("profd"))) / FILE_NAME
 
 
 def read_configuration(file: Path) -> Configuration:
-    """Return what a file says; raises UsageError that names what is wrong with it."""
+    """Return the configuration in a file; raises UsageError with what is wrong in it."""
     try:
         with file.open("rb") as opened:
             _check_owner(file, os.fstat(opened.fileno()))

@@ -1,6 +1,6 @@
-"""Has the metrics of all live runs served, by a process of their own that only reads: starts it, and again if it ends.
+"""Serves the metrics of all live runs by a process of their own, and starts that again if it ends.
 
-That process ends with this one, whatever ends this one: it holds the other end of its stdin. Nothing of it is imported.
+That process ends with this one, whatever ends this one: it reads the other end of its stdin.
 """
 
 from __future__ import annotations
@@ -9,45 +9,40 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.log import JsonLog
 
-_PROGRAM = "profd.daemon.metrics"
 _FIRST_REST_S = 2.0
 _LONGEST_REST_S = 60.0
 
 
 def metrics_command(configuration: Configuration, runs: Path) -> tuple[str, ...]:
-    """Return the words that start what is wanted of the runs in a folder; none where nothing is."""
-    wanted = configuration
-    if wanted.metrics is None and wanted.otlp is None:
+    """Return the command that serves or sends the metrics of the runs in a folder; empty where neither is wanted."""
+    if configuration.metrics is None and configuration.otlp is None:
         return ()
-    words = [sys.executable, "-m", _PROGRAM, str(runs)]
-    words += [wanted.metrics] if wanted.metrics is not None else []
-    words += ["--otlp", wanted.otlp] if wanted.otlp is not None else []
-    return (*words, "--while-stdin")
+    address = () if configuration.metrics is None else (configuration.metrics,)
+    endpoint = () if configuration.otlp is None else ("--otlp", configuration.otlp)
+    return (sys.executable, "-m", "profd.daemon.metrics", str(runs), *address, *endpoint, "--while-stdin")
 
 
 class Exporting:
-    """The process that serves; what it says goes to the journal."""
+    """The process that serves; its stderr goes to the log."""
 
-    def __init__(self, journal: JsonLog) -> None:
-        self._journal = journal
+    def __init__(self, log: JsonLog) -> None:
+        self._log = log
         self._command: tuple[str, ...] = ()
         self._keeping: asyncio.Task[None] | None = None
 
-    def use(self, command: Sequence[str]) -> None:
-        """Keep a process with these words running from now on; none where there are no words."""
-        if tuple(command) != self._command:
-            self._command = tuple(command)
+    def use(self, command: tuple[str, ...]) -> None:
+        """Keep a process with this command running from now on; none where it is empty."""
+        if command != self._command:
+            self._command = command
             before, self._keeping = self._keeping, None
             self._keeping = asyncio.ensure_future(self._keep(self._command, before))
 
     async def close(self) -> None:
-        """End the process."""
         await _end(self._keeping)
 
     async def _keep(self, command: tuple[str, ...], before: asyncio.Task[None] | None) -> None:
@@ -55,9 +50,8 @@ class Exporting:
         rest_s = _FIRST_REST_S
         while command:
             code = await self._serve(command)
-            self._journal.say(
-                "unserved", f"the metrics broke off with {code}; again in {rest_s:.0f} s", level="warning"
-            )
+            text = f"the metrics broke off with {code}; again in {rest_s:.0f} s"
+            self._log.say("unserved", text, level="warning")
             await asyncio.sleep(rest_s)
             rest_s = min(2 * rest_s, _LONGEST_REST_S)
 
@@ -71,7 +65,7 @@ class Exporting:
         assert process.stderr is not None
         try:
             async for line in process.stderr:
-                self._journal.say("metrics", line.decode(errors="replace").strip())
+                self._log.say("metrics", line.decode(errors="replace").strip())
             return await process.wait()  # it has let go of stderr, and ends in its own way
         except ValueError:  # a line without end
             process.kill()

@@ -1,17 +1,15 @@
-"""Which jobs are to be recorded now, and how busy they are.
-
-Knows what became of each job so far, and when to try one again. Starts nothing itself.
-"""
+"""Which jobs are to be recorded now, how busy they are, and when to try one again."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.log import JsonLog
-from profd.daemon.service.processes import Census, Job, ProcessInfo, ProcessTable, Rules, job_of
+from profd.daemon.service.processes import Job, ProcessInfo, ProcessScanner, ProcessTable, job_of, matching_rule
 from profd.daemon.store.records import Identity
 
 QUIET_BELOW_CORES = 0.02
@@ -51,7 +49,6 @@ class Activity:
         return (self._seen[root][0] - self._busy_ns[root]) / SECOND_NS
 
 
-_MANY = 1 << 30
 _ROOM_REST_S = 2.0
 _ELSEWHERE_REST_S = 10.0
 _FIRST_REST_S = 5.0
@@ -69,21 +66,18 @@ class Jobs:
 
     def __init__(
         self,
-        census: Census,
         table: ProcessTable,
-        rules: Rules,
-        journal: JsonLog,
+        configuration: Configuration,
+        log: JsonLog,
         clock: Clock,
-        most_of_one_user: Callable[[], int] = lambda: _MANY,
     ) -> None:
+        self.configuration = configuration
+        """Holds for jobs to come; what is recorded stays so."""
         self._clock = clock
-        self._uid = os.geteuid()
-        self._census = census
+        self._scanner = ProcessScanner(table, clock)
         self._table = table
-        self._rules = rules
-        self._journal = journal
+        self._log = log
         self._activity = Activity(table, clock)
-        self._most_of_one_user = most_of_one_user
         self._taken: set[Identity] = set()
         self._places: dict[Identity, int] = {}
         """The jobs that are recorded, and of which user."""
@@ -91,21 +85,17 @@ class Jobs:
         """The jobs that were let go as they were quiet; they are recorded again once they are not."""
         self.is_any_waiting = False
         """Whether a job that meets the rules found no room at the last look."""
-        self._told: set[Identity] = set()
+        self._noticed: set[Identity] = set()
         self._failures: dict[Identity, int] = {}
         self._resting_ns: dict[Identity, int] = {}
 
-    def use(self, rules: Rules) -> None:
-        """Go by other rules from now on; what is recorded stays so."""
-        self._rules = rules
-
-    def take(self, roots: Iterable[Identity]) -> None:
-        """Take in jobs that are recorded already, or are not to be."""
-        self._taken.update(roots)
+    def skip(self, root: Identity) -> None:
+        """Do not record a job."""
+        self._taken.add(root)
 
     def adopt(self, root: Identity) -> None:
         """Take in a job that another supervisor has begun to record."""
-        self._taken.add(root)
+        self.skip(root)
         program = self._table.program(root.pid)
         if program is not None:
             self._places[root] = program.uid
@@ -113,115 +103,103 @@ class Jobs:
     def poll(self, room: int) -> list[Job]:
         """Return the jobs to be recorded from now on, ``room`` of them at most; they count as taken.
 
-        Where there is not room for all, users come in turns: who has the fewest places comes first.
+        Where there is not room for all, the user with the fewest places comes first.
         """
         self._activity.look({*self._places, *self._resting})
         wanting: dict[Identity, tuple[Job, int]] = {}
         recorded: set[int] | None = None
-        for subject in self._census.poll():
-            job = self._job_of(subject)
+        for process in self._scanner.poll():
+            job = self._job_of(process)
             if job is None or job.root in wanting:
                 continue
             recorded = self._table.recorded() if recorded is None else recorded
             if self._is_free(job, recorded):
-                wanting[job.root] = job, subject.uid
+                wanting[job.root] = job, process.uid
         found: list[Job] = []
+        most = self.configuration.most_of_one_user
         while wanting and len(found) < room:
             held = Counter(self._places.values())
-            # Of equal ones who began first.
+            # Among equals the one that began first.
             root = min(wanting, key=lambda root: (held[wanting[root][1]], root.start_ticks, root.pid))
-            if held[wanting[root][1]] >= self._most_of_one_user():
+            if held[wanting[root][1]] >= most:
                 break
             job, self._places[root] = wanting.pop(root)
             self._taken.add(root)
             self._resting.discard(root)
             found.append(job)
         for job, _ in wanting.values():
-            self._wait(job)
+            self._scanner.look_again(job.member, _ROOM_REST_S)
+            if self.is_first_notice(job.root):
+                self._log.say("waiting", "there is no room for another session, or of its user", pid=job.root.pid)
         held = Counter(self._places.values())
-        self.is_any_waiting = any(held[uid] < self._most_of_one_user() for _, uid in wanting.values())
+        self.is_any_waiting = any(held[uid] < most for _, uid in wanting.values())
         return found
 
     def quietest(self) -> Identity | None:
-        """Return the job that has been quiet longest, of those that were long enough to give their place to another."""
-        quiet = {root: self._activity.quiet_s(root) for root in self._places}
-        longest = max(quiet, key=quiet.__getitem__, default=None)
-        return longest if longest is not None and quiet[longest] >= QUIET_S else None
+        """Return the job that has been quiet longest; None where none is for long enough to give up its place."""
+        longest = max(self._places, key=self._activity.quiet_s, default=None)
+        return longest if longest is not None and self._activity.quiet_s(longest) >= QUIET_S else None
 
-    def end(self, job: Job, why: str) -> None:
-        """Take in why the recording of a job ended: one that somebody stopped is not begun again, others are."""
-        self._places.pop(job.root, None)
+    def end(self, root: Identity, why: str) -> None:
+        """Note why the recording of a job ended: one that somebody stopped is not begun again, others are."""
+        self._places.pop(root, None)
         if why in (DURATION, QUIET):
-            self._release(job.root, 0.0)
+            self._release(root, 0.0)
             if why == QUIET:
-                self._resting.add(job.root)
+                self._resting.add(root)
         elif why != STOPPED:
-            self.fail(job)
-        self._forget_ended()
+            self.fail(root)
+        # Forget processes that are gone.
+        known = {*self._taken, *self._noticed, *self._resting, *self._failures, *self._resting_ns}
+        for one in known:
+            program = self._table.program(one.pid)
+            if program is None or program.identity != one:
+                for roots in (self._taken, self._noticed, self._resting):
+                    roots.discard(one)
+                self._failures.pop(one, None)
+                self._resting_ns.pop(one, None)
 
-    def fail(self, job: Job) -> None:
-        """Take in that a job could not be recorded; it is tried again, later each time."""
-        self._places.pop(job.root, None)
-        self._failures[job.root] = self._failures.get(job.root, 0) + 1
-        self._release(job.root, min(_FIRST_REST_S * 2.0 ** (self._failures[job.root] - 1), _LONGEST_REST_S))
+    def fail(self, root: Identity) -> None:
+        """Note that a job could not be recorded; it is tried again, later each time."""
+        self._places.pop(root, None)
+        self._failures[root] = self._failures.get(root, 0) + 1
+        self._release(root, min(_FIRST_REST_S * 2.0 ** (self._failures[root] - 1), _LONGEST_REST_S))
 
-    def has_told(self, job: Job) -> bool:
-        """Say whether something was said of a job once before; from now on it was."""
-        if job.root in self._told:
-            return True
-        self._told.add(job.root)
-        return False
+    def is_first_notice(self, root: Identity) -> bool:
+        """Say whether nothing was logged of a job's delay or failure so far; from now on something was."""
+        is_first = root not in self._noticed
+        self._noticed.add(root)
+        return is_first
 
-    def _job_of(self, subject: ProcessInfo) -> Job | None:
+    def _job_of(self, process: ProcessInfo) -> Job | None:
         """Return the job of a process that is to be recorded and old enough, and not taken yet."""
-        rule = self._rules.match(subject)
+        rule = matching_rule(self.configuration, process)
         if rule is None:
             return None
-        grace_s = 0.0 if subject.uid == self._uid else _OTHERS_GRACE_S
-        if subject.age_s < rule.min_age_s + grace_s:
-            self._census.look_again(subject.identity.pid, rule.min_age_s + grace_s - subject.age_s)
+        grace_s = 0.0 if process.uid == os.geteuid() else _OTHERS_GRACE_S
+        if process.age_s < rule.min_age_s + grace_s:
+            self._scanner.look_again(process.identity.pid, rule.min_age_s + grace_s - process.age_s)
             return None
-        job = job_of(subject, rule.name, self._table, self._rules)
+        job = job_of(process, rule.name, self._table, self.configuration)
         if job is None or job.root in self._taken:
-            self._census.settle(subject.identity.pid)
+            self._scanner.settle(process.identity.pid)
             return None
         rest_s = (self._resting_ns.get(job.root, 0) - self._clock.now_ns()) / SECOND_NS
         if rest_s > 0:
-            self._census.look_again(job.member, rest_s)
+            self._scanner.look_again(job.member, rest_s)
             return None
         return job
 
     def _is_free(self, job: Job, recorded: set[int]) -> bool:
-        if recorded & {job.root.pid, job.member, *self._table.descendants(job.root.pid)}:
-            self._census.look_again(job.member, _ELSEWHERE_REST_S)
-            return False
-        if job.root in self._resting and self._activity.quiet_s(job.root) > 0:
-            self._census.look_again(job.member, _ELSEWHERE_REST_S)
+        is_recorded = recorded & {job.root.pid, job.member, *self._table.descendants(job.root.pid)}
+        if is_recorded or (job.root in self._resting and self._activity.quiet_s(job.root) > 0):
+            self._scanner.look_again(job.member, _ELSEWHERE_REST_S)
             return False
         return True
-
-    def _wait(self, job: Job) -> None:
-        self._census.look_again(job.member, _ROOM_REST_S)
-        if not self.has_told(job):
-            self._journal.say("waiting", "there is no room for another session, or of its user", pid=job.root.pid)
 
     def _release(self, root: Identity, rest_s: float) -> None:
         """Let a job be found again after a rest, by whichever process of it lives then."""
         self._taken.discard(root)
         self._resting_ns[root] = self._clock.now_ns() + int(rest_s * SECOND_NS)
         for pid in {root.pid, *self._table.descendants(root.pid)}:
-            self._census.look_again(pid, rest_s)
-
-    def _forget_ended(self) -> None:
-        """Let go of what is known of processes that are gone."""
-        known = {*self._taken, *self._told, *self._resting, *self._failures, *self._resting_ns}
-        gone = {root for root in known if not self._is_there(root)}
-        self._taken -= gone
-        self._told -= gone
-        self._resting -= gone
-        self._failures = {root: count for root, count in self._failures.items() if root not in gone}
-        self._resting_ns = {root: due_ns for root, due_ns in self._resting_ns.items() if root not in gone}
-
-    def _is_there(self, root: Identity) -> bool:
-        program = self._table.program(root.pid)
-        return program is not None and program.identity == root
+            self._scanner.look_again(pid, rest_s)

@@ -19,7 +19,7 @@ _LEVELS = {"error": 3, "warning": 4, "info": 6}  # syslog's
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is said at one moment; ``time`` is ISO 8601 with the offset of local time."""
+    """One line; ``time`` is ISO 8601 with the offset of local time."""
 
     time: str
     level: str
@@ -37,7 +37,7 @@ class JsonLog:
         self._has_levels = "JOURNAL_STREAM" in os.environ
 
     def say(self, event: str, message: str, *, level: str = "info", run: str = "", pid: int = 0) -> None:
-        """Write a line; one that cannot be written is lost, as whoever read them is gone."""
+        """Write a line; one that cannot be written is lost: its reader is gone."""
         now = datetime.now().astimezone().isoformat(timespec="milliseconds")
         text = msgspec.json.encode(Line(now, level, event, message, run, pid)) + b"\n"
         prefix = b"<%d>" % _LEVELS[level] if self._has_levels else b""
@@ -46,7 +46,6 @@ class JsonLog:
             self._stream.flush()
 
     def complain(self, event: str, error: ProfdError, *, run: str = "", pid: int = 0) -> None:
-        """Write a line about what failed."""
         self.say(event, str(error), level="warning", run=run, pid=pid)
 
 

@@ -1,9 +1,9 @@
 """The live sessions of the host: started, adopted and ended, each with its part of the budget.
 
-Lives in the supervisor's event loop; what may take seconds runs in threads. Knows nothing of rules and reports.
+Lives in the supervisor's event loop; calls that may take seconds run in threads.
 
-Sessions hold themselves to the part that they are given. What they cannot know is what others spent before them: ten
-short jobs, one after the other, are ten starts in one minute.
+A session keeps to its part of the budget, but does not know what others spent before it: ten short jobs in a row are
+ten starts in one minute.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from profd.daemon.session.budget import MINUTE_S, Ledger, Spending
 
 START_S = 0.8
 """CPU seconds that it takes to begin a recording, until its session has measured itself: interpreter and py-spy."""
+_LEAST_CHANGE = 0.1
+"""Of a session's part: one whose part changed each second would never settle."""
 
 
 class HostBudget:
@@ -36,8 +38,8 @@ class HostBudget:
         self._last_ns = clock.now_ns()
         self._ledger = Ledger()
 
-    def take(self, cpu_s: float) -> None:
-        """Take in the CPU seconds that were spent since the last call."""
+    def spend(self, cpu_s: float) -> None:
+        """Add the CPU seconds that were spent since the last call."""
         now_ns = self._clock.now_ns()
         self._ledger.add(Spending(cpu_s, max(now_ns - self._last_ns, 1) / SECOND_NS))
         self._last_ns = now_ns
@@ -47,13 +49,9 @@ class HostBudget:
         return max(int((MINUTE_S * budget_percent / 100 - self._ledger.spent_s(MINUTE_S)) / START_S), 0)
 
     def part(self, budget_percent: float, least_percent: float, sessions: int) -> float:
-        """Return what each of so many sessions may cost from now on, in percent of a core."""
+        """Return what each of ``sessions`` may cost from now on, in percent of a core."""
         allowed = min(100 * self._ledger.allowance(budget_percent / 100), budget_percent)
         return max(allowed / max(sessions, 1), min(least_percent, budget_percent))
-
-
-_LEAST_CHANGE = 0.1
-"""Of its part: a session that is told something new each second would never settle."""
 
 
 class SessionPool:
@@ -64,24 +62,22 @@ class SessionPool:
         configuration: Configuration,
         sessions: Sessions,
         jobs: Jobs,
-        register: RunRegistry,
-        journal: JsonLog,
+        registry: RunRegistry,
+        log: JsonLog,
         clock: Clock,
         ended: Callable[[Entry], None],
     ) -> None:
         self.configuration = configuration
         self._sessions = sessions
         self._jobs = jobs
-        self._register = register
-        self._journal = journal
+        self._registry = registry
+        self._log = log
         self._clock = clock
         self._ended = ended
         self._live: dict[str, Recording] = {}
-        self._released: set[str] = set()
-        self._parts: dict[str, float] = {}
-        self._cpu_s: dict[str, float] = {}
-        self._unread_s = 0.0
-        self._purse = HostBudget(clock)
+        self._ended_cpu_s = 0.0
+        """CPU seconds of sessions that ended since the last ``meter``."""
+        self._budget = HostBudget(clock)
         self._starting = 0
         self._sharing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -90,7 +86,7 @@ class SessionPool:
     @property
     def room(self) -> int:
         """How many more sessions the budget has room for now."""
-        starts = self._purse.starts(self.configuration.budget_percent)
+        starts = self._budget.starts(self.configuration.budget_percent)
         return min(self.configuration.most_sessions - len(self._live), starts) - self._starting
 
     @property
@@ -99,7 +95,6 @@ class SessionPool:
         return {run_id: recording.entry for run_id, recording in self._live.items()}
 
     def begin(self, jobs: list[Job]) -> None:
-        """Have these jobs recorded from now on."""
         self._starting += len(jobs)
         for job in jobs:
             self._go(self._begin(job))
@@ -110,45 +105,44 @@ class SessionPool:
         if recording is None:
             return False
         self._jobs.adopt(entry.root)
-        # What it cost before is past, and known to nobody here.
-        self._cpu_s[entry.run_id] = self._sessions.cpu_s(recording)
+        # What it cost before is past and unknown here.
+        recording.cpu_s = self._sessions.cpu_s(recording)
         self._follow(recording)
-        self._journal.say("adopted", "its session goes on", run=entry.run_id, pid=entry.root.pid)
+        self._log.say("adopted", "its session goes on", run=entry.run_id, pid=entry.root.pid)
         self.share()
         return True
 
     def meter(self) -> None:
-        """Read what the sessions have cost since the last call, and tell them where that changes their parts."""
-        self._purse.take(self._unread_s + sum(map(self._spent_s, self._live.values())))
-        self._unread_s = 0.0
+        """Read what the sessions have cost since the last call, and share the budget anew."""
+        self._budget.spend(self._ended_cpu_s + sum(map(self._spent_s, self._live.values())))
+        self._ended_cpu_s = 0.0
         self.share()
 
     def make_room(self) -> None:
         """Let a job go that has been quiet for long, where another one waits for its place; one at a time."""
-        root = self._jobs.quietest() if self._jobs.is_any_waiting and not self._released else None
+        if not self._jobs.is_any_waiting or any(recording.is_released for recording in self._live.values()):
+            return
+        root = self._jobs.quietest()
         for run_id, recording in self._live.items():
             if recording.entry.root == root:
-                self._released.add(run_id)
-                self._journal.say("released", "it has been quiet, and another job waits", run=run_id, pid=root.pid)
-                self._go(self._let_go(recording))
+                recording.is_released = True
+                self._log.say("released", "it has been quiet, and another job waits", run=run_id, pid=root.pid)
+                self._go(self._stop(recording))
 
     def share(self) -> None:
-        """Tell each session its part of the budget, where that has changed."""
+        """Send each session its part of the budget, where that has changed."""
         self._go(self._share())
 
     async def stop_all(self) -> None:
-        """Ask every session to end, and wait until they have."""
-        for run_id, recording in list(self._live.items()):
-            try:
-                await asyncio.to_thread(self._sessions.stop, recording)
-            except ProfdError as error:
-                self._journal.complain("unreachable", error, run=run_id)
+        """End every session, and wait until they have."""
+        for recording in list(self._live.values()):
+            await self._stop(recording)
         while self._live:
             self._one_less.clear()
             await self._one_less.wait()
 
     async def settle(self) -> None:
-        """Wait for what is under way: sessions that start, end, or are told something."""
+        """Wait for sessions that start, end, or get another budget now."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -157,64 +151,55 @@ class SessionPool:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    @property
     def _part(self) -> float:
         wanted = self.configuration
-        return self._purse.part(wanted.budget_percent, wanted.least_percent, len(self._live) + self._starting)
+        return self._budget.part(wanted.budget_percent, wanted.least_percent, len(self._live) + self._starting)
 
     async def _begin(self, job: Job) -> None:
         # Room is made before it is taken: the budget holds at any time.
         await self._share()
-        part = self._part
+        part = self._part()
         try:
             recording = await asyncio.to_thread(self._sessions.start, job, part)
         except ProfdError as error:
-            self._jobs.fail(job)
-            if not self._jobs.has_told(job):
-                self._journal.complain("refused", error, pid=job.root.pid)
+            self._jobs.fail(job.root)
+            if self._jobs.is_first_notice(job.root):
+                self._log.complain("refused", error, pid=job.root.pid)
         else:
-            self._parts[recording.entry.run_id] = part
+            recording.budget_percent = part
             self._follow(recording)
-            self._journal.say(
-                "recording", f"by rule {job.rule or 'without a name'}", run=recording.entry.run_id, pid=job.root.pid
-            )
+            rule = f"by rule {job.rule or 'without a name'}"
+            self._log.say("recording", rule, run=recording.entry.run_id, pid=job.root.pid)
         finally:
             self._starting -= 1
         await self._share()
 
-    async def _let_go(self, recording: Recording) -> None:
+    async def _stop(self, recording: Recording) -> None:
         try:
             await asyncio.to_thread(self._sessions.stop, recording)
         except ProfdError as error:
-            self._released.discard(recording.entry.run_id)
-            self._journal.complain("unreachable", error, run=recording.entry.run_id)
+            recording.is_released = False
+            self._log.complain("unreachable", error, run=recording.entry.run_id)
 
     async def _share(self) -> None:
         async with self._sharing:
-            part = self._part
-            changed = [one for one in self._live.values() if self._is_news(one, part)]
+            part = self._part()
+            changed = [one for one in self._live.values() if abs(one.budget_percent - part) > _LEAST_CHANGE * part]
             await asyncio.gather(*(self._allow(recording, part) for recording in changed))
 
-    def _is_news(self, recording: Recording, part: float) -> bool:
-        known = self._parts.get(recording.entry.run_id, 0.0)
-        return abs(known - part) > _LEAST_CHANGE * part
-
-    def _spent_s(self, recording: Recording) -> float:
-        """Return the CPU seconds of a session since this was last asked."""
-        run_id = recording.entry.run_id
-        before_s = self._cpu_s.get(run_id, 0.0)
-        self._cpu_s[run_id] = max(self._sessions.cpu_s(recording), before_s)
-        return self._cpu_s[run_id] - before_s
-
     async def _allow(self, recording: Recording, part: float) -> None:
-        run_id = recording.entry.run_id
         try:
             await asyncio.to_thread(self._sessions.allow, recording, part)
         except ProfdError as error:
-            # One that is about to end hears no more: that it has ended is said in a moment.
-            self._journal.complain("unreachable", error, run=run_id)
+            # One that is about to end no longer answers; its end is logged in a moment.
+            self._log.complain("unreachable", error, run=recording.entry.run_id)
         else:
-            self._parts[run_id] = part
+            recording.budget_percent = part
+
+    def _spent_s(self, recording: Recording) -> float:
+        """Return the CPU seconds of a session since the last call."""
+        before_s, recording.cpu_s = recording.cpu_s, max(self._sessions.cpu_s(recording), recording.cpu_s)
+        return recording.cpu_s - before_s
 
     def _follow(self, recording: Recording) -> None:
         self._live[recording.entry.run_id] = recording
@@ -222,25 +207,22 @@ class SessionPool:
 
     def _take_end(self, recording: Recording) -> None:
         asyncio.get_running_loop().remove_reader(recording.watch.fileno())
-        self._unread_s += self._spent_s(recording)
+        self._ended_cpu_s += self._spent_s(recording)
         self._go(self._end(recording))
 
     async def _end(self, recording: Recording) -> None:
-        run_id, job = recording.entry.run_id, recording.job
+        run_id, root = recording.entry.run_id, recording.entry.root
         why = await asyncio.to_thread(self._sessions.close, recording)
-        if run_id in self._released:
-            self._released.discard(run_id)
-            why = QUIET if why == STOPPED else why
+        if recording.is_released and why == STOPPED:
+            why = QUIET
         entry = msgspec.structs.replace(recording.entry, ended_ns=self._clock.now_ns(), why_ended=why)
         del self._live[run_id]
         self._one_less.set()
-        self._parts.pop(run_id, None)
-        self._cpu_s.pop(run_id, None)
         try:
-            self._register.put(entry)
+            self._registry.put(entry)
         except ProfdError as error:
-            self._journal.complain("unwritable", error, run=run_id)
-        self._journal.say("ended", why, run=run_id, pid=job.root.pid)
-        self._jobs.end(job, why)
+            self._log.complain("unwritable", error, run=run_id)
+        self._log.say("ended", why, run=run_id, pid=root.pid)
+        self._jobs.end(root, why)
         self._ended(entry)
         await self._share()

@@ -1,10 +1,10 @@
 """The Python processes of a host and their jobs: reads of /proc with a deadline, and the rules for recording.
 
-What a process is changes mostly while it is young: it becomes another program, and it loads torch. To list the
-processes is cheap, to look at one is not; so hundreds of processes cost little more than their list.
+A process changes mostly while it is young: it becomes another program, and it loads torch. Listing the processes is
+cheap, looking at one is not. So the older a process is, the more seldom it is looked at.
 
-A process that hangs in the kernel keeps the lock of its memory, and with it whoever asks for its maps or its command
-line. Such a read is given up; it goes on in a thread of its own, and until it ends no other is made of that process.
+A process that hangs in the kernel keeps the lock of its memory, and a read of its maps or its command line hangs, too.
+Such a read is given up; it goes on in a thread of its own, and until it ends no other is made of that process.
 
 A rank belongs to its launcher, a DataLoader worker to the process that started it; a training that a notebook or a
 test starts is a job by itself, unless what starts it meets the rules too.
@@ -17,9 +17,10 @@ import pwd
 import queue
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -31,7 +32,6 @@ from profd.daemon.tree.attachable import TORCH_LIBRARY, is_profd
 
 DEADLINE_S = 1.0
 Value = TypeVar("Value")
-_Work = tuple[Callable[[], Any], "queue.SimpleQueue[Any]"]
 
 
 class Reads:
@@ -43,7 +43,7 @@ class Reads:
         self._stuck: dict[int, _Reader] = {}
 
     def read(self, pid: int, ask: Callable[[], Value], otherwise: Value) -> Value:
-        """Return what ``ask`` says of a process; ``otherwise`` where it does not in time, or was not before."""
+        """Return ``ask()`` on a process; ``otherwise`` where that takes too long, or an earlier one still does."""
         if pid in self._stuck:
             if self._stuck[pid].is_alive():
                 return otherwise
@@ -51,17 +51,13 @@ class Reads:
         if self._reader is None:
             self._reader = _Reader()
             self._reader.start()
-        answers: queue.SimpleQueue[tuple[Value | None, Exception | None]] = queue.SimpleQueue()
-        self._reader.asked.put((ask, answers))
-        try:
-            value, error = answers.get(timeout=self._deadline_s)
-        except queue.Empty:
-            self._reader.asked.put(None)
-            self._stuck[pid], self._reader = self._reader, None
-            return otherwise
-        if error is not None:
-            raise error
-        return value  # type: ignore[return-value]
+        answer: Future[Value] = Future()
+        self._reader.asked.put((ask, answer))
+        if wait([answer], self._deadline_s).done:
+            return answer.result()
+        self._reader.asked.put(None)
+        self._stuck[pid], self._reader = self._reader, None
+        return otherwise
 
 
 class _Reader(threading.Thread):
@@ -69,15 +65,15 @@ class _Reader(threading.Thread):
 
     def __init__(self) -> None:
         super().__init__(name="profd-reads", daemon=True)
-        self.asked: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self.asked: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
 
     def run(self) -> None:
         while (work := self.asked.get()) is not None:
-            ask, answers = work
+            ask, answer = work
             try:
-                answers.put((ask(), None))
+                answer.set_result(ask())
             except Exception as error:  # noqa: BLE001  it is raised where it was asked for
-                answers.put((None, error))
+                answer.set_exception(error)
 
 
 # A CUDA context maps the driver's devices, which loading torch alone does not.
@@ -89,38 +85,33 @@ _LOOKS_AT_MAPS = 5
 _PID = re.compile(r"[0-9]{1,7}")
 
 
-class ProcessInfo(msgspec.Struct, frozen=True):
-    """A Python process; its ``command`` is as it stands, secrets included: it is compared, and never stored."""
+class Program(msgspec.Struct, frozen=True):
+    """A process; its ``command`` includes secrets: it is compared, and never stored."""
 
     identity: Identity
     parent: int
     uid: int
+    command: tuple[str, ...]
+
+
+class ProcessInfo(Program, frozen=True):
+    """A Python process."""
+
     uses_torch: bool
     uses_gpu: bool
     age_s: float
-    command: tuple[str, ...]
 
 
-class Program(msgspec.Struct, frozen=True):
-    """A process of any kind, as its descendants see it."""
-
-    identity: Identity
-    parent: int
-    uid: int
-    command: tuple[str, ...]
-
-
-class ProcTable:
+class ProcessTable:
     """The processes of this host that this user may record: its own, those of all users for root."""
 
     def __init__(self) -> None:
         self._uid = os.geteuid()
         self._reads = Reads()
         self._strangers: dict[int, tuple[str, int]] = {}
-        """Who runs no Python: its program, and how often its maps were looked at."""
+        """Processes without Python: their program, and how often their maps were looked at."""
 
     def pids(self) -> set[int]:
-        """Return the PIDs of all processes."""
         found = set(processes.pids())
         for pid in self._strangers.keys() - found:
             del self._strangers[pid]
@@ -132,18 +123,25 @@ class ProcTable:
         return stat.age_s if stat is not None else 0.0
 
     def look(self, pid: int) -> ProcessInfo | None:
-        """Return what is known of a process; None where it is no Python, profd's own, not ours, or gone."""
+        """Return a process; None where it is no Python, profd's own, another user's, or gone."""
         maps = self._maps_of_python(pid)
         if maps is None:
             return None
         uid, stat, command = processes.owner_uid(pid), processes.read_stat(pid), self._command(pid)
         if uid is None or self._uid not in (0, uid) or stat is None or not command or is_profd(command):
             return None
-        uses_torch, uses_gpu = TORCH_LIBRARY in maps, _GPU_DEVICE in maps
-        return ProcessInfo(Identity(pid, stat.start_ticks), stat.ppid, uid, uses_torch, uses_gpu, stat.age_s, command)
+        return ProcessInfo(
+            Identity(pid, stat.start_ticks),
+            stat.ppid,
+            uid,
+            command,
+            TORCH_LIBRARY in maps,
+            _GPU_DEVICE in maps,
+            stat.age_s,
+        )
 
     def _maps_of_python(self, pid: int) -> str | None:
-        """Return what a Python has mapped; None where the process is none. Cheap for what was none before."""
+        """Return the maps of a Python; None where the process is none. Cheap where it was none before."""
         executable = processes.link(pid, "exe")
         if not executable:
             return None
@@ -159,14 +157,13 @@ class ProcTable:
         return maps if _LIBPYTHON in maps else None
 
     def program(self, pid: int) -> Program | None:
-        """Return what runs under a PID, whosever it is; None where it is gone."""
+        """Return a process of any user; None where it is gone."""
         stat, uid = processes.read_stat(pid), processes.owner_uid(pid)
         if stat is None or uid is None or not stat.is_running:
             return None
         return Program(Identity(pid, stat.start_ticks), stat.ppid, uid, self._command(pid))
 
     def descendants(self, pid: int) -> set[int]:
-        """Return the PIDs of the living descendants of a process."""
         found: set[int] = set()
         waiting = processes.children(pid)
         while waiting:
@@ -177,12 +174,12 @@ class ProcTable:
         return found
 
     def cpu_s(self, pid: int) -> float:
-        """Return the CPU seconds that a process and its living descendants have used."""
+        """Return the CPU seconds of a process and its living descendants."""
         stats = map(processes.read_stat, {pid, *self.descendants(pid)})
         return sum(stat.cpu_ticks for stat in stats if stat is not None) / processes.CLOCK_TICKS
 
     def recorded(self) -> set[int]:
-        """Return the PIDs whose stacks are being recorded, by whatever session of their users or of root."""
+        """Return the PIDs whose stacks are being recorded, by any session of their users or of root."""
         return {
             recorded
             for pid in self.pids()
@@ -199,7 +196,7 @@ class ProcTable:
 
 
 def _recorded_by(command: tuple[str, ...]) -> int | None:
-    """Return the PID in a command that is a recording of py-spy's, as sessions start it: its last word."""
+    """Return the PID that a command of py-spy's records, as sessions start it: its last word."""
     is_recording = command[:2] == ("py-spy", "record") and command[-2] == "--pid"
     return int(command[-1]) if is_recording and _PID.fullmatch(command[-1]) else None
 
@@ -210,39 +207,7 @@ _REST_OF_AGE = 0.5
 _NEVER_NS = 1 << 62
 
 
-class ProcessTable(Protocol):
-    """What the census asks of the system; ``subject.ProcTable`` answers for the real one."""
-
-    def pids(self) -> set[int]:
-        """Return the PIDs of all processes."""
-        ...
-
-    def age_s(self, pid: int) -> float:
-        """Return for how long a process has run; 0 where it is gone."""
-        ...
-
-    def look(self, pid: int) -> ProcessInfo | None:
-        """Return what is known of a process; None where it is nothing to record."""
-        ...
-
-    def program(self, pid: int) -> Program | None:
-        """Return what runs under a PID, whosever it is; None where it is gone."""
-        ...
-
-    def descendants(self, pid: int) -> set[int]:
-        """Return the PIDs of the living descendants of a process."""
-        ...
-
-    def cpu_s(self, pid: int) -> float:
-        """Return the CPU seconds that a process and its living descendants have used."""
-        ...
-
-    def recorded(self) -> set[int]:
-        """Return the PIDs whose stacks are being recorded, by whatever session of whatever user."""
-        ...
-
-
-class Census:
+class ProcessScanner:
     """The processes of the host, and when each is to be looked at."""
 
     def __init__(self, table: ProcessTable, clock: Clock) -> None:
@@ -263,57 +228,39 @@ class Census:
         for pid in due:
             rest_s = (now_ns - self._began_ns[pid]) / SECOND_NS * _REST_OF_AGE
             self.look_again(pid, min(max(rest_s, _SHORTEST_REST_S), _LONGEST_REST_S))
-        return [subject for subject in map(self._table.look, due) if subject is not None]
+        return [process for process in map(self._table.look, due) if process is not None]
 
     def look_again(self, pid: int, in_s: float) -> None:
-        """Look at a process in so many seconds, whatever was said of it before."""
+        """Look at a process in ``in_s`` seconds, also at a settled one."""
         if pid in self._due_ns:
             self._due_ns[pid] = self._clock.now_ns() + int(in_s * SECOND_NS)
 
     def settle(self, pid: int) -> None:
-        """Do not look at a process again unless it is asked for."""
+        """Do not look at a process again before ``look_again``."""
         if pid in self._due_ns:
             self._due_ns[pid] = _NEVER_NS
 
 
-class Rules:
-    """The rules and exclusions of a configuration."""
-
-    def __init__(self, configuration: Configuration) -> None:
-        self._rules = configuration.rule
-        self._exclusions = configuration.exclude
-
-    def match(self, subject: ProcessInfo) -> Rule | None:
-        """Return the rule that a process meets, its age aside: of several the one with the least age; None for none."""
-        if any(_is_excluded(subject, exclusion) for exclusion in self._exclusions):
-            return None
-        met = [rule for rule in self._rules if _meets(subject, rule)]
-        return min(met, key=lambda rule: rule.min_age_s) if met else None
+def matching_rule(configuration: Configuration, process: ProcessInfo) -> Rule | None:
+    """Return the rule that a process meets, its age aside; the one with the least age where it meets several."""
+    if any(_names(exclusion, process) for exclusion in configuration.exclude):
+        return None
+    met = [
+        rule
+        for rule in configuration.rule
+        if (process.uses_torch or not rule.torch) and (process.uses_gpu or not rule.gpu) and _names(rule, process)
+    ]
+    return min(met, key=lambda rule: rule.min_age_s, default=None)
 
 
-def _meets(subject: ProcessInfo, rule: Rule) -> bool:
-    return (
-        (subject.uses_torch or not rule.torch)
-        and (subject.uses_gpu or not rule.gpu)
-        and _is_command(subject, rule.command)
-        and _is_of(subject, rule.users)
-    )
-
-
-def _is_excluded(subject: ProcessInfo, exclusion: Exclusion) -> bool:
-    return _is_command(subject, exclusion.command) and _is_of(subject, exclusion.users)
-
-
-def _is_command(subject: ProcessInfo, pattern: str) -> bool:
-    return not pattern or re.search(pattern, " ".join(subject.command)) is not None
-
-
-def _is_of(subject: ProcessInfo, users: Sequence[str]) -> bool:
-    return not users or str(subject.uid) in users or user_name(subject.uid) in users
+def _names(rule: Rule | Exclusion, process: ProcessInfo) -> bool:
+    """Say whether a process has the command and the user that a rule names; one that names none takes any."""
+    is_command = not rule.command or re.search(rule.command, " ".join(process.command)) is not None
+    return is_command and (not rule.users or not {str(process.uid), user_name(process.uid)}.isdisjoint(rule.users))
 
 
 def user_name(uid: int) -> str:
-    """Return the name of a user; the number where it has none."""
+    """Return the name of a user, or the number where there is none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -336,25 +283,22 @@ class Job(msgspec.Struct, frozen=True):
     """Of the root, as it stands, secrets included."""
 
 
-def job_of(subject: ProcessInfo, rule: str, table: ProcessTable, rules: Rules) -> Job | None:
+def job_of(process: ProcessInfo, rule: str, table: ProcessTable, configuration: Configuration) -> Job | None:
     """Return the job of a process that meets a rule; None where `profd run` launched it and so records it."""
-    job = Job(subject.identity, subject.identity.pid, rule, subject.command)
-    pid = subject.parent
+    job = Job(process.identity, process.identity.pid, rule, process.command)
+    pid = process.parent
     for _ in range(_MOST_GENERATIONS):
         above = table.program(pid) if pid > 1 else None
         if above is None:
             break
         if is_profd(above.command):
             return None
-        if above.uid == subject.uid and _is_part(above, table, rules):
-            job = Job(above.identity, subject.identity.pid, rule, above.command)
+        if above.uid == process.uid:
+            is_part = bool(above.command) and Path(above.command[0]).name in _LAUNCHERS
+            if not is_part:
+                python = table.look(pid)
+                is_part = python is not None and matching_rule(configuration, python) is not None
+            if is_part:
+                job = Job(above.identity, process.identity.pid, rule, above.command)
         pid = above.parent
     return job
-
-
-def _is_part(above: Program, table: ProcessTable, rules: Rules) -> bool:
-    """Say whether a process above one that is to be recorded is part of the same job."""
-    if above.command and Path(above.command[0]).name in _LAUNCHERS:
-        return True
-    subject = table.look(above.identity.pid)
-    return subject is not None and rules.match(subject) is not None

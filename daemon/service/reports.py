@@ -1,8 +1,6 @@
-"""Writes reports of runs in processes of low priority, one after the other, and passes on incidents.
+"""Writes reports of runs in processes of low priority, one after the other, and logs incidents.
 
-What records never imports what judges: this side starts those commands, and reads the JSON that they promise.
-
-Lives in the supervisor's event loop. What a report tells is noted in the register.
+The service records and may not import what analyzes: it starts profd's commands, and reads their JSON.
 """
 
 from __future__ import annotations
@@ -11,9 +9,8 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -28,47 +25,33 @@ from profd.daemon.store.reader import RunReader
 
 _LOWEST_PRIORITY = 19
 _TIMEOUT_S = 1800.0
-_TOLD = 400
+_MOST_CHARACTERS = 400
 
 
 class _Summary(msgspec.Struct, frozen=True):
     incident: str
 
 
-class Reporter(Protocol):
-    """What the supervisor asks of whoever writes reports."""
-
-    async def report(self, run_id: str) -> str:
-        """Write the report of a run, and return its incident; raises ProfdError."""
-        ...
-
-
-class CommandReporter:
-    """Writes ``<id>.json`` and ``<id>.html`` into the folder of reports."""
-
-    def __init__(self, shelf: RunStorage) -> None:
-        self._shelf = shelf
-
-    async def report(self, run_id: str) -> str:
-        """Write the report of a run, and return its incident; raises ProfdError."""
-        run, page = str(run_file(run_id)), str(self._shelf.report_file(run_id, ".html"))
-        summary = self._shelf.report_file(run_id, ".json")
-        beside = summary.with_suffix(".new")
-        try:
-            await _profd(beside, "summary", run, "--json")
-            await _profd(Path(os.devnull), "report", run, "-o", page)
-            incident = read_incident(beside)
-            beside.replace(summary)
-        except OSError as error:
-            raise unwritable(summary, error) from error
-        finally:
-            with contextlib.suppress(OSError):
-                beside.unlink(missing_ok=True)
-        return incident
+async def write_report(storage: RunStorage, run_id: str) -> str:
+    """Write ``<id>.json`` and ``<id>.html`` into the folder of reports; returns the incident. Raises ProfdError."""
+    run, page = str(run_file(run_id)), str(storage.report_file(run_id, ".html"))
+    summary = storage.report_file(run_id, ".json")
+    beside = summary.with_suffix(".new")
+    try:
+        await _profd(beside, "summary", run, "--json")
+        await _profd(Path(os.devnull), "report", run, "-o", page)
+        incident = read_incident(beside)
+        beside.replace(summary)
+    except OSError as error:
+        raise unwritable(summary, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+    return incident
 
 
 def read_incident(summary: Path) -> str:
-    """Return the incident that the summary of a run tells, else nothing; raises RunUnreadable where it is none."""
+    """Return the incident in the JSON summary of a run, empty where there is none; raises RunUnreadable."""
     try:
         return msgspec.json.decode(summary.read_bytes(), type=_Summary).incident
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -76,7 +59,7 @@ def read_incident(summary: Path) -> str:
 
 
 async def _profd(output: Path, *words: str) -> None:
-    """Run a command of profd's to its end; raises SessionFailed with what it said where it fails."""
+    """Run a command of profd's to its end; raises SessionFailed with the end of its stderr where it fails."""
     with output.open("wb") as stdout:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "profd.daemon.rights", sys.executable, "-m", "profd", *words),
@@ -89,7 +72,7 @@ async def _profd(output: Path, *words: str) -> None:
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, process.pid, _LOWEST_PRIORITY)
     try:
-        _, said = await asyncio.wait_for(process.communicate(), _TIMEOUT_S)
+        _, stderr = await asyncio.wait_for(process.communicate(), _TIMEOUT_S)
     except asyncio.TimeoutError:
         raise SessionFailed(f"`profd {words[0]}` took longer than {_TIMEOUT_S:.0f} s", "run it by hand") from None
     finally:
@@ -97,21 +80,23 @@ async def _profd(output: Path, *words: str) -> None:
             process.kill()
             await process.wait()
     if process.returncode:
-        raise SessionFailed(
-            f"`profd {words[0]}` ended with {process.returncode} ({said.decode(errors='replace').strip()[-_TOLD:]})",
-            "run it by hand",
-        )
+        reason = stderr.decode(errors="replace").strip()[-_MOST_CHARACTERS:]
+        raise SessionFailed(f"`profd {words[0]}` ended with {process.returncode} ({reason})", "run it by hand")
 
 
 class ReportQueue:
     """The queue of reports; ``written`` is called after each."""
 
     def __init__(
-        self, reporter: Reporter, register: RunRegistry, journal: JsonLog, written: Callable[[], None]
+        self,
+        write_report: Callable[[str], Awaitable[str]],
+        registry: RunRegistry,
+        log: JsonLog,
+        written: Callable[[], None],
     ) -> None:
-        self._reporter = reporter
-        self._register = register
-        self._journal = journal
+        self._write_report = write_report
+        self._registry = registry
+        self._log = log
         self._written = written
         self._waiting: dict[str, Entry] = {}
         self._has_work = asyncio.Event()
@@ -120,7 +105,6 @@ class ReportQueue:
 
     @property
     def in_work(self) -> frozenset[str]:
-        """The ids of the runs whose report is written now, or still to be written."""
         return frozenset(self._waiting)
 
     def ask(self, entry: Entry) -> None:
@@ -134,68 +118,56 @@ class ReportQueue:
         while True:
             await self._has_work.wait()
             entry = next(iter(self._waiting.values()))
-            noted = await self._write(entry)
+            noted = entry
+            try:
+                incident = await self._write_report(entry.run_id)
+            except ProfdError as error:  # the next supervisor tries again
+                self._log.complain("unreported", error, run=entry.run_id)
+            else:
+                level = "warning" if incident else "info"
+                self._log.say("reported", incident or "nothing to worry about", level=level, run=entry.run_id)
+                noted = msgspec.structs.replace(entry, is_reported=bool(entry.ended_ns), incident=incident)
             if self._waiting[entry.run_id] is entry:
                 del self._waiting[entry.run_id]
-            with contextlib.suppress(ProfdError):  # told when the session ended; the report is there all the same
-                self._register.put(noted)
+            with contextlib.suppress(ProfdError):  # logged when the session ended; the report is there all the same
+                self._registry.put(noted)
             self._written()
             if not self._waiting:
                 self._has_work.clear()
                 self._is_idle.set()
 
     async def until_idle(self) -> None:
-        """Wait until every report is written."""
         await self._is_idle.wait()
-
-    async def _write(self, entry: Entry) -> Entry:
-        """Write a report, and return the entry with what it tells."""
-        try:
-            incident = await self._reporter.report(entry.run_id)
-        except ProfdError as error:
-            self._journal.complain("unreported", error, run=entry.run_id)
-            return entry  # the next supervisor tries again
-        level = "warning" if incident else "info"
-        self._journal.say("reported", incident or "nothing to worry about", level=level, run=entry.run_id)
-        return msgspec.structs.replace(entry, is_reported=bool(entry.ended_ns), incident=incident)
-
-
-_HARMLESS = "info"
 
 
 class Incidents:
-    """The incidents that were told of the live runs."""
+    """Logs hangs and findings of the live runs, each once."""
 
-    def __init__(self, journal: JsonLog, report: Callable[[Entry], None]) -> None:
-        """Have the report of a run written by ``report`` as soon as it hangs: nobody may end it before the morning."""
-        self._journal = journal
+    def __init__(self, log: JsonLog, report: Callable[[Entry], None]) -> None:
+        """``report`` is called for a run as soon as it hangs: nobody may end it before the morning."""
+        self._log = log
         self._report = report
         self._hangs: dict[str, int] = {}
         self._findings: dict[str, frozenset[int]] = {}
 
     def look(self, live: Mapping[str, Entry]) -> None:
-        """Tell what is new in the live runs, by their ids."""
+        """Log what is new in the live runs, by their ids."""
         self._hangs = {run_id: count for run_id, count in self._hangs.items() if run_id in live}
         self._findings = {run_id: ids for run_id, ids in self._findings.items() if run_id in live}
         for run_id, entry in live.items():
             try:
                 with RunReader(run_file(run_id), Entities()) as reader:
-                    self._tell_hangs(reader, entry)
-                    self._tell_findings(reader, entry)
+                    count = reader.hang_count().count
+                    findings = [one for one in findings_now(reader) if one.severity != "info"]
             except ProfdError as error:
-                self._journal.complain("unreadable", error, run=run_id)
-
-    def _tell_hangs(self, reader: RunReader, entry: Entry) -> None:
-        count = reader.hang_count().count
-        if count > self._hangs.get(entry.run_id, 0):
-            self._journal.say("hang", "the run hangs", level="warning", run=entry.run_id, pid=entry.root.pid)
-            self._report(entry)
-        self._hangs[entry.run_id] = count
-
-    def _tell_findings(self, reader: RunReader, entry: Entry) -> None:
-        held = [one for one in findings_now(reader) if one.severity != _HARMLESS]
-        told = self._findings.get(entry.run_id, frozenset())
-        for one in held:
-            if one.id not in told:
-                self._journal.say("finding", one.title, level="warning", run=entry.run_id, pid=entry.root.pid)
-        self._findings[entry.run_id] = told.union(one.id for one in held)
+                self._log.complain("unreadable", error, run=run_id)
+                continue
+            if count > self._hangs.get(run_id, 0):
+                self._log.say("hang", "the run hangs", level="warning", run=run_id, pid=entry.root.pid)
+                self._report(entry)
+            self._hangs[run_id] = count
+            logged = self._findings.get(run_id, frozenset())
+            for one in findings:
+                if one.id not in logged:
+                    self._log.say("finding", one.title, level="warning", run=run_id, pid=entry.root.pid)
+            self._findings[run_id] = logged.union(one.id for one in findings)

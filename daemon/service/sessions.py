@@ -1,16 +1,14 @@
 """The sessions that record the jobs: ordinary ones, as ``profd attach`` starts them, each a process of its own.
 
-They outlive the supervisor that started them; the next one adopts them by the register. Knows nothing of rules.
+They outlive the supervisor that started them; the next one adopts them by the registry.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
-
-import msgspec
 
 from profd.daemon import paths, processes
 from profd.daemon.clock import Clock
@@ -27,11 +25,11 @@ from profd.daemon.tree.diagnosis import check_attachable
 from profd.daemon.tree.exitstatus import Watch
 
 INTERRUPTED = "interrupted"
-_HOUR_S = 3600.0
 _REAPING_S = 5.0
 
 
-class Recording(msgspec.Struct, frozen=True):
+@dataclass(eq=False)
+class Recording:
     """A live session; ``watch`` becomes readable when its process ends."""
 
     entry: Entry
@@ -39,68 +37,55 @@ class Recording(msgspec.Struct, frozen=True):
     control_socket: Path
     session: RunningSession | None = None
     """None where another supervisor started it."""
-
-    @property
-    def job(self) -> Job:
-        """The job that is recorded; of its command nothing is known any more."""
-        return Job(self.entry.root, self.entry.member, self.entry.rule, ())
-
-
-class Sessions(Protocol):
-    """What the supervisor asks of sessions; every method but ``cpu_s`` may take seconds, and is called in a thread."""
-
-    def start(self, job: Job, budget_percent: float) -> Recording:
-        """Have a job recorded, and return once it is; raises ProfdError."""
-        ...
-
-    def adopt(self, entry: Entry) -> Recording | None:
-        """Return the live session of an entry; None where there is none any more."""
-        ...
-
-    def allow(self, recording: Recording, budget_percent: float) -> None:
-        """Tell a session what it may cost from now on; raises SessionFailed."""
-        ...
-
-    def cpu_s(self, recording: Recording) -> float:
-        """Return the CPU seconds of a session and its recordings so far; at once, in no thread."""
-        ...
-
-    def stop(self, recording: Recording) -> None:
-        """Ask a session to end; raises SessionFailed."""
-        ...
-
-    def close(self, recording: Recording) -> str:
-        """Let go of a session that has ended, and return why it did, as ``Entry.why_ended`` has it."""
-        ...
+    budget_percent: float = 0.0
+    """Its part of the host's budget, as it last heard; 0 where it heard none from this supervisor."""
+    cpu_s: float = 0.0
+    """CPU seconds at the last reading."""
+    is_released: bool = False
+    """Whether it ends because its job is quiet and another one waits."""
 
 
-class RealSessions:
-    """Sessions of this user on this host."""
+class Sessions:
+    """Sessions of this user on this host. Each method but ``cpu_s`` may take seconds, and is called in a thread."""
 
-    def __init__(self, configuration: Configuration, register: RunRegistry, clock: Clock) -> None:
+    def __init__(self, configuration: Configuration, registry: RunRegistry, clock: Clock) -> None:
         self.configuration = configuration
-        self._register = register
+        self._registry = registry
         self._clock = clock
 
     def start(self, job: Job, budget_percent: float) -> Recording:
-        """Have a job recorded, and return once it is; raises ProfdError."""
+        """Start recording a job, and return once it is recorded; raises ProfdError."""
         check_attachable(job.root.pid)
         if not processes.is_running(*job.root):
             raise NoSuchProcess(f"pid {job.root.pid} ended while it was looked at", "nothing was recorded")
-        options = self._options(job, budget_percent)
-        entry = Entry(options.run_id, job.root, job.member, job.rule, boot_id(), self._clock.now_ns())
-        self._register.put(entry)
+        wanted, name = self.configuration, paths.clean_name(script_name(job.command))
+        run_id = paths.new_run_id(name)
+        options = SessionOptions(
+            run_id=run_id,
+            name=name,
+            run_file=paths.new_run_file(run_id),
+            mode="attached",
+            pid=job.root.pid,
+            start_ticks=job.root.start_ticks,
+            command=job.command,
+            rate_hz=wanted.rate_hz,
+            budget_percent=budget_percent,
+            duration_s=wanted.slice_hours * 3600,
+            hang_after_s=wanted.hang_after_s or None,
+            on_hang=wanted.on_hang or None,
+        )
+        entry = Entry(run_id, job.root, job.member, job.rule, boot_id(), self._clock.now_ns())
+        self._registry.put(entry)
         try:
             session = start_session(options)
             return Recording(entry, _watch(session.pid), session.control_socket, session)
         except (ProfdError, OSError) as error:
-            self._register.remove(entry.run_id)
+            self._registry.remove(run_id)
             if isinstance(error, ProfdError):
                 raise
             raise SessionFailed(f"the session of pid {job.root.pid} is gone ({error})", "see `profd ls`") from error
 
     def adopt(self, entry: Entry) -> Recording | None:
-        """Return the live session of an entry; None where there is none any more."""
         pid = _find_session(entry.run_id)
         if not entry.is_of_this_boot or pid is None:
             return None
@@ -110,7 +95,7 @@ class RealSessions:
             return None  # it has ended while it was looked at
 
     def allow(self, recording: Recording, budget_percent: float) -> None:
-        """Tell a session what it may cost from now on; raises SessionFailed."""
+        """Set what a session may cost from now on; raises SessionFailed."""
         with contextlib.closing(ControlClient(recording.control_socket)) as client:
             client.aim_at_budget(budget_percent)
 
@@ -132,33 +117,14 @@ class RealSessions:
             recording.session.wait_closed(_REAPING_S)
         return why_ended(recording.entry.run_id)
 
-    def _options(self, job: Job, budget_percent: float) -> SessionOptions:
-        name = paths.clean_name(script_name(job.command))
-        run_id = paths.new_run_id(name)
-        wanted = self.configuration
-        return SessionOptions(
-            run_id=run_id,
-            name=name,
-            run_file=paths.new_run_file(run_id),
-            mode="attached",
-            pid=job.root.pid,
-            start_ticks=job.root.start_ticks,
-            command=job.command,
-            rate_hz=wanted.rate_hz,
-            budget_percent=budget_percent,
-            duration_s=wanted.slice_hours * _HOUR_S,
-            hang_after_s=wanted.hang_after_s or None,
-            on_hang=wanted.on_hang or None,
-        )
-
 
 def run_file(run_id: str) -> Path:
-    """Return the file of a run of the supervisor's."""
+    """Return the file of a run that the supervisor began."""
     return paths.runs_folder() / f"{run_id}{paths.SUFFIX}"
 
 
 def why_ended(run_id: str) -> str:
-    """Return why a run ended that is live no more; ``interrupted`` where its file does not tell."""
+    """Return why a run ended; ``interrupted`` where its file does not say why."""
     try:
         with RunReader(run_file(run_id)) as reader:
             return reader.info.why_ended or INTERRUPTED

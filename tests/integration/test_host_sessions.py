@@ -13,7 +13,7 @@ from profd.daemon.clock import AnchoredClock
 from profd.daemon.errors import NoSuchProcess
 from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.processes import Job
-from profd.daemon.service.sessions import INTERRUPTED, RealSessions, run_file, why_ended
+from profd.daemon.service.sessions import INTERRUPTED, Sessions, run_file, why_ended
 from profd.daemon.service.storage import RunRegistry
 from profd.daemon.session.control import ControlClient
 from profd.daemon.store.records import Identity
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("py_spy")
 
 
 @pytest.fixture
-def register(profd_home: Path) -> RunRegistry:
+def registry(profd_home: Path) -> RunRegistry:
     return RunRegistry(profd_home / "daemon" / "host")
 
 
@@ -33,12 +33,12 @@ def job_of(job: ShortJob) -> Job:
     return Job(Identity(job.pid, stat.start_ticks), job.pid, "short", processes.command_line(job.pid))
 
 
-def begin(register: RunRegistry) -> RealSessions:
-    return RealSessions(Configuration(rate_hz=100), register, AnchoredClock())
+def begin(registry: RunRegistry) -> Sessions:
+    return Sessions(Configuration(rate_hz=100), registry, AnchoredClock())
 
 
-def test_session_keeps_to_a_budget_that_it_is_told(register: RunRegistry) -> None:
-    sessions = begin(register)
+def test_session_keeps_to_a_budget_that_it_is_told(registry: RunRegistry) -> None:
+    sessions = begin(registry)
     with short_job(STEPS) as job:
         recording = sessions.start(job_of(job), 50.0)
         client = ControlClient(recording.control_socket)
@@ -51,12 +51,12 @@ def test_session_keeps_to_a_budget_that_it_is_told(register: RunRegistry) -> Non
         assert sessions.close(recording) == "stopped"
 
 
-def test_session_is_adopted_by_whoever_comes_next(register: RunRegistry) -> None:
+def test_session_is_adopted_by_whoever_comes_next(registry: RunRegistry) -> None:
     with short_job(STEPS) as job:
-        first = begin(register).start(job_of(job), 50.0)
-        (entry,) = register.entries()
+        first = begin(registry).start(job_of(job), 50.0)
+        (entry,) = registry.entries()
         assert entry == first.entry
-        sessions = begin(register)
+        sessions = begin(registry)
         adopted = sessions.adopt(entry)
         assert adopted is not None
         assert adopted.watch.identity == first.watch.identity
@@ -65,20 +65,20 @@ def test_session_is_adopted_by_whoever_comes_next(register: RunRegistry) -> None
         assert sessions.adopt(entry) is None
 
 
-def test_session_without_a_run_file_yet_is_adopted_too(register: RunRegistry) -> None:
+def test_session_without_a_run_file_yet_is_adopted_too(registry: RunRegistry) -> None:
     with short_job(STEPS) as job:
-        recording = begin(register).start(job_of(job), 50.0)
+        recording = begin(registry).start(job_of(job), 50.0)
         run_file(recording.entry.run_id).unlink()
-        sessions = begin(register)
+        sessions = begin(registry)
         adopted = sessions.adopt(recording.entry)
         assert adopted is not None
         until(lambda: not processes.is_running(*adopted.watch.identity), "its end")
         assert why_ended(recording.entry.run_id) == INTERRUPTED
 
 
-def test_job_that_is_gone_leaves_no_entry(register: RunRegistry) -> None:
+def test_job_that_is_gone_leaves_no_entry(registry: RunRegistry) -> None:
     with short_job(STEPS) as job:
         gone = Job(Identity(job.pid, 1), job.pid, "short", ())
         with pytest.raises(NoSuchProcess):
-            begin(register).start(gone, 50.0)
-    assert register.entries() == []
+            begin(registry).start(gone, 50.0)
+    assert registry.entries() == []

@@ -19,7 +19,7 @@ from support.traces import ROOT, Told, write_trace
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon import processes
-from profd.daemon.service.processes import ProcTable
+from profd.daemon.service.processes import ProcessTable
 from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
@@ -107,7 +107,7 @@ def test_another_users_claim_to_record_a_process_of_roots_is_not_believed(tmp_pa
                 with subprocess.Popen(words, stdin=subprocess.PIPE, cwd=tmp_path) as claimant:
                     until_it_claims(claimant.pid)
                     assert processes.command_line(claimant.pid)[-2:] == ("--pid", str(pid))
-                    recorded = ProcTable().recorded()
+                    recorded = ProcessTable().recorded()
                     claimant.kill()
                 assert (pid in recorded) == is_believed
         finally:

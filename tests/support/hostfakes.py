@@ -12,8 +12,8 @@ import msgspec
 
 from profd.daemon.errors import ProfdError, SessionFailed
 from profd.daemon.service.log import JsonLog, Line
-from profd.daemon.service.processes import Job, ProcessInfo, Program
-from profd.daemon.service.sessions import Recording
+from profd.daemon.service.processes import Job, ProcessInfo, ProcessTable, Program
+from profd.daemon.service.sessions import Recording, Sessions
 from profd.daemon.service.storage import Entry, boot_id
 from profd.daemon.store.records import Identity
 from profd.daemon.tree.exitstatus import Watch
@@ -21,7 +21,7 @@ from profd.daemon.tree.exitstatus import Watch
 UID = os.geteuid()
 
 
-class FakeTable:
+class FakeTable(ProcessTable):
     """Processes by their PIDs; whoever has ``subjects`` is Python."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class FakeTable:
         identity, words = Identity(pid, 10 * pid + self._ended.count(pid)), command or ("python", "train.py")
         self.programs[pid] = Program(identity, parent, uid, words)
         if python:
-            self.subjects[pid] = ProcessInfo(identity, parent, uid, torch, gpu, age_s, words)
+            self.subjects[pid] = ProcessInfo(identity, parent, uid, words, torch, gpu, age_s)
 
     def remove(self, pid: int) -> None:
         """Let a process end; the next one with its PID is another one."""
@@ -81,7 +81,7 @@ class FakeTable:
 
 
 class Said(JsonLog):
-    """A journal whose lines can be read."""
+    """A log whose lines can be read."""
 
     def __init__(self) -> None:
         self.stream = io.BytesIO()
@@ -115,8 +115,8 @@ class FakeWatch(Watch):
 
 
 @dataclass
-class FakeSessions:
-    """Sessions that note what they are told; ``why`` is why each will have ended."""
+class FakeSessions(Sessions):
+    """Sessions that note their parts of the budget; ``why`` is why each will have ended."""
 
     parts: dict[int, float] = field(default_factory=dict)
     most_together: float = 0.0

@@ -20,7 +20,7 @@ Captured = pytest.CaptureFixture[str]
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> FakeTable:
     table = FakeTable()
-    monkeypatch.setattr(daemon, "ProcTable", lambda: table)
+    monkeypatch.setattr(daemon, "ProcessTable", lambda: table)
     return table
 
 

@@ -58,7 +58,7 @@ def host(run: Path, profd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     thread = DumpedThread(1, 1, EVIL, active=True, owns_gil=True, frames=(DumpedFrame(EVIL, f"/srv/{EVIL}.py", 1),))
     monkeypatch.setattr(dump, "dump_tree", lambda pid: [DumpedProcess(1, words, (thread,), EVIL)])
     monkeypatch.setattr(ls, "find_attachable", lambda: [Attachable(4242, "3.11", True, 1.0, words)])
-    monkeypatch.setattr(daemon, "ProcTable", lambda: table)
+    monkeypatch.setattr(daemon, "ProcessTable", lambda: table)
     monkeypatch.setattr(doctor, "examine", lambda pid: [Check("target", Verdict.NOTE, EVIL, EVIL)])
     monkeypatch.setattr(attach, "start_session", Recorded(run))
     monkeypatch.setattr(attach, "check_attachable", lambda pid: None)

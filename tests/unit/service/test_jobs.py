@@ -8,9 +8,9 @@ from support.hostfakes import UID, FakeTable, Said
 
 from profd.daemon.service.configuration import Configuration, Exclusion, Rule
 from profd.daemon.service.jobs import DURATION, QUIET, QUIET_S, STOPPED, Jobs
-from profd.daemon.service.processes import Census, Job, Rules
+from profd.daemon.service.processes import Job
 
-TORCH = Configuration(rule=(Rule("torch", torch=True, min_age_s=5),))
+TORCH = Configuration(rule=(Rule("torch", torch=True, min_age_s=5),), most_per_user=9)
 
 
 class Host:
@@ -18,10 +18,7 @@ class Host:
 
     def __init__(self, configuration: Configuration = TORCH) -> None:
         self.table, self.clock, self.said = FakeTable(), StoppedClock(), Said()
-        self.most = 9
-        self.jobs = Jobs(
-            Census(self.table, self.clock), self.table, Rules(configuration), self.said, self.clock, lambda: self.most
-        )
+        self.jobs = Jobs(self.table, configuration, self.said, self.clock)
 
     def poll(self, after_s: float = 0.0, room: int = 9) -> list[Job]:
         self.clock.advance(after_s)
@@ -108,7 +105,7 @@ def test_more_jobs_than_there_is_room_for_wait_and_are_told_once(host: Host) -> 
     (first,) = host.poll(room=1)
     assert host.roots(2, room=0) == []
     assert host.said.events == ["waiting", "waiting"]
-    host.jobs.end(first, "target-exited")
+    host.jobs.end(first.root, "target-exited")
     host.table.remove(first.root.pid)
     assert len(host.roots(2, room=2)) == 2
 
@@ -116,14 +113,14 @@ def test_more_jobs_than_there_is_room_for_wait_and_are_told_once(host: Host) -> 
 def test_what_was_stopped_is_not_begun_again(host: Host) -> None:
     host.table.add(7, torch=True)
     (job,) = host.poll()
-    host.jobs.end(job, STOPPED)
+    host.jobs.end(job.root, STOPPED)
     assert host.roots(600) == []
 
 
 def test_the_next_slice_begins_at_once(host: Host) -> None:
     host.table.add(7, torch=True)
     (job,) = host.poll()
-    host.jobs.end(job, DURATION)
+    host.jobs.end(job.root, DURATION)
     assert host.roots() == [7]
 
 
@@ -132,9 +129,9 @@ def test_what_was_cut_off_is_tried_again_later_each_time(host: Host) -> None:
     waits = []
     for _ in range(9):
         (job,) = host.poll()
-        host.jobs.fail(job)
+        host.jobs.fail(job.root)
         waits.append(next(second for second in range(2000) if host.roots(0 if second == 0 else 1) == [7]))
-        host.jobs.end(job, DURATION)
+        host.jobs.end(job.root, DURATION)
     assert waits == [5, 10, 20, 40, 80, 160, 320, 600, 600]
 
 
@@ -145,7 +142,7 @@ def test_the_next_slice_begins_also_where_other_ranks_have_come(host: Host) -> N
     host.table.remove(7)
     host.table.add(8, torch=True, parent=5)
     assert host.roots(1) == []
-    host.jobs.end(job, DURATION)
+    host.jobs.end(job.root, DURATION)
     assert host.roots(1) == [5]
 
 
@@ -153,7 +150,7 @@ def test_a_young_rank_does_not_have_its_job_tried_too_early(host: Host) -> None:
     host.table.add(5, "mpirun", python=False)
     host.table.add(7, torch=True, parent=5)
     (job,) = host.poll()
-    host.jobs.fail(job)
+    host.jobs.fail(job.root)
     host.table.add(8, torch=True, parent=5)
     assert [host.roots(1) for _ in range(5)] == [[], [], [], [], [5]]
 
@@ -167,9 +164,9 @@ def test_the_job_of_another_user_is_left_to_that_users_supervisor_first(host: Ho
 
 def test_other_rules_hold_from_the_next_look_on(host: Host) -> None:
     host.table.add(7, torch=True)
-    host.jobs.use(Rules(Configuration(exclude=(Exclusion(command="train"),))))
+    host.jobs.configuration = Configuration(exclude=(Exclusion(command="train"),))
     assert host.roots() == []
-    host.jobs.use(Rules(TORCH))
+    host.jobs.configuration = TORCH
     assert host.roots(60) == [7]
 
 
@@ -177,7 +174,7 @@ def test_a_pid_that_is_used_again_is_another_job(host: Host) -> None:
     host.table.add(7, torch=True)
     (job,) = host.poll()
     host.table.remove(7)
-    host.jobs.end(job, "target-exited")
+    host.jobs.end(job.root, "target-exited")
     host.poll(1)
     host.table.add(7, torch=True)
     assert host.roots(1) == [7]
@@ -192,14 +189,14 @@ def test_users_take_turns_where_there_is_not_room_for_all(host: Host) -> None:
 
 
 def test_nobody_has_more_places_than_one_user_may(host: Host) -> None:
-    host.most = 2
+    host.jobs.configuration = Configuration(rule=TORCH.rule, most_per_user=2)
     for pid in (7, 8, 9):
         host.table.add(pid, torch=True)
     assert host.roots() == [7, 8]
     assert not host.jobs.is_any_waiting  # whose place another could give up would not help
     host.table.add(20, torch=True, uid=UID + 1)
     assert host.roots(60) == [20]
-    host.jobs.end(Job(host.table.programs[7].identity, 7, "torch", ()), STOPPED)
+    host.jobs.end(host.table.programs[7].identity, STOPPED)
     assert host.roots(60) == [9]
 
 
@@ -210,7 +207,7 @@ def test_a_job_that_was_let_go_as_it_is_quiet_comes_back_when_it_computes(host: 
         host.table.cpu[7] = host.table.cpu.get(7, 0.0) + 0.1  # a kernel that listens
         host.poll(QUIET_S / 8)
     assert host.jobs.quietest() == job.root
-    host.jobs.end(job, QUIET)
+    host.jobs.end(job.root, QUIET)
     assert [host.roots(60) for _ in range(3)] == [[]] * 3
     host.table.cpu[7] += 50.0
     assert host.roots(60) == [7]

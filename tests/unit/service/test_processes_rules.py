@@ -8,7 +8,7 @@ import pytest
 from support.hostfakes import UID, FakeTable
 
 from profd.daemon.service.configuration import Configuration, Exclusion, Rule
-from profd.daemon.service.processes import ProcessInfo, Rules, user_name
+from profd.daemon.service.processes import ProcessInfo, matching_rule, user_name
 
 
 def subject(*command: str, torch: bool = False, gpu: bool = False, uid: int = UID) -> ProcessInfo:
@@ -18,7 +18,7 @@ def subject(*command: str, torch: bool = False, gpu: bool = False, uid: int = UI
 
 
 def matched(one: ProcessInfo, *rules: Rule, exclude: tuple[Exclusion, ...] = ()) -> str | None:
-    found = Rules(Configuration(rule=rules, exclude=exclude)).match(one)
+    found = matching_rule(Configuration(rule=rules, exclude=exclude), one)
     return found.name if found else None
 
 

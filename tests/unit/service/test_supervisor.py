@@ -17,7 +17,7 @@ from profd.daemon.service import supervisor
 from profd.daemon.service.configuration import Configuration, Exclusion, Rule
 from profd.daemon.service.jobs import Jobs
 from profd.daemon.service.log import SystemdNotifier
-from profd.daemon.service.processes import Census, ProcessInfo, Rules
+from profd.daemon.service.processes import ProcessInfo
 from profd.daemon.service.sessions import run_file
 from profd.daemon.service.storage import RunRegistry, RunStorage
 from profd.daemon.service.supervisor import Supervisor
@@ -32,16 +32,16 @@ class Host:
     def __init__(self, home: Path) -> None:
         self.table, self.said, self.clock = FakeTable(), Said(), StoppedClock()
         self.sessions, self.reporter = FakeSessions(), FakeReporter()
-        self.register = RunRegistry(home / "daemon" / "host")
-        self.shelf = RunStorage(paths.make_private(paths.runs_folder()), home / "reports")
+        self.registry = RunRegistry(home / "daemon" / "host")
+        self.storage = RunStorage(paths.make_private(paths.runs_folder()), home / "reports")
         self.reloads = 0
         self.supervisor: Supervisor
         self.task: asyncio.Task[None]
 
     def begin(self, configuration: Configuration = OFTEN) -> None:
-        jobs = Jobs(Census(self.table, self.clock), self.table, Rules(configuration), self.said, self.clock)
+        jobs = Jobs(self.table, configuration, self.said, self.clock)
         self.supervisor = Supervisor(
-            configuration, jobs, self.sessions, self.reporter, self.register, self.shelf, self.said, self.clock
+            configuration, jobs, self.sessions, self.reporter.report, self.registry, self.storage, self.said, self.clock
         )
         self.task = asyncio.ensure_future(self.supervisor.run(SystemdNotifier(), self._count))
 
@@ -81,7 +81,7 @@ async def test_a_training_is_recorded_and_reported(host: Host) -> None:
 
 async def test_what_lives_is_adopted_and_not_recorded_twice(host: Host) -> None:
     entry = entry_of(7)
-    host.register.put(entry)
+    host.registry.put(entry)
     host.sessions.adoptable = {entry.run_id}
     host.table.add(7, torch=True)
     host.table.add(8, torch=True)
@@ -94,25 +94,25 @@ async def test_what_lives_is_adopted_and_not_recorded_twice(host: Host) -> None:
 
 async def test_what_ended_meanwhile_is_reported(host: Host) -> None:
     entry = entry_of(7)
-    host.register.put(entry)
+    host.registry.put(entry)
     write_run(run_file(entry.run_id), seconds=2)
     host.begin()
     await host.until(lambda: host.reporter.reported == [entry.run_id])
-    await host.until(lambda: host.register.entries()[0].is_reported)
-    (noted,) = host.register.entries()
+    await host.until(lambda: host.registry.entries()[0].is_reported)
+    (noted,) = host.registry.entries()
     assert (noted.why_ended, noted.ended_ns > 0) == ("target-exited", True)
 
 
 @pytest.mark.parametrize(("reported", "again"), [(True, 0), (False, 1)])
 async def test_what_was_not_reported_is(host: Host, reported: bool, again: int) -> None:
-    host.register.put(entry_of(7, ended_ns=host.clock.at_ns, why="stopped", reported=reported))
+    host.registry.put(entry_of(7, ended_ns=host.clock.at_ns, why="stopped", reported=reported))
     host.begin()
     host.table.add(9, torch=True)
     await host.until(lambda: 9 in host.sessions.live and len(host.reporter.reported) == again)
 
 
 async def test_what_was_stopped_before_a_restart_stays_so(host: Host) -> None:
-    host.register.put(entry_of(7, ended_ns=host.clock.at_ns, why="stopped", reported=True))
+    host.registry.put(entry_of(7, ended_ns=host.clock.at_ns, why="stopped", reported=True))
     host.table.add(7, torch=True)
     host.table.add(8, torch=True)
     host.begin()
@@ -122,16 +122,16 @@ async def test_what_was_stopped_before_a_restart_stays_so(host: Host) -> None:
 
 
 async def test_what_never_began_is_forgotten(host: Host) -> None:
-    host.register.put(entry_of(7))
+    host.registry.put(entry_of(7))
     host.begin()
     await host.until(lambda: "ready" in host.said.events)
-    assert host.register.entries() == []
+    assert host.registry.entries() == []
 
 
 async def test_a_live_run_that_hangs_is_reported_at_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "INCIDENTS_EVERY_S", 0.01)
     entry = entry_of(7)
-    host.register.put(entry)
+    host.registry.put(entry)
     host.sessions.adoptable = {entry.run_id}
     hang = HangFound(1_795_176_001_000_000_000, 1_795_176_000_000_000_000, "waits", HangReport("lock", ()))
     write_run(run_file(entry.run_id), seconds=2, also=[hang])
@@ -139,7 +139,7 @@ async def test_a_live_run_that_hangs_is_reported_at_once(host: Host, monkeypatch
     await host.until(lambda: host.reporter.reported == [entry.run_id])
     await host.until(lambda: "reported" in host.said.events)
     assert host.said.events.count("hang") == 1
-    assert [entry.is_reported for entry in host.register.entries()] == [False]
+    assert [entry.is_reported for entry in host.registry.entries()] == [False]
 
 
 @pytest.mark.parametrize(("at_exit", "live"), [("leave", {7}), ("stop", set())])
@@ -155,7 +155,9 @@ async def test_another_configuration_holds_for_what_comes(host: Host) -> None:
     host.begin()
     host.table.add(7, torch=True)
     await host.until(lambda: 7 in host.sessions.live)
-    host.supervisor.use(Configuration(rule=OFTEN.rule, exclude=(Exclusion(command="train"),), budget_percent=4))
+    host.supervisor.use(
+        Configuration(rule=OFTEN.rule, exclude=(Exclusion(command="train"),), budget_percent=4, most_per_user=2)
+    )
     host.table.add(8, torch=True)
     host.table.add(9, "python", "fit.py", torch=True)
     await host.until(lambda: 9 in host.sessions.live)

@@ -1,4 +1,4 @@
-"""The lock, the socket of systemd, the journal and the register: what the supervisor shares with the system."""
+"""The lock, the socket of systemd, the journal and the registry: what the supervisor shares with the system."""
 
 from __future__ import annotations
 
@@ -82,11 +82,11 @@ def test_entries_are_kept_from_one_supervisor_to_the_next(profd_home: Path) -> N
 
 
 def test_what_is_no_entry_is_left_alone(profd_home: Path) -> None:
-    register = RunRegistry(profd_home / "daemon" / "host")
+    registry = RunRegistry(profd_home / "daemon" / "host")
     folder = profd_home / "daemon" / "host"
     entry = entry_of(7)
     (folder / "cut.json").write_bytes(b"{")
     (folder / "other.json").write_bytes(msgspec.json.encode(entry))
     (folder / "latest.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(entry, run_id="latest")))
-    assert register.entries() == []
+    assert registry.entries() == []
     assert len(list(folder.iterdir())) == 3

@@ -15,32 +15,32 @@ ENTRY = Entry("20261120-120000-cifar-3fa9", Identity(4242, 1000), 4242, "any", b
 
 
 def test_entries_come_back_the_oldest_first(tmp_path: Path) -> None:
-    register = RunRegistry(tmp_path / "daemon" / "host")
+    registry = RunRegistry(tmp_path / "daemon" / "host")
     later = msgspec.structs.replace(ENTRY, run_id="20261121-120000-cifar-3fa9")
-    register.put(later)
-    register.put(ENTRY)
-    assert register.entries() == [ENTRY, later]
-    register.remove(later.run_id)
-    assert register.entries() == [ENTRY]
+    registry.put(later)
+    registry.put(ENTRY)
+    assert registry.entries() == [ENTRY, later]
+    registry.remove(later.run_id)
+    assert registry.entries() == [ENTRY]
 
 
 def test_an_entry_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    register = RunRegistry(tmp_path / "daemon" / "host")
-    register.put(ENTRY)
+    registry = RunRegistry(tmp_path / "daemon" / "host")
+    registry.put(ENTRY)
 
     def write_nothing(value: object) -> bytes:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(msgspec.json, "encode", write_nothing)
     with pytest.raises(OutputUnwritable, match="No space left"):
-        register.put(msgspec.structs.replace(ENTRY, ended_ns=9))
-    assert register.entries() == [ENTRY]
+        registry.put(msgspec.structs.replace(ENTRY, ended_ns=9))
+    assert registry.entries() == [ENTRY]
 
 
 def test_a_file_that_is_no_entry_is_left_alone(tmp_path: Path) -> None:
     folder = tmp_path / "daemon" / "host"
-    register = RunRegistry(folder)
+    registry = RunRegistry(folder)
     (folder / "notes.json").write_text("{}")
     (folder / "other.json").write_bytes(msgspec.json.encode(ENTRY))
-    assert register.entries() == []
+    assert registry.entries() == []
     assert len(list(folder.iterdir())) == 2

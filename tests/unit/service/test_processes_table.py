@@ -15,7 +15,7 @@ from support.waiting import until
 
 from profd.daemon import processes
 from profd.daemon.service import processes as subjects
-from profd.daemon.service.processes import ProcTable, Reads
+from profd.daemon.service.processes import ProcessTable, Reads
 
 WAITING = "import time\nprint('ready', flush=True)\ninput()\n"
 MAPPING = """
@@ -34,7 +34,7 @@ def script(tmp_path: Path) -> Path:
 
 def test_a_python_is_told_as_it_is(script: Path) -> None:
     with running(script, "--lr", "1") as process:
-        found = ProcTable().look(process.pid)
+        found = ProcessTable().look(process.pid)
     assert found is not None
     assert found.identity.pid == process.pid
     assert found.command[-3:] == (str(script), "--lr", "1")
@@ -49,7 +49,7 @@ def test_torch_is_told_by_its_library(mapped: str, torch: bool, gpu: bool, tmp_p
     script = tmp_path / "train.py"
     script.write_text(MAPPING.format(file=library) + WAITING)
     with running(script) as process:
-        found = ProcTable().look(process.pid)
+        found = ProcessTable().look(process.pid)
     assert found is not None
     assert (found.uses_torch, found.uses_gpu) == (torch, gpu)
 
@@ -61,20 +61,20 @@ def test_a_gpu_is_told_by_its_device(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     script = tmp_path / "train.py"
     script.write_text(MAPPING.format(file=device) + WAITING)
     with running(script) as process:
-        found = ProcTable().look(process.pid)
+        found = ProcessTable().look(process.pid)
     assert found is not None
     assert (found.uses_torch, found.uses_gpu) == (False, True)
 
 
 def test_what_is_no_python_of_ours_is_not_told() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
-        assert ProcTable().look(process.pid) is None
-        assert process.pid in ProcTable().pids()
+        assert ProcessTable().look(process.pid) is None
+        assert process.pid in ProcessTable().pids()
         process.kill()
-    assert ProcTable().look(process.pid) is None
+    assert ProcessTable().look(process.pid) is None
     words = [sys.executable, "-m", "profd.daemon.session"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as own:
-        assert ProcTable().look(own.pid) is None
+        assert ProcessTable().look(own.pid) is None
         own.kill()
 
 
@@ -88,7 +88,7 @@ def test_a_program_with_python_in_it_is_told_and_others_are_soon_left_alone(monk
 
     monkeypatch.setattr(processes, "maps", maps)
     monkeypatch.setattr(processes, "link", lambda pid, name: "/usr/bin/server")
-    table = ProcTable()
+    table = ProcessTable()
     assert table.look(embedding) is not None
     assert [table.look(other) for _ in range(9)] == [None] * 9
     assert asked.count(other) == 5
@@ -106,23 +106,23 @@ def test_a_recording_is_known_by_its_command(monkeypatch: pytest.MonkeyPatch) ->
         5: ("py-spy", "record", "--pid", "9" * 5000),
         6: ("py-spy", "record", "--pid", "\u0663"),
     }
-    monkeypatch.setattr(ProcTable, "pids", lambda table: set(commands))
+    monkeypatch.setattr(ProcessTable, "pids", lambda table: set(commands))
     monkeypatch.setattr(processes, "command_line", commands.__getitem__)
     monkeypatch.setattr(processes, "owner_uid", lambda pid: 1000)
-    assert ProcTable().recorded() == {4242}
+    assert ProcessTable().recorded() == {4242}
 
 
 def test_who_may_not_trace_a_process_cannot_claim_to_record_it(monkeypatch: pytest.MonkeyPatch) -> None:
     owners = {1: 1000, 2: 1001, 3: 0, 10: 1000, 20: 1000, 30: 1000}
-    monkeypatch.setattr(ProcTable, "pids", lambda table: {1, 2, 3})
+    monkeypatch.setattr(ProcessTable, "pids", lambda table: {1, 2, 3})
     monkeypatch.setattr(processes, "command_line", lambda pid: ("py-spy", "record", "--pid", str(10 * pid)))
     monkeypatch.setattr(processes, "owner_uid", owners.get)
-    assert ProcTable().recorded() == {10, 30}
+    assert ProcessTable().recorded() == {10, 30}
 
 
 def test_descendants_are_counted_however_deep_they_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "children", lambda pid: [pid + 1, 3] if pid < 5000 else [])
-    assert ProcTable().descendants(1) == set(range(2, 5001))
+    assert ProcessTable().descendants(1) == set(range(2, 5001))
 
 
 def test_a_process_that_hangs_in_the_kernel_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_a_process_that_hangs_in_the_kernel_is_waited_for_once(monkeypatch: pyte
         return ""
 
     monkeypatch.setattr(processes, "maps", hang)
-    table = ProcTable()
+    table = ProcessTable()
     table._reads = Reads(deadline_s=0.01)
     assert [table.look(os.getpid()) for _ in range(3)] == [None] * 3
     assert until(lambda: asked, "the read to begin") == [os.getpid()]
@@ -143,7 +143,7 @@ def test_a_process_that_hangs_in_the_kernel_is_waited_for_once(monkeypatch: pyte
 
 def test_descendants_and_parents_are_known(script: Path) -> None:
     with running(script) as process:
-        table = ProcTable()
+        table = ProcessTable()
         assert process.pid in table.descendants(os.getpid())
         program = table.program(process.pid)
         assert program is not None

@@ -11,30 +11,30 @@ from support.clocks import StoppedClock
 from support.hostfakes import Said, entry_of
 
 from profd.daemon.service.configuration import Retention
-from profd.daemon.service.storage import Entry, RunRegistry, RunRetention, RunStorage
+from profd.daemon.service.storage import RUN_FILES, Entry, RunRegistry, RunRetention, RunStorage
 
 NOTHING = Retention(detail_hours=1e-6, report_hours=1e-6, incident_hours=1e-6)
 DETAIL_ONLY = Retention(detail_hours=1e-6)
 
 
 class Kept:
-    """An archive, and files to be kept in it."""
+    """An retention, and files to be kept in it."""
 
     def __init__(self, home: Path) -> None:
         self.runs, self.reports = home / "runs", home / "reports"
         for folder in (self.runs, self.reports):
             folder.mkdir()
         self.clock, self.said = StoppedClock(), Said()
-        self.register = RunRegistry(home / "daemon" / "host")
-        self.shelf = RunStorage(self.runs, self.reports)
-        self.archive = RunRetention(self.register, self.shelf, self.said, self.clock)
+        self.registry = RunRegistry(home / "daemon" / "host")
+        self.storage = RunStorage(self.runs, self.reports)
+        self.retention = RunRetention(self.registry, self.storage, self.said, self.clock)
 
     def add(self, *, run: int = 1, live: bool = False, hours: float = 1) -> Entry:
         """Add a run that ended a while ago, an hour unless told otherwise."""
         written_ns = self.clock.at_ns - int(hours * 3600 * 10**9)
         ended_ns = 0 if live else written_ns
         entry = entry_of(7, run=run, ended_ns=ended_ns)
-        self.register.put(entry)
+        self.registry.put(entry)
         for name in (f"{entry.run_id}.profd", f"{entry.run_id}.profd-wal"):
             (self.runs / name).write_bytes(bytes(50))
         for ending in (".html", ".json"):
@@ -56,28 +56,28 @@ def kept(profd_home: Path) -> Kept:
 
 def test_detail_goes_and_reports_stay(kept: Kept) -> None:
     entry = kept.add()
-    kept.archive.thin(DETAIL_ONLY, ())
+    kept.retention.apply(DETAIL_ONLY, ())
     assert kept.files == [f"{entry.run_id}.html", f"{entry.run_id}.json"]
-    assert kept.register.entries() == [entry]
+    assert kept.registry.entries() == [entry]
 
 
 def test_a_run_of_which_nothing_is_left_is_forgotten(kept: Kept) -> None:
     kept.add()
-    kept.archive.thin(NOTHING, ())
-    assert (kept.files, kept.register.entries()) == ([], [])
+    kept.retention.apply(NOTHING, ())
+    assert (kept.files, kept.registry.entries()) == ([], [])
 
 
 def test_live_runs_and_those_being_reported_stay(kept: Kept) -> None:
     kept.add(live=True)
     reported = kept.add(run=2)
     before = kept.files
-    kept.archive.thin(NOTHING, {reported.run_id})
+    kept.retention.apply(NOTHING, {reported.run_id})
     assert kept.files == before
 
 
 def test_runs_that_nobody_supervised_stay(kept: Kept) -> None:
     (kept.runs / "20200101-000000-mine-0000.profd").write_bytes(bytes(5))
-    kept.archive.thin(NOTHING, ())
+    kept.retention.apply(NOTHING, ())
     assert kept.files == ["20200101-000000-mine-0000.profd"]
 
 
@@ -88,7 +88,7 @@ def test_a_link_is_not_followed_and_stays(kept: Kept, tmp_path: Path) -> None:
     link = kept.runs / f"{entry.run_id}.profd"
     link.unlink()
     link.symlink_to(precious)
-    kept.archive.thin(NOTHING, ())
+    kept.retention.apply(NOTHING, ())
     assert precious.exists()
     assert kept.files == [link.name]
 
@@ -97,7 +97,7 @@ def test_a_folder_that_was_replaced_by_a_link_is_left_alone(kept: Kept, tmp_path
     entry = kept.add()
     elsewhere = kept.runs.rename(tmp_path / "elsewhere")
     kept.runs.symlink_to(elsewhere)
-    kept.archive.thin(NOTHING, ())
+    kept.retention.apply(NOTHING, ())
     assert (elsewhere / f"{entry.run_id}.profd").exists()
 
 
@@ -106,8 +106,8 @@ def test_an_entry_cannot_name_files_elsewhere(kept: Kept, profd_home: Path) -> N
     precious.write_bytes(bytes(5))
     hostile = msgspec.structs.replace(kept.add(), run_id="../precious")
     (profd_home / "daemon" / "host" / "hostile.json").write_bytes(msgspec.json.encode(hostile))
-    kept.archive.thin(NOTHING, ())
-    kept.shelf.remove_detail("../precious")
+    kept.retention.apply(NOTHING, ())
+    kept.storage.remove(RUN_FILES, "../precious")
     assert precious.exists()
 
 
@@ -123,49 +123,49 @@ def test_a_clock_of_years_ahead_costs_little_until_it_is_set_right(kept: Kept) -
     oldest, *others = add_ten(kept)
     kept.clock.at_ns += YEARS_NS
     for _ in range(3):
-        kept.archive.thin(Retention(), ())
+        kept.retention.apply(Retention(), ())
         kept.clock.advance(600)
-    assert [entry.run_id for entry in kept.register.entries()] == [entry.run_id for entry in others]
+    assert [entry.run_id for entry in kept.registry.entries()] == [entry.run_id for entry in others]
     kept.clock.jump_ns = -YEARS_NS
     kept.clock.advance(24 * 3600)
-    kept.archive.thin(Retention(), ())
-    assert [entry.run_id for entry in kept.register.entries()] == [entry.run_id for entry in others]
+    kept.retention.apply(Retention(), ())
+    assert [entry.run_id for entry in kept.registry.entries()] == [entry.run_id for entry in others]
     assert not any(name.startswith(oldest.run_id) for name in kept.files)
 
 
 def test_looks_that_remove_nothing_put_off_nothing(kept: Kept) -> None:
-    kept.archive.thin(NOTHING, ())
+    kept.retention.apply(NOTHING, ())
     add_ten(kept)
-    kept.archive.thin(NOTHING, ())
-    assert len(kept.register.entries()) == 9
+    kept.retention.apply(NOTHING, ())
+    assert len(kept.registry.entries()) == 9
 
 
 def test_a_supervisor_that_is_restarted_all_the_time_removes_no_more(kept: Kept) -> None:
     add_ten(kept)
     kept.clock.at_ns += YEARS_NS
     for _ in range(5):
-        RunRetention(kept.register, kept.shelf, kept.said, kept.clock).thin(Retention(), ())
+        RunRetention(kept.registry, kept.storage, kept.said, kept.clock).apply(Retention(), ())
         kept.clock.advance(5)
-    assert len(kept.register.entries()) == 9
+    assert len(kept.registry.entries()) == 9
 
 
 def test_what_is_too_old_goes_in_the_end(kept: Kept) -> None:
     add_ten(kept)
     for _ in range(10):
-        kept.archive.thin(NOTHING, ())
+        kept.retention.apply(NOTHING, ())
         kept.clock.advance(3600)
-    assert (kept.files, kept.register.entries()) == ([], [])
+    assert (kept.files, kept.registry.entries()) == ([], [])
 
 
 def test_bytes_are_kept_to_at_once(kept: Kept) -> None:
     add_ten(kept)
-    kept.archive.thin(Retention(max_bytes=1), ())
-    assert (kept.files, kept.register.entries()) == ([], [])
+    kept.retention.apply(Retention(max_bytes=1), ())
+    assert (kept.files, kept.registry.entries()) == ([], [])
 
 
 def test_a_run_of_a_session_whose_clock_was_wrong_is_as_old_as_its_files(kept: Kept) -> None:
     entry = msgspec.structs.replace(kept.add(), ended_ns=5)
-    kept.register.put(entry)
-    kept.archive.thin(Retention(), ())
-    assert kept.register.entries() == [entry]
+    kept.registry.put(entry)
+    kept.retention.apply(Retention(), ())
+    assert kept.registry.entries() == [entry]
     assert len(kept.files) == 4
