@@ -1,6 +1,6 @@
-"""Control groups of processes: their limits, how near processes are to them, and what happened at them.
+"""Control groups of processes: their limits, how near processes are to them, throttling and OOM kills.
 
-A limit of any group above binds a process too, so groups are taken with all that lie above them, as far as we can see.
+A limit of any group above binds a process too, so groups are read with all groups above them that we can see.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from profd.daemon.machine.machine import Rates, pressure
 from profd.daemon.machine.pollthread import Watched
 from profd.daemon.store.records import EventHappened, Identity, Point
 
-# Version 1 has no word for "no limit": it is the greatest number of whole pages.
+# Version 1 writes "no limit" as the greatest number of whole pages.
 _NO_LIMIT = 1 << 62
 
 
 class Hierarchy(NamedTuple):
-    """A tree of groups that is mounted: ``root`` is which group lies at ``mount``."""
+    """A mounted tree of groups, with the group ``root`` at ``mount``."""
 
     version: int
     controllers: frozenset[str]
@@ -29,19 +29,18 @@ class Hierarchy(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A group of one hierarchy: its folder, and its path in the hierarchy, by which it is called."""
+    """A group of one hierarchy: its folder, and its path in the hierarchy, which is its name."""
 
     version: int
     folder: str
     path: str
 
     def file(self, name: str) -> str:
-        """Return the path of a file of the group."""
         return f"{self.folder}/{name}"
 
 
 class MemoryState(NamedTuple):
-    """Memory of a group: working set is what is used but for file cache that the kernel can drop."""
+    """Memory of a group; the working set is the used memory without the file cache that the kernel can drop."""
 
     limit_bytes: int
     used_bytes: int
@@ -49,7 +48,7 @@ class MemoryState(NamedTuple):
 
 
 class CpuState(NamedTuple):
-    """CPU time of a group: in how many of its periods it had used up what it may have."""
+    """CPU time of a group: its limit, its periods so far, and those in which it had used up its limit."""
 
     limit_cores: float
     periods: int
@@ -58,7 +57,7 @@ class CpuState(NamedTuple):
 
 
 def hierarchies(mountinfo: bytes | None) -> list[Hierarchy]:
-    """Return the hierarchies that are mounted, by the text of ``/proc/PID/mountinfo``."""
+    """Return the mounted hierarchies from the text of ``/proc/PID/mountinfo``."""
     found = []
     for line in (mountinfo or b"").decode(errors="replace").splitlines():
         before, _, after = line.partition(" - ")
@@ -99,16 +98,14 @@ def _upwards(hierarchy: Hierarchy, path: str) -> Iterator[Group]:
 
 def memory_of(group: Group) -> MemoryState | None:
     """Return the memory of a group that has a limit; None of one that has none."""
-    names = ("memory.max", "memory.current") if group.version == 2 else _MEMORY_NAMES_1
+    version_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+    names = ("memory.max", "memory.current") if group.version == 2 else version_1
     limit, used = (processes.read_number(group.file(name)) for name in names)
     if limit is None or used is None or limit >= _NO_LIMIT:
         return None
     cache = processes.read_pairs(group.file("memory.stat"))
     inactive = cache.get(b"inactive_file" if group.version == 2 else b"total_inactive_file", 0)
     return MemoryState(limit, used, max(used - inactive, 0))
-
-
-_MEMORY_NAMES_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
 
 
 def cpu_of(group: Group) -> CpuState | None:
@@ -127,7 +124,7 @@ def cpu_of(group: Group) -> CpuState | None:
 
 
 def oom_kills_of(group: Group) -> int | None:
-    """Return how many processes of a group the kernel has ended for want of memory; None where it does not tell."""
+    """Return how many processes of a group the kernel has ended for lack of memory; None where it does not count."""
     name = "memory.events" if group.version == 2 else "memory.oom_control"
     return processes.read_pairs(group.file(name)).get(b"oom_kill")
 
@@ -138,7 +135,7 @@ OOM_EVENT = "oom"
 
 
 class Limits:
-    """Keeps which groups the processes are in: looked up as they come, and once a minute."""
+    """The groups of the processes, looked up for each new process, and for all once a minute."""
 
     interval_s = 1.0
 
@@ -154,15 +151,20 @@ class Limits:
         self._readings = 0
 
     def read(self, watched: Watched) -> Iterator[Point | EventHappened]:
-        """Yield throttling and ended processes each time, the rest every fifth time, limits when looked up."""
+        """Yield throttling and OOM kills each time, the rest every fifth time, limits when looked up."""
         yield from self._search(watched)
         self._rates.turn()
         yield from self._throttling()
         yield from self._kills_since()
         if self._readings % 5 == 0:
             self._slow_rates.turn()
-            yield from self._memory_used()
-            yield from self._pressure()
+            for group in _different(self._memory):
+                memory = memory_of(group)
+                if memory is not None:
+                    yield Point("cgroup_memory_used_bytes", memory.used_bytes, device=group.path)
+                    yield Point("cgroup_memory_working_set_bytes", memory.working_set_bytes, device=group.path)
+            for group in {groups[0] for groups in self._memory.values() if groups and groups[0].version == 2}:
+                yield from pressure(self._slow_rates, "cgroup", group.file("{}.pressure"), group.path)
         self._readings += 1
 
     def _search(self, watched: Watched) -> Iterator[Point]:
@@ -179,20 +181,17 @@ class Limits:
             if identity not in self._memory:
                 self._memory[identity] = groups_of(identity.pid, "memory", self._mounted)
                 self._cpu[identity] = groups_of(identity.pid, "cpu", self._mounted)
-                yield from self._limits_of(identity)
-
-    def _limits_of(self, identity: Identity) -> Iterator[Point]:
-        for group in self._memory[identity]:
-            memory = memory_of(group)
-            if memory is not None:
-                yield Point("cgroup_memory_limit_bytes", memory.limit_bytes, identity, device=group.path)
-        for group in self._cpu[identity]:
-            cpu = cpu_of(group)
-            if cpu is not None:
-                yield Point("cgroup_cpu_limit_cores", cpu.limit_cores, identity, device=group.path)
+                for group in self._memory[identity]:
+                    memory = memory_of(group)
+                    if memory is not None:
+                        yield Point("cgroup_memory_limit_bytes", memory.limit_bytes, identity, device=group.path)
+                for group in self._cpu[identity]:
+                    cpu = cpu_of(group)
+                    if cpu is not None:
+                        yield Point("cgroup_cpu_limit_cores", cpu.limit_cores, identity, device=group.path)
 
     def _throttling(self) -> Iterator[Point]:
-        """Yield how often the groups had used up their CPU time, the worst of them, and for how long."""
+        """Yield the largest share of throttled periods over the groups, and the most time lost by one."""
         shares, lost = [], []
         for group in _different(self._cpu):
             cpu = cpu_of(group)
@@ -207,16 +206,9 @@ class Limits:
             yield Point("cgroup_cpu_throttled_share", max(shares))
             yield Point("cgroup_cpu_throttled_s_per_s", max(lost))
 
-    def _memory_used(self) -> Iterator[Point]:
-        for group in _different(self._memory):
-            memory = memory_of(group)
-            if memory is not None:
-                yield Point("cgroup_memory_used_bytes", memory.used_bytes, device=group.path)
-                yield Point("cgroup_memory_working_set_bytes", memory.working_set_bytes, device=group.path)
-
     def _kills_since(self) -> Iterator[EventHappened]:
-        """Yield an event where the kernel ended processes of a group: of the groups that hold ours, not those above."""
-        # Those known stay known: the last process of a group may be the one that was ended.
+        """Yield an event where the kernel ended processes of a group that holds ours, not of those above."""
+        # A known group stays known: its last process may be the one that was ended.
         for group in {*self._kills, *(groups[0] for groups in self._memory.values() if groups)}:
             kills = oom_kills_of(group)
             if kills is None:
@@ -229,11 +221,7 @@ class Limits:
                 text = f"out of memory: the kernel ended {processes} of the control group {group.path}"
                 yield EventHappened(self._clock.now_ns(), OOM_EVENT, text)
 
-    def _pressure(self) -> Iterator[Point]:
-        for group in {groups[0] for groups in self._memory.values() if groups and groups[0].version == 2}:
-            yield from pressure(self._slow_rates, "cgroup", group.file("{}.pressure"), group.path)
-
 
 def _different(groups: dict[Identity, list[Group]]) -> list[Group]:
-    """Return the groups of all processes, each once, in a steady order and not more than can be afforded."""
+    """Return the groups of all processes, each once, in a steady order, at most ``MOST_GROUPS``."""
     return list(dict.fromkeys(group for above in groups.values() for group in above))[:MOST_GROUPS]

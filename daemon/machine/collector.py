@@ -1,7 +1,7 @@
-"""Counters of the processes of a run and of its machine, each kind in a lane of its own.
+"""Counters of the processes of a run and of its machine, each kind in a thread of its own.
 
 What a process or a machine lacks, or does not let us read, is a missing point, never an error; what hangs delays no
-other lane.
+other thread.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 
 from profd.daemon.clock import Clock
 from profd.daemon.machine.cgroup import Limits
 from profd.daemon.machine.machine import Cores, Machine, MachineAtLength, Space
-from profd.daemon.machine.pollthread import Lane, Watched
+from profd.daemon.machine.pollthread import PollThread, Watched
 from profd.daemon.machine.processes import MemoryMaps, QuickCounters, SlowCounters
 from profd.daemon.store.records import Identity, Record
 
@@ -23,16 +23,16 @@ PATIENCE_S = 0.5
 
 
 class HostCollector:
-    """Has everything read that is due; ``put`` takes the records, in the threads that read."""
+    """Reads what is due; ``put`` takes the records, in the threads that read."""
 
     def __init__(self, clock: Clock, put: Callable[[Record], object]) -> None:
-        self._lanes = (
-            Lane("counters of processes", (QuickCounters(clock),), clock, put),
-            Lane("open files and I/O of processes", (SlowCounters(clock),), clock, put),
-            Lane("memory maps", (MemoryMaps(clock),), clock, put),
-            Lane("counters of the machine", (Machine(clock), MachineAtLength(clock), Cores(clock)), clock, put),
-            Lane("control groups", (Limits(clock),), clock, put),
-            Lane("room on file systems", (Space(),), clock, put),
+        self._threads = (
+            PollThread("counters of processes", (QuickCounters(clock),), clock, put),
+            PollThread("open files and I/O of processes", (SlowCounters(clock),), clock, put),
+            PollThread("memory maps", (MemoryMaps(clock),), clock, put),
+            PollThread("counters of the machine", (Machine(clock), MachineAtLength(clock), Cores(clock)), clock, put),
+            PollThread("control groups", (Limits(clock),), clock, put),
+            PollThread("room on file systems", (Space(),), clock, put),
         )
 
     async def collect(
@@ -45,40 +45,29 @@ class HostCollector:
     ) -> None:
         """Read these processes, the target first, these of their threads (OS thread ids), and the machine.
 
-        Read is what is due, or ``everything``. Returns when that was, or after ``patience_s``: what takes longer comes
-        when it comes.
+        Reads what is due, or ``everything``. Returns when that is done, or after ``patience_s``: the records of a
+        reading that takes longer come later.
         """
         watched = Watched(tuple(identities), dict(python_threads))
-        asked = [lane.ask(watched, everything=everything) for lane in self._lanes]
+        asked = [thread.ask(watched, everything=everything) for thread in self._threads]
         readings = [future for future in asked if future is not None]
-        if readings:
-            await _all_done(readings, patience_s)
+        if not readings:
+            return
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+        numbers = itertools.count(1)  # taken by several threads at a time, each number once
+
+        def note(_: Future[None]) -> None:
+            # Only the last reading wakes the event loop: a wake-up by each costs more than most readings do.
+            if next(numbers) == len(readings):
+                with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                    loop.call_soon_threadsafe(done.set)
+
+        for reading in readings:
+            reading.add_done_callback(note)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(done.wait(), patience_s)
 
     def close(self) -> None:
         """Read no more. Threads that hang are left behind: they end with the process."""
-        for lane in self._lanes:
-            lane.close()
-
-
-async def _all_done(readings: Sequence[Future[None]], patience_s: float) -> None:
-    """Wait until all readings are done, or until patience ends.
-
-    The event loop is woken once, by the last of them: to be woken by each costs more than most readings do.
-    """
-    loop = asyncio.get_running_loop()
-    all_done: asyncio.Future[None] = loop.create_future()
-    numbers = itertools.count(1)  # taken by several threads at a time, each number once
-
-    def note(_: Future[None]) -> None:
-        if next(numbers) == len(readings):
-            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-                loop.call_soon_threadsafe(_set_done, all_done)
-
-    for reading in readings:
-        reading.add_done_callback(note)
-    await asyncio.wait([all_done], timeout=patience_s)
-
-
-def _set_done(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+        for thread in self._threads:
+            thread.close()

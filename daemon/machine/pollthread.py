@@ -1,4 +1,4 @@
-"""A thread for readings that may stand still, so that nothing else does: a lane a kind of thing that can hang."""
+"""A thread for readings that may hang, so that nothing else does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
 
 STUCK_NS = 10 * SECOND_NS
-# Who asks once a second does so a moment early or late.
+# A caller that asks once a second does so a moment early or late.
 _EARLY_S = 0.25
 
 
@@ -31,11 +31,11 @@ class Source(Protocol):
     interval_s: float
 
     def read(self, watched: Watched) -> Iterable[Point | EventHappened]:
-        """Yield what there is to say now; what cannot be read is left out."""
+        """Yield the readings of now; what cannot be read is left out."""
         ...
 
 
-class Lane:
+class PollThread:
     """Reads some sources in a thread of their own; ``put`` takes their records, in that thread.
 
     A thread that hangs is left behind when the session ends. A source that fails is no longer read, and an event says
@@ -43,35 +43,35 @@ class Lane:
     """
 
     def __init__(self, name: str, sources: Sequence[Source], clock: Clock, put: Callable[[Record], object]) -> None:
-        """Start the thread; ``name`` says in words what is read."""
+        """Start the thread; ``name`` names in words what it reads."""
         self.name = name
         self._sources = list(sources)
         self._clock = clock
         self._put = put
         self._due_ns: dict[Source, int] = {}
         self._asked: tuple[Future[None], int] | None = None
-        self._told_stuck = False
+        self._stuck_reported = False
         self._requests: queue.SimpleQueue[tuple[Watched, Future[None]] | None] = queue.SimpleQueue()
         threading.Thread(target=self._run, name=f"profd-{name}", daemon=True).start()
 
     def ask(self, watched: Watched, *, everything: bool = False) -> Future[None] | None:
-        """Have read what is due, or everything; what is returned is done when it has been.
+        """Have the sources read that are due, or ``everything``; the future is done when they have been.
 
-        None where nothing is due, or the lane hangs.
+        None where nothing is due, or the thread hangs.
         """
         now_ns = self._clock.now_ns()
         if self._asked is not None and not self._asked[0].done():
-            if now_ns - self._asked[1] >= STUCK_NS and not self._told_stuck:
-                self._told_stuck = True
-                self._say("note", f"{self.name} cannot be read: the kernel does not answer")
+            if now_ns - self._asked[1] >= STUCK_NS and not self._stuck_reported:
+                self._stuck_reported = True
+                self._report("note", f"{self.name} cannot be read: the kernel does not answer")
             return None
         if everything:
             self._due_ns.clear()
         if not any(self._is_due(source, now_ns) for source in self._sources):
             return None
-        self._told_stuck = False
+        self._stuck_reported = False
         done: Future[None] = Future()
-        done.set_running_or_notify_cancel()  # who stops waiting does not stop the reading
+        done.set_running_or_notify_cancel()  # a caller that stops waiting does not stop the reading
         self._asked = (done, now_ns)
         self._requests.put((watched, done))
         return done
@@ -83,20 +83,20 @@ class Lane:
     def _run(self) -> None:
         for watched, done in iter(self._requests.get, None):
             for source in list(self._sources):
-                if self._is_due(source, self._clock.now_ns()):
-                    self._read(source, watched)
+                now_ns = self._clock.now_ns()
+                if self._is_due(source, now_ns):
+                    self._read(source, watched, now_ns)
             done.set_result(None)
 
     def _is_due(self, source: Source, now_ns: int) -> bool:
         return now_ns >= self._due_ns.get(source, now_ns)
 
-    def _read(self, source: Source, watched: Watched) -> None:
-        now_ns = self._clock.now_ns()
+    def _read(self, source: Source, watched: Watched, now_ns: int) -> None:
         try:
             found = list(source.read(watched))
-        except (ValueError, LookupError, OSError) as error:  # a kernel that writes its files as none before it
+        except (ValueError, LookupError, OSError) as error:  # a kernel that writes its files in another way
             self._sources.remove(source)
-            self._say("error", f"{type(source).__name__} is no longer read: {error!r}")
+            self._report("error", f"{type(source).__name__} is no longer read: {error!r}")
             return
         self._due_ns[source] = now_ns + int((source.interval_s - _EARLY_S) * SECOND_NS)
         points = tuple(point for point in found if isinstance(point, Point))
@@ -106,5 +106,5 @@ class Lane:
             if isinstance(event, EventHappened):
                 self._put(event)
 
-    def _say(self, kind: str, text: str) -> None:
+    def _report(self, kind: str, text: str) -> None:
         self._put(EventHappened(self._clock.now_ns(), kind, text))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from support.clocks import StoppedClock
 from support.procfiles import TARGET, BlockedSource
 
-from profd.daemon.machine.pollthread import Lane, Watched
+from profd.daemon.machine.pollthread import PollThread, Watched
 from profd.daemon.store.records import EventHappened, Point, PointsTaken, Record
 
 
@@ -29,76 +29,76 @@ class Failing:
         raise ValueError("a field that is no number")
 
 
-def ask(lane: Lane, watched: Watched | None = None) -> None:
-    done = lane.ask(watched or Watched())
+def ask(thread: PollThread, watched: Watched | None = None) -> None:
+    done = thread.ask(watched or Watched())
     if done is not None:
         done.result(30)
 
 
 def test_points_are_put_with_the_time_of_the_run_clock() -> None:
     clock, put = StoppedClock(), list[Record]()
-    lane = Lane("x", [Counting(1)], clock, put.append)
-    ask(lane)
+    thread = PollThread("x", [Counting(1)], clock, put.append)
+    ask(thread)
     assert put == [PointsTaken(clock.at_ns, (Point("count", 1.0),))]
-    lane.close()
+    thread.close()
 
 
 def test_each_source_is_read_at_its_own_pace() -> None:
     clock, put = StoppedClock(), list[Record]()
     quick, slow = Counting(1), Counting(5)
-    lane = Lane("x", [quick, slow], clock, put.append)
+    thread = PollThread("x", [quick, slow], clock, put.append)
     for _ in range(11):
-        ask(lane, Watched((TARGET,)))
+        ask(thread, Watched((TARGET,)))
         clock.advance(0.99)
     assert (len(quick.watched), len(slow.watched)) == (11, 3)
     assert quick.watched[0].identities == (TARGET,)
-    lane.close()
+    thread.close()
 
 
 def test_everything_is_read_before_it_is_due_where_that_is_asked() -> None:
     clock, put, slow = StoppedClock(), list[Record](), Counting(60)
-    lane = Lane("x", [slow], clock, put.append)
-    ask(lane)
-    assert lane.ask(Watched()) is None
-    done = lane.ask(Watched(), everything=True)
+    thread = PollThread("x", [slow], clock, put.append)
+    ask(thread)
+    assert thread.ask(Watched()) is None
+    done = thread.ask(Watched(), everything=True)
     assert done is not None
     done.result(30)
     assert len(slow.watched) == 2
-    lane.close()
+    thread.close()
 
 
 def test_nothing_is_asked_of_a_lane_that_hangs_and_it_is_said_once() -> None:
     clock, put, source = StoppedClock(), list[Record](), BlockedSource()
-    lane = Lane("memory maps", [source], clock, put.append)
-    hanging = lane.ask(Watched())
+    thread = PollThread("memory maps", [source], clock, put.append)
+    hanging = thread.ask(Watched())
     assert hanging is not None
     assert source.entered.wait(30)
     clock.advance(9)
-    assert lane.ask(Watched()) is None
+    assert thread.ask(Watched()) is None
     assert put == []
     for _ in range(3):
         clock.advance(1)
-        assert lane.ask(Watched()) is None
+        assert thread.ask(Watched()) is None
     assert [record.text for record in put if isinstance(record, EventHappened)] == [
         "memory maps cannot be read: the kernel does not answer"
     ]
     source.released.set()
     hanging.result(30)
     clock.advance(1)
-    ask(lane)
+    ask(thread)
     assert [type(record) for record in put] == [EventHappened, PointsTaken, PointsTaken]
-    lane.close()
+    thread.close()
 
 
 def test_a_source_that_fails_is_dropped_and_said_and_the_others_go_on() -> None:
     clock, put = StoppedClock(), list[Record]()
-    lane = Lane("x", [Failing(), Counting(1)], clock, put.append)
+    thread = PollThread("x", [Failing(), Counting(1)], clock, put.append)
     for _ in range(2):
-        ask(lane)
+        ask(thread)
         clock.advance(1)
     events = [record for record in put if isinstance(record, EventHappened)]
     assert [(event.kind, event.text) for event in events] == [
         ("error", "Failing is no longer read: ValueError('a field that is no number')")
     ]
     assert [record.points[0].name for record in put if isinstance(record, PointsTaken)] == ["count", "count"]
-    lane.close()
+    thread.close()
