@@ -13,7 +13,7 @@ from profd.daemon.analyze.profile import Profile, selected_pieces
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.uncertainty import ShareVariance, TransitionsSeen
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rollupranges import Rest
+from profd.daemon.store.rollups import Rest
 from profd.daemon.store.rows import FrameRow
 
 

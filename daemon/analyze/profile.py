@@ -18,8 +18,7 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.analyze.uncertainty import TransitionsSeen, take_transitions, together
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rollupranges import Rest
-from profd.daemon.store.rolluprows import StackMinuteRow
+from profd.daemon.store.rollups import Rest, StackMinuteRow
 from profd.daemon.store.rows import StackTotal
 from profd.daemon.store.stepfunction import IDLE_BELOW, samples_inside
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rollupranges import MINUTES
-from profd.daemon.store.rolluprows import PointMinuteRow, point_minutes
+from profd.daemon.store.rollups import MINUTES, PointMinuteRow, point_minutes
 from profd.daemon.store.rows import PointRow
 from profd.daemon.store.stepfunction import MINUTE_NS, Aggregate, Step, StepFunction, sum_aggregates
 

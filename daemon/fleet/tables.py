@@ -28,7 +28,7 @@ from profd.daemon.exports.tables import Value
 from profd.daemon.findings.finding import Finding
 from profd.daemon.findings.stored import findings_in
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rollupranges import Rest
+from profd.daemon.store.rollups import Rest, stack_minutes
 from profd.daemon.store.rows import FrameRow, PointRow, ProcessRow
 from profd.daemon.store.stepfunction import MINUTE_NS
 
@@ -54,7 +54,7 @@ def take_minutes(reader: RunReader) -> Iterator[Minute]:
     weights = process_weights(reader, take_lives(reader))
     found: dict[tuple[int, int, int], Minute] = {}
     for one in reader.sums.split(None, None, reader.threads):
-        for row in reader.sums.by_minute(one, 1):
+        for row in stack_minutes(reader, one.threads, one.minutes):
             minute = _minute(found, reader, row.thread, row.minute, row.stack)
             _add(minute, row.samples, row.duration_ns, row.known_ns, row.idle_ns)
         for rest in one.rest:

@@ -9,7 +9,8 @@ from profd.daemon.analyze.phases import PHASES, PhaseIndex, StackTables
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.metrics.catalog import GPU_IDLE_SECONDS, PHASE_SECONDS, Sample
 from profd.daemon.metrics.look import Look, rank_of
-from profd.daemon.store.rolluprows import IdleMinute, Span, idle_minutes, span_totals
+from profd.daemon.store.rollups import ALL_TOGETHER, Span, minute_times, span_totals
+from profd.daemon.store.rows import ColumnTime
 from profd.daemon.store.stepfunction import MINUTE_NS, UTILIZATION
 
 NAMES = tuple(phase.name for phase in PHASES)
@@ -90,7 +91,7 @@ class IdleSeconds:
         for rank in trainers.values():
             self._seconds.know(rank)
         ranks = {thread: trainers[process] for thread, process in threads.items() if process in trainers}
-        for row in idle_minutes(look.reader, ranks, self._first_open(look)):
+        for row in minute_times(look.reader, ranks, range(self._first_open(look), ALL_TOGETHER), "idle_ns"):
             self._seconds.add(ranks[row.thread], self._phases.of_stack(row.stack), self._added_ns(row))
         for rank, phase, seconds in self._seconds.items():
             yield Sample(GPU_IDLE_SECONDS, (look.run, rank, phase), seconds)
@@ -103,11 +104,11 @@ class IdleSeconds:
         self._counted = {key: time_ns for key, time_ns in self._counted.items() if key[1] >= first}
         return first
 
-    def _added_ns(self, row: IdleMinute) -> int:
+    def _added_ns(self, row: ColumnTime) -> int:
         """Return what a sum has more than it had; all of it where the recorder began it anew."""
-        key = row.thread, row.minute, row.stack
-        before_ns, self._counted[key] = self._counted.get(key, 0), row.idle_ns
-        return row.idle_ns - before_ns if row.idle_ns >= before_ns else row.idle_ns
+        key = row.thread, row.column, row.stack
+        before_ns, self._counted[key] = self._counted.get(key, 0), row.time_ns
+        return row.time_ns - before_ns if row.time_ns >= before_ns else row.time_ns
 
 
 def phase_parts(known: StackTables) -> tuple[PhaseSeconds, IdleSeconds]:

@@ -23,8 +23,7 @@ from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.render.htmlpage import Columns
 from profd.daemon.store.intervals import IntervalSet, Walk, common
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rollupranges import Rest
-from profd.daemon.store.rolluprows import StackMinuteRow, count_stack_minutes
+from profd.daemon.store.rollups import Rest, StackMinuteRow, count_stack_minutes, stack_minutes
 from profd.daemon.store.rows import IntervalRow
 from profd.daemon.store.stepfunction import samples_inside
 
@@ -212,7 +211,7 @@ def _lay_sums(reader: RunReader, laid: BucketBuilder, parts: Sequence[Part]) -> 
     for width_ms in WIDTHS_MS[WIDTHS_MS.index(MINUTE_MS) :]:
         together = width_ms // MINUTE_MS
         if together > 1 or count_stack_minutes(reader) <= laid.entry_limit:
-            rows = [row for one in found for row in reader.sums.by_minute(one, together)]
+            rows = [row for one in found for row in stack_minutes(reader, one.threads, one.minutes, together)]
             if len(rows) <= laid.entry_limit:
                 break
     laid.add_sums(rows, width_ms, sums_of)

@@ -7,15 +7,12 @@ file knows is the position from which the next one goes on.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
-
-import msgspec
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import database
 from profd.daemon.store.rows import FrameRow, ProcessRow, SeriesRow, StackRow, ThreadRow
-from profd.daemon.store.runfile import RunFile, columns_of
+from profd.daemon.store.runfile import Row, RunFile
 
 LINGER_NS = 30 * SECOND_NS
 """For so long a training process that has ended is kept where others are not: what was recorded last comes later."""
@@ -46,24 +43,56 @@ class Entities:
 
         Raises RunUnreadable where rows contradict each other.
         """
+        nameless = [row.id for row in self.threads.values() if not row.name]
+        living = [row.id for row in self.processes.values() if row.ended_ns is None]
         try:
             # Children before parents in the order of foreign keys: what a row read now refers to is then there too.
-            series = [SeriesRow(*row) for row in self._new(file, "series", SeriesRow, self._of_series)]
-            threads = self._changed_threads(file)
-            processes = self._changed_processes(file)
-            stacks = [StackRow(*row) for row in self._new(file, "stack", StackRow)]
-            self.frames.update({row[0]: _frame(row) for row in self._new(file, "frame", FrameRow)})
+            series = self._new(file, "series", SeriesRow, self._of_series)
+            threads = [
+                *_of_ids(file, "thread", ThreadRow, nameless),
+                *self._new(file, "thread", ThreadRow, self._of_threads),
+            ]
+            processes = [*_of_ids(file, "process", ProcessRow, living), *self._new(file, "process", ProcessRow)]
+            stacks = self._new(file, "stack", StackRow)
+            self.frames.update({row.id: row for row in self._new(file, "frame", FrameRow)})
             self.series.update({row.id: row for row in series})
             self.threads.update({row.id: row for row in threads})
             self.processes.update({row.id: row for row in processes})
-            self._add_stacks(file, stacks)
-            if self._is_whole:
-                self._check_processes(file, threads, series, processes)
-            else:
+            for stack in stacks:
+                self._add_stack(file, stack)
+            named = (
+                {row.process for row in threads} | {row.process for row in series} | {row.parent for row in processes}
+            )
+            if not self._is_whole:
                 self._forget_ended(now_ns)
+            elif not self.processes.keys() >= named - {None}:
+                raise database.unreadable(file.path, "a row names a process that is not there")
         except RunUnreadable:
             self._read_to.clear()
             raise
+
+    def _new(self, file: RunFile, table: str, row: type[Row], condition: str = "1") -> list[Row]:
+        """Return the rows of a table that are new and meet a condition, as SQL; in order of ids."""
+        after, newest = self._read_to.get(table, 0), file.newest_id(table)
+        self._read_to[table] = newest
+        if newest <= after:
+            return []
+        return file.fetch_from(table, row, f"id > ? AND id <= ? AND {condition} ORDER BY id", after, newest)
+
+    def _add_stack(self, file: RunFile, row: StackRow) -> None:
+        if row.frame not in self.frames or (row.parent and not (row.parent < row.id and row.parent in self.stacks)):
+            raise database.unreadable(file.path, f"stack {row.id} is damaged")
+        self.stacks[row.id] = row
+
+    def _forget_ended(self, now_ns: int) -> None:
+        """Forget the processes that have ended, but for training processes that have just done so."""
+        gone_ns = now_ns - LINGER_NS
+        for row in list(self.processes.values()):
+            if row.ended_ns is not None and (row.role != "main" or row.ended_ns < gone_ns):
+                del self.processes[row.id]
+        for table in (self.threads, self.series):
+            for one in [one for one, row in table.items() if row.process not in {None, *self.processes}]:
+                del table[one]
 
     def knows(self, threads: Collection[int], stacks: Collection[int], processes: Collection[int]) -> bool:
         """Say whether rows of these ids are there; of threads and processes, as far as those that ended are kept."""
@@ -83,66 +112,7 @@ class Entities:
             stack = row.parent
         return tuple(reversed(frames))
 
-    def _changed_threads(self, file: RunFile) -> list[ThreadRow]:
-        """Return the threads that are new, and those that had no name yet."""
-        nameless = [row.id for row in self.threads.values() if not row.name]
-        rows = [*_rows_of(file, ThreadRow, "thread", nameless), *self._new(file, "thread", ThreadRow, self._of_threads)]
-        return [ThreadRow(row[0], row[1], row[2], row[3], bool(row[4])) for row in rows]
 
-    def _changed_processes(self, file: RunFile) -> list[ProcessRow]:
-        """Return the processes that are new, and those that had not ended yet."""
-        living = [row.id for row in self.processes.values() if row.ended_ns is None]
-        rows = [*_rows_of(file, ProcessRow, "process", living), *self._new(file, "process", ProcessRow)]
-        with database.reading(file.path):
-            commands = [tuple(msgspec.json.decode(str(row[4]), type=list[str])) for row in rows]
-        return [
-            ProcessRow(row[0], row[1], row[2], row[3], command, *row[5:])
-            for row, command in zip(rows, commands, strict=True)
-        ]
-
-    def _new(self, file: RunFile, table: str, row: type[msgspec.Struct], condition: str = "1") -> list[tuple[Any, ...]]:
-        """Return the rows of a table that are new and meet a condition, as SQL; in order of ids."""
-        after, newest = self._read_to.get(table, 0), file.newest_id(table)
-        self._read_to[table] = newest
-        if newest <= after:
-            return []
-        sql = f"SELECT {columns_of(row)} FROM {table} WHERE id > ? AND id <= ? AND {condition} ORDER BY id"
-        return file.select(row, sql, after, newest)
-
-    def _add_stacks(self, file: RunFile, stacks: Collection[StackRow]) -> None:
-        for row in stacks:
-            if row.frame not in self.frames or (row.parent and not (row.parent < row.id and row.parent in self.stacks)):
-                raise database.unreadable(file.path, f"stack {row.id} is damaged")
-            self.stacks[row.id] = row
-
-    def _check_processes(
-        self,
-        file: RunFile,
-        threads: Collection[ThreadRow],
-        series: Collection[SeriesRow],
-        processes: Collection[ProcessRow],
-    ) -> None:
-        """Raise RunUnreadable where a row names a process that is not there."""
-        named = {row.process for row in threads} | {row.process for row in series} | {row.parent for row in processes}
-        if not self.processes.keys() >= named - {None}:
-            raise database.unreadable(file.path, "a row names a process that is not there")
-
-    def _forget_ended(self, now_ns: int) -> None:
-        """Forget the processes that have ended, but for training processes that have just done so."""
-        gone_ns = now_ns - LINGER_NS
-        for row in list(self.processes.values()):
-            if row.ended_ns is not None and (row.role != "main" or row.ended_ns < gone_ns):
-                del self.processes[row.id]
-        for table in (self.threads, self.series):
-            for one in [one for one, row in table.items() if row.process not in {None, *self.processes}]:
-                del table[one]
-
-
-def _rows_of(file: RunFile, row: type[msgspec.Struct], table: str, ids: Collection[int]) -> list[tuple[Any, ...]]:
-    """Return the rows of a table that have these ids."""
+def _of_ids(file: RunFile, table: str, row: type[Row], ids: Collection[int]) -> list[Row]:
     listed = ",".join(f"{one:d}" for one in ids)
-    return file.select(row, f"SELECT {columns_of(row)} FROM {table} WHERE id IN ({listed})") if ids else []
-
-
-def _frame(row: tuple[Any, ...]) -> FrameRow:
-    return FrameRow(row[0], row[1], row[2], row[3], row[4], bool(row[5]), row[6])
+    return file.fetch_from(table, row, f"id IN ({listed})") if ids else []

@@ -13,13 +13,12 @@ import sqlite3
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.records import FindingsTaken, Found
+from profd.daemon.store.records import FindingsTaken
 from profd.daemon.store.rows import FindingRow
-from profd.daemon.store.runfile import RunFile, columns_of
+from profd.daemon.store.runfile import RunFile
 
 AWAY_NS = 60 * SECOND_NS
 """After so long without it a finding is gone for good; when it comes again it is a new one."""
-_INFO = "info"
 
 
 class RuleFound(msgspec.Struct, frozen=True):
@@ -32,12 +31,12 @@ class RuleFound(msgspec.Struct, frozen=True):
 
 def findings_now(file: RunFile) -> list[FindingRow]:
     """Return the findings of the last part of a live run; after its end those that held until then."""
-    return _findings(file, "NOT is_whole AND to_ns IS NULL")
+    return file.fetch_from("finding", FindingRow, "NOT is_whole AND to_ns IS NULL ORDER BY id")
 
 
 def findings_of_whole(file: RunFile) -> list[FindingRow]:
     """Return the findings of the whole run; none where ``RunInfo.findings_made_by`` says that it was not analyzed."""
-    return _findings(file, "is_whole")
+    return file.fetch_from("finding", FindingRow, "is_whole ORDER BY id")
 
 
 def rules_found(file: RunFile) -> list[RuleFound]:
@@ -45,32 +44,34 @@ def rules_found(file: RunFile) -> list[RuleFound]:
     if not file.has_table("finding"):
         return []
     sql = "SELECT rule, severity, max(to_ns IS NULL) FROM finding WHERE NOT is_whole GROUP BY 1, 2 ORDER BY 1, 2"
-    return [RuleFound(rule, severity, bool(holds)) for rule, severity, holds in file.select(RuleFound, sql)]
-
-
-def _findings(file: RunFile, condition: str) -> list[FindingRow]:
-    if not file.has_table("finding"):
-        return []
-    sql = f"SELECT {columns_of(FindingRow)} FROM finding WHERE {condition} ORDER BY id"
-    return [FindingRow(row[0], bool(row[1]), *row[2:]) for row in file.select(FindingRow, sql)]
+    return file.fetch(RuleFound, sql)
 
 
 def write_findings(connection: sqlite3.Connection, taken: FindingsTaken) -> None:
-    """Write what an analysis found, and which of the earlier findings are gone."""
-    if taken.made_by is not None:
-        for one in taken.findings:
-            _insert(connection, one, taken.at_ns, is_whole=True)
+    at_ns, is_whole = taken.at_ns, taken.made_by is not None
+    for one in taken.findings:
+        goes_on = (
+            not is_whole
+            and connection.execute(
+                "UPDATE finding SET title = ?, report = ?, seen_ns = ?, to_ns = NULL"
+                " WHERE NOT is_whole AND rule = ? AND severity = ? AND (to_ns IS NULL OR to_ns > ?)",
+                (one.title, one.report, at_ns, one.rule, one.severity, at_ns - AWAY_NS),
+            ).rowcount
+        )
+        if not goes_on:
+            connection.execute(
+                "INSERT INTO finding (is_whole, rule, severity, title, from_ns, seen_ns, report)"
+                " VALUES (?,?,?,?,?,?,?)",
+                (is_whole, one.rule, one.severity, one.title, at_ns, at_ns, one.report),
+            )
+            if not is_whole:
+                _say(connection, at_ns, one.severity, one.title)
+    if is_whole:
         _set_meta(connection, findings_made_by=taken.made_by)
         return
-    for one in taken.findings:
-        if not _go_on(connection, one, taken.at_ns):
-            _insert(connection, one, taken.at_ns, is_whole=False)
-            _say(connection, taken.at_ns, one.severity, one.title)
-    connection.execute(
-        "UPDATE finding SET to_ns = ?1 WHERE NOT is_whole AND to_ns IS NULL AND seen_ns < ?1", (taken.at_ns,)
-    )
-    say_gone(connection, taken.at_ns, AWAY_NS)
-    _set_meta(connection, analyzed_ns=taken.at_ns, analysis_lost_ns=None)
+    connection.execute("UPDATE finding SET to_ns = ?1 WHERE NOT is_whole AND to_ns IS NULL AND seen_ns < ?1", (at_ns,))
+    say_gone(connection, at_ns, AWAY_NS)
+    _set_meta(connection, analyzed_ns=at_ns, analysis_lost_ns=None)
 
 
 def lose_analysis(connection: sqlite3.Connection, at_ns: int) -> None:
@@ -91,26 +92,9 @@ def say_gone(connection: sqlite3.Connection, at_ns: int, away_ns: int = 0) -> No
         _say(connection, to_ns, severity, f"no longer found: {title}")
 
 
-def _go_on(connection: sqlite3.Connection, one: Found, at_ns: int) -> bool:
-    """Bring the row of a finding up to date; False where there is none that has not gone."""
-    cursor = connection.execute(
-        "UPDATE finding SET title = ?, report = ?, seen_ns = ?, to_ns = NULL"
-        " WHERE NOT is_whole AND rule = ? AND severity = ? AND (to_ns IS NULL OR to_ns > ?)",
-        (one.title, one.report, at_ns, one.rule, one.severity, at_ns - AWAY_NS),
-    )
-    return cursor.rowcount > 0
-
-
-def _insert(connection: sqlite3.Connection, one: Found, at_ns: int, *, is_whole: bool) -> None:
-    connection.execute(
-        "INSERT INTO finding (is_whole, rule, severity, title, from_ns, seen_ns, report) VALUES (?,?,?,?,?,?,?)",
-        (is_whole, one.rule, one.severity, one.title, at_ns, at_ns, one.report),
-    )
-
-
 def _say(connection: sqlite3.Connection, at_ns: int, severity: str, text: str) -> None:
     """Write an event; what is only worth knowing has none."""
-    if severity != _INFO:
+    if severity != "info":
         connection.execute("INSERT INTO event (at_ns, kind, text) VALUES (?, 'finding', ?)", (at_ns, text))
 
 

@@ -1,4 +1,4 @@
-"""The ids of what a run file says again and again: processes, threads, series, frames, stacks. Knows their tables only.
+"""The ids of what a run file says again and again: processes, threads, series, frames, stacks.
 
 A run may go on for weeks, with new workers every few seconds and functions that are made up as it goes. So what is held
 here is bounded: who has ended is forgotten soon, the rest when there is much that is newer, and what was forgotten is
@@ -11,6 +11,8 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
+
+import msgspec
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.records import DescribeFrame, Frame, Identity, Point
@@ -136,17 +138,10 @@ class Interning:
         return self._stacks.get((parent, frame), lambda: self._find_or_add("stack", {"parent": parent, "frame": frame}))
 
     def _frame(self, frame: Frame) -> int:
-        return self._frames.get(
-            frame, lambda: self._find_or_add("frame", frame._asdict(), lambda: self._description_of(frame))
-        )
+        def description() -> dict[str, object]:
+            return msgspec.structs.asdict(self._describe_frame(frame))
 
-    def _description_of(self, frame: Frame) -> dict[str, object]:
-        described = self._describe_frame(frame)
-        return {
-            "module_path": described.module_path,
-            "is_library": described.is_library,
-            "source": described.source,
-        }
+        return self._frames.get(frame, lambda: self._find_or_add("frame", frame._asdict(), description))
 
     def _member(self, identity: Identity) -> _Member | None:
         member = self._members.get(identity)
@@ -168,11 +163,7 @@ class Interning:
         """Return the id of the row that has these values; where there is none, add it with ``more`` beside them."""
         found = self._find(table, row)
         if found is None:
-            row = {**row, **more()}
-            names, places = ", ".join(row), ", ".join("?" * len(row))
-            found = new_id(
-                self._connection.execute(f"INSERT INTO {table} ({names}) VALUES ({places})", tuple(row.values()))
-            )
+            found = insert(self._connection, table, {**row, **more()})
         return found
 
     def _find(self, table: str, row: Mapping[str, object]) -> int | None:
@@ -192,8 +183,10 @@ class _Member:
         self.series: Recent[tuple[str, int | None, str | None]] = Recent(SERIES_HELD)
 
 
-def new_id(cursor: sqlite3.Cursor) -> int:
-    """Return the id that an insert gave."""
+def insert(connection: sqlite3.Connection, table: str, row: Mapping[str, object]) -> int:
+    """Add a row to a table, and return its id."""
+    names, places = ", ".join(row), ", ".join("?" * len(row))
+    cursor = connection.execute(f"INSERT INTO {table} ({names}) VALUES ({places})", tuple(row.values()))
     if cursor.lastrowid is None:
         raise sqlite3.DatabaseError("an insert gave no id")
     return cursor.lastrowid

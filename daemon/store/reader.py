@@ -1,8 +1,8 @@
-"""Reads a run file, live or finished: the one way by which anything that shows something gets at a run.
+"""Reads a run file, live or finished: all that shows something reads a run through it.
 
 A reader belongs to one thread at a time. What rows refer to (frames, stacks, processes, threads, series) is held in
-memory and topped up on ``refresh``; the large tables (intervals, points) are read by time range. Sums by the minute and
-by columns of time are read through a reader too, by the functions of ``sums.stored`` and ``columns``.
+memory and topped up on ``refresh``; the large tables (intervals, points) are read by time range. ``sums`` and the
+functions of ``rollups`` and ``columns`` read sums by the minute and by columns of time.
 """
 
 from __future__ import annotations
@@ -16,33 +16,11 @@ import msgspec
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
-from profd.daemon.store import database
+from profd.daemon.store import database, rows
 from profd.daemon.store.entities import Entities
-from profd.daemon.store.records import HangReport
-from profd.daemon.store.rollupranges import StoredRollups
-from profd.daemon.store.rows import (
-    DeviceRow,
-    EventRow,
-    FrameRow,
-    HangCount,
-    HangRow,
-    IntervalRow,
-    OperatorRow,
-    OutputRow,
-    PlacementRow,
-    PointRow,
-    ReadsTotal,
-    RecordedTotal,
-    RecordingRow,
-    SeriesRow,
-    StackTotal,
-    ThreadRow,
-    Value,
-    WindowRow,
-    WindowStepRow,
-    count_total,
-)
-from profd.daemon.store.runfile import RunFile, columns_of, run_info, time_range
+from profd.daemon.store.rollups import StoredRollups
+from profd.daemon.store.rows import FrameRow, IntervalRow, PointRow, RecordingRow, StackTotal, count_total
+from profd.daemon.store.runfile import RunFile, time_range
 from profd.daemon.store.stepfunction import READINGS, StepFunction, step_function
 
 _LATEST_NS = 1 << 62
@@ -64,15 +42,11 @@ class RunReader(RunFile):
         """
         super().__init__(path)
         self.entities = known or Entities()
-        self.frames, self.stacks = self.entities.frames, self.entities.stacks
-        self.processes, self.threads, self.series = (
-            self.entities.processes,
-            self.entities.threads,
-            self.entities.series,
-        )
+        self.frames, self.stacks, self.series = self.entities.frames, self.entities.stacks, self.entities.series
+        self.processes, self.threads = self.entities.processes, self.entities.threads
         self.sums = StoredRollups(self)
         try:
-            self.info = run_info(path, self.meta())
+            self.info = self.run_info()
             if known is None:
                 self.refresh()
         except RunUnreadable:
@@ -89,7 +63,7 @@ class RunReader(RunFile):
 
     def refresh(self) -> None:
         """Take in what was written since the last call: ``info`` and the tables held in memory."""
-        self.info = run_info(self.path, self.meta())
+        self.info = self.run_info()
         self.entities.top_up(self, self.info.end_ns)
 
     @contextlib.contextmanager
@@ -121,14 +95,14 @@ class RunReader(RunFile):
         except KeyError as error:
             raise database.unreadable(self.path, f"stack {error} is damaged") from None
 
-    def find_series(self, name: str, process: int | None = None, device: str | None = None) -> SeriesRow | None:
+    def find_series(self, name: str, process: int | None = None, device: str | None = None) -> rows.SeriesRow | None:
         """Return the series of this name of a process, a device or (both None) the host; None where there is none."""
-        for row in self.series.values():
-            if row.name == name and row.process == process and row.device == device and row.os_tid is None:
-                return row
+        for one in self.series.values():
+            if one.name == name and one.process == process and one.device == device and one.os_tid is None:
+                return one
         return None
 
-    def main_threads(self) -> list[ThreadRow]:
+    def main_threads(self) -> list[rows.ThreadRow]:
         """Return the main threads of the processes that do the training: one a rank."""
         return [
             thread
@@ -141,11 +115,11 @@ class RunReader(RunFile):
     ) -> Iterator[IntervalRow]:
         """Yield the intervals that *start* in [from_ns, to_ns), in order of time, of all threads or of these."""
         where, values = _intervals_of(from_ns, to_ns, threads)
-        sql = f"SELECT {columns_of(IntervalRow)} FROM interval WHERE {where} ORDER BY start_ns"
-        rows = self.select(IntervalRow, sql, *values)
-        self.check_known({row[2] for row in rows}, {row[3] for row in rows})
-        for row in rows:
-            yield IntervalRow(*row)
+        sql = f"SELECT {', '.join(IntervalRow.__struct_fields__)} FROM interval WHERE {where} ORDER BY start_ns"
+        found = self.select(IntervalRow, sql, *values)
+        self.check_known({one[2] for one in found}, {one[3] for one in found})
+        for one in found:
+            yield IntervalRow(*one)
 
     def totals(
         self, from_ns: int | None = None, to_ns: int | None = None, threads: Collection[int] | None = None
@@ -156,8 +130,8 @@ class RunReader(RunFile):
         """
         found: dict[tuple[int, int], StackTotal] = {}
         for one in self.sums.split(from_ns, to_ns, self.threads if threads is None else threads):
-            for row in self.sums.by_stack(one):
-                count_total(found, StackTotal(row.thread, row.stack, row.samples, row.duration_ns))
+            for minutes in self.sums.by_stack(one):
+                count_total(found, StackTotal(minutes.thread, minutes.stack, minutes.samples, minutes.duration_ns))
             for rest in one.rest:
                 for total in self.sums.beside(rest):
                     count_total(found, total)
@@ -169,9 +143,9 @@ class RunReader(RunFile):
         """Return the same as ``totals``, from the intervals alone: as quick where a range is short."""
         where, values = _intervals_of(from_ns, to_ns, threads)
         sql = f"SELECT thread, stack, sum(samples), sum(duration_ns) FROM interval WHERE {where} GROUP BY thread, stack"
-        rows = self.select(StackTotal, sql, *values)
-        self.check_known({row[0] for row in rows}, {row[1] for row in rows})
-        return [StackTotal(*row) for row in rows]
+        found = self.fetch(StackTotal, sql, *values)
+        self.check_known({one.thread for one in found}, {one.stack for one in found})
+        return found
 
     def recordings(self, from_ns: int | None = None, to_ns: int | None = None) -> list[RecordingRow]:
         """Return the recordings that start in [from_ns, to_ns), in order of time."""
@@ -185,13 +159,18 @@ class RunReader(RunFile):
         """
         return self._recordings("id > ? AND start_ns >= ? ORDER BY id LIMIT ?", recording, from_ns, limit)
 
-    def recorded(self, from_ns: int | None = None, to_ns: int | None = None) -> RecordedTotal:
+    def _recordings(self, where: str, *values: int) -> list[RecordingRow]:
+        found = self.fetch_from("recording", RecordingRow, where, *values)
+        self.check_known(processes={one.process for one in found})
+        return found
+
+    def recorded(self, from_ns: int | None = None, to_ns: int | None = None) -> rows.RecordedTotal:
         """Return what the recordings that start in [from_ns, to_ns) have read in all."""
         where, values = time_range("start_ns", from_ns, to_ns)
         sql = f"SELECT coalesce(sum(samples), 0), coalesce(sum(torn), 0) FROM recording WHERE {where}"
-        return RecordedTotal(*self.select(RecordedTotal, sql, *values)[0])
+        return self.fetch(rows.RecordedTotal, sql, *values)[0]
 
-    def reads(self, from_ns: int | None = None, to_ns: int | None = None) -> list[ReadsTotal]:
+    def reads(self, from_ns: int | None = None, to_ns: int | None = None) -> list[rows.ReadsTotal]:
         """Return by process how many reads were due and how many failed, in recordings that reach into a range."""
         begins, values = time_range("start_ns", None if from_ns is None else from_ns - _LONGEST_NS, to_ns)
         ends, after = time_range("end_ns", None if from_ns is None else from_ns + 1, None)
@@ -199,24 +178,23 @@ class RunReader(RunFile):
             "SELECT process, sum(errors), sum(rate_hz * max(end_ns - start_ns, 0) / 1e9) FROM recording "
             f"WHERE {begins} AND {ends} GROUP BY process"
         )
-        return [ReadsTotal(*row) for row in self.select(ReadsTotal, sql, *values, *after)]
+        return self.fetch(rows.ReadsTotal, sql, *values, *after)
 
     def points(self, series: int, from_ns: int | None = None, to_ns: int | None = None) -> list[PointRow]:
         """Return the points of a series in [from_ns, to_ns), in order of time."""
         where, values = time_range("at_ns", from_ns, to_ns)
-        sql = f"SELECT at_ns, value FROM point WHERE series = ? AND {where} ORDER BY at_ns"
-        return [PointRow(*row) for row in self.select(PointRow, sql, series, *values)]
+        return self.fetch_from("point", PointRow, f"series = ? AND {where} ORDER BY at_ns", series, *values)
 
     def readings(self, series: int, from_ns: int | None = None, to_ns: int | None = None) -> list[PointRow]:
-        """Return the points of a series that tell of [from_ns, to_ns), each of the time since the one before it.
+        """Return the points of a series that decide its value in [from_ns, to_ns), each from the one before it on.
 
-        So many come before the range as tell what distance is usual, and two beyond its end: the first reading of a
-        series holds for as long as the second one.
+        Points before the range give the usual distance. Two lie beyond its end: the first reading of a series holds for
+        as long as the second one.
         """
         if from_ns is None and to_ns is None:
             return self.points(series)
         times = {"from": from_ns or 0, "to": _LATEST_NS if to_ns is None else to_ns}
-        return [PointRow(*row) for row in self.select(PointRow, READINGS, series=series, **times)]
+        return self.fetch(PointRow, READINGS, series=series, **times)
 
     def steps(self, series: int, from_ns: int | None = None, to_ns: int | None = None) -> StepFunction:
         """Return a series as a function of time that is complete over [from_ns, to_ns)."""
@@ -224,15 +202,15 @@ class RunReader(RunFile):
 
     def last_point(self, series: int, to_ns: int | None = None) -> PointRow | None:
         """Return the newest point of a series, of those up to a time where one is given."""
-        sql = "SELECT at_ns, value FROM point WHERE series = ? AND at_ns <= ? ORDER BY at_ns DESC LIMIT 1"
-        rows = self.select(PointRow, sql, series, _LATEST_NS if to_ns is None else to_ns)
-        return PointRow(*rows[0]) if rows else None
+        rest = "series = ? AND at_ns <= ? ORDER BY at_ns DESC LIMIT 1"
+        found = self.fetch_from("point", PointRow, rest, series, _LATEST_NS if to_ns is None else to_ns)
+        return found[0] if found else None
 
     def points_around(self, series: int, at_ns: int) -> tuple[PointRow | None, PointRow | None]:
         """Return the last point of a series up to a time, and the first after it."""
-        sql = "SELECT at_ns, value FROM point WHERE series = ? AND at_ns > ? ORDER BY at_ns LIMIT 1"
-        after = self.select(PointRow, sql, series, at_ns)
-        return self.last_point(series, at_ns), (PointRow(*after[0]) if after else None)
+        rest = "series = ? AND at_ns > ? ORDER BY at_ns LIMIT 1"
+        after = self.fetch_from("point", PointRow, rest, series, at_ns)
+        return self.last_point(series, at_ns), after[0] if after else None
 
     def newest_values(self, series: Collection[int]) -> Mapping[int, float]:
         """Return the newest value of each of some series, those without any aside."""
@@ -240,85 +218,63 @@ class RunReader(RunFile):
         sql = f"SELECT id, {newest} FROM series WHERE id IN ({','.join('?' * len(series))})"
         return {one: value for one, value in self.select(_NewestValue, sql, *series) if value is not None}
 
-    def events(self, after_id: int = 0) -> list[EventRow]:
+    def events(self, after_id: int = 0) -> list[rows.EventRow]:
         """Return the events written after the one with this id, in the order of writing."""
-        sql = f"SELECT {columns_of(EventRow)} FROM event WHERE id > ? ORDER BY id"
-        return [EventRow(*row) for row in self.select(EventRow, sql, after_id)]
+        return self.fetch_from("event", rows.EventRow, "id > ? ORDER BY id", after_id)
 
-    def output(self, after_id: int = 0) -> list[OutputRow]:
+    def output(self, after_id: int = 0) -> list[rows.OutputRow]:
         """Return the script's output written after the row with this id, in order."""
-        sql = f"SELECT {columns_of(OutputRow)} FROM output WHERE id > ? ORDER BY id"
-        return [OutputRow(*row) for row in self.select(OutputRow, sql, after_id)]
+        return self.fetch_from("output", rows.OutputRow, "id > ? ORDER BY id", after_id)
 
-    def hangs(self) -> list[HangRow]:
+    def hangs(self) -> list[rows.HangRow]:
         """Return the hangs of the run in order of time; none from a file that is older than their table."""
-        if not self.has_table("hang"):
-            return []
-        rows = self._query(f"SELECT {columns_of(HangRow)} FROM hang ORDER BY id")
-        with database.reading(self.path):
-            reports = [msgspec.json.decode(str(row[-1]), type=HangReport) for row in rows]
-        return [HangRow(*row[:-1], report) for row, report in zip(rows, reports, strict=True)]  # type: ignore[call-arg]
+        return self.fetch_from("hang", rows.HangRow, "1 ORDER BY id")
 
-    def hang_count(self) -> HangCount:
+    def hang_count(self) -> rows.HangCount:
         """Return how many hangs there were, from the file of a live run."""
-        return HangCount(*self.select(HangCount, "SELECT count(*), count(*) - count(ended_ns) FROM hang")[0])
+        return self.fetch(rows.HangCount, "SELECT count(*), count(*) - count(ended_ns) FROM hang")[0]
 
-    def placements(self) -> dict[int, PlacementRow]:
+    def placements(self) -> dict[int, rows.PlacementRow]:
         """Return by process the places of ranks in their job; none from a file that is older than their table."""
-        if not self.has_table("placement"):
-            return {}
-        rows = self.select(PlacementRow, f"SELECT {columns_of(PlacementRow)} FROM placement")
-        return {row[0]: PlacementRow(*row) for row in rows}
+        return {one.process: one for one in self.fetch_from("placement", rows.PlacementRow)}
 
-    def devices(self) -> list[DeviceRow]:
+    def devices(self) -> list[rows.DeviceRow]:
         """Return the GPUs that the run used, in order; none from a file that is older than their table."""
         if not self.has_table("device"):
             return []
         sql = "SELECT name, number, model, uuid, memory_bytes FROM device ORDER BY number, name"
-        return [DeviceRow(*row) for row in self.select(DeviceRow, sql)]
+        return self.fetch(rows.DeviceRow, sql)
 
-    def windows(self, asked_ns: int = 0) -> list[WindowRow]:
+    def windows(self, asked_ns: int = 0) -> list[rows.WindowRow]:
         """Return the torch.profiler windows that were asked for at this time or later, in the order of writing.
 
         None from a file that is older than their table.
         """
         if not self.has_table("window"):
             return []
-        columns = ", ".join(WindowRow.__struct_fields__[:-1])
+        columns = ", ".join(rows.WindowRow.__struct_fields__[:-1])
         sql = f"SELECT {columns}, length(trace) FROM window WHERE asked_ns >= ? ORDER BY id"
-        rows = [WindowRow(*row) for row in self.select(WindowRow, sql, asked_ns)]
-        self.check_known(processes={row.process for row in rows})
-        return rows
+        found = self.fetch(rows.WindowRow, sql, asked_ns)
+        self.check_known(processes={one.process for one in found})
+        return found
 
-    def window_steps(self, window: int) -> list[WindowStepRow]:
+    def window_steps(self, window: int) -> list[rows.WindowStepRow]:
         """Return the whole steps within a window, in order of time."""
-        sql = "SELECT start_ns, end_ns FROM window_step WHERE window = ? ORDER BY start_ns"
-        return [WindowStepRow(*row) for row in self.select(WindowStepRow, sql, window)]
+        return self.fetch_from("window_step", rows.WindowStepRow, "window = ? ORDER BY start_ns", window)
 
-    def operators(self, window: int) -> list[OperatorRow]:
+    def operators(self, window: int) -> list[rows.OperatorRow]:
         """Return the operators of a window by input shape, and its kernels."""
-        sql = f"SELECT {columns_of(OperatorRow)} FROM operator WHERE window = ? ORDER BY rowid"
-        return [OperatorRow(row[0], row[1], bool(row[2]), *row[3:]) for row in self.select(OperatorRow, sql, window)]
+        return self.fetch_from("operator", rows.OperatorRow, "window = ? ORDER BY rowid", window)
 
     def window_trace(self, window: int) -> bytes | None:
         """Return the trace of a window, gzipped; None where it was not kept."""
-        rows = self.select(_TraceRow, "SELECT trace FROM window WHERE id = ?", window)
-        return rows[0][0] if rows else None
-
-    def _recordings(self, where: str, *values: int) -> list[RecordingRow]:
-        sql = f"SELECT {columns_of(RecordingRow)} FROM recording WHERE {where}"
-        found = [RecordingRow(*row) for row in self.select(RecordingRow, sql, *values)]
-        self.check_known(processes={row.process for row in found})
-        return found
+        trace: bytes | None = self.value(bytes | None, "SELECT trace FROM window WHERE id = ?", window)
+        return trace
 
 
 class _NewestValue(msgspec.Struct, frozen=True):
     series: int
-    value: Value | None
-
-
-class _TraceRow(msgspec.Struct, frozen=True):
-    trace: bytes | None
+    value: rows.Value | None
 
 
 def _intervals_of(from_ns: int | None, to_ns: int | None, threads: Collection[int] | None) -> tuple[str, list[int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -13,24 +13,28 @@ import msgspec
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import database
+from profd.daemon.store.records import HangReport
 from profd.daemon.store.rows import Count, RunInfo
 
 Row = TypeVar("Row", bound=msgspec.Struct)
-_AS_STORED: dict[object, object] = {bool: int, tuple[str, ...]: str}
-"""A truth value is an integer in the file, and a list of words is JSON."""
-
-
-def checked(row: type[Row], values: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return what was read for rows of this type as it is; raises msgspec.ValidationError where a type is wrong."""
-    rows: list[tuple[Any, ...]] = msgspec.convert(list(values), _columns_of(row))
-    return rows
+_AS_STORED: dict[object, object] = {bool: int, tuple[str, ...]: str, HangReport: str}
+"""How the file holds what SQLite has no type for: a truth value is an integer, all else is JSON."""
+_LATER_TABLES = frozenset({"device", "finding", "hang", "placement", "point_minute", "summed_process", "window"})
+"""The tables that an older file may lack: it has no rows of them."""
 
 
 @functools.cache
-def _columns_of(row: type[msgspec.Struct]) -> Any:  # noqa: ANN401  a type made at run time
+def _columns(row: type[msgspec.Struct]) -> tuple[Any, list[tuple[int, Callable[[Any], object]]]]:
+    """Return the type of rows as the file holds them, and by its place what turns a column into its field."""
     hints = get_type_hints(row, include_extras=True)
-    columns = tuple(_AS_STORED.get(hints[name], hints[name]) for name in row.__struct_fields__)
-    return list[tuple[columns]]  # type: ignore[valid-type]
+    fields = [hints[name] for name in row.__struct_fields__]
+    stored = tuple(_AS_STORED.get(field, field) for field in fields)
+    turned: list[tuple[int, Callable[[Any], object]]] = [
+        (place, bool if field is bool else msgspec.json.Decoder(field).decode)
+        for place, field in enumerate(fields)
+        if field in _AS_STORED
+    ]
+    return list[tuple[stored]], turned  # type: ignore[valid-type]
 
 
 class RunFile:
@@ -59,22 +63,54 @@ class RunFile:
         """Return a number that is another one after anything was committed by others."""
         return int(self._query("PRAGMA data_version")[0][0])
 
-    def meta(self) -> dict[str, Any]:
-        """Return what the file says of the run as a whole, by name."""
-        return dict(self._query("SELECT name, value FROM meta"))
-
     def newest_id(self, table: str) -> int:
         """Return the highest id of a table, 0 where it is empty."""
-        return int(self.select(_Id, f"SELECT coalesce(max(id), 0) FROM {table}")[0][0])
+        return int(self.value(Count, f"SELECT coalesce(max(id), 0) FROM {table}"))
 
     def has_table(self, name: str) -> bool:
         """Say whether the file has a table: an older one may lack it."""
         return bool(self._query("SELECT 1 FROM sqlite_master WHERE name = ?", name))
 
-    def select(self, row: type[msgspec.Struct], sql: str, *values: int | str, **named: int) -> list[tuple[Any, ...]]:
-        """Return what a query gives for rows of this type; raises RunUnreadable where a value is of another type."""
+    def value(self, kind: Any, sql: str, *values: int | str) -> Any:  # noqa: ANN401  of the type that is asked for
+        """Return the one value that a query gives, None where it gives no row."""
+        found = self._query(sql, *values)
         with database.reading(self.path):
-            return checked(row, self._query(sql, *values, **named))
+            return msgspec.convert(found[0][0] if found else None, kind)
+
+    def select(self, row: type[msgspec.Struct], sql: str, *values: int | str, **named: int) -> list[tuple[Any, ...]]:
+        """Return what a query gives, as it is; raises RunUnreadable where a type is not that of such a row."""
+        with database.reading(self.path):
+            found: list[tuple[Any, ...]] = msgspec.convert(self._query(sql, *values, **named), _columns(row)[0])
+            return found
+
+    def fetch(self, row: type[Row], sql: str, *values: int | str, **named: int) -> list[Row]:
+        """Return the rows of this type that a query gives."""
+        found, turned = self.select(row, sql, *values, **named), _columns(row)[1]
+        if not turned:
+            return [row(*one) for one in found]
+        lists = [list(one) for one in found]
+        with database.reading(self.path):
+            for place, turn in turned:
+                for one in lists:
+                    one[place] = turn(one[place])
+        return [row(*one) for one in lists]
+
+    def fetch_from(self, table: str, row: type[Row], rest: str = "1", *values: int | str) -> list[Row]:
+        """Return the rows of a table whose columns are the fields of ``row``; ``rest`` follows WHERE."""
+        if table in _LATER_TABLES and not self.has_table(table):
+            return []
+        return self.fetch(row, f"SELECT {', '.join(row.__struct_fields__)} FROM {table} WHERE {rest}", *values)
+
+    def run_info(self) -> RunInfo:
+        """Return the facts of the run as they are now."""
+        meta = dict(self._query("SELECT name, value FROM meta"))
+        if not meta.keys() >= _STARTED_FIELDS:
+            raise database.unreadable(self.path, "its first records are missing")
+        with database.reading(self.path):
+            info = _run_info(meta)
+        if not info.started_ns <= info.end_ns <= info.started_ns + _LONGEST_NS:
+            raise database.unreadable(self.path, "it ends before it starts, or ten years later")
+        return info
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -91,73 +127,33 @@ class RunFile:
             return self._connection.rows(sql, named or values)
 
 
-class _Id(msgspec.Struct, frozen=True):
-    id: Count
-
-
-def columns_of(row: type[msgspec.Struct]) -> str:
-    """Return the columns of a table whose rows have the fields of ``row``, as SQL."""
-    return ", ".join(row.__struct_fields__)
-
-
 def time_range(column: str, from_ns: int | None, to_ns: int | None) -> tuple[str, list[int]]:
     """Return a condition on a column of times, as SQL, and its values."""
-    conditions: list[str] = ["1"]
-    values: list[int] = []
-    if from_ns is not None:
-        conditions.append(f"{column} >= ?")
-        values.append(from_ns)
-    if to_ns is not None:
-        conditions.append(f"{column} < ?")
-        values.append(to_ns)
-    return " AND ".join(conditions), values
+    bounds = [(f"{column} >= ?", from_ns), (f"{column} < ?", to_ns)]
+    return (
+        " AND ".join(["1", *(condition for condition, at_ns in bounds if at_ns is not None)]),
+        [at_ns for _, at_ns in bounds if at_ns is not None],
+    )
 
 
 _LONGEST_NS = 10 * 366 * 86400 * SECOND_NS
-_STARTED_FIELDS = ("id", "name", "mode", "cwd", "host", "user", "started_ns", "control_socket")
-_ANALYSIS_FIELDS = ("analyzed_ns", "analysis_lost_ns", "findings_made_by")
-_STARTED_AS_JSON: dict[str, Any] = {
+_AS_JSON: dict[str, Any] = {
     "target": tuple[int, int],
     "recorder": tuple[int, int],
     "command": tuple[str, ...],
     "versions": dict[str, str],
     "options": dict[str, int | float | bool | str | None],
 }
+_STARTED_FIELDS = {"id", "name", "mode", "cwd", "host", "user", "started_ns", "control_socket", "state", "written_ns"}
+_STARTED_FIELDS |= _AS_JSON.keys()
 
 
-def run_info(path: Path, meta: Mapping[str, Any]) -> RunInfo:
-    """Return the run of a file whose table ``meta`` says this; raises RunUnreadable where it is damaged."""
-    if not meta.keys() >= {*_STARTED_FIELDS, *_STARTED_AS_JSON, "state", "written_ns"}:
-        raise database.unreadable(path, "its first records are missing")
-    with database.reading(path):
-        info = msgspec.convert(_values(meta), RunInfo)
-    if not info.started_ns <= info.end_ns <= info.started_ns + _LONGEST_NS:
-        raise database.unreadable(path, "it ends before it starts, or ten years later")
-    return info
-
-
-def _values(meta: Mapping[str, Any]) -> dict[str, object]:
-    """Return the fields of a run; raises msgspec.DecodeError where one is no JSON of its type."""
-    target, recorder, command, versions, options = (
-        msgspec.json.decode(str(meta[name]), type=kind) for name, kind in _STARTED_AS_JSON.items()
-    )
-    return dict(
-        **{name: meta[name] for name in _STARTED_FIELDS},
-        pid=target[0],
-        start_ticks=target[1],
-        command=command,
-        state=_state(meta["state"], recorder),
-        end_ns=meta.get("ended_ns") or meta["written_ns"],
-        why_ended=meta.get("why_ended"),
-        exit_code=meta.get("exit_code"),
-        exit_signal=meta.get("exit_signal"),
-        recorder=recorder,
-        versions=versions,
-        options=options,
-        **{name: meta.get(name) for name in _ANALYSIS_FIELDS},
-    )
-
-
-def _state(stored: str, recorder: tuple[int, int]) -> str:
-    """Return the state of a run: one that is called live is none without its recorder."""
-    return "interrupted" if stored == "live" and not processes.is_running(*recorder) else stored
+def _run_info(meta: Mapping[str, Any]) -> RunInfo:
+    """Return the run of a file whose table ``meta`` says this; raises msgspec.DecodeError where a type is wrong."""
+    values: dict[str, Any] = {name: meta.get(name) for name in RunInfo.__struct_fields__}
+    values |= {name: msgspec.json.decode(str(meta[name]), type=kind) for name, kind in _AS_JSON.items()}
+    values["pid"], values["start_ticks"] = values["target"]
+    values["end_ns"] = meta.get("ended_ns") or meta["written_ns"]
+    if values["state"] == "live" and not processes.is_running(*values["recorder"]):
+        values["state"] = "interrupted"  # a run that is called live is none without its recorder
+    return msgspec.convert(values, RunInfo)

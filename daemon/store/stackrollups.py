@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.intervals import Walk, common
+from profd.daemon.store.rollups import ADDED_UP, FIELDS, HOUR_MINUTES, hours_between
 from profd.daemon.store.rows import PointRow
 from profd.daemon.store.stepfunction import (
-    HOUR_MINUTES,
     LONGEST_INTERVAL_NS,
     MEMORY_OF_PROCESS,
     MINUTE_NS,
@@ -25,9 +25,7 @@ from profd.daemon.store.stepfunction import (
     THREAD_CPU,
     UTILIZATION,
     StepFunction,
-    added_up,
     devices_used,
-    hours_between,
     idle_time,
     mean_function,
     on_cpu_time,
@@ -41,26 +39,20 @@ LAG_NS = 20 * SECOND_NS
 ENDED_LONG_AGO_NS = 5 * MINUTE_NS
 MANY_PROCESSES = 64
 
-_FIELDS = (
-    "samples, duration_ns, until_ns, known_ns, busy_ns, "
-    "idle_samples, idle_ns, cpu_samples, cpu_ns, both_samples, both_ns"
-)
-_ADDED = ", ".join(
+_COUNTED = ", ".join(
     f"{name} = max({name}, excluded.{name})" if name == "until_ns" else f"{name} = {name} + excluded.{name}"
-    for name in _FIELDS.split(", ")
+    for name in FIELDS
 )
 _ADD = f"""
-    INSERT INTO stack_minute (thread, minute, stack, {_FIELDS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)
-    ON CONFLICT (thread, minute, stack) DO UPDATE SET {_ADDED}
+    INSERT INTO stack_minute (thread, minute, stack, {", ".join(FIELDS)}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+    ON CONFLICT (thread, minute, stack) DO UPDATE SET {_COUNTED}
 """
 _OF_PROCESS = "thread IN (SELECT id FROM thread WHERE process = :process)"
 _ADD_HOUR = f"""
-    INSERT INTO stack_hour (thread, hour, stack, {_FIELDS})
-    SELECT thread, :hour, stack, {added_up()} FROM stack_minute
+    INSERT INTO stack_hour (thread, hour, stack, {", ".join(FIELDS)})
+    SELECT thread, :hour, stack, {ADDED_UP} FROM stack_minute
     WHERE {_OF_PROCESS} AND minute >= :first AND minute < :last GROUP BY thread, stack
 """
-
-
 _DEVICES = "SELECT device FROM series WHERE name = ? AND process IS NULL AND device IS NOT NULL"
 _HELD_BY_LINE = """
     WITH RECURSIVE line (id, parent) AS (
@@ -72,14 +64,8 @@ _HELD_BY_LINE = """
 """
 
 
-class RecordedInterval(NamedTuple):
-    """A row of table ``interval``."""
-
-    start_ns: int
-    thread: int
-    duration_ns: int
-    stack: int
-    samples: int
+IntervalColumns = tuple[int, int, int, int, int]
+"""A row of table ``interval``: start_ns, thread, duration_ns, stack, samples."""
 
 
 class _Recording(NamedTuple):
@@ -88,7 +74,7 @@ class _Recording(NamedTuple):
     process: int
     start_ns: int
     end_ns: int
-    intervals: Sequence[RecordedInterval]
+    intervals: Sequence[IntervalColumns]
 
 
 class _Summed(NamedTuple):
@@ -130,14 +116,9 @@ class StackRollups:
         self._waiting, self._summed, self._many = self._before
         self.begin()
 
-    @property
-    def processes_in_mind(self) -> int:
-        """How many processes are remembered with what is summed up of them."""
-        return len(self._summed)
-
-    def recorded(self, process: int, start_ns: int, end_ns: int, intervals: Sequence[RecordedInterval]) -> None:
+    def recorded(self, process: int, start_ns: int, end_ns: int, intervals: Sequence[IntervalColumns]) -> None:
         """Take in a recording that was written, with its intervals, those of a thread in order of time."""
-        starts = [interval.start_ns for interval in intervals]
+        starts = [interval[0] for interval in intervals]
         begin_ns = min(starts, default=start_ns)
         recording = _Recording(process, begin_ns, max([end_ns - 1, *starts]) + 1, intervals)
         known = self._summed.get(process)
@@ -151,7 +132,13 @@ class StackRollups:
         """Sum up the recordings that ended long enough ago, those first that were written first."""
         while self._waiting and self._waiting[0].end_ns + LAG_NS <= now_ns:
             self._sum_up(self._waiting.popleft())
-        self._forget_ended(now_ns)
+        if len(self._summed) < self._many:
+            return
+        # Of a process that ended long ago no more recordings come.
+        ended = self._connection.execute("SELECT id FROM process WHERE ended_ns < ?", (now_ns - ENDED_LONG_AGO_NS,))
+        for (process,) in ended:
+            self._summed.pop(process, None)
+        self._many = max(MANY_PROCESSES, 2 * len(self._summed))
 
     def finish(self) -> None:
         """Sum up what still waits: no more readings will come."""
@@ -170,7 +157,12 @@ class StackRollups:
             known = _Summed(known.to_ns, known.to_ns, devices)
         if recording.end_ns > known.to_ns:
             self._add(recording, devices)
-            self._add_hours(process, known, recording.end_ns)
+            hours = hours_between(known.from_ns - self._started_ns, recording.end_ns - self._started_ns)
+            complete = hours_between(known.from_ns - self._started_ns, known.to_ns - self._started_ns)
+            for hour in range(max(hours.start, complete.stop), hours.stop):
+                first = hour * HOUR_MINUTES
+                values = {"process": process, "hour": hour, "first": first, "last": first + HOUR_MINUTES}
+                self._connection.execute(_ADD_HOUR, values)
             known = known._replace(to_ns=recording.end_ns)
         self._set(process, known)
 
@@ -190,15 +182,6 @@ class StackRollups:
     def _forget(self, process: int) -> None:
         for table in ("stack_minute", "stack_hour"):
             self._connection.execute(f"DELETE FROM {table} WHERE {_OF_PROCESS}", {"process": process})
-
-    def _add_hours(self, process: int, known: _Summed, to_ns: int) -> None:
-        """Add up the minutes of the hours that are complete up to a time, and were not before."""
-        hours = hours_between(known.from_ns - self._started_ns, to_ns - self._started_ns)
-        before = hours_between(known.from_ns - self._started_ns, known.to_ns - self._started_ns)
-        for hour in range(max(hours.start, before.stop), hours.stop):
-            first = hour * HOUR_MINUTES
-            values = {"process": process, "hour": hour, "first": first, "last": first + HOUR_MINUTES}
-            self._connection.execute(_ADD_HOUR, values)
 
     def _add(self, recording: _Recording, devices: frozenset[str]) -> None:
         """Add up the intervals of a recording."""
@@ -230,15 +213,6 @@ class StackRollups:
             held[one].update([device] if device is not None else [])
         return devices_used(process, parents, held, devices)
 
-    def _forget_ended(self, now_ns: int) -> None:
-        """Drop what is known of processes that ended, of which no more recordings come, once they are many."""
-        if len(self._summed) < self._many:
-            return
-        ended = self._connection.execute("SELECT id FROM process WHERE ended_ns < ?", (now_ns - ENDED_LONG_AGO_NS,))
-        for (process,) in ended:
-            self._summed.pop(process, None)
-        self._many = max(MANY_PROCESSES, 2 * len(self._summed))
-
 
 class _Held:
     """What held for the threads of one process in a range of time."""
@@ -264,23 +238,17 @@ class _Held:
         to.until_ns = max(to.until_ns, end_ns)
         to.known_ns += known_ns
         to.busy_ns += mean * known_ns
-        for part, inside_ns in enumerate(self._inside(thread, start_ns, end_ns)):
+        if thread not in self._of_thread:
+            os_tid = self._connection.execute("SELECT os_tid FROM thread WHERE id = ?", (thread,)).fetchone()[0]
+            ran = on_cpu_time(self._track(THREAD_CPU, self._process, os_tid, None))
+            self._of_thread[thread] = Walk(self._idle), Walk(ran), Walk(common(self._idle, ran))
+        idle, on_cpu, both = self._of_thread[thread]
+        idle_ns, cpu_ns = idle.between(start_ns, end_ns), on_cpu.between(start_ns, end_ns)
+        both_ns = both.between(start_ns, end_ns) if idle_ns and cpu_ns else 0
+        for part, inside_ns in enumerate((idle_ns, cpu_ns, both_ns)):
             if inside_ns:
                 to.parts[2 * part] += samples_inside(samples, duration_ns, inside_ns)
                 to.parts[2 * part + 1] += inside_ns
-
-    def _inside(self, thread: int, start_ns: int, end_ns: int) -> tuple[int, int, int]:
-        """Return for how much of a range the GPUs were idle, the thread was on the CPU, and both."""
-        if thread not in self._of_thread:
-            self._of_thread[thread] = self._walks(thread)
-        idle, on_cpu, both = self._of_thread[thread]
-        idle_ns, cpu_ns = idle.between(start_ns, end_ns), on_cpu.between(start_ns, end_ns)
-        return idle_ns, cpu_ns, both.between(start_ns, end_ns) if idle_ns and cpu_ns else 0
-
-    def _walks(self, thread: int) -> tuple[Walk, Walk, Walk]:
-        os_tid = self._connection.execute("SELECT os_tid FROM thread WHERE id = ?", (thread,)).fetchone()[0]
-        on_cpu = on_cpu_time(self._track(THREAD_CPU, self._process, os_tid, None))
-        return Walk(self._idle), Walk(on_cpu), Walk(common(self._idle, on_cpu))
 
     def _track(self, name: str, process: int | None, os_tid: int | None, device: str | None) -> StepFunction:
         found = self._connection.execute(

@@ -209,7 +209,6 @@ def mean_function(functions: Sequence[StepFunction]) -> StepFunction:
 
 
 MINUTE_NS = 60 * SECOND_NS
-HOUR_MINUTES = 60
 UTILIZATION = "gpu_utilization_share"
 MEMORY_OF_PROCESS = "gpu_process_memory_bytes"
 THREAD_CPU = "cpu_cores"
@@ -229,21 +228,6 @@ READINGS = """
     ORDER BY at_ns
 """
 """The readings that tell of a range of time: two beyond its end, and so many before it as tell what is usual."""
-
-
-def added_up() -> str:
-    """Return, as SQL, the sums of sums over several minutes, in the order of their columns."""
-    return (
-        "sum(samples), sum(duration_ns), max(until_ns), sum(known_ns), sum(busy_ns),"
-        " sum(idle_samples), sum(idle_ns), sum(cpu_samples), sum(cpu_ns), sum(both_samples), sum(both_ns)"
-    )
-
-
-def hours_between(from_ns: int, to_ns: int) -> range:
-    """Return the hours since the run's start that lie whole in a range of time since then."""
-    hour_ns = HOUR_MINUTES * MINUTE_NS
-    first = max(-(-from_ns // hour_ns), 0)
-    return range(first, max(to_ns // hour_ns, first))
 
 
 def idle_time(utilization: StepFunction, limit: float = IDLE_BELOW) -> IntervalSet:

@@ -1,4 +1,4 @@
-"""Puts records into the tables of a run file. Knows SQL and ids; nothing of threads, queues or where records come from.
+"""Puts records into the tables of a run file: SQL and ids.
 
 What is seen again and again (processes, threads, frames, stacks, series) is written once, then an integer: see
 ``interning``.
@@ -13,30 +13,12 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from profd.daemon.store import records
 from profd.daemon.store.findings import lose_analysis, say_gone, write_findings
-from profd.daemon.store.interning import Interning, new_id
+from profd.daemon.store.interning import Interning, insert
 from profd.daemon.store.pointrollups import PointRollups
-from profd.daemon.store.records import (
-    AnalysisLost,
-    DescribeFrame,
-    DeviceSeen,
-    EventHappened,
-    FindingsTaken,
-    HangEnded,
-    HangFound,
-    Identity,
-    OperatorTotals,
-    OutputWritten,
-    PointsTaken,
-    ProcessEnded,
-    ProcessSeen,
-    Record,
-    RecordingTaken,
-    RunEnded,
-    RunStarted,
-    WindowTaken,
-)
-from profd.daemon.store.stackrollups import RecordedInterval, StackRollups
+from profd.daemon.store.records import DescribeFrame, Identity, ProcessSeen, Record, RecordingTaken
+from profd.daemon.store.stackrollups import IntervalColumns, StackRollups
 
 OUTPUT_LIMIT_BYTES = 4 << 20
 
@@ -53,15 +35,13 @@ class Tables:
         self._stack_sums = StackRollups(connection, 0)
         self._point_sums = PointRollups(connection, 0)
 
-    def begin(self, started: RunStarted) -> None:
+    def begin(self, started: records.RunStarted) -> None:
         """Write what is known at the start, so that a file is never without it."""
         values = msgspec.structs.asdict(started)
         for name in ("target", "recorder", "command", "versions", "options"):
             values[name] = msgspec.json.encode(values[name]).decode()
-        values["state"] = "live"
-        values["written_ns"] = started.started_ns
         with self._transaction():
-            self._set_meta(**values)
+            self._set_meta(**values, state="live", written_ns=started.started_ns)
         self.written_ns = started.started_ns
         self._stack_sums = StackRollups(self._connection, started.started_ns)
         self._point_sums = PointRollups(self._connection, started.started_ns)
@@ -128,38 +108,26 @@ class Tables:
         raise TypeError(f"no table takes {type(record).__name__}")
 
     @_write.register
-    def _(self, record: ProcessSeen) -> None:
-        parent = self._ids.process(record.parent)
-        command = msgspec.json.encode(record.command).decode()
+    def _(self, record: records.ProcessSeen) -> None:
+        values = {
+            "parent": self._ids.process(record.parent),
+            "command": msgspec.json.encode(record.command).decode(),
+            **{name: getattr(record, name) for name in ("role", "rank", "ordinal", "python")},
+        }
         known = self._ids.process(record.identity)
         if known is None:
-            cursor = self._connection.execute(
-                "INSERT INTO process (pid, start_ticks, parent, command, role, rank, ordinal, python, seen_ns)"
-                " VALUES (?,?,?,?,?,?,?,?,?)",
-                (
-                    *record.identity,
-                    parent,
-                    command,
-                    record.role,
-                    record.rank,
-                    record.ordinal,
-                    record.python,
-                    record.at_ns,
-                ),
-            )
-            known = new_id(cursor)
+            identity = record.identity._asdict()
+            known = insert(self._connection, "process", {**identity, **values, "seen_ns": record.at_ns})
             self._ids.take_in(record.identity, known)
         else:
-            self._connection.execute(
-                "UPDATE process SET parent = ?, command = ?, role = ?, rank = ?, ordinal = ?, python = ? WHERE id = ?",
-                (parent, command, record.role, record.rank, record.ordinal, record.python, known),
-            )
+            changes = ", ".join(f"{name} = ?" for name in values)
+            self._connection.execute(f"UPDATE process SET {changes} WHERE id = ?", (*values.values(), known))
         if record.placement is not None:
             _, *place = msgspec.structs.astuple(record.placement)
             self._connection.execute("INSERT OR REPLACE INTO placement VALUES (?,?,?,?,?)", (known, *place))
 
     @_write.register
-    def _(self, record: ProcessEnded) -> None:
+    def _(self, record: records.ProcessEnded) -> None:
         self._connection.execute(
             "UPDATE process SET ended_ns = ?, exit_code = ?, exit_signal = ? WHERE id = ?",
             (record.at_ns, record.exit_code, record.exit_signal, self._ids.process(record.identity)),
@@ -167,29 +135,23 @@ class Tables:
         self._ids.end(record.identity, record.at_ns)
 
     @_write.register
-    def _(self, record: RecordingTaken) -> None:
+    def _(self, record: records.RecordingTaken) -> None:
+        """Write a recording, and its intervals into the table and the sums."""
         process = self._process_id(record.identity, record.start_ns)
-        self._connection.execute(
-            "INSERT INTO recording"
-            " (process, start_ns, end_ns, rate_hz, samples, torn, errors, clock_error_ns, cpu_ns)"
-            " VALUES (?,?,?,?,?,?,?,?,?)",
-            (
-                process,
-                record.start_ns,
-                record.end_ns,
-                record.rate_hz,
-                record.samples,
-                record.torn,
-                record.errors,
-                record.clock_error_ns,
-                record.cpu_ns,
-            ),
-        )
-        intervals = self._write_intervals(record)
+        values = {name: getattr(record, name) for name in RecordingTaken.__struct_fields__[1:-2]}
+        insert(self._connection, "recording", {"process": process, **values})
+        stacks = [self._ids.stack(frames) for frames in record.stacks]
+        intervals: list[IntervalColumns] = []
+        for timeline in record.threads:
+            thread = self._ids.thread(record.identity, timeline.os_tid, timeline.name, is_main=timeline.is_main)
+            intervals += [(i.start_ns, thread, i.duration_ns, stacks[i.stack], i.samples) for i in timeline.intervals]
+        written = self._connection.executemany("INSERT OR IGNORE INTO interval VALUES (?,?,?,?,?)", intervals).rowcount
+        if written < len(intervals):  # of those of a thread that start together the table takes the first
+            intervals = sorted({row[:2]: row for row in reversed(intervals)}.values())
         self._stack_sums.recorded(process, record.start_ns, record.end_ns, intervals)
 
     @_write.register
-    def _(self, record: PointsTaken) -> None:
+    def _(self, record: records.PointsTaken) -> None:
         for identity in {point.identity for point in record.points if point.identity}:
             self._process_id(identity, record.at_ns)
         rows = [(self._ids.series(point), record.at_ns, point.value) for point in record.points]
@@ -198,69 +160,60 @@ class Tables:
             self._point_sums.add(*row)
 
     @_write.register
-    def _(self, record: DeviceSeen) -> None:
+    def _(self, record: records.DeviceSeen) -> None:
         self._connection.execute(
             "INSERT OR REPLACE INTO device (name, number, model, uuid, memory_bytes) VALUES (?,?,?,?,?)",
             (record.name, record.index, record.model, record.uuid, record.memory_bytes),
         )
 
     @_write.register
-    def _(self, record: EventHappened) -> None:
+    def _(self, record: records.EventHappened) -> None:
         process = self._ids.process(record.identity)
-        self._connection.execute(
-            "INSERT INTO event (at_ns, kind, process, text) VALUES (?,?,?,?)",
-            (record.at_ns, record.kind, process, record.text),
-        )
+        values = {"at_ns": record.at_ns, "kind": record.kind, "process": process, "text": record.text}
+        insert(self._connection, "event", values)
 
     @_write.register
-    def _(self, record: WindowTaken) -> None:
-        cursor = self._connection.execute(
-            "INSERT INTO window (process, source, asked_ns, error, start_ns, end_ns, device_busy_ns, device_idle_ns,"
-            " device_overlap_ns, trace_bytes, trace) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
-            (
-                self._process_id(record.identity, record.at_ns),
-                record.source,
-                record.asked_ns,
-                record.error,
-                record.start_ns,
-                record.end_ns,
-                *(record.device or (None, None, None)),
-                record.trace_bytes,
-                record.trace,
-            ),
-        )
-        window = new_id(cursor)
+    def _(self, record: records.WindowTaken) -> None:
+        busy_ns, idle_ns, overlap_ns = record.device or (None, None, None)
+        names = ("source", "asked_ns", "error", "start_ns", "end_ns", "trace_bytes", "trace")
+        values = {
+            "process": self._process_id(record.identity, record.at_ns),
+            **{name: getattr(record, name) for name in names},
+            "device_busy_ns": busy_ns,
+            "device_idle_ns": idle_ns,
+            "device_overlap_ns": overlap_ns,
+        }
+        window = insert(self._connection, "window", values)
         self._connection.executemany(
             "INSERT OR IGNORE INTO window_step (window, start_ns, end_ns) VALUES (?,?,?)",
             [(window, *step) for step in record.steps],
         )
         self._connection.executemany(
-            f"INSERT INTO operator VALUES (?{',?' * len(OperatorTotals.__struct_fields__)})",
+            f"INSERT INTO operator VALUES (?{',?' * len(records.OperatorTotals.__struct_fields__)})",
             [(window, *msgspec.structs.astuple(operator)) for operator in record.operators],
         )
 
     @_write.register
-    def _(self, record: HangFound) -> None:
-        self._connection.execute(
-            "INSERT INTO hang (at_ns, since_ns, cause, text, report) VALUES (?,?,?,?,?)",
-            (record.at_ns, record.since_ns, record.report.cause, record.text, _as_json(record.report)),
-        )
+    def _(self, record: records.HangFound) -> None:
+        report = msgspec.json.encode(record.report).decode()
+        values = {"at_ns": record.at_ns, "since_ns": record.since_ns, "text": record.text}
+        insert(self._connection, "hang", {**values, "cause": record.report.cause, "report": report})
 
     @_write.register
-    def _(self, record: HangEnded) -> None:
+    def _(self, record: records.HangEnded) -> None:
         self._connection.execute("UPDATE hang SET ended_ns = ? WHERE at_ns = ?", (record.at_ns, record.hang_ns))
 
     @_write.register
-    def _(self, record: FindingsTaken) -> None:
+    def _(self, record: records.FindingsTaken) -> None:
         write_findings(self._connection, record)
 
     @_write.register
-    def _(self, record: AnalysisLost) -> None:
+    def _(self, record: records.AnalysisLost) -> None:
         lose_analysis(self._connection, record.at_ns)
 
     @_write.register
-    def _(self, record: OutputWritten) -> None:
-        self._connection.execute("INSERT INTO output (at_ns, data) VALUES (?,?)", (record.at_ns, record.data))
+    def _(self, record: records.OutputWritten) -> None:
+        insert(self._connection, "output", {"at_ns": record.at_ns, "data": record.data})
         self._output_bytes += len(record.data)
         while self._output_bytes > OUTPUT_LIMIT_BYTES:
             oldest, length = self._connection.execute(
@@ -270,45 +223,21 @@ class Tables:
             self._output_bytes -= length
 
     @_write.register
-    def _(self, record: RunEnded) -> None:
+    def _(self, record: records.RunEnded) -> None:
         say_gone(self._connection, record.at_ns)
-        self._set_meta(
-            state="ended",
-            ended_ns=record.at_ns,
-            why_ended=record.why,
-            exit_code=record.exit_code,
-            exit_signal=record.exit_signal,
-        )
-
-    def _write_intervals(self, record: RecordingTaken) -> list[RecordedInterval]:
-        """Write the intervals of a recording, and return those that the table has now."""
-        stacks = [self._ids.stack(frames) for frames in record.stacks]
-        intervals: list[RecordedInterval] = []
-        for timeline in record.threads:
-            thread = self._ids.thread(record.identity, timeline.os_tid, timeline.name, is_main=timeline.is_main)
-            intervals += [
-                RecordedInterval(i.start_ns, thread, i.duration_ns, stacks[i.stack], i.samples)
-                for i in timeline.intervals
-            ]
-        written = self._connection.executemany("INSERT OR IGNORE INTO interval VALUES (?,?,?,?,?)", intervals).rowcount
-        if written < len(intervals):  # of those of a thread that start together the table takes the first
-            return sorted({row[:2]: row for row in reversed(intervals)}.values())
-        return intervals
+        exit_ = {"why_ended": record.why, "exit_code": record.exit_code, "exit_signal": record.exit_signal}
+        self._set_meta(state="ended", ended_ns=record.at_ns, **exit_)
 
     def _set_meta(self, **values: object) -> None:
         self._connection.executemany("INSERT OR REPLACE INTO meta (name, value) VALUES (?,?)", list(values.items()))
 
     def _process_id(self, identity: Identity, at_ns: int) -> int:
-        """Return the id of a process; of one whose first record was dropped, little is written until it is told."""
+        """Return the id of a process; of one whose first record was dropped, little is known until it is seen again."""
         known = self._ids.process(identity)
         if known is None:
             self._write(ProcessSeen(identity, None, (), "helper", None, None, None, at_ns))
             known = self._process_id(identity, at_ns)
         return known
-
-
-def _as_json(value: msgspec.Struct) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def time_of(record: Record) -> int:

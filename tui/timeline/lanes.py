@@ -14,6 +14,7 @@ from profd.daemon.analyze.phases import PHASES
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.columns import Grid, stack_times
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rollups import minute_times
 from profd.daemon.store.rows import ColumnTime, RecordingRow, ThreadRow
 from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.tui.samples import Places
@@ -177,7 +178,7 @@ class Lanes:
         grid = Grid(info.started_ns, MINUTE_NS)
         asked = Range(info.started_ns + first * MINUTE_NS, info.started_ns + last * MINUTE_NS)
         for one in self._reader.sums.split(*asked.open_at(Range(info.started_ns, info.end_ns)), self.ids()):
-            yield from self._reader.sums.times_by_minute(one)
+            yield from minute_times(self._reader, one.threads, one.minutes)
             for rest in one.rest:
                 begin = first if rest.from_ns is None else (rest.from_ns - info.started_ns) // MINUTE_NS
                 end = last if rest.to_ns is None else (rest.to_ns - info.started_ns) // MINUTE_NS

@@ -14,7 +14,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import database
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken, RecordingTaken
-from profd.daemon.store.rollupranges import LEAST_MINUTES
+from profd.daemon.store.rollups import LEAST_MINUTES
 from profd.daemon.store.rows import StackTotal
 from profd.daemon.store.tables import Tables
 

@@ -10,7 +10,7 @@ from support.synthetic import MAIN_TID, STARTED_NS, write_run
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rolluprows import (
+from profd.daemon.store.rollups import (
     ALL_TOGETHER,
     StackMinuteRow,
     count_stack_minutes,
@@ -50,23 +50,23 @@ def by_minute(rows: list[StackMinuteRow]) -> dict[int, tuple[int, int]]:
 
 
 def test_each_whole_minute_has_its_samples_and_its_time(reader: RunReader) -> None:
-    assert by_minute(stack_minutes(reader, [main_thread(reader)], 0, 3)) == dict.fromkeys(range(3), A_MINUTE)
-    assert by_minute(stack_minutes(reader, [main_thread(reader)], 1, 2)) == {1: A_MINUTE}
-    assert stack_minutes(reader, [], 0, 3) == []
+    assert by_minute(stack_minutes(reader, [main_thread(reader)], range(3))) == dict.fromkeys(range(3), A_MINUTE)
+    assert by_minute(stack_minutes(reader, [main_thread(reader)], range(1, 2))) == {1: A_MINUTE}
+    assert stack_minutes(reader, [], range(3)) == []
 
 
 def test_minutes_are_added_together_from_the_runs_start_on(reader: RunReader) -> None:
     thread = main_thread(reader)
     two = (2 * A_MINUTE[0], 2 * A_MINUTE[1])
-    assert by_minute(stack_minutes(reader, [thread], 0, 3, 2)) == {0: two, 2: A_MINUTE}
+    assert by_minute(stack_minutes(reader, [thread], range(3), 2)) == {0: two, 2: A_MINUTE}
     # What is asked for begins in the midst of the first two.
-    assert by_minute(stack_minutes(reader, [thread], 1, 3, 2)) == {0: A_MINUTE, 2: A_MINUTE}
-    assert by_minute(stack_minutes(reader, [thread], 0, 3, ALL_TOGETHER)) == {0: (3 * A_MINUTE[0], 3 * A_MINUTE[1])}
+    assert by_minute(stack_minutes(reader, [thread], range(1, 3), 2)) == {0: A_MINUTE, 2: A_MINUTE}
+    assert by_minute(stack_minutes(reader, [thread], range(3), ALL_TOGETHER)) == {0: (3 * A_MINUTE[0], 3 * A_MINUTE[1])}
 
 
 def test_the_sums_of_a_stack_are_what_its_intervals_say(reader: RunReader) -> None:
     thread = main_thread(reader)
-    told = {row.stack: (row.samples, row.duration_ns) for row in stack_minutes(reader, [thread], 1, 2)}
+    told = {row.stack: (row.samples, row.duration_ns) for row in stack_minutes(reader, [thread], range(1, 2))}
     from_ns = STARTED_NS + MINUTE_NS
     intervals = reader.stack_totals(from_ns, from_ns + MINUTE_NS, frozenset({thread}))
     assert told == {row.stack: (row.samples, row.duration_ns) for row in intervals}
@@ -81,8 +81,8 @@ def test_who_is_summed_and_until_when(reader: RunReader) -> None:
     assert set(summed) == set(reader.processes)
     for row in summed.values():
         end_ns = STARTED_NS + SECONDS * SECOND_NS
-        assert (row.from_ns, row.to_ns, row.end_ns) == (0, end_ns, end_ns)
-    assert count_stack_minutes(reader) == len(stack_minutes(reader, list(reader.threads), 0, 100))
+        assert (row.from_ns, row.to_ns, reader.sums._ends_ns[row.process]) == (0, end_ns, end_ns)
+    assert count_stack_minutes(reader) == len(stack_minutes(reader, list(reader.threads), range(100)))
 
 
 def test_readings_of_a_minute_have_their_mean_and_their_ends(reader: RunReader) -> None:

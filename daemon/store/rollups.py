@@ -1,0 +1,361 @@
+"""Reads the sums of a run file: what was seen of threads and series, by whole minutes since the run's start.
+
+The newest part of a live run has no sums yet. ``StoredRollups`` splits a range of time into the minutes that the sums
+have, and a rest to be read interval by interval. Both together give what all intervals would give, to the nanosecond.
+The sums that were asked for last are kept: a dashboard asks for nearly the same again and again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import proxy
+
+import msgspec
+
+from profd.daemon.store.rows import ColumnTime, Count, StackTotal, Time, Value, count_total
+from profd.daemon.store.stepfunction import MINUTE_NS, Aggregate
+
+if TYPE_CHECKING:
+    from profd.daemon.store.reader import RunReader
+
+ALL_TOGETHER = 1 << 40
+"""So many minutes are longer than any run."""
+LEAST_MINUTES = 2
+"""Of fewer minutes the intervals are read as quickly."""
+HOUR_MINUTES = 60
+MINUTES = range(-ALL_TOGETHER, ALL_TOGETHER)
+_KEPT = 12
+_MOST_ROWS_KEPT = 50_000
+
+
+class StackMinuteRow(msgspec.Struct, frozen=True):
+    """What was seen of a thread in one stack, over one minute or some; ``minute`` is the first of them.
+
+    ``until_ns`` is when the last interval ends. The utilization of the GPUs is known for ``known_ns`` of the time, and
+    that weighted with it is ``busy_ns``. ``idle``: while these were idle, ``cpu``: while the thread was on the CPU.
+    """
+
+    thread: int
+    minute: int
+    stack: int
+    samples: Count
+    duration_ns: Time
+    until_ns: Time
+    known_ns: Time
+    busy_ns: Value
+    idle_samples: Count
+    idle_ns: Time
+    cpu_samples: Count
+    cpu_ns: Time
+    both_samples: Count
+    both_ns: Time
+
+
+FIELDS = StackMinuteRow.__struct_fields__[3:]
+"""What is added up over several minutes, in the order of the columns of the tables."""
+ADDED_UP = ", ".join(f"{'max' if name == 'until_ns' else 'sum'}({name})" for name in FIELDS)
+
+
+class PointMinuteRow(msgspec.Struct, frozen=True):
+    """The readings of a series in a minute; see table ``point_minute``."""
+
+    minute: int
+    readings: Count
+    known_ns: Time
+    area: float
+    least: Value
+    most: Value
+    last_ns: Time
+
+    @property
+    def aggregate(self) -> Aggregate:
+        """What the series was in the minute."""
+        return Aggregate(self.known_ns, self.area, self.least, self.most)
+
+
+class SummedRow(msgspec.Struct, frozen=True):
+    """The sums have the intervals of a process that start in [from_ns, to_ns)."""
+
+    process: int
+    from_ns: Time
+    to_ns: Time
+
+
+class Rest(NamedTuple):
+    """Threads, and a range of time in which their intervals have to be read one by one; None: open."""
+
+    threads: frozenset[int]
+    from_ns: int | None
+    to_ns: int | None
+
+
+class Split(NamedTuple):
+    """Threads, the minutes of a range of time of which the sums have all, and what lies beside these minutes.
+
+    Of ``hours``, which are among the minutes, there are sums by the hour too. What ``is_settled`` does not change while
+    the run goes on.
+    """
+
+    threads: frozenset[int]
+    minutes: range
+    hours: range
+    rest: tuple[Rest, ...]
+    is_settled: bool
+
+
+class Span(NamedTuple):
+    """A range of time of a thread, [from_ns, to_ns)."""
+
+    thread: int
+    from_ns: int
+    to_ns: int
+
+
+class StoredRollups:
+    """The sums of the run file that a reader has open, with those that were asked for last."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self._reader: RunReader = proxy(reader)
+        self._processes: tuple[int, Mapping[int, SummedRow]] = (-1, {})
+        self._growing: dict[tuple[frozenset[int], int | None], _Growing] = {}
+        self._ends_ns: dict[int, int] = {}
+        self._ends_read_to = 0
+        self._kept: OrderedDict[tuple[frozenset[int], str, int, int, int], list[StackMinuteRow]] = OrderedDict()
+
+    def processes(self) -> Mapping[int, SummedRow]:
+        """Return by process what of it is in the sums; nothing of a file that is older than they are."""
+        version = self._reader.version()
+        if self._processes[0] != version:
+            # Before the ends of recordings: what is written meanwhile is then read one by one, and counts once.
+            rows = self._reader.fetch_from("summed_process", SummedRow)
+            newest = self._reader.newest_id("recording")
+            sql = "SELECT process, max(end_ns) FROM recording WHERE id > ? AND id <= ? GROUP BY process"
+            for process, end_ns in self._reader.select(_EndRow, sql, self._ends_read_to, newest):
+                self._ends_ns[process] = max(end_ns, self._ends_ns.get(process, 0))
+            self._ends_read_to = newest
+            self._processes = version, {row.process: row for row in rows if row.process in self._ends_ns}
+        return self._processes[1]
+
+    def split(self, from_ns: int | None, to_ns: int | None, threads: Collection[int]) -> list[Split]:
+        """Return by threads how [from_ns, to_ns) is to be read."""
+        info = self._reader.info
+        start_ns, end_ns = info.started_ns if from_ns is None else from_ns, info.end_ns if to_ns is None else to_ns
+        known = self.processes() if end_ns - start_ns >= LEAST_MINUTES * MINUTE_NS else {}
+        alike: defaultdict[Split, set[int]] = defaultdict(set)
+        for thread in threads:
+            summed = known.get(self._reader.threads[thread].process)
+            recorded_ns = 0 if summed is None else self._ends_ns[summed.process]
+            alike[_split(info.started_ns, from_ns, to_ns, summed, recorded_ns)].add(thread)
+        return [
+            one._replace(threads=some, rest=tuple(rest._replace(threads=some) for rest in one.rest))
+            for one, some in ((one, frozenset(every)) for one, every in alike.items())
+        ]
+
+    def by_stack(self, one: Split) -> list[StackMinuteRow]:
+        """Return the sums of what is split, by thread and stack: in up to three parts, to be added up."""
+        first, last = one.minutes.start, one.minutes.stop
+        if not one.hours:
+            return self._added_up(one, "minutes", first, last)
+        return [
+            *self._added_up(one, "minutes", first, one.hours.start * HOUR_MINUTES),
+            *self._added_up(one, "hours", one.hours.start, one.hours.stop),
+            *self._added_up(one, "minutes", one.hours.stop * HOUR_MINUTES, last),
+        ]
+
+    def _added_up(self, one: Split, unit: str, first: int, last: int) -> list[StackMinuteRow]:
+        """Return sums over minutes or hours: a run that grows is asked for nearly the same again and again."""
+        if first >= last:
+            return []
+        version = 0 if one.is_settled else self._reader.newest_id("recording")
+        key = (one.threads, unit, first, last, version)
+        rows = self._kept.pop(key, None)
+        if rows is None:
+            if unit == "hours":
+                rows = stack_hours(self._reader, one.threads, range(first, last))
+            else:
+                rows = stack_minutes(self._reader, one.threads, range(first, last), ALL_TOGETHER)
+        if len(rows) <= _MOST_ROWS_KEPT:
+            self._kept[key] = rows
+        if len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return rows
+
+    def beside(self, rest: Rest) -> Iterable[StackTotal]:
+        """Return by thread and stack the intervals that lie beside the sums.
+
+        At the end of a run that grows, what was recorded since the last call is added to what was read then.
+        """
+        reader = self._reader
+        if rest.to_ns is not None or reader.info.state == "ended":
+            return reader.stack_totals(rest.from_ns, rest.to_ns, rest.threads)
+        key = rest.threads, rest.from_ns
+        growing = self._growing.pop(key, None)
+        newest = reader.newest_id("recording")
+        if growing is None or not self._add_recorded(growing, rest):
+            growing = _Growing(newest, self._ends_ns.copy())
+            growing.add(reader.stack_totals(rest.from_ns, None, rest.threads))
+        # What was written while it was read may be in it, or not: then it is read anew at the next call.
+        if newest == self._ends_read_to == reader.newest_id("recording"):
+            self._growing[key] = growing
+        if len(self._growing) > _KEPT:
+            del self._growing[next(iter(self._growing))]
+        return growing.totals.values()
+
+    def _add_recorded(self, growing: _Growing, rest: Rest) -> bool:
+        """Add what was recorded since; False where a recording came late, so that nothing is known."""
+        threads: defaultdict[int, list[int]] = defaultdict(list)
+        for thread in rest.threads:
+            threads[self._reader.threads[thread].process].append(thread)
+        spans: list[Span] = []
+        for row in self._reader.recordings_after(growing.recording):
+            if row.start_ns < growing.ends_ns.get(row.process, 0):
+                return False
+            growing.ends_ns[row.process], growing.recording = row.end_ns, row.id
+            start_ns = max(row.start_ns, rest.from_ns or row.start_ns)
+            spans += [Span(thread, start_ns, row.end_ns) for thread in threads[row.process]]
+        growing.add(span_totals(self._reader, spans))
+        return True
+
+
+def hours_between(from_ns: int, to_ns: int) -> range:
+    """Return the hours since the run's start that lie whole in a range of time since then."""
+    hour_ns = HOUR_MINUTES * MINUTE_NS
+    first = max(-(-from_ns // hour_ns), 0)
+    return range(first, max(to_ns // hour_ns, first))
+
+
+class _Growing:
+    """What was seen at the end of a run that grows, up to one recording, and when those of each process end."""
+
+    def __init__(self, recording: int, ends_ns: dict[int, int]) -> None:
+        self.recording, self.ends_ns = recording, ends_ns
+        self.totals: dict[tuple[int, int], StackTotal] = {}
+
+    def add(self, totals: Iterable[StackTotal]) -> None:
+        for total in totals:
+            count_total(self.totals, total)
+
+
+class _EndRow(msgspec.Struct, frozen=True):
+    process: int
+    end_ns: Time
+
+
+def _split(
+    started_ns: int, from_ns: int | None, to_ns: int | None, summed: SummedRow | None, recorded_ns: int
+) -> Split:
+    """Return how a range of time of a process is to be read, whose recordings end at ``recorded_ns``; of no threads."""
+    none = frozenset[int]()
+    one_by_one = Split(none, range(0), range(0), (Rest(none, from_ns, to_ns),), is_settled=False)
+    if summed is None:
+        return one_by_one
+    begin_ns = max(summed.from_ns, from_ns or 0)
+    first = -((started_ns - begin_ns) // MINUTE_NS) if begin_ns else MINUTES.start
+    end_ns = to_ns
+    if summed.to_ns < recorded_ns:
+        end_ns = summed.to_ns if to_ns is None else min(summed.to_ns, to_ns)
+    last = MINUTES.stop if end_ns is None else (end_ns - started_ns) // MINUTE_NS
+    if last - first < LEAST_MINUTES:
+        return one_by_one
+    first_ns, last_ns = started_ns + first * MINUTE_NS, started_ns + last * MINUTE_NS
+    rest: list[Rest] = []
+    if first != MINUTES.start and (from_ns is None or from_ns < first_ns):
+        rest.append(Rest(none, from_ns, first_ns))
+    if last != MINUTES.stop and last_ns < recorded_ns and (to_ns is None or last_ns < to_ns):
+        rest.append(Rest(none, last_ns, to_ns))  # the same for all processes: they are read in one scan
+    summed_hours = hours_between(summed.from_ns - started_ns, summed.to_ns - started_ns)
+    start = max(summed_hours.start, -(-first // HOUR_MINUTES))
+    hours = range(start, max(min(summed_hours.stop, last // HOUR_MINUTES), start))
+    return Split(none, range(first, last), hours, tuple(rest), last_ns <= summed.to_ns)
+
+
+def stack_minutes(
+    reader: RunReader, threads: Collection[int], minutes: range, together: int = 1
+) -> list[StackMinuteRow]:
+    """Return the sums of some threads over a range of minutes.
+
+    So many minutes are added ``together``, those since the run's start; in order of time where they are several.
+    """
+    if not minutes:
+        return []
+    where = f"thread IN ({_listed(threads)}) AND minute >= ? AND minute < ?"
+    if together == 1:
+        sql = f"SELECT * FROM stack_minute WHERE {where} ORDER BY thread, minute, stack"
+        return _stack_rows(reader, sql, minutes.start, minutes.stop)
+    sql = f"SELECT thread, ?, stack, {ADDED_UP} FROM stack_minute WHERE {where} GROUP BY thread, stack"
+    if together >= ALL_TOGETHER:
+        return _stack_rows(reader, sql, 0, minutes.start, minutes.stop)
+    found: list[StackMinuteRow] = []
+    # To sort a few at a time is quicker than to sort them all.
+    of_thread = "(SELECT min(minute) FROM stack_minute AS sum WHERE sum.thread = thread.id AND minute >= ?)"
+    next_minute = f"SELECT min({of_thread}) FROM thread WHERE id IN ({_listed(threads)})"
+    first = minutes.start
+    while (minute := reader.value(int | None, next_minute, first)) is not None and minute < minutes.stop:
+        begin = minute // together * together
+        found += _stack_rows(reader, sql, begin, first, min(begin + together, minutes.stop))
+        first = begin + together
+    return found
+
+
+def stack_hours(reader: RunReader, threads: Collection[int], hours: range) -> list[StackMinuteRow]:
+    """Return the sums of some threads over whole hours, which the file has to have of all of them, by stack."""
+    where = f"thread IN ({_listed(threads)}) AND hour >= ? AND hour < ?"
+    first = hours.start * HOUR_MINUTES
+    sql = f"SELECT thread, {first}, stack, {ADDED_UP} FROM stack_hour WHERE {where} GROUP BY thread, stack"
+    return _stack_rows(reader, sql, hours.start, hours.stop)
+
+
+def _stack_rows(reader: RunReader, sql: str, *values: int) -> list[StackMinuteRow]:
+    found = reader.fetch(StackMinuteRow, sql, *values)
+    reader.check_known({row.thread for row in found}, {row.stack for row in found})
+    return found
+
+
+def minute_times(
+    reader: RunReader, threads: Collection[int], minutes: range, time: str = "duration_ns"
+) -> list[ColumnTime]:
+    """Return a time of each stack by minute: so much of ``stack_minutes`` as a picture needs, without what has none."""
+    if not minutes:
+        return []
+    where = f"thread IN ({_listed(threads)}) AND minute >= ? AND minute < ? AND {time} > 0"
+    sql = f"SELECT minute, thread, stack, {time} FROM stack_minute WHERE {where}"
+    found = reader.fetch(ColumnTime, sql, minutes.start, minutes.stop)
+    reader.check_known(stacks={row.stack for row in found})
+    return found
+
+
+def _listed(threads: Collection[int]) -> str:
+    return ",".join(str(int(thread)) for thread in threads)
+
+
+def span_totals(reader: RunReader, spans: Sequence[Span]) -> list[StackTotal]:
+    """Return by thread and stack the intervals that start in the spans of their threads: in one scan."""
+    if not spans:
+        return []
+    values = ", ".join(f"({span.thread:d}, {span.from_ns:d}, {span.to_ns:d})" for span in spans)
+    sql = f"""
+        WITH span (thread, from_ns, to_ns) AS (VALUES {values})
+        SELECT interval.thread, stack, sum(samples), sum(duration_ns) FROM interval CROSS JOIN span
+        WHERE start_ns >= ? AND start_ns < ? AND span.thread = interval.thread
+        AND start_ns >= from_ns AND start_ns < to_ns GROUP BY 1, 2
+    """
+    found = reader.fetch(StackTotal, sql, min(span.from_ns for span in spans), max(span.to_ns for span in spans))
+    reader.check_known({one.thread for one in found}, {one.stack for one in found})
+    return found
+
+
+def count_stack_minutes(reader: RunReader) -> int:
+    """Return how many sums of a minute a run file has, of all threads."""
+    # Of a column: rows alone are counted in one instruction, which nothing ends in a file that goes in circles.
+    return int(reader.value(Count, "SELECT count(minute) FROM stack_minute"))
+
+
+def point_minutes(reader: RunReader, series: int, first: int, last: int) -> list[PointMinuteRow]:
+    """Return the sums of a series over the minutes from ``first`` up to, not including, ``last``.
+
+    The newest minute of a live run is not among them.
+    """
+    where = "series = ? AND minute >= ? AND minute < ? ORDER BY minute"
+    return reader.fetch_from("point_minute", PointMinuteRow, where, series, first, last)
