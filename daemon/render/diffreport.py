@@ -129,22 +129,7 @@ def _columns(root: _Node, functions: _Functions) -> DiffTree:
     return tree
 
 
-SCRIPTS = (
-    "text.js",
-    "colors.js",
-    "canvas.js",
-    "tooltip.js",
-    "boxes.js",
-    "place.js",
-    "flamegraph.js",
-    "table.js",
-    "tabs.js",
-    "difftree.js",
-    "diffgraph.js",
-    "readings.js",
-    "opening.js",
-    "diffpage.js",
-)
+SCRIPTS = ("text.js", "elements.js", "canvas.js", "flamegraph.js", "table.js", "diff.js")
 VIEWS = (
     ("functions", "Your functions"),
     ("lines", "Your lines"),

@@ -173,31 +173,8 @@ def _limits(slot_ms: int) -> list[Fact]:
 
 
 SCRIPTS = (
-    "text.js",
-    "run.js",
-    "selection.js",
-    "doubt.js",
-    "counts.js",
-    "tree.js",
-    "colors.js",
-    "canvas.js",
-    "tooltip.js",
-    "boxes.js",
-    "place.js",
-    "flamegraph.js",
-    "chart.js",
-    "brush.js",
-    "band.js",
-    "timeline.js",
-    "panel.js",
-    "table.js",
-    "tables.js",
-    "memory.js",
-    "operators.js",
-    "legend.js",
-    "tabs.js",
-    "opening.js",
-    "page.js",
+    *("text.js", "elements.js", "run.js", "selection.js", "counts.js", "canvas.js", "flamegraph.js", "tree.js"),
+    *("timeline.js", "table.js", "tables.js", "operators.js", "panel.js", "page.js"),
 )
 """In the order of their use; each may name what stands in one before it."""
 VIEWS = (

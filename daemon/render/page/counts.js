@@ -1,5 +1,4 @@
-// Counting: time of a selection by stack, then by phase, function, line and node of a tree.
-// Shares are shares of time. Samples are counted beside it: they are what a share rests on.
+// Time and samples of a selection: by stack, then by phase, function and line. Shares are shares of time.
 
 class Counts {
   constructor(run, selection) {
@@ -10,7 +9,7 @@ class Counts {
     this.samples = 0;
     this.squares = 0;
     this.phase = selection.phase;
-    this.doubt = new Doubt(run);
+    this.variance = new ShareVariance(run);
     for (const thread of selection.threads()) this.addThread(thread, selection);
   }
 
@@ -24,7 +23,7 @@ class Counts {
     const stacks = [];
     for (let at = first; at < end; at += 1) {
       const stack = thread.stacks[at];
-      if (this.doubt.tellsOrder && (timesMs[at] || counted[at])) stacks.push(stack);
+      if (this.variance.isKnown && (timesMs[at] || counted[at])) stacks.push(stack);
       everyTime += timesMs[at] * weight;
       everySample += counted[at];
       if (selection.phase !== null && stackPhase[stack] !== selection.phase) continue;
@@ -38,18 +37,17 @@ class Counts {
     if (samples) this.squares += time ** 2 / samples;
     // Threads of a process are read at the same moments: at worst they all err together.
     const beside = selection.threads().filter((other) => other.process === thread.process).length;
-    if (everySample) this.doubt.addThread(stacks, everyTime / everySample, beside);
+    if (everySample) this.variance.addThread(stacks, everyTime / everySample, beside);
   }
 
-  /** As many samples as would tell shares as exactly if each stood for the same time. */
-  get effectiveSamples() {
-    return this.squares ? this.total ** 2 / this.squares : 0;
-  }
-
-  /** Return the standard errors of shares that were counted by key; see `Doubt`, and `standardError` for long runs. */
+  /** Return the standard errors of shares that were counted by key; by `ShareVariance`, or by their number in long runs. */
   errors(times, squares) {
-    if (!this.doubt.tellsOrder) return times.map((time) => standardError(time / (this.total || 1), this.effectiveSamples));
-    return squares.map((square) => Math.min(Math.sqrt(square + this.doubt.open) / (this.total || 1), 1));
+    if (!this.variance.isKnown) {
+      // As many samples as would be as exact if each stood for the same time.
+      const samples = this.squares ? this.total ** 2 / this.squares : 0;
+      return times.map((time) => standardError(time / (this.total || 1), samples));
+    }
+    return squares.map((square) => Math.min(Math.sqrt(square + this.variance.open) / (this.total || 1), 1));
   }
 
   byPhase(byStack = this.byStack) {
@@ -89,7 +87,7 @@ class Counts {
       }
     }
     const isSelected = (stack) => this.phase === null || this.run.stackPhase[stack] === this.phase;
-    const squares = this.doubt.byKey(keyCount, keyOf, isSelected);
+    const squares = this.variance.byKey(keyCount, keyOf, isSelected);
     const [ownErrors, totalErrors] = [this.errors(own, squares.own), this.errors(total, squares.total)];
     return { own, total, ownSamples, totalSamples, ownErrors, totalErrors };
   }
@@ -105,5 +103,80 @@ class Counts {
       if (passes[stack]) found += this.byStack[stack];
     }
     return found;
+  }
+}
+
+/** Return the most that the standard error of a share can be where the order of stacks is not known (docs/decisions-measurements.md, 8). */
+function standardError(share, samples) {
+  if (samples <= 1) return 1;
+  const bounded = Math.min(Math.max(share, 0.5 / samples), 1 - 0.5 / samples);
+  return Math.sqrt((2 * bounded * (1 - bounded)) / samples);
+}
+
+/** Say whether the 95 % interval of a share is wider than the share itself: then it is a hint, no number. */
+function isUncertain(part, whole, error) {
+  return !whole || !part || 2 * 1.96 * error > part / whole;
+}
+
+/** The slots in which the order of stacks can be seen: wider ones hold many samples each. */
+const SLOT_MS_IN_ORDER = 10;
+
+/**
+ * How sure shares are: the variance from each change of a thread from stack to stack (docs/decisions-measurements.md, 8).
+ * A change is seen late by the distance to the next sample; the squares of these distances add up to a variance.
+ */
+class ShareVariance {
+  constructor(run) {
+    this.run = run;
+    this.isKnown = run.slotMs <= SLOT_MS_IN_ORDER;
+    this.changes = []; // [stack before, stack after, square of ms]
+    this.open = 0; // at the end of each thread one change more may be under way
+  }
+
+  /** Take in the stacks that a thread went through, and the distance of its samples; `threads` may err together. */
+  addThread(stacks, distanceMs, threads) {
+    if (!this.isKnown || !stacks.length) return;
+    const times = new Map();
+    for (let at = 1; at < stacks.length; at += 1) {
+      if (stacks[at] === stacks[at - 1]) continue;
+      const pair = stacks[at - 1] * this.run.stackCount + stacks[at];
+      times.set(pair, (times.get(pair) ?? 0) + 1);
+    }
+    const square = distanceMs ** 2 * threads;
+    for (const [pair, count] of times) {
+      const after = pair % this.run.stackCount;
+      this.changes.push([(pair - after) / this.run.stackCount, after, count * square]);
+    }
+    this.open += square;
+  }
+
+  /** Return the open squares by key, of times with the key at the leaf and of those with it anywhere. */
+  byKey(keyCount, keyOf, isSelected) {
+    const { stackParent, stackFrame } = this.run;
+    const [own, total] = [new Float64Array(keyCount), new Float64Array(keyCount)];
+    const mark = new Int32Array(keyCount);
+    const visit = (stack, take) => {
+      for (let at = stack; at >= 0; at = stackParent[at]) take(keyOf(stackFrame[at]));
+    };
+    this.changes.forEach(([before, after, square], at) => {
+      const [left, entered] = [isSelected(before) ? before : -1, isSelected(after) ? after : -1];
+      const leaves = [left, entered].map((stack) => (stack < 0 ? -1 : keyOf(stackFrame[stack])));
+      if (leaves[0] !== leaves[1]) leaves.forEach((key) => key >= 0 && (own[key] += square));
+      // Marks of this change: seen before it, seen on both sides, and counted.
+      const [gone, both, counted] = [3 * at + 1, 3 * at + 2, 3 * at + 3];
+      visit(left, (key) => (mark[key] = gone));
+      visit(entered, (key) => {
+        if (mark[key] === gone) mark[key] = both;
+        if (mark[key] === both || mark[key] === counted) return;
+        mark[key] = counted;
+        total[key] += square;
+      });
+      visit(left, (key) => {
+        if (mark[key] !== gone) return;
+        mark[key] = counted;
+        total[key] += square;
+      });
+    });
+    return { own, total };
   }
 }

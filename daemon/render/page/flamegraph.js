@@ -1,29 +1,116 @@
-// The flame graph: draws a filled tree on a canvas, and finds its way in it by mouse and keyboard.
-// It reports what is selected through `onselect`; what the samples are is decided elsewhere.
+// The flame graph: draws a filled call tree on a canvas, and moves in it by mouse and keyboard.
+// It reports what is selected through `onselect`.
 
 const ROW = 19; // pixels
+const NARROWEST = 0.5;
+const ROWS_ABOVE_ZOOM = 60; // callers above the zoomed node: a recursion of thousands must not make the canvas endless
+const ROWS_BELOW_ZOOM = 400;
+
+/** A tree of calls: `parent`, `key` and `total` by node, node 0 is everything. Its kinds fill `total`. */
+class CallTree {
+  get size() {
+    return this.parent.length;
+  }
+
+  /** Note the children of each node, once its parents are known. */
+  linkChildren() {
+    this.firstChild = new Int32Array(this.size).fill(-1);
+    this.nextSibling = new Int32Array(this.size).fill(-1);
+    for (let node = this.size - 1; node > 0; node -= 1) {
+      this.nextSibling[node] = this.firstChild[this.parent[node]];
+      this.firstChild[this.parent[node]] = node;
+    }
+  }
+
+  /** Return the children that have time, the largest first. */
+  childrenOf(node) {
+    const found = [];
+    for (let child = this.firstChild[node]; child >= 0; child = this.nextSibling[child]) {
+      if (this.total[child] > 0) found.push(child);
+    }
+    return found.sort((a, b) => this.total[b] - this.total[a] || a - b);
+  }
+
+  /** Return the nodes from the root down to this one. */
+  pathTo(node) {
+    const path = [];
+    for (let at = node; at >= 0; at = this.parent[at]) path.unshift(at);
+    return path;
+  }
+
+  /** Return the node of a function with the most of something; 0 where no function is such a one. */
+  largest(isWanted, sizeOf) {
+    let best = 0;
+    for (let node = 1; node < this.size; node += 1) {
+      if (isWanted(this.functionOf(node)) && (!best || sizeOf(node) > sizeOf(best))) best = node;
+    }
+    return best;
+  }
+}
+
+/** Where the nodes of a tree lie, in pixels across and rows down: a node over the whole width, its callers above it. */
+class Boxes {
+  constructor(tree, zoomed, width) {
+    this.tree = tree;
+    const callers = tree.pathTo(zoomed).slice(0, -1).slice(-ROWS_ABOVE_ZOOM);
+    this.all = callers.map((node, row) => ({ node, row, x: 0, width, isCaller: true }));
+    const open = tree.total[zoomed] ? [{ node: zoomed, row: callers.length, x: 0, width, isCaller: false }] : [];
+    while (open.length) {
+      const box = open.pop();
+      this.all.push(box);
+      if (box.row - callers.length >= ROWS_BELOW_ZOOM) continue;
+      let { x } = box;
+      for (const node of tree.childrenOf(box.node)) {
+        const wide = tree.total[node] * (box.width / tree.total[box.node]);
+        if (wide >= NARROWEST) open.push({ node, row: box.row + 1, x, width: wide, isCaller: false });
+        x += wide;
+      }
+    }
+    this.rows = 1 + this.all.reduce((most, box) => Math.max(most, box.row), 0);
+    this.byNode = new Map(this.all.map((box) => [box.node, box]));
+  }
+
+  /** Return the box of a node; undefined where it is not in the picture. */
+  of(node) {
+    return this.byNode.get(node);
+  }
+
+  at(x, row) {
+    return this.all.find((box) => box.row === row && x >= box.x && x < box.x + Math.max(box.width, 1));
+  }
+
+  /** Return the node so many places to the right of a box, in its row. */
+  beside(box, places) {
+    const row = this.all.filter((each) => each.row === box.row).sort((a, b) => a.x - b.x);
+    return row[row.indexOf(box) + places]?.node;
+  }
+}
 
 class FlameGraph {
   constructor(node, tooltip, run, onselect) {
     this.run = run;
     this.tooltip = tooltip;
     this.onselect = onselect;
-    this.frameColors = new FrameColors(run);
     this.canvas = new Canvas(node, () => this.draw());
     this.selected = 0;
     this.zoomed = 0;
     this.back = [];
-    this.listen(node);
+    node.addEventListener("click", (event) => {
+      const box = this.boxAt(event);
+      if (box) this.zoomTo(box.node);
+    });
+    node.addEventListener("mousemove", (event) => {
+      const box = this.boxAt(event);
+      if (box) tooltip.show(event, this.describe(box.node));
+      else tooltip.hide();
+    });
+    node.addEventListener("mouseleave", () => tooltip.hide());
+    node.addEventListener("keydown", (event) => this.onKey(event));
   }
 
   /** Show a filled tree. Node numbers mean the same as long as the tree is the same object. */
   show(tree, options) {
-    if (tree !== this.tree) {
-      this.back = [];
-      this.zoomed = 0;
-      this.selected = 0;
-    }
-    this.tree = tree;
+    if (tree !== this.tree) Object.assign(this, { tree, zoomed: 0, selected: 0, back: [] });
     this.options = options;
     while (this.zoomed > 0 && !tree.total[this.zoomed]) this.zoomed = tree.parent[this.zoomed];
     this.canvas.redraw();
@@ -38,44 +125,42 @@ class FlameGraph {
     const context = this.canvas.begin(this.boxes.rows * ROW + 1);
     context.textBaseline = "middle";
     for (const box of this.boxes.all) this.drawBox(context, box, colors);
-    this.drawSelected(context, colors);
-    if (!this.tree.total[0]) this.drawNothing(context, colors);
-  }
-
-  drawNothing(context, colors) {
+    const selected = this.boxes.of(this.selected);
+    if (selected && selected.node) {
+      context.strokeStyle = colors.ink;
+      context.lineWidth = 2;
+      context.strokeRect(selected.x + 1, selected.row * ROW + 1, Math.max(selected.width - 3, 1), ROW - 3);
+    }
+    if (this.tree.total[0]) return;
     context.font = `12px ${colors.font}`;
     context.fillStyle = colors.dim;
     context.fillText("No samples in this selection.", 0, ROW / 2);
   }
 
-  top(box) {
-    return box.row * ROW;
-  }
-
   drawBox(context, box, colors) {
     const fill = box.node === 0 ? mix(colors.mixed, colors.paper, 0.5) : this.fillOf(box, colors);
-    const isFaded = box.isCaller || (this.options.matches && !this.isMatch(box.node));
+    const isMatch = this.options.matches && this.isMatch(box.node);
+    const isFaded = box.isCaller || (this.options.matches && !isMatch);
     const color = isFaded ? mix(fill, colors.paper, 0.35) : fill;
     context.fillStyle = css(color);
-    context.fillRect(box.x, this.top(box), Math.max(box.width - (box.width > 3 ? 1 : 0), NARROWEST), ROW - 1);
-    if (this.options.matches && this.isMatch(box.node)) this.drawMatch(context, box, colors);
+    context.fillRect(box.x, box.row * ROW, Math.max(box.width - (box.width > 3 ? 1 : 0), NARROWEST), ROW - 1);
+    if (isMatch) {
+      context.fillStyle = colors.accent;
+      context.fillRect(box.x, box.row * ROW + ROW - 4, Math.max(box.width - 1, 1), 3);
+    }
     if (box.width > 16) this.drawLabel(context, box, isFaded ? colors.dim : inkOn(color), colors);
   }
 
   fillOf(box, colors) {
+    this.frameColors ??= new FrameColors(this.run);
     return this.frameColors.ofNode(this.tree, box.node, this.options.coloring, colors);
-  }
-
-  drawMatch(context, box, colors) {
-    context.fillStyle = colors.accent;
-    context.fillRect(box.x, this.top(box) + ROW - 4, Math.max(box.width - 1, 1), 3);
   }
 
   drawLabel(context, box, ink, colors) {
     const isOwn = box.node > 0 && !this.run.fileOf(this.tree.functionOf(box.node)).library;
     context.font = `${isOwn ? "600 " : ""}12px ${colors.font}`;
     context.fillStyle = ink;
-    const middle = this.top(box) + ROW / 2;
+    const middle = box.row * ROW + ROW / 2;
     const letter = this.letterOf(box.node);
     let x = Math.max(box.x, 0) + 4;
     if (letter && box.width > 30) {
@@ -84,8 +169,7 @@ class FlameGraph {
       context.globalAlpha = 1;
       x += 15;
     }
-    const text = fitText(context, this.label(box.node), box.x + box.width - x - 4);
-    context.fillText(text, x, middle);
+    context.fillText(fitText(context, this.label(box.node), box.x + box.width - x - 4), x, middle);
   }
 
   /** Return the letter of a node's phase where the phase begins: colors alone must not carry it. */
@@ -93,14 +177,6 @@ class FlameGraph {
     const phase = this.tree.phase[node];
     if (phase < 0 || this.options.coloring !== "phase") return "";
     return node === 0 || this.tree.phase[this.tree.parent[node]] !== phase ? this.run.phases[phase].letter : "";
-  }
-
-  drawSelected(context, colors) {
-    const box = this.boxes.of(this.selected);
-    if (!box || box.node === 0) return;
-    context.strokeStyle = colors.ink;
-    context.lineWidth = 2;
-    context.strokeRect(box.x + 1, this.top(box) + 1, Math.max(box.width - 3, 1), ROW - 3);
   }
 
   label(node) {
@@ -130,64 +206,25 @@ class FlameGraph {
     this.select(node);
   }
 
-  zoomBack() {
-    if (!this.zoomed) return;
-    this.zoomed = this.back.pop() ?? 0;
-    this.select(this.selected);
-  }
-
-  zoomOut() {
-    this.zoomed = 0;
-    this.back = [];
-    this.select(this.selected);
-  }
-
-  /** Go to a place without a way back, and without a report: it is known to whoever asks for it. */
-  goTo({ zoomed, selected }) {
-    Object.assign(this, { zoomed, selected, back: [] });
-    this.canvas.redraw();
-  }
-
-  /** Select the largest node of a function, so that a row of a table leads into the graph. */
-  selectFunction(functionId) {
-    let best = 0;
-    for (let node = 1; node < this.tree.size; node += 1) {
-      const isIt = this.tree.functionOf(node) === functionId;
-      if (isIt && (best === 0 || this.tree.total[node] > this.tree.total[best])) best = node;
-    }
-    this.zoomed = 0;
-    this.back = [];
-    this.select(best);
+  /** Show the whole tree with this node selected. */
+  zoomOut(node) {
+    Object.assign(this, { zoomed: 0, back: [] });
+    this.select(node);
   }
 
   /** Move the selection: to the caller, the largest callee, or the neighbor in the same row. */
   move(rows, columns) {
     const { boxes, tree } = this;
     const box = boxes.of(this.selected) ?? boxes.of(this.zoomed);
-    const next = columns ? boxes.beside(box, columns) : rows < 0 ? tree.parent[box.node] : boxes.below(box);
+    const below = () => tree.childrenOf(box.node).find((node) => boxes.of(node));
+    const next = columns ? boxes.beside(box, columns) : rows < 0 ? tree.parent[box.node] : below();
     if (next !== undefined && next >= 0) this.select(next);
-    this.scrollToSelected();
-  }
-
-  scrollToSelected() {
-    const box = this.boxes.of(this.selected);
+    const selected = boxes.of(this.selected);
+    if (!selected) return;
     const frame = this.canvas.node.parentElement;
-    if (!box) return;
-    const top = this.top(box);
+    const top = selected.row * ROW;
     if (top < frame.scrollTop) frame.scrollTop = top;
     else if (top + ROW > frame.scrollTop + frame.clientHeight) frame.scrollTop = top + ROW - frame.clientHeight;
-  }
-
-  // Input
-
-  listen(node) {
-    node.addEventListener("click", (event) => {
-      const box = this.boxAt(event);
-      if (box) this.zoomTo(box.node);
-    });
-    node.addEventListener("mousemove", (event) => this.pointAt(event));
-    node.addEventListener("mouseleave", () => this.tooltip.hide());
-    node.addEventListener("keydown", (event) => this.onKey(event));
   }
 
   onKey(event) {
@@ -197,8 +234,12 @@ class FlameGraph {
       ArrowLeft: () => this.move(0, -1),
       ArrowRight: () => this.move(0, 1),
       Enter: () => this.zoomTo(this.selected),
-      Backspace: () => this.zoomBack(),
-      Escape: () => this.zoomOut(),
+      Backspace: () => {
+        if (!this.zoomed) return;
+        this.zoomed = this.back.pop() ?? 0;
+        this.select(this.selected);
+      },
+      Escape: () => this.zoomOut(this.selected),
       Home: () => this.zoomTo(0),
     };
     const action = actions[event.key];
@@ -210,12 +251,6 @@ class FlameGraph {
   boxAt(event) {
     const place = this.canvas.node.getBoundingClientRect();
     return this.boxes.at(event.clientX - place.left, Math.floor((event.clientY - place.top) / ROW));
-  }
-
-  pointAt(event) {
-    const box = this.boxAt(event);
-    if (box) this.tooltip.show(event, this.describe(box.node));
-    else this.tooltip.hide();
   }
 
   /** Return what a frame is, as elements for the tooltip; their text is what a screen reader says. */
@@ -233,5 +268,31 @@ class FlameGraph {
       element("div", {}, `${share} · self ${percent(tree.own[node], whole)}`),
       element("div", { class: "dim" }, phase),
     ];
+  }
+
+  /**
+   * Return the selected and the zoomed frame as a word for the address, `1.4.2a-ZOOM-SELECTED`; empty at the root.
+   * It has the keys of all frames from the root, so that a link means the same in every copy of a page, and two depths.
+   */
+  address() {
+    const { tree, selected, zoomed } = this;
+    const path = tree.pathTo(selected).includes(zoomed) ? tree.pathTo(selected) : tree.pathTo(zoomed);
+    if (path.length === 1) return "";
+    const keys = path.slice(1).map((node) => tree.key[node].toString(36));
+    return `${keys.join(".")}-${path.indexOf(zoomed)}-${path.indexOf(selected)}`;
+  }
+
+  /** Go to an address, as far as this tree has its frames; without a way back and without a report. */
+  goTo(address) {
+    const [, keys, zoom, depth] = /^([\da-z.]+)-(\d+)-(\d+)$/.exec(address) ?? [null, "", 0, 0];
+    const path = [0];
+    for (const key of keys.split(".").filter(Boolean)) {
+      const next = this.tree.childrenOf(path[path.length - 1]).find((child) => this.tree.key[child].toString(36) === key);
+      if (next === undefined) break;
+      path.push(next);
+    }
+    const [zoomed, selected] = [zoom, depth].map((place) => path[Math.min(place, path.length - 1)]);
+    Object.assign(this, { zoomed, selected, back: [] });
+    this.canvas.redraw();
   }
 }

@@ -1,4 +1,4 @@
-// The operators tab: of a torch window, the columns of key_averages().table(). Columns with nothing in them stay away.
+// The operators tab: a torch window in the columns of key_averages().table(), without those that have nothing in them.
 // It reports the range of a window through `onrange(fromMs, toMs)`.
 
 class Operators {
@@ -7,28 +7,19 @@ class Operators {
     this.onrange = onrange;
     this.window = run.windows.length - 1;
     this.byShape = false;
-    this.choice = element("select", { "aria-label": "Window", oninput: (event) => this.choose(Number(event.target.value)) });
-    this.shapes = element("button", { type: "button", onclick: () => this.toggleShapes() }, "by shape");
-    this.place = element("button", { type: "button", onclick: () => this.selectRange() }, "select its time");
+    this.choice = element("select", { "aria-label": "Window", oninput: (event) => this.show({ window: Number(event.target.value) }) });
+    this.shapes = element("button", { type: "button", onclick: () => this.show({ byShape: !this.byShape }) }, "by shape");
+    const place = element("button", { type: "button", onclick: () => this.selectRange() }, "select its time");
     this.note = element("span", { class: "dim" });
     this.body = element("div", {});
-    fillSelect(this.choice, run.windows.map((window, at) => [String(at), this.title(window)]));
-    node.replaceChildren(...(run.windows.length ? [element("p", { class: "controls" }, this.choice, this.shapes, this.place, this.note), this.body] : [nothingTaken()]));
-  }
-
-  title(window) {
-    const length = stepTime((window.end_ms - window.start_ms) / 1000);
-    return `${elapsed(window.start_ms, 1)} · ${this.run.processTitle(window.process)} · ${counted(window.steps, "whole step")}, ${length}`;
-  }
-
-  choose(window) {
-    this.window = window;
-    this.show();
-  }
-
-  toggleShapes() {
-    this.byShape = !this.byShape;
-    this.show();
+    fillSelect(this.choice, run.windows.map((window, at) => {
+      const length = stepTime((window.end_ms - window.start_ms) / 1000);
+      return [String(at), `${elapsed(window.start_ms, 1)} · ${run.processTitle(window.process)} · ${counted(window.steps, "whole step")}, ${length}`];
+    }));
+    const code = (text) => element("code", {}, text);
+    const nothing = element("p", { class: "dim" }, "No torch window was taken of this run. ", code("profd run --torch-window"), " arms them, ", code("profd window"), " takes one.");
+    const controls = element("p", { class: "controls" }, this.choice, this.shapes, place, this.note);
+    node.replaceChildren(...(run.windows.length ? [controls, this.body] : [nothing]));
   }
 
   selectRange() {
@@ -36,10 +27,12 @@ class Operators {
     this.onrange(from, Math.max(to, from + this.run.slotMs));
   }
 
-  show() {
+  show(choice) {
+    Object.assign(this, choice);
     if (!this.run.windows.length) return;
     const window = this.run.windows[this.window];
-    const rows = operatorRows(window.operators);
+    const names = Object.keys(window.operators);
+    const rows = window.operators.name.map((_, at) => Object.fromEntries(names.map((name) => [name, window.operators[name][at]])));
     const shown = this.byShape ? rows : withoutShapes(rows);
     this.choice.value = String(this.window);
     this.shapes.setAttribute("aria-pressed", String(this.byShape));
@@ -48,17 +41,7 @@ class Operators {
   }
 }
 
-function nothingTaken() {
-  const code = (text) => element("code", {}, text);
-  return element("p", { class: "dim" }, "No torch window was taken of this run. ", code("profd run --torch-window"), " arms them, ", code("profd window"), " takes one.");
-}
-
-function operatorRows(columns) {
-  const names = Object.keys(columns);
-  return columns.name.map((_, at) => Object.fromEntries(names.map((name) => [name, columns[name][at]])));
-}
-
-/** Return a row an operator, the sums over its shapes. */
+/** Return a row for each operator, the sums over its shapes. */
 function withoutShapes(rows) {
   const groups = new Map();
   for (const row of rows) {
@@ -73,32 +56,31 @@ function withoutShapes(rows) {
 function operatorColumns(rows, byShape) {
   const selfCpu = rows.reduce((sum, row) => sum + row.self_cpu_ns, 0);
   const selfCuda = rows.reduce((sum, row) => sum + (row.device === "cpu" || row.is_annotation ? 0 : row.self_cuda_ns), 0);
-  const number = (title, value, write, first) => ({ title, numeric: true, first, value, cell: (row) => write(value(row)) });
-  const share = (title, value, whole) => number(title, value, (time) => percent(time, whole));
+  const share = (title, field, whole) => numberColumn(title, field, (time) => percent(time, whole));
   const has = (name) => rows.some((row) => row[name]);
   const cuda = has("self_cuda_ns") || has("cuda_total_ns");
-  const memory = (title, name) => (has(name) ? [number(title, (row) => row[name], kibibytes)] : []);
+  const memory = (title, name) => (has(name) ? [numberColumn(title, name, kibibytes)] : []);
   return [
-    { title: "Name", value: (row) => row.name, cell: (row) => row.name, kind: "name", hint: (row) => row.name },
-    number("Self CPU", (row) => row.self_cpu_ns, nanoseconds, cuda ? undefined : "descending"),
-    share("Self CPU %", (row) => row.self_cpu_ns, selfCpu),
-    number("CPU total", (row) => row.cpu_total_ns, nanoseconds),
-    share("CPU total %", (row) => row.cpu_total_ns, selfCpu),
-    number("CPU time avg", (row) => row.cpu_total_ns / row.calls, nanoseconds),
+    longColumn("Name", "name", "name"),
+    numberColumn("Self CPU", "self_cpu_ns", nanoseconds, { first: cuda ? undefined : "descending" }),
+    share("Self CPU %", "self_cpu_ns", selfCpu),
+    numberColumn("CPU total", "cpu_total_ns", nanoseconds),
+    share("CPU total %", "cpu_total_ns", selfCpu),
+    numberColumn("CPU time avg", (row) => row.cpu_total_ns / row.calls, nanoseconds),
     ...(cuda ? [
-      number("Self CUDA", (row) => row.self_cuda_ns, nanoseconds, "descending"),
-      share("Self CUDA %", (row) => row.self_cuda_ns, selfCuda),
-      number("CUDA total", (row) => row.cuda_total_ns, nanoseconds),
-      number("CUDA time avg", (row) => row.cuda_total_ns / row.calls, nanoseconds),
+      numberColumn("Self CUDA", "self_cuda_ns", nanoseconds, { first: "descending" }),
+      share("Self CUDA %", "self_cuda_ns", selfCuda),
+      numberColumn("CUDA total", "cuda_total_ns", nanoseconds),
+      numberColumn("CUDA time avg", (row) => row.cuda_total_ns / row.calls, nanoseconds),
     ] : []),
     ...memory("CPU Mem", "cpu_bytes"),
     ...memory("Self CPU Mem", "self_cpu_bytes"),
     ...memory("CUDA Mem", "cuda_bytes"),
     ...memory("Self CUDA Mem", "self_cuda_bytes"),
-    number("# of Calls", (row) => row.calls, grouped),
-    ...(byShape ? [{ title: "Input Shapes", value: (row) => row.input_shapes, cell: (row) => row.input_shapes, kind: "code", hint: (row) => row.input_shapes }] : []),
-    ...(has("issuer") ? [{ title: "From (samples)", value: (row) => row.issuer, cell: (row) => row.issuer, kind: "code", hint: (row) => row.issuer }] : []),
-    ...(has("flops") ? [number("Total MFLOPs", (row) => row.flops, (flops) => (flops ? (flops / 1e6).toFixed(3) : UNKNOWN))] : []),
+    numberColumn("# of Calls", "calls", grouped),
+    ...(byShape ? [longColumn("Input Shapes", "input_shapes", "code")] : []),
+    ...(has("issuer") ? [longColumn("From (samples)", "issuer", "code")] : []),
+    ...(has("flops") ? [numberColumn("Total MFLOPs", "flops", (flops) => (flops ? (flops / 1e6).toFixed(3) : UNKNOWN))] : []),
   ];
 }
 

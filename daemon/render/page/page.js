@@ -1,116 +1,112 @@
-// The page: puts the parts together, and shows everything again when the selection changes.
+// The report: puts the parts together, and shows everything again when the selection changes.
 
 const EVENT_MARGIN_MS = 5_000;
 
-class Page {
+/** The phases with their letters, colors and shares of the selection. A press keeps one phase, and reports it; null: all. */
+class Legend {
+  constructor(node, run, onphase) {
+    this.node = node;
+    this.run = run;
+    this.onphase = onphase;
+    // The order is that of the whole run, so that nothing jumps while a range is dragged.
+    this.usual = new Counts(run, new Selection(run)).byPhase();
+    this.order = [...run.phases.keys()].sort((a, b) => this.usual[b] - this.usual[a] || a - b);
+  }
+
+  show(selection, counts) {
+    const ofAllPhases = () => Object.assign(new Selection(selection.run), selection, { phase: null });
+    const whole = selection.phase === null ? counts : new Counts(this.run, ofAllPhases());
+    const times = whole.byPhase();
+    const samples = whole.byPhase(whole.samplesByStack);
+    const shown = this.order.filter((phase) => times[phase] > 0 || this.usual[phase] > 0 || phase === selection.phase);
+    this.node.replaceChildren(...shown.map((phase) => {
+      const { name, letter, color } = this.run.phases[phase];
+      const isOnly = phase === selection.phase;
+      const swatch = element("i", { class: "swatch" }, letter);
+      swatch.style.background = color;
+      swatch.style.color = inkOn(parseColor(color));
+      const title = `only ${name}: ${counted(samples[phase], "sample")}`;
+      const properties = { type: "button", "aria-pressed": String(isOnly), title, onclick: () => this.onphase(isOnly ? null : phase) };
+      return element("button", properties, swatch, name, element("b", {}, percent(times[phase], whole.total)));
+    }));
+  }
+}
+
+class Page extends AddressedPage {
   constructor(run) {
+    super();
     this.run = run;
     this.selection = new Selection(run);
     this.trees = new Map();
     const tooltip = new Tooltip(byId("tooltip"));
-    this.timeline = new Timeline(byId("timeline"), tooltip, run, (from, to) => this.change(() => this.selection.setRange(from, to)));
-    this.graph = new FlameGraph(byId("flame"), tooltip, run, (node) => this.onSelect(node));
+    const onrange = (from, to) => this.change(() => this.selection.setRange(from, to));
+    this.timeline = new Timeline(byId("timeline"), tooltip, run, onrange);
+    this.graph = new FlameGraph(byId("flame"), tooltip, run, (node) => {
+      this.writeAddress();
+      this.showPanel();
+      this.speak(node);
+    });
     this.panel = new Panel(byId("panel"), run);
-    this.legend = new Legend(byId("legend"), run, (phase) => this.change(() => Object.assign(this.selection, { phase })));
-    this.tabs = new Tabs((view) => this.change(() => Object.assign(this.selection, { tab: view })));
-    this.makeTables();
+    this.legend = new Legend(byId("legend"), run, (phase) => this.select({ phase }));
+    this.tabs = new Tabs((tab) => this.select({ tab }));
+    this.makeTables(onrange);
     this.makeFilters();
     this.listen();
+    byId("query").addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      this.select({ query: "" });
+      byId("flame").focus();
+    });
     this.readAddress();
   }
 
-  makeTables() {
-    const pickFunction = (row) => {
-      this.graph.selectFunction(row.functionId);
+  canvases() {
+    return [this.timeline.canvas, this.graph.canvas];
+  }
+
+  makeTables(onrange) {
+    const { run } = this;
+    const pickFunction = ({ functionId }) => {
+      const { tree } = this.graph;
+      this.graph.zoomOut(tree.largest((each) => each === functionId, (node) => tree.total[node]));
       byId("panel").scrollIntoView({ block: "nearest" });
     };
-    const pickProcess = (row) => this.change(() => Object.assign(this.selection, { process: String(row.index), rank: "all", thread: "all" }));
-    const pickEvent = (row) => this.change(() => this.selection.setRange(row.at_ms - EVENT_MARGIN_MS, row.at_ms + EVENT_MARGIN_MS));
-    const { run } = this;
+    const pickProcess = (row) => this.select({ process: String(row.index), rank: "all", thread: "all" });
+    const pickEvent = (row) => onrange(row.at_ms - EVENT_MARGIN_MS, row.at_ms + EVENT_MARGIN_MS);
+    const table = (view, caption, columns, onpick, rows) => [new Table(byId(`view-${view}`), caption, columns, onpick), rows];
     this.tables = {
-      functions: [new Table(byId("view-functions"), "Hot functions", codeColumns(), pickFunction), () => functionRows(run, this.counts)],
-      lines: [new Table(byId("view-lines"), "Hot lines", codeColumns(), pickFunction), () => lineRows(run, this.counts)],
-      processes: [new Table(byId("view-processes"), "Processes", processColumns(), pickProcess), () => processRows(run, this.selection)],
-      operators: [new Operators(byId("view-operators"), run, (from, to) => this.change(() => this.selection.setRange(from, to))), () => this.selection],
-      memory: [new Table(byId("view-memory"), "Memory", memoryColumns(), pickProcess), () => memoryRows(run, this.selection)],
-      events: [new Table(byId("view-events"), "Events", eventColumns(run), pickEvent), () => eventRows(run, this.selection)],
+      functions: table("functions", "Hot functions", codeColumns(), pickFunction, () => functionRows(run, this.counts)),
+      lines: table("lines", "Hot lines", codeColumns(), pickFunction, () => lineRows(run, this.counts)),
+      processes: table("processes", "Processes", processColumns(), pickProcess, () => processRows(run, this.selection)),
+      operators: [new Operators(byId("view-operators"), run, onrange), () => null],
+      memory: table("memory", "Memory", memoryColumns(), pickProcess, () => memoryRows(run, this.selection)),
+      events: table("events", "Events", eventColumns(run), pickEvent, () => eventRows(run, this.selection)),
     };
   }
 
   makeFilters() {
     const { run } = this;
+    const each = (rows, field) => [...new Set(rows.map((row) => row[field]))];
+    const roles = each(run.processes, "role").filter((role) => role !== "main");
     const processes = run.processes.map((_, index) => [String(index), run.processTitle(index)]);
-    const roles = [...new Set(run.processes.map((process) => process.role))].filter((role) => role !== "main");
     fillSelect(byId("process"), [["training", "training processes"], ...roles.map((role) => [role, `${role}s`]), ["all", "all processes"], ...processes]);
-    const ranks = [...new Set(run.processes.map((process) => process.rank))].filter((rank) => rank !== null).sort((a, b) => a - b);
+    const ranks = each(run.processes, "rank").filter((rank) => rank !== null).sort((a, b) => a - b);
     fillSelect(byId("rank"), [["all", "all ranks"], ...ranks.map((rank) => [String(rank), `rank ${rank}`])]);
     byId("rank").hidden = !ranks.length;
-    const names = [...new Set(run.threads.map((thread) => thread.name))].sort();
+    const names = each(run.threads, "name").sort();
     fillSelect(byId("thread"), [["main", "main threads"], ["other", "other threads"], ["all", "all threads"], ...names.map((name) => [`=${name}`, name])]);
-    const phases = this.legend.order.filter((phase) => this.legend.everSeen.has(phase));
+    const seen = run.phasesSeen();
+    const phases = this.legend.order.filter((phase) => seen.has(phase));
     fillSelect(byId("phase"), [["", "all phases"], ...phases.map((phase) => [String(phase), `${run.phases[phase].letter} ${run.phases[phase].name}`])]);
-    this.onInput("process", (value) => this.selection.setProcess(value));
-    this.onInput("phase", (value) => Object.assign(this.selection, { phase: value === "" ? null : Number(value) }));
-    for (const name of ["rank", "thread", "by", "coloring"]) {
-      this.onInput(name, (value) => {
-        this.selection[name] = value;
-      });
-    }
-    this.onInput("query", (value) => {
-      this.selection.query = value;
-    });
-    this.onPress("inverted", "inverted");
-    for (const [name, id] of Object.entries(CONDITIONS)) {
-      this.onPress(id, name);
-      byId(id).hidden = !run.canTell(id);
+    const onInput = (id, apply) => byId(id).addEventListener("input", (event) => this.change(() => apply(event.target.value)));
+    onInput("process", (value) => this.selection.setProcess(value));
+    onInput("phase", (value) => Object.assign(this.selection, { phase: value === "" ? null : Number(value) }));
+    for (const name of ["rank", "thread", "by", "coloring", "query"]) onInput(name, (value) => Object.assign(this.selection, { [name]: value }));
+    for (const [name, id] of Object.entries({ inverted: "inverted", ...CONDITIONS })) {
+      byId(id).addEventListener("click", () => this.change(() => Object.assign(this.selection, { [name]: !this.selection[name] })));
+      byId(id).hidden = name in CONDITIONS && !run.parts.includes(id);
     }
     byId("reset").addEventListener("click", () => this.change(() => this.selection.setRange(NaN, NaN)));
-  }
-
-  onPress(id, name) {
-    byId(id).addEventListener("click", () => this.change(() => {
-      this.selection[name] = !this.selection[name];
-    }));
-  }
-
-  onInput(id, apply) {
-    byId(id).addEventListener("input", (event) => this.change(() => apply(event.target.value)));
-  }
-
-  listen() {
-    window.addEventListener("hashchange", () => this.readAddress());
-    document.addEventListener("keydown", (event) => {
-      const isTyping = ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName);
-      if (event.key === "/" && !isTyping) {
-        event.preventDefault();
-        byId("query").focus();
-      } else if (event.key === "Escape" && event.target.id === "query") {
-        this.change(() => {
-          this.selection.query = "";
-        });
-        byId("flame").focus();
-      }
-    });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
-    window.addEventListener("beforeprint", () => this.setPaper(true));
-    window.addEventListener("afterprint", () => this.setPaper(false));
-  }
-
-  /** Paper is light, whatever the screen is, and nobody can unfold it. */
-  setPaper(isPaper) {
-    document.documentElement.classList.toggle("paper", isPaper);
-    const folded = document.querySelectorAll(isPaper ? "details:not([open])" : "details[data-folded]");
-    for (const details of folded) {
-      details.open = isPaper;
-      details.toggleAttribute("data-folded", isPaper);
-    }
-    this.timeline.canvas.redrawNow();
-    this.graph.canvas.redrawNow();
-  }
-
-  redraw() {
-    this.timeline.canvas.redraw();
-    this.graph.canvas.redraw();
   }
 
   /** Change the selection, and show what it is then; several changes before the next picture are shown once. */
@@ -125,94 +121,61 @@ class Page {
     });
   }
 
+  select(fields) {
+    this.change(() => Object.assign(this.selection, fields));
+  }
+
   readAddress() {
     this.selection.readHash(location.hash);
     this.update();
-    this.graph.goTo(readPlace(this.graph.tree, this.selection.frame));
+    this.graph.goTo(this.selection.frame);
     this.showPanel();
   }
 
   writeAddress() {
-    this.selection.frame = placeOf(this.graph);
-    const hash = this.selection.toHash();
-    history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
+    this.selection.frame = this.graph.address();
+    this.setHash(this.selection.toHash());
   }
 
   update() {
-    this.counts = new Counts(this.run, this.selection);
+    const { run, selection } = this;
+    this.counts = new Counts(run, selection);
     this.showFilters();
-    this.legend.show(this.selection, this.counts);
-    this.timeline.show(this.selection);
-    this.showGraph();
-    this.showTable(this.tabs.show(this.selection.tab));
+    this.legend.show(selection, this.counts);
+    this.timeline.show(selection);
+    const shape = `${selection.by} ${selection.inverted}`;
+    if (!this.trees.has(shape)) this.trees.set(shape, new Tree(run, selection.by === "line", selection.inverted));
+    const tree = this.trees.get(shape);
+    tree.fill(this.counts);
+    const matches = this.search(selection.query, run);
+    if (matches) byId("found").textContent = `${percent(this.counts.matching(matches), this.counts.total)} matched`;
+    this.graph.show(tree, { coloring: selection.coloring, matches });
+    this.showPanel();
+    const [table, rows] = this.tables[this.tabs.show(selection.tab)] ?? [];
+    table?.show(rows());
     document.body.dataset.samples = String(this.counts.samples);
   }
 
-  tree() {
-    const name = `${this.selection.by} ${this.selection.inverted}`;
-    if (!this.trees.has(name)) this.trees.set(name, new Tree(this.run, this.selection.by === "line", this.selection.inverted));
-    return this.trees.get(name);
-  }
-
-  showGraph() {
-    const tree = this.tree();
-    tree.fill(this.counts);
-    this.graph.show(tree, { coloring: this.selection.coloring, matches: this.matches() });
-    this.showPanel();
-  }
-
   showPanel() {
-    const node = this.graph.selected;
-    this.panel.show(node > 0 ? this.graph.tree.functionOf(node) : null, this.counts, this.graph.tree, node);
-  }
-
-  onSelect(node) {
-    this.writeAddress();
-    this.showPanel();
-    byId("spoken").textContent = this.graph.describe(node).map((part) => part.textContent).join(", ");
-  }
-
-  /** Return which functions the search finds, and say on how many samples; null where nothing is searched. */
-  matches() {
-    const { query } = this.selection;
-    const pattern = query ? compile(query) : null;
-    byId("query").setAttribute("aria-invalid", String(Boolean(query && !pattern)));
-    if (!pattern) {
-      byId("found").textContent = query ? "no regular expression" : "";
-      return null;
-    }
-    const found = Uint8Array.from(this.run.functionName, (name, at) => (pattern.test(name) || pattern.test(this.run.fileOf(at).module) ? 1 : 0));
-    byId("found").textContent = `${percent(this.counts.matching(found), this.counts.total)} matched`;
-    return found;
+    this.panel.show(this.counts, this.graph.tree, this.graph.selected);
   }
 
   showFilters() {
     const { selection } = this;
+    // An option that an address names but the list does not have is added.
+    const choose = (select, value, text) => {
+      if (![...select.options].some((option) => option.value === value)) select.append(element("option", { value }, text));
+      select.value = value;
+    };
     for (const name of ["rank", "thread", "by", "coloring"]) byId(name).value = selection[name];
-    showOption(byId("process"), selection.process, selection.describeProcess());
-    showOption(byId("phase"), String(selection.phase ?? ""), selection.phase === null ? "" : this.run.phases[selection.phase].name);
+    choose(byId("process"), selection.process, selection.describeProcess());
+    choose(byId("phase"), String(selection.phase ?? ""), selection.phase === null ? "" : this.run.phases[selection.phase].name);
     if (byId("query").value !== selection.query) byId("query").value = selection.query;
-    byId("inverted").setAttribute("aria-pressed", String(selection.inverted));
-    for (const [name, id] of Object.entries(CONDITIONS)) byId(id).setAttribute("aria-pressed", String(selection[name]));
+    for (const [name, id] of Object.entries({ inverted: "inverted", ...CONDITIONS })) byId(id).setAttribute("aria-pressed", String(selection[name]));
     byId("reset").hidden = selection.isWholeRun;
     byId("basis").textContent = `${selection.describe()} · ${counted(this.counts.samples, "sample")}`;
     byId("basis").title = `${this.run.wallClock(selection.fromMs)} – ${this.run.wallClock(selection.toMs)} by the clock`;
   }
-
-  showTable(view) {
-    const shown = this.tables[view];
-    if (shown) shown[0].show(shown[1]());
-  }
-}
-
-/** Choose an option; one that an address names but the list does not have is added. */
-function showOption(select, value, text) {
-  if (![...select.options].some((option) => option.value === value)) select.append(element("option", { value }, text));
-  select.value = value;
-}
-
-function fillSelect(select, options) {
-  select.replaceChildren(...options.map(([value, text]) => element("option", { value }, text)));
 }
 
 openPacked((extract) => new Page(new Run(extract)));

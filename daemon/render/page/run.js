@@ -1,4 +1,4 @@
-// The run: the columns that were embedded in the page, as typed arrays. It never changes.
+// The run: the columns of the page as typed arrays. It never changes.
 
 class Run {
   constructor(extract) {
@@ -37,11 +37,6 @@ class Run {
     this.events = extract.events;
   }
 
-  /** Say whether the run has the readings that a condition rests on. */
-  canTell(condition) {
-    return this.parts.includes(condition);
-  }
-
   get stackCount() {
     return this.stackFrame.length;
   }
@@ -55,24 +50,28 @@ class Run {
     return covered > 0 ? Math.max(lived, covered) / covered : 1;
   }
 
+  /** Return the phases that any thread has spent time in. */
+  phasesSeen() {
+    const isSeen = new Uint8Array(this.stackCount);
+    for (const { stacks, timesMs } of this.threads) {
+      for (let at = 0; at < stacks.length; at += 1) if (timesMs[at] > 0) isSeen[stacks[at]] = 1;
+    }
+    return new Set(this.stackPhase.filter((_, stack) => isSeen[stack]));
+  }
+
   fileOf(functionId) {
     return this.files[this.functionFile[functionId]];
   }
 
-  /** The threads that the question "where does the step go" is about. */
-  isTraining(thread) {
-    return thread.main && this.processes[thread.process].role === "main";
-  }
-
   processTitle(index) {
-    const process = this.processes[index];
-    return `${process.title} · ${process.pid}`;
+    const { title, pid } = this.processes[index];
+    return `${title} · ${pid}`;
   }
 
-  /** Return a time since the start as the clock on the wall, where the page is read. */
+  /** Return a time since the start as the time of day where the page is read. */
   wallClock(ms) {
     const at = new Date(this.startedMs + ms);
-    return [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");
+    return [at.getHours(), at.getMinutes(), at.getSeconds()].map(twoDigits).join(":");
   }
 }
 
@@ -100,29 +99,19 @@ function decodeSeries(series) {
   return { fromMs, atMs, values: scaled(series.values, series.digits) };
 }
 
+/** Return what a thread did; the times of a part are decoded when first asked for: a page opens without conditions. */
 function decodeSlots(columns) {
+  const later = ({ samples, times_100us: times }) => {
+    let decoded = null;
+    return { samples, get timesMs() { return (decoded ??= scaled(times, 1)); } };
+  };
   return {
     slots: new Int32Array(runningSums(columns.steps)),
     spans: columns.spans,
     stacks: columns.stacks,
-    ...decodePart(columns),
-    parts: columns.parts.map(decodeLater),
-  };
-}
-
-function decodePart(columns) {
-  return { samples: columns.samples, timesMs: scaled(columns.times_100us, 1) };
-}
-
-/** Return a part whose times are decoded when they are first asked for: a page opens without conditions. */
-function decodeLater(columns) {
-  let decoded = null;
-  return {
     samples: columns.samples,
-    get timesMs() {
-      decoded ??= scaled(columns.times_100us, 1);
-      return decoded;
-    },
+    timesMs: scaled(columns.times_100us, 1),
+    parts: columns.parts.map(later),
   };
 }
 

@@ -1,4 +1,4 @@
-// The selection: which samples are meant, and how they are looked at. It lives in the address, so that a link says all.
+// The selection: which samples are shown, and how. It lives in the address, so that a link says all.
 
 const DEFAULTS = {
   from: null, // slots; null: the whole run
@@ -9,7 +9,7 @@ const DEFAULTS = {
   phase: null, // index of a phase
   gpuIdle: false, // only the time for which the GPU was idle
   onCpu: false, // only the time for which the thread ran more than it waited
-  frame: "", // the place in the flame graph; see place.js
+  frame: "", // the place in the flame graph; see FlameGraph.address
   query: "",
   by: "line", // line, function
   inverted: false,
@@ -54,14 +54,9 @@ class Selection {
     return this.process === role || this.process.split(",").includes(String(index));
   }
 
-  takesThread(thread) {
-    if (!this.takesProcess(thread.process)) return false;
-    if (this.thread === "all") return true;
-    return this.thread === "main" || this.thread === "other" ? thread.main === (this.thread === "main") : `=${thread.name}` === this.thread;
-  }
-
   threads() {
-    return this.run.threads.filter((thread) => this.takesThread(thread));
+    const isNamed = { all: () => true, main: (thread) => thread.main, other: (thread) => !thread.main }[this.thread] ?? ((thread) => `=${thread.name}` === this.thread);
+    return this.run.threads.filter((thread) => this.takesProcess(thread.process) && isNamed(thread));
   }
 
   /** Return the columns of a thread that hold what is asked for: all of it, or the part for which conditions held. */
@@ -79,12 +74,14 @@ class Selection {
   /** Return the selection in words, for the line that says on what the numbers rest. */
   describe() {
     const isDefault = this.process === DEFAULTS.process && this.thread === DEFAULTS.thread;
-    const words = isDefault ? ["main threads"] : [this.describeProcess(), this.describeThread()];
+    const thread = this.thread.startsWith("=") ? `thread ${this.thread.slice(1)}` : `${this.thread} threads`;
+    const words = isDefault ? ["main threads"] : [this.describeProcess(), thread];
     if (this.phase !== null) words.push(this.run.phases[this.phase].name);
     if (this.rank !== "all") words.push(`rank ${this.rank}`);
     if (this.onCpu) words.push("on CPU");
     if (this.gpuIdle) words.push(`GPU idle (below ${percent(this.run.gpuIdleBelow, 1)})`);
-    words.push(this.isWholeRun ? "whole run" : this.describeRange());
+    const decimals = decimalsFor(this.toMs - this.fromMs);
+    words.push(this.isWholeRun ? "whole run" : `${elapsed(this.fromMs, decimals)} – ${elapsed(this.toMs, decimals)}`);
     return words.join(" · ");
   }
 
@@ -96,16 +93,6 @@ class Selection {
     return indices.length > 1 ? `${indices.length} processes` : this.run.processTitle(Number(this.process));
   }
 
-  describeThread() {
-    if (this.thread === "main" || this.thread === "other") return `${this.thread} threads`;
-    return this.thread === "all" ? "all threads" : `thread ${this.thread.slice(1)}`;
-  }
-
-  describeRange() {
-    const decimals = decimalsFor(this.toMs - this.fromMs);
-    return `${elapsed(this.fromMs, decimals)} – ${elapsed(this.toMs, decimals)}`;
-  }
-
   /** Return the part of the address after `#`; empty where everything is as it opens. */
   toHash() {
     const words = new URLSearchParams();
@@ -115,10 +102,8 @@ class Selection {
     }
     if (this.phase !== null) words.set("phase", this.run.phases[this.phase].name);
     if (this.inverted) words.set("inverted", "1");
-    for (const [name, word] of Object.entries(CONDITIONS)) {
-      if (this[name]) words.set(word, "1");
-    }
-    return words.toString();
+    for (const [name, word] of Object.entries(CONDITIONS)) if (this[name]) words.set(word, "1");
+    return String(words);
   }
 
   /** Take over an address; what it names but this run doesn't have is left as it opens. */
@@ -140,7 +125,7 @@ class Selection {
     this.query = words.get("query") ?? "";
     this.frame = words.get("frame") ?? "";
     this.inverted = words.get("inverted") === "1";
-    for (const [name, word] of Object.entries(CONDITIONS)) this[name] = words.get(word) === "1" && this.run.canTell(word);
+    for (const [name, word] of Object.entries(CONDITIONS)) this[name] = words.get(word) === "1" && this.run.parts.includes(word);
     this.tab = words.get("tab") ?? DEFAULTS.tab;
   }
 

@@ -1,8 +1,36 @@
 // A table that sorts by a click on its header, and shows its first rows until asked for all.
-// A column has a title, `value(row)` to sort by, and `cell(row)` (text or an element) to show. The one with `first`
-// (`ascending`, `descending`) is the order in which a table opens.
 
 const FIRST_ROWS = 100;
+
+/**
+ * Return a column: a title, `value(row)` to sort by (or the name of a field), and `cell(row)`, text or an element, to
+ * show instead. The column with `first` (`ascending`, `descending`) is the order in which a table opens.
+ */
+function column(title, value, options = {}) {
+  const valueOf = typeof value === "string" ? (row) => row[value] : value;
+  return { title, value: valueOf, cell: valueOf, ...options };
+}
+
+/** Return a column of numbers, written by `write`; null is unknown, and the least. */
+function numberColumn(title, value, write, options = {}) {
+  const { value: valueOf } = column(title, value);
+  const cell = (row) => (valueOf(row) === null ? UNKNOWN : write(valueOf(row)));
+  return { title, numeric: true, value: (row) => valueOf(row) ?? -1, cell, ...options };
+}
+
+/** Return a column of texts that may be longer than their cell: all of it is in the tooltip. */
+function longColumn(title, field, kind) {
+  return column(title, (row) => row[field] ?? "", { kind, hint: (row) => row[field] });
+}
+
+/** Return a column of names as buttons, so that a row can be picked by keyboard too. */
+function pickColumn(title, field, options = {}) {
+  return column(title, field, { cell: (row) => pickButton(row[field]), kind: "name", ...options });
+}
+
+function pickButton(text) {
+  return element("button", { class: "pick", type: "button" }, text);
+}
 
 class Table {
   constructor(node, caption, columns, onpick) {
@@ -27,24 +55,18 @@ class Table {
     this.node.querySelectorAll("th button")[at].focus();
   }
 
-  order() {
-    const { value } = this.columns[this.sorted];
-    const sign = this.descending ? -1 : 1;
-    return [...this.rows].sort((a, b) => sign * compare(value(a), value(b)));
-  }
-
   draw() {
-    const rows = this.order();
+    const { value } = this.columns[this.sorted];
+    const rows = [...this.rows].sort((a, b) => (this.descending ? -1 : 1) * compare(value(a), value(b)));
     const shown = this.showsAll ? rows : rows.slice(0, FIRST_ROWS);
+    const showAll = () => {
+      this.showsAll = true;
+      this.draw();
+    };
     const table = element("table", {}, element("caption", { class: "hidden" }, this.caption), this.head(), element("tbody", {}, ...shown.map((row) => this.row(row))));
-    const more = rows.length > shown.length ? element("button", { class: "more", type: "button", onclick: () => this.showAll() }, `show all ${grouped(rows.length)}`) : null;
+    const more = rows.length > shown.length ? element("button", { class: "more", type: "button", onclick: showAll }, `show all ${grouped(rows.length)}`) : null;
     const nothing = rows.length ? null : element("p", { class: "dim" }, "Nothing in this selection.");
     this.node.replaceChildren(...[table, more, nothing].filter(Boolean));
-  }
-
-  showAll() {
-    this.showsAll = true;
-    this.draw();
   }
 
   head() {
@@ -72,9 +94,4 @@ function compare(a, b) {
   if (typeof a === "number") return a - b;
   const [first, second] = [a.toLowerCase(), b.toLowerCase()];
   return first < second ? -1 : Number(first > second);
-}
-
-/** Return a name as a button, so that a row can be picked by keyboard too. */
-function pickButton(text) {
-  return element("button", { class: "pick", type: "button" }, text);
 }

@@ -1,24 +1,23 @@
-// The tables of the page: what their columns are, and the rows that a selection gives them.
+// The tables of the report: their columns, and the rows of a selection.
 
-function shareColumn(title, field, first) {
-  return {
-    title,
-    numeric: true,
+const LINE_WIDTH = 220; // pixels
+const LINE_HEIGHT = 26;
+
+// Functions and lines
+
+function codeColumns() {
+  const share = (title, field, first) => numberColumn(title, field, null, {
     first,
-    value: (row) => row[field],
     cell: (row) => percent(row[field], row.whole),
     hint: (row) => counted(row.samples[field], "sample"),
     isWeak: (row) => isUncertain(row[field], row.whole, row.errors[field]),
-  };
-}
-
-function codeColumns() {
+  });
   return [
-    shareColumn("self", "own", "descending"),
-    shareColumn("total", "total"),
-    { title: "function", value: (row) => row.name, cell: (row) => pickButton(row.name), kind: "name", hint: (row) => row.name },
-    { title: "where", value: (row) => row.where, cell: (row) => row.shortWhere, kind: "where", hint: (row) => row.path },
-    { title: "line", value: (row) => row.source ?? "", cell: (row) => row.source ?? "", kind: "code", hint: (row) => row.source },
+    share("self", "own", "descending"),
+    share("total", "total"),
+    pickColumn("function", "name", { hint: (row) => row.name }),
+    column("where", "where", { cell: (row) => row.shortWhere, kind: "where", hint: (row) => row.path }),
+    longColumn("line", "source", "code"),
   ];
 }
 
@@ -45,61 +44,63 @@ function codeRow(run, counts, frame, sums, key) {
 
 function lineRows(run, counts) {
   const lines = counts.byLine();
-  const rows = [];
-  lines.total.forEach((time, frame) => {
-    if (time > 0) rows.push(codeRow(run, counts, frame, lines, frame));
-  });
-  return rows;
+  const seen = [...lines.total.keys()].filter((frame) => lines.total[frame] > 0);
+  return seen.map((frame) => codeRow(run, counts, frame, lines, frame));
 }
 
-/** Return a row a function, each at the line of it that it mostly stood at. */
+/** Return a row for each function, at the line of it that has the most time. */
 function functionRows(run, counts) {
   const functions = counts.byFunction();
   const lines = counts.byLine();
-  const hottest = new Int32Array(run.functionName.length).fill(-1);
+  const hottest = new Map();
   run.frameFunction.forEach((functionId, frame) => {
-    const best = hottest[functionId];
-    if (lines.total[frame] > 0 && (best < 0 || lines.total[frame] > lines.total[best])) hottest[functionId] = frame;
+    const best = hottest.get(functionId);
+    if (lines.total[frame] > 0 && (best === undefined || lines.total[frame] > lines.total[best])) hottest.set(functionId, frame);
   });
-  const rows = [];
-  hottest.forEach((frame, functionId) => {
-    if (frame >= 0) rows.push(codeRow(run, counts, frame, functions, functionId));
-  });
-  return rows;
+  return [...hottest].sort(([a], [b]) => a - b).map(([functionId, frame]) => codeRow(run, counts, frame, functions, functionId));
 }
 
-function processColumns() {
-  const number = (title, field, write) => ({
-    title,
-    numeric: true,
-    value: (row) => row[field] ?? -1,
-    cell: (row) => (row[field] === null ? UNKNOWN : write(row[field])),
+/** Return the user's lines with the time of all stacks whose innermost frame of the user's they are, as [frame, ms]. */
+function ownLines(run, counts) {
+  const times = new Map();
+  counts.byStack.forEach((time, stack) => {
+    if (!time) return;
+    let at = stack;
+    while (at >= 0 && run.fileOf(run.frameFunction[run.stackFrame[at]]).library) at = run.stackParent[at];
+    if (at >= 0) times.set(run.stackFrame[at], (times.get(run.stackFrame[at]) ?? 0) + time);
   });
+  return [...times].sort(([first, a], [second, b]) => b - a || first - second);
+}
+
+// Processes
+
+function processColumns() {
+  const branch = (row) => {
+    const name = pickButton(row.title);
+    name.style.marginLeft = `${Math.min(row.depth, 12) * 18}px`;
+    return name;
+  };
   return [
-    { title: "process", first: "ascending", value: (row) => row.order, cell: (row) => branch(row), kind: "name" },
-    number("PID", "pid", String),
-    number("CPU, cores", "cpu", significant),
-    number("RSS, last", "rss", bytes),
-    number("RSS, most", "rssMost", bytes),
-    number("samples", "samples", grouped),
-    { title: "top line of your code", value: (row) => row.top, cell: (row) => row.top, kind: "where" },
-    { title: "from", numeric: true, value: (row) => row.seen_ms, cell: (row) => elapsed(row.seen_ms) },
-    { title: "end", value: (row) => row.end, cell: (row) => row.end },
-    { title: "command", value: (row) => row.command, cell: (row) => row.command, kind: "code", hint: (row) => row.command },
+    column("process", "order", { first: "ascending", cell: branch, kind: "name" }),
+    numberColumn("PID", "pid", String),
+    numberColumn("CPU, cores", "cpu", significant),
+    numberColumn("RSS, last", "rss", bytes),
+    numberColumn("RSS, most", "rssMost", bytes),
+    numberColumn("samples", "samples", grouped),
+    column("top line of your code", "top", { kind: "where" }),
+    numberColumn("from", "seen_ms", (ms) => elapsed(ms)),
+    column("end", "end"),
+    longColumn("command", "command", "code"),
   ];
 }
 
-function branch(row) {
-  const name = pickButton(row.title);
-  name.style.marginLeft = `${Math.min(row.depth, 12) * 18}px`;
-  return name;
-}
-
 function processRows(run, selection) {
-  return processTree(run).map(({ index, depth }, order) => {
+  return processTree(run).map(([index, depth], order) => {
     const process = run.processes[index];
     const rss = valuesIn(process.rss, selection);
-    const counts = countsOfProcess(run, selection, index);
+    const { from, to } = selection;
+    const counts = new Counts(run, Object.assign(new Selection(run), { from, to, process: String(index), thread: "main" }));
+    const [top] = ownLines(run, counts)[0] ?? [];
     return {
       ...process,
       index,
@@ -107,66 +108,23 @@ function processRows(run, selection) {
       order,
       cpu: meanOf([process.cpu], selection.fromMs, selection.toMs),
       rss: rss.length ? rss[rss.length - 1] : null,
-      rssMost: rss.length ? Math.max(...rss) : null,
+      rssMost: rss.length ? largestOf(rss) : null,
       samples: counts.samples,
-      top: topLine(run, counts),
+      top: top === undefined ? "" : `${run.functionName[run.frameFunction[top]]} ${shortPath(run.fileOf(run.frameFunction[top]).module)}:${run.frameLine[top]}`,
       end: describeEnd(process),
     };
   });
 }
 
-/** Return the processes as they start each other: parents before their children. */
+/** Return the processes, parents before the children that they started, as [index, depth]. */
 function processTree(run) {
   const children = new Map();
-  run.processes.forEach((process, index) => {
-    const parent = process.parent ?? -1;
-    children.set(parent, [...(children.get(parent) ?? []), index]);
+  run.processes.forEach(({ parent }, index) => {
+    if (!children.has(parent)) children.set(parent, []);
+    children.get(parent).push(index);
   });
-  const found = [];
-  const visit = (index, depth) => {
-    found.push({ index, depth });
-    (children.get(index) ?? []).forEach((child) => visit(child, depth + 1));
-  };
-  (children.get(-1) ?? []).forEach((root) => visit(root, 0));
-  return found;
-}
-
-function valuesIn(series, selection) {
-  const first = lowerBound(series.atMs, selection.fromMs);
-  return [...series.values.slice(first, lowerBound(series.atMs, selection.toMs + 1))];
-}
-
-function countsOfProcess(run, selection, index) {
-  const own = new Selection(run);
-  Object.assign(own, { from: selection.from, to: selection.to, process: String(index), thread: "main" });
-  return new Counts(run, own);
-}
-
-/** Return the user's own lines with the time that is owed to them, [frame, ms], the largest first. */
-function ownLines(run, counts) {
-  const owed = new Map();
-  counts.byStack.forEach((time, stack) => {
-    const frame = time ? userFrame(run, stack) : null;
-    if (frame !== null) owed.set(frame, (owed.get(frame) ?? 0) + time);
-  });
-  return [...owed].sort(([first, a], [second, b]) => b - a || first - second);
-}
-
-/** Return the line of the user's own code that most samples are owed to: the innermost one of each stack counts. */
-function topLine(run, counts) {
-  const [best] = ownLines(run, counts)[0] ?? [];
-  if (best === undefined) return "";
-  const functionId = run.frameFunction[best];
-  return `${run.functionName[functionId]} ${shortPath(run.fileOf(functionId).module)}:${run.frameLine[best]}`;
-}
-
-/** Return the innermost frame of a stack that is no library's; null where there is none. */
-function userFrame(run, stack) {
-  for (let at = stack; at >= 0; at = run.stackParent[at]) {
-    const frame = run.stackFrame[at];
-    if (!run.fileOf(run.frameFunction[frame]).library) return frame;
-  }
-  return null;
+  const visit = (index, depth) => [[index, depth], ...(children.get(index) ?? []).flatMap((child) => visit(child, depth + 1))];
+  return (children.get(null) ?? []).flatMap((root) => visit(root, 0));
 }
 
 function describeEnd(process) {
@@ -176,12 +134,64 @@ function describeEnd(process) {
   return process.exit_code === null ? at : `${at}, code ${process.exit_code}`;
 }
 
+/** Return the readings of a series in a selection, the last moment of it included. */
+function valuesIn(series, selection) {
+  return series.values.subarray(lowerBound(series.atMs, selection.fromMs), lowerBound(series.atMs, selection.toMs + 1));
+}
+
+function largestOf(values) {
+  return values.reduce((best, value) => Math.max(best, value), 0);
+}
+
+// Memory
+
+function memoryColumns() {
+  const signed = (count) => change(count, "bytes");
+  return [
+    pickColumn("process", "title"),
+    column("memory", "kind"),
+    column("over the selection", "most", { cell: (row) => sparkline(row.values) }),
+    numberColumn("at first", "firstBytes", bytes),
+    numberColumn("at last", "lastBytes", bytes),
+    numberColumn("most", "most", bytes, { first: "descending" }),
+    numberColumn("change", "change", signed),
+    numberColumn("change a minute", "pace", signed, { value: (row) => row.pace ?? 0 }),
+    column("over the whole run", "growth", { kind: "growth" }),
+  ];
+}
+
+function memoryRows(run, selection) {
+  const rows = run.processes.flatMap((process, index) => process.memory.map((kind) => {
+    const values = valuesIn(kind, selection);
+    const times = valuesIn({ ...kind, values: kind.atMs }, selection);
+    const [firstBytes, lastBytes] = [values[0], values[values.length - 1]];
+    const minutes = (times[times.length - 1] - times[0]) / 60_000;
+    const change = lastBytes - firstBytes;
+    const pace = minutes > 0 ? change / minutes : null;
+    return { index, title: run.processTitle(index), kind: kind.title, values, firstBytes, lastBytes, most: largestOf(values), change, pace, growth: kind.growth };
+  }));
+  return rows.filter((row) => row.values.length);
+}
+
+/** Return values as a line from their least to their most; flat where they hardly differ. */
+function sparkline(values) {
+  const least = values.reduce((best, value) => Math.min(best, value), Infinity);
+  const most = largestOf(values);
+  const range = Math.max(most - least, most * 0.01, 1);
+  const step = LINE_WIDTH / Math.max(values.length - 1, 1);
+  const points = [...values].map((value, at) => `${(at * step).toFixed(1)},${(LINE_HEIGHT - 3 - ((value - least) / range) * (LINE_HEIGHT - 6)).toFixed(1)}`);
+  const label = `from ${bytes(least)} to ${bytes(most)}`;
+  return element("svg", { class: "sparkline", width: LINE_WIDTH, height: LINE_HEIGHT, role: "img", "aria-label": label }, element("polyline", { points: points.join(" ") }));
+}
+
+// Events
+
 function eventColumns(run) {
   return [
-    { title: "time", numeric: true, first: "ascending", value: (row) => row.at_ms, cell: (row) => elapsed(row.at_ms, 1), hint: (row) => run.wallClock(row.at_ms) },
-    { title: "event", value: (row) => row.kind, cell: (row) => pickButton(row.kind), kind: "name" },
-    { title: "process", value: (row) => row.process ?? -1, cell: (row) => (row.process === null ? "" : run.processTitle(row.process)), kind: "where" },
-    { title: "what", value: (row) => row.text, cell: (row) => row.text, kind: "code", hint: (row) => row.text },
+    numberColumn("time", "at_ms", (ms) => elapsed(ms, 1), { first: "ascending", hint: (row) => run.wallClock(row.at_ms) }),
+    pickColumn("event", "kind"),
+    column("process", (row) => row.process ?? -1, { cell: (row) => (row.process === null ? "" : run.processTitle(row.process)), kind: "where" }),
+    longColumn("what", "text", "code"),
   ];
 }
 

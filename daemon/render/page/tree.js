@@ -1,23 +1,17 @@
-// Call trees. Their shape is built once a way of looking (by function or line, from the root or from the leaves);
-// a selection only fills it with time, so that nodes keep their identity while the range moves.
+// The call trees of a run. Their shape is built once for each way of looking (by function or line, from the root or from
+// the leaves); a selection only fills it with time, so that nodes stay the same while the range moves.
 
-class Tree {
+class Tree extends CallTree {
   constructor(run, byLine, inverted) {
+    super();
     this.run = run;
     this.byLine = byLine;
-    this.inverted = inverted;
     this.parent = [-1]; // node 0 is the root: everything that is selected
     this.key = [-1];
     this.nodeOfStack = new Int32Array(run.stackCount).fill(-1);
-    this.known = new Map();
     if (inverted) this.growFromLeaves();
     else this.growFromRoots();
-    this.known = null;
     this.linkChildren();
-  }
-
-  get size() {
-    return this.parent.length;
   }
 
   functionOf(node) {
@@ -29,46 +23,40 @@ class Tree {
     return this.byLine ? this.run.frameLine[this.key[node]] : 0;
   }
 
-  keyOfStack(stack) {
-    const frame = this.run.stackFrame[stack];
-    return this.byLine ? frame : this.run.frameFunction[frame];
-  }
-
-  child(node, key) {
-    const name = node * 2 ** 24 + key;
-    let found = this.known.get(name);
-    if (found === undefined) {
-      found = this.parent.length;
-      this.known.set(name, found);
-      this.parent.push(node);
-      this.key.push(key);
-    }
-    return found;
+  /** Return a function that finds the child of a node for the leaf of a stack, and makes it where there is none. */
+  grower() {
+    const known = new Map();
+    return (node, stack) => {
+      const frame = this.run.stackFrame[stack];
+      const key = this.byLine ? frame : this.run.frameFunction[frame];
+      const name = node * 2 ** 24 + key;
+      let found = known.get(name);
+      if (found === undefined) {
+        found = this.parent.length;
+        known.set(name, found);
+        this.parent.push(node);
+        this.key.push(key);
+      }
+      return found;
+    };
   }
 
   growFromRoots() {
+    const child = this.grower();
     for (let stack = 0; stack < this.nodeOfStack.length; stack += 1) {
       const caller = this.run.stackParent[stack];
-      this.nodeOfStack[stack] = this.child(caller < 0 ? 0 : this.nodeOfStack[caller], this.keyOfStack(stack));
+      this.nodeOfStack[stack] = child(caller < 0 ? 0 : this.nodeOfStack[caller], stack);
     }
   }
 
   growFromLeaves() {
+    const child = this.grower();
     const seen = new Set();
     for (const thread of this.run.threads) thread.stacks.forEach((stack) => seen.add(stack));
     for (const stack of seen) {
       let node = 0;
-      for (let at = stack; at >= 0; at = this.run.stackParent[at]) node = this.child(node, this.keyOfStack(at));
+      for (let at = stack; at >= 0; at = this.run.stackParent[at]) node = child(node, at);
       this.nodeOfStack[stack] = node;
-    }
-  }
-
-  linkChildren() {
-    this.firstChild = new Int32Array(this.size).fill(-1);
-    this.nextSibling = new Int32Array(this.size).fill(-1);
-    for (let node = this.size - 1; node > 0; node -= 1) {
-      this.nextSibling[node] = this.firstChild[this.parent[node]];
-      this.firstChild[this.parent[node]] = node;
     }
   }
 
@@ -98,22 +86,6 @@ class Tree {
       }
     }
     this.phase = Int8Array.from(this.total, (total, node) => dominant(byPhase, node * phaseCount, phaseCount, total));
-  }
-
-  /** Return the children that have time, the largest first. */
-  childrenOf(node) {
-    const found = [];
-    for (let child = this.firstChild[node]; child >= 0; child = this.nextSibling[child]) {
-      if (this.total[child] > 0) found.push(child);
-    }
-    return found.sort((a, b) => this.total[b] - this.total[a] || a - b);
-  }
-
-  /** Return the nodes from the root down to this one. */
-  pathTo(node) {
-    const path = [];
-    for (let at = node; at >= 0; at = this.parent[at]) path.unshift(at);
-    return path;
   }
 }
 
