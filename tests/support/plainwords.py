@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from support import documents
-from support.folders import DOCS, ROOT
+from support.folders import ROOT
 
 METAPHORS = (
     *("purse", "desk", "crew", "shelf", "lineage", "lookout", "witness", "sighting", "sightings", "errand", "errands"),
@@ -55,7 +55,7 @@ class Found(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """Where texts for users lie, and whether they keep to plain words by now."""
+    """Where texts for users lie,."""
 
     name: str
     texts: Callable[[], Iterator[Text]]
@@ -65,14 +65,7 @@ class Tree(NamedTuple):
 def pages() -> Iterator[Text]:
     """Yield the lines of README and of the pages that people write, without the samples of code."""
     for page in documents.hand_written():
-        if page.name not in REWORDED_LATER:
-            yield from _lines(page)
-
-
-def pages_reworded_later() -> Iterator[Text]:
-    """Yield the lines of the pages whose turn is to come."""
-    for name in REWORDED_LATER:
-        yield from _lines(DOCS / name)
+        yield from _lines(page)
 
 
 def literals_of(folder: str) -> Callable[[], Iterator[Text]]:
@@ -97,14 +90,12 @@ def report_page() -> Iterator[Text]:
             yield from (Text(_name(file), line, text) for text in texts if " " in text)
 
 
-REWORDED_LATER = ("architecture.md",)
 TREES = (
     Tree("docs", pages, enforced=True),
-    Tree("docs-later", pages_reworded_later, enforced=False),
-    Tree("cli", literals_of("cli"), enforced=False),
+    Tree("cli", literals_of("cli"), enforced=True),
     Tree("tui", literals_of("tui"), enforced=False),
     Tree("daemon", literals_of("daemon"), enforced=False),
-    Tree("page", report_page, enforced=False),
+    Tree("page", report_page, enforced=True),
 )
 
 
