@@ -17,7 +17,7 @@ from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
 from profd.daemon.stacks import chrometrace, failedreads, torn
 from profd.daemon.stacks.chrometrace import Change, ThreadTrace
 from profd.daemon.stacks.pyspy import RawRecording
-from profd.daemon.stacks.torn import Evidence, NoSource
+from profd.daemon.stacks.torn import Evidence
 from profd.daemon.store.records import Frame, Identity, Interval, RecordingTaken, ThreadTimeline
 
 Stack = tuple[Frame, ...]
@@ -37,43 +37,15 @@ class Span(msgspec.Struct, frozen=True):
         return (self.from_ns is None or at_ns >= self.from_ns) and (self.to_ns is None or at_ns < self.to_ns)
 
 
-class Piece(msgspec.Struct, frozen=True):
-    """A part of one interval of one thread, by the run's clock."""
-
-    start_ns: int
-    end_ns: int
-    stack: Stack
-
-
-class _Read(msgspec.Struct, frozen=True):
-    """What a thread did, when reads of it were torn, and whether it is one of a C library's.
-
-    Such threads, those of autograd and of compilers, call into Python now and then and have no frames meanwhile. A
-    thread that has frames for most of the time has always some: there a stack without any is torn.
-    """
-
-    trace: ThreadTrace
-    torn_us: list[int]
-    is_seldom_in_python: bool
-
-
 class Threads(msgspec.Struct, frozen=True):
     """The threads of a process when a recording was about to end, as the kernel knew them.
 
-    ``ids`` is the id that each has for the process itself → its id here. ``is_current`` is False where the process
-    was gone by then, so that nobody can tell which of its threads had ended before it.
+    ``ids`` is the id that each has for the process itself → its id here. ``is_current`` is False where the process was
+    gone by then: which of its threads had ended before it is unknown.
     """
 
     ids: Mapping[int, int] = {}
     is_current: bool = False
-
-    def have_lost(self, trace: ThreadTrace) -> bool:
-        """Say whether a thread had ended before the recording did."""
-        return self.is_current and trace.os_tid is not None and trace.os_tid not in self.ids
-
-    def id_of(self, trace: ThreadTrace) -> int:
-        """Return the thread's id here; where the interpreter does not tell, what it calls the thread itself."""
-        return trace.ident if trace.os_tid is None else self.ids.get(trace.os_tid, trace.os_tid)
 
 
 def assemble(
@@ -86,40 +58,50 @@ def assemble(
 ) -> RecordingTaken:
     """Return the record of a recording, cut to ``keep``; raises TraceDamaged.
 
-    ``evidence`` is what earlier recordings of the process told of its calls, and learns from this one.
+    ``evidence`` has the calls in earlier recordings of the process, and learns from this one.
     """
-    threads, evidence = threads or Threads(), evidence or Evidence(NoSource())
+    threads, evidence = threads or Threads(), evidence or Evidence()
     noted = chrometrace.decode(raw.data)
     about = _samples_by_thread(noted, raw.samples)
     read = [_read(trace, samples, raw, evidence) for trace, samples in zip(noted, about, strict=True)]
+    has_ended = [threads.is_current and trace.os_tid is not None and trace.os_tid not in threads.ids for trace in noted]
     traces = [
-        _ended(trace, rate_hz) if threads.have_lost(trace) else trace
-        for trace in chrometrace.as_read([one.trace for one in read], raw.samples, raw.cpu_ns)
+        _ended(trace, rate_hz) if is_over else trace
+        for trace, is_over in zip(
+            chrometrace.as_read([trace for trace, *_ in read], raw.samples, raw.cpu_ns), has_ended, strict=True
+        )
     ]
     timelines: list[ThreadTimeline] = []
     stacks: dict[Stack, int] = {}
     samples = torn = 0
-    for trace, one, total in zip(traces, read, _samples_by_thread(traces, raw.samples), strict=True):
+    totals = _samples_by_thread(traces, raw.samples)
+    for trace, (_, torn_us, is_seldom_in_python), total in zip(traces, read, totals, strict=True):
         pieces = _pieces(trace, raw.zero_ns, keep)
-        shares = apportion(max(total - len(one.torn_us), 0), [piece.end_ns - piece.start_ns for piece in pieces])
-        inside = [(piece, share) for piece, share in zip(pieces, shares, strict=True) if keep.holds(piece.start_ns)]
+        shares = apportion(max(total - len(torn_us), 0), [length_ns for _, length_ns, _ in pieces])
+        inside = [(*piece, share) for piece, share in zip(pieces, shares, strict=True) if keep.holds(piece[0])]
         intervals = tuple(
-            Interval(piece.start_ns, piece.end_ns - piece.start_ns, stacks.setdefault(piece.stack, len(stacks)), share)
-            for piece, share in inside
-            if piece.stack
+            Interval(start_ns, length_ns, stacks.setdefault(stack, len(stacks)), share)
+            for start_ns, length_ns, stack, share in inside
+            if stack
         )
-        whole = sum(interval.samples for interval in intervals)
-        lost = sum(keep.holds(raw.zero_ns + at_us * MICROSECOND_NS) for at_us in one.torn_us)
-        lost += 0 if one.is_seldom_in_python else sum(share for piece, share in inside if not piece.stack)
-        samples, torn = samples + whole + lost, torn + lost
-        is_main = _is_main(trace, threads.id_of(trace), identity, len(traces))
-        name = trace.name or (_MAIN_THREAD if is_main else "")
-        timelines.append(ThreadTimeline(threads.id_of(trace), name, is_main, intervals))
-    start_ns, end_ns = _bounds(traces, raw.zero_ns, keep)
+        lost = sum(keep.holds(raw.zero_ns + at_us * MICROSECOND_NS) for at_us in torn_us)
+        lost += 0 if is_seldom_in_python else sum(share for *_, stack, share in inside if not stack)
+        samples, torn = samples + sum(interval.samples for interval in intervals) + lost, torn + lost
+        if trace.os_tid is None:  # the interpreter has only its own id of the thread
+            os_tid, is_main = trace.ident, trace.name == _MAIN_THREAD or len(traces) == 1
+        else:
+            os_tid = threads.ids.get(trace.os_tid, trace.os_tid)
+            is_main = os_tid == identity.pid
+        timelines.append(ThreadTimeline(os_tid, trace.name or (_MAIN_THREAD if is_main else ""), is_main, intervals))
+    first_us = min((trace.changes[0].at_us for trace in traces), default=0)
+    last_us = max((trace.changes[-1].at_us for trace in traces), default=0)
+    start_ns, end_ns = raw.zero_ns + first_us * MICROSECOND_NS, raw.zero_ns + last_us * MICROSECOND_NS
+    start_ns = max(start_ns, keep.from_ns) if keep.from_ns is not None else start_ns
+    end_ns = min(end_ns, keep.to_ns) if keep.to_ns is not None else end_ns
     return RecordingTaken(
         identity=identity,
         start_ns=start_ns,
-        end_ns=end_ns,
+        end_ns=max(start_ns, end_ns),
         rate_hz=rate_hz,
         samples=samples,
         torn=torn,
@@ -131,11 +113,16 @@ def assemble(
     )
 
 
-def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidence) -> _Read:
-    """Return what a thread did without impossible stacks, of which only those in place of nothing else leave a gap.
+def _read(
+    trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidence
+) -> tuple[ThreadTrace, list[int], bool]:
+    """Return a thread without impossible stacks, when reads of it were torn, and whether it is one of a C library's.
 
     A torn read is no sample, as one that failed is none: what was seen before it lasts until the next sample, unless it
-    was most likely something else. Where there were many samples in a row, nobody knows what the thread did meanwhile.
+    was most likely something else. Where there were many samples in a row, what the thread did meanwhile is unknown.
+
+    Threads of C libraries, those of autograd and of compilers, call into Python now and then and have no frames
+    meanwhile. A thread that has frames for most of the time has always some: there a stack without any is torn.
     """
     *changes, end = trace.changes
     stays = [(change.frames, after.at_us - change.at_us) for change, after in itertools.pairwise(trace.changes)]
@@ -153,7 +140,7 @@ def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidenc
     whole = msgspec.structs.replace(trace, changes=(*found, end))
     times_us = [*failedreads.times_at(trace, raw.failed, raw.zero_ns), *torn_us]
     visited = failedreads.with_visits(whole, times_us, samples - len(torn_us), evidence.torn_shares)
-    return _Read(visited, torn_us, is_seldom_in_python)
+    return visited, torn_us, is_seldom_in_python
 
 
 def apportion(total: int, lengths: Sequence[int]) -> list[int]:
@@ -170,13 +157,6 @@ def apportion(total: int, lengths: Sequence[int]) -> list[int]:
         shares.append(upto - before)
         before = upto
     return shares
-
-
-def _is_main(trace: ThreadTrace, os_tid: int, identity: Identity, threads: int) -> bool:
-    """Say whether a thread is the main one; by its name where the interpreter does not tell the thread's id."""
-    if trace.os_tid is None:
-        return trace.name == _MAIN_THREAD or threads == 1
-    return os_tid == identity.pid
 
 
 def _ended(trace: ThreadTrace, rate_hz: int) -> ThreadTrace:
@@ -198,8 +178,8 @@ def _samples_by_thread(traces: Sequence[ThreadTrace], samples: int) -> list[int]
     return [round(samples * length / whole) if whole else samples // len(traces) for length in lengths]
 
 
-def _pieces(trace: ThreadTrace, zero_ns: int, keep: Span) -> list[Piece]:
-    """Return the intervals between the changes of a thread, in two where they span an end of ``keep``.
+def _pieces(trace: ThreadTrace, zero_ns: int, keep: Span) -> list[tuple[int, int, Stack]]:
+    """Return start and length in ns, and stack, of a thread's intervals, each in two where it spans an end of ``keep``.
 
     A stack that was left at the moment at which it was met has none: it has no time, and the next one begins there.
     """
@@ -207,18 +187,7 @@ def _pieces(trace: ThreadTrace, zero_ns: int, keep: Span) -> list[Piece]:
     pieces = []
     for change, start_ns, end_ns in zip(trace.changes, times, times[1:], strict=False):
         inner = [cut for cut in (keep.from_ns, keep.to_ns) if cut is not None and start_ns < cut < end_ns]
-        edges = [start_ns, *inner, end_ns]
-        for first, last in itertools.pairwise(edges):
+        for first, last in itertools.pairwise([start_ns, *inner, end_ns]):
             if first < last:
-                pieces.append(Piece(first, last, change.frames))
+                pieces.append((first, last - first, change.frames))
     return pieces
-
-
-def _bounds(traces: Sequence[ThreadTrace], zero_ns: int, keep: Span) -> tuple[int, int]:
-    """Return from when to when there are samples."""
-    first = min((trace.changes[0].at_us for trace in traces), default=0)
-    last = max((trace.changes[-1].at_us for trace in traces), default=0)
-    start_ns, end_ns = zero_ns + first * MICROSECOND_NS, zero_ns + last * MICROSECOND_NS
-    start_ns = max(start_ns, keep.from_ns) if keep.from_ns is not None else start_ns
-    end_ns = min(end_ns, keep.to_ns) if keep.to_ns is not None else end_ns
-    return start_ns, max(start_ns, end_ns)

@@ -16,7 +16,7 @@ from profd.daemon.clock import Clock
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks.assembly import Span, Threads
 from profd.daemon.stacks.chrometrace import TraceDamaged
-from profd.daemon.stacks.pyspy import RawRecording, Recording, RecordingFailed
+from profd.daemon.stacks.pyspy import Recording, RecordingFailed
 from profd.daemon.stacks.torn import Evidence, Source
 from profd.daemon.store.records import EventHappened, Identity, Record
 
@@ -32,19 +32,14 @@ REPORT_AFTER_FAILURES = 8
 
 
 class Pace(Protocol):
-    """How a process is to be sampled now; may change at any time and counts from the next recording on."""
+    """How a process is to be sampled now; may change at any time and counts from the next recording on.
 
-    def rate_hz(self) -> int:
-        """Return samples a second."""
-        ...
+    ``length_s`` is how long a recording lasts, ``rest_ratio`` how long nothing is recorded for each second of a turn.
+    """
 
-    def length_s(self) -> float:
-        """Return seconds that a recording lasts."""
-        ...
-
-    def rest_ratio(self) -> float:
-        """Return the seconds in which no one is recorded for each second of a turn."""
-        ...
+    def rate_hz(self) -> int: ...
+    def length_s(self) -> float: ...
+    def rest_ratio(self) -> float: ...
 
 
 class StackChain:
@@ -55,7 +50,7 @@ class StackChain:
         executable: str,
         identity: Identity,
         pace: Pace,
-        source: Source,
+        source: Source | None,
         clock: Clock,
         put: Callable[[Record], object],
     ) -> None:
@@ -69,7 +64,7 @@ class StackChain:
         self._in_flight: set[Recording] = set()
         self._has_recorded = False
         self._failures = 0
-        self._has_told_log = False
+        self._has_reported_log = False
         self._threads = Threads()
         self._evidence = Evidence(source)
 
@@ -84,7 +79,7 @@ class StackChain:
 
     async def run(self) -> None:
         """Record until the process is gone or the chain is stopped."""
-        with self._leaving_nothing_behind():
+        with self._abandoning():
             current, from_ns = await self._begin_patiently(), None
             while current is not None:
                 await self._wait_until_due(current)
@@ -98,7 +93,7 @@ class StackChain:
 
     async def run_in_turns(self, turn: asyncio.Semaphore) -> None:
         """Record whenever ``turn`` is free, until the process is gone or the chain is stopped."""
-        with self._leaving_nothing_behind():
+        with self._abandoning():
             while self._goes_on():
                 async with turn:
                     recording = await self._begin() if self._goes_on() else None
@@ -111,14 +106,10 @@ class StackChain:
                     await self._pause(RETRY_LAST_S)
 
     def _goes_on(self) -> bool:
-        """Say whether there is something left to record."""
-        return not self._stop.is_set() and self._is_running()
-
-    def _is_running(self) -> bool:
-        return processes.is_running(*self.identity)
+        return not self._stop.is_set() and processes.is_running(*self.identity)
 
     @contextlib.contextmanager
-    def _leaving_nothing_behind(self) -> Iterator[None]:
+    def _abandoning(self) -> Iterator[None]:
         """Abandon what is in flight when the chain is broken off."""
         try:
             yield
@@ -143,63 +134,53 @@ class StackChain:
         try:
             recording = Recording(self._executable, self.identity.pid, self._pace.rate_hz(), length_s, self._clock)
         except RecordingFailed as error:
-            self._take_failure(str(error))
+            self._count_failure(str(error))
             return None
         self._in_flight.add(recording)
         await self._wait(self._stop, recording.sampling, START_TIMEOUT_S)
         if not recording.sampling.done() or not recording.sampling.result():
-            await self._give_up(recording)
+            reason = "py-spy did not begin to sample"
+            if recording.sampling.done():
+                try:
+                    await recording.collect()
+                except RecordingFailed as error:
+                    reason = str(error)
+            recording.abandon()
+            self._in_flight.discard(recording)
+            self._count_failure(reason)
             return None
         self._has_recorded, self._failures = True, 0
         await self._wait(self._stop, recording.ended, OVERLAP_SAMPLES / recording.rate_hz)
         self._calm_down()
         return recording
 
-    async def _give_up(self, recording: Recording) -> None:
-        """Let go of a recording that does not sample, and learn why where it says so."""
-        reason = "py-spy did not begin to sample"
-        if recording.sampling.done():
-            try:
-                await recording.collect()
-            except RecordingFailed as error:
-                reason = str(error)
-        recording.abandon()
-        self._in_flight.discard(recording)
-        self._take_failure(reason)
-
-    def _take_failure(self, reason: str) -> None:
+    def _count_failure(self, reason: str) -> None:
         self._failures += 1
         if self._failures == REPORT_AFTER_FAILURES:
             self._say("error", f"its stacks cannot be read: {reason}")
 
     async def _finish(self, recording: Recording, keep: Span) -> None:
         """End and collect a recording and hand over its record."""
-        # Before the end: a thread that goes while py-spy writes was there until then.
-        self._look_at_threads(recording.ended.done())
+        # Before the end: a thread that goes while py-spy writes was there until then. Once the process ends, and its
+        # threads one by one, what was known of them stays.
+        is_alive = processes.is_running(*self.identity) and not recording.ended.done()
+        ids = processes.thread_ids(self.identity.pid) if is_alive else {}
+        self._threads = Threads(ids, is_current=True) if ids else Threads(self._threads.ids)
         recording.stop()
         try:
             raw = await recording.collect()
-            self._look_at_log(raw)
+            # Its log has every failed read, or none that is understood.
+            if raw.errors and not raw.failed and not self._has_reported_log:
+                self._has_reported_log = True
+                text = f"py-spy failed to read {raw.errors} stacks, and profd cannot read from its log when: code that "
+                text += (
+                    "calls and returns all the time may be shown too small. `profd doctor` shows which py-spy is known"
+                )
+                self._say("loss", text)
             self._put(assembly.assemble(raw, self.identity, recording.rate_hz, keep, self._threads, self._evidence))
         except (RecordingFailed, TraceDamaged) as error:
             self._say("loss", f"a recording was lost: {error}")
         self._in_flight.discard(recording)
-
-    def _look_at_log(self, raw: RawRecording) -> None:
-        """Say once that the times of failed reads are not known, so that shares are not corrected for them."""
-        if raw.has_unknown_log and not self._has_told_log:
-            self._has_told_log = True
-            self._say(
-                "loss",
-                f"py-spy failed to read {raw.errors} stacks and says of none when, in words that profd knows: "
-                "code that calls and returns all the time may be shown too small. `profd doctor` tells which py-spy is "
-                "known",
-            )
-
-    def _look_at_threads(self, is_over: bool) -> None:
-        """Learn which threads there are; once the process ends, and they one by one, what was known of them stays."""
-        ids = processes.thread_ids(self.identity.pid) if self._is_running() and not is_over else {}
-        self._threads = Threads(ids, is_current=True) if ids else Threads(self._threads.ids)
 
     async def _wait_until_due(self, current: Recording) -> None:
         """Wait until the recording is long enough, has ended by itself, or someone is in a hurry."""

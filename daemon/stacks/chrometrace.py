@@ -1,6 +1,6 @@
 """Decodes py-spy's chrometrace format into the stacks of each thread over time.
 
-The format tells of *changes*: at a sample whose stack differs from the one before, the frames that went are ended and
+The format holds *changes*: at a sample whose stack differs from the one before, the frames that went are ended and
 the new ones begun. A sample that repeats the stack before it leaves no trace.
 
 py-spy reads a stack from the leaf to the root, frame by frame out of the memory of another process, and notes the time
@@ -37,8 +37,8 @@ class Change(msgspec.Struct, frozen=True):
 class ThreadTrace(msgspec.Struct, frozen=True):
     """The changes of one thread in order of time; the last one only says when the trace ended.
 
-    ``ident`` is what the interpreter calls the thread, ``os_tid`` what the kernel calls it in the process's own PID
-    namespace: None up to Python 3.10, which does not tell.
+    ``ident`` is the interpreter's id of the thread, ``os_tid`` the kernel's in the process's own PID namespace: None up
+    to Python 3.10, which does not have it.
     """
 
     ident: int
@@ -162,24 +162,18 @@ def as_read(traces: Sequence[ThreadTrace], samples: int, cpu_ns: int) -> list[Th
         return list(traces)
     depths = [_mean_depth(trace) for trace in traces]
     frames = sum(depth * length for depth, length in zip(depths, lengths, strict=True)) / longest
-    moments = samples * longest / sum(lengths)
-    per_frame_us = _us_per_frame(cpu_ns / MICROSECOND_NS, moments, frames)
+    moments, per_frame_us = samples * longest / sum(lengths), USUAL_US_PER_FRAME
+    if moments >= _ENOUGH_MOMENTS:
+        per_frame_us = (cpu_ns / MICROSECOND_NS - START_US) / moments / (FRAMES_AROUND + frames)
+        per_frame_us = min(max(per_frame_us, _LEAST_US_PER_FRAME), _MOST_US_PER_FRAME)
     return [
         _shifted(trace, per_frame_us, FRAMES_AROUND + max(frames - depth, 0.0))
         for trace, depth in zip(traces, depths, strict=True)
     ]
 
 
-def _us_per_frame(cpu_us: float, moments: float, frames: float) -> float:
-    """Return what a frame takes to be read; the usual where too little was recorded to tell."""
-    if moments < _ENOUGH_MOMENTS:
-        return USUAL_US_PER_FRAME
-    told = (cpu_us - START_US) / moments / (FRAMES_AROUND + frames)
-    return min(max(told, _LEAST_US_PER_FRAME), _MOST_US_PER_FRAME)
-
-
 def _mean_depth(trace: ThreadTrace) -> float:
-    """Return the mean number of frames over the time of a thread."""
+    """Return the mean number of frames over a thread's time."""
     whole = trace.changes[-1].at_us - trace.changes[0].at_us
     stays = zip(trace.changes, trace.changes[1:], strict=False)
     return sum(len(now.frames) * (after.at_us - now.at_us) for now, after in stays) / whole if whole else 0.0

@@ -1,6 +1,6 @@
 """One look at the Python stacks of one process, by `py-spy dump`: now, without stopping it.
 
-Knows nothing of runs. A look that fails because the process moved under it is repeated; what remains is its reason.
+A look that fails because the process moved meanwhile is repeated.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from profd.daemon.stacks.pyspy import ENVIRONMENT, find_py_spy, reason_of
 
 _TRIES = 5
 _TIMEOUT_S = 10.0
-
-
 _hanging: dict[int, subprocess.Popen[bytes]] = {}
 """By PID the looks that were given up, until they have ended."""
 
@@ -31,8 +29,8 @@ class DumpedFrame(msgspec.Struct, frozen=True):
 class DumpedThread(msgspec.Struct, frozen=True):
     """A thread and its stack, the innermost frame first.
 
-    ``os_thread_id`` and ``thread_name`` are None where the interpreter does not tell; ``active`` says that it was on
-    the CPU, as far as py-spy knows.
+    ``os_thread_id`` and ``thread_name`` are None where the interpreter does not have them; ``active``: it was on the
+    CPU, as far as py-spy knows.
     """
 
     thread_id: int
@@ -67,9 +65,9 @@ def take_dump(pid: int, *, tries: int = _TRIES) -> tuple[DumpedThread, ...]:
 
 
 def _ask(pid: int, command: list[str]) -> tuple[int, bytes, bytes]:
-    """Return how py-spy ended, and what it wrote to stdout and stderr; raises DumpFailed where it does not answer.
+    """Return py-spy's exit code, and what it wrote to stdout and stderr; raises DumpFailed where it does not answer.
 
-    One that hangs in the kernel, as who reads a process there may, is not waited for; no other is started meanwhile.
+    One that hangs in the kernel, as a reader of a process may, is not waited for; no other is started meanwhile.
     """
     if (before := _hanging.get(pid)) is not None and before.poll() is None:
         raise DumpFailed("py-spy still waits for an answer of the kernel's to an earlier look")

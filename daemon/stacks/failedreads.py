@@ -5,9 +5,9 @@ reads fails, in Python that calls and returns all the time a half, in a flat loo
 out, they take time from the stacks that are hard to read: three points of the recursion, and twenty of a training that
 writes thousands of log lines a step. The log says when a read failed, so such a moment becomes a *visit*: a sample of
 the far harder stack that the thread was most likely in. How hard a stack is goes by its frames, and by the share of
-torn reads around it (``TornShares``): where a thread enters and leaves functions all the time, other reads come out
-torn, and these are known for what they were. Among stacks that are about as hard nothing tells in which of them a read
-failed: there it stays no sample.
+torn reads around it (``TornShares``): where a thread enters and leaves functions all the time, other reads are torn,
+and known for what they were. Among stacks that are about as hard, the one of a failed read is unknown: there it stays
+no sample.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import itertools
 import math
 import re
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -64,9 +64,9 @@ class FailedRead(msgspec.Struct, frozen=True):
 
 
 def read_log(said: bytes, wall_ahead_ns: int) -> tuple[FailedRead, ...]:
-    """Return the failed reads that py-spy logged, by a clock that the wall clock is ahead of by so much, in order.
+    """Return the failed reads that py-spy logged, in order, by a clock that the wall clock is ahead of by so much.
 
-    What has no time that can be is left out.
+    Reads without a valid time are left out.
     """
     found = []
     for seconds, fraction, why in _LOGGED.findall(said):
@@ -91,7 +91,7 @@ def times_at(trace: ThreadTrace, failed: Sequence[FailedRead], zero_ns: int) -> 
 
 
 class _Place:
-    """What stacks begin with: how often they were seen, whole or torn, and how often torn, and where they go on."""
+    """A beginning of stacks: how often it was seen, whole or torn, how often torn, and where the stacks go on."""
 
     __slots__ = ("inner", "seen", "torn")
 
@@ -148,13 +148,37 @@ def with_visits(trace: ThreadTrace, failed_us: Sequence[int], samples: int, torn
     """Return what a thread did, with visits of far harder stacks at those times at which reads failed.
 
     ``failed_us`` are these times, ``samples`` is how many reads did not fail; ``torn_shares`` are the process's.
+
+    Like a sample, a visit stands for the time up to the next one. That is the next read which fails or shows another
+    stack, unless the thread is back before in the stack that it left, which leaves no trace. But reads come when they
+    come, whatever the thread does: on average a visit stands for the distance of samples.
     """
-    return _Thread(trace, sorted(failed_us), samples, torn_shares).visited() if failed_us else trace
+    if not failed_us:
+        return trace
+    thread = _Thread(trace, sorted(failed_us), samples, torn_shares)
+    visits = [visit for number in range(len(failed_us)) if (visit := thread.visit(number)) is not None]
+    if not visits:
+        return trace
+    lengths_us = [visit.until_us - visit.from_us for visit in visits]
+    most_us = round(cap(lengths_us, len(lengths_us) * thread.distance_us))
+    by_place = {place: list(here) for place, here in itertools.groupby(visits, key=lambda visit: visit.place)}
+    visited: list[Change] = []
+    for place, (change, after) in enumerate(itertools.pairwise(trace.changes)):
+        visited.append(change)
+        here = by_place.get(place, [])
+        ends_us = [*(visit.from_us for visit in here[1:]), after.at_us]
+        for visit, next_us in zip(here, ends_us, strict=False):
+            until_us = min(visit.until_us, visit.from_us + most_us)
+            visited.append(Change(visit.from_us, visit.stack))
+            if until_us < next_us:
+                visited.append(Change(until_us, change.frames))
+    return msgspec.structs.replace(trace, changes=(*visited, trace.changes[-1]))
 
 
-class Visit(msgspec.Struct, frozen=True):
-    """A stay in another stack than the one that was seen before and after."""
+class _Visit(NamedTuple):
+    """A stay in another stack than the one that was seen before and after, in the interval at a place."""
 
+    place: int
     from_us: int
     until_us: int
     stack: Stack
@@ -164,13 +188,13 @@ class _Thread:
     """A thread of which some reads failed, and ``samples`` did not."""
 
     def __init__(self, trace: ThreadTrace, times_us: Sequence[int], samples: int, torn_shares: TornShares) -> None:
-        self._trace = trace
         self._times_us = times_us
         self._starts_us = [change.at_us for change in trace.changes]
         whole_us = self._starts_us[-1] - self._starts_us[0]
-        self._distance_us = max(whole_us / (samples + len(times_us)), 1.0)
+        self.distance_us = max(whole_us / (samples + len(times_us)), 1.0)
+        """The mean distance of samples."""
         self._places = [bisect_right(self._starts_us, at_us) - 1 for at_us in times_us]
-        self._near_us, self._far_us = _NEAR * self._distance_us, _FAR * self._distance_us
+        self._near_us, self._far_us = _NEAR * self.distance_us, _FAR * self.distance_us
         # Each stack is looked at here only: there are dozens of them around each time.
         numbers: dict[Stack, int] = {}
         self._numbers = [numbers.setdefault(change.frames, len(numbers)) for change in trace.changes]
@@ -178,25 +202,7 @@ class _Thread:
         self._difficulties = [(1 + len(stack)) * torn_shares.of(stack) for stack in self._stacks]
         """How likely a read of each fails, beside others: by how long it takes, in frames, and its torn share."""
 
-    def visited(self) -> ThreadTrace:
-        """Return the thread's trace with a visit of a far harder stack at each of these times that was most likely one.
-
-        Like a sample, a visit stands for the time up to the next one. That is the next read which fails or shows
-        another stack, unless the thread is back before in the stack that it left, which leaves no trace. But reads come
-        when they come, whatever the thread does: on average a visit stands for the distance of samples.
-        """
-        found = {number: visit for number in range(len(self._times_us)) if (visit := self._visit(number)) is not None}
-        if not found:
-            return self._trace
-        lengths_us = [visit.until_us - visit.from_us for visit in found.values()]
-        most_us = round(cap(lengths_us, len(lengths_us) * self._distance_us))
-        visits: defaultdict[int, list[Visit]] = defaultdict(list)
-        for number, visit in found.items():
-            until_us = min(visit.until_us, visit.from_us + most_us)
-            visits[self._places[number]].append(Visit(visit.from_us, until_us, visit.stack))
-        return msgspec.structs.replace(self._trace, changes=tuple(self._changes(visits)))
-
-    def _visit(self, number: int) -> Visit | None:
+    def visit(self, number: int) -> _Visit | None:
         """Return the visit of a far harder stack that a read failed in, up to the next sight of anything, if any."""
         at_us, place = self._times_us[number], self._places[number]
         if not 0 <= place < len(self._starts_us) - 1:
@@ -204,18 +210,11 @@ class _Thread:
         stack = self._hard_stack(place, at_us, (number + 1) * _SPREAD % 1)
         if stack is None:
             return None
-        return Visit(at_us, min([self._starts_us[place + 1], *self._times_us[number + 1 : number + 2]]), stack)
-
-    def _changes(self, visits: Mapping[int, Sequence[Visit]]) -> Iterator[Change]:
-        """Yield the changes of the thread, with the visits in each of its intervals."""
-        *changes, end = self._trace.changes
-        for place, (change, end_us) in enumerate(zip(changes, self._starts_us[1:], strict=True)):
-            yield from _visited(change, visits.get(place, ()), end_us)
-        yield end
+        return _Visit(place, at_us, min([self._starts_us[place + 1], *self._times_us[number + 1 : number + 2]]), stack)
 
     def _hard_stack(self, place: int, at_us: int, chance: float) -> Stack | None:
         """Return the far harder stack that a read failed in, as likely as it is; None for any other."""
-        reach_us = _REACH * self._distance_us
+        reach_us = _REACH * self.distance_us
         first = max(bisect_left(self._starts_us, at_us - reach_us) - 1, 0)
         last = min(bisect_right(self._starts_us, at_us + reach_us), len(self._starts_us) - 1)
         far_harder = _FAR_HARDER * self._difficulties[self._numbers[place]]
@@ -261,9 +260,9 @@ class _Thread:
         lost_us = [0.0] * (last - first)
         for number in range(bisect_left(self._places, first), bisect_left(self._places, last)):
             distance_us = abs(self._times_us[number] - at_us)
-            if distance_us < _REACH * self._distance_us:
+            if distance_us < _REACH * self.distance_us:
                 weight = math.exp(-distance_us / self._near_us) + _FAR_WEIGHT * math.exp(-distance_us / self._far_us)
-                lost_us[self._places[number] - first] += self._distance_us * weight
+                lost_us[self._places[number] - first] += self.distance_us * weight
         return lost_us
 
 
@@ -275,13 +274,3 @@ def cap(lengths: Sequence[float], whole: float) -> float:
             return left / longer
         left -= length
     return max(lengths)
-
-
-def _visited(change: Change, visits: Sequence[Visit], end_us: int) -> Iterator[Change]:
-    """Yield a change with the visits of other stacks before the next one, at ``end_us``."""
-    yield change
-    ends_us = [*(visit.from_us for visit in visits[1:]), end_us]
-    for visit, next_us in zip(visits, ends_us, strict=False):
-        yield Change(visit.from_us, visit.stack)
-        if visit.until_us < next_us:
-            yield Change(visit.until_us, change.frames)

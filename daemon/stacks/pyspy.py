@@ -1,6 +1,6 @@
 """One py-spy recording as a child process: started, seen to sample, ended, collected with its cost.
 
-Knows nothing of what a recording means. The result goes into an anonymous memory file: nothing is left behind when
+The result goes into an anonymous memory file: nothing is left behind when
 either side is killed, and a full disk is no matter. py-spy always gets a duration, so that one whose session is gone
 ends by itself.
 """
@@ -12,7 +12,6 @@ import contextlib
 import math
 import os
 import re
-import resource
 import shutil
 import signal
 import sysconfig
@@ -57,7 +56,7 @@ class PySpyOutput(msgspec.Struct, frozen=True):
 
 
 class RawRecording(msgspec.Struct, frozen=True):
-    """What one py-spy process gave.
+    """A py-spy recording.
 
     ``zero_ns`` is the time of the trace's zero, in the middle of the bracket that it must lie in, ``clock_error_ns``
     half of the bracket's width. ``samples`` counts the stacks read of all threads, ``errors`` the failed reads, of
@@ -71,11 +70,6 @@ class RawRecording(msgspec.Struct, frozen=True):
     errors: int
     cpu_ns: int
     failed: tuple[FailedRead, ...] = ()
-
-    @property
-    def has_unknown_log(self) -> bool:
-        """Whether reads failed of which the log, as far as it is understood, has none: else it has every one."""
-        return self.errors > 0 and not self.failed
 
 
 class RecordingFailed(Exception):
@@ -115,8 +109,7 @@ class Recording:
         self.ended: asyncio.Future[bool] = loop.create_future()
         self._clock = clock
         self._said = bytearray()
-        self._sampling_ns = self._ended_ns = 0
-        self._usage: resource.struct_rusage | None = None
+        self._sampling_ns = self._ended_ns = self.cpu_ns = 0
         self.spawned_ns = clock.now_ns()
         duration_s = math.ceil(length_s) + _SPARE_S
         arguments = [
@@ -130,7 +123,7 @@ class Recording:
         loop.add_reader(self._pipe, self._read_pipe)
 
     def _spawn(self, executable: str, arguments: list[str]) -> None:
-        """Start py-spy with a memory file to write to and a pipe to speak through; leaves nothing open on failure."""
+        """Start py-spy with a memory file and a pipe for its log; leaves nothing open on failure."""
         with contextlib.ExitStack() as opened:
             memory = os.memfd_create("profd-recording")
             opened.callback(os.close, memory)
@@ -170,10 +163,13 @@ class Recording:
             await self.ended
             raise RecordingFailed("py-spy did not answer and was killed") from None
         finally:
-            data = self._take_memory()
+            trace = b""
+            if self._memory is not None:
+                trace = os.pread(self._memory, os.fstat(self._memory).st_size, 0)
+                self._release()
         return read_output(
             PySpyOutput(
-                trace=data,
+                trace=trace,
                 said=bytes(self._said),
                 spawned_ns=self.spawned_ns,
                 sampling_ns=self._sampling_ns,
@@ -186,14 +182,12 @@ class Recording:
     def abandon(self) -> None:
         """Kill py-spy and let go of what it has written; of no effect on a recording that was collected."""
         self._signal(signal.SIGKILL)
+        self._release()
+
+    def _release(self) -> None:
         if self._memory is not None:
             os.close(self._memory)
             self._memory = None
-
-    @property
-    def cpu_ns(self) -> int:
-        """CPU time that the ended recording took, user and system."""
-        return int((self._usage.ru_utime + self._usage.ru_stime) * SECOND_NS) if self._usage else 0
 
     def _signal(self, number: int) -> None:
         if not self.ended.done():
@@ -201,7 +195,7 @@ class Recording:
                 os.kill(self._pid, number)
 
     def _read_pipe(self) -> None:
-        """Take in what py-spy says; at the end of it, reap the process."""
+        """Read py-spy's log; at the end of it, reap the process."""
         try:
             said = os.read(self._pipe, 65536)
         except BlockingIOError:
@@ -225,21 +219,11 @@ class Recording:
             if not pid:
                 asyncio.get_running_loop().call_later(_REAP_AGAIN_S, self._reap)
                 return
-            self._usage = usage
+            self.cpu_ns = int((usage.ru_utime + usage.ru_stime) * SECOND_NS)
         if not self.sampling.done():
             self.sampling.set_result(False)
         if not self.ended.done():
             self.ended.set_result(True)
-
-    def _take_memory(self) -> bytes:
-        """Return what was written, and let the memory go."""
-        if self._memory is None:
-            return b""
-        memory, self._memory = self._memory, None
-        try:
-            return os.pread(memory, os.fstat(memory).st_size, 0)
-        finally:
-            os.close(memory)
 
 
 def read_output(output: PySpyOutput) -> RawRecording:
@@ -247,11 +231,15 @@ def read_output(output: PySpyOutput) -> RawRecording:
     totals = _TOTALS.search(output.said)
     if not totals or not output.trace:
         raise RecordingFailed(reason_of(output.said))
-    zero_ns, clock_error_ns = _bracket(output)
+    # The trace counts from a moment after py-spy was spawned and before it first spoke; its last events are stamped
+    # just before it writes and ends. (The file's own time of writing would be a closer bound, but it comes from
+    # the kernel's coarse clock, which a virtual machine may update late.)
+    earliest_ns, last_ns = output.spawned_ns, last_timestamp_us(output.trace) * 1000
+    latest_ns = max(min(output.sampling_ns or output.ended_ns, output.ended_ns - last_ns), earliest_ns)
     return RawRecording(
         data=output.trace,
-        zero_ns=zero_ns,
-        clock_error_ns=clock_error_ns,
+        zero_ns=(earliest_ns + latest_ns) // 2,
+        clock_error_ns=(latest_ns - earliest_ns) // 2,
         samples=int(totals[1]),
         errors=int(totals[2]),
         cpu_ns=output.cpu_ns,
@@ -259,21 +247,8 @@ def read_output(output: PySpyOutput) -> RawRecording:
     )
 
 
-def _bracket(output: PySpyOutput) -> tuple[int, int]:
-    """Return the time of the trace's zero and by how much it may be wrong.
-
-    The trace counts from a moment after py-spy was spawned and before it first spoke; its last events are stamped
-    just before it writes and ends. (The file's own time of writing would be a closer bound, but it comes from the
-    kernel's coarse clock, which a virtual machine may update late.)
-    """
-    last_ns = last_timestamp_us(output.trace) * 1000
-    earliest = output.spawned_ns
-    latest = max(min(output.sampling_ns or output.ended_ns, output.ended_ns - last_ns), earliest)
-    return (earliest + latest) // 2, (latest - earliest) // 2
-
-
 def reason_of(said: bytes) -> str:
-    """Return why py-spy failed, by what it said, on one line and without its backtrace."""
+    """Return why py-spy failed, by its log, on one line and without its backtrace."""
     text = without_log(said).decode(errors="replace")
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("Error:").strip() for line in lines if line.startswith("Error:")]

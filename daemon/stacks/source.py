@@ -1,12 +1,8 @@
 """The source behind a frame: library or user code, and what the statement at a line may call.
 
-Reads source files as the target's user sees them; see ``userfiles``.
-
-Pure, and a guess: to parse a whole file takes tens of milliseconds and megabytes, and who asks wants one line. A text
-with lines that stand further left than the function they are in, such as those of a string, is cut in two; it then
-parses as nothing at all, or as something without the line.
-
-Knows nothing of stacks. What cannot be read or parsed tells nothing.
+Reads source files as the target's user sees them; see ``userfiles``. Only the function around a line is parsed: a whole
+file takes tens of milliseconds and megabytes. A text with lines that stand further left than the function they are in,
+such as those of a string, is cut in two; it then parses as nothing at all, or as something without the line.
 """
 
 from __future__ import annotations
@@ -15,7 +11,6 @@ import ast
 import functools
 import re
 import warnings
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -45,16 +40,16 @@ class SourceTree:
         ``own`` is the folder of the script: what lies there is the user's, wherever the folder is.
         """
         self._files = files or UserFiles()
-        self._own = f"{own}/" if own else None
+        self._own = f"{own}/" if own else ""
         self._bytes = functools.lru_cache(_FILES_HELD)(self._read)
         self._kept_line = functools.lru_cache(_LINES_HELD)(self._line)
-        self._has_init = functools.lru_cache(1024)(self._read_has_init)
+        self._has_init = functools.lru_cache(1024)(lambda folder: self._files.is_file(str(folder / "__init__.py")))
 
     def describe(self, frame: Frame) -> FrameDescription:
         """Return what is kept of a frame beside its identity."""
         return FrameDescription(
             module_path=self.module_path(frame.file),
-            is_library=is_library(self._below_own(frame.file)),
+            is_library=is_library(frame.file.removeprefix(self._own)),
             source=self.line(frame.file, frame.line),
         )
 
@@ -84,12 +79,6 @@ class SourceTree:
         while folder != folder.parent and self._has_init(folder):
             folder = folder.parent
         return str(path.relative_to(folder)) if path.is_absolute() else file
-
-    def _below_own(self, file: str) -> str:
-        return file.removeprefix(self._own) if self._own else file
-
-    def _read_has_init(self, folder: Path) -> bool:
-        return self._files.is_file(str(folder / "__init__.py"))
 
     def _read(self, file: str) -> bytes:
         return self._files.read(file) if Path(file).is_absolute() else b""
@@ -127,7 +116,13 @@ def block_around(lines: Sequence[str], line: int) -> Block | None:
     start = _head_above(lines, line - 1)
     if start is None:
         return Block("\n".join(lines), 1) if len(lines) <= MOST_LINES else None
-    end = _end_below(lines, start)
+    left = _indent(lines[start])
+    for end in range(start + 1, len(lines)):  # up to the first line after it
+        text = lines[end].lstrip()
+        if text and _indent(lines[end]) <= left and not text.startswith(_NO_STATEMENT):
+            break
+    else:
+        end = len(lines)
     decorated = _first_decorator(lines, start)
     if decorated is None and start == line - 1:
         return None
@@ -153,16 +148,6 @@ def _head_above(lines: Sequence[str], index: int) -> int | None:
     return None
 
 
-def _end_below(lines: Sequence[str], start: int) -> int:
-    """Return the index of the first line after a function."""
-    left = _indent(lines[start])
-    for below in range(start + 1, len(lines)):
-        text = lines[below].lstrip()
-        if text and _indent(lines[below]) <= left and not text.startswith(_NO_STATEMENT):
-            return below
-    return len(lines)
-
-
 def _first_decorator(lines: Sequence[str], start: int) -> int | None:
     """Return the index of a function's first decorator, of its head where it has none; None where it may have one."""
     left = _indent(lines[start])
@@ -185,6 +170,7 @@ def _indent(line: str) -> int:
 # A millisecond or two each.
 PARSED_AT_ONCE = 8
 _ANSWERS_HELD = 2048
+_BODIES = (ast.stmt, ast.excepthandler, ast.match_case)
 
 # What these are made of enters no function: names that are read, bound and returned. Everything else may: a call, an
 # operator, an attribute, a loop, a truth value (`__bool__`), an import, a decorator, an await.
@@ -210,7 +196,6 @@ class Statements:
     """The statements of the source files that a target sees; processes that see the same files share them."""
 
     def __init__(self, files: UserFiles | None = None) -> None:
-        """Read ``files``, as ``SourceTree`` does."""
         self._sources = SourceTree(files)
         self._answers: dict[tuple[str, int], Statement | None] = {}
         self._left = PARSED_AT_ONCE
@@ -231,87 +216,53 @@ class Statements:
             if len(self._answers) >= _ANSWERS_HELD:
                 self._answers.clear()
             block = block_around(self._sources.lines(file), line)
-            self._answers[place] = _parse(block, line) if block else None
+            try:
+                self._answers[place] = _statement(block.text, line - block.first_line + 1) if block else None
+            # Another Python's syntax, no Python, or cut in two.
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                self._answers[place] = None
         return self._answers[place]
 
 
-def _parse(block: Block, line: int) -> Statement | None:
-    try:
-        return _Parsed(block.text).at(line - block.first_line + 1)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # another Python's syntax, no Python, or cut in two
+def _statement(source: str, line: int) -> Statement | None:
+    """Return the statement of a text that holds a line; None where none does or several begin on its first line."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(source)
+    above = [(first, node) for node in _statements(tree) if (first := _first_line(node)) <= line]
+    nearest = max((first for first, _ in above), default=0)
+    nodes = [node for first, node in above if first == nearest]
+    if len(nodes) != 1:
         return None
-
-
-class _Parsed:
-    """The statements of a text by their first lines."""
-
-    def __init__(self, source: str) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(source)
-        found = sorted(((_first_line(node), node) for node in _statements(tree)), key=lambda place: place[0])
-        self._firsts = [first for first, _ in found]
-        self._nodes = [node for _, node in found]
-
-    def at(self, line: int) -> Statement | None:
-        """Return the statement that holds a line; None where none does or several begin on it."""
-        index = bisect_right(self._firsts, line) - 1
-        if index < 0 or (index and self._firsts[index - 1] == self._firsts[index]):
-            return None
-        node = self._nodes[index]
-        return describe(node) if line <= _last_line(node) else None
+    body: list[ast.stmt] = getattr(nodes[0], "body", [])
+    last = body[0].lineno - 1 if body else nodes[0].end_lineno or nodes[0].lineno  # of a compound one, of its head
+    return describe(nodes[0]) if line <= last else None
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
     """Yield the statements of a file, whatever they are nested in; expressions, of which there are many more, aside."""
     waiting: list[ast.AST] = [tree]
     while waiting:
-        for child in ast.iter_child_nodes(waiting.pop()):
-            if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):
-                waiting.append(child)
-                if isinstance(child, ast.stmt):
-                    yield child
+        inside = [one for one in ast.iter_child_nodes(waiting.pop()) if isinstance(one, _BODIES)]
+        yield from (child for child in inside if isinstance(child, ast.stmt))
+        waiting += inside
 
 
 def describe(node: ast.stmt) -> Statement:
     """Return what a statement names and may call, leaving out the statements inside it."""
-    parts = list(_own_parts(node))
+    parts: list[ast.AST] = [node]
+    for part in parts:  # which grows meanwhile
+        parts += (child for child in ast.iter_child_nodes(part) if not isinstance(child, _BODIES))
+    called = [part.func for part in parts if isinstance(part, ast.Call)]
+    named = [getattr(part, field, None) for part in parts for field in ("id", "attr", "name")]
     is_decorated = bool(getattr(node, "decorator_list", ()))
     return Statement(
-        names=frozenset(name for part in parts for name in _names(part)),
+        names=frozenset(name for name in named if isinstance(name, str)),
         may_call=is_decorated or not all(isinstance(part, _HARMLESS) for part in parts),
-        calls_unnamed=is_decorated or any(_is_call_of_expression(part) for part in parts),
+        calls_unnamed=is_decorated or not all(isinstance(func, ast.Name | ast.Attribute) for func in called),
     )
-
-
-def _is_call_of_expression(part: ast.AST) -> bool:
-    return isinstance(part, ast.Call) and not isinstance(part.func, (ast.Name, ast.Attribute))
-
-
-def _own_parts(node: ast.stmt) -> Iterator[ast.AST]:
-    waiting: list[ast.AST] = [node]
-    while waiting:
-        part = waiting.pop()
-        yield part
-        waiting += [
-            child
-            for child in ast.iter_child_nodes(part)
-            if not isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case))
-        ]
-
-
-def _names(part: ast.AST) -> Iterator[str]:
-    for name in (getattr(part, "id", None), getattr(part, "attr", None), getattr(part, "name", None)):
-        if isinstance(name, str):
-            yield name
 
 
 def _first_line(node: ast.stmt) -> int:
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])
-
-
-def _last_line(node: ast.stmt) -> int:
-    """Return the last line of a statement; of a compound one, that of its head."""
-    body: list[ast.stmt] = getattr(node, "body", [])
-    return body[0].lineno - 1 if body else node.end_lineno or node.lineno

@@ -1,4 +1,4 @@
-"""Tells torn stacks from whole ones: by what stands in them, and by what is known of who calls whom.
+"""Finds torn stacks, by their frames and by the calls that were seen, and mends them where it can. Pure.
 
 py-spy reads a running interpreter without stopping it, so now and then the frames of two moments are glued together,
 or memory is taken for a frame that is none. Such a stack does not begin where threads begin, has a frame that cannot
@@ -6,12 +6,14 @@ be one, or a call that its line cannot make. To drop a whole stack is worse than
 impossible only where it is rare and everything that is known speaks against it.
 
 Stacks are read from the leaf to the root, and the most frequent tear is a caller that went on to its next line before
-its turn came. Where another line of the same function is known for the call, the stack is mended, not dropped; and so
-is one that ends as a whole stack does which was seen.
+its turn came. Where another line of the same function is known for the call, the stack is mended, not dropped. Where
+the thread returns from a function meanwhile, the outer frames are lost, and the inner ones are often those of a whole
+stack that was seen: then the torn one is taken for that.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections import Counter, defaultdict
@@ -20,7 +22,6 @@ from typing import Protocol
 
 from profd.daemon.stacks.failedreads import TornShares
 from profd.daemon.stacks.source import Statement
-from profd.daemon.stacks.suffixes import SuffixIndex, Whereabouts
 from profd.daemon.store.records import Frame
 
 Stack = tuple[Frame, ...]
@@ -38,6 +39,7 @@ _RARE_SHARE_BESIDE = 0.1
 _USUAL_TIMES = 30
 _USUAL_TIMES_BESIDE = 10
 _CALLS_HELD = 20_000
+_STACKS_HELD = 1_000
 # What has none of these is names, constants and commas, or part of a longer statement.
 _MAY_CALL = re.compile(
     r"[^\w\s,='\":#]|\b(?:if|elif|while|for|in|is|not|and|or|with|import|class|await|yield|assert|del|except|raise)\b"
@@ -47,34 +49,11 @@ _FROM_ANYWHERE = ("__del__", "_remove", "remove")
 
 
 class Source(Protocol):
-    """The source files of the target."""
+    """The source files of the target, as ``Statements`` has them."""
 
-    def line(self, file: str, line: int, /) -> str | None:
-        """Return the text of a line; None where it cannot be read."""
-        ...
-
-    def at(self, file: str, line: int, /) -> Statement | None:
-        """Return the statement at a line; None where nothing is known of it."""
-        ...
-
-    def allow_more(self) -> None:
-        """Let another few files be read."""
-        ...
-
-
-class NoSource:
-    """Source files that nobody can read."""
-
-    def line(self, file: str, line: int, /) -> str | None:
-        """Return None."""
-        return None
-
-    def at(self, file: str, line: int, /) -> Statement | None:
-        """Return None."""
-        return None
-
-    def allow_more(self) -> None:
-        """Do nothing."""
+    def line(self, file: str, line: int, /) -> str | None: ...
+    def at(self, file: str, line: int, /) -> Statement | None: ...
+    def allow_more(self) -> None: ...
 
 
 class Calls:
@@ -82,14 +61,15 @@ class Calls:
 
     def __init__(self) -> None:
         self._callers: defaultdict[Code, Counter[Frame]] = defaultdict(Counter)
-        self._from: Counter[Frame] = Counter()
+        self.times_left: Counter[Frame] = Counter()
+        """How often any function was entered from a line."""
         self._held = 0
 
     def add(self, stacks: Iterable[Stack]) -> None:
         """Count the calls of the stacks of one thread, in order of time: those that the stack before had not."""
         if self._held > _CALLS_HELD:  # a program that makes up functions: begin anew, everything is unsure again
             self._callers.clear()
-            self._from.clear()
+            self.times_left.clear()
             self._held = 0
         # A loop goes from stack to stack in few ways, and deep ones make the same call many times.
         calls: Counter[tuple[Frame, Frame]] = Counter()
@@ -98,36 +78,47 @@ class Calls:
             for call, often in Counter(zip(stack[first - 1 :], stack[first:], strict=False)).items():
                 calls[call] += often * times
         for (caller, callee), times in calls.items():
-            self._count(caller, (callee.function, callee.file), times)
+            callers = self._callers[callee[:2]]
+            self._held += caller not in callers
+            callers[caller] += times
+            self.times_left[caller] += times
 
-    def times(self, caller: Frame, callee: Code) -> int:
-        """Return how often a function was entered from a line."""
-        return self._callers[callee][caller] if callee in self._callers else 0
-
-    def times_entered(self, callee: Code) -> int:
-        """Return how often a function was entered."""
-        return self._callers[callee].total() if callee in self._callers else 0
-
-    def times_left(self, caller: Frame) -> int:
-        """Return how often any function was entered from a line."""
-        return self._from[caller]
-
-    def usual_caller(self, callee: Code) -> Frame | None:
-        """Return the line that a function is mostly entered from."""
-        found = self._callers[callee].most_common(1) if callee in self._callers else []
-        return found[0][0] if found else None
+    def callers(self, callee: Code) -> Counter[Frame]:
+        """Return how often a function was entered from each line."""
+        return self._callers.get(callee) or Counter()
 
     def usual_line(self, caller: Frame, callee: Code) -> Frame | None:
         """Return the line of the caller's function that a function is mostly entered from, where that is known."""
-        callers = self._callers[callee] if callee in self._callers else Counter()
+        callers = self.callers(callee)
         found = max((line for line in callers if line[:2] == caller[:2]), key=callers.__getitem__, default=None)
         return found if found is not None and callers[found] >= _USUAL_TIMES_BESIDE else None
 
-    def _count(self, caller: Frame, callee: Code, times: int) -> None:
-        callers = self._callers[callee]
-        self._held += caller not in callers
-        callers[caller] += times
-        self._from[caller] += times
+
+class SuffixIndex:
+    """The whole stacks of a process, by how they end."""
+
+    def __init__(self) -> None:
+        self._stacks: defaultdict[Frame, Counter[Stack]] = defaultdict(Counter)
+        self._held = 0
+
+    def learn(self, seen: Mapping[Stack, int]) -> None:
+        """Learn whole stacks, and how often each was seen."""
+        if self._held > _STACKS_HELD:  # a program that makes up functions, or recurses: begin anew
+            self._stacks.clear()
+            self._held = 0
+        for stack, times in seen.items():
+            known = self._stacks[stack[-1]]
+            self._held += stack not in known
+            known[stack] += times
+
+    def whole(self, torn: Stack, roots: frozenset[str]) -> Stack | None:
+        """Return the stack that ends most like a torn one, and of these the most frequent; None of no known ending.
+
+        ``roots`` are the functions that it may begin with.
+        """
+        known: Mapping[Stack, int] = self._stacks.get(torn[-1], {}) if torn else {}
+        possible = [stack for stack in known if stack[0].function in roots]
+        return max(possible, key=lambda stack: (_common(stack[::-1], torn[::-1]), known[stack]), default=None)
 
 
 def valid_roots(stacks: Iterable[tuple[Stack, int]]) -> frozenset[str]:
@@ -151,7 +142,7 @@ class Evidence:
 
     __slots__ = ("calls", "endings", "source", "torn_shares")
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source | None = None) -> None:
         self.calls = Calls()
         self.endings = SuffixIndex()
         self.torn_shares = TornShares()
@@ -163,11 +154,30 @@ def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> 
 
     They become evidence first.
     """
-    evidence.calls.add(stacks)
-    evidence.source.allow_more()
-    judge = _Judge(roots, evidence)
+    calls, source = evidence.calls, evidence.source
+    calls.add(stacks)
+    if source is not None:
+        source.allow_more()
+    can_be = functools.cache(is_plausible)
+
+    @functools.cache
+    def caller_of(call: tuple[Frame, Frame]) -> Frame | None:
+        """Return the line that a call can have come from: the one that was read, or another one of its function."""
+        caller, callee = call
+        is_possible = is_possible_call(caller, callee, calls, source)
+        return caller if is_possible else calls.usual_line(caller, callee[:2])
+
+    def possible(stack: Stack) -> Stack | None:
+        if not stack or stack[0].function not in roots or not all(map(can_be, stack)):
+            return None
+        callers = [caller_of(call) for call in itertools.pairwise(stack)]
+        whole = [caller for caller in callers if caller is not None]
+        if len(whole) < len(callers):
+            return None
+        return stack if whole == list(stack[:-1]) else (*whole, stack[-1])
+
     times = Counter(stacks)
-    mended = {stack: judge.mend(stack) for stack in times}
+    mended = {stack: possible(stack) for stack in times}
     evidence.endings.learn({stack: often for stack, often in times.items() if mended[stack] == stack})
     for stack, found in mended.items():
         if found is None:
@@ -189,11 +199,21 @@ def _counted(
             seen[found] += often
             torn[found] += often if found != stack else 0
     lost = [stack for stack in times if mended[stack] is None]
-    whereabouts = Whereabouts(known if lost else {})
+    by_function: defaultdict[Code, dict[Stack, int]] = defaultdict(dict)
+    by_file: defaultdict[str, dict[Stack, int]] = defaultdict(dict)
+    for stack, often in known.items() if lost else ():
+        for frame in stack:
+            by_function[frame[:2]][stack] = often
+            by_file[frame.file][stack] = often
     for stack in lost:
-        for found, share in whereabouts.of(stack).items():
-            seen[found] += times[stack] * share
-            torn[found] += times[stack] * share
+        # It may have been any stack with the same function in it, or else any of the same file.
+        functions = (by_function.get(frame[:2]) for frame in reversed(stack))
+        files = (by_file.get(frame.file) for frame in reversed(stack))
+        near = next((stacks for stacks in itertools.chain(functions, files) if stacks), {})
+        whole = sum(near.values())
+        for one, often in near.items():
+            seen[one] += times[stack] * (often / whole)
+            torn[one] += times[stack] * (often / whole)
     return seen, torn
 
 
@@ -208,80 +228,38 @@ def is_plausible(frame: Frame) -> bool:
     )
 
 
-def is_possible_call(caller: Frame, callee: Frame, calls: Calls, source: Source) -> bool:
+def is_possible_call(caller: Frame, callee: Frame, calls: Calls, source: Source | None) -> bool:
     """Say whether a line can have called a function; in doubt it can."""
-    code, name = (callee.function, callee.file), callee.function.rpartition(".")[2]
-    usual = calls.usual_caller(code)
+    name = callee.function.rpartition(".")[2]
+    callers = calls.callers(callee[:2])
+    usual = max(callers, key=callers.__getitem__, default=None)
     is_beside = usual is not None and usual != caller and usual[:2] == caller[:2]
     share = _RARE_SHARE_BESIDE if is_beside else _RARE_SHARE
-    if calls.times(caller, code) > max(_RARE_TIMES, share * calls.times_entered(code)) or name in _FROM_ANYWHERE:
+    if callers[caller] > max(_RARE_TIMES, share * callers.total()) or name in _FROM_ANYWHERE or source is None:
         return True
     # Modules run once: while a script imports, everything is rare.
     text = source.line(caller.file, caller.line) if caller.function != "<module>" else None
     if text is None or name in text or "import" in text:
         return True
-    if not _MAY_CALL.search(text) and not _may_call(caller, name, source):
-        return False
+    if not _MAY_CALL.search(text):
+        statement = source.at(caller.file, caller.line)
+        if statement is not None and not statement.may_call and name not in statement.names:
+            return False
+    # It is not, where the function is entered from another line so often that this one would be a wonder. Whatever has
+    # no name of its own is called in ways that no text shows.
     enough = _USUAL_TIMES_BESIDE if is_beside else _USUAL_TIMES
-    return not _is_called_elsewhere(caller, code, enough, calls, source)
-
-
-def _may_call(caller: Frame, name: str, source: Source) -> bool:
-    statement = source.at(caller.file, caller.line)
-    return statement is None or statement.may_call or name in statement.names
-
-
-def _is_called_elsewhere(caller: Frame, callee: Code, enough: int, calls: Calls, source: Source) -> bool:
-    """Say whether a function is entered from another line so often that this one would be a wonder."""
-    name = callee[0].rpartition(".")[2]
-    usual = calls.usual_caller(callee)
-    # Whatever has no name of its own is called in ways that no text shows.
-    if name.startswith(("__", "<")) or usual is None or usual == caller or calls.times_entered(callee) < enough:
-        return False
+    if name.startswith(("__", "<")) or usual is None or usual == caller or callers.total() < enough:
+        return True
     if not re.search(rf"\b{re.escape(name)}\b", source.line(usual.file, usual.line) or ""):
         # Not even where it belongs is it called by its name: then this line has to be known for calling others.
-        left = calls.times_left(caller)
-        if left < enough or calls.times(caller, callee) > _RARE_SHARE_BESIDE * left:
-            return False
+        left = calls.times_left[caller]
+        if left < enough or callers[caller] > _RARE_SHARE_BESIDE * left:
+            return True
     statement = source.at(caller.file, caller.line)
-    return not (statement is None or name in statement.names or statement.calls_unnamed)
+    return statement is None or name in statement.names or statement.calls_unnamed
 
 
-class _Judge:
-    """Judges frames and calls, each once."""
-
-    def __init__(self, roots: frozenset[str], evidence: Evidence) -> None:
-        self._roots = roots
-        self._evidence = evidence
-        self._plausible: dict[Frame, bool] = {}
-        self._callers: dict[tuple[Frame, Frame], Frame | None] = {}
-
-    def mend(self, stack: Stack) -> Stack | None:
-        """Return a stack as it can have been; None where it cannot have been."""
-        if not stack or stack[0].function not in self._roots or not all(map(self._is_plausible, stack)):
-            return None
-        callers = [self._caller(call) for call in itertools.pairwise(stack)]
-        whole = [caller for caller in callers if caller is not None]
-        if len(whole) < len(callers):
-            return None
-        return stack if whole == list(stack[:-1]) else (*whole, stack[-1])
-
-    def _is_plausible(self, frame: Frame) -> bool:
-        if frame not in self._plausible:
-            self._plausible[frame] = is_plausible(frame)
-        return self._plausible[frame]
-
-    def _caller(self, call: tuple[Frame, Frame]) -> Frame | None:
-        """Return the line that a call can have come from: the one that was read, or another one of its function."""
-        if call not in self._callers:
-            caller, callee = call
-            calls, source = self._evidence.calls, self._evidence.source
-            is_possible = is_possible_call(caller, callee, calls, source)
-            self._callers[call] = caller if is_possible else calls.usual_line(caller, (callee.function, callee.file))
-        return self._callers[call]
-
-
-def _common(one: Stack, other: Stack) -> int:
+def _common(one: Iterable[Frame], other: Iterable[Frame]) -> int:
     """Return how many frames two stacks begin with alike."""
     same = 0
     for mine, theirs in zip(one, other, strict=False):

@@ -15,7 +15,6 @@ from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
 from profd.daemon.stacks import chain as chain_module
 from profd.daemon.stacks.chain import StackChain
 from profd.daemon.stacks.pyspy import RawRecording, RecordingFailed
-from profd.daemon.stacks.torn import NoSource
 from profd.daemon.store.records import EventHappened, Identity, Record, RecordingTaken
 from support.traces import Told, raw_recording, stack
 from support.waiting import DEADLINE_S
@@ -142,7 +141,7 @@ class Stage:
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def chain(self) -> StackChain:
-        return StackChain("py-spy", this_process(), self.pace, NoSource(), self.clock, self.records.append)
+        return StackChain("py-spy", this_process(), self.pace, None, self.clock, self.records.append)
 
     def begin(self, turn: asyncio.Semaphore | None = None) -> StackChain:
         chain = self.chain()

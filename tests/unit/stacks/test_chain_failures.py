@@ -11,7 +11,6 @@ from support.waiting import DEADLINE_S
 from profd.daemon.stacks import chain as chain_module
 from profd.daemon.stacks.chain import REPORT_AFTER_FAILURES, StackChain
 from profd.daemon.stacks.pyspy import RecordingFailed
-from profd.daemon.stacks.torn import NoSource
 from profd.daemon.store.records import Record
 
 __all__ = ["stage"]  # a fixture: pytest finds it by its name here
@@ -110,7 +109,7 @@ async def test_failed_reads_that_are_logged_in_unknown_words_are_said_once(stage
     await stage.end()
     ((kind, text),) = stage.said
     assert kind == "loss"
-    assert text.startswith("py-spy failed to read 7 stacks and says of none when")
+    assert text.startswith("py-spy failed to read 7 stacks, and profd cannot read from its log when")
     assert len(stage.taken) == 4
 
 
@@ -140,7 +139,7 @@ async def test_a_record_that_cannot_be_taken_breaks_the_chain_and_leaves_nothing
     def refuse(record: Record) -> None:
         raise RuntimeError("no")
 
-    chain = StackChain("py-spy", this_process(), stage.pace, NoSource(), stage.clock, refuse)
+    chain = StackChain("py-spy", this_process(), stage.pace, None, stage.clock, refuse)
     task = asyncio.ensure_future(chain.run())
     await stage.studio.until_made(1)
     chain.hurry()

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profd.daemon.stacks.source import Statements
-from profd.daemon.stacks.suffixes import SuffixIndex
-from profd.daemon.stacks.torn import Calls, Evidence, NoSource, Stack, is_plausible, mend, valid_roots
+from profd.daemon.stacks.torn import Calls, Evidence, Stack, SuffixIndex, is_plausible, mend, valid_roots
 from profd.daemon.store.records import Frame
 
 PROGRAM = """\
@@ -33,7 +32,7 @@ GLUED = frames("Condition.notify", "Queue.put")
 
 
 def is_torn(stack: tuple[Frame, ...], roots: frozenset[str]) -> bool:
-    return mend([stack], roots, Evidence(NoSource())) == [None]
+    return mend([stack], roots, Evidence()) == [None]
 
 
 def test_a_script_begins_at_its_module() -> None:
@@ -230,8 +229,8 @@ def test_source_that_cannot_be_read_speaks_against_nothing() -> None:
 def test_a_call_that_lasts_is_seen_once() -> None:
     calls = Calls()
     calls.add([SCRIPT, (*SCRIPT, Frame("f", "x.py", 1)), SCRIPT])
-    assert calls.times(SCRIPT[0], ("main", "x.py")) == 1
-    assert calls.times_entered(("f", "x.py")) == 1
+    assert calls.callers(("main", "x.py")) == {SCRIPT[0]: 1}
+    assert calls.callers(("f", "x.py")).total() == 1
 
 
 _names = st.sampled_from(["a", "b", "Net.forward", "<lambda>", "", "\x00"])
@@ -242,9 +241,9 @@ _stacks = st.lists(st.lists(_frames, max_size=6).map(tuple), max_size=30)
 @given(_stacks)
 def test_a_stack_is_judged_whatever_stood_before_it(stacks: list[tuple[Frame, ...]]) -> None:
     roots = valid_roots((stack, 1) for stack in stacks)
-    once = Evidence(NoSource())
+    once = Evidence()
     alone = [mend([stack], roots, once)[0] == stack for stack in stacks]
-    together = mend(stacks, roots, Evidence(NoSource()))
+    together = mend(stacks, roots, Evidence())
     assert [found == stack for stack, found in zip(stacks, together, strict=True)] == alone
 
 
@@ -253,7 +252,7 @@ def test_what_is_kept_begins_at_a_root_and_is_plausible(stacks: list[tuple[Frame
     roots = valid_roots((stack, 1) for stack in stacks)
     whole = [bool(stack) and stack[0].function in roots and all(map(is_plausible, stack)) for stack in stacks]
     seen = {stack for stack, is_whole in zip(stacks, whole, strict=True) if is_whole}
-    for stack, found in zip(stacks, mend(stacks, roots, Evidence(NoSource())), strict=True):
+    for stack, found in zip(stacks, mend(stacks, roots, Evidence()), strict=True):
         if stack in seen:
             assert found == stack
         elif stack and any(one[-1] == stack[-1] for one in seen):
