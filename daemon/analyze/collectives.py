@@ -1,7 +1,6 @@
 """In which stacks a rank waits for the others, and when it leaves them.
 
-All ranks leave such a wait at nearly the same true moment, wherever they are. Knows one run file at a time, and
-compares nothing.
+All ranks leave such a wait at nearly the same true moment, wherever they are.
 
 A wait inside backward has no frame of its own: autograd runs there in C++, the reducer of DistributedDataParallel with
 it, so computing and waiting look alike. On a GPU whoever asks for a value waits for its kernels, those that exchange
@@ -14,12 +13,12 @@ import bisect
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from profd.daemon.analyze.phases import BACKWARD, COLLECTIVE, COPY, SYNCHRONIZE, PhaseIndex
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import FrameRow, RecordingRow, ThreadRow
+from profd.daemon.store.rows import RecordingRow, ThreadRow
 
 _WAITS_FOR_THE_GPU = frozenset({SYNCHRONIZE, COPY})
 # Where ranks begin to exchange data, or do; not what runs when these modules are imported.
@@ -46,24 +45,15 @@ class WaitIndex:
         """Say whether a rank may be waiting for others in a stack; all else it does by itself."""
         known = self._may_wait.get(stack)
         if known is None:
-            known = self._may_wait[stack] = self._decide(stack)
+            phase = self._phases.of_stack(stack)
+            if phase == BACKWARD:  # it waits in autograd itself, not in Python that autograd calls
+                frames = self._reader.frames_of(stack)
+                in_engine = [frame.module_path.startswith(_ENGINE) for frame in frames]
+                known = in_engine[-1] or not any(in_engine)
+            else:
+                known = phase == COLLECTIVE or (self.has_gpu and phase in _WAITS_FOR_THE_GPU)
+            self._may_wait[stack] = known
         return known
-
-    def is_backward(self, stack: int) -> bool:
-        """Say whether a stack is one of autograd's own, where work and waits look alike."""
-        return self.may_wait(stack) and self._phases.of_stack(stack) == BACKWARD
-
-    def _decide(self, stack: int) -> bool:
-        phase = self._phases.of_stack(stack)
-        if phase == BACKWARD:
-            return _is_in_engine(self._reader.frames_of(stack))
-        return phase == COLLECTIVE or (self.has_gpu and phase in _WAITS_FOR_THE_GPU)
-
-
-def _is_in_engine(frames: Sequence[FrameRow]) -> bool:
-    """Say whether a stack of backward ends in autograd itself, and not in Python that it calls."""
-    in_engine = [frame.module_path.startswith(_ENGINE) for frame in frames]
-    return in_engine[-1] or not any(in_engine)
 
 
 def exchange(reader: RunReader) -> bool:
@@ -96,11 +86,11 @@ class DepartureIndex:
 
         The moment lies between the last sample in the wait and the first after it: its middle is taken.
         """
-        found = [self._of_thread(thread, from_ns, to_ns) for thread in self.threads]
+        found = [
+            [at_ns - self.half_a_sample(thread, at_ns) for at_ns in self._ends(thread, from_ns, to_ns)]
+            for thread in self.threads
+        ]
         return max(found, key=len, default=[])
-
-    def _of_thread(self, thread: ThreadRow, from_ns: int, to_ns: int) -> list[int]:
-        return [at_ns - self.half_a_sample(thread, at_ns) for at_ns in self._ends(thread, from_ns, to_ns)]
 
     def half_a_sample(self, thread: ThreadRow, at_ns: int) -> int:
         """Return half of the distance of two samples of a thread at a time."""
@@ -128,17 +118,16 @@ class DepartureIndex:
             was_waiting, until_ns = waits, row.start_ns + row.duration_ns
 
     def _is_for_all(self, stack: int) -> bool:
+        """Say whether a rank that leaves a stack may do so when all others do."""
         known = self._waits_for_all.get(stack)
         if known is None:
-            known = self._waits_for_all[stack] = self._decide(stack)
+            phase = self._phases.of_stack(stack)
+            if not self._waits.may_wait(stack):
+                known = False
+            elif self._waits.has_gpu:  # kernels are waited for elsewhere than they are launched
+                known = phase not in (COPY, BACKWARD)
+            else:
+                names = {frame.function for frame in self._reader.frames_of(stack)}
+                known = phase != COLLECTIVE or not names & _ONE_SIDED
+            self._waits_for_all[stack] = known
         return known
-
-    def _decide(self, stack: int) -> bool:
-        """Say whether whoever leaves a stack may do so when all others do."""
-        if not self._waits.may_wait(stack):
-            return False
-        phase = self._phases.of_stack(stack)
-        if self._waits.has_gpu:
-            # Kernels are waited for elsewhere than they are launched.
-            return phase not in (COPY, BACKWARD)
-        return phase != COLLECTIVE or not any(frame.function in _ONE_SIDED for frame in self._reader.frames_of(stack))

@@ -13,6 +13,7 @@ from profd.daemon.analyze.series import take_course
 from profd.daemon.store.intervals import IntervalSet
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, RecordedTotal, RecordingRow, RunInfo
+from profd.daemon.store.stepfunction import Aggregate
 
 _EVERY = -1  # no limit, as SQLite has it
 
@@ -109,23 +110,27 @@ def mean_of_series(
     reader: RunReader, name: str, process: int | None, selection: Selection, device: str | None = None
 ) -> float | None:
     """Return the mean of a series over a selection's range of time; None where nothing is known of it there."""
+    return total_of_series(reader, name, process, selection, device).mean
+
+
+def total_of_series(
+    reader: RunReader, name: str, process: int | None, selection: Selection, device: str | None = None
+) -> Aggregate:
+    """Return what a series was over a selection's range of time."""
     series = reader.find_series(name, process, device)
-    if series is None:
-        return None
-    return take_course(reader, series.id, selection.from_ns, selection.to_ns).total().mean
+    return take_course(reader, series.id, selection.from_ns, selection.to_ns).total() if series else Aggregate()
 
 
 def covered_share(reader: RunReader, lives: Lives, selection: Selection) -> float | None:
     """Return the share of a selection's range of time that is covered; None where no process was to be sampled."""
     lived_ns = covered_ns = 0
-    for process in reader.processes.values():
-        if process.role == "main" and selection.takes_process(process):
-            cover = lives.cover(process.id)
-            start_ns, end_ns = sampled_life(process, reader.info, cover.start_ns, cover.end_ns)
-            start_ns = start_ns if selection.from_ns is None else max(start_ns, selection.from_ns)
-            end_ns = end_ns if selection.to_ns is None else min(end_ns, selection.to_ns)
-            lived_ns += max(end_ns - start_ns, 0)
-            covered_ns += cover.between(start_ns, end_ns)
+    for process in selection.trainers(reader):
+        cover = lives.cover(process.id)
+        start_ns, end_ns = sampled_life(process, reader.info, cover.start_ns, cover.end_ns)
+        start_ns = start_ns if selection.from_ns is None else max(start_ns, selection.from_ns)
+        end_ns = end_ns if selection.to_ns is None else min(end_ns, selection.to_ns)
+        lived_ns += max(end_ns - start_ns, 0)
+        covered_ns += cover.between(start_ns, end_ns)
     return covered_ns / lived_ns if lived_ns else None
 
 

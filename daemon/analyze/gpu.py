@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import msgspec
 
+from profd.daemon.analyze.coverage import mean_of_series, total_of_series
 from profd.daemon.analyze.functions import Busy, PhaseLine, phase_shares, user_lines
 from profd.daemon.analyze.gputracks import IDLE_BELOW, UTILIZATION, GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Condition, Selection
-from profd.daemon.analyze.series import take_course
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import DeviceRow
-from profd.daemon.store.stepfunction import Aggregate
 
 
 class Gpu(msgspec.Struct, frozen=True):
     """A GPU that the run used, or a MIG instance of one.
 
     ``index`` is the number that nvidia-smi gives the GPU, ``device`` the name of its series. ``utilization`` and
-    ``power_watts`` are means, ``memory_used_bytes`` is the most that was used, by anyone; None where it was not told.
+    ``power_watts`` are means, ``memory_used_bytes`` is the most that was used, by anyone; None where it was not read.
     """
 
     index: int
@@ -35,26 +33,21 @@ class Gpu(msgspec.Struct, frozen=True):
 
 def take_gpus(reader: RunReader, selection: Selection) -> tuple[Gpu, ...]:
     """Return the GPUs with what they did in a selection's range of time."""
-    return tuple(_gpu(reader, row, selection) for row in reader.devices())
-
-
-def _gpu(reader: RunReader, row: DeviceRow, selection: Selection) -> Gpu:
-    used = _total(reader, "gpu_memory_used_bytes", row.name, selection)
-    return Gpu(
-        index=row.index,
-        name=row.model,
-        device=row.name,
-        uuid=row.uuid,
-        memory_bytes=row.memory_bytes,
-        utilization=_total(reader, UTILIZATION, row.name, selection).mean,
-        memory_used_bytes=int(used.most) if used.is_known else None,
-        power_watts=_total(reader, "gpu_power_watts", row.name, selection).mean,
-    )
-
-
-def _total(reader: RunReader, name: str, device: str, selection: Selection) -> Aggregate:
-    series = reader.find_series(name, device=device)
-    return take_course(reader, series.id, selection.from_ns, selection.to_ns).total() if series else Aggregate()
+    found = []
+    for row in reader.devices():
+        used = total_of_series(reader, "gpu_memory_used_bytes", None, selection, row.name)
+        gpu = Gpu(
+            index=row.index,
+            name=row.model,
+            device=row.name,
+            uuid=row.uuid,
+            memory_bytes=row.memory_bytes,
+            utilization=mean_of_series(reader, UTILIZATION, None, selection, row.name),
+            memory_used_bytes=int(used.most) if used.is_known else None,
+            power_watts=mean_of_series(reader, "gpu_power_watts", None, selection, row.name),
+        )
+        found.append(gpu)
+    return tuple(found)
 
 
 LINES = 10

@@ -6,12 +6,11 @@ how full the GPU was.
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cached_property
 
-from profd.daemon.analyze.series import take_course
+from profd.daemon.analyze.series import mean_of_known, take_course
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.stepfunction import IDLE_BELOW as IDLE_BELOW
@@ -92,5 +91,4 @@ def mean_utilization(reader: RunReader, process: int, from_ns: int, to_ns: int) 
     """Return how busy the GPUs that a process uses were in [from_ns, to_ns); None where nobody knows."""
     tracks = GpuTracks(reader, from_ns, to_ns)
     courses = [take_course(reader, tracks.series[one], from_ns, to_ns) for one in sorted(tracks.used_by(process))]
-    means = [mean for course in courses if (mean := course.total().mean) is not None]
-    return statistics.fmean(means) if means else None
+    return mean_of_known(course.total().mean for course in courses)

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
 
 import msgspec
 
 from profd.daemon.analyze.collectives import WaitIndex, exchange
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.ranks import OwnWork, StragglerTest, find_late, lateness, own_share, take_own_work
+from profd.daemon.analyze.ranks import OwnWork, StragglerTest, find_late, lateness, take_own_work
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.series import mean_of_known
 from profd.daemon.analyze.steps import take_steps, training_range
 from profd.daemon.store.merge import hosts_of
 from profd.daemon.store.reader import RunReader
 
 FEWEST_SAMPLES = 25
-"""Of each rank; fewer tell nothing."""
+"""Of each rank; fewer prove nothing."""
 
 
 class Job(msgspec.Struct, frozen=True):
     """Ranks that make their steps together: ``efforts`` by rank, ``late`` those that surely are, the latest first.
 
-    ``sleeps_in_waits`` is False where a GPU is in use: then waits may use CPU time, and it tells nothing.
+    ``sleeps_in_waits`` is False where a GPU is in use: then waits may use CPU time, and it proves nothing.
     """
 
     efforts: tuple[OwnWork, ...]
@@ -31,7 +31,7 @@ class Job(msgspec.Struct, frozen=True):
 
     def effort(self, rank: int) -> OwnWork:
         """Return what a rank does; raises KeyError where there is none."""
-        return self._by_rank[rank]
+        return {effort.rank: effort for effort in self.efforts}[rank]
 
     def lateness_of_cores(self, rank: int) -> StragglerTest | None:
         """Return by how much CPU time a rank is above the others; None where it is not known."""
@@ -39,17 +39,12 @@ class Job(msgspec.Struct, frozen=True):
 
     def work_of_others(self, rank: int) -> float:
         """Return the share of a step that the other ranks surely work, in the median: no step can be shorter."""
-        others = [effort for effort in self.efforts if effort.rank != rank]
-        return statistics.median(max(own_share(one) or 0.0, self._cores(one)) for one in others)
-
-    def _cores(self, effort: OwnWork) -> float:
-        """Return the CPU time that a rank works by, where it is one of work and no wait."""
-        seen = [cores for cores in effort.cores if cores is not None]
-        return min(statistics.fmean(seen), 1.0) if seen and self.sleeps_in_waits else 0.0
-
-    @property
-    def _by_rank(self) -> Mapping[int, OwnWork]:
-        return {effort.rank: effort for effort in self.efforts}
+        surely = []
+        for one in self.efforts:
+            if one.rank != rank:
+                cores = mean_of_known(one.cores) if self.sleeps_in_waits else None
+                surely.append(max(one.own_share or 0.0, min(cores or 0.0, 1.0)))
+        return statistics.median(surely)
 
 
 def take_job(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Job | None:
@@ -57,19 +52,14 @@ def take_job(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Job
 
     None where there are fewer than two ranks, where they exchange nothing, or where too little was seen of one.
     """
-    if len(_ranks(reader, selection)) < 2 or not exchange(reader):
+    ranks = {row.rank for row in selection.trainers(reader)} - {None}
+    if len(ranks) < 2 or not exchange(reader):
         return None
     waits = WaitIndex(reader, phases)
     efforts = take_own_work(reader, selection, waits, phases)
     if len(efforts) < 2 or min(effort.samples for effort in efforts) < FEWEST_SAMPLES:
         return None
     return Job(efforts, find_late(efforts, cpu_tells=not waits.has_gpu), not waits.has_gpu)
-
-
-def _ranks(reader: RunReader, selection: Selection) -> set[int]:
-    """Return the ranks among the training processes of a selection."""
-    rows = [row for row in reader.processes.values() if row.role == "main" and selection.takes_process(row)]
-    return {row.rank for row in rows if row.rank is not None}
 
 
 class RankPart(msgspec.Struct, frozen=True):
@@ -113,28 +103,27 @@ def take_ranks(reader: RunReader, selection: Selection, phases: PhaseIndex) -> t
     job = take_job(reader, steps, phases)
     if job is None:
         return ()
-    most = max((share for effort in job.efforts if (share := own_share(effort)) is not None), default=0.0)
-    return tuple(_rank(reader, job, effort, most, steps, phases) for effort in job.efforts)
-
-
-def _rank(
-    reader: RunReader, job: Job, effort: OwnWork, most: float, selection: Selection, phases: PhaseIndex
-) -> RankSummary:
-    own, placements, hosts = own_share(effort), reader.placements(), hosts_of(reader)
-    place = next((placements[process] for process in sorted(effort.processes) if process in placements), None)
-    alone = msgspec.structs.replace(selection, rank=effort.rank)
-    return RankSummary(
-        rank=effort.rank,
-        host=hosts[min(effort.processes)],
-        pids=tuple(sorted(reader.processes[process].pid for process in effort.processes)),
-        steps_per_s=take_steps(reader, alone, phases).per_s,
-        own_share=own,
-        waiting_share=None if own is None else most - own,
-        is_late=any(one.rank == effort.rank for one in job.late),
-        slowest=_slowest(job, effort),
-        local_rank=place.local_rank if place else None,
-        node=place.node if place else None,
-    )
+    most = max((share for effort in job.efforts if (share := effort.own_share) is not None), default=0.0)
+    placements, hosts = reader.placements(), hosts_of(reader)
+    rows = []
+    for effort in job.efforts:
+        own = effort.own_share
+        place = next((placements[process] for process in sorted(effort.processes) if process in placements), None)
+        alone = msgspec.structs.replace(steps, rank=effort.rank)
+        row = RankSummary(
+            rank=effort.rank,
+            host=hosts[min(effort.processes)],
+            pids=tuple(sorted(reader.processes[process].pid for process in effort.processes)),
+            steps_per_s=take_steps(reader, alone, phases).per_s,
+            own_share=own,
+            waiting_share=None if own is None else most - own,
+            is_late=any(one.rank == effort.rank for one in job.late),
+            slowest=_slowest(job, effort),
+            local_rank=place.local_rank if place else None,
+            node=place.node if place else None,
+        )
+        rows.append(row)
+    return tuple(rows)
 
 
 def _slowest(job: Job, effort: OwnWork) -> RankPart | None:

@@ -1,33 +1,29 @@
 """The own work of each rank, which rank comes last, and for how long the others wait.
 
-Ranks of one job make their steps together, so shares of their time are shares of the same step. Compares nothing.
-
-The others wait for it, wherever they stand: so it is told by its own work, which is more than theirs, and not by their
-waits. Knows no stacks.
+Ranks of one job make their steps together, so shares of their time are shares of the same step. All others wait for a
+late rank, wherever they stand: it shows by its own work, which is more than theirs, and not by their waits.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from profd.daemon.analyze.collectives import WaitIndex
 from profd.daemon.analyze.confidence import margin, t_quantile
 from profd.daemon.analyze.phases import PhaseIndex, own_frame
-from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.selection import Selection, cut
+from profd.daemon.analyze.series import mean_of_known
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, StackTotal, ThreadRow
 from profd.daemon.store.stepfunction import sum_aggregates
 
 PARTS = 24
-"""How many parts a range of time is cut into: what differs between them by chance tells how sure a difference is."""
-
-_CPU = "cpu_cores"
+"""How many parts a range of time is cut into: what differs between them by chance shows how sure a difference is."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -43,7 +39,7 @@ class OwnWork(msgspec.Struct, frozen=True):
 
     ``own`` is its own work in each part of the range, as a share of the time seen, ``cores`` the CPU time it used a
     second; None where nothing was seen. ``places`` are the shares of its own work over the whole range, ``frames``
-    where each mostly stood; ``in_backward`` is the share in backward that may be work or wait.
+    where each mostly stood.
     """
 
     rank: int
@@ -53,11 +49,15 @@ class OwnWork(msgspec.Struct, frozen=True):
     cores: tuple[float | None, ...]
     places: Mapping[Place, float]
     frames: Mapping[Place, FrameRow]
-    in_backward: float
+
+    @property
+    def own_share(self) -> float | None:
+        """The share of a step that the rank's own work takes; None where nothing was seen of it."""
+        return mean_of_known(self.own)
 
 
 def take_own_work(reader: RunReader, selection: Selection, waits: WaitIndex, phases: PhaseIndex) -> tuple[OwnWork, ...]:
-    """Return the efforts of all ranks over a selection's range of time, by rank.
+    """Return the own work of all ranks over a selection's range of time, by rank.
 
     ``selection`` has both ends of its range; its phase and threads count for nothing.
     """
@@ -66,36 +66,16 @@ def take_own_work(reader: RunReader, selection: Selection, waits: WaitIndex, pha
         process = reader.processes[thread.process]
         if process.rank is not None and selection.takes_process(process):
             threads[process.rank].append(thread)
-    parts = list(_parts(selection))
-    totals = _totals(reader, parts, [row for rows in threads.values() for row in rows])
-    return tuple(
-        _effort(reader, rank, threads[rank], parts, [part[rank] for part in totals], waits, phases)
-        for rank in sorted(threads)
-    )
+    ranks = {thread.id: rank for rank, rows in threads.items() for thread in rows}
+    parts = cut(selection.from_ns or 0, selection.to_ns or 0, PARTS)
+    totals: defaultdict[int, list[list[StackTotal]]] = defaultdict(lambda: [[] for _ in parts])
+    for number, part in enumerate(parts):
+        for total in reader.stack_totals(*part, ranks.keys()):
+            totals[ranks[total.thread]][number].append(total)
+    return tuple(_own_work(reader, rank, threads[rank], parts, totals[rank], waits, phases) for rank in sorted(threads))
 
 
-def _parts(selection: Selection) -> Iterable[tuple[int, int]]:
-    """Yield the parts of a selection's range of time."""
-    from_ns, to_ns = selection.from_ns or 0, selection.to_ns or 0
-    edges = [from_ns + (to_ns - from_ns) * number // PARTS for number in range(PARTS + 1)]
-    return itertools.pairwise(edges)
-
-
-def _totals(
-    reader: RunReader, parts: Iterable[tuple[int, int]], threads: Iterable[ThreadRow]
-) -> list[Mapping[int, list[StackTotal]]]:
-    """Return by part of the range and by rank what was seen."""
-    ranks = {thread.id: reader.processes[thread.process].rank for thread in threads}
-    found: list[Mapping[int, list[StackTotal]]] = []
-    for from_ns, to_ns in parts:
-        of_rank: defaultdict[int, list[StackTotal]] = defaultdict(list)
-        for total in reader.stack_totals(from_ns, to_ns, ranks.keys()):
-            of_rank[ranks[total.thread] or 0].append(total)
-        found.append(of_rank)
-    return found
-
-
-def _effort(
+def _own_work(
     reader: RunReader,
     rank: int,
     threads: list[ThreadRow],
@@ -104,67 +84,47 @@ def _effort(
     waits: WaitIndex,
     phases: PhaseIndex,
 ) -> OwnWork:
-    """Return the effort of one rank from what was seen of it in each part."""
-    spent_ns: Counter[int] = Counter()
-    for total in (total for part in totals for total in part):
-        spent_ns[total.stack] += total.duration_ns
-    whole_ns = spent_ns.total() or 1
-    places, frames = _places(
-        reader, {stack: spent_ns[stack] for stack in spent_ns if not waits.may_wait(stack)}, phases
-    )
+    """Return the own work of one rank from what was seen of it in each part."""
+    shares: list[float | None] = []
+    at_frame: defaultdict[Place, Counter[int]] = defaultdict(Counter)
+    whole_ns = 0
+    for part in totals:
+        own = [total for total in part if not waits.may_wait(total.stack)]
+        part_ns = sum(total.duration_ns for total in part)
+        whole_ns += part_ns
+        shares.append(sum(total.duration_ns for total in own) / part_ns if part_ns else None)
+        for total in own:
+            frames = reader.frames_of(total.stack)
+            frame = own_frame(frames) or frames[-1]
+            place = Place(phases.of_stack(total.stack), frame.function, frame.file)
+            at_frame[place][frame.id] += total.duration_ns
+    known = {(thread.process, thread.os_tid) for thread in threads}
+    series = [
+        row.id for row in reader.series.values() if row.name == "cpu_cores" and (row.process, row.os_tid) in known
+    ]
+    used = [reader.steps(one, parts[0][0], parts[-1][1]) for one in series]
     return OwnWork(
         rank=rank,
         processes=frozenset(thread.process for thread in threads),
         samples=sum(total.samples for part in totals for total in part),
-        own=tuple(_own_share(part, waits) for part in totals),
-        cores=_cores(reader, threads, parts),
-        places={place: time_ns / whole_ns for place, time_ns in places.items()},
-        frames=frames,
-        in_backward=sum(spent_ns[stack] for stack in spent_ns if waits.is_backward(stack)) / whole_ns,
+        own=tuple(shares),
+        cores=tuple(sum_aggregates(steps.over(*part) for steps in used).mean for part in parts),
+        places={place: times.total() / (whole_ns or 1) for place, times in at_frame.items()},
+        frames={place: reader.frames[max(times, key=times.__getitem__)] for place, times in at_frame.items()},
     )
-
-
-def _own_share(totals: list[StackTotal], waits: WaitIndex) -> float | None:
-    """Return the share of what was seen that is surely no wait for others; None where nothing was."""
-    whole_ns = sum(total.duration_ns for total in totals)
-    own_ns = sum(total.duration_ns for total in totals if not waits.may_wait(total.stack))
-    return own_ns / whole_ns if whole_ns else None
-
-
-def _places(
-    reader: RunReader, spent_ns: Mapping[int, int], phases: PhaseIndex
-) -> tuple[Mapping[Place, int], Mapping[Place, FrameRow]]:
-    """Return the time that went by at each place, and the frame where most of it did, from the time by stack."""
-    at_frame: defaultdict[Place, Counter[int]] = defaultdict(Counter)
-    for stack, time_ns in spent_ns.items():
-        frames = reader.frames_of(stack)
-        frame = own_frame(frames) or frames[-1]
-        at_frame[Place(phases.of_stack(stack), frame.function, frame.file)][frame.id] += time_ns
-    heaviest = {place: reader.frames[max(times, key=times.__getitem__)] for place, times in at_frame.items()}
-    return {place: times.total() for place, times in at_frame.items()}, heaviest
-
-
-def _cores(reader: RunReader, threads: list[ThreadRow], parts: list[tuple[int, int]]) -> tuple[float | None, ...]:
-    """Return the CPU time a second that main threads used in each part; None where it was not read."""
-    known = {(thread.process, thread.os_tid) for thread in threads}
-    series = [row.id for row in reader.series.values() if row.name == _CPU and (row.process, row.os_tid) in known]
-    used = [reader.steps(one, parts[0][0], parts[-1][1]) for one in series]
-    return tuple(sum_aggregates(steps.over(*part) for steps in used).mean for part in parts)
 
 
 LEAST_SURPLUS = 0.1
 """A rank is late by at least this part of a step: less is no more than ranks differ by on any machine."""
 
 _FEWEST_PARTS = 4
-_DOUBT = 0.05
-
-_Parts = Sequence[float | None]
+_ERROR_RATE = 0.05
 
 
 class StragglerTest(msgspec.Struct, frozen=True):
     """By what part of a step a rank works longer than the others do in the median, with its 95 % interval.
 
-    ``is_of_cores`` says that it is CPU time: where the work has no stacks of its own, it tells. ``place`` is where most
+    ``is_of_cores`` says that it is CPU time: that shows work which has no stacks of its own. ``place`` is where most
     of the surplus went by, None where that has no stacks, ``place_surplus`` how much of a step that is.
     """
 
@@ -187,25 +147,31 @@ def lateness(efforts: Sequence[OwnWork], rank: int, *, of_cores: bool = False) -
 
     None where too little was seen of it, or of the others.
     """
-    parts_of: Callable[[OwnWork], _Parts] = (lambda effort: effort.cores) if of_cores else (lambda effort: effort.own)
-    late, others = _split(efforts, rank)
-    differences = list(_differences(parts_of(late), [parts_of(effort) for effort in others]))
+    late = next(effort for effort in efforts if effort.rank == rank)
+    others = [effort for effort in efforts if effort.rank != rank]
+    parts = [effort.cores if of_cores else effort.own for effort in (late, *others)]
+    differences = list(_differences(parts[0], parts[1:]))
     if len(differences) < _FEWEST_PARTS:
         return None
     surplus = statistics.fmean(differences)
     error = statistics.stdev(differences) / math.sqrt(len(differences))
-    around = error * t_quantile(1 - _DOUBT / 2 / len(efforts), len(differences) - 1)
-    place, place_surplus = _place(late, others)
-    if of_cores and place_surplus < surplus / 2:
-        place, place_surplus = None, 0.0
+    around = error * t_quantile(1 - _ERROR_RATE / 2 / len(efforts), len(differences) - 1)
+    surpluses = {
+        place: share - statistics.median(effort.places.get(place, 0.0) for effort in others)
+        for place, share in late.places.items()
+    }
+    place = max(surpluses, key=surpluses.__getitem__, default=None)
+    if place is None or (of_cores and surpluses[place] < surplus / 2):
+        place = None
+    place_surplus = surpluses[place] if place else 0.0
     return StragglerTest(rank, surplus, surplus - around, min(surplus + around, 1.0), of_cores, place, place_surplus)
 
 
 def find_late(efforts: Sequence[OwnWork], *, cpu_tells: bool) -> tuple[StragglerTest, ...]:
     """Return the ranks that are surely late, the latest first; nothing where none is.
 
-    ``cpu_tells`` where ranks sleep while they wait: then whoever uses more CPU time than the others works longer. That
-    is asked only where no rank is seen to, as some libraries wait by running.
+    ``cpu_tells`` where ranks sleep while they wait: then a rank that uses more CPU time than the others works longer.
+    That counts only where no rank is seen to work longer, as some libraries wait by spinning.
     """
     for of_cores in (False, True) if cpu_tells else (False,):
         judged = [lateness(efforts, effort.rank, of_cores=of_cores) for effort in efforts]
@@ -217,22 +183,11 @@ def find_late(efforts: Sequence[OwnWork], *, cpu_tells: bool) -> tuple[Straggler
 
 def median_of_others(efforts: Sequence[OwnWork], rank: int) -> float | None:
     """Return the share of a step that the other ranks' own work takes in the median."""
-    shares = [share for effort in efforts if effort.rank != rank if (share := own_share(effort)) is not None]
+    shares = [share for effort in efforts if effort.rank != rank if (share := effort.own_share) is not None]
     return statistics.median(shares) if shares else None
 
 
-def own_share(effort: OwnWork) -> float | None:
-    """Return the share of a step that a rank's own work takes; None where nothing was seen of it."""
-    seen = [share for share in effort.own if share is not None]
-    return statistics.fmean(seen) if seen else None
-
-
-def _split(efforts: Sequence[OwnWork], rank: int) -> tuple[OwnWork, list[OwnWork]]:
-    late = next(effort for effort in efforts if effort.rank == rank)
-    return late, [effort for effort in efforts if effort.rank != rank]
-
-
-def _differences(late: _Parts, others: Sequence[_Parts]) -> Iterable[float]:
+def _differences(late: Sequence[float | None], others: Sequence[Sequence[float | None]]) -> Iterable[float]:
     """Yield by part by how much a rank is above the median of the others, where all of them were seen."""
     for own, *theirs in zip(late, *others, strict=True):
         known = [share for share in theirs if share is not None]
@@ -240,22 +195,10 @@ def _differences(late: _Parts, others: Sequence[_Parts]) -> Iterable[float]:
             yield own - statistics.median(known)
 
 
-def _place(late: OwnWork, others: Sequence[OwnWork]) -> tuple[Place | None, float]:
-    """Return the place at which a rank spends most more of its step than the others do in the median."""
-    surpluses = {
-        place: share - statistics.median(effort.places.get(place, 0.0) for effort in others)
-        for place, share in late.places.items()
-    }
-    if not surpluses:
-        return None, 0.0
-    place = max(surpluses, key=surpluses.__getitem__)
-    return place, surpluses[place]
-
-
 class Waiting(msgspec.Struct, frozen=True):
     """The share of all ranks' time in which they wait: ``value`` is the least that the CPU time leaves open.
 
-    Of what a rank does in backward only its CPU time tells, and how much of that is its other work is not known.
+    Work and waits in backward differ only by CPU time, and how much of that is the rank's other work is not known.
     """
 
     value: float

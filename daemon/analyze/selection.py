@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import datetime, timedelta
 
 import msgspec
@@ -38,6 +39,20 @@ class Selection(msgspec.Struct, frozen=True):
     main_threads: bool = False
     when: tuple[Condition, ...] = ()
 
+    def between(self, from_ns: int | None, to_ns: int | None) -> Selection:
+        """Return the same choice in another range of time."""
+        return msgspec.structs.replace(self, from_ns=from_ns, to_ns=to_ns)
+
+    def bounds(self, info: RunInfo) -> tuple[int, int]:
+        """Return the range of time within the run; the run's own ends where the selection names none."""
+        from_ns = info.started_ns if self.from_ns is None else max(self.from_ns, info.started_ns)
+        to_ns = info.end_ns if self.to_ns is None else min(self.to_ns, info.end_ns)
+        return from_ns, max(from_ns, to_ns)
+
+    def trainers(self, reader: RunReader) -> list[ProcessRow]:
+        """Return the training processes that are selected."""
+        return [row for row in reader.processes.values() if row.role == "main" and self.takes_process(row)]
+
     def takes_process(self, process: ProcessRow) -> bool:
         """Say whether a process belongs to the selection, whatever its role."""
         return (self.processes is None or process.id in self.processes) and (
@@ -58,6 +73,11 @@ class Selection(msgspec.Struct, frozen=True):
         return frozenset(thread.id for thread in reader.threads.values() if self.takes(thread, reader))
 
 
+def cut(from_ns: int, to_ns: int, count: int) -> list[tuple[int, int]]:
+    """Return ``count`` parts of equal length, one after the other, that make up [from_ns, to_ns)."""
+    return list(itertools.pairwise(from_ns + (to_ns - from_ns) * number // count for number in range(count + 1)))
+
+
 MAIN_THREADS = Selection(main_threads=True)
 """The default of everything that shows shares of a step."""
 
@@ -74,11 +94,7 @@ def parse_time(word: str, info: RunInfo) -> int:
     try:
         return info.started_ns + int(float(word) * SECOND_NS)
     except (ValueError, OverflowError):
-        return _clock_time(word, info)
-
-
-def _clock_time(word: str, info: RunInfo) -> int:
-    """Return the moment of a time of day within a run."""
+        pass
     started = datetime.fromtimestamp(info.started_ns / SECOND_NS)
     for layout in _CLOCK_FORMATS:
         try:

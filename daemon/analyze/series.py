@@ -1,7 +1,4 @@
-"""Series over a long time, and the cores of the machine and of a main thread.
-
-Both say the same: the sums are made of the same steps (``store.stepfunction``), cut at the minutes.
-"""
+"""Series over a long time, by their rollups of a minute, and the cores of the machine and of a main thread."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import MINUTES, PointMinuteRow, point_minutes
 from profd.daemon.store.rows import PointRow
@@ -96,22 +94,33 @@ def machine_cores(reader: RunReader) -> int:
     return len({row.device for row in reader.series.values() if _CORE.fullmatch(row.device or "")})
 
 
+def points_of(
+    reader: RunReader, name: str, process: int | None, selection: Selection, device: str | None = None
+) -> list[PointRow]:
+    """Return the points of a series in a selection's range of time; none where there is no such series."""
+    series = reader.find_series(name, process, device)
+    return reader.points(series.id, selection.from_ns, selection.to_ns) if series else []
+
+
+def mean_of_known(values: Iterable[float | None]) -> float | None:
+    """Return the mean of those values that are known; None where none is."""
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
 def own_core_wait(mains: Iterable[int], mean: Callable[[str, int], float | None]) -> float | None:
-    """Return the share of the time for which main threads waited for a core; None where the kernel does not tell.
+    """Return the share of the time for which main threads waited for a core; None where the kernel does not say.
 
     ``mains`` are their processes, ``mean`` gives the mean of a series of one of them.
     """
-    known = [waited for process in mains if (waited := mean(CORE_WAIT, process)) is not None]
-    return statistics.fmean(known) if known else None
+    return mean_of_known(mean(CORE_WAIT, process) for process in mains)
 
 
 def main_thread_cores(reader: RunReader, process: int, from_ns: int | None, to_ns: int | None) -> float | None:
     """Return the CPU time a second of the main thread of a process; None where it was not read."""
     mains = {row.os_tid for row in reader.threads.values() if row.process == process and row.is_main}
-    means = [
+    return mean_of_known(
         take_course(reader, row.id, from_ns, to_ns).total().mean
         for row in reader.series.values()
         if row.name == "cpu_cores" and row.process == process and row.os_tid in mains
-    ]
-    known = [mean for mean in means if mean is not None]
-    return statistics.fmean(known) if known else None
+    )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
@@ -12,15 +11,10 @@ from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import SEVERITIES, Finding
 from profd.daemon.store.reader import RunReader
 
+Rule = Callable[[FindingContext], Finding | None]
+"""Looks for one cause that slows trainings; returns the finding where the cause is surely there, None else."""
 
-class Rule(Protocol):
-    """One cause that slows trainings."""
-
-    def __call__(self, case: FindingContext) -> Finding | None:
-        """Return the finding where the cause is surely there, None else."""
-
-
-# Among findings that are equally grave, and of which no gain is told, the one comes first that names its cause best.
+# Among findings that are equally grave, and whose gain is unknown, the one comes first that names its cause best.
 RULES: tuple[Rule, ...] = (
     ranks.straggler,
     ranks.collectives,
@@ -68,8 +62,8 @@ def find(
     rules: Iterable[Rule] = RULES,
 ) -> tuple[Finding, ...]:
     """Return what slows a run in a selection's range of time, over its processes, ranked."""
-    case = FindingContext(reader, selection, phases)
-    return ranked(finding for rule in rules if (finding := rule(case)) is not None)
+    context = FindingContext(reader, selection, phases)
+    return ranked(finding for rule in rules if (finding := rule(context)) is not None)
 
 
 def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -64,7 +64,7 @@ class Finding(msgspec.Struct, frozen=True):
 
     ``title`` is one sentence with its number, after which nothing needs to be read; it begins with ``label``, its kind
     in a word or two (``input-bound: …``). ``gain_bound`` is by how many times steps can get faster at most, None where
-    the fix makes none faster or nothing tells. ``page`` is the anchor in docs/findings.md.
+    the fix makes none faster or the gain is unknown. ``page`` is the anchor in docs/findings.md.
     """
 
     rule: str
@@ -83,33 +83,18 @@ class Finding(msgspec.Struct, frozen=True):
         return self.title.removeprefix(f"{self.label}: ")
 
 
-_LEAST_SAMPLES = 100
-
-
 class Scale(msgspec.Struct, frozen=True):
-    """The shares of time from which on a loss is worth a word, a warning, and an alarm."""
+    """The shares of time from which on a loss is of each severity."""
 
-    told: float = 0.05
-    warned: float = 0.10
+    info: float = 0.05
+    warning: float = 0.10
     critical: float = 1 / 3
 
 
 LOSS = Scale()
-"""Of what a training should not do at all: without a third of its time it is half as fast again."""
-PRICE = Scale(told=0.10, warned=0.25, critical=0.5)
-"""Of what belongs to a training, but in measure."""
-
-
-def severity_of(low: float, seen: int, scale: Scale = LOSS) -> str | None:
-    """Return the severity of a loss of at least the share ``low``, None where it is not worth a word.
-
-    ``seen`` are the samples of the profile that the share is of: hardly any say nothing.
-    """
-    if seen < _LEAST_SAMPLES or low < scale.told:
-        return None
-    if low < scale.warned:
-        return INFO
-    return WARNING if low < scale.critical else CRITICAL
+"""For what a training should not do at all: without a third of its time it is half as fast again."""
+PRICE = Scale(info=0.10, warning=0.25, critical=0.5)
+"""For what belongs to a training, but in measure."""
 
 
 def at(line: Line | None) -> str:
@@ -122,6 +107,9 @@ def place(line: Line) -> str:
     return f"{PurePath(line.module_path).name}:{line.line}"
 
 
-def at_most(gain: float | None) -> str:
-    """Return what a fix brings: its bound, or that none can be told."""
-    return f"at most {times(gain)}" if gain is not None else "a gain that cannot be told while the cores are crowded"
+def speeds_up(gain: float | None) -> str:
+    """Return what a fix does, as the end of a sentence about it; the bound of its gain is None where it is unknown."""
+    return f"speeds steps up by at most {times(gain)}" if gain is not None else f"helps ({GAIN_UNKNOWN})"
+
+
+GAIN_UNKNOWN = "gain unknown: the CPU is oversubscribed"

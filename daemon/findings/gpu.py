@@ -9,30 +9,30 @@ import msgspec
 
 from profd.daemon.analyze.operators import HOST
 from profd.daemon.analyze.phases import COPY, FORWARD
+from profd.daemon.analyze.torchtraces import selected_windows
 from profd.daemon.findings.bounds import bound
-from profd.daemon.findings.context import FindingContext, Share, share_of_series, used_devices, uses_gpu, utilization
-from profd.daemon.findings.finding import CRITICAL, PRICE, WARNING, Finding, Measure, at, at_most, severity_of
+from profd.daemon.findings.context import FindingContext, Share, share_of_series
+from profd.daemon.findings.finding import CRITICAL, PRICE, WARNING, Finding, Measure, at, speeds_up
 from profd.daemon.findings.phases import PhaseLoss
-from profd.daemon.store.rows import OperatorRow, WindowRow
+from profd.daemon.store.rows import OperatorRow
 from profd.daemon.units import percent, plural, size
 
 
-def gpu_unused(case: FindingContext) -> Finding | None:
+def gpu_unused(context: FindingContext) -> Finding | None:
     """Return the finding where the run has GPUs, and none of its training processes holds memory of one."""
-    devices = case.reader.devices()
-    if not devices or not case.is_training or uses_gpu(case):
+    devices = context.reader.devices()
+    if not devices or not context.is_training or context.devices:
         return None
-    line = case.line(FORWARD)
-    return Finding(
+    line = context.line(FORWARD)
+    return context.finding(
+        Measure("GPUs", len(devices), "devices"),
         rule="gpu-unused",
         severity=CRITICAL,
         label="GPU unused",
-        title=f"GPU unused: the training runs on the CPU{at(line)} beside {plural(len(devices), devices[0].model)}",
+        title=f"the training runs on the CPU{at(line)} beside {plural(len(devices), devices[0].model)}",
         cause="Neither the model nor its inputs were moved to a GPU.",
         remedy=f'Move the model by .to("cuda") before the optimizer is made, and each batch in the loop{at(line)}.',
-        gain_bound=None,
-        evidence=case.evidence(Measure("GPUs", len(devices), "devices"), line=line),
-        page="gpu-unused",
+        line=line,
     )
 
 
@@ -40,90 +40,81 @@ _SERIES = "gpu_throttled_share"
 _HELD_BACK = 0.2
 
 
-def gpu_held_back(case: FindingContext) -> Finding | None:
+def gpu_held_back(context: FindingContext) -> Finding | None:
     """Return the finding for the first GPU of the training whose clocks were surely held down."""
-    for device in used_devices(case):
-        share = share_of_series(case.values(_SERIES, device=device), case.mean(_SERIES, device=device))
+    for device in context.devices:
+        share = share_of_series(context.values(_SERIES, device=device), context.mean(_SERIES, device=device))
         if share is not None and share.low >= _HELD_BACK:
-            return _gpu_held_back(case, device, share)
+            return context.finding(
+                share.measure("clocks held down"),
+                rule="gpu-held-back",
+                severity=WARNING,
+                label="GPU held back",
+                title=f"power or heat kept the clocks of {device} down {percent(share.value)} of the time",
+                cause="The GPU draws as much power as it may, or gets as hot as it may, and lowers its clocks.",
+                remedy="See gpu_throttle_reasons_mask for which; look after cooling, or raise the power limit "
+                "(nvidia-smi -pl). A GPU that is well used may draw all its power: then nothing is amiss.",
+                series=(_SERIES,),
+            )
     return None
-
-
-def _gpu_held_back(case: FindingContext, device: str, share: Share) -> Finding:
-    return Finding(
-        rule="gpu-held-back",
-        severity=WARNING,
-        label="GPU held back",
-        title=f"GPU held back: power or heat kept the clocks of {device} down {percent(share.value)} of the time",
-        cause="The GPU draws as much power as it may, or gets as hot as it may, and lowers its clocks.",
-        remedy="See gpu_throttle_reasons_mask for which; look after cooling, or raise the power limit (nvidia-smi "
-        "-pl). A GPU that is well used may draw all its power: then nothing is amiss.",
-        gain_bound=None,
-        evidence=case.evidence(share.measure("clocks held down"), series=(_SERIES,)),
-        page="gpu-held-back",
-    )
 
 
 _DIRECTIONS = {"gpu_pcie_received_bytes_per_s": "to", "gpu_pcie_sent_bytes_per_s": "from"}
 _GENERATION, _LANES = "gpu_pcie_generation", "gpu_pcie_lanes"
 # Bytes a second of a lane by generation, less what its encoding takes.
 _LANE_BYTES_PER_S = {1: 250e6, 2: 500e6, 3: 985e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
-# Of which the headers of packets take a part: copies from pinned memory reach so much of it, and no more.
+# The headers of packets take the rest: copies from pinned memory reach this much of it, and no more.
 _REACHED = 0.85
 _FULL = 0.5
 
 
-def pcie_bound(case: FindingContext) -> Finding | None:
+def pcie_bound(context: FindingContext) -> Finding | None:
     """Return the finding for the first GPU whose link is surely full for most of the time, while it pauses."""
-    busy = utilization(case)
-    for device in used_devices(case) if busy is not None else ():
-        capacity = _capacity(case, device)
+    busy = context.utilization
+    for device in context.devices if busy is not None else ():
         for series, way in _DIRECTIONS.items():
-            share = _share(case, series, device, capacity)
+            share = _share_of_link(context, series, device)
             if busy is None or share is None or share.low < _FULL:
                 continue
-            severity = severity_of(min(share.low, 1 - busy), case.profile.total_samples)
+            severity = context.severity(min(share.low, 1 - busy))
             if severity is not None:
-                return _pcie_bound(case, device, f"{way} {device}", share, busy, severity, series)
+                return _pcie_bound(context, device, f"{way} {device}", share, busy, severity, series)
     return None
 
 
-def _capacity(case: FindingContext, device: str) -> float | None:
-    """Return what the link can carry each way, in bytes a second; an idle link is put into a lower generation."""
-    generations, lanes = case.values(_GENERATION, device=device), case.values(_LANES, device=device)
-    if not generations or not lanes:
-        return None
-    lane = _LANE_BYTES_PER_S.get(round(max(generations)))
-    return lane * max(lanes) * _REACHED if lane else None
+def _share_of_link(context: FindingContext, series: str, device: str) -> Share | None:
+    """Return the share of its capacity that a link carries, which is that of the time for which it has to work.
 
-
-def _share(case: FindingContext, series: str, device: str, capacity: float | None) -> Share | None:
-    """Return the share of its capacity that a link carries, which is that of the time for which it has to work."""
-    values = case.values(series, device=device)
+    An idle link is put into a lower generation: the highest one that was read counts.
+    """
+    generations, lanes = context.values(_GENERATION, device=device), context.values(_LANES, device=device)
+    lane = _LANE_BYTES_PER_S.get(round(max(generations, default=0)), 0.0)
+    capacity = lane * max(lanes, default=0) * _REACHED
+    values = context.values(series, device=device)
     return share_of_series([min(value / capacity, 1.0) for value in values]) if capacity else None
 
 
 def _pcie_bound(
-    case: FindingContext, device: str, way: str, share: Share, busy: float, severity: str, series: str
+    context: FindingContext, device: str, way: str, share: Share, busy: float, severity: str, series: str
 ) -> Finding:
-    line = case.line(COPY)
-    gain = bound(case, share, 1 / busy if busy else None)
-    lanes = max(case.values(_LANES, device=device))
-    carried = case.mean(series, device=device) or 0.0
-    return Finding(
+    line = context.line(COPY)
+    gain = bound(context, share, 1 / busy if busy else None)
+    lanes = max(context.values(_LANES, device=device))
+    carried = context.mean(series, device=device) or 0.0
+    return context.finding(
+        share.measure("of the link"),
+        Measure("GPU busy", busy),
         rule="pcie-bound",
         severity=severity,
         label="PCIe-bound",
-        title=f"PCIe-bound: {size(carried)} a second go {way}, {percent(share.value)} of what its link of {lanes:.0f} "
-        f"lanes carries, and it is busy {percent(busy)}: without copies {at_most(gain)}",
+        title=f"{size(carried)} a second go {way}, {percent(share.value)} of what its link of {lanes:.0f} "
+        f"lanes carries, and it is busy {percent(busy)}: avoiding copies {speeds_up(gain)}",
         cause="The link between the machine and the GPU carries as much as it can, and steps wait for what it brings.",
         remedy=f"Send less{at(line)}: bytes instead of floats, converted on the GPU; keep on the GPU what comes again "
         "(data, optimizer state, activations). See whether the link has all its lanes: nvidia-smi -q -d PCIE.",
-        gain_bound=gain,
-        evidence=case.evidence(
-            share.measure("of the link"), Measure("GPU busy", busy), line=line, series=(series, _GENERATION, _LANES)
-        ),
-        page="pcie-bound",
+        gain=gain,
+        line=line,
+        series=(series, _GENERATION, _LANES),
     )
 
 
@@ -131,21 +122,16 @@ _COPIES = PhaseLoss(
     rule="host-to-device-copies",
     label="copies",
     phase=COPY,
-    title="copying to the GPU takes {share} of the time{at}: copies beside the computing bring {gain}",
+    title="copying to the GPU takes {share} of the time{at}: copying while it computes {speeds_up}",
     cause="Memory that is not pinned is copied in steps, and the main thread waits until the copy has been made.",
     remedy="Set pin_memory=True in the DataLoader and copy with .to(device, non_blocking=True){at}; send bytes instead "
     "of floats, and convert them on the GPU.",
 )
 
 
-def copies(case: FindingContext) -> Finding | None:
+def copies(context: FindingContext) -> Finding | None:
     """Return the finding where copies surely take their part, and the GPU has room for more."""
-    busy = utilization(case)
-    share = case.share(_COPIES.phase)
-    severity = severity_of(share.low if busy is None else min(share.low, 1 - busy), case.profile.total_samples)
-    if severity is None:
-        return None
-    return _COPIES.finding(case, share, severity, limit=1 / busy if busy else None)
+    return _COPIES.beside(context, context.utilization)
 
 
 class Kernels(msgspec.Struct, frozen=True):
@@ -167,52 +153,47 @@ class Kernels(msgspec.Struct, frozen=True):
         return Share(value, value, value, sum(row.calls for row in found))
 
 
-def take_kernels(case: FindingContext) -> Kernels | None:
+def take_kernels(context: FindingContext) -> Kernels | None:
     """Return the kernels of the last window in the time looked at; None without one, or without kernels in it."""
-    taken = [row for row in case.reader.windows() if not row.error and _is_of(case, row)]
+    taken = list(selected_windows(context.reader, context.selection))
     rows = [
         operator
         for row in taken
         if row.asked_ns == taken[-1].asked_ns
-        for operator in case.reader.operators(row.id)
+        for operator in context.reader.operators(row.id)
         if operator.device != HOST and not operator.is_annotation
     ]
-    busy = utilization(case) if rows else None
+    busy = context.utilization if rows else None
     return Kernels(rows, 1.0 if busy is None else busy) if rows else None
-
-
-def _is_of(case: FindingContext, row: WindowRow) -> bool:
-    is_selected = case.selection.takes_process(case.reader.processes[row.process])
-    return is_selected and row.start_ns < case.to_ns and row.end_ns > case.from_ns
 
 
 # cuDNN's own, which it puts before and after a convolution on tensor cores.
 _TURNING = re.compile(r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw", re.I)
 
 
-def memory_format(case: FindingContext) -> Finding | None:
+def memory_format(context: FindingContext) -> Finding | None:
     """Return the finding where kernels that do nothing but reorder take their part of the time."""
-    kernels = take_kernels(case)
+    kernels = take_kernels(context)
     share = kernels.share(_TURNING) if kernels else None
-    severity = severity_of(share.low, case.profile.total_samples) if share else None
+    severity = context.severity(share.low) if share else None
     if share is None or severity is None:
         return None
-    line, gain = case.line(FORWARD), bound(case, share, share.gain)
-    return Finding(
+    line, gain = context.line(FORWARD), bound(context, share, share.gain)
+    return context.finding(
+        Measure("reordering", share.value),
         rule="memory-format",
         severity=severity,
         label="memory format",
-        title=f"memory format: turning images around for convolutions takes {percent(share.value)} of the time: "
-        f"channels last brings {at_most(gain)}",
+        title=f"turning images around for convolutions takes {percent(share.value)} of the time: "
+        f"putting channels last {speeds_up(gain)}",
         cause="Convolutions on tensor cores want the channels of a pixel side by side. Images and weights have them in "
         "planes, so that cuDNN reorders them before each convolution, and its result after it.",
         remedy="Move the model by .to(memory_format=torch.channels_last), and each batch of images likewise"
         f"{at(line)}; operations in between that return planes undo it.",
-        gain_bound=gain,
-        evidence=case.evidence(
-            Measure("reordering", share.value), phase=FORWARD, line=line, series=("gpu_utilization_share",)
-        ),
-        page="memory-format",
+        gain=gain,
+        phase=FORWARD,
+        line=line,
+        series=("gpu_utilization_share",),
     )
 
 
@@ -225,36 +206,31 @@ _FLOAT32 = re.compile(r"sgemm|scudnn|simt|ffma|f32f32_f32f32_f32", re.I)
 _NOT_FLOAT32 = re.compile(r"tensorop|tf32|bf16|fp16|f16|half|hmma|dgemm|f64", re.I)
 
 
-def precision(case: FindingContext) -> Finding | None:
+def precision(context: FindingContext) -> Finding | None:
     """Return the finding where such kernels take much of the time on a GPU that has tensor cores."""
-    kernels = take_kernels(case) if _has_tensor_cores(case) else None
+    used = context.devices
+    models = [row.model for row in context.reader.devices() if not used or row.name in used]
+    has_tensor_cores = bool(models) and all(_TENSOR_CORES.search(model) for model in models)
+    kernels = take_kernels(context) if has_tensor_cores else None
     share = kernels.share(_FLOAT32, but=_NOT_FLOAT32) if kernels else None
-    severity = severity_of(share.low, case.profile.total_samples, PRICE) if share else None
-    return _precision(case, share, severity) if share and severity else None
-
-
-def _has_tensor_cores(case: FindingContext) -> bool:
-    used = used_devices(case)
-    models = [row.model for row in case.reader.devices() if not used or row.name in used]
-    return bool(models) and all(_TENSOR_CORES.search(model) for model in models)
-
-
-def _precision(case: FindingContext, share: Share, severity: str) -> Finding:
-    line, gain = case.line(FORWARD), bound(case, share, share.gain)
-    return Finding(
+    severity = context.severity(share.low, PRICE) if share else None
+    if share is None or severity is None:
+        return None
+    line, gain = context.line(FORWARD), bound(context, share, share.gain)
+    return context.finding(
+        Measure("float32 products", share.value),
         rule="precision",
         severity=severity,
         label="precision",
-        title=f"precision: products in float32 take {percent(share.value)} of the time beside idle tensor cores: "
-        f"lower precision brings {at_most(gain)}",
+        title=f"products in float32 take {percent(share.value)} of the time beside idle tensor cores: "
+        f"lowering the precision {speeds_up(gain)}",
         cause="Matrix products and convolutions compute in float32, which tensor cores do not do: they multiply "
         "TF32, bfloat16 and float16, several times as fast.",
         remedy=f'Compute forward and loss{at(line)} within torch.autocast("cuda", dtype=torch.bfloat16), or let '
         'float32 be rounded for products: torch.set_float32_matmul_precision("high") and '
         "torch.backends.cudnn.allow_tf32 = True (from Ampere on). See whether the model trains as well.",
-        gain_bound=gain,
-        evidence=case.evidence(
-            Measure("float32 products", share.value), phase=FORWARD, line=line, series=("gpu_utilization_share",)
-        ),
-        page="precision",
+        gain=gain,
+        phase=FORWARD,
+        line=line,
+        series=("gpu_utilization_share",),
     )

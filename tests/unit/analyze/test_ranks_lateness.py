@@ -15,7 +15,7 @@ RUNS = 1000
 
 def effort(rank: int, *own: float | None, loads: float = 0.0, reads: float = 0.0) -> OwnWork:
     """Return a rank whose own work in the parts of a range is ``own``."""
-    return OwnWork(rank, frozenset({rank}), 500, own, (None,) * len(own), {LOAD: loads, READ: reads}, {}, 0.2)
+    return OwnWork(rank, frozenset({rank}), 500, own, (None,) * len(own), {LOAD: loads, READ: reads}, {})
 
 
 def noisy(chance: random.Random, *means: float, spread: float) -> list[OwnWork]:

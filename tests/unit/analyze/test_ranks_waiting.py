@@ -9,7 +9,7 @@ from profd.daemon.analyze.ranks import OwnWork, Waiting, take_waiting
 
 def effort(own: tuple[float | None, ...], cores: tuple[float | None, ...]) -> OwnWork:
     """Return what a rank did in each part of a range: its own work, and the CPU time that it used."""
-    return OwnWork(0, frozenset({1}), 500, own, cores, {}, {}, 0.0)
+    return OwnWork(0, frozenset({1}), 500, own, cores, {}, {})
 
 
 def told(waiting: Waiting | None) -> tuple[float, float, float]:

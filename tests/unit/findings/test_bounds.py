@@ -67,7 +67,7 @@ def test_on_crowded_cores_no_bound_is_told(tmp_path: Path) -> None:
 
     assert found is not None
     assert (found.severity, found.gain_bound) == (CRITICAL, None)
-    assert found.title.endswith("brings a gain that cannot be told while the cores are crowded")
+    assert found.title.endswith("loading in 1 worker helps (gain unknown: the CPU is oversubscribed)")
 
 
 def test_waiting_for_data_is_no_want_of_cores(tmp_path: Path) -> None:

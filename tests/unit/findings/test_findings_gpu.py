@@ -33,7 +33,7 @@ def test_a_gpu_that_waits_for_python_wants_larger_batches(tmp_path: Path) -> Non
     assert found.severity == CRITICAL
     # Larger batches make each operation on the GPU more efficient, too: only for those of now there is a bound.
     assert found.gain_bound is None
-    assert "bring at most 2.5" in found.remedy
+    assert "speeds steps up by at most 2.5" in found.remedy
     assert diagnose(write_case(tmp_path / "b.profd", HEALTHY, series=gpu(0.95)), small_batches) is None
 
 
@@ -44,7 +44,7 @@ def test_without_a_gpu_the_optimizer_tells_that_batches_are_small(tmp_path: Path
     assert found.severity == WARNING
     assert "the optimizer takes 32 % of a step (train.py:64)" in found.title
     assert found.gain_bound is None
-    assert "one step of the optimizer for several of them (train.py:64) brings at most 1.6" in found.remedy
+    assert "one step of the optimizer for several of them (train.py:64) speeds steps up by at most 1.6" in found.remedy
 
 
 def test_an_optimizer_warns_where_a_batch_of_three_times_the_size_spares_a_tenth(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_saturated_workers_tell_how_many_would_do(tmp_path: Path) -> None:
 
     assert found is not None
     # Two workers that are busy all the time, for steps that would take half the time.
-    assert "both workers are 100 % busy: 2 more bring at most 2.3" in found.title
+    assert "both workers are 100 % busy: adding 2 speeds steps up by at most 2.3" in found.title
     assert "num_workers=4 " in found.remedy
     assert "train.py:58" in found.remedy
     assert "(augment.py:12)" in found.cause

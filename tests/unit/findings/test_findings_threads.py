@@ -42,7 +42,7 @@ def test_where_hardly_anything_is_left_to_the_main_thread_no_bound_is_told(tmp_p
 
     assert found is not None
     assert found.severity == CRITICAL
-    assert found.title.endswith("no wait brings many times the pace")
+    assert found.title.endswith("not waiting speeds steps up many times")
     assert found.gain_bound is None
 
 
@@ -95,7 +95,7 @@ def test_idle_cores_beside_a_model_in_one_thread_are_told(tmp_path: Path) -> Non
 
     assert found is not None
     assert found.severity == CRITICAL
-    assert "in one thread (train.py:61), beside 3 idle cores: 4 threads bring at most" in found.title
+    assert "in one thread (train.py:61), beside 3 idle cores: using 4 threads speeds steps up by at most" in found.title
     # 96 % of a step are in forward and backward, each of them long.
     assert found.gain_bound == pytest.approx(1 / (1 - 0.96 * 3 / 4), rel=0.03)
 

@@ -34,7 +34,7 @@ def test_closing_lines_say_where_the_time_went(summary: Summary) -> None:
         "   10 %  optimizer   train.py:64   optimizer.step()",
         "    6 %  loss        train.py:62   loss = criterion(logits, labels)",
         "▲ input-bound: the main thread waits 39 % for its data (train.py:58); both",
-        "  workers are 100 % busy: 2 more bring at most 1.9\N{MULTIPLICATION SIGN}",
+        "  workers are 100 % busy: adding 2 speeds steps up by at most 1.9\N{MULTIPLICATION SIGN}",
         "2,000 samples over 100.0 % of the run · 0.5 % torn · profd cost 4.1 % of a core · 20261120-120000-cifar-3fa9",
         "report: profd report 20261120-120000-cifar-3fa9",
     ]

@@ -18,7 +18,7 @@ from profd.tui.widgets.tabs import TabLine
 
 SAID = (
     "▲ INPUT-BOUND the main thread waits 40 % for its data (train.py:58); both workers are 100 % busy: "
-    "2 more bring at most 1.9\N{MULTIPLICATION SIGN} 5 why"
+    "adding 2 speeds steps up by at most 1.9\N{MULTIPLICATION SIGN} 5 why"
 )
 
 
