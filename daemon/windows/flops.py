@@ -2,8 +2,6 @@
 
 torch computes them for its tables and does not write them to a trace; the formulas are those of
 ``torch/csrc/profiler/util.cpp``. A multiply-add is two operations.
-
-Calls of few shapes are many, so each distinct text is decoded once.
 """
 
 from __future__ import annotations
@@ -13,13 +11,12 @@ from math import prod
 
 import msgspec
 
-from profd.daemon.windows import flops
 from profd.daemon.windows.trace import HostSpan
 
 Dims = Sequence[object]
 """The inputs' shapes as a trace has them: a list of sizes each, empty for what is no tensor."""
 Concrete = Sequence[object]
-"""The inputs' values as text, where they are no tensors."""
+"""The values as text of the inputs that are no tensors."""
 
 
 def estimate(name: str, dims: Dims, concrete: Concrete) -> int:
@@ -33,30 +30,13 @@ def estimate(name: str, dims: Dims, concrete: Concrete) -> int:
         return 0
 
 
-def has_formula(name: str) -> bool:
-    """Say whether torch estimates the operations of this operator."""
-    return name in _FORMULAS
-
-
-def _product(first: Sequence[int], second: Sequence[int]) -> int:
-    return 2 * prod(first) // first[-1] * prod(second)
-
-
 def _mm(dims: Dims, concrete: Concrete) -> int:
-    return _product(_sizes(dims[0]), _sizes(dims[1]))
-
-
-def _addmm(dims: Dims, concrete: Concrete) -> int:
-    return _product(_sizes(dims[1]), _sizes(dims[2]))
+    first = _sizes(dims[0])
+    return 2 * prod(first) // first[-1] * prod(_sizes(dims[1]))
 
 
 def _bmm(dims: Dims, concrete: Concrete) -> int:
-    first = _sizes(dims[0])
-    return _product(first, _sizes(dims[1])) // first[0]
-
-
-def _baddbmm(dims: Dims, concrete: Concrete) -> int:
-    return _bmm(dims[1:], concrete)
+    return _mm(dims, concrete) // _sizes(dims[0])[0]
 
 
 def _elementwise(dims: Dims, concrete: Concrete) -> int:
@@ -92,11 +72,11 @@ def _sizes(shape: object) -> list[int]:
 _FORMULAS: dict[str, Callable[[Dims, Concrete], int]] = {
     "aten::conv2d": _conv2d,
     "aten::mm": _mm,
-    "aten::addmm": _addmm,
+    "aten::addmm": lambda dims, concrete: _mm(dims[1:], concrete),
     "aten::mul": _elementwise,
     "aten::add": _elementwise,
     "aten::bmm": _bmm,
-    "aten::baddbmm": _baddbmm,
+    "aten::baddbmm": lambda dims, concrete: _bmm(dims[1:], concrete),
 }
 
 
@@ -110,11 +90,8 @@ class Inputs(msgspec.Struct, frozen=True):
     flops: int
 
 
-_NONE = Inputs(NO_SHAPES, 0)
-
-
 class InputTable:
-    """What is known of inputs, by what the trace says of them."""
+    """The inputs of calls. Few shapes have many calls, so each distinct text is decoded once."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, bytes, bytes], Inputs] = {}
@@ -122,23 +99,17 @@ class InputTable:
     def inputs_of(self, span: HostSpan) -> Inputs:
         """Return the inputs of a call; none where its shapes were not recorded."""
         if span.event is None or not (dims := bytes(span.event.args.input_dims)):
-            return _NONE
+            return Inputs(NO_SHAPES, 0)
         concrete = bytes(span.event.args.concrete_inputs)
-        key = (span.name if flops.has_formula(span.name) else "", dims, concrete)
+        key = (span.name if span.name in _FORMULAS else "", dims, concrete)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = _describe(span.name, dims, concrete)
+            shapes = _decode_list(dims)
+            # torch's tables show no shape of a list of tensors.
+            plain = [[] if isinstance(one, list) and one and isinstance(one[0], list) else one for one in shapes]
+            known = Inputs(str(plain), estimate(span.name, shapes, _decode_list(concrete)))
+            self._known[key] = known
         return known
-
-
-def _describe(name: str, dims: bytes, concrete: bytes) -> Inputs:
-    shapes = _decode_list(dims)
-    return Inputs(str([_plain(shape) for shape in shapes]), flops.estimate(name, shapes, _decode_list(concrete)))
-
-
-def _plain(shape: object) -> object:
-    """Return a shape as torch's tables show it: a list of tensors has none."""
-    return [] if isinstance(shape, list) and shape and isinstance(shape[0], list) else shape
 
 
 def _decode_list(text: bytes) -> list[object]:

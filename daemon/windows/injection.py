@@ -1,9 +1,7 @@
 """Takes windows by executing code in a running process: through gdb, or ``sys.remote_exec`` of Python 3.14.
 
-Owns the text and the waiting. How the text gets there is ``gdb``'s and
-``remote``'s to know. Nothing of this happens unless the user asked for it by name.
-
-The interpreter that asks must be of the same minor version as the one that is asked, so it need not be profd's own.
+This happens only where the user asked for it by name. ``sys.remote_exec`` works between interpreters of the same minor
+version, so a helper of the target's version calls it.
 """
 
 from __future__ import annotations
@@ -24,33 +22,36 @@ from profd.daemon.userfiles import as_owner
 from profd.daemon.windows import gdb, intarget
 from profd.daemon.windows.intarget import Order
 from profd.daemon.windows.request import WindowFailed, WindowRequest
-from profd.daemon.windows.taking import Deadline, ExchangeFolder, meeting
+from profd.daemon.windows.taking import ExchangeFolder, meeting, wait_until
 
 SOURCE = "remote_exec"
 TIMEOUT_S = 15.0
-_FIRST = (3, 14)
+SAFE_POINT_TIMEOUT_S = 30.0
+"""A main thread that waits in C code, for a GPU for example, comes to no safe point meanwhile."""
+STEPS_TIMEOUT_S = 120.0
+_WRITING_S = 60.0
 _PROGRAM = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
 
 
 def helper_for(
     version: str, own: tuple[int, ...] = sys.version_info[:2], executable: str = sys.executable
 ) -> str | None:
-    """Return an interpreter that can ask one of ``version`` (``major.minor``); None where there is none."""
+    """Return an interpreter that can call one of ``version`` (``major.minor``); None where there is none."""
     try:
-        asked = tuple(map(int, version.split(".")[:2]))
+        target = tuple(map(int, version.split(".")[:2]))
     except ValueError:  # an interpreter of unknown version
         return None
-    if asked < _FIRST:
+    if target < (3, 14):
         return None
-    return executable if asked == tuple(own[:2]) else shutil.which(f"python{asked[0]}.{asked[1]}")
+    return executable if target == tuple(own[:2]) else shutil.which(f"python{target[0]}.{target[1]}")
 
 
 async def execute(helper: str, pid: int, script: Path, timeout_s: float = TIMEOUT_S) -> None:
     """Have a process execute a script, a path as the process sees it; raises WindowFailed where it could not."""
     rights = as_owner(pid)
-    failure = await _ask(helper, pid, script, timeout_s, rights)
+    failure = await _try(helper, pid, script, timeout_s, rights)
     if failure and rights:  # Yama may let nobody but root
-        failure = await _ask(helper, pid, script, timeout_s, {})
+        failure = await _try(helper, pid, script, timeout_s, {})
     if failure:
         raise WindowFailed(
             f"sys.remote_exec could not reach process {pid} ({failure[:200]})",
@@ -58,8 +59,8 @@ async def execute(helper: str, pid: int, script: Path, timeout_s: float = TIMEOU
         )
 
 
-async def _ask(helper: str, pid: int, script: Path, timeout_s: float, rights: dict[str, Any]) -> str:
-    """Ask with these rights, and return why that failed; nothing where it did not."""
+async def _try(helper: str, pid: int, script: Path, timeout_s: float, rights: dict[str, Any]) -> str:
+    """Run the helper with these rights, and return why that failed; nothing where it did not."""
     try:
         process = await asyncio.create_subprocess_exec(
             helper, "-I", "-c", _PROGRAM, str(pid), str(script),
@@ -78,11 +79,6 @@ async def _ask(helper: str, pid: int, script: Path, timeout_s: float, rights: di
     return lines[-1] if process.returncode else ""
 
 
-SAFE_POINT_TIMEOUT_S = 30.0
-"""A main thread that waits in C code, for a GPU say, comes to no safe point meanwhile."""
-STEPS_TIMEOUT_S = 120.0
-_WRITING_S = 60.0
-_SCRIPT = "window.py"
 _SOURCE = Path(intarget.__file__).read_text()
 _BOOTSTRAP = """\
 try:
@@ -103,24 +99,14 @@ except BaseException:
 """Runs in the namespace of the script itself, so it gives no name to anything."""
 
 
-class Report(msgspec.Struct, frozen=True):
-    """What the process says of its window."""
-
-    error: str
-
-
 class Injection:
     """The way to windows of processes that were not armed for them."""
 
     def __init__(self, helper: str | None, clock: Clock) -> None:
         """Use ``helper``, an interpreter that has ``sys.remote_exec`` for the process, or gdb where there is none."""
         self._helper = helper
-        self._patience = Deadline(clock)
-
-    @property
-    def source(self) -> str:
-        """How the text gets into the process."""
-        return SOURCE if self._helper else gdb.SOURCE
+        self._clock = clock
+        self.source = SOURCE if helper else gdb.SOURCE
 
     @contextlib.asynccontextmanager
     async def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AsyncIterator[int]:
@@ -133,8 +119,8 @@ class Injection:
 
     async def _execute(self, pid: int, order: Order, place: ExchangeFolder) -> None:
         if self._helper is not None:
-            place.write(_SCRIPT, text_of(order))
-            await execute(self._helper, pid, place.there / _SCRIPT)
+            place.write("window.py", text_of(order))
+            await execute(self._helper, pid, place.there / "window.py")
             return
         gdb.require()
         calls = gdb.find_calls(pid)
@@ -144,20 +130,24 @@ class Injection:
     async def _wait_for(self, identity: Identity, request: WindowRequest, place: ExchangeFolder) -> None:
         """Wait until the process has reported; raises WindowFailed where that is a failure."""
         pid = identity.pid
-        if not await self._patience.until(lambda: place.has(intarget.BEGUN), identity, SAFE_POINT_TIMEOUT_S):
+        if not await wait_until(lambda: place.has(intarget.BEGUN), identity, self._clock, SAFE_POINT_TIMEOUT_S):
             raise WindowFailed(
                 f"process {pid} came to no safe point within {SAFE_POINT_TIMEOUT_S:.0f} s",
                 "its main thread is in a call of C that lasts; try again later",
             )
-        length_s = STEPS_TIMEOUT_S if request.seconds is None else request.seconds
-        if not await self._patience.until(lambda: place.has(intarget.REPORT), identity, length_s + _WRITING_S):
-            raise WindowFailed(f"process {pid} has not written its window within {length_s + _WRITING_S:.0f} s")
-        if error := _read(place).error:
+        timeout_s = (STEPS_TIMEOUT_S if request.seconds is None else request.seconds) + _WRITING_S
+        if not await wait_until(lambda: place.has(intarget.REPORT), identity, self._clock, timeout_s):
+            raise WindowFailed(f"process {pid} has not written its window within {timeout_s:.0f} s")
+        try:
+            error = msgspec.json.decode(place.read(intarget.REPORT), type=dict[str, str])["error"]
+        except (OSError, KeyError, msgspec.DecodeError) as failure:
+            raise WindowFailed(f"what the process reported cannot be read ({failure})") from failure
+        if error:
             raise WindowFailed(f"process {pid} took none ({error})")
 
 
 def order_of(request: WindowRequest, place: ExchangeFolder) -> Order:
-    """Return what a process is told of the window that is wanted."""
+    """Return the order for a process: the request, and the folder for the trace."""
     return Order(
         folder=str(place.there),
         steps=request.steps,
@@ -171,17 +161,8 @@ def order_of(request: WindowRequest, place: ExchangeFolder) -> Order:
 
 
 def text_of(order: Order) -> str:
-    """Return the Python that has a process take a window, whichever names the process gives to other things.
+    """Return the Python text that has a process take a window; no name in the process can get in its way.
 
-    All that the thread it interrupts does is to start another; an exception that a signal raises meanwhile is raised
-    there again.
+    The interrupted thread only starts another one; an exception that a signal raises meanwhile is raised there again.
     """
-    source = f"{_SOURCE}\n\ntake({order!r})\n"
-    return _BOOTSTRAP.replace("SOURCE", repr(source))
-
-
-def _read(place: ExchangeFolder) -> Report:
-    try:
-        return msgspec.json.decode(place.read(intarget.REPORT), type=Report)
-    except (OSError, msgspec.DecodeError) as error:
-        raise WindowFailed(f"what the process reported cannot be read ({error})") from error
+    return _BOOTSTRAP.replace("SOURCE", repr(f"{_SOURCE}\n\ntake({order!r})\n"))

@@ -1,8 +1,8 @@
 """The daemon's side of Kineto's on-demand protocol, by which an unmodified torch process is asked for a trace.
 
-libkineto, the profiler inside torch, speaks it where the environment of its process says so (see ``arming``): it plays
-the part of a client of the daemon "dynolog", over Unix datagram sockets that are files in one folder, or where its
-environment names none, in the abstract namespace.
+libkineto, the profiler inside torch, speaks it where the environment of its process says so (see ``ondemand``): it is
+a client of the daemon "dynolog", over Unix datagram sockets that are files in one folder, or, where its environment
+names no folder, lie in the abstract namespace.
 
 Every datagram is a header and a payload, in the byte order of the machine::
 
@@ -23,8 +23,8 @@ The client's messages, and what is answered to the socket that they came from:
 
     answered by ``req`` with an empty payload for *no*, or with the text of a configuration for *yes*: lines KEY=VALUE
 
-Nothing is answered that was not asked, nothing says that a trace is finished but the file itself. What is no message of
-the protocol is ignored: whatever comes in here, the run goes on.
+The daemon only answers; nothing but the file itself says that a trace is finished. Whatever is no message of the
+protocol is ignored, and the run goes on.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ _COUNT = struct.Struct("=i")
 _DATAGRAM_BYTES = 4096
 _ANCESTORS = 256
 _AT_ONCE = 64
-"""Datagrams read at one go, so that a flood of them leaves the rest of the session its turn."""
-
-
+"""Datagrams read at one go, so that a flood of them does not block the rest of the session."""
 _CREDENTIALS_NOTE = 2
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _NOTES_BYTES = socket.CMSG_SPACE(_CREDENTIALS.size)

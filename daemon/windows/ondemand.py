@@ -1,9 +1,7 @@
 """Takes windows through Kineto's on-demand mode, for which a launch sets the environment.
 
-Whoever launched it may have been another: such a process is listened to for as long as a window takes, and no longer.
-
-Only a run that was asked for windows gets it: reports of crashes on this path exist, so it is not on by default. A
-process may have it from someone else.
+It is not on by default, because reports of crashes on this path exist. A process may also have this environment from
+another launcher: profd listens to such a process only while it takes a window.
 """
 
 from __future__ import annotations
@@ -25,14 +23,12 @@ from profd.daemon.store.records import Identity
 from profd.daemon.userfiles import UserFiles, sees_our_files
 from profd.daemon.windows.kineto import KinetoDaemon
 from profd.daemon.windows.request import WindowFailed, WindowRequest
-from profd.daemon.windows.taking import Deadline, ExchangeFolder, meeting
+from profd.daemon.windows.taking import ExchangeFolder, meeting, wait_until
 
 ANSWER_TIMEOUT_S = 20.0
 """Kineto asks once a second, and not while a thread of it is held up by the training."""
 TRACE_TIMEOUT_S = 120.0
-
-
-Place = AbstractContextManager[ExchangeFolder]
+_SWITCH, _SOCKETS = "KINETO_USE_DAEMON", "KINETO_IPC_SOCKET_DIR"
 
 
 class OnDemand:
@@ -40,10 +36,12 @@ class OnDemand:
 
     source = "kineto"
 
-    def __init__(self, sockets: Path | None, clock: Clock, place: Callable[[int], Place]) -> None:
-        """``sockets`` is the folder of ``kineto``; ``place`` gives the folder that a process may leave its trace in."""
+    def __init__(
+        self, sockets: Path | None, clock: Clock, place: Callable[[int], AbstractContextManager[ExchangeFolder]]
+    ) -> None:
+        """``sockets`` is the folder of ``kineto``; ``place`` gives the folder for the trace of a process."""
         self._place = place
-        self._patience = Deadline(clock)
+        self._clock = clock
         self._daemon = KinetoDaemon(sockets, self._take_delivery)
         self._given: dict[int, asyncio.Event] = {}
 
@@ -57,7 +55,7 @@ class OnDemand:
 
     @property
     def pids(self) -> frozenset[int]:
-        """The processes that have asked whether a window is wanted of them."""
+        """The processes that have ever asked for work."""
         return self._daemon.clients
 
     @contextlib.asynccontextmanager
@@ -69,7 +67,19 @@ class OnDemand:
             self._given[pid] = asyncio.Event()
             try:
                 self._daemon.ask(pid, request.configuration(place.there / f"{name}.json"))
-                await self._wait_for(place, trace, identity, request)
+                if not await wait_until(self._given[pid].is_set, identity, self._clock, ANSWER_TIMEOUT_S):
+                    raise WindowFailed(
+                        f"process {pid} did not ask for work within {ANSWER_TIMEOUT_S:.0f} s",
+                        "it may have ended its use of torch, or be taking a trace of its own",
+                    )
+                # It is whole once it is there: Kineto writes it under another name first.
+                timeout_s = TRACE_TIMEOUT_S + (request.seconds or 0.0)
+                if not await wait_until(lambda: place.has(trace), identity, self._clock, timeout_s):
+                    remedy = "give --seconds, if its optimizer is not torch's or steps take minutes"
+                    raise WindowFailed(
+                        f"no trace of process {pid} has arrived within {timeout_s:.0f} s",
+                        "" if request.seconds else remedy,
+                    )
                 with place.opened(trace) as opened:
                     yield opened
             finally:
@@ -77,36 +87,21 @@ class OnDemand:
                 self._given.pop(pid, None)
                 place.remove(trace)
 
-    async def _wait_for(self, place: ExchangeFolder, trace: str, identity: Identity, request: WindowRequest) -> None:
-        """Wait until the trace is there, whole: Kineto writes it under another name first."""
-        pid = identity.pid
-        if not await self._patience.until(self._given[pid].is_set, identity, ANSWER_TIMEOUT_S):
-            raise WindowFailed(
-                f"process {pid} did not ask for work within {ANSWER_TIMEOUT_S:.0f} s",
-                "it may have ended its use of torch, or be taking a trace of its own",
-            )
-        patience_s = TRACE_TIMEOUT_S + (request.seconds or 0.0)
-        if not await self._patience.until(lambda: place.has(trace), identity, patience_s):
-            remedy = (
-                "give --seconds, if its optimizer is not torch's or steps take minutes" if not request.seconds else ""
-            )
-            raise WindowFailed(f"no trace of process {pid} has arrived within {patience_s:.0f} s", remedy)
-
     def _take_delivery(self, pid: int) -> None:
         with contextlib.suppress(KeyError):
             self._given[pid].set()
 
 
 class Passing:
-    """The way to windows of processes that others have armed, all with the same sockets.
+    """The way to windows of processes that another launcher has armed, all with the same sockets.
 
-    Nobody else can serve these meanwhile, so they are bound for no longer than a window takes.
+    No other daemon can serve the sockets while profd does, so they are bound only while a window is taken.
     """
 
     source = OnDemand.source
 
     def __init__(self, sockets: Path | None, clock: Clock) -> None:
-        """``sockets`` is what their environment names, None where that is the abstract namespace."""
+        """``sockets`` is the folder that their environment names, None where that is the abstract namespace."""
         self._on_demand = OnDemand(sockets, clock, meeting)
         self._windows = 0
 
@@ -126,19 +121,12 @@ class Passing:
 
 
 def on_demand_in(folder: Path, clock: Clock) -> OnDemand:
-    """Return the way to windows of the processes that ``arming`` has armed, in its folder."""
+    """Return the way to windows of the processes that were started with the environment of ``armed``."""
     return OnDemand(folder, clock, lambda pid: nullcontext(ExchangeFolder(UserFiles(), folder)))
 
 
-_SWITCH, _SOCKETS = "KINETO_USE_DAEMON", "KINETO_IPC_SOCKET_DIR"
-_CONFIG = "kineto.conf"
-_POLLING = "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n"
-_SILENT = "5"
-"""A level of Kineto's log above all that it says: it would tell stderr that it listens, and that nobody answers."""
-
-
 class Sockets(NamedTuple):
-    """Where a process asks whether a window is wanted: a folder, or None for the abstract namespace."""
+    """Where a process asks for work: a folder, or None for the abstract namespace."""
 
     folder: Path | None
 
@@ -154,9 +142,14 @@ class KinetoEnvironment(NamedTuple):
 def armed(inherited: Mapping[str, str]) -> Iterator[KinetoEnvironment]:
     """Make the folder for a run, and remove it in the end; raises OutputUnwritable.
 
-    ``inherited`` is the environment that the script would have: what it says of Kineto's log and settings stays.
+    ``inherited`` is the environment that the script would have: its settings of Kineto and of its log stay.
     """
-    folder = _make_folder()
+    # In /tmp whatever else is set: of the 107 bytes of a socket's path Kineto takes 54 for its own name.
+    folder = paths.make_private(Path(f"/tmp/profd-{os.getuid()}")) / f"w{secrets.token_hex(4)}"
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise OutputUnwritable(f"cannot create {folder} ({error.strerror})", "make room in /tmp") from error
     try:
         yield KinetoEnvironment(folder, _variables(folder, inherited))
     finally:
@@ -173,7 +166,7 @@ def sockets_of(pid: int) -> Sockets | None:
         return None
     folder = variables.get(_SOCKETS)
     if folder and processes.owner_uid(pid) != os.geteuid():
-        return None  # a folder of its choice: with the rights of root a socket would be put wherever it likes
+        return None  # the process chose the folder: as root, profd would put a socket wherever it likes
     try:
         is_reached = sees_our_files(pid) if folder else _shares_network(pid)
     except OSError:
@@ -187,20 +180,13 @@ def _shares_network(pid: int) -> bool:
     return (proc / str(pid) / "ns/net").readlink() == (proc / "self/ns/net").readlink()
 
 
-def _make_folder() -> Path:
-    # In /tmp whatever else is set: of the 107 bytes of a socket's path Kineto takes 54 for its own name.
-    folder = paths.make_private(Path(f"/tmp/profd-{os.getuid()}")) / f"w{secrets.token_hex(4)}"
-    try:
-        folder.mkdir(mode=0o700)
-    except OSError as error:
-        raise OutputUnwritable(f"cannot create {folder} ({error.strerror})", "make room in /tmp") from error
-    return folder
-
-
 def _variables(folder: Path, inherited: Mapping[str, str]) -> dict[str, str]:
-    config = folder / _CONFIG
+    settings = ""
+    with contextlib.suppress(KeyError, OSError, UnicodeDecodeError):  # the user's, where there are any to be read
+        settings = Path(inherited["KINETO_CONFIG"]).read_text().rstrip("\n") + "\n"
+    config = folder / "kineto.conf"
     try:
-        config.write_text(_settings_of(inherited) + _POLLING)
+        config.write_text(f"{settings}ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n")
     except OSError as error:
         raise OutputUnwritable(f"cannot write {config} ({error.strerror})", "make room in /tmp") from error
     return {
@@ -208,13 +194,6 @@ def _variables(folder: Path, inherited: Mapping[str, str]) -> dict[str, str]:
         _SOCKETS: str(folder),
         "KINETO_ONDEMAND_TRACE_DIR": str(folder),
         "KINETO_CONFIG": str(config),
-        "KINETO_LOG_LEVEL": inherited.get("KINETO_LOG_LEVEL", _SILENT),
+        # Above all of Kineto's messages: it would write to stderr that it listens, and that nobody answers.
+        "KINETO_LOG_LEVEL": inherited.get("KINETO_LOG_LEVEL", "5"),
     }
-
-
-def _settings_of(inherited: Mapping[str, str]) -> str:
-    """Return the settings of Kineto that the user has in a file, where there is one that can be read."""
-    try:
-        return Path(inherited["KINETO_CONFIG"]).read_text().rstrip("\n") + "\n"
-    except (KeyError, OSError, UnicodeDecodeError):
-        return ""

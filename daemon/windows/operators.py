@@ -2,7 +2,8 @@
 
 Times are integer nanoseconds, so sums are exact. Rows are by shape; the table by name alone is their sum.
 
-Who lies within whom on the same thread was called by it. A call that calls nothing but its own namesake counts once.
+A span that lies within another one on the same thread was called by it. A call whose only call is one of the same name
+counts once.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from profd.daemon.windows.flops import NO_SHAPES, InputTable
 from profd.daemon.windows.trace import (
     ANNOTATIONS,
     FRONTEND,
+    MARKED_STEP,
     MEMORY,
     PYTHON_FUNCTION,
-    DeviceSpan,
     HostSpan,
     MemoryChange,
     Spans,
@@ -34,22 +35,18 @@ def nest(spans: Spans) -> list[HostSpan]:
 
     Without those that were folded into a parent of the same name.
     """
-    _attach_kernels(spans.host, spans.device)
+    launched: defaultdict[int, int] = defaultdict(int)
+    for work in spans.device:
+        launched[work.linked] += work.end_ns - work.start_ns
+    for span in spans.host:
+        if span.id and span.category in FRONTEND:
+            span.kernels_ns = launched.get(span.id, 0)
     ordered = sorted(spans.host, key=lambda span: (span.start_ns, -span.end_ns))
     _find_parents(ordered)
     calls = _fold_namesakes(ordered)
     for span in reversed(calls):  # children come after their parents
         span.device_ns = span.kernels_ns + sum(child.device_ns for child in span.children)
     return calls
-
-
-def _attach_kernels(host: Iterable[HostSpan], device: Iterable[DeviceSpan]) -> None:
-    launched: defaultdict[int, int] = defaultdict(int)
-    for work in device:
-        launched[work.linked] += work.end_ns - work.start_ns
-    for span in host:
-        if span.id and span.category in FRONTEND:
-            span.kernels_ns = launched.get(span.id, 0)
 
 
 def _find_parents(ordered: Iterable[HostSpan]) -> None:
@@ -80,14 +77,14 @@ def _fold_namesakes(ordered: Iterable[HostSpan]) -> list[HostSpan]:
 
 
 class Memory(NamedTuple):
-    """Bytes taken less bytes given back."""
+    """Bytes allocated minus bytes freed."""
 
     host_bytes: int
     device_bytes: int
 
 
 class MemoryLedger:
-    """All changes of memory of a trace, in order of time."""
+    """All changes of memory in a trace, in order of time."""
 
     def __init__(self, changes: Sequence[MemoryChange]) -> None:
         self._changes = changes
@@ -119,12 +116,10 @@ class MemoryLedger:
 
 
 HOST, DEVICE = "cpu", "cuda"
-_STEP = "ProfilerStep#"
-_ANY_STEP = "ProfilerStep*"
 
 
 class OperatorKey(msgspec.Struct, frozen=True):
-    """What is summed up in one row: calls of an operator with inputs of one shape, or of a kernel of one name.
+    """The key of a row: calls of an operator with inputs of one shape, or of a kernel of one name.
 
     ``device`` is where it ran: ``cpu`` or ``cuda``. ``input_shapes`` is text as torch prints it, ``[]`` where shapes
     were not recorded.
@@ -137,7 +132,7 @@ class OperatorKey(msgspec.Struct, frozen=True):
 
 
 class Totals(msgspec.Struct):
-    """Sums over calls. Self is without what a call called; bytes are those taken less those given back meanwhile.
+    """Sums over calls. Self excludes what a call called; bytes are those allocated minus those freed meanwhile.
 
     ``flops`` is 0 where there is no estimate.
     """
@@ -153,11 +148,6 @@ class Totals(msgspec.Struct):
     cuda_bytes: int = 0
     flops: int = 0
 
-    def add(self, other: Totals) -> None:
-        """Add the sums of other calls to these."""
-        for field in self.__struct_fields__:
-            setattr(self, field, getattr(self, field) + getattr(other, field))
-
 
 Operators = dict[OperatorKey, Totals]
 
@@ -167,7 +157,12 @@ def sum_up(spans: Spans) -> Operators:
     operators: defaultdict[OperatorKey, Totals] = defaultdict(Totals)
     ledger = MemoryLedger(spans.memory)
     for change in ledger.outside(spans.host):
-        _add_memory(operators[OperatorKey(MEMORY, HOST, False)], change)
+        totals = operators[OperatorKey(MEMORY, HOST, False)]
+        totals.calls += 1
+        totals.cpu_bytes += change.host_bytes
+        totals.self_cpu_bytes += change.host_bytes
+        totals.cuda_bytes += change.device_bytes
+        totals.self_cuda_bytes += change.device_bytes
     table = InputTable()
     for span in nest(spans):
         if span.category != PYTHON_FUNCTION:
@@ -175,21 +170,15 @@ def sum_up(spans: Spans) -> Operators:
             key = OperatorKey(_row_name(span.name), HOST, span.category in ANNOTATIONS, inputs.shapes)
             _add_host(operators[key], span, ledger, inputs.flops)
     for work in spans.device:
-        key = OperatorKey(_row_name(work.name), DEVICE, work.category in ANNOTATIONS)
-        _add_device(operators[key], work)
+        totals = operators[OperatorKey(_row_name(work.name), DEVICE, work.category in ANNOTATIONS)]
+        totals.calls += 1
+        totals.self_cuda_ns += work.end_ns - work.start_ns
+        totals.cuda_total_ns += work.end_ns - work.start_ns
     return dict(operators)
 
 
-def by_name(operators: Operators) -> Operators:
-    """Return the totals without regard to shapes, as ``key_averages()`` has them."""
-    merged: defaultdict[OperatorKey, Totals] = defaultdict(Totals)
-    for key, totals in operators.items():
-        merged[msgspec.structs.replace(key, input_shapes="")].add(totals)
-    return dict(merged)
-
-
 def _row_name(name: str) -> str:
-    return _ANY_STEP if name.startswith(_STEP) else name
+    return "ProfilerStep*" if name.startswith(MARKED_STEP) else name
 
 
 def _add_host(totals: Totals, span: HostSpan, ledger: MemoryLedger, flops: int) -> None:
@@ -205,17 +194,3 @@ def _add_host(totals: Totals, span: HostSpan, ledger: MemoryLedger, flops: int) 
         totals.self_cpu_bytes += memory.host_bytes - sum(child.host_bytes for child in of_children)
         totals.cuda_bytes += memory.device_bytes
         totals.self_cuda_bytes += memory.device_bytes - sum(child.device_bytes for child in of_children)
-
-
-def _add_device(totals: Totals, work: DeviceSpan) -> None:
-    totals.calls += 1
-    totals.self_cuda_ns += work.end_ns - work.start_ns
-    totals.cuda_total_ns += work.end_ns - work.start_ns
-
-
-def _add_memory(totals: Totals, change: MemoryChange) -> None:
-    totals.calls += 1
-    totals.cpu_bytes += change.host_bytes
-    totals.self_cpu_bytes += change.host_bytes
-    totals.cuda_bytes += change.device_bytes
-    totals.self_cuda_bytes += change.device_bytes

@@ -1,8 +1,8 @@
 """Reduces the file of a trace to what a run file keeps of it.
 
-Runs as a process of its own, ``python -m profd.daemon.windows.reduction``, with the trace as stdin, which writes its
-answer to stdout: the seconds that a large trace takes would hold up the session, and its memory is given back as a
-whole. Whoever wrote the trace, this process has no rights to lose: where it begins as root it becomes nobody.
+Runs as a process of its own, ``python -m profd.daemon.windows.reduction``, with the trace as stdin and the answer on
+stdout: a large trace takes seconds, which would hold up the session, and much memory. The trace may be anybody's, so
+a process that starts as root becomes nobody first.
 """
 
 from __future__ import annotations
@@ -23,9 +23,14 @@ from profd.daemon.errors import ProfdError
 from profd.daemon.store.records import DeviceTime, OperatorTotals, WindowStep
 from profd.daemon.windows import trace
 from profd.daemon.windows.operators import sum_up
-from profd.daemon.windows.trace import ANNOTATIONS, DeviceSpan, Spans, TraceUnreadable, find_steps, read_spans
+from profd.daemon.windows.trace import ANNOTATIONS, DeviceSpan, TraceUnreadable, find_steps, read_spans
 
-_WAITING = "cuda_sync"
+KEPT_BYTES = 32 << 20
+"""The most that a gzipped trace may take in a run file."""
+TIMEOUT_S = 600.0
+_LARGEST = (1 << 63) - 1
+_QUICK = 1  # levels of gzip above it save a few percent and take several times as long
+_WITH_STEP = "--begins-with-step"
 
 
 def add_up(work: Sequence[DeviceSpan], start_ns: int, end_ns: int) -> DeviceTime | None:
@@ -35,7 +40,7 @@ def add_up(work: Sequence[DeviceSpan], start_ns: int, end_ns: int) -> DeviceTime
     """
     by_device: defaultdict[int | str, list[DeviceSpan]] = defaultdict(list)
     for span in work:
-        if span.category not in ANNOTATIONS and span.category != _WAITING:
+        if span.category not in ANNOTATIONS and span.category != "cuda_sync":
             by_device[span.device[0]].append(span)
     if not by_device:
         return None
@@ -61,15 +66,6 @@ def _of_one(spans: Sequence[DeviceSpan], start_ns: int, end_ns: int) -> tuple[in
     return busy_ns, overlap_ns
 
 
-KEPT_BYTES = 32 << 20
-"""The most that a gzipped trace may take in a run file."""
-_LARGEST = (1 << 63) - 1
-_QUICK = 1  # levels of gzip above it save a few percent and take several times as long
-TIMEOUT_S = 600.0
-_NICENESS = 10
-_WITH_STEP = "--begins-with-step"
-
-
 class Reduction(msgspec.Struct, frozen=True, tag=True):
     """What is kept of a trace; ``packed`` is the trace gzipped, None where that is larger than ``KEPT_BYTES``."""
 
@@ -93,7 +89,11 @@ def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
     """Return what is to be kept of the trace in a file; raises TraceUnreadable."""
     text = trace.read_text(file)
     spans = read_spans(trace.decode(text))
-    start_ns, end_ns = _range_of(spans)
+    everything = [(span.start_ns, span.end_ns) for span in spans.host]
+    everything += [(work.start_ns, work.end_ns) for work in spans.device]
+    if not everything:
+        raise TraceUnreadable("the trace is empty", "nothing ran in torch while it was taken")
+    start_ns, end_ns = min(start for start, _ in everything), max(end for _, end in everything)
     packed = gzip.compress(text, _QUICK)
     reduction = Reduction(
         start_ns=start_ns,
@@ -107,20 +107,16 @@ def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
         trace_bytes=len(text),
         packed=packed if len(packed) <= KEPT_BYTES else None,
     )
-    if not all(_fits(one) for one in (reduction, *reduction.operators)):
+    fields = (field for one in (reduction, *reduction.operators) for field in msgspec.structs.astuple(one))
+    if not all(-_LARGEST <= field <= _LARGEST for field in fields if isinstance(field, int)):
         raise TraceUnreadable("the trace is damaged (its sums are larger than any machine's)")
     return reduction
-
-
-def _fits(of: msgspec.Struct) -> bool:
-    """Say whether a run file can hold the integers among some fields."""
-    return all(-_LARGEST <= field <= _LARGEST for field in msgspec.structs.astuple(of) if isinstance(field, int))
 
 
 async def reduce_apart(file: int, *, begins_with_step: bool) -> Reduction:
     """Reduce the trace in an open file, in a process of its own.
 
-    Raises TraceUnreadable, also where that process comes to grief, or has not ended within ``TIMEOUT_S``.
+    Raises TraceUnreadable, also where that process fails, or has not ended within ``TIMEOUT_S``.
     """
     words = [sys.executable, "-m", "profd.daemon.windows.reduction", *[_WITH_STEP] * begins_with_step]
     process = await asyncio.create_subprocess_exec(*words, stdin=file, stdout=asyncio.subprocess.PIPE)
@@ -128,7 +124,7 @@ async def reduce_apart(file: int, *, begins_with_step: bool) -> Reduction:
     try:
         said, _ = await asyncio.wait_for(asyncio.shield(reading), TIMEOUT_S)
     except (asyncio.CancelledError, asyncio.TimeoutError) as error:
-        # It is not waited for: it may hang in the file system that the trace is on.
+        # Not waited for: it may hang in the file system of the trace.
         process.kill()
         if isinstance(error, asyncio.CancelledError):
             raise
@@ -142,20 +138,11 @@ async def reduce_apart(file: int, *, begins_with_step: bool) -> Reduction:
     return answer
 
 
-def _range_of(spans: Spans) -> tuple[int, int]:
-    """Return when a window began and ended: with the first and the last thing in it."""
-    everything = [(span.start_ns, span.end_ns) for span in spans.host]
-    everything += [(work.start_ns, work.end_ns) for work in spans.device]
-    if not everything:
-        raise TraceUnreadable("the trace is empty", "nothing ran in torch while it was taken")
-    return min(start for start, _ in everything), max(end for _, end in everything)
-
-
 def main() -> None:
     """Reduce the trace on stdin."""
     asuser.become(*processes.NOBODY)
-    os.nice(_NICENESS)
-    # All that is made is kept to the end, so that looking for garbage only costs: a quarter of the time.
+    os.nice(10)
+    # All objects are kept to the end: looking for garbage would only cost a quarter of the time.
     gc.disable()
     answer: Reduction | Refusal
     try:

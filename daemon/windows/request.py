@@ -1,4 +1,4 @@
-"""What a torch.profiler window is to be, when windows are taken automatically, and the error where none was taken."""
+"""The request for a torch.profiler window, the schedule of automatic windows, and the error where none was taken."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MAX_SECONDS = 600
 class WindowRequest(msgspec.Struct, frozen=True):
     """A window of ``steps`` optimizer steps, or of ``seconds`` where that is given.
 
-    Shapes cost little; memory costs more; stacks make every call of Python an event. FLOPs are read off the shapes.
-    ``inject`` allows to start the profiler inside of a process that was not armed for windows; ``pid`` is the one
-    process that is asked, None for all that train.
+    Shapes cost little; memory costs more; stacks make every call of Python an event. FLOPs follow from the shapes.
+    ``inject`` allows profd to start the profiler inside a process that was not armed for windows; ``pid`` is the one
+    process to ask, None for all that train.
     """
 
     steps: Annotated[int, msgspec.Meta(ge=1, le=MAX_STEPS)] = DEFAULT_STEPS
@@ -34,29 +34,23 @@ class WindowRequest(msgspec.Struct, frozen=True):
 
     def configuration(self, trace: Path) -> str:
         """Return the text that asks Kineto for this window; it puts ``_<pid>`` before the suffix of ``trace``."""
-        settings = {
-            "ACTIVITIES_LOG_FILE": trace,
-            **self._length(),
-            "PROFILE_REPORT_INPUT_SHAPES": _word(self.shapes or self.flops),
-            "PROFILE_PROFILE_MEMORY": _word(self.memory),
-            "PROFILE_WITH_STACK": _word(self.stacks),
-            "PROFILE_WITH_FLOPS": _word(self.flops),
-        }
-        return "".join(f"{name}={value}\n" for name, value in settings.items())
-
-    def _length(self) -> dict[str, object]:
+        settings: dict[str, object] = {"ACTIVITIES_LOG_FILE": trace}
         if self.seconds is not None:
-            return {"ACTIVITIES_DURATION_MSECS": max(1, round(self.seconds * 1000)), "ACTIVITIES_WARMUP_PERIOD_SECS": 0}
-        return {
-            "PROFILE_START_ITERATION": 0,
-            "PROFILE_START_ITERATION_ROUNDUP": 1,
-            "ACTIVITIES_ITERATIONS": self.steps,
-            "ACTIVITIES_WARMUP_ITERATIONS": 0,
+            settings["ACTIVITIES_DURATION_MSECS"] = max(1, round(self.seconds * 1000))
+            settings["ACTIVITIES_WARMUP_PERIOD_SECS"] = 0
+        else:
+            settings["PROFILE_START_ITERATION"] = 0
+            settings["PROFILE_START_ITERATION_ROUNDUP"] = 1
+            settings["ACTIVITIES_ITERATIONS"] = self.steps
+            settings["ACTIVITIES_WARMUP_ITERATIONS"] = 0
+        switches = {
+            "PROFILE_REPORT_INPUT_SHAPES": self.shapes or self.flops,
+            "PROFILE_PROFILE_MEMORY": self.memory,
+            "PROFILE_WITH_STACK": self.stacks,
+            "PROFILE_WITH_FLOPS": self.flops,
         }
-
-
-def _word(switch: bool) -> str:
-    return "true" if switch else "false"
+        settings |= {name: "true" if is_on else "false" for name, is_on in switches.items()}
+        return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -64,11 +58,11 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smh])")
 _EXAMPLE = "write it like every=10m,steps=5 or finding,seconds=0.5"
 _FINDING = "finding"
 SHORTEST_S = 10.0
-"""Windows that come closer would be most of what the run does."""
+"""More frequent windows would take most of the run's time."""
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """A window as requested every so many seconds (None: never), and once of each kind of finding where wanted."""
+    """A window as requested every ``every_s`` seconds (None: never), and once for each kind of finding where wanted."""
 
     every_s: float | None
     request: WindowRequest
@@ -76,7 +70,7 @@ class Schedule(msgspec.Struct, frozen=True):
 
 
 def parse_schedule(text: str) -> Schedule:
-    """Return the schedule that a text says; raises UsageError."""
+    """Return the schedule in a text; raises UsageError."""
     words = text.split(",")
     on_finding = _FINDING in words
     pairs = [word.partition("=") for word in words if word != _FINDING]
@@ -87,23 +81,17 @@ def parse_schedule(text: str) -> Schedule:
         or not (on_finding or "every" in settings)
     ):
         raise UsageError(f"{text} is no schedule of windows", f"{_EXAMPLE}; put -- before a command")
-    every_s = _every_s(settings["every"]) if "every" in settings else None
-    return Schedule(every_s, _request(settings), on_finding)
-
-
-def _every_s(text: str) -> float:
-    match = _DURATION.fullmatch(text)
-    if match is None or (every_s := float(match[1]) * _UNITS_S[match[2]]) < SHORTEST_S:
-        raise UsageError(f"every={text} is no time of {SHORTEST_S:.0f} s or more", _EXAMPLE)
-    return every_s
-
-
-def _request(settings: dict[str, str]) -> WindowRequest:
-    if "steps" in settings and "seconds" in settings:
+    every = settings.pop("every", None)
+    every_s = None
+    if every is not None:
+        match = _DURATION.fullmatch(every)
+        every_s = float(match[1]) * _UNITS_S[match[2]] if match else 0.0
+        if every_s < SHORTEST_S:
+            raise UsageError(f"every={every} is no time of {SHORTEST_S:.0f} s or more", _EXAMPLE)
+    if len(settings) > 1:
         raise UsageError("a window has steps or seconds, not both", _EXAMPLE)
-    given = {name: settings[name] for name in ("steps", "seconds") if name in settings}
     try:
-        return msgspec.convert(given, WindowRequest, strict=False)
+        return Schedule(every_s, msgspec.convert(settings, WindowRequest, strict=False), on_finding)
     except msgspec.ValidationError as error:
         raise UsageError(
             f"no window has that length ({error})", f"give 1 to {MAX_STEPS} steps, or up to {MAX_SECONDS} seconds"

@@ -1,6 +1,6 @@
-"""Finds where functions lie in the memory of a running process, from its map and the files that are mapped.
+"""Finds the addresses of functions in a running process, from its map and the mapped files (ELF of 64 bits).
 
-Reads files only, and none of the process's memory, so that it need not stand still meanwhile. Knows ELF of 64 bits.
+Reads files only, and none of the process's memory, so that the process need not be stopped meanwhile.
 """
 
 from __future__ import annotations
@@ -39,7 +39,13 @@ class Mapping(NamedTuple):
 
 def mappings(pid: int) -> list[Mapping]:
     """Return the map of a process in order of addresses; raises OSError where it may not be read."""
-    return [_mapping(line) for line in (PROC / str(pid) / "maps").read_text(errors="replace").splitlines()]
+    found = []
+    for line in (PROC / str(pid) / "maps").read_text(errors="replace").splitlines():
+        words = line.split(None, 5)
+        start, _, end = words[0].partition("-")
+        path = words[5] if len(words) > 5 else ""
+        found.append(Mapping(int(start, 16), int(end, 16), int(words[2], 16), path))
+    return found
 
 
 def find(pid: int, names: Collection[str]) -> dict[str, int]:
@@ -51,7 +57,7 @@ def find(pid: int, names: Collection[str]) -> dict[str, int]:
         if mapping.offset or not mapping.path.startswith("/"):
             continue
         if mapping.path == executable:
-            # What it runs is opened by the kernel's own word for it: no path leads there, so none can mislead.
+            # The kernel's own link to the program: it follows no path, so none can mislead.
             image = os.open(PROC / str(pid) / "exe", os.O_RDONLY | os.O_CLOEXEC)
             found = {**found, **_in_file(image, mapping.start, names)}
         elif _INTERPRETER.match(Path(mapping.path).name):
@@ -68,20 +74,18 @@ def free_page(pid: int) -> int:
 
 
 def exported(image: bytes, names: Collection[str]) -> dict[str, int]:
-    """Return where in an ELF file's memory the functions that it exports lie, counted from where the file starts."""
+    """Return the addresses of the functions that an ELF file exports, relative to its start in memory."""
     if not image.startswith(_ELF64_LITTLE):
         return {}
     try:
-        base = _first_address(image)
-        return {name: value - base for name, value in _symbols(image) if name in names}
+        header = _HEADER.unpack_from(image)
+        segments_at, segment_bytes, count = header[5], header[9], header[10]
+        segments = (_SEGMENT.unpack_from(image, segments_at + number * segment_bytes) for number in range(count))
+        # The address that the file's first byte is linked to: 0 for what may lie anywhere.
+        base = next((address - offset for kind, _, offset, address, *_ in segments if kind == _LOADED), None)
+        return {} if base is None else {name: at - base for name, at in _symbols(image) if name in names}
     except (struct.error, ValueError, IndexError):  # cut off, or no ELF after all
         return {}
-
-
-def _mapping(line: str) -> Mapping:
-    words = line.split(None, 5)
-    start, _, end = words[0].partition("-")
-    return Mapping(int(start, 16), int(end, 16), int(words[2], 16), words[5] if len(words) > 5 else "")
 
 
 def _in_file(file: int | None, start: int, names: Collection[str]) -> dict[str, int]:
@@ -90,17 +94,6 @@ def _in_file(file: int | None, start: int, names: Collection[str]) -> dict[str, 
     with os.fdopen(file, "rb") as opened:
         image = opened.read(_MOST_BYTES)
     return {name: start + offset for name, offset in exported(image, names).items()}
-
-
-def _first_address(image: bytes) -> int:
-    """Return the address that the file's first byte is linked to be at: 0 for what may lie anywhere."""
-    header = _HEADER.unpack_from(image)
-    segments_at, segment_bytes, count = header[5], header[9], header[10]
-    for number in range(count):
-        kind, _, offset, address, *_ = _SEGMENT.unpack_from(image, segments_at + number * segment_bytes)
-        if kind == _LOADED:
-            return int(address - offset)
-    raise ValueError("nothing of it is loaded")
 
 
 def _symbols(image: bytes) -> Iterator[tuple[str, int]]:

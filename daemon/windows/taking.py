@@ -1,10 +1,7 @@
 """Takes windows of the processes of a run: waits for the trace, and has it reduced.
 
-Every process that was asked ends in one record, a window or why there is none. Knows nothing of sockets to clients of
-profd, of trees or of roles.
-
-Everything in it is made and opened as the user of the process: what a process puts in the place of a file is no way to
-what its user may not reach.
+Each process that was asked gets one record: a window, or why there is none. Files of a process are made and opened with
+the rights of its user, so that a link in their place leads nowhere that this user may not go.
 """
 
 from __future__ import annotations
@@ -23,22 +20,19 @@ from profd.daemon.errors import OutputUnwritable, ProfdError, SessionFailed
 from profd.daemon.store.records import EventHappened, Identity, Record, WindowTaken
 from profd.daemon.units import plural, size, step_time
 from profd.daemon.userfiles import UserFiles, files_of
-from profd.daemon.windows.reduction import Reduction, reduce_apart
+from profd.daemon.windows.reduction import reduce_apart
 from profd.daemon.windows.request import WindowFailed, WindowRequest
 
 _LARGE_BYTES = 16 << 20
 
 
 class WindowBackend(Protocol):
-    """A way of getting the trace of a process."""
+    """A way to get the trace of a process; ``source`` is its name in a run file."""
 
-    @property
-    def source(self) -> str:
-        """What it is called in a run file."""
-        ...
+    source: str
 
     def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AbstractAsyncContextManager[int]:
-        """Have a process write its trace, and give that open for as long as it is needed; raises ProfdError."""
+        """Have a process write its trace, and give an open descriptor of it; raises ProfdError."""
         ...
 
 
@@ -46,7 +40,6 @@ class WindowTaker:
     """The windows of one run."""
 
     def __init__(self, clock: Clock, put: Callable[[Record], None]) -> None:
-        """Hand records to ``put``."""
         self._clock = clock
         self._put = put
         self._tasks: dict[Identity, asyncio.Task[None]] = {}
@@ -59,8 +52,8 @@ class WindowTaker:
         if busy := [identity.pid for identity in asked if identity in self._tasks]:
             raise SessionFailed(f"process {busy[0]} is at a window already", "wait for it to end")
         asked_ns = self._clock.now_ns()
-        for identity, way in asked.items():
-            self._tasks[identity] = asyncio.ensure_future(self._take(identity, way, request, asked_ns))
+        for identity, backend in asked.items():
+            self._tasks[identity] = asyncio.ensure_future(self._take(identity, backend, request, asked_ns))
         return asked_ns
 
     async def close(self) -> None:
@@ -70,40 +63,22 @@ class WindowTaker:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _take(self, identity: Identity, way: WindowBackend, request: WindowRequest, asked_ns: int) -> None:
+    async def _take(self, identity: Identity, backend: WindowBackend, request: WindowRequest, asked_ns: int) -> None:
         try:
-            async with way.trace(identity, request, asked_ns) as trace:
-                self._say_size(identity, trace)
+            async with backend.trace(identity, request, asked_ns) as trace:
+                trace_bytes = os.fstat(trace).st_size
+                if trace_bytes >= _LARGE_BYTES:  # it takes seconds
+                    self._report(identity, f"reading the trace of process {identity.pid}: {size(trace_bytes)}")
                 # A window of steps begins when the optimizer is done; one of seconds begins anywhere.
                 reduction = await reduce_apart(trace, begins_with_step=request.seconds is None)
-        except ProfdError as error:
-            self._say_failure(identity, way, asked_ns, str(error))
-        else:
-            self._store(identity, way, asked_ns, reduction)
-        finally:
-            self._tasks.pop(identity, None)
-
-    def _say_size(self, identity: Identity, trace: int) -> None:
-        """Say that a large trace is being read: it takes seconds."""
-        trace_bytes = os.fstat(trace).st_size
-        if trace_bytes >= _LARGE_BYTES:
-            text = f"reading the trace of process {identity.pid}: {size(trace_bytes)}"
-            self._put(EventHappened(self._clock.now_ns(), "window", text, identity))
-
-    def _say_failure(self, identity: Identity, way: WindowBackend, asked_ns: int, why: str) -> None:
-        now_ns = self._clock.now_ns()
-        self._put(EventHappened(now_ns, "window", f"no window of process {identity.pid}: {why}", identity))
-        self._put(WindowTaken(identity, now_ns, way.source, asked_ns, error=why))
-
-    def _store(self, identity: Identity, way: WindowBackend, asked_ns: int, reduction: Reduction) -> None:
-        now_ns = self._clock.now_ns()
-        # Before the window: who waits for that has then seen the event.
-        self._put(EventHappened(now_ns, "window", _summary(identity, reduction), identity))
-        self._put(
-            WindowTaken(
+            length = step_time((reduction.end_ns - reduction.start_ns) / SECOND_NS)
+            text = f"window of process {identity.pid}: {length}, {plural(len(reduction.steps), 'whole step')}"
+            if reduction.packed is None:
+                text += f"; its trace ({size(reduction.trace_bytes)}) is too large to be kept"
+            window = WindowTaken(
                 identity,
-                now_ns,
-                way.source,
+                self._clock.now_ns(),
+                backend.source,
                 asked_ns,
                 start_ns=reduction.start_ns,
                 end_ns=reduction.end_ns,
@@ -113,54 +88,42 @@ class WindowTaker:
                 trace_bytes=reduction.trace_bytes,
                 trace=reduction.packed,
             )
-        )
+        except ProfdError as error:
+            text = f"no window of process {identity.pid}: {error}"
+            window = WindowTaken(identity, self._clock.now_ns(), backend.source, asked_ns, error=str(error))
+        finally:
+            self._tasks.pop(identity, None)
+        self._report(identity, text)  # first: a client that waits for the window has then seen the event
+        self._put(window)
+
+    def _report(self, identity: Identity, text: str) -> None:
+        self._put(EventHappened(self._clock.now_ns(), "window", text, identity))
 
 
-def _summary(identity: Identity, reduction: Reduction) -> str:
-    length = step_time((reduction.end_ns - reduction.start_ns) / SECOND_NS)
-    text = f"window of process {identity.pid}: {length}, {plural(len(reduction.steps), 'whole step')}"
-    if reduction.packed is None:
-        text += f"; its trace ({size(reduction.trace_bytes)}) is too large to be kept"
-    return text
-
-
-_LOOK_INTERVAL_S = 0.1
-
-
-class Deadline:
-    """Waiting, by one clock."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-
-    async def until(self, condition: Callable[[], bool], identity: Identity, patience_s: float) -> bool:
-        """Wait for a condition; False where time is over before. Raises WindowFailed where the process ends before."""
-        deadline_ns = self._clock.now_ns() + int(patience_s * SECOND_NS)
-        while not condition():
-            if not processes.is_running(*identity):
-                raise WindowFailed(f"process {identity.pid} ended before its trace was written")
-            if self._clock.now_ns() > deadline_ns:
-                return False
-            await asyncio.sleep(_LOOK_INTERVAL_S)
-        return True
-
-
-_TMP = "/tmp"
+async def wait_until(condition: Callable[[], bool], identity: Identity, clock: Clock, timeout_s: float) -> bool:
+    """Wait for a condition; False where it does not come in time. Raises WindowFailed where the process ends before."""
+    deadline_ns = clock.now_ns() + int(timeout_s * SECOND_NS)
+    while not condition():
+        if not processes.is_running(*identity):
+            raise WindowFailed(f"process {identity.pid} ended before its trace was written")
+        if clock.now_ns() > deadline_ns:
+            return False
+        await asyncio.sleep(0.1)
+    return True
 
 
 class ExchangeFolder:
-    """A folder that profd and the process can both reach; ``there`` is what the process calls it."""
+    """A folder that profd and the process can both reach; ``there`` is its path as the process sees it."""
 
     def __init__(self, files: UserFiles, there: Path) -> None:
         self.there = there
         self._files = files
 
     def has(self, name: str) -> bool:
-        """Say whether a file is there."""
         return self._files.is_file(str(self.there / name))
 
     def read(self, name: str) -> bytes:
-        """Return what is in a small file; raises WindowFailed where there is none."""
+        """Return the content of a small file; raises WindowFailed where there is none."""
         with self.opened(name) as fd, os.fdopen(os.dup(fd), "rb") as file:
             return file.read()
 
@@ -181,7 +144,6 @@ class ExchangeFolder:
             raise OutputUnwritable(f"{self.there / name} cannot be written", "make room there")
 
     def remove(self, name: str) -> None:
-        """Remove a file."""
         self._files.remove(str(self.there / name))
 
 
@@ -189,15 +151,15 @@ class ExchangeFolder:
 def meeting(pid: int) -> Iterator[ExchangeFolder]:
     """Make a folder where a process can leave its window, and remove it in the end; raises ProfdError.
 
-    It lies in what the process calls /tmp, which is not ours where that runs in a container, and belongs to its user.
+    It lies in the /tmp that the process sees, which is not ours in a container, and belongs to its user.
     """
     if not (processes.PROC / str(pid)).exists():
         raise WindowFailed(f"process {pid} cannot be looked at: it is gone")
     files = files_of(pid)
-    name = files.make_folder(_TMP)
+    name = files.make_folder("/tmp")
     if name is None:
-        raise OutputUnwritable(f"no folder can be made in {_TMP} as the user of process {pid}", "make room there")
-    there = Path(_TMP) / name
+        raise OutputUnwritable(f"no folder can be made in /tmp as the user of process {pid}", "make room there")
+    there = Path("/tmp") / name
     try:
         yield ExchangeFolder(files, there)
     finally:

@@ -1,10 +1,9 @@
 """Reads a trace of torch.profiler or Kineto: its events, what ran on host and device, and where steps end.
 
-Knows which fields Kineto writes, and nothing of what they mean. Fields whose type differs between versions of torch are
-kept as raw JSON until someone needs them.
+Fields whose type differs between versions of torch are kept as raw JSON until they are needed.
 
-Times become integer nanoseconds since the epoch. Which category of event is what follows Kineto's ActivityType. What is
-started on one thread and ended on another cannot be told in a trace: it counts for the thread that started it.
+Times become integer nanoseconds since the epoch. The categories of events are those of Kineto's ActivityType. An event
+that ends on another thread looks in a trace like any other: it counts for the thread that started it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Annotated, BinaryIO, NamedTuple
@@ -35,17 +33,13 @@ class TraceUnreadable(ProfdError):
 
 
 class Details(msgspec.Struct, frozen=True, gc=False):
-    """What Kineto says of an event beside name and time; raw JSON, empty where it says nothing."""
+    """The other fields of an event as raw JSON, empty where Kineto wrote none."""
 
     external_id: msgspec.Raw = msgspec.field(name="External id", default=_NOTHING)
-    sequence_number: msgspec.Raw = msgspec.field(name="Sequence number", default=_NOTHING)
     input_dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_NOTHING)
     concrete_inputs: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=_NOTHING)
     bytes: msgspec.Raw = msgspec.field(name="Bytes", default=_NOTHING)
     device_type: msgspec.Raw = msgspec.field(name="Device Type", default=_NOTHING)
-
-
-_NO_DETAILS = Details()
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -58,11 +52,11 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     tid: int | str = 0
     ts: Microseconds = 0.0
     dur: Microseconds = 0.0
-    args: Details = _NO_DETAILS
+    args: Details = Details()
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """A trace as it stands in the file; ``base_ns`` is the time since the epoch that events are counted from."""
+    """The file of a trace; ``base_ns`` is the time since the epoch that events are counted from."""
 
     events: list[Event] = msgspec.field(name="traceEvents")
     base_ns: Annotated[int, msgspec.Meta(ge=0, le=_LATEST_NS)] = msgspec.field(name="baseTimeNanoseconds", default=0)
@@ -153,7 +147,7 @@ class MemoryChange(NamedTuple):
 class HostSpan:
     """Something that ran on a thread; ``id`` is that of an operator or range, 0 for what has none.
 
-    The last four are filled in by ``nesting``: ``kernels_ns`` is the time of what it launched on a device,
+    ``operators.nest`` fills in the last four: ``kernels_ns`` is the time of what it launched on a device,
     ``device_ns`` with what its children launched.
     """
 
@@ -171,12 +165,12 @@ class HostSpan:
 
     @property
     def duration_ns(self) -> int:
-        """How long it took, with all that it called."""
+        """The time with all that it called."""
         return self.end_ns - self.start_ns
 
 
 class Spans(NamedTuple):
-    """What a trace tells, in the order of the file but for changes of memory, which are in order of time."""
+    """The content of a trace, in the order of the file; changes of memory are in order of time."""
 
     host: list[HostSpan]
     device: list[DeviceSpan]
@@ -191,13 +185,20 @@ def read_spans(trace: Trace) -> Spans:
     for event in trace.events:
         if event.name == MEMORY:
             memory.append(_memory_change(event, trace.base_ns))
-        elif event.ph != "X" or event.name in _LEFT_OUT:
-            continue
-        elif event.cat in FRONTEND or event.cat in LINKED_HOST:
-            host.append(_host_span(event, trace.base_ns))
-        elif event.cat in DEVICE:
-            device.append(_device_span(event, trace.base_ns))
-    _move_to_caller(host)
+        elif event.ph == "X" and event.name not in _LEFT_OUT:
+            thread, start_ns = (event.pid, event.tid), trace.base_ns + time_ns(event.ts)
+            if event.cat in FRONTEND or event.cat in LINKED_HOST:
+                end_ns, number = start_ns + time_ns(event.dur), whole_number(event.args.external_id)
+                host.append(HostSpan(event.name, event.cat, thread, start_ns, end_ns, number, event))
+            elif event.cat in DEVICE:
+                end_ns, linked = start_ns + time_ns(event.dur), whole_number(event.args.external_id)
+                device.append(DeviceSpan(event.name, event.cat, thread, start_ns, end_ns, linked))
+    # Calls of the driver are put on the thread of the operator that they are linked to, as torch does; others on none.
+    threads = {span.id: span.thread for span in host if span.category in FRONTEND and span.id}
+    for span in host:
+        if span.category in LINKED_HOST:
+            span.thread = threads.get(span.id, NO_THREAD)
+            span.id = 0
     memory.sort(key=lambda change: change.at_ns)
     return Spans(host, device, memory)
 
@@ -205,33 +206,19 @@ def read_spans(trace: Trace) -> Spans:
 def time_ns(microseconds: float) -> int:
     """Return microseconds with three decimals as whole nanoseconds.
 
-    The whole part apart: a quarter of a year in microseconds leaves a double just enough digits for them.
+    The whole part separately: a quarter of a year in microseconds leaves a double just enough digits for them.
     """
     whole = int(microseconds)
     return whole * 1000 + round((microseconds - whole) * 1000)
 
 
 def whole_number(raw: msgspec.Raw) -> int:
-    """Return the integer that raw JSON holds; 0 where it holds none, or one that no machine counts up to."""
+    """Return the integer in raw JSON; 0 where it holds none, or one that no machine counts up to."""
     try:
         number = int(bytes(raw))
     except ValueError:
         return 0
     return number if abs(number) < _TOO_MANY else 0
-
-
-def _host_span(event: Event, base_ns: int) -> HostSpan:
-    start_ns = base_ns + time_ns(event.ts)
-    number = whole_number(event.args.external_id)
-    return HostSpan(
-        event.name, event.cat, (event.pid, event.tid), start_ns, start_ns + time_ns(event.dur), number, event
-    )
-
-
-def _device_span(event: Event, base_ns: int) -> DeviceSpan:
-    start_ns = base_ns + time_ns(event.ts)
-    linked = whole_number(event.args.external_id)
-    return DeviceSpan(event.name, event.cat, (event.pid, event.tid), start_ns, start_ns + time_ns(event.dur), linked)
 
 
 def _memory_change(event: Event, base_ns: int) -> MemoryChange:
@@ -244,16 +231,7 @@ def _memory_change(event: Event, base_ns: int) -> MemoryChange:
     )
 
 
-def _move_to_caller(host: Iterable[HostSpan]) -> None:
-    """Put calls of the driver on the thread of the operator that they are linked to, as torch does; others on none."""
-    threads = {span.id: span.thread for span in host if span.category in FRONTEND and span.id}
-    for span in host:
-        if span.category in LINKED_HOST:
-            span.thread = threads.get(span.id, NO_THREAD)
-            span.id = 0
-
-
-_MARKED = "ProfilerStep#"
+MARKED_STEP = "ProfilerStep#"
 _OPTIMIZER = "Optimizer.step#"
 
 
@@ -262,20 +240,16 @@ def find_steps(spans: Spans, begun_ns: int | None) -> tuple[WindowStep, ...]:
 
     ``begun_ns`` is the start of the trace where it began with a step, None where it began anywhere.
     """
-    marked = sorted(WindowStep(span.start_ns, span.end_ns) for span in spans.host if span.name.startswith(_MARKED))
+    marked = sorted(WindowStep(span.start_ns, span.end_ns) for span in spans.host if span.name.startswith(MARKED_STEP))
     if marked:
         return tuple(marked)
-    ends = _updates(spans)
-    if begun_ns is not None:
-        ends = [begun_ns, *ends]
-    return tuple(WindowStep(start, end) for start, end in pairwise(ends))
-
-
-def _updates(spans: Spans) -> list[int]:
-    """Return when the optimizer was done, each time: the one that updates most often where there are several."""
     updates: defaultdict[str, list[int]] = defaultdict(list)
     for span in spans.host:
         if span.name.startswith(_OPTIMIZER):
             updates[span.name].append(span.end_ns)
+    # Of several optimizers, the one that updates most often.
     busiest: list[int] = max(updates.values(), key=len, default=[])
-    return sorted(busiest)
+    ends = sorted(busiest)
+    if begun_ns is not None:
+        ends = [begun_ns, *ends]
+    return tuple(WindowStep(start, end) for start, end in pairwise(ends))

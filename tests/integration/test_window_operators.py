@@ -10,9 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.folders import PROGRAMS
+from support.kinetotraces import by_name
 from support.waiting import DEADLINE_S
 
-from profd.daemon.windows.operators import Operators, Totals, by_name, sum_up
+from profd.daemon.windows.operators import Operators, Totals, sum_up
 from profd.daemon.windows.trace import decode, read_spans
 
 TIMES = ("self_cpu_ns", "cpu_total_ns", "self_cuda_ns", "cuda_total_ns")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 import msgspec
 
-from profd.daemon.windows.operators import Totals, by_name, sum_up
+from profd.daemon.windows.operators import OperatorKey, Operators, Totals, sum_up
 from profd.daemon.windows.trace import Spans, decode, read_spans
 
 MEMORY_THREAD = 9
@@ -53,3 +54,13 @@ class TraceScript:
     def totals(self) -> dict[str, Totals]:
         """Return what it sums up to, by ``name@device``."""
         return {f"{key.name}@{key.device}": totals for key, totals in by_name(sum_up(self.spans())).items()}
+
+
+def by_name(operators: Operators) -> Operators:
+    """Return the totals without regard to shapes, as ``key_averages()`` has them."""
+    merged: defaultdict[OperatorKey, Totals] = defaultdict(Totals)
+    for key, totals in operators.items():
+        sums = merged[msgspec.structs.replace(key, input_shapes="")]
+        for name in Totals.__struct_fields__:
+            setattr(sums, name, getattr(sums, name) + getattr(totals, name))
+    return dict(merged)

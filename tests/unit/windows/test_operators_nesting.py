@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from support.kinetotraces import TraceScript
+from support.kinetotraces import TraceScript, by_name
 
-from profd.daemon.windows.operators import OperatorKey, Totals, by_name, sum_up
+from profd.daemon.windows.operators import OperatorKey, Totals, sum_up
 from profd.daemon.windows.trace import time_ns
 
 
