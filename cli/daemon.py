@@ -20,7 +20,7 @@ from profd.daemon.secrets import mask_command
 from profd.daemon.service.configuration import Configuration, default_file, read_configuration
 from profd.daemon.service.jobs import Jobs
 from profd.daemon.service.log import JsonLog, SystemdNotifier
-from profd.daemon.service.processes import ProcessScanner, ProcessTable, matching_rule, user_name
+from profd.daemon.service.processes import ProcessScanner, ProcessTable, matching_rule
 from profd.daemon.service.reports import write_report
 from profd.daemon.service.sessions import Sessions
 from profd.daemon.service.storage import RunRegistry, RunStorage, register_folder
@@ -99,7 +99,7 @@ def _checked(configuration: Configuration) -> str:
         if rule is not None:
             text = " ".join(" ".join(mask_command(process.command)).split())
             text = text if len(text) <= _COMMAND_WIDTH else f"{text[: _COMMAND_WIDTH - 1]}…"
-            rows.append((str(process.identity.pid), user_name(process.uid), rule.name, text))
+            rows.append((str(process.identity.pid), processes.user_name(process.uid), rule.name, text))
     matches = "No process that runs now meets a rule."
     if rows:
         table = aligned(("pid", "user", "rule", "command"), rows, right=("pid",))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -281,6 +282,14 @@ def owner(pid: int) -> Owner | None:
         return Owner(uid, gid, tuple(map(int, fields["Groups"].split())))
     except (KeyError, ValueError, IndexError):
         return None
+
+
+def user_name(uid: int) -> str:
+    """Return the name of a user, or the number where there is none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def python_version(pid: int) -> str | None:

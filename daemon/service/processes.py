@@ -13,7 +13,6 @@ test starts is a job by itself, unless what starts it meets the rules too.
 from __future__ import annotations
 
 import os
-import pwd
 import queue
 import re
 import threading
@@ -256,15 +255,8 @@ def matching_rule(configuration: Configuration, process: ProcessInfo) -> Rule | 
 def _names(rule: Rule | Exclusion, process: ProcessInfo) -> bool:
     """Say whether a process has the command and the user that a rule names; one that names none takes any."""
     is_command = not rule.command or re.search(rule.command, " ".join(process.command)) is not None
-    return is_command and (not rule.users or not {str(process.uid), user_name(process.uid)}.isdisjoint(rule.users))
-
-
-def user_name(uid: int) -> str:
-    """Return the name of a user, or the number where there is none."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
+    user = {str(process.uid), processes.user_name(process.uid)}
+    return is_command and (not rule.users or not user.isdisjoint(rule.users))
 
 
 _LAUNCHERS = frozenset(

@@ -11,8 +11,9 @@ import contextlib
 import os
 import socket
 import struct
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -35,7 +36,7 @@ HIGHEST_BUDGET_PERCENT = 100_000
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What a client asks.
+    """A command of a client.
 
     ``hello`` for the status, ``watch`` for fresh data while it stays connected, ``window`` for a
     torch.profiler window, ``mark`` to mark this moment with a note, ``rate`` to sample at ``rate_hz`` at most, or
@@ -50,7 +51,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class SessionStatus(msgspec.Struct, frozen=True):
-    """What a session says of itself."""
+    """The status of a session."""
 
     run_id: str
     run_file: str
@@ -61,7 +62,7 @@ class SessionStatus(msgspec.Struct, frozen=True):
 
 
 class WindowBegun(msgspec.Struct, frozen=True):
-    """A window was asked of these processes; the run file will say what came of it, under this ``asked_ns``.
+    """A window was asked of these processes; it will be in the run file under this ``asked_ns``.
 
     ``injected`` where the profiler is started inside of processes that were not armed for it.
     """
@@ -81,40 +82,19 @@ class Refusal(msgspec.Struct, frozen=True):
 Answer = TypeVar("Answer", SessionStatus, WindowBegun)
 
 
-class Commands(Protocol):
-    """What a control server can be asked; the session implements it."""
-
-    def status(self) -> SessionStatus:
-        """Return what the session says of itself."""
-        ...
-
-    def watchers_changed(self, watchers: int) -> None:
-        """Take in how many clients are watching now."""
-        ...
-
-    def mark(self, note: str) -> None:
-        """Write into the run that somebody marked this moment."""
-        ...
-
-    def aim_at_rate(self, rate_hz: int) -> None:
-        """Sample at ``rate_hz`` at most from now on; less where the budget has no room for it."""
-        ...
-
-    def aim_at_budget(self, budget_percent: float) -> None:
-        """Cost this much at most from now on, in percent of one core."""
-        ...
-
-    def begin_window(self, request: WindowRequest) -> WindowBegun:
-        """Begin a torch.profiler window of the training's processes; raises SessionFailed."""
-        ...
-
-
 class ControlServer:
     """Listens on a socket that only its owner may reach."""
 
-    def __init__(self, path: Path, commands: Commands) -> None:
+    def __init__(
+        self,
+        path: Path,
+        carry_out: Callable[[Request], SessionStatus | WindowBegun],
+        watchers_changed: Callable[[int], None],
+    ) -> None:
+        """Pass requests to ``carry_out``, which may raise SessionFailed; ``watchers_changed`` gets their number."""
         self._path = path
-        self._commands = commands
+        self._carry_out = carry_out
+        self._watchers_changed = watchers_changed
         self._connections: dict[asyncio.StreamWriter, asyncio.Task[object] | None] = {}
         self._watchers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
@@ -132,7 +112,7 @@ class ControlServer:
                 former.close()
 
     async def _bind(self) -> asyncio.Server:
-        """Listen on a socket that has its name from when it listens: one that is only bound refuses whoever comes."""
+        """Listen on a socket that gets its name when it listens: one that is only bound refuses clients."""
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         unnamed = self._path.with_name(f".{os.getpid()}")
         previous = os.umask(0o177)
@@ -146,9 +126,8 @@ class ControlServer:
             return await asyncio.start_unix_server(self._serve, sock=listening, limit=_LINE_LIMIT)
         except OSError as error:
             listening.close()
-            raise SessionFailed(
-                f"{self._path} cannot be bound ({error.strerror or error})", "set PROFD_HOME to a local folder"
-            ) from error
+            reason = f"{self._path} cannot be bound ({error.strerror or error})"
+            raise SessionFailed(reason, "set PROFD_HOME to a local folder") from error
         finally:
             os.umask(previous)
 
@@ -167,14 +146,17 @@ class ControlServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections[writer] = asyncio.current_task()
         try:
-            if _peer_uid(writer.get_extra_info("socket")) in (0, os.getuid()):
+            if _peer(writer.get_extra_info("socket"))[1] in (0, os.getuid()):
                 while line := await reader.readline():
                     writer.write(msgspec.json.encode(self._answer(line, writer)) + b"\n")
                     await writer.drain()
         except (ConnectionError, ValueError, asyncio.LimitOverrunError):
             pass  # a client that breaks off, or sends a line without end, ends its own connection and nothing else
         finally:
-            self._forget(writer)
+            self._connections.pop(writer, None)
+            if writer in self._watchers:
+                self._watchers.discard(writer)
+                self._watchers_changed(len(self._watchers))
             writer.close()
 
     def _answer(self, line: bytes, writer: asyncio.StreamWriter) -> SessionStatus | WindowBegun | Refusal:
@@ -182,30 +164,13 @@ class ControlServer:
             request = msgspec.json.decode(line, type=Request)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             return Refusal(f"not a request ({error})")
-        if request.command == "window":
-            return self._begin_window(request.window or WindowRequest())
         if request.command == "watch":
             self._watchers.add(writer)
-            self._commands.watchers_changed(len(self._watchers))
-        elif request.command == "mark":
-            self._commands.mark(request.note)
-        elif request.command == "rate" and request.rate_hz is not None:
-            self._commands.aim_at_rate(request.rate_hz)
-        elif request.command == "budget" and request.budget_percent is not None:
-            self._commands.aim_at_budget(request.budget_percent)
-        return self._commands.status()
-
-    def _begin_window(self, request: WindowRequest) -> WindowBegun | Refusal:
+            self._watchers_changed(len(self._watchers))
         try:
-            return self._commands.begin_window(request)
+            return self._carry_out(request)
         except SessionFailed as error:
             return Refusal(error.what, error.remedy)
-
-    def _forget(self, writer: asyncio.StreamWriter) -> None:
-        self._connections.pop(writer, None)
-        if writer in self._watchers:
-            self._watchers.discard(writer)
-            self._commands.watchers_changed(len(self._watchers))
 
 
 class ControlClient:
@@ -222,17 +187,14 @@ class ControlClient:
             self._socket.connect(str(path))
         except OSError as error:
             self._socket.close()
-            raise SessionFailed(
-                f"the session at {path} cannot be reached ({error.strerror or error})",
-                "it may have ended: see `profd ls`",
-            ) from error
+            reason = f"the session at {path} cannot be reached ({error.strerror or error})"
+            raise SessionFailed(reason, "it may have ended: see `profd ls`") from error
         found, uid = _peer(self._socket)
         if (uid != os.getuid() and os.getuid() != 0) or (pid is not None and found not in (pid, _NO_PID)):
             self._socket.close()
             raise SessionFailed(f"what listens at {path} is not that session", "see `profd ls` for those there are")
 
     def hello(self) -> SessionStatus:
-        """Return what the session says of itself."""
         return self._ask(Request("hello"), SessionStatus)
 
     def watch(self) -> SessionStatus:
@@ -256,7 +218,6 @@ class ControlClient:
         return self._ask(Request("budget", budget_percent=budget_percent), SessionStatus)
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
     def _ask(self, request: Request, kind: type[Answer]) -> Answer:
@@ -274,9 +235,8 @@ class ControlClient:
                 raise SessionFailed(f"the session refused: {refusal.error}", refusal.remedy)
             return msgspec.convert(answer, kind)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise SessionFailed(
-                f"the session does not answer ({error})", "see `profd ls` for the sessions there are"
-            ) from error
+            reason = f"the session does not answer ({error})"
+            raise SessionFailed(reason, "see `profd ls` for the sessions there are") from error
 
 
 def window_request(*, inject: bool = False) -> WindowRequest:
@@ -289,8 +249,3 @@ def _peer(connection: socket.socket) -> tuple[int, int]:
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(credentials)
     return int(pid), int(uid)
-
-
-def _peer_uid(connection: socket.socket) -> int:
-    """Return the user of the process at the other end."""
-    return _peer(connection)[1]

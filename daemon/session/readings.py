@@ -1,7 +1,4 @@
-"""What is read about once a second beside the stacks: counters, profd's own cost, the wall clock.
-
-Knows nothing of how a run begins or ends.
-"""
+"""Readings of about once a second beside the stacks: counters, profd's own cost, the wall clock."""
 
 from __future__ import annotations
 
@@ -11,66 +8,54 @@ from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.machine.collector import HostCollector
 from profd.daemon.session.budget import CostMeter, Governor
 from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
-from profd.daemon.store.writer import RunWriter
 
 WALL_JUMP_NS = SECOND_NS
 SLEEP_NS = SECOND_NS
 
 
 class Readings:
-    """Reads, and hands what was read to the writer and to the governor of the sampling rate."""
+    """Passes readings to ``put``, also in the threads that read, and costs to the governor of the sampling rate."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        governor: Governor,
-        writer: RunWriter,
-        put: Callable[[Record], object] | None = None,
-    ) -> None:
-        """Hand counters to ``put``, which the threads that read them call; to the writer where it is not given."""
+    def __init__(self, clock: Clock, governor: Governor, put: Callable[[Record], object]) -> None:
         self._clock = clock
         self._governor = governor
-        self._writer = writer
-        self._counters = HostCollector(clock, put or writer.put)
+        self._put = put
+        self._counters = HostCollector(clock, put)
         self._cost = CostMeter(clock)
-        self._told_hz = governor.highest_hz
-        self._has_told_excess = False
+        self._noted_hz = governor.highest_hz
+        self._has_noted_excess = False
         self._wall_jump_ns = 0
         self._slept_ns = 0
 
     async def take(self, identities: Iterable[Identity], python_threads: Mapping[Identity, frozenset[int]]) -> None:
-        """Read everything once: of these processes, and of these of their threads."""
         await self._counters.collect(identities, python_threads)
         self._take_cost()
         self._take_wall_clock()
 
     async def close(self) -> None:
-        """Read what tells how the target ended, though it is gone: control groups say whom the kernel ended."""
+        """Read a last time, though the target is gone: control groups count what the kernel killed."""
         await self._counters.collect((), {}, everything=True)
         self._counters.close()
 
     def aim_at_rate(self, rate_hz: int) -> None:
-        """Change the highest rate, which somebody asked for, and say what came of it."""
+        """Change the highest rate, as somebody asked, and note the rate that follows."""
         before_hz = self._governor.rate_hz
         self._governor.aim(rate_hz)
-        self._told_hz = self._governor.rate_hz
-        self._say("note", f"profd samples at {self._told_hz} Hz instead of {before_hz} Hz, as it was asked to")
+        self._noted_hz = self._governor.rate_hz
+        self._say("note", f"profd samples at {self._noted_hz} Hz instead of {before_hz} Hz, as it was asked to")
 
     def _take_cost(self) -> None:
         spending = self._cost.take()
         own = (Point("profd_cpu_cores", spending.cores), Point("profd_rss_bytes", self._cost.rss_bytes()))
-        self._writer.put(PointsTaken(self._clock.now_ns(), own))
+        self._put(PointsTaken(self._clock.now_ns(), own))
         self._governor.take(spending)
-        self._tell_rate()
-
-    def _tell_rate(self) -> None:
-        before_hz, self._told_hz = self._told_hz, self._governor.rate_hz
-        if self._told_hz != before_hz:
-            why = "to stay within its budget" if self._told_hz < before_hz else "as there is room again"
-            self._say("note", f"profd samples at {self._told_hz} Hz instead of {before_hz} Hz, {why}")
-        if self._governor.is_beyond_budget and not self._has_told_excess:
-            self._say("note", f"profd costs more than its budget even at {self._told_hz} Hz, which is its lowest rate")
-            self._has_told_excess = True
+        before_hz, self._noted_hz = self._noted_hz, self._governor.rate_hz
+        if self._noted_hz != before_hz:
+            why = "to stay within its budget" if self._noted_hz < before_hz else "as there is room again"
+            self._say("note", f"profd samples at {self._noted_hz} Hz instead of {before_hz} Hz, {why}")
+        if self._governor.is_beyond_budget and not self._has_noted_excess:
+            self._say("note", f"profd costs more than its budget even at {self._noted_hz} Hz, which is its lowest rate")
+            self._has_noted_excess = True
 
     def _take_wall_clock(self) -> None:
         slept_ns = self._clock.suspended_ns()
@@ -83,5 +68,5 @@ class Readings:
             self._say("wall-jump", f"the wall clock jumped by {(jump_ns - self._wall_jump_ns) / SECOND_NS:+.3f} s")
             self._wall_jump_ns = jump_ns
 
-    def _say(self, kind: str, text: str) -> bool:
-        return self._writer.put(EventHappened(self._clock.now_ns(), kind, text))
+    def _say(self, kind: str, text: str) -> None:
+        self._put(EventHappened(self._clock.now_ns(), kind, text))

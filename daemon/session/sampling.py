@@ -1,9 +1,6 @@
 """Samples the stacks of the processes of a run: which, how often, and for how long at a time.
 
-Main processes are sampled without a gap; the others in turns, because they are alike. Knows nothing of how a run
-begins or ends, nor of what becomes of the records.
-
-Knows nothing of how a run begins or ends, nor of what becomes of the records.
+Main processes are sampled without a gap; the others in turns, because they are alike.
 """
 
 from __future__ import annotations
@@ -11,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from profd.daemon.clock import Clock
 from profd.daemon.session.budget import LOWEST_RATE_HZ, Governor
@@ -21,14 +18,14 @@ from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import EventHappened, Identity, ProcessEnded, Record, RecordingTaken
 from profd.daemon.tree import exitstatus, roles
 from profd.daemon.tree.roles import in_words
-from profd.daemon.tree.tree import Appeared, Change, Execed, Member, ProcessTree, Vanished
+from profd.daemon.tree.tree import Appeared, Execed, Member, ProcessTree, Vanished
 from profd.daemon.userfiles import files_of
 
-# From one hand-over to the next: what is lost by a kill -9, but for what it takes to start, end and write a recording.
+# From one hand-over to the next: a kill -9 loses this much, and the time to start, end and write a recording.
 LENGTH_S = 4.5
 WATCHED_LENGTH_S = 1.6
 TURN_RATE_DIVISOR = 5
-# However small the budget: who has just started is to be seen, and who is a worker is told from stacks.
+# However small the budget: new processes are to be seen, and stacks show which are workers.
 SMALLEST_TURN_SHARE = 0.1
 SHORTEST_LENGTH_S = 0.5
 CLOSING_TIMEOUT_S = 10.0
@@ -55,7 +52,6 @@ class Sampling:
         self._statements = functools.lru_cache(_ROOTS_HELD)(Statements)
 
     def begin(self, member: Member) -> None:
-        """Sample a member from now on, unless it is sampled already."""
         if member.identity in self._chains:
             return
         source = self._statements(files_of(member.identity.pid))
@@ -67,7 +63,6 @@ class Sampling:
         task.add_done_callback(lambda done: self._forget(member.identity, done))
 
     def end(self, member: Member) -> None:
-        """Sample a member no longer."""
         if member.identity in self._chains:
             self._chains[member.identity][0].stop()
 
@@ -77,7 +72,7 @@ class Sampling:
             chain.hurry()
 
     async def close(self) -> None:
-        """End all recordings and hand over what they hold; who does not end in time is broken off."""
+        """End all recordings and hand over what they hold; those that do not end in time are broken off."""
         tasks = {task for _, task in self._chains.values()}
         for chain, _ in self._chains.values():
             chain.stop()
@@ -103,7 +98,7 @@ class MemberPace:
         self._member = member
 
     def rate_hz(self) -> int:
-        """Return samples a second; who shares a turn with others gets a part of the main process's rate."""
+        """Return samples a second; members that take turns get a part of the main process's rate."""
         rate_hz = self._sampling.governor.rate_hz
         # Not below the lowest rate: a recording is waited for until it has seen something.
         part_hz = min(max(rate_hz // TURN_RATE_DIVISOR, LOWEST_RATE_HZ), rate_hz)
@@ -115,7 +110,7 @@ class MemberPace:
         return max(length_s - OVERLAP_SAMPLES / self.rate_hz(), SHORTEST_LENGTH_S)
 
     def rest_ratio(self) -> float:
-        """Return the seconds in which no one is recorded for each second of a turn."""
+        """Return the seconds without a recording for each second of a turn."""
         turn_share = max(self._sampling.governor.turn_share, SMALLEST_TURN_SHARE)
         return (1 - turn_share) / turn_share
 
@@ -124,7 +119,7 @@ _COMMAND_LENGTH = 200
 
 
 class Members:
-    """Follows a tree of processes; ``put`` takes the records of who came, changed and ended.
+    """Follows a tree of processes; ``put`` takes records of those that start, change and end.
 
     ``python_threads`` are those of each living process as its last recording had them, by their OS thread ids.
     ``root_status`` is how the root ended, as of ``waitpid``, once that is known.
@@ -145,20 +140,30 @@ class Members:
         self._stepping = stepping
         self._clock = clock
         self._put = put
-        self._python_threads: dict[Identity, frozenset[int]] = {}
-
-    @property
-    def python_threads(self) -> Mapping[Identity, frozenset[int]]:
-        """The Python threads of the living processes that were recorded."""
-        return self._python_threads
+        self.python_threads: dict[Identity, frozenset[int]] = {}
 
     def look(self) -> None:
-        """Look at the tree, and take in who came, who became another program, and who ended."""
         for change in self._tree.poll():
-            self._take_change(change)
+            member = change.member
+            if isinstance(change, Vanished):
+                self._take_end(member, change.exit_status)
+                continue
+            self._put(self._tree.record_of(member))
+            command = " ".join(member.command)[:_COMMAND_LENGTH]
+            if isinstance(change, Appeared):
+                place = f" ({in_words(member.placement)})" if member.placement else ""
+                self._say("started", f"{member.role} {member.identity.pid}{place}: {command}", member)
+            elif isinstance(change, Execed):
+                self._say("exec", f"process {member.identity.pid} became {command}", member)
+            if member.python is None:
+                self._sampling.end(member)
+                continue
+            self._sampling.begin(member)
+            if self._stepping is not None:
+                self._stepping.begin(member)
 
     def look_at_end(self) -> None:
-        """Look a last time: take in who ended, and begin nothing."""
+        """Look a last time: note the ends, and begin nothing."""
         for change in self._tree.poll():
             if isinstance(change, Vanished):
                 self._take_end(change.member, change.exit_status)
@@ -166,33 +171,12 @@ class Members:
     def take_recording(self, recording: RecordingTaken) -> None:
         """Learn roles and threads from a recording on its way; it may come after its process has ended."""
         if recording.identity in self._tree.members:
-            self._python_threads[recording.identity] = frozenset(thread.os_tid for thread in recording.threads)
+            self.python_threads[recording.identity] = frozenset(thread.os_tid for thread in recording.threads)
         if member := self._tree.take_stacks(recording.identity, recording.stacks):
             self._put(self._tree.record_of(member))
 
-    def _take_change(self, change: Change) -> None:
-        member = change.member
-        if isinstance(change, Vanished):
-            self._take_end(member, change.exit_status)
-            return
-        self._put(self._tree.record_of(member))
-        command = " ".join(member.command)[:_COMMAND_LENGTH]
-        if isinstance(change, Appeared):
-            self._say("started", f"{_who(member)}: {command}", member)
-        elif isinstance(change, Execed):
-            self._say("exec", f"process {member.identity.pid} became {command}", member)
-        self._follow(member)
-
-    def _follow(self, member: Member) -> None:
-        if member.python is None:
-            self._sampling.end(member)
-            return
-        self._sampling.begin(member)
-        if self._stepping is not None:
-            self._stepping.begin(member)
-
     def _take_end(self, member: Member, status: int | None) -> None:
-        self._python_threads.pop(member.identity, None)
+        self.python_threads.pop(member.identity, None)
         if self._stepping is not None:
             self._stepping.end(member.identity)
         code, number = exitstatus.code_and_signal(status)
@@ -204,9 +188,3 @@ class Members:
 
     def _say(self, kind: str, text: str, member: Member) -> None:
         self._put(EventHappened(self._clock.now_ns(), kind, text, member.identity))
-
-
-def _who(member: Member) -> str:
-    """Return what a process is, with its place in a job where it has one: ``main 4242 (rank 5 of 8)``."""
-    place = f" ({in_words(member.placement)})" if member.placement else ""
-    return f"{member.role} {member.identity.pid}{place}"

@@ -11,8 +11,8 @@ from support.hostfakes import FakeTable
 from profd.cli import daemon
 from profd.cli.main import run_command_line
 from profd.daemon.errors import ExitCode
+from profd.daemon.processes import user_name
 from profd.daemon.service.configuration import Configuration
-from profd.daemon.service.processes import user_name
 
 Captured = pytest.CaptureFixture[str]
 

@@ -7,8 +7,9 @@ import os
 import pytest
 from support.hostfakes import UID, FakeTable
 
+from profd.daemon.processes import user_name
 from profd.daemon.service.configuration import Configuration, Exclusion, Rule
-from profd.daemon.service.processes import ProcessInfo, matching_rule, user_name
+from profd.daemon.service.processes import ProcessInfo, matching_rule
 
 
 def subject(*command: str, torch: bool = False, gpu: bool = False, uid: int = UID) -> ProcessInfo:

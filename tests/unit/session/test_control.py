@@ -19,15 +19,15 @@ from support.waiting import DEADLINE_S, eventually
 from profd.daemon import paths
 from profd.daemon.errors import SessionFailed
 from profd.daemon.session import control
-from profd.daemon.session.control import Commands, ControlClient, ControlServer, SessionStatus, WindowBegun
+from profd.daemon.session.control import ControlClient, ControlServer, Request, SessionStatus, WindowBegun
 from profd.daemon.windows.request import WindowRequest
 
 Answer = TypeVar("Answer")
 
 
 @dataclass
-class FakeSession(Commands):
-    """Notes what it is told."""
+class FakeSession:
+    """Notes what it is asked."""
 
     watchers: list[int] = field(default_factory=list)
     marks: list[str] = field(default_factory=list)
@@ -40,19 +40,20 @@ class FakeSession(Commands):
     def watchers_changed(self, watchers: int) -> None:
         self.watchers.append(watchers)
 
-    def mark(self, note: str) -> None:
-        self.marks.append(note)
+    def carry_out(self, request: Request) -> SessionStatus | WindowBegun:
+        if request.window is not None:
+            if request.window.steps > 100:
+                raise SessionFailed("a window cannot be that long", "ask for less")
+            return WindowBegun(asked_ns=request.window.steps, pids=(4242,))
+        if request.command == "mark":
+            self.marks.append(request.note)
+        self.rate_hz = min(request.rate_hz or self.rate_hz, 200)
+        self.budget_percent = request.budget_percent or self.budget_percent
+        return self.status()
 
-    def aim_at_rate(self, rate_hz: int) -> None:
-        self.rate_hz = min(rate_hz, 200)
 
-    def aim_at_budget(self, budget_percent: float) -> None:
-        self.budget_percent = budget_percent
-
-    def begin_window(self, request: WindowRequest) -> WindowBegun:
-        if request.steps > 100:
-            raise SessionFailed("a window cannot be that long", "ask for less")
-        return WindowBegun(asked_ns=request.steps, pids=(4242,))
+def serve(path: Path, session: FakeSession) -> ControlServer:
+    return ControlServer(path, session.carry_out, session.watchers_changed)
 
 
 @dataclass
@@ -83,7 +84,7 @@ async def within(waited: Awaitable[Answer]) -> Answer:
 async def served(profd_home: Path) -> AsyncIterator[Served]:
     path = paths.make_private(profd_home / "run") / "s.sock"
     session = FakeSession()
-    server = ControlServer(path, session)
+    server = serve(path, session)
     await server.start()
     yield Served(path, session, server)
     await server.close()
@@ -221,7 +222,7 @@ async def test_a_client_that_never_reads_holds_up_no_other(served: Served) -> No
 async def test_another_user_is_hung_up_on_but_root_is_answered(
     served: Served, monkeypatch: pytest.MonkeyPatch, uid: int, is_answered: bool
 ) -> None:
-    monkeypatch.setattr(control, "_peer_uid", lambda connection: uid)
+    monkeypatch.setattr(control, "_peer", lambda connection: (os.getpid(), uid))
     assert bool(await served.ask(b'{"command": "mark"}\n')) == is_answered
     assert bool(served.session.marks) == is_answered
 
@@ -261,7 +262,7 @@ async def test_a_server_takes_over_the_socket_of_a_dead_one(served: Served) -> N
     dead = socket.socket(socket.AF_UNIX)
     dead.bind(str(path))
     dead.close()
-    server = ControlServer(path, FakeSession())
+    server = serve(path, FakeSession())
     await server.start()
     client = await asyncio.to_thread(ControlClient, path)
     assert (await asyncio.to_thread(client.hello)).run_id == "id"
@@ -278,7 +279,7 @@ async def test_a_socket_has_its_name_from_when_it_listens(tmp_path: Path, monkey
         listen(one, backlog)
 
     monkeypatch.setattr(socket.socket, "listen", noted)
-    server = ControlServer(path, FakeSession())
+    server = serve(path, FakeSession())
     await server.start()
     assert named[0] is False
     assert path.is_socket()
@@ -289,7 +290,7 @@ async def test_a_socket_has_its_name_from_when_it_listens(tmp_path: Path, monkey
 
 async def test_a_socket_that_cannot_be_bound_is_an_error_of_the_session(tmp_path: Path) -> None:
     for path in (tmp_path / "none" / "s.sock", tmp_path / ("x" * 200)):
-        server = ControlServer(path, FakeSession())
+        server = serve(path, FakeSession())
         with pytest.raises(SessionFailed, match="cannot be bound"):
             await server.start()
         await server.close()
@@ -354,7 +355,7 @@ def test_a_session_that_keeps_silent_is_given_up(profd_home: Path, monkeypatch: 
 
 
 async def test_files_that_are_made_later_have_the_rights_of_before(profd_home: Path) -> None:
-    server = ControlServer(profd_home / "s.sock", FakeSession())
+    server = serve(profd_home / "s.sock", FakeSession())
     before = os.umask(0o027)
     try:
         await server.start()

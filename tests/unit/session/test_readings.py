@@ -29,7 +29,7 @@ class Desk:
         self.clock = StoppedClock()
         self.governor = Governor(100, 0.1)
         self.writer = RunWriter(path, run_started(), describe)
-        self.readings = Readings(self.clock, self.governor, self.writer)
+        self.readings = Readings(self.clock, self.governor, self.writer.put)
 
     async def take(self, times: int = 1) -> None:
         stat = processes.read_stat(os.getpid())

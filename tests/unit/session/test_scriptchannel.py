@@ -11,7 +11,7 @@ import pytest
 from support.waiting import eventually
 
 from profd.daemon.launch.channel import ScriptChannel, make_link
-from profd.daemon.session.inlet import ScriptChannelReader
+from profd.daemon.session.scriptchannel import ScriptChannelReader
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The session's end of what comes from a launched script: its output and its exit status, over a socket."""
+"""The session's end of the channel from a launched script: its output and its exit status, over a socket."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from profd.daemon.launch.channel import LARGEST_BYTES, ScriptExited, ScriptWrote
 
 
 class ScriptChannelReader:
-    """Reads the link."""
+    """Reads the channel and passes on the script's output and how it ended."""
 
     def __init__(
         self, link_fd: int | None, take_output: Callable[[bytes], None], take_status: Callable[[int], None]
     ) -> None:
-        """Start reading in the running loop; without a link there is nothing to read."""
+        """Start reading in the running loop; without a descriptor there is nothing to read."""
         self._loop = asyncio.get_running_loop()
         self._take_output = take_output
         self._take_status = take_status
@@ -31,11 +31,9 @@ class ScriptChannelReader:
 
     @property
     def is_open(self) -> bool:
-        """Whether there may be more to come."""
         return self._socket is not None
 
     def close(self) -> None:
-        """Stop reading."""
         if self._socket is not None:
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()
@@ -55,7 +53,7 @@ class ScriptChannelReader:
         try:
             message = decode(data)
         except msgspec.DecodeError:
-            return  # a launcher that profd was updated under: what it says is lost, not the session
+            return  # profd was updated under its launcher: this message is lost, not the session
         if isinstance(message, ScriptWrote):
             if message.lost_bytes:
                 self._take_output(f"\r\n[{message.lost_bytes} bytes of output were not kept]\r\n".encode())
