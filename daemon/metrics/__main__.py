@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from profd.daemon import processes, rights
@@ -23,32 +23,18 @@ from profd.daemon.metrics.runs import Folder, Runs
 
 CHECK_S = 2.0
 """How long after its run a process ends that nobody ends before."""
-_NICENESS = 10
 
 
 def main(words: Sequence[str]) -> int:
-    """Give out metrics until the run ends, or somebody says stop; returns the exit code."""
+    """Give out metrics until the run ends, or a signal says stop; returns the exit code."""
     # A launcher holds its signals back, and this process would inherit that.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    os.nice(_NICENESS)
+    os.nice(10)
     processes.volunteer(600)  # before the session
     rights.drop()  # it reads files of its own user, and answers whoever asks
-    options = _parse(words)
-    try:
-        _export(options, stop)
-    except ProfdError as error:
-        sys.stderr.write(f"{error}\n")
-        return int(error.exit_code)
-    finally:
-        if options.log is not None:
-            _remove_empty(options.log)
-    return 0
-
-
-def _parse(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m profd.daemon.metrics", allow_abbrev=False)
     parser.add_argument("path", type=Path, help="a live run file, or a folder of runs")
     parser.add_argument("address", nargs="?", help="where to serve: [HOST:]PORT")
@@ -56,12 +42,29 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--listener-fd", type=int, metavar="FD", help="a socket that listens already")
     parser.add_argument("--log", type=Path, metavar="FILE", help="where stderr goes: removed where nothing was said")
     parser.add_argument("--while-stdin", action="store_true", help="end when stdin is closed")
-    return parser.parse_args(words)
+    options = parser.parse_args(words)
+    try:
+        _export(options, stop)
+    except ProfdError as error:
+        sys.stderr.write(f"{error}\n")
+        return int(error.exit_code)
+    finally:
+        with contextlib.suppress(OSError):
+            if options.log is not None and not options.log.stat().st_size:
+                options.log.unlink()
+    return 0
 
 
 def _export(options: argparse.Namespace, stop: threading.Event) -> None:
     """Serve and send until it is time to end; raises ProfdError."""
-    runs, goes_on = _runs(options.path, stop)
+    path: Path = options.path
+    is_folder = path.is_dir()
+    runs = Runs(Folder(path) if is_folder else lambda: (path,))
+    if not is_folder:
+        runs.look_for_runs()
+        if not runs.is_any():
+            remedy = "metrics are told of live runs; `profd summary` reads others"
+            raise NoSuchRun(f"{path} is not being recorded", remedy)
     listener = _listener(options)
     if listener is not None:
         check_installed("metrics")
@@ -76,21 +79,16 @@ def _export(options: argparse.Namespace, stop: threading.Event) -> None:
         from profd.daemon.metrics.otlp import Sender
 
         sender = Sender(options.otlp, runs.samples)
-    while goes_on() and not (options.while_stdin and _is_closed(sys.stdin.fileno())):
+    while not stop.is_set() and (is_folder or runs.is_any()):
+        if (
+            options.while_stdin
+            and select.select([sys.stdin.fileno()], [], [], 0)[0]
+            and not os.read(sys.stdin.fileno(), 1)
+        ):
+            break  # whoever holds the other end of the pipe is gone
         stop.wait(CHECK_S)
     if sender is not None:
         sender.close()
-
-
-def _runs(path: Path, stop: threading.Event) -> tuple[Runs, Callable[[], bool]]:
-    """Return the runs, and what says whether they are still to be told of; raises NoSuchRun."""
-    if path.is_dir():
-        return Runs(Folder(path)), lambda: not stop.is_set()
-    runs = Runs(lambda: (path,))
-    runs.look_for_runs()
-    if not runs.is_any():
-        raise NoSuchRun(f"{path} is not being recorded", "metrics are told of live runs; `profd summary` reads others")
-    return runs, lambda: runs.is_any() and not stop.is_set()
 
 
 def _listener(options: argparse.Namespace) -> socket.socket | None:
@@ -101,17 +99,6 @@ def _listener(options: argparse.Namespace) -> socket.socket | None:
     if options.otlp is None:
         raise UsageError("there is nowhere to give metrics to", "give an address to serve at, or --otlp ENDPOINT")
     return None
-
-
-def _remove_empty(log: Path) -> None:
-    with contextlib.suppress(OSError):
-        if not log.stat().st_size:
-            log.unlink()
-
-
-def _is_closed(fd: int) -> bool:
-    """Say whether whoever holds the other end of a pipe is gone."""
-    return bool(select.select([fd], [], [], 0)[0]) and not os.read(fd, 1)
 
 
 if __name__ == "__main__":

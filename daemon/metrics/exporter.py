@@ -14,15 +14,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from profd.daemon import paths
 from profd.daemon.errors import ExitCode, MissingTool, UsageError
-
-LOOPBACK = "127.0.0.1"
-_LAST_PORT = 65535
-_BACKLOG = 16
 
 
 class Address(NamedTuple):
@@ -35,9 +32,9 @@ class Address(NamedTuple):
 def parse_address(text: str) -> Address:
     """Return the address that ``[HOST:]PORT`` means, on the loopback where no host is given; raises UsageError."""
     host, _, port = text.rpartition(":")
-    if not (port.isascii() and port.isdigit() and int(port) <= _LAST_PORT):
+    if not (port.isascii() and port.isdigit() and int(port) <= 65535):
         raise UsageError(f"{text} is no address for metrics", "give [HOST:]PORT: 9400, 0.0.0.0:9400 or [::1]:9400")
-    return Address(host.removeprefix("[").removesuffix("]") or LOOPBACK, int(port))
+    return Address(host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port))
 
 
 def listen(address: Address) -> socket.socket:
@@ -51,7 +48,7 @@ def listen(address: Address) -> socket.socket:
         # The port is free again as soon as the run before has ended.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(place)
-        listener.listen(_BACKLOG)
+        listener.listen(16)
     except OSError as error:
         listener.close()
         raise _unusable(address, error) from error
@@ -73,23 +70,37 @@ def _unusable(address: Address, error: OSError) -> UsageError:
 
 
 PROGRAM = "profd.daemon.metrics"
-_FAREWELL_S = 5.0
 _ENDED_WITH_ITS_RUN = (ExitCode.OK, ExitCode.NO_RUN, -signal.SIGTERM)
 """The exit codes of a process whose run has ended; that of a short run has not come to look at it, or not to start."""
 _NEEDED = {"metrics": "prometheus_client", "otlp": "opentelemetry.exporter.otlp.proto.http"}
 
 
 class Recording(Protocol):
-    """A session that records."""
+    """A session that records: the file that it writes, and whether it is gone within a time."""
+
+    @property
+    def run_file(self) -> Path: ...
+
+    def wait_closed(self, timeout_s: float | None) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A session whose metrics end with it."""
+
+    session: Recording
+    exporter: Exporter
 
     @property
     def run_file(self) -> Path:
-        """The file that it writes."""
-        ...
+        """The file that the session writes."""
+        return self.session.run_file
 
     def wait_closed(self, timeout_s: float | None) -> bool:
-        """Wait until the session is gone; False where it has not closed its file within ``timeout_s``."""
-        ...
+        """Wait until the session is gone, and end the metrics; see ``Recording``."""
+        is_closed = self.session.wait_closed(timeout_s)
+        self.exporter.end()
+        return is_closed
 
 
 class Exporter:
@@ -116,29 +127,26 @@ class Exporter:
     def follow(self, session: Recording) -> Followed:
         """Start the process for a session that records, and return the session that ends it, too."""
         self._log = paths.runtime_folder() / f"{session.run_file.stem}.metrics.log"
+        descriptors = [] if self._listener is None else [self._listener.fileno()]
+        words = [sys.executable, "-m", PROGRAM, str(session.run_file), "--log", str(self._log)]
+        words += [word for fd in descriptors for word in ("--listener-fd", str(fd))]
+        words += [] if self._otlp is None else ["--otlp", self._otlp]
         try:
             with self._log.open("wb") as log_file:
-                self._process = self._start(session.run_file, log_file)
+                self._process = subprocess.Popen(
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=log_file,
+                    pass_fds=descriptors,
+                    start_new_session=True,
+                    cwd="/",
+                    env={**os.environ, "PYTHONSAFEPATH": "1"},
+                )
         except OSError as error:
             self._narrate(f"profd: there are no metrics: their process did not start ({error.strerror})")
         self.close()  # only the process listens from now on
         return Followed(session, self)
-
-    def _start(self, run_file: Path, log_file: BinaryIO) -> subprocess.Popen[bytes]:
-        descriptors = [] if self._listener is None else [self._listener.fileno()]
-        words = [sys.executable, "-m", PROGRAM, str(run_file), "--log", str(self._log)]
-        words += [word for fd in descriptors for word in ("--listener-fd", str(fd))]
-        words += [] if self._otlp is None else ["--otlp", self._otlp]
-        return subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=log_file,
-            pass_fds=descriptors,
-            start_new_session=True,
-            cwd="/",
-            env={**os.environ, "PYTHONSAFEPATH": "1"},
-        )
 
     def close(self) -> None:
         """Let go of the socket; a process that was started keeps it."""
@@ -151,7 +159,7 @@ class Exporter:
             return
         self._process.terminate()
         try:
-            code = self._process.wait(_FAREWELL_S)
+            code = self._process.wait(5.0)
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
@@ -164,25 +172,6 @@ class Exporter:
 def open_exporter(address: str | None, otlp: str | None, narrate: Callable[[str], None]) -> Exporter | None:
     """Return an exporter for what is asked for, None where nothing is; raises as ``Exporter`` does."""
     return None if address is None and otlp is None else Exporter(address, otlp, narrate)
-
-
-class Followed:
-    """A session whose metrics end with it."""
-
-    def __init__(self, session: Recording, exporter: Exporter) -> None:
-        self._session = session
-        self._exporter = exporter
-
-    @property
-    def run_file(self) -> Path:
-        """The file that the session writes."""
-        return self._session.run_file
-
-    def wait_closed(self, timeout_s: float | None) -> bool:
-        """Wait until the session is gone, and end the metrics; see ``Recording``."""
-        is_closed = self._session.wait_closed(timeout_s)
-        self._exporter.end()
-        return is_closed
 
 
 def check_installed(extra: str) -> None:

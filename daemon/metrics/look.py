@@ -2,62 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.metrics.catalog import Sample
+from profd.daemon.metrics.catalog import Metric, Sample
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow, ProcessRow, RecordingRow, SeriesRow
 from profd.daemon.store.stepfunction import Step, StepBuilder, StepFunction
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """A run at one moment, by a reader that knows what lives.
-
-    ``recordings`` are those written since the look before, ``newest`` the newest value of each series. Counters begin
-    at ``began_ns``, with the run unless it was old already.
-    """
-
-    reader: RunReader
-    began_ns: int
-    recordings: tuple[RecordingRow, ...]
-    newest: Mapping[int, float]
-
-    @property
-    def run(self) -> str:
-        """The id of the run."""
-        return self.reader.info.id
-
-    def of_name(self, name: str) -> Iterator[SeriesRow]:
-        """Yield the series of this name."""
-        return (row for row in self.reader.series.values() if row.name == name)
-
-    def value(self, name: str, device: str | None = None) -> float | None:
-        """Return the newest value of the host, or of a device; None where there is none."""
-        found = (row.id for row in self.of_name(name) if row.process is None and row.device == device)
-        return self.newest.get(next(found, 0))
-
-    def trainers(self) -> Iterator[ProcessRow]:
-        """Yield the training processes, those too that have just ended."""
-        return (row for row in self.reader.processes.values() if row.role == "main")
-
-
-class Part(Protocol):
-    """Tells some metrics of one run."""
-
-    def take(self, look: Look) -> Iterator[Sample]:
-        """Take in what is new, and yield the values as of this look; raises RunUnreadable."""
-        ...
-
-
-def rank_of(member: ProcessRow) -> str:
-    """Return the label of a process's rank, empty where it has none."""
-    return "" if member.rank is None else str(member.rank)
-
 
 LATELY_NS = 10 * SECOND_NS
 
@@ -89,3 +43,46 @@ class Integral:
         while self._lately and self._lately[0].end_ns <= from_ns:
             self._lately.popleft()
         return StepFunction(list(self._lately), None).over(from_ns, end_ns).mean
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A run at one moment, by a reader that knows what lives.
+
+    ``recordings`` are those written since the look before, ``newest`` the newest value of each series. Counters begin
+    at ``began_ns``, with the run unless it was old already. ``integrals`` go on from look to look.
+    """
+
+    reader: RunReader
+    began_ns: int
+    recordings: tuple[RecordingRow, ...]
+    newest: Mapping[int, float]
+    integrals: dict[int, Integral]
+
+    def sample(self, metric: Metric, value: float | None, *labels: str) -> Sample:
+        """Return a value of this run with the labels beside ``run``; None is a value that is not known."""
+        return Sample(metric, (self.reader.info.id, *labels), math.nan if value is None else value)
+
+    def of_name(self, name: str) -> Iterator[SeriesRow]:
+        """Yield the series of this name."""
+        return (row for row in self.reader.series.values() if row.name == name)
+
+    def value(self, name: str, device: str | None = None) -> float | None:
+        """Return the newest value of the host, or of a device; None where there is none."""
+        found = (row.id for row in self.of_name(name) if row.process is None and row.device == device)
+        return self.newest.get(next(found, 0))
+
+    def integral(self, series: SeriesRow) -> Integral:
+        """Return a series of no process, added up to this look."""
+        integral = self.integrals.setdefault(series.id, Integral(self.began_ns))
+        integral.add(self.reader.points(series.id, integral.newest_ns + 1))
+        return integral
+
+    def trainers(self) -> Iterator[ProcessRow]:
+        """Yield the training processes, those too that have just ended."""
+        return (row for row in self.reader.processes.values() if row.role == "main")
+
+
+def rank_of(process: ProcessRow) -> str:
+    """Return the label of a process's rank, empty where it has none."""
+    return "" if process.rank is None else str(process.rank)

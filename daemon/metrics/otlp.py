@@ -12,15 +12,13 @@ from importlib import metadata
 from urllib.parse import urlsplit
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.metrics import CallbackOptions, Meter, Observation
+from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 
 from profd.daemon.metrics.catalog import METRICS, Metric, Sample
 
-_PATH = "/v1/metrics"
-_LONGEST_MS = 3000
 Callback = Callable[[CallbackOptions], Iterable[Observation]]
 
 
@@ -29,32 +27,24 @@ class Sender:
 
     def __init__(self, endpoint: str, samples: Callable[[], Iterable[Sample]]) -> None:
         """Send what ``samples`` returns to the OTLP receiver whose URL is ``endpoint``."""
-        exporter = OTLPMetricExporter(endpoint=metrics_url(endpoint))
-        self._provider = MeterProvider(
-            metric_readers=[PeriodicExportingMetricReader(exporter)], resource=_resource(), shutdown_on_exit=False
-        )
+        reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=metrics_url(endpoint)))
+        service = Resource.create({} if "OTEL_SERVICE_NAME" in os.environ else {"service.name": "profd"})
+        self._provider = MeterProvider(metric_readers=[reader], resource=service, shutdown_on_exit=False)
         meter = self._provider.get_meter("profd", metadata.version("profd"))
         for metric in METRICS:
-            _observe(meter, metric, samples)
+            is_counter = metric.kind == "counter"
+            create = meter.create_observable_counter if is_counter else meter.create_observable_gauge
+            # Counters have no suffix here: receivers for Prometheus add it.
+            create(metric.name.removesuffix("_total"), [_callback(metric, samples)], metric.unit, metric.help)
 
     def close(self) -> None:
         """Send once more, and end."""
-        self._provider.shutdown(_LONGEST_MS)
+        self._provider.shutdown(3000)
 
 
 def metrics_url(endpoint: str) -> str:
     """Return where metrics are sent: an endpoint without a path is the base of OpenTelemetry's paths."""
-    return endpoint if urlsplit(endpoint).path.strip("/") else endpoint.rstrip("/") + _PATH
-
-
-def _resource() -> Resource:
-    return Resource.create({} if "OTEL_SERVICE_NAME" in os.environ else {"service.name": "profd"})
-
-
-def _observe(meter: Meter, metric: Metric, samples: Callable[[], Iterable[Sample]]) -> None:
-    """Register an instrument for a metric; counters have no suffix here, receivers for Prometheus add it."""
-    create = meter.create_observable_counter if metric.kind == "counter" else meter.create_observable_gauge
-    create(metric.name.removesuffix("_total"), [_callback(metric, samples)], metric.unit, metric.help)
+    return endpoint if urlsplit(endpoint).path.strip("/") else f"{endpoint.rstrip('/')}/v1/metrics"
 
 
 def _callback(metric: Metric, samples: Callable[[], Iterable[Sample]]) -> Callback:

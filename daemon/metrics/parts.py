@@ -1,4 +1,7 @@
-"""Metrics of findings, GPUs, memory, processes and steps."""
+"""Metrics of the run as a whole, findings, GPUs, memory, processes, steps, and of how well the run is seen.
+
+A function yields what a look shows. A class also keeps what went before.
+"""
 
 from __future__ import annotations
 
@@ -6,157 +9,112 @@ import math
 from collections import Counter, deque
 from collections.abc import Iterator
 
+from profd.daemon.analyze.coverage import COST_SERIES, sampled_life
 from profd.daemon.analyze.steps import COUNT_SERIES
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.finding import SEVERITIES
-from profd.daemon.metrics.catalog import (
-    CGROUP_MEMORY_LIMIT,
-    CGROUP_MEMORY_USED,
-    FINDING,
-    FINDINGS,
-    FINDINGS_LOOKED,
-    GPU_BUSY_SECONDS,
-    GPU_MEMORY_TOTAL,
-    GPU_MEMORY_USED,
-    GPU_UTILIZATION,
-    HOST_MEMORY_TOTAL,
-    HOST_MEMORY_USED,
-    PROCESS_GPU_MEMORY,
-    PROCESS_MEMORY,
-    PROCESSES,
-    STEP_RATE,
-    STEPS,
-    Metric,
-    Sample,
-)
-from profd.daemon.metrics.look import Integral, Look, rank_of
+from profd.daemon.metrics import catalog
+from profd.daemon.metrics.catalog import Metric, Sample
+from profd.daemon.metrics.look import Look, rank_of
 from profd.daemon.metrics.trends import Trends
 from profd.daemon.store.findings import rules_found
-from profd.daemon.store.rows import PointRow, ProcessRow, SeriesRow
+from profd.daemon.store.rows import PointRow, RecordedTotal, RecordingRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, UTILIZATION
 
-
-class Findings:
-    """The rules that found something."""
-
-    def take(self, look: Look) -> Iterator[Sample]:
-        """Tell which of them hold; one that was found once has a series from then on."""
-        found, looked_ns = rules_found(look.reader), look.reader.info.analyzed_ns
-        for severity in SEVERITIES:
-            held = sum(one.holds for one in found if one.severity == severity)
-            yield Sample(FINDINGS, (look.run, severity), held)
-        for one in found:
-            yield Sample(FINDING, (look.run, one.rule, one.severity), one.holds)
-        yield Sample(FINDINGS_LOOKED, (look.run,), math.nan if looked_ns is None else looked_ns / SECOND_NS)
+GPU_USED, GPU_TOTAL = "gpu_memory_used_bytes", "gpu_memory_total_bytes"
+HOST_USED, HOST_TOTAL = "host_memory_used_bytes", "host_memory_total_bytes"
+CGROUP_USED, CGROUP_LIMIT = "cgroup_memory_working_set_bytes", "cgroup_memory_limit_bytes"
+RSS, OWN_RSS = "rss_bytes", "profd_rss_bytes"
+SERIES = (
+    *(COUNT_SERIES, UTILIZATION, MEMORY_OF_PROCESS, GPU_USED, GPU_TOTAL),
+    *(RSS, HOST_USED, HOST_TOTAL, CGROUP_USED, CGROUP_LIMIT, COST_SERIES, OWN_RSS),
+)
+"""What is read of all series."""
 
 
-MEMORY_USED = "gpu_memory_used_bytes"
-MEMORY_TOTAL = "gpu_memory_total_bytes"
-_PREFIX = "gpu"
+def state(look: Look) -> Iterator[Sample]:
+    """Yield what the run is, and whether it goes on."""
+    info, hangs = look.reader.info, look.reader.hang_count()
+    yield look.sample(catalog.RUN_INFO, 1, info.name, info.mode, info.host)
+    yield look.sample(catalog.RUN_STARTED, info.started_ns / SECOND_NS)
+    yield look.sample(catalog.RUN_WRITTEN, info.end_ns / SECOND_NS)
+    yield look.sample(catalog.HANGS, hangs.count)
+    yield look.sample(catalog.HANGING, min(hangs.going_on, 1))
 
 
-class Gpus:
-    """The GPUs of one run; a device that was read stays."""
-
-    def __init__(self) -> None:
-        self._busy: dict[str, Integral] = {}
-
-    def take(self, look: Look) -> Iterator[Sample]:
-        """Take in the new readings of utilization."""
-        for series in look.of_name(UTILIZATION):
-            if series.process is None and series.device is not None:
-                yield from self._take(look, series, series.device)
-
-    def _take(self, look: Look, series: SeriesRow, device: str) -> Iterator[Sample]:
-        busy = self._busy.setdefault(device, Integral(look.began_ns))
-        busy.add(look.reader.points(series.id, busy.newest_ns + 1))
-        labels = (look.run, device.removeprefix(_PREFIX))
-        yield Sample(GPU_UTILIZATION, labels, _known(busy.mean(look.reader.info.end_ns)))
-        yield Sample(GPU_BUSY_SECONDS, labels, busy.total_s)
-        yield Sample(GPU_MEMORY_USED, labels, _known(look.value(MEMORY_USED, device)))
-        yield Sample(GPU_MEMORY_TOTAL, labels, _known(look.value(MEMORY_TOTAL, device)))
+def findings(look: Look) -> Iterator[Sample]:
+    """Yield which rules found something; one that found something once has a series from then on."""
+    found, looked_ns = rules_found(look.reader), look.reader.info.analyzed_ns
+    for severity in SEVERITIES:
+        yield look.sample(catalog.FINDINGS, sum(one.holds for one in found if one.severity == severity), severity)
+    for one in found:
+        yield look.sample(catalog.FINDING, one.holds, one.rule, one.severity)
+    yield look.sample(catalog.FINDINGS_LOOKED, None if looked_ns is None else looked_ns / SECOND_NS)
 
 
-def _known(value: float | None) -> float:
-    return math.nan if value is None else value
+def gpus(look: Look) -> Iterator[Sample]:
+    """Yield the use of each GPU; a device that was read stays."""
+    for series in look.of_name(UTILIZATION):
+        if series.process is None and series.device is not None:
+            busy, gpu = look.integral(series), series.device.removeprefix("gpu")
+            yield look.sample(catalog.GPU_UTILIZATION, busy.mean(look.reader.info.end_ns), gpu)
+            yield look.sample(catalog.GPU_BUSY_SECONDS, busy.total_s, gpu)
+            yield look.sample(catalog.GPU_MEMORY_USED, look.value(GPU_USED, series.device), gpu)
+            yield look.sample(catalog.GPU_MEMORY_TOTAL, look.value(GPU_TOTAL, series.device), gpu)
 
 
-HOST_USED = "host_memory_used_bytes"
-HOST_TOTAL = "host_memory_total_bytes"
-CGROUP_USED = "cgroup_memory_working_set_bytes"
-CGROUP_LIMIT = "cgroup_memory_limit_bytes"
-_OF_HOST = ((HOST_MEMORY_USED, HOST_USED), (HOST_MEMORY_TOTAL, HOST_TOTAL))
-
-
-class SharedMemory:
-    """Memory that the run shares with others."""
-
-    def take(self, look: Look) -> Iterator[Sample]:
-        """Tell the newest values; what the kernel does not tell is left out."""
-        for metric, name in _OF_HOST:
-            value = look.value(name)
-            if value is not None:
-                yield Sample(metric, (look.run,), value)
-        groups = list(_groups(look))
-        if groups:
-            _, used, limit = min(groups)
-            yield Sample(CGROUP_MEMORY_USED, (look.run,), used)
-            yield Sample(CGROUP_MEMORY_LIMIT, (look.run,), limit)
-
-
-def _groups(look: Look) -> Iterator[tuple[float, float, float]]:
-    """Yield what is left, what is used and the limit of each control group."""
+def shared_memory(look: Look) -> Iterator[Sample]:
+    """Yield the memory that the run shares with others; what the kernel does not say is left out."""
+    for metric, name in ((catalog.HOST_MEMORY_USED, HOST_USED), (catalog.HOST_MEMORY_TOTAL, HOST_TOTAL)):
+        value = look.value(name)
+        if value is not None:
+            yield look.sample(metric, value)
+    groups: list[tuple[float, float, float]] = []
     for series in look.of_name(CGROUP_LIMIT):
-        limit = look.newest.get(series.id)
-        used = look.value(CGROUP_USED, series.device)
+        limit, used = look.newest.get(series.id), look.value(CGROUP_USED, series.device)
         if limit is not None and used is not None:
-            yield limit - used, used, limit
+            groups.append((limit - used, used, limit))
+    if groups:
+        _, used, limit = min(groups)
+        yield look.sample(catalog.CGROUP_MEMORY_USED, used)
+        yield look.sample(catalog.CGROUP_MEMORY_LIMIT, limit)
 
 
-RSS = "rss_bytes"
-ROLES = ("main", "worker", "helper", "launcher")
-_SERIES = ((PROCESS_MEMORY, RSS), (PROCESS_GPU_MEMORY, MEMORY_OF_PROCESS))
-
-_Group = tuple[str, str]
+def own_cost(look: Look) -> Iterator[Sample]:
+    """Yield what the recorder takes."""
+    yield look.sample(catalog.SELF_CPU, sum(look.integral(series).total_s for series in look.of_name(COST_SERIES)))
+    yield look.sample(catalog.SELF_MEMORY, look.value(OWN_RSS) or 0.0)
 
 
 class Processes:
-    """The processes of one run; a group of them that had memory once is told from then on."""
+    """The processes of one run; a group of them that had memory once has a series from then on."""
 
     def __init__(self) -> None:
-        self._groups: dict[Metric, set[_Group]] = {metric: set() for metric, _ in _SERIES}
+        self._groups: dict[Metric, set[tuple[str, str]]] = {}
 
     def take(self, look: Look) -> Iterator[Sample]:
-        """Count the processes, and add up what each last told."""
-        living = {member.id: member for member in look.reader.processes.values() if member.ended_ns is None}
-        roles = Counter(member.role for member in living.values())
-        for role in ROLES:
-            yield Sample(PROCESSES, (look.run, role), roles[role])
-        for metric, name in _SERIES:
-            sums = _by_group(look, name, living)
-            self._groups[metric] |= sums.keys()
-            for group in sorted(self._groups[metric]):
-                yield Sample(metric, (look.run, *group), sums.get(group, 0.0))
-
-
-def _by_group(look: Look, name: str, living: dict[int, ProcessRow]) -> dict[_Group, float]:
-    """Return the newest values of a series of processes, added up by rank and role."""
-    sums: dict[_Group, float] = {}
-    for series in look.of_name(name):
-        member = living.get(series.process or 0)
-        value = look.newest.get(series.id)
-        if member is not None and value is not None:
-            group = rank_of(member), member.role
-            sums[group] = sums.get(group, 0.0) + value
-    return sums
+        """Count the processes, and add up their newest memory by rank and role."""
+        living = {process.id: process for process in look.reader.processes.values() if process.ended_ns is None}
+        roles = Counter(process.role for process in living.values())
+        for role in ("main", "worker", "helper", "launcher"):
+            yield look.sample(catalog.PROCESSES, roles[role], role)
+        for metric, name in ((catalog.PROCESS_MEMORY, RSS), (catalog.PROCESS_GPU_MEMORY, MEMORY_OF_PROCESS)):
+            sums: dict[tuple[str, str], float] = {}
+            for series in look.of_name(name):
+                process, value = living.get(series.process or 0), look.newest.get(series.id)
+                if process is not None and value is not None:
+                    group = rank_of(process), process.role
+                    sums[group] = sums.get(group, 0.0) + value
+            groups = self._groups.setdefault(metric, set())
+            groups |= sums.keys()
+            for group in sorted(groups):
+                yield look.sample(metric, sums.get(group, 0.0), *group)
 
 
 _COUNTS = 9
 """The rate is that over so many counts, which are seconds apart."""
 _STALE_NS = 60 * SECOND_NS
 """After so long without a count nobody knows the rate."""
-
-Counts = deque[PointRow]
 
 
 class StepCounts:
@@ -165,20 +123,23 @@ class StepCounts:
     def __init__(self, trends: Trends) -> None:
         """Ask ``trends`` for the rate where nothing is counted."""
         self._trends = trends
-        self._counts: dict[str, tuple[int, Counts]] = {}
+        self._counts: dict[str, tuple[int, deque[PointRow]]] = {}
 
     def take(self, look: Look) -> Iterator[Sample]:
         """Take in the new counts."""
-        ranks = {member.id: rank_of(member) for member in look.trainers()}
+        ranks = {process.id: rank_of(process) for process in look.trainers()}
         for series in look.of_name(COUNT_SERIES):
             if series.process in ranks and series.id in look.newest:
                 self._catch_up(look, ranks[series.process], series.id)
         for rank, (_, counts) in self._counts.items():
-            yield Sample(STEPS, (look.run, rank), counts[-1].value)
-            yield Sample(STEP_RATE, (look.run, rank), _rate(counts, look.reader.info.end_ns))
+            first, last = counts[0], counts[-1]
+            is_known = first.at_ns < last.at_ns and look.reader.info.end_ns - last.at_ns <= _STALE_NS
+            per_s = (last.value - first.value) * SECOND_NS / (last.at_ns - first.at_ns) if is_known else None
+            yield look.sample(catalog.STEPS, last.value, rank)
+            yield look.sample(catalog.STEP_RATE, per_s, rank)
         if not self._counts and ranks and self._trends.step_rate is not None:
             # Ranks step together, so that of one says it for all.
-            yield Sample(STEP_RATE, (look.run, min(ranks.values())), self._trends.step_rate)
+            yield look.sample(catalog.STEP_RATE, self._trends.step_rate, min(ranks.values()))
 
     def _catch_up(self, look: Look, rank: str, series: int) -> None:
         known, counts = self._counts.get(rank, (0, None))
@@ -192,8 +153,55 @@ class StepCounts:
             self._counts[rank] = series, counts
 
 
-def _rate(counts: Counts, now_ns: int) -> float:
-    first, last = counts[0], counts[-1]
-    if last.at_ns <= first.at_ns or now_ns - last.at_ns > _STALE_NS:
-        return math.nan
-    return (last.value - first.value) * SECOND_NS / (last.at_ns - first.at_ns)
+class Quality:
+    """What was sampled of the training processes, and how many stacks were torn."""
+
+    def __init__(self) -> None:
+        self._samples = self._torn = 0
+        self._lives: dict[int, _Life] = {}
+        self._ended_lived_ns = self._ended_covered_ns = 0
+
+    def take(self, look: Look) -> Iterator[Sample]:
+        """Take in the new recordings."""
+        trainers = {process.id: process for process in look.trainers()}
+        for ended in self._lives.keys() - trainers.keys():
+            life = self._lives.pop(ended)
+            self._ended_lived_ns += life.lived_ns
+            self._ended_covered_ns += life.inside_ns
+        for process in trainers:
+            self._lives.setdefault(process, _Life())
+        for row in look.recordings:
+            self._samples += row.samples
+            self._torn += row.torn
+            if row.process in self._lives and row.samples > row.torn:
+                self._lives[row.process].cover(row)
+        for process, life in self._lives.items():
+            start_ns, end_ns = sampled_life(trainers[process], look.reader.info, life.first_ns, life.last_ns)
+            life.lived_ns = max(end_ns - max(start_ns, look.began_ns), 0)
+            life.beyond_ns = max((life.last_ns or 0) - end_ns, 0)
+        lived_ns = self._ended_lived_ns + sum(life.lived_ns for life in self._lives.values())
+        covered_ns = self._ended_covered_ns + sum(life.inside_ns for life in self._lives.values())
+        yield look.sample(catalog.COVERAGE, covered_ns / lived_ns if lived_ns else math.nan)
+        yield look.sample(catalog.SAMPLES, self._samples)
+        yield look.sample(catalog.TORN_SAMPLES, self._torn)
+        yield look.sample(catalog.TORN, RecordedTotal(self._samples, self._torn).torn_share or 0.0)
+
+
+class _Life:
+    """A training process: how much of it was sampled, without when, as a run may take weeks."""
+
+    def __init__(self) -> None:
+        self.covered_ns = self.lived_ns = self.beyond_ns = 0
+        self.first_ns: int | None = None
+        self.last_ns: int | None = None
+
+    @property
+    def inside_ns(self) -> int:
+        """How much of its life was sampled: a recording may end after its process."""
+        return min(self.covered_ns - self.beyond_ns, self.lived_ns)
+
+    def cover(self, row: RecordingRow) -> None:
+        self.first_ns = row.start_ns if self.first_ns is None else self.first_ns
+        before_ns = row.start_ns if self.last_ns is None else self.last_ns
+        self.covered_ns += max(row.end_ns - max(row.start_ns, before_ns), 0)
+        self.last_ns = max(before_ns, row.end_ns)

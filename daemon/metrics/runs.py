@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -12,34 +13,17 @@ from pathlib import Path
 from platform import python_version
 
 from profd.daemon import paths, processes
-from profd.daemon.analyze.coverage import COST_SERIES
-from profd.daemon.analyze.steps import COUNT_SERIES
+from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
-from profd.daemon.metrics import parts, quality
+from profd.daemon.metrics import parts
 from profd.daemon.metrics.catalog import BUILD_INFO, EXPORTER_CPU, EXPORTER_MEMORY, Sample
-from profd.daemon.metrics.look import Look, Part
-from profd.daemon.metrics.parts import MEMORY_TOTAL, MEMORY_USED, RSS, Findings, Gpus, Processes, StepCounts
-from profd.daemon.metrics.phases import phase_parts
+from profd.daemon.metrics.look import Integral, Look
+from profd.daemon.metrics.phases import IdleSeconds, PhaseSeconds
 from profd.daemon.metrics.trends import Trends
 from profd.daemon.store.entities import Entities
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, UTILIZATION
 
-SERIES = (
-    COUNT_SERIES,
-    RSS,
-    MEMORY_OF_PROCESS,
-    UTILIZATION,
-    MEMORY_USED,
-    MEMORY_TOTAL,
-    parts.HOST_USED,
-    parts.HOST_TOTAL,
-    parts.CGROUP_USED,
-    parts.CGROUP_LIMIT,
-    COST_SERIES,
-    quality.MEMORY,
-)
 OLD_NS = 600 * SECOND_NS
 """Of a run that is older when it is first looked at, counters begin so long ago: reading it all would take long."""
 
@@ -50,29 +34,26 @@ class RunWatch:
     def __init__(self, path: Path, trends: Trends | None = None) -> None:
         """Follow the run at ``path``; raises RunUnreadable where it is none."""
         self._path = path
-        self._living = Entities(SERIES)
+        self._living = Entities(parts.SERIES)
         with RunReader(path, self._living) as reader:
             self._info = info = reader.info
         self._began_ns = max(info.started_ns, info.end_ns - OLD_NS)
         self._last_recording = 0
-        trends = trends or Trends()
-        self._parts: tuple[Part, ...] = (
-            quality.State(),
-            StepCounts(trends),
-            *phase_parts(self._living),
-            Gpus(),
-            Processes(),
-            parts.SharedMemory(),
-            quality.Quality(),
-            quality.SelfCost(),
-            Findings(),
-            trends,
+        self._integrals: dict[int, Integral] = {}
+        trends, phases = trends or Trends(), PhaseIndex(self._living)
+        self._parts: tuple[Callable[[Look], Iterable[Sample]], ...] = (
+            parts.state,
+            parts.StepCounts(trends).take,
+            PhaseSeconds(phases).take,
+            IdleSeconds(phases).take,
+            parts.gpus,
+            parts.Processes().take,
+            parts.shared_memory,
+            parts.Quality().take,
+            parts.own_cost,
+            parts.findings,
+            trends.take,
         )
-
-    @property
-    def run(self) -> str:
-        """The id of the run."""
-        return self._info.id
 
     def is_recorded(self) -> bool:
         """Say whether the run goes on; costs no look at its file."""
@@ -83,15 +64,13 @@ class RunWatch:
         # Open for this look alone: a recorder that closes its run finds nobody in the file.
         with RunReader(self._path, self._living) as reader, reader.one_moment():
             self._info = reader.info
-            look = self._look(reader)
+            recordings = tuple(reader.recordings_after(self._last_recording, from_ns=self._began_ns))
+            self._last_recording = max((row.id for row in recordings), default=self._last_recording)
+            newest = reader.newest_values(reader.series)
+            look = Look(reader, self._began_ns, recordings, newest, self._integrals)
             # Two processes may say that they are one rank: the younger one is believed, as one series has one value.
-            samples = {sample[:2]: sample for part in self._parts for sample in part.take(look)}
+            samples = {sample[:2]: sample for part in self._parts for sample in part(look)}
         return list(samples.values())
-
-    def _look(self, reader: RunReader) -> Look:
-        recordings = tuple(reader.recordings_after(self._last_recording, from_ns=self._began_ns))
-        self._last_recording = max((row.id for row in recordings), default=self._last_recording)
-        return Look(reader, self._began_ns, recordings, reader.newest_values(reader.series))
 
 
 FRESH_S = 1.0
@@ -138,7 +117,9 @@ class Runs:
         with self._lock:
             if self._now_s() - self._asked_s >= FRESH_S:
                 self._look_for_runs()
-                self._samples = [self._build, *self._take_all(), *_own_cost()]
+                rss_bytes = processes.rss_bytes(os.getpid()) or 0
+                own = [Sample(EXPORTER_CPU, (), time.process_time()), Sample(EXPORTER_MEMORY, (), rss_bytes)]
+                self._samples = [self._build, *self._take_all(), *own]
                 self._asked_s = self._now_s()
             return self._samples
 
@@ -163,9 +144,10 @@ class Runs:
         try:
             watch = RunWatch(path)
         except RunUnreadable:
-            # A young one may only be in the making.
-            if _age_s(path) > _YOUNG_S:
-                self._over.add(path)
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime <= _YOUNG_S:
+                    return  # it may only be in the making
+            self._over.add(path)
             return
         if watch.is_recorded():
             self._watches[path] = watch
@@ -185,16 +167,3 @@ class Runs:
             del self._watches[path]
             self._over.add(path)
         return samples
-
-
-def _age_s(path: Path) -> float:
-    """Return how long ago a file was written; none that is gone is young."""
-    try:
-        return time.time() - path.stat().st_mtime
-    except OSError:
-        return _YOUNG_S + 1
-
-
-def _own_cost() -> list[Sample]:
-    rss_bytes = processes.rss_bytes(os.getpid()) or 0
-    return [Sample(EXPORTER_CPU, (), time.process_time()), Sample(EXPORTER_MEMORY, (), rss_bytes)]

@@ -1,7 +1,7 @@
-"""What takes more than a scrape may: the growth of memory, and the rate of steps that nobody counts.
+"""Works out what takes longer than a scrape may: the growth of memory, and the rate of steps that nobody counts.
 
-Worked out in a thread, over the last part of the run, and the more seldom the longer it takes: at most a
-two-thousandth of a core, so that all that the exporter does stays below four of them.
+A thread looks at the last part of the run, the more seldom the longer that takes: it uses at most a two-thousandth of a
+core, so that the whole exporter stays below four of them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-
-import msgspec
 
 from profd.daemon.analyze.memory import GPU_SERIES, Growth, growth
 from profd.daemon.analyze.phases import PhaseIndex
@@ -32,31 +30,11 @@ RECENT_NS = 60 * SECOND_NS
 GROWTH_NS = 600 * SECOND_NS
 EVERY_S = 120.0
 REST = 1999
-"""For how many times a look's CPU time the next one is put off."""
+"""So many times a look's CPU time passes before the next one."""
 _MEMORIES = {"rss_bytes": "rss", GPU_SERIES: "gpu"}
 
 
-class Trend(msgspec.Struct, frozen=True):
-    """How a run goes: ``growths`` are by training process, ``step_rate`` is None where nothing tells it."""
-
-    growths: Mapping[int, tuple[Growth, ...]]
-    step_rate: float | None
-
-
-def take_trend(path: Path) -> Trend:
-    """Return how the last part of a run goes; raises ProfdError."""
-    with RunReader(path) as reader, reader.one_moment():
-        info, phases = reader.info, PhaseIndex(reader)
-        recent = Selection(from_ns=max(info.started_ns, info.end_ns - RECENT_NS), main_threads=True)
-        trainers = frozenset(row.id for row in reader.processes.values() if row.role == "main" and row.ended_ns is None)
-        growths: dict[int, tuple[Growth, ...]] = {}
-        for one in growth(reader, Selection(from_ns=info.end_ns - GROWTH_NS, processes=trainers)):
-            growths[one.process] = (*growths.get(one.process, ()), one)
-        return Trend(growths, take_steps(reader, recent, phases).per_s)
-
-
-def in_background(work: Callable[[], None]) -> None:
-    """Work in a thread that nobody waits for."""
+def _in_background(work: Callable[[], None]) -> None:
     threading.Thread(target=work, name="profd-trends", daemon=True).start()
 
 
@@ -65,7 +43,7 @@ class Trends:
 
     def __init__(
         self,
-        start: Callable[[Callable[[], None]], None] = in_background,
+        start: Callable[[Callable[[], None]], None] = _in_background,
         now_s: Callable[[], float] = time.monotonic,
         spent_s: Callable[[], float] = time.thread_time,
     ) -> None:
@@ -74,48 +52,41 @@ class Trends:
         self._spent_s = spent_s
         self._is_looking = False
         self._rests_until_s = 0.0
-        self._trend: Trend | None = None
-
-    @property
-    def step_rate(self) -> float | None:
-        """The steps a second of the run; None where nothing tells them yet."""
-        return self._trend.step_rate if self._trend else None
+        self._growths: dict[tuple[int, str], Growth] = {}
+        self.step_rate: float | None = None
+        """The steps a second of the run; None where nothing says yet how many."""
 
     def take(self, look: Look) -> Iterator[Sample]:
-        """Tell what the last look said, and look again where it is time to."""
+        """Yield what the last look found, and look again where it is time to."""
         age_ns = look.reader.info.end_ns - look.reader.info.started_ns
         if not self._is_looking and age_ns >= FIRST_NS and self._now_s() >= self._rests_until_s:
             self._is_looking = True
             self._start(functools.partial(self._look, look.reader.path))
-        yield from _memory(look, self._trend)
+        for process in look.trainers():
+            for series, memory in _MEMORIES.items():
+                one = self._growths.get((process.id, series))
+                if process.ended_ns is None and (one is not None or memory == "rss"):
+                    left_s = math.inf if one is None or one.time_to_limit_s is None else one.time_to_limit_s
+                    is_growing = one is not None and one.verdict == "growing"
+                    labels = rank_of(process), memory
+                    yield look.sample(MEMORY_SLOPE, one.slope_bytes_per_s if one else None, *labels)
+                    yield look.sample(MEMORY_GROWING, is_growing, *labels)
+                    yield look.sample(MEMORY_LEFT, left_s, *labels)
 
     def _look(self, path: Path) -> None:
+        """Work out how the last part of the run goes."""
         begun_s, spent_before_s = self._now_s(), self._spent_s()
         try:
-            self._trend = take_trend(path)
+            with RunReader(path) as reader, reader.one_moment():
+                info, phases = reader.info, PhaseIndex(reader)
+                every = reader.processes.values()
+                trainers = frozenset(row.id for row in every if row.role == "main" and row.ended_ns is None)
+                found = growth(reader, Selection(from_ns=info.end_ns - GROWTH_NS, processes=trainers))
+                recent = Selection(from_ns=max(info.started_ns, info.end_ns - RECENT_NS), main_threads=True)
+                self.step_rate = take_steps(reader, recent, phases).per_s
+                self._growths = {(one.process, one.series): one for one in found}
         except ProfdError as error:  # the run may have ended and gone meanwhile; the next scrape meets that itself
             sys.stderr.write(f"{error}\n")
         finally:
             self._rests_until_s = begun_s + max(EVERY_S, REST * (self._spent_s() - spent_before_s))
             self._is_looking = False
-
-
-def _memory(look: Look, trend: Trend | None) -> Iterator[Sample]:
-    """Yield how the memory of each training process goes; NaN where that is not known."""
-    for member in look.trainers():
-        growths = {_MEMORIES.get(one.series): one for one in (trend.growths.get(member.id, ()) if trend else ())}
-        for memory in _MEMORIES.values():
-            one = growths.get(memory)
-            labels = look.run, rank_of(member), memory
-            if member.ended_ns is None and (one is not None or memory == "rss"):
-                yield Sample(MEMORY_SLOPE, labels, _slope(one))
-                yield Sample(MEMORY_GROWING, labels, one is not None and one.verdict == "growing")
-                yield Sample(MEMORY_LEFT, labels, _left_s(one))
-
-
-def _slope(one: Growth | None) -> float:
-    return math.nan if one is None or one.slope_bytes_per_s is None else one.slope_bytes_per_s
-
-
-def _left_s(one: Growth | None) -> float:
-    return math.inf if one is None or one.time_to_limit_s is None else one.time_to_limit_s
