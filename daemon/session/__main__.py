@@ -1,6 +1,6 @@
 """The session's process: ``python -m profd.daemon.session``, with its options as JSON on stdin.
 
-Answers one line on stdout and closes it. What it does then is in ``recorder``.
+Answers one line on stdout and closes it; then ``recorder`` records.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from profd.daemon.session.session import Failed, Ready, decode_options, encode
 
 
 def _announce(word: Ready | Failed) -> None:
-    """Say the first and only word on stdout, and let go of it: whoever started the session waits for its end."""
-    with contextlib.suppress(BrokenPipeError):  # whoever started the session is gone; it records all the same
+    """Answer on stdout and close it: the starter reads to its end."""
+    with contextlib.suppress(BrokenPipeError):  # the starter is gone; the session records all the same
         os.write(1, encode(word))
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -32,7 +32,7 @@ def main() -> int:
     """Record a run; returns the exit code of the session's process."""
     # The launcher holds its signals back, and this process, py-spy's parent, would inherit that.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    # Ignored, it would be the kernel that reaps py-spy, and nobody could say what it cost.
+    # Ignored, it would be the kernel that reaps py-spy, and its cost would be unknown.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     processes.volunteer()
     options = decode_options(sys.stdin.buffer.read())
@@ -46,16 +46,11 @@ def main() -> int:
             _announce(Failed(type(error).__name__, error.what, error.remedy))
         return int(error.exit_code)
     finally:
-        _remove_empty_log(options.run_id)
+        with contextlib.suppress(OSError, ProfdError):
+            log = paths.runtime_folder() / f"{options.run_id}.log"  # of stderr
+            if not log.stat().st_size:
+                log.unlink()
     return 0
-
-
-def _remove_empty_log(run_id: str) -> None:
-    """Remove what stderr was sent to where nothing was said."""
-    with contextlib.suppress(OSError, ProfdError):
-        log = paths.runtime_folder() / f"{run_id}.log"
-        if not log.stat().st_size:
-            log.unlink()
 
 
 if __name__ == "__main__":

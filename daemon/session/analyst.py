@@ -1,7 +1,4 @@
-"""The process that looks for findings while a run is recorded: started, listened to, and asked for the whole run.
-
-What records a run knows nothing of how they are found. Whatever happens to the process, the recording goes on.
-"""
+"""The process that looks for findings while a run is recorded; the recording goes on whatever happens to it."""
 
 from __future__ import annotations
 
@@ -17,27 +14,22 @@ from profd.daemon.clock import Clock
 from profd.daemon.store.records import AnalysisLost, EventHappened, FindingsTaken, Record
 
 RESTS_S = (5.0, 60.0, 60.0)
-"""Before each start of the process: of a run that is over sooner, findings are looked for where it is read."""
+"""Before each start of the process. For a run that is over sooner, its readers look for findings."""
 WHOLE_WITHIN_S = 5.0
-"""For so long the end of a run waits for the findings of all of it; later they are looked for where it is read."""
-_PROGRAM = "profd.daemon.findings.analyst"
+"""How long the end of a run waits for the findings of all of it; else its readers look for them."""
 _LONGEST_LINE = 4 << 20
 
 
 def command(run_file: Path) -> list[str]:
-    """Return the words that start the process which looks at a run."""
-    return [sys.executable, "-m", _PROGRAM, str(run_file)]
+    """Return the command of the process that looks for findings in a run."""
+    return [sys.executable, "-m", "profd.daemon.findings.analyst", str(run_file)]
 
 
 class Analyst:
-    """Listens to the process of one session, and hands what it finds to ``put``."""
+    """Reads the findings of the process of one session, and passes them to ``put``."""
 
     def __init__(
-        self,
-        words: Sequence[str],
-        clock: Clock,
-        put: Callable[[Record], None],
-        rests_s: Sequence[float],
+        self, words: Sequence[str], clock: Clock, put: Callable[[Record], None], rests_s: Sequence[float]
     ) -> None:
         """Start the process after the first of ``rests_s``, and after each of the others where it has died."""
         self._words = words
@@ -58,17 +50,17 @@ class Analyst:
         await asyncio.gather(self._watching, return_exceptions=True)
 
     async def _watch(self) -> None:
-        """Listen to one process after the other until the whole run was looked at; say once that one has died."""
-        has_said = False
+        """Run one process after the other until the whole run was looked at; note once that one has died."""
+        is_noted = False
         for rest_s in self._rests_s:
             await asyncio.sleep(rest_s)
             if await self._listen() or self._is_closing:
                 return
             self._put(AnalysisLost(self._clock.now_ns()))
-            if not has_said:
+            if not is_noted:
                 text = "nothing looks for findings at the moment: the process that does has ended"
                 self._put(EventHappened(self._clock.now_ns(), "error", text))
-            has_said = True
+            is_noted = True
 
     async def _listen(self) -> bool:
         """Start the process and take what it finds; False where it ends before it has looked at the whole run."""

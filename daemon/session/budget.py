@@ -1,7 +1,4 @@
-"""Keeps the cost of profd within its budget by the sampling rate.
-
-Knows nothing of what is sampled, nor of who pays attention to the rate.
-"""
+"""Keeps the cost of profd within its budget by the sampling rate."""
 
 from __future__ import annotations
 
@@ -22,7 +19,6 @@ class Spending(NamedTuple):
 
     @property
     def cores(self) -> float:
-        """The mean number of cores."""
         return self.cpu_s / self.over_s if self.over_s else 0.0
 
 
@@ -33,13 +29,14 @@ class CostMeter:
     """
 
     def __init__(self, clock: Clock) -> None:
-        """Begin with what this process has spent since it started."""
+        """Begin with the start of this process."""
         self._clock = clock
-        self._last_ns = clock.now_ns() - int(_own_age_s() * SECOND_NS)
+        stat = processes.read_stat(os.getpid())
+        self._last_ns = clock.now_ns() - int((max(stat.age_s, 0.0) if stat else 0.0) * SECOND_NS)
         self._last_cpu_s = 0.0
 
     def take(self) -> Spending:
-        """Return what was spent since the last call, or since this process started."""
+        """Return the spending since the last call, or since this process started."""
         now_ns, cpu_s = self._clock.now_ns(), self._cpu_s()
         # A living child is counted in ticks, one that has ended exactly: the sum may go back by one of them.
         cpu_s = max(cpu_s, self._last_cpu_s)
@@ -60,11 +57,6 @@ class CostMeter:
         return sum(usage.ru_utime + usage.ru_stime for usage in ended) + ticks / processes.CLOCK_TICKS
 
 
-def _own_age_s() -> float:
-    stat = processes.read_stat(os.getpid())
-    return max(stat.age_s, 0.0) if stat else 0.0
-
-
 def _children() -> list[int]:
     """Return this process's children; the main thread starts them all, and psutil would read the whole machine."""
     return processes.children(os.getpid(), of_all_threads=False)
@@ -72,7 +64,7 @@ def _children() -> list[int]:
 
 LOWEST_RATE_HZ = 5
 MINUTE_S = 60.0
-# Where nothing is known yet: what reading a loop of some depth takes for each sample a second.
+# Before the first reading: the cores that reading a loop of some depth takes for each sample a second.
 _FIRST_CORES_PER_HZ = 0.0006
 _DOUBT = 3.0
 _READINGS = 12  # a multiple of a recording's length in seconds: starting one is the dearest part of it

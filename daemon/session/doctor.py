@@ -1,7 +1,6 @@
-"""What works on this machine: one check for each thing that profd needs or likes to have.
+"""One check for each thing that profd needs or uses on this machine, with a remedy where something is amiss.
 
-A check tries the thing itself where it can: py-spy really reads a process. Each says what it found and, where
-something is amiss, how to mend it. Knows nothing of how checks are shown.
+A check tries the thing itself where it can: py-spy really reads a process.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import msgspec
 from profd.daemon import paths, processes
 from profd.daemon.clock import AnchoredClock
 from profd.daemon.errors import ExitCode, MissingTool, OutputUnwritable, ProfdError
-from profd.daemon.gpu.devices import Gpu, GpuNames, list_gpus, text_of
+from profd.daemon.gpu.devices import GpuNames, list_gpus, text_of
 from profd.daemon.gpu.nvml import Nvml, explain
 from profd.daemon.stacks.pyspy import KNOWN_VERSIONS, find_py_spy
 from profd.daemon.tree.attachable import TORCH_LIBRARY
@@ -40,13 +39,11 @@ sys.stdin.read()
 _LEAST_FREE_BYTES = 50 << 20
 _WANTED_FREE_BYTES = 1 << 30
 _LEAST_SQLITE = (3, 22, 0)
-# From then on an optimizer's step tells Kineto that a step is over.
-_LEAST_TORCH = (2, 0)
 _KINETO = "KINETO_USE_DAEMON"
 
 
 class Verdict(Enum):
-    """How a check came out: only FAILED stops profd from its main job."""
+    """The result of a check: only FAILED stops profd from its main job."""
 
     PASSED = "passed"
     NOTE = "note"
@@ -54,7 +51,7 @@ class Verdict(Enum):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """What one check found; ``remedy`` is empty where nothing is amiss, ``exit_code`` its own where it failed."""
+    """A check; ``remedy`` is empty where nothing is amiss, ``exit_code`` its own where it failed."""
 
     name: str
     verdict: Verdict
@@ -104,7 +101,6 @@ def check_python() -> Check:
 
 
 def check_py_spy() -> Check:
-    """Check for the program that reads the stacks."""
     try:
         path = find_py_spy()
     except MissingTool as error:
@@ -118,13 +114,10 @@ def check_py_spy() -> Check:
     version = tuple(map(int, re.findall(r"\d+", said)))
     if not least <= version < beyond:
         found = f"{said or 'no version'} at {path}, which this profd was not tried with: shares may be wrong unseen"
-        remedy = f"install a py-spy from {_dotted(least)} on, before {_dotted(beyond)}, or a newer profd"
+        first, after = (".".join(map(str, bound)) for bound in KNOWN_VERSIONS)
+        remedy = f"install a py-spy from {first} on, before {after}, or a newer profd"
         return Check("py-spy", Verdict.NOTE, found, remedy)
     return Check("py-spy", Verdict.PASSED, f"{said} at {path}, reads {PYTHON_VERSIONS}")
-
-
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))
 
 
 def check_reading(system: System) -> Check:
@@ -138,7 +131,6 @@ def check_reading(system: System) -> Check:
 
 
 def check_attaching(system: System) -> Check:
-    """Check whose processes can be attached to."""
     where = "in a container, " if system.in_container() else ""
     if system.may_read_all():
         return Check("rights", Verdict.PASSED, f"{where}CAP_SYS_PTRACE: everyone's processes can be attached to")
@@ -186,32 +178,21 @@ def check_gpus(system: System) -> Check:
     """Check which GPUs the driver has, and which of its metrics; none is no failure."""
     nvml = Nvml(AnchoredClock())
     try:
-        if not nvml.open():
-            return _without_gpus(nvml, system)
-        gpus = list_gpus(nvml, GpuNames())
+        gpus = list_gpus(nvml, GpuNames()) if nvml.open() else []
         if nvml.failure is not None:
-            return _without_gpus(nvml, system)
-        return _with_gpus(nvml, [gpu for gpu in gpus if gpu.parent is None])
+            unavailable = explain(nvml.failure, nvml.failure_text, in_container=system.in_container())
+            return Check("GPUs", Verdict.NOTE, unavailable.what, unavailable.remedy)
+        whole = [gpu for gpu in gpus if gpu.parent is None]
+        if not whole:
+            remedy = "see whether `nvidia-smi` lists any"
+            return Check("GPUs", Verdict.NOTE, "a driver, but no GPU that may be used", remedy)
+        version = text_of(nvml.ask_driver("nvmlSystemGetDriverVersion")) or "of unknown version"
+        support = nvml.ask(whole[0].handle, "nvmlGpmQueryDeviceSupport")
+        gpm = "with GPM metrics" if support is not None and support.isSupportedDevice else "without GPM metrics"
+        models = ", ".join(gpu.model for gpu in whole)
+        return Check("GPUs", Verdict.PASSED, f"{len(whole)}: {models}; driver {version}, {gpm}")
     finally:
         nvml.close()
-
-
-def _without_gpus(nvml: Nvml, system: System) -> Check:
-    assert nvml.failure is not None
-    unavailable = explain(nvml.failure, nvml.failure_text, in_container=system.in_container())
-    return Check("GPUs", Verdict.NOTE, unavailable.what, unavailable.remedy)
-
-
-def _with_gpus(nvml: Nvml, gpus: list[Gpu]) -> Check:
-    if not gpus:
-        return Check(
-            "GPUs", Verdict.NOTE, "a driver, but no GPU that may be used", "see whether `nvidia-smi` lists any"
-        )
-    version = nvml.ask_driver("nvmlSystemGetDriverVersion")
-    found = f"{len(gpus)}: {', '.join(gpu.model for gpu in gpus)}; driver {text_of(version) or 'of unknown version'}"
-    support = nvml.ask(gpus[0].handle, "nvmlGpmQueryDeviceSupport")
-    metrics = "with GPM metrics" if support is not None and support.isSupportedDevice else "without GPM metrics"
-    return Check("GPUs", Verdict.PASSED, f"{found}, {metrics}")
 
 
 def check_gdb() -> Check:
@@ -230,11 +211,17 @@ def check_torch() -> Check:
     except metadata.PackageNotFoundError:
         remedy = "nothing is needed here: `profd doctor PID` looks at the torch of a process"
         return Check("torch windows", Verdict.NOTE, "no torch is installed beside profd", remedy)
-    return _judged_torch(f"torch {version} beside profd", version)
+    found = f"torch {version} beside profd"
+    if tuple(int(word) for word in re.findall(r"\d+", version)[:2]) < (2, 0):
+        # From then on an optimizer's step tells Kineto that a step is over.
+        return Check(
+            "torch windows", Verdict.NOTE, found, "windows by step need torch 2.0 or later; all else works without"
+        )
+    return Check("torch windows", Verdict.PASSED, f"{found}: `profd run --torch-window` can ask its Kineto")
 
 
 def check_torch_of(pid: int) -> Check:
-    """Check whether a process has torch, and whether its Kineto was told at launch to take windows on demand."""
+    """Check whether a process has torch, and was launched so that its Kineto takes windows on demand."""
     maps = processes.maps(pid)
     if not maps:
         return Check("torch windows", Verdict.NOTE, f"pid {pid} does not show what it has loaded", "see the last line")
@@ -246,16 +233,8 @@ def check_torch_of(pid: int) -> Check:
     return Check("torch windows", Verdict.NOTE, f"pid {pid} was launched without {_KINETO}=1", remedy)
 
 
-def _judged_torch(found: str, version: str) -> Check:
-    numbers = tuple(int(word) for word in re.findall(r"\d+", version)[:2])
-    if numbers < _LEAST_TORCH:
-        remedy = f"windows by step need torch {'.'.join(map(str, _LEAST_TORCH))} or later; all else works without"
-        return Check("torch windows", Verdict.NOTE, found, remedy)
-    return Check("torch windows", Verdict.PASSED, f"{found}: `profd run --torch-window` can ask its Kineto")
-
-
 def check_process(pid: int, system: System) -> Check:
-    """Check whether a process can be attached to, by the ladder that ``profd attach`` goes by."""
+    """Check whether ``profd attach`` can record a process."""
     try:
         check_attachable(pid, system)
     except ProfdError as error:
@@ -264,13 +243,11 @@ def check_process(pid: int, system: System) -> Check:
 
 
 def _failed(name: str, error: ProfdError) -> Check:
-    """Return a failed check of an error, which has its remedy and exit code."""
     return Check(name, Verdict.FAILED, error.what, error.remedy, error.exit_code)
 
 
 @contextlib.contextmanager
 def _sample_process() -> Iterator[int]:
-    """Run a Python process that waits, and yield its PID once it does."""
     process = subprocess.Popen(
         [sys.executable, "-I", "-c", _SAMPLE],
         stdin=subprocess.PIPE,

@@ -13,16 +13,16 @@ from profd.daemon.store import database
 
 _COPIED_AT_ONCE = 1 << 20
 MOST_IN_MEMORY_BYTES = 256 << 20
-"""What a run may take that is written to memory: it counts for the training's own limit of memory."""
+"""The limit of a run that is written to memory: it counts for the training's own limit of memory."""
 _LOCAL_VARIABLES = ("SLURM_TMPDIR", "PBS_JOBFS", "LOCAL_SCRATCH")
-"""What clusters call a job's folder on a disk of its node."""
+"""The variables by which clusters name a job's folder on a disk of its node."""
 
 
 class LiveFile:
     """The place of a run file that is being written: a local disk, linked from where the run will end up.
 
-    ``most_bytes`` is how large it may grow there, None where its disk alone says so; ``warning`` is what its user
-    should know of the place, empty where there is nothing.
+    ``most_bytes`` is how large it may grow there, None where only its disk limits it; ``warning`` is for the user,
+    empty where there is nothing to warn of.
     """
 
     def __init__(self, wanted: Path) -> None:
@@ -65,7 +65,7 @@ class LiveFile:
         database.remove(self.path.with_name(_copy_name(self.path)))
 
     def _whole(self) -> Path:
-        """Return a file that holds all of the run: a copy where someone who reads keeps a part of it in the log."""
+        """Return a file that holds all of the run: a copy where a reader keeps a part of it in the log."""
         if not self.path.with_name(f"{self.path.name}-wal").exists():
             return self.path
         whole = self.path.with_name(_copy_name(self.path))

@@ -1,8 +1,7 @@
 """Starts a session: the headless process that records a run, apart from whoever asked for it.
 
-The session has its own session and process group, so neither a closed terminal nor a signal to the script's group
-reaches it, and it reaches neither. What it does is in ``recorder``; this side of it imports little, because a
-launcher comes through here before the script is up to speed.
+The process has its own session and process group, so neither a closed terminal nor a signal to the script's group
+reaches it. This module imports little, because a launcher needs it while the script starts.
 """
 
 from __future__ import annotations
@@ -52,25 +51,25 @@ class SessionOptions(msgspec.Struct, frozen=True):
     """Whether lines of source are kept, secrets masked."""
     all_gpus: bool = False
     hang_after_s: float | None = 30.0
-    """After how long without progress the run is said to hang; None: never."""
+    """Seconds without progress after which the run hangs; None: never."""
     on_hang: str | None = None
     """A shell command to run then."""
     window_folder: Path | None = None
-    """Where the script's torch asks for windows; None where it was not armed for that."""
+    """The folder in which the script's torch asks for windows; None where it was not armed for that."""
     window_schedule: Schedule | None = None
     """When windows are taken without being asked for."""
     link_fd: int | None = None
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """The session's first word where it records. ``run_file`` is the file that is written now."""
+    """The session's answer once it records. ``run_file`` is the file that is written now."""
 
     run_file: Path
     control_socket: Path
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """The session's first word where it could not start; ``kind`` names the class of the error."""
+    """The session's answer where it could not start; ``kind`` names the class of the error."""
 
     kind: str
     what: str
@@ -83,13 +82,7 @@ def encode(message: SessionOptions | Ready | Failed) -> bytes:
 
 
 def decode_options(data: bytes) -> SessionOptions:
-    """Return the options that a session was given."""
     return msgspec.json.decode(data, type=SessionOptions, dec_hook=_make)
-
-
-def _as_text(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return words of a command line with bytes that are no text replaced: they are to be shown, not to be run."""
-    return tuple(os.fsencode(word).decode(errors="replace") for word in words)
 
 
 def _make(kind: type, value: object) -> object:
@@ -106,7 +99,6 @@ class RunningSession:
         self._process = process
 
     def is_running(self) -> bool:
-        """Say whether the session's process lives."""
         return self._process.poll() is None
 
     def end(self) -> None:
@@ -133,7 +125,9 @@ def start_session(options: SessionOptions, *, link: socket.socket | None = None)
     session from starting, SessionFailed where it said none.
     """
     link_fd = link.fileno() if link else None
-    options = msgspec.structs.replace(options, command=_as_text(options.command), link_fd=link_fd)
+    # Bytes that are no text are replaced: the command is to be shown, not to be run.
+    command = tuple(os.fsencode(word).decode(errors="replace") for word in options.command)
+    options = msgspec.structs.replace(options, command=command, link_fd=link_fd)
     log = paths.runtime_folder() / f"{options.run_id}.log"
     home = paths.home()
     with log.open("wb") as log_file:
@@ -148,17 +142,21 @@ def start_session(options: SessionOptions, *, link: socket.socket | None = None)
             env={**os.environ, "PYTHONSAFEPATH": "1", **({"PROFD_HOME": str(home)} if home else {})},
         )
     try:
-        return RunningSession(process, _first_word(process, options, log))
+        return RunningSession(process, _answer(process, options, log))
     except ProfdError:
-        _see_off(process)
+        try:
+            process.wait(_FAREWELL_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
         raise
 
 
 def end_session(recorder: Identity) -> Watch:
     """Ask a session to end, whoever started it; returns what becomes readable once it has closed its file and is gone.
 
-    By a signal and not by its socket, which goes away with the folder of a login. Raises ProcessLookupError where the
-    session has ended, SessionFailed where the process is none: a run file may name anything.
+    By a signal and not by its socket, which goes away with the folder of a login. Raises ProcessLookupError where it
+    has ended, SessionFailed where the process is no session: a run file may name anything.
     """
     watch = Watch(recorder)
     try:
@@ -180,17 +178,8 @@ def is_session(pid: int) -> bool:
     return processes.command_line(pid)[-len(_PROGRAM) :] == _PROGRAM
 
 
-def _see_off(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a session that has nothing more to do, and end it where it does not."""
-    try:
-        process.wait(_FAREWELL_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _first_word(process: subprocess.Popen[bytes], options: SessionOptions, log: Path) -> Ready:
-    """Tell the session its options and return what it answers; it closes its output after that."""
+def _answer(process: subprocess.Popen[bytes], options: SessionOptions, log: Path) -> Ready:
+    """Send the session its options and return its answer; it closes its output after that."""
     assert process.stdin is not None
     assert process.stdout is not None
     with process.stdout:

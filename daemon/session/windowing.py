@@ -1,8 +1,9 @@
-"""Chooses of whom a torch.profiler window is taken, and which way. Knows roles and who listens, not how it is done."""
+"""Chooses the processes of a torch.profiler window, and the backend that takes it."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
@@ -23,8 +24,6 @@ _REMEDY = (
     "itself) start the profiler inside of the process that runs"
 )
 
-_INFO = "info"
-
 
 class Windowing:
     """The windows of a session."""
@@ -36,7 +35,7 @@ class Windowing:
         put: Callable[[Record], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """``folder`` is where the script's torch asks for windows, None where it does not."""
+        """``folder`` is where the script's torch asks for windows; None where it was not armed for that."""
         self._on_demand = on_demand_in(folder, clock) if folder else None
         self._passing: dict[Sockets, Passing] = {}
         self._taker = WindowTaker(clock, put)
@@ -53,16 +52,16 @@ class Windowing:
 
     def begin(self, members: Collection[Member], request: WindowRequest) -> WindowBegun:
         """Ask every training process for a window, or the one that is named; raises SessionFailed where none can be."""
-        ways = {member.identity: self._way_to(member, request) for member in self._chosen(members, request.pid)}
-        asked = {identity: way for identity, way in ways.items() if way is not None}
+        chosen = self._chosen(members, request.pid)
+        asked = {one.identity: backend for one in chosen if (backend := self._backend_of(one, request)) is not None}
         if not asked:
             raise SessionFailed("this run takes no windows", _REMEDY)
         asked_ns = self._taker.begin(asked, request)
-        injected = any(isinstance(way, Injection) for way in asked.values())
+        injected = any(isinstance(backend, Injection) for backend in asked.values())
         return WindowBegun(asked_ns, tuple(identity.pid for identity in asked), injected)
 
     async def keep(self, every_s: float, request: WindowRequest, members: Callable[[], Collection[Member]]) -> None:
-        """Take a window every so many seconds for as long as this is let run; one that cannot be taken is an event."""
+        """Take a window every ``every_s`` seconds; one that cannot be taken is an event."""
         while True:
             await self._sleep(every_s)
             try:
@@ -71,24 +70,15 @@ class Windowing:
                 self._say(f"no window by schedule: {error}")
 
     def heed(self, findings: Collection[Found], request: WindowRequest, members: Collection[Member]) -> None:
-        """Take one window for each kind of finding that is worth one; those that are found at once share theirs."""
-        new = [one for one in findings if one.severity != _INFO and one.rule not in self._shown]
-        if new and self._is_heard and self._begin_for(new, request, members):
-            self._shown.update(one.rule for one in new)
-
-    def _begin_for(self, new: Collection[Found], request: WindowRequest, members: Collection[Member]) -> bool:
-        """Begin a window that findings ask for, and say so; False where it cannot be now: the next look asks again."""
-        try:
+        """Take one window for each rule whose finding is worth one; those that are found at once share theirs."""
+        new = [one for one in findings if one.severity != "info" and one.rule not in self._shown]
+        # A process that has not asked for work may still import torch, and has no operators to show.
+        if not new or self._on_demand is None or not self._on_demand.pids:
+            return
+        with contextlib.suppress(SessionFailed):  # the next look asks again
             self.begin(members, request)
-        except SessionFailed:
-            return False
-        self._say(f"a window because of {'; and of '.join(one.title for one in new)}")
-        return True
-
-    @property
-    def _is_heard(self) -> bool:
-        """Whether a process has asked for work: one that still imports torch has no operators to show."""
-        return self._on_demand is not None and bool(self._on_demand.pids)
+            self._say(f"a window because of {'; and of '.join(one.title for one in new)}")
+            self._shown.update(one.rule for one in new)
 
     def _say(self, text: str) -> None:
         self._put(EventHappened(self._clock.now_ns(), "window", text))
@@ -105,8 +95,8 @@ class Windowing:
             raise SessionFailed(who, "wait until one does")
         return chosen
 
-    def _way_to(self, member: Member, request: WindowRequest) -> WindowBackend | None:
-        """Return how a window of a process is taken: what was armed is never injected; None where it may not be."""
+    def _backend_of(self, member: Member, request: WindowRequest) -> WindowBackend | None:
+        """Return the backend for a process, None where there is none: an armed process is never injected."""
         if self._on_demand is not None:
             return self._on_demand
         if sockets := sockets_of(member.identity.pid):
