@@ -9,9 +9,9 @@ import msgspec
 
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.profile import Profile, selected_pieces
+from profd.daemon.analyze.profile import Profile, selected_intervals
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.uncertainty import ShareVariance, TransitionsSeen
+from profd.daemon.analyze.uncertainty import ShareVariance
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Rest
 from profd.daemon.store.rows import FrameRow
@@ -31,44 +31,25 @@ def utilization_by_stack(
     threads = selection.threads(reader)
     if not threads or not tracks.devices:
         return {}
-    times = _Times()
-    if selection.when:
-        times.read(reader, selection, Rest(threads, selection.from_ns, selection.to_ns), phases)
-        return times.busy()
-    for one in reader.sums.split(selection.from_ns, selection.to_ns, threads):
-        index = None if selection.phase is None else phases or PhaseIndex(reader)
-        for row in reader.sums.by_stack(one):
+    known_ns: defaultdict[int, float] = defaultdict(float)
+    busy_ns: defaultdict[int, float] = defaultdict(float)
+    index = None if selection.phase is None else phases or PhaseIndex(reader)
+    rests: list[Rest] = [Rest(threads, selection.from_ns, selection.to_ns)]
+    if not selection.when:
+        splits = reader.sums.split(selection.from_ns, selection.to_ns, threads)
+        for row in (row for one in splits for row in reader.sums.by_stack(one)):
             if index is None or index.of_stack(row.stack) == selection.phase:
-                times.add(row.stack, row.known_ns, row.busy_ns)
-        for rest in one.rest:
-            times.read(reader, selection, rest, phases)
-    return times.busy()
-
-
-class _Times:
-    """By stack, for how long it is known how busy the GPUs were, and that time weighted with how busy they were."""
-
-    def __init__(self) -> None:
-        self._known_ns: defaultdict[int, float] = defaultdict(float)
-        self._busy_ns: defaultdict[int, float] = defaultdict(float)
-
-    def add(self, stack: int, known_ns: float, busy_ns: float) -> None:
-        """Count some time of a stack."""
-        self._known_ns[stack] += known_ns
-        self._busy_ns[stack] += busy_ns
-
-    def read(self, reader: RunReader, selection: Selection, rest: Rest, phases: PhaseIndex | None) -> None:
-        """Count the intervals of a range of time one by one."""
-        tracks = GpuTracks(reader, rest.from_ns, rest.to_ns)
-        part = msgspec.structs.replace(selection, from_ns=rest.from_ns, to_ns=rest.to_ns)
-        for piece in selected_pieces(reader, part, rest.threads, phases):
-            mean, known_ns = tracks.of_process(reader.threads[piece.thread].process).mean(piece.start_ns, piece.end_ns)
-            self.add(piece.stack, known_ns, mean * known_ns)
-
-    def busy(self) -> dict[int, Busy]:
-        """Return how busy the GPUs were during each stack of which that is known."""
-        known = {stack: known_ns for stack, known_ns in self._known_ns.items() if known_ns}
-        return {stack: Busy(self._busy_ns[stack] / known_ns, known_ns) for stack, known_ns in known.items()}
+                known_ns[row.stack] += row.known_ns
+                busy_ns[row.stack] += row.busy_ns
+        rests = [rest for one in splits for rest in one.rest]
+    for rest in rests:
+        near = GpuTracks(reader, rest.from_ns, rest.to_ns)
+        part = selection.between(rest.from_ns, rest.to_ns)
+        for one in selected_intervals(reader, part, rest.threads, index):
+            mean, length_ns = near.of_process(reader.threads[one.thread].process).mean(one.start_ns, one.end_ns)
+            known_ns[one.stack] += length_ns
+            busy_ns[one.stack] += mean * length_ns
+    return {stack: Busy(busy_ns[stack] / length_ns, length_ns) for stack, length_ns in known_ns.items() if length_ns}
 
 
 FunctionKey = tuple[str, str, int]
@@ -122,99 +103,6 @@ class FunctionIndex:
         return frame.function, frame.file, frame.line if self._by_line else 0
 
 
-class FunctionTimes:
-    """Samples and time of functions, or of their lines, added to stack by stack."""
-
-    def __init__(self, reader: RunReader, index: FunctionIndex) -> None:
-        self._reader = reader
-        self._index = index
-        self.total_ns = 0.0
-        self.own_ns: defaultdict[FunctionKey, float] = defaultdict(float)
-        self.own_samples: Counter[FunctionKey] = Counter()
-        self.time_ns: defaultdict[FunctionKey, float] = defaultdict(float)
-        self.samples: Counter[FunctionKey] = Counter()
-        self.at_frame: defaultdict[FunctionKey, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
-        self._busy_ns: defaultdict[FunctionKey, float] = defaultdict(float)
-        self._known_ns: defaultdict[FunctionKey, float] = defaultdict(float)
-        self._stacks: dict[int, StackFunctions] = {}
-        self._own_doubt = ShareVariance(self._leaf_of)
-        self._doubt = ShareVariance(self._functions_of)
-
-    def add(self, stack: int, samples: int, time_ns: float) -> None:
-        """Count samples of a stack, and the time that they stand for."""
-        leaf, functions = self._functions(stack)
-        self.total_ns += time_ns
-        self.own_ns[leaf] += time_ns
-        self.own_samples[leaf] += samples
-        for key, frame in functions:
-            self.time_ns[key] += time_ns
-            self.samples[key] += samples
-            self.at_frame[key][frame] += time_ns
-
-    def add_changes(self, seen: TransitionsSeen) -> None:
-        """Count changes from stack to stack, once the stacks themselves were added: others are not selected."""
-        self._own_doubt.add(seen)
-        self._doubt.add(seen)
-
-    def add_busy(self, stack: int, busy: Busy) -> None:
-        """Count how busy the GPUs were during a stack."""
-        for key, _ in self._functions(stack)[1]:
-            self._busy_ns[key] += busy.utilization * busy.known_ns
-            self._known_ns[key] += busy.known_ns
-
-    def update(self, other: FunctionTimes, weight: float) -> None:
-        """Count what another one counted, its times weighted."""
-        self._own_doubt.update(other._own_doubt, weight)
-        self._doubt.update(other._doubt, weight)
-        self.total_ns += other.total_ns * weight
-        self.own_samples.update(other.own_samples)
-        self.samples.update(other.samples)
-        for own, others in ((self.own_ns, other.own_ns), (self.time_ns, other.time_ns)):
-            for key, time_ns in others.items():
-                own[key] += time_ns * weight
-        for key, frames in other.at_frame.items():
-            for frame, time_ns in frames.items():
-                self.at_frame[key][frame] += time_ns * weight
-
-    def rows(self) -> list[FunctionRow]:
-        """Return the functions, those with the most time of their own first."""
-        rows = [self._row(key) for key in self.time_ns]
-        rows.sort(key=lambda row: (-row.self_share, -row.total_share, row.module_path, row.function, row.line))
-        return rows
-
-    def _row(self, key: FunctionKey) -> FunctionRow:
-        at_frame = self.at_frame[key]
-        # Of lines with equal time the first in the file: the order of counting must not show.
-        hottest = max((self._reader.frames[frame] for frame in at_frame), key=lambda row: (at_frame[row.id], -row.line))
-        own, total = (times[key] / (self.total_ns or 1.0) for times in (self.own_ns, self.time_ns))
-        return FunctionRow(
-            function=key[0],
-            file=key[1],
-            module_path=hottest.module_path,
-            is_library=hottest.is_library,
-            line=hottest.line,
-            source=hottest.source,
-            self_samples=self.own_samples[key],
-            total_samples=self.samples[key],
-            self_share=own,
-            total_share=total,
-            self_error=self._own_doubt.standard_error(key, own, self.total_ns),
-            total_error=self._doubt.standard_error(key, total, self.total_ns),
-            gpu_utilization=self._busy_ns[key] / self._known_ns[key] if self._known_ns.get(key) else None,
-        )
-
-    def _functions(self, stack: int) -> StackFunctions:
-        """Return the function at the leaf, and each function of the stack once with its innermost frame."""
-        found = self._stacks[stack] = self._index.of_stack(stack)
-        return found
-
-    def _leaf_of(self, stack: int) -> frozenset[FunctionKey]:
-        return frozenset({self._stacks[stack][0]}) if stack in self._stacks else frozenset()
-
-    def _functions_of(self, stack: int) -> frozenset[FunctionKey]:
-        return frozenset(key for key, _ in self._stacks[stack][1]) if stack in self._stacks else frozenset()
-
-
 def hot_functions(reader: RunReader, profile: Profile, busy: Mapping[int, Busy] | None = None) -> list[FunctionRow]:
     """Return the functions of a profile, those with the most time of their own first.
 
@@ -227,16 +115,61 @@ def hot_rows(
     reader: RunReader, profile: Profile, busy: Mapping[int, Busy] | None, index: FunctionIndex
 ) -> list[FunctionRow]:
     """Return the functions or lines of a profile, by an index that may know its stacks from earlier ones."""
-    times = FunctionTimes(reader, index)
+    own_ns: defaultdict[FunctionKey, float] = defaultdict(float)
+    own_samples: Counter[FunctionKey] = Counter()
+    total_ns: defaultdict[FunctionKey, float] = defaultdict(float)
+    total_samples: Counter[FunctionKey] = Counter()
+    at_frame: defaultdict[FunctionKey, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
     for stack, samples in profile.samples.items():
-        times.add(stack, samples, profile.time_ns[stack])
+        time_ns = profile.time_ns[stack]
+        leaf, functions = index.of_stack(stack)
+        own_ns[leaf] += time_ns
+        own_samples[leaf] += samples
+        for key, frame in functions:
+            total_ns[key] += time_ns
+            total_samples[key] += samples
+            at_frame[key][frame] += time_ns
+    busy_ns: defaultdict[FunctionKey, float] = defaultdict(float)
+    known_ns: defaultdict[FunctionKey, float] = defaultdict(float)
     for stack, one in (busy or {}).items():
-        times.add_busy(stack, one)
-    times.add_changes(profile.changes)
-    return times.rows()
+        for key, _ in index.of_stack(stack)[1]:
+            busy_ns[key] += one.utilization * one.known_ns
+            known_ns[key] += one.known_ns
 
+    # Stacks that are not selected are no state: a thread that goes there leaves all of them.
+    def leaf_of(stack: int) -> frozenset[FunctionKey]:
+        return frozenset({index.of_stack(stack)[0]}) if stack in profile.samples else frozenset()
 
-_Place = tuple[str, str, str, str, int, str | None]
+    def functions_of(stack: int) -> frozenset[FunctionKey]:
+        return frozenset(key for key, _ in index.of_stack(stack)[1]) if stack in profile.samples else frozenset()
+
+    own_variance, total_variance = ShareVariance(leaf_of), ShareVariance(functions_of)
+    own_variance.add(profile.changes)
+    total_variance.add(profile.changes)
+    whole_ns = profile.total_ns
+    rows = []
+    for key, frames in at_frame.items():
+        # Of lines with equal time the first in the file: the order of counting must not show.
+        hottest = max((reader.frames[frame] for frame in frames), key=lambda row: (frames[row.id], -row.line))
+        own, total = own_ns[key] / (whole_ns or 1.0), total_ns[key] / (whole_ns or 1.0)
+        row = FunctionRow(
+            function=key[0],
+            file=key[1],
+            module_path=hottest.module_path,
+            is_library=hottest.is_library,
+            line=hottest.line,
+            source=hottest.source,
+            self_samples=own_samples[key],
+            total_samples=total_samples[key],
+            self_share=own,
+            total_share=total,
+            self_error=own_variance.standard_error(key, own, whole_ns),
+            total_error=total_variance.standard_error(key, total, whole_ns),
+            gpu_utilization=busy_ns[key] / known_ns[key] if known_ns.get(key) else None,
+        )
+        rows.append(row)
+    rows.sort(key=lambda row: (-row.self_share, -row.total_share, row.module_path, row.function, row.line))
+    return rows
 
 
 class PhaseLine(msgspec.Struct, frozen=True):
@@ -265,12 +198,12 @@ def user_lines(profile: Profile, phases: PhaseIndex) -> list[PhaseLine]:
 
     A line that belongs to two phases is there twice.
     """
-    spent_ns: defaultdict[_Place, float] = defaultdict(float)
+    spent_ns: defaultdict[tuple[str, str, str, str, int, str | None], float] = defaultdict(float)
     for stack, time_ns in profile.time_ns.items():
         frame = phases.user_line(stack)
         if frame is not None:
-            place = (phases.of_stack(stack), frame.function, frame.file, frame.module_path, frame.line, frame.source)
-            spent_ns[place] += time_ns
+            phase = phases.of_stack(stack)
+            spent_ns[phase, frame.function, frame.file, frame.module_path, frame.line, frame.source] += time_ns
     whole_ns = profile.total_ns or 1.0
     lines = [PhaseLine(*place, share=time_ns / whole_ns) for place, time_ns in spent_ns.items()]
     return sorted(lines, key=lambda line: -line.share)

@@ -1,6 +1,6 @@
 """The time of each stack in a selection, its intervals in order, and the call tree.
 
-A share is a share of time. Samples are the evidence that it rests on, and no measure of it: a stretch that was sampled
+A share is one of time. Samples are the evidence that it rests on, and no measure of it: a stretch that was sampled
 faster has more of them, and of a process that is sampled in turns with others there are fewer.
 """
 
@@ -19,30 +19,16 @@ from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.analyze.uncertainty import TransitionsSeen, take_transitions, together
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Rest, StackMinuteRow
-from profd.daemon.store.rows import StackTotal
+from profd.daemon.store.rows import IntervalRow, StackTotal
 from profd.daemon.store.stepfunction import IDLE_BELOW, samples_inside
 
 
-class Piece(msgspec.Struct, frozen=True):
-    """A thread stood in a stack over [start_ns, end_ns), and ``samples`` samples of it were taken there."""
-
-    thread: int
-    stack: int
-    start_ns: int
-    end_ns: int
-    samples: int
-
-    @property
-    def duration_ns(self) -> int:
-        """How long it lasted."""
-        return self.end_ns - self.start_ns
-
-
-def selected_pieces(
+def selected_intervals(
     reader: RunReader, selection: Selection, threads: frozenset[int], phases: PhaseIndex | None = None
-) -> Iterator[Piece]:
+) -> Iterator[IntervalRow]:
     """Yield what a selection takes of the intervals of some threads, those that start first first.
 
+    An interval in which its conditions held now and then comes in parts, the first with the samples of all.
     ``phases`` is needed only where the selection names a phase; one is made where it is not given.
     """
     index = None if selection.phase is None else phases or PhaseIndex(reader)
@@ -50,14 +36,14 @@ def selected_pieces(
     for interval in reader.intervals(selection.from_ns, selection.to_ns, threads):
         if index is not None and index.of_stack(interval.stack) != selection.phase:
             continue
-        end_ns = interval.start_ns + interval.duration_ns
         if not covers:
-            yield Piece(interval.thread, interval.stack, interval.start_ns, end_ns, interval.samples)
+            yield interval
             continue
-        parts = list(covers[interval.thread].ranges_between(interval.start_ns, end_ns))
+        parts = list(covers[interval.thread].ranges_between(interval.start_ns, interval.end_ns))
         samples = samples_inside(interval.samples, interval.duration_ns, sum(end - start for start, end in parts))
-        for number, part in enumerate(parts):
-            yield Piece(interval.thread, interval.stack, *part, samples=0 if number else samples)
+        for number, (start_ns, end_ns) in enumerate(parts):
+            seen = 0 if number else samples
+            yield IntervalRow(start_ns, end_ns - start_ns, interval.thread, interval.stack, seen)
 
 
 def selected_totals(reader: RunReader, selection: Selection, phases: PhaseIndex | None = None) -> list[StackTotal]:
@@ -102,24 +88,23 @@ def _totals_while(reader: RunReader, selection: Selection, threads: frozenset[in
     if all(one.name == "on-cpu" or one == Condition("gpu-idle", IDLE_BELOW) for one in selection.when):
         part = parts_while([selection.when])
         splits = reader.sums.split(selection.from_ns, selection.to_ns, threads)
-        for row in (row for one in splits for row in reader.sums.by_stack(one)):
-            seen, spent_ns = part(row)
+        for minute in (minute for one in splits for minute in reader.sums.by_stack(one)):
+            seen, spent_ns = part(minute)
             if seen or spent_ns:
-                time_ns[row.thread, row.stack] += spent_ns
-                samples[row.thread, row.stack] += seen
+                time_ns[minute.thread, minute.stack] += spent_ns
+                samples[minute.thread, minute.stack] += seen
         rests = [rest for one in splits for rest in one.rest]
     for rest in rests:
-        within = msgspec.structs.replace(selection, from_ns=rest.from_ns, to_ns=rest.to_ns)
-        for piece in selected_pieces(reader, within, rest.threads):
-            time_ns[piece.thread, piece.stack] += piece.duration_ns
-            samples[piece.thread, piece.stack] += piece.samples
+        for row in selected_intervals(reader, selection.between(rest.from_ns, rest.to_ns), rest.threads):
+            time_ns[row.thread, row.stack] += row.duration_ns
+            samples[row.thread, row.stack] += row.samples
     return [StackTotal(*key, samples[key], spent_ns) for key, spent_ns in time_ns.items()]
 
 
 class Profile(msgspec.Struct, frozen=True):
     """By stack id: the samples, and the time that they stand for in the threads selected.
 
-    ``changes`` are those of the threads from stack to stack, selected or not: they tell how exact the times are.
+    ``changes`` are those of the threads from stack to stack, selected or not: they show how exact the times are.
     """
 
     samples: dict[int, int] = {}
@@ -187,12 +172,6 @@ class CallNode:
         self.total_ns = 0.0
         self.children: dict[int, CallNode] = {}
 
-    def child(self, frame: int) -> CallNode:
-        """Return the node of a frame called from this one, new where it was not called yet."""
-        if frame not in self.children:
-            self.children[frame] = CallNode(frame)
-        return self.children[frame]
-
     def walk(self) -> Iterator[tuple[int, CallNode]]:
         """Yield (depth, node) in depth-first order, the largest child first; this node has depth 0."""
         # No recursion: stacks may be deeper than the interpreter lets functions nest.
@@ -211,7 +190,10 @@ def call_tree(reader: RunReader, profile: Profile) -> CallNode:
         time_ns = profile.time_ns[stack]
         path = [root]
         for frame in reader.frames_of(stack):
-            path.append(path[-1].child(frame.id))
+            children = path[-1].children
+            if frame.id not in children:
+                children[frame.id] = CallNode(frame.id)
+            path.append(children[frame.id])
         for node in path:
             node.samples += samples
             node.total_ns += time_ns

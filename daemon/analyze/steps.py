@@ -29,29 +29,29 @@ from profd.daemon.analyze.phases import (
     PhaseIndex,
 )
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.series import points_of
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow, PointRow, ProcessRow
 
 LEAST_VISITS = 20
 LEAST_OF_USUAL = 0.72  # of visits by chance the soonest quarter comes within 0.57 of the median
-# By this share of a step the distance of two visits may differ from a whole number of steps, and so many must not.
+# By this share of a step the distance of two visits may differ from a whole number of steps; most must not.
 WHOLE_SLACK = 0.3
 LEAST_WHOLE = 0.75
 MOST_ADDED = 0.5
-PAUSE_CHANCE = 0.05  # that so many visits in a row are missed once in a run
+PAUSE_CHANCE = 0.05  # that this many visits in a row are missed once in a run
 _REFINEMENTS = 4
 
 
 class Seen(NamedTuple):
-    """An interval of a thread: whether the phase was on, and how many samples say so.
+    """An interval of a thread, and whether the phase was on.
 
     Aside no step is made, and a visit goes on after it only where it is inside: as a forward pass after compilation.
     """
 
     start_ns: int
     is_inside: bool
-    samples: int
     is_aside: bool = False
 
 
@@ -85,15 +85,14 @@ def count_cycles(intervals: Iterable[Seen]) -> Cycles | None:
             starts.append(seen.start_ns - aside_ns)
         has_left = has_left or (bool(starts) and not seen.is_inside)
         was_inside = seen.is_inside
-    if len(starts) < LEAST_VISITS or not has_left or not _has_pace(starts):
+    if len(starts) < LEAST_VISITS or not has_left:
         return None
-    return _count_whole(starts, last_ns - first_ns)
-
-
-def _count_whole(starts: Sequence[int], took_ns: int) -> Cycles | None:
-    """Count by the distances of visits: each is a whole number of steps. None where too many are not."""
     lengths = [after - before for before, after in itertools.pairwise(starts)]
-    step_ns = statistics.median(lengths)
+    # Where steps are shorter than the distance of samples, what is seen in one says nothing of the next, and visits
+    # come by chance: many follow on the one before much sooner than usual. Later ones may have missed one.
+    soonest, step_ns, _ = statistics.quantiles(lengths, n=4)
+    if soonest < LEAST_OF_USUAL * step_ns:
+        return None
     for _ in range(_REFINEMENTS):
         steps = _whole_steps(lengths, step_ns)
         step_ns = sum(length for length, number in zip(lengths, steps, strict=True) if number) / max(sum(steps), 1)
@@ -104,7 +103,7 @@ def _count_whole(starts: Sequence[int], took_ns: int) -> Cycles | None:
     if odd > (1 - LEAST_WHOLE) * len(lengths) or added > MOST_ADDED * len(made):
         return None
     # Visits before the first and after the last may have been missed too.
-    return Cycles(1 + sum(made), 1 + added + math.sqrt(odd) + 0.1 * odd, took_ns)
+    return Cycles(1 + sum(made), 1 + added + math.sqrt(odd) + 0.1 * odd, last_ns - first_ns)
 
 
 def _whole_steps(lengths: Sequence[int], step_ns: float) -> list[int]:
@@ -113,17 +112,6 @@ def _whole_steps(lengths: Sequence[int], step_ns: float) -> list[int]:
     missed = sum(number > 1 for number in steps) / len(steps)
     most = 1 + math.floor(math.log(PAUSE_CHANCE / len(steps)) / math.log(missed)) if 0 < missed < 1 else 1
     return [number if number <= most else 0 for number in steps]
-
-
-def _has_pace(starts: Sequence[int]) -> bool:
-    """Say whether few visits follow on the one before much sooner than usual; later ones may have missed one.
-
-    Where steps are shorter than the distance of samples, what is seen in one says nothing of the next, and visits come
-    by chance.
-    """
-    lengths = [after - before for before, after in itertools.pairwise(starts)]
-    lower, middle, _ = statistics.quantiles(lengths, n=4)
-    return lower >= LEAST_OF_USUAL * middle
 
 
 COUNT_SERIES = "step_count"
@@ -144,7 +132,7 @@ _MOST_CHUNKS = 5000
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """How fast a run steps, and what tells; None where it is not known.
+    """How fast a run steps, and how that is known; None where it is not.
 
     ``count`` steps were made, at ``per_s`` give or take at most ``per_s_error``. ``count_error`` is how many more or
     fewer there may have been. ``source`` is what was counted: the loop counter with its place, another source, or the
@@ -158,66 +146,56 @@ class Steps(msgspec.Struct, frozen=True):
     count_error: int | None = None
 
 
-UNKNOWN = Steps()
-
-
 def take_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Steps:
-    """Return the steps of a selection's range of time, of the first of its training processes that tells.
+    """Return the steps of a selection's range of time, of the first of its training processes that shows them.
 
-    Ranks step together, so one of them says it for all.
+    Ranks step together, so one of them stands for all.
     """
-    processes = [row for row in reader.processes.values() if row.role == "main" and selection.takes_process(row)]
+    processes = selection.trainers(reader)
     processes.sort(key=lambda row: (row.rank is None, row.rank or 0, row.id))
-    for process in processes:
-        steps = _counted(reader, process, selection, phases)
-        if steps is not None:
-            return steps
-    for process in processes:
-        steps = _by_cycles(reader, process, selection, phases)
-        if steps is not None:
-            return steps
-    return UNKNOWN
+    for find in (_counted, _by_cycles):
+        for process in processes:
+            steps = find(reader, process, selection, phases)
+            if steps is not None:
+                return steps
+    return Steps()
 
 
 def _counted(reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex) -> Steps | None:
     """Return the steps between the first and the last count in the selection, with those before the first."""
-    counts = _points(reader, COUNT_SERIES, process, selection)
+    counts = points_of(reader, COUNT_SERIES, process.id, selection)
     if len(counts) < 2 or counts[-1].at_ns == counts[0].at_ns:
         return None
-    errors = _points(reader, ERROR_SERIES, process, selection)
+    errors = points_of(reader, ERROR_SERIES, process.id, selection)
     first, last = counts[0], counts[-1]
     took_s = (last.at_ns - first.at_ns) / SECOND_NS
     made = last.value - first.value
     # Each error is one against the first count of all; where it became less, the count was mended by as much.
     error = 1 + abs(errors[-1].value - errors[0].value) if errors else 1.0
     info = reader.info
-    begin_ns = max(info.started_ns if selection.from_ns is None else selection.from_ns, process.seen_ns)
-    begin_ns = _started_ns(reader, process, phases, begin_ns, first.at_ns)
-    end_ns = min(info.end_ns, info.end_ns if selection.to_ns is None else selection.to_ns)
+    begin_ns, end_ns = selection.bounds(info)
+    begin_ns = max(begin_ns, process.seen_ns)
+    # It may have started up, or imported modules, until later than that.
+    rows = _intervals(reader, process, selection.between(begin_ns, first.at_ns))
+    startups = (row.start_ns + row.duration_ns for row in rows if phases.of_stack(row.stack) == STARTUP)
+    begin_ns = min(max(startups, default=begin_ns), first.at_ns)
     before, before_error = _before(counts, begin_ns, is_launch=selection.from_ns is None and info.mode == "launched")
     is_over = process.ended_ns is not None or info.why_ended == "target-exited"
     is_alive = not is_over and end_ns - last.at_ns <= _UNREAD_NS
     after = _after(counts, end_ns, goes_on=is_alive or selection.to_ns is not None)
+    # What was done, on average, of the step that a counter was read in, where that step was surely finished. Nearly all
+    # counters say how many steps are done: those of a loop over a range, and those that go up at a step's end.
+    begun = 0.5 if process.exit_code == 0 and selection.to_ns is None else 0.0
+    # What was counted is named a little before it is first read.
+    named = [event for event in reader.events() if event.kind == COUNTER_EVENT and event.process == process.id]
+    current = [event for event in named if event.at_ns <= last.at_ns][-1:] or named[:1]
     return Steps(
         per_s=made / took_s,
-        count=round(before + made + after + _begun(process, selection)),
-        source=_source(reader, process, last.at_ns),
+        count=round(before + made + after + begun),
+        source=current[0].text if current else None,
         per_s_error=error / took_s,
         count_error=math.ceil(error + before_error + _UNEVEN * abs(after)),
     )
-
-
-def _started_ns(reader: RunReader, process: ProcessRow, phases: PhaseIndex, from_ns: int, to_ns: int) -> int:
-    """Return when a process last started up or imported modules in a range of time; the beginning if it did not."""
-    thread = _main_thread(reader, process)
-    rows = _intervals(reader, thread, Selection(from_ns=from_ns, to_ns=to_ns)) if thread is not None else iter(())
-    ends = (row.start_ns + row.duration_ns for row in rows if phases.of_stack(row.stack) == STARTUP)
-    return min(max(ends, default=from_ns), to_ns)
-
-
-def _main_thread(reader: RunReader, process: ProcessRow) -> int | None:
-    """Return the id of a process's main thread; None where it was not sampled."""
-    return next((row.id for row in reader.threads.values() if row.process == process.id and row.is_main), None)
 
 
 def _before(counts: Sequence[PointRow], begin_ns: int, *, is_launch: bool) -> tuple[float, float]:
@@ -248,66 +226,36 @@ def _after(counts: Sequence[PointRow], end_ns: int, *, goes_on: bool) -> float:
     return (last.value - since.value) * (end_ns - last.at_ns) / (last.at_ns - since.at_ns)
 
 
-def _begun(process: ProcessRow, selection: Selection) -> float:
-    """Return what was done, on average, of the step that a counter was read in, where that step was surely finished.
-
-    Nearly all counters say how many steps are done: those of a loop over a range, and those that go up at a step's end.
-    """
-    return 0.5 if process.exit_code == 0 and selection.to_ns is None else 0.0
-
-
-def _source(reader: RunReader, process: ProcessRow, at_ns: int) -> str | None:
-    """Return the name of what was counted at a time; it is named a little before it is first read."""
-    named = [event for event in reader.events() if event.kind == COUNTER_EVENT and event.process == process.id]
-    before = [event for event in named if event.at_ns <= at_ns]
-    current = before[-1:] or named[:1]
-    return current[0].text if current else None
-
-
-def _points(reader: RunReader, name: str, process: ProcessRow, selection: Selection) -> list[PointRow]:
-    series = reader.find_series(name, process.id)
-    return reader.points(series.id, selection.from_ns, selection.to_ns) if series else []
-
-
 def _by_cycles(reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex) -> Steps | None:
     """Return the steps by how often a phase of them comes round in the stacks of the main thread."""
-    found = [_steps_of(cycles, what) for what, cycles in _cycles(reader, process, selection, phases)]
+    found = []
+    for visited in ONCE_A_STEP:
+        cycles = count_cycles(
+            Seen(row.start_ns, phase in visited or phase == COMPILE, phase in WITHOUT_STEP)
+            for row in _intervals(reader, process, selection)
+            if (phase := phases.of_stack(row.stack))
+        )
+        if cycles is None:
+            continue
+        took_s = cycles.took_ns / SECOND_NS
+        steps = Steps(
+            per_s=(cycles.count - 1) / took_s,
+            count=round(cycles.count),
+            source=f"cycles of {' and '.join(visited)}",
+            per_s_error=(1 + cycles.error) / took_s,
+            count_error=math.ceil(cycles.error),
+        )
+        found.append(steps)
     return min(found, key=lambda steps: steps.per_s_error or 0, default=None)
 
 
-def _cycles(
-    reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex
-) -> Iterator[tuple[str, Cycles]]:
-    """Yield how often phases of a step came round, by their names; only those that tell."""
-    thread = _main_thread(reader, process)
+def _intervals(reader: RunReader, process: ProcessRow, selection: Selection) -> Iterator[IntervalRow]:
+    """Yield the intervals of a process's main thread in order of time; a part at a time, as a run may have millions."""
+    thread = next((row.id for row in reader.threads.values() if row.process == process.id and row.is_main), None)
+    from_ns, to_ns = selection.bounds(reader.info)
+    chunk_ns = max(_CHUNK_NS, (to_ns - from_ns) // _MOST_CHUNKS)
     if thread is None:
         return
-    for visited in ONCE_A_STEP:
-        seen = (
-            Seen(row.start_ns, phase in visited or phase == COMPILE, row.samples, phase in WITHOUT_STEP)
-            for row in _intervals(reader, thread, selection)
-            if (phase := phases.of_stack(row.stack))
-        )
-        if (cycles := count_cycles(seen)) is not None:
-            yield " and ".join(visited), cycles
-
-
-def _steps_of(cycles: Cycles, what: str) -> Steps:
-    took_s = cycles.took_ns / SECOND_NS
-    return Steps(
-        per_s=(cycles.count - 1) / took_s,
-        count=round(cycles.count),
-        source=f"cycles of {what}",
-        per_s_error=(1 + cycles.error) / took_s,
-        count_error=math.ceil(cycles.error),
-    )
-
-
-def _intervals(reader: RunReader, thread: int, selection: Selection) -> Iterator[IntervalRow]:
-    """Yield a thread's intervals in order of time; a part at a time, as a run may have millions."""
-    from_ns = reader.info.started_ns if selection.from_ns is None else selection.from_ns
-    to_ns = reader.info.end_ns if selection.to_ns is None else selection.to_ns
-    chunk_ns = max(_CHUNK_NS, (to_ns - from_ns) // _MOST_CHUNKS)
     for start_ns in range(from_ns, to_ns, chunk_ns):
         yield from reader.intervals(start_ns, min(start_ns + chunk_ns, to_ns), [thread])
 
@@ -317,8 +265,7 @@ _LOOKED_AT_NS = 60 * SECOND_NS
 
 def training_range(reader: RunReader, whole: Selection, phases: PhaseIndex) -> tuple[int, int] | None:
     """Return when the first step in a selection's range of time begins and the last one ends; None without a step."""
-    from_ns = reader.info.started_ns if whole.from_ns is None else whole.from_ns
-    to_ns = reader.info.end_ns if whole.to_ns is None else whole.to_ns
+    from_ns, to_ns = whole.bounds(reader.info)
     threads = frozenset(row.id for row in reader.main_threads() if whole.takes_process(reader.processes[row.process]))
     starts = range(from_ns, to_ns, _LOOKED_AT_NS)
 
@@ -326,14 +273,11 @@ def training_range(reader: RunReader, whole: Selection, phases: PhaseIndex) -> t
         rows = reader.intervals(start_ns, min(start_ns + _LOOKED_AT_NS, to_ns), threads)
         return (row for row in rows if phases.of_stack(row.stack) in STEP)
 
-    for start_ns in starts:
-        first = next(steps(start_ns), None)
-        if first is not None:
-            break
-    else:
+    first = next((row for start_ns in starts for row in steps(start_ns)), None)
+    if first is None:
         return None
-    for start_ns in reversed(starts):
-        ends = [row.start_ns + row.duration_ns for row in steps(start_ns)]
-        if ends:
-            return first.start_ns, min(max(ends), to_ns)
-    return None
+    # The last part with a step has the last one: this yields at least the part of the first.
+    ends = (
+        max((row.start_ns + row.duration_ns for row in steps(start_ns)), default=0) for start_ns in reversed(starts)
+    )
+    return first.start_ns, min(next(filter(None, ends)), to_ns)

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 import msgspec
 
 from profd.daemon.analyze.conditions import Within, covers_of
-from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.selection import Selection, cut
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
@@ -35,11 +35,11 @@ Moment = tuple[tuple[int, int], ...]
 _TOGETHER_NS = 500 * MICROSECOND_NS
 # Longer than this without a stack, a thread was not recorded.
 _UNSEEN_NS = 500 * MILLISECOND_NS
-# So many samples of each thread tell their mean distance; more might hide that the rate has changed.
+# The samples of each thread that give their mean distance; more might hide that the rate has changed.
 _STRETCH_SAMPLES = 50
 _LOOKED_AT_NS = 1200 * SECOND_NS
-# So many processes tell in a part of that as much as one in all of it; more are no reason to look at less.
-_TOGETHER_TELL = 4
+# Several processes show in a part of that as much as one in all of it; more than these do not shorten the look.
+_MOST_PROCESSES = 4
 _SLICES = 60
 
 
@@ -63,15 +63,18 @@ class Reads(msgspec.Struct, frozen=True):
         return Reads(self.failed + other.failed, self.due + other.due)
 
 
+NO_READS = Reads()
+
+
 class TransitionsSeen(msgspec.Struct, frozen=True):
     """What changes leave open: squared nanoseconds by moment, and ``open_ns2`` for the one that is not yet seen.
 
-    ``reads`` tells how much was seen at all.
+    ``reads`` are those that were due meanwhile.
     """
 
     squares: Mapping[Moment, float] = {}
     open_ns2: float = 0.0
-    reads: Reads = Reads()
+    reads: Reads = NO_READS
 
 
 def together(changes: Mapping[int, TransitionsSeen], weights: Mapping[int, float]) -> TransitionsSeen:
@@ -114,12 +117,12 @@ class Transitions:
         if self._samples >= _STRETCH_SAMPLES * len(self._last):
             self._end_stretch()
 
-    def take(self, times: float = 1.0) -> TransitionsSeen:
+    def take(self, times: float = 1.0, reads: Reads = NO_READS) -> TransitionsSeen:
         """Return what has changed since this was last asked: ``times`` as much, where only a part was looked at."""
         self._end_stretch()
         taken = {moment: square * times for moment, square in self._squares.items()}
         self._squares.clear()
-        return TransitionsSeen(taken, self._open_ns2 * times)
+        return TransitionsSeen(taken, self._open_ns2 * times, reads)
 
     def forget_place(self) -> None:
         """Take what comes next for no change: something in between was left out."""
@@ -155,66 +158,30 @@ def take_transitions(
     processes, five minutes of each tell as much.
     """
     threads = selection.threads(reader) if threads is None else threads
-    looked_at_ns = looked_at_ns or _looked_at_ns(reader, threads)
-    slices = _slices(reader, selection, looked_at_ns)
+    if not looked_at_ns:
+        processes = len({reader.threads[thread].process for thread in threads})
+        looked_at_ns = _LOOKED_AT_NS // min(max(processes, 1), _MOST_PROCESSES)
+    start_ns, end_ns = selection.bounds(reader.info)
+    slices: list[tuple[int | None, int | None]] = [(selection.from_ns, selection.to_ns)]
+    times = 1.0
+    if end_ns - start_ns > looked_at_ns:  # many slices that are far between
+        starts = (first_ns for first_ns, _ in cut(start_ns, end_ns, _SLICES))
+        slices = [(first_ns, first_ns + looked_at_ns // _SLICES) for first_ns in starts]
+        times = (end_ns - start_ns) / looked_at_ns
     found: defaultdict[int, Transitions] = defaultdict(Transitions)
+    reads: defaultdict[int, Reads] = defaultdict(Reads)
     for from_ns, to_ns in slices:
         rows = list(reader.intervals(from_ns, to_ns, threads))
-        covers = covers_of(reader, selection.when, threads, _time_of(rows))
+        time = Within(rows[0].start_ns, max(row.end_ns for row in rows)) if rows else Within(0, 0)
+        covers = covers_of(reader, selection.when, threads, time)
         for row in rows:
-            if not covers or covers[row.thread].between(row.start_ns, row.start_ns + row.duration_ns):
+            if not covers or covers[row.thread].between(row.start_ns, row.end_ns):
                 found[reader.threads[row.thread].process].add(row)
         for changes in found.values():
             changes.forget_place()
-    times = max(_length_ns(reader, selection) / looked_at_ns, 1.0) if len(slices) > 1 else 1.0
-    taken = {process: changes.take(times) for process, changes in found.items()}
-    return _with_reads(reader, taken, slices)
-
-
-def _with_reads(
-    reader: RunReader, changes: Mapping[int, TransitionsSeen], ranges: Iterable[tuple[int | None, int | None]]
-) -> dict[int, TransitionsSeen]:
-    """Return the changes of processes with how many of the reads in ranges of time failed."""
-    reads: defaultdict[int, Reads] = defaultdict(Reads)
-    for from_ns, to_ns in ranges:
-        for row in reader.reads(from_ns, to_ns):
-            reads[row.process] += Reads(row.failed, row.due)
-    return {process: msgspec.structs.replace(seen, reads=reads[process]) for process, seen in changes.items()}
-
-
-def _time_of(rows: Sequence[IntervalRow]) -> Within:
-    """Return the time of intervals that are in order of their start."""
-    if not rows:
-        return Within(0, 0)
-    return Within(rows[0].start_ns, max(row.start_ns + row.duration_ns for row in rows))
-
-
-def _looked_at_ns(reader: RunReader, threads: frozenset[int]) -> int:
-    """Return how much of a long range is looked at: processes tell more the more there are."""
-    processes = len({reader.threads[thread].process for thread in threads})
-    return _LOOKED_AT_NS // min(max(processes, 1), _TOGETHER_TELL)
-
-
-def _slices(reader: RunReader, selection: Selection, looked_at_ns: int) -> list[tuple[int | None, int | None]]:
-    """Return the ranges to look at: one, or many that are far between."""
-    length_ns = _length_ns(reader, selection)
-    if length_ns <= looked_at_ns:
-        return [(selection.from_ns, selection.to_ns)]
-    start_ns = _range_ns(reader, selection)[0]
-    starts = [start_ns + length_ns * number // _SLICES for number in range(_SLICES)]
-    return [(first_ns, first_ns + looked_at_ns // _SLICES) for first_ns in starts]
-
-
-def _length_ns(reader: RunReader, selection: Selection) -> int:
-    start_ns, end_ns = _range_ns(reader, selection)
-    return max(end_ns - start_ns, 0)
-
-
-def _range_ns(reader: RunReader, selection: Selection) -> tuple[int, int]:
-    info = reader.info
-    start_ns = info.started_ns if selection.from_ns is None else max(selection.from_ns, info.started_ns)
-    end_ns = info.end_ns if selection.to_ns is None else min(selection.to_ns, info.end_ns)
-    return start_ns, end_ns
+        for total in reader.reads(from_ns, to_ns):
+            reads[total.process] += Reads(total.failed, total.due)
+    return {process: changes.take(times, reads[process]) for process, changes in found.items()}
 
 
 State = TypeVar("State")
@@ -228,7 +195,7 @@ square of the share of failed reads, and was found with the known program of res
 class ShareVariance(Generic[State]):
     """How exactly the times of many states are known, among them states that hold at the same time.
 
-    ``states`` tells in which of them a thread is while it stands in a stack: in none where the stack is not selected.
+    ``states`` gives those in which a thread is while it stands in a stack: in none where the stack is not selected.
     """
 
     __slots__ = ("_known", "_open_ns2", "_own", "_reads", "_shared", "_states", "_whole")
@@ -249,16 +216,6 @@ class ShareVariance(Generic[State]):
         for moment, square in seen.squares.items():
             self._count(moment, square)
 
-    def update(self, other: ShareVariance[State], weight: float) -> None:
-        """Count what another one counted of another process, its times weighted."""
-        square = weight**2
-        self._open_ns2 += other._open_ns2 * square
-        self._reads += other._reads.times(weight)
-        self._whole += other._whole * square
-        for own, others in ((self._own, other._own), (self._shared, other._shared)):
-            for state, open_ns2 in others.items():
-                own[state] += open_ns2 * square
-
     def standard_error(self, state: State, share: float, whole_ns: float) -> float:
         """Return the standard error of the share that a state has of ``whole_ns``; 1 where nothing is known."""
         if not whole_ns or not self._open_ns2:
@@ -269,19 +226,17 @@ class ShareVariance(Generic[State]):
         return min(math.hypot(math.sqrt(changed + self._open_ns2) / whole_ns, guessed), 1.0)
 
     def _count(self, moment: Moment, square: float) -> None:
-        if len(moment) > 1:
-            self._count_together(moment, square)
+        """Count the changes of one moment: by how many more or fewer threads are in a state after them."""
+        if len(moment) == 1:
+            left, entered = map(self._states_of, moment[0])
+            changed = left ^ entered
+            for state in changed:
+                self._own[state] += square
+            if bool(left) != bool(entered):
+                self._whole += square
+                for state in changed:
+                    self._shared[state] += square
             return
-        left, entered = map(self._states_of, moment[0])
-        for state in left ^ entered:
-            self._own[state] += square
-        if bool(left) != bool(entered):
-            self._whole += square
-            for state in left ^ entered:
-                self._shared[state] += square
-
-    def _count_together(self, moment: Moment, square: float) -> None:
-        """Count changes of several threads: by how many more or fewer are in a state after them."""
         net: Counter[State] = Counter()
         whole = 0
         for change in moment:

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.profile import Piece, selected_pieces
+from profd.daemon.analyze.profile import selected_intervals
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import MICROSECOND_NS
 from profd.daemon.exports.windowtracks import window_events
 from profd.daemon.render.plaintext import process_title, visible
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import FrameRow
+from profd.daemon.store.rows import FrameRow, IntervalRow
 
 HOST_PID = 0
 """The process that stands for the host, its counters and GPUs: no process of a run has this PID."""
@@ -44,8 +44,8 @@ def perfetto(reader: RunReader, selection: Selection) -> bytes:
 
 def _events(reader: RunReader, selection: Selection) -> Iterator[Event]:
     phases = PhaseIndex(reader)
-    pieces: defaultdict[int, list[Piece]] = defaultdict(list)
-    for piece in selected_pieces(reader, selection, selection.threads(reader), phases):
+    pieces: defaultdict[int, list[IntervalRow]] = defaultdict(list)
+    for piece in selected_intervals(reader, selection, selection.threads(reader), phases):
         pieces[piece.thread].append(piece)
     yield from _names(reader, pieces.keys())
     for thread, run in pieces.items():
@@ -84,7 +84,7 @@ class _FrameSlices:
         self._place = place
         self._open: list[tuple[FrameRow, int]] = []
 
-    def take(self, pieces: list[Piece]) -> Iterator[Event]:
+    def take(self, pieces: list[IntervalRow]) -> Iterator[Event]:
         """Yield the slices of a thread's pieces, which are in order of time."""
         end_ns = 0
         for piece in pieces:
@@ -115,7 +115,7 @@ class _FrameSlices:
         return {**_slice(self._reader, name, start_ns, end_ns, "python"), **self._place, "args": args}
 
 
-def _phase_slices(reader: RunReader, pieces: list[Piece], phases: PhaseIndex, place: Event) -> Iterator[Event]:
+def _phase_slices(reader: RunReader, pieces: list[IntervalRow], phases: PhaseIndex, place: Event) -> Iterator[Event]:
     """Yield the phases of a main thread, each as long as it lasts."""
     name, start_ns, end_ns = "", 0, 0
     for piece in pieces:

@@ -9,10 +9,11 @@ from collections import defaultdict
 
 import msgspec
 
-from profd.daemon.analyze.profile import Piece, selected_pieces
+from profd.daemon.analyze.profile import selected_intervals
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.render.plaintext import thread_title, visible
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import IntervalRow
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
@@ -55,8 +56,8 @@ class SpeedscopeFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def speedscope(reader: RunReader, selection: Selection) -> bytes:
     """Return the samples of a selection as a speedscope file; times are ns since the run's start."""
-    pieces: defaultdict[int, list[Piece]] = defaultdict(list)
-    for piece in selected_pieces(reader, selection, selection.threads(reader)):
+    pieces: defaultdict[int, list[IntervalRow]] = defaultdict(list)
+    for piece in selected_intervals(reader, selection, selection.threads(reader)):
         pieces[piece.thread].append(piece)
     frames = _Frames(reader)
     profiles = [_profile(reader, thread, pieces[thread], frames) for thread in sorted(pieces)]
@@ -71,7 +72,7 @@ def speedscope(reader: RunReader, selection: Selection) -> bytes:
     return msgspec.json.encode(file)
 
 
-def _profile(reader: RunReader, thread: int, pieces: list[Piece], frames: _Frames) -> SampledProfile:
+def _profile(reader: RunReader, thread: int, pieces: list[IntervalRow], frames: _Frames) -> SampledProfile:
     origin_ns = reader.info.started_ns
     samples: list[list[int]] = []
     weights: list[int] = []

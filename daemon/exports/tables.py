@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.profile import selected_pieces
+from profd.daemon.analyze.profile import selected_intervals
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.errors import MissingTool
 from profd.daemon.render.plaintext import visible
@@ -39,7 +39,7 @@ def _samples(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, .
     """Yield what a selection takes of the intervals: a thread stood in a stack from a time on."""
     phases = PhaseIndex(reader)
     leaves: dict[int, tuple[Value, ...]] = {}
-    for piece in selected_pieces(reader, selection, selection.threads(reader), phases):
+    for piece in selected_intervals(reader, selection, selection.threads(reader), phases):
         thread = reader.threads[piece.thread]
         process = reader.processes[thread.process]
         if piece.stack not in leaves:

@@ -157,6 +157,11 @@ class IntervalRow(msgspec.Struct, frozen=True):
     stack: int
     samples: Count
 
+    @property
+    def end_ns(self) -> int:
+        """When the next stack began, or nothing more was seen."""
+        return self.start_ns + self.duration_ns
+
 
 class StackTotal(msgspec.Struct, frozen=True):
     """What was seen of a thread in one stack, over many intervals."""

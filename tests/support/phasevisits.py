@@ -25,7 +25,7 @@ def sampled(
             samples += 1
             sample_s += chance.expovariate(rate_hz)
         if samples:
-            found.append(Seen(int(first_s * SECOND_NS), is_inside, samples))
+            found.append(Seen(int(first_s * SECOND_NS), is_inside))
         part_from_s = part_to_s
     return found
 
@@ -41,7 +41,7 @@ def evaluated(seed: int) -> tuple[list[Seen], int]:
         epoch = sampled(20, 0.035, 0.027, 0.1, chance.randrange(1 << 30))
         seen += (one._replace(start_ns=at_ns + one.start_ns) for one in epoch)
         at_ns += int(1.24 * SECOND_NS)
-        seen.append(Seen(at_ns, is_inside=False, samples=12, is_aside=True))
+        seen.append(Seen(at_ns, is_inside=False, is_aside=True))
         at_ns += SECOND_NS // 4
     return seen, at_ns
 
@@ -59,7 +59,7 @@ def held_up(cycles: int, share: float, seed: int) -> list[Seen]:
             samples += 1
             sample_s += chance.expovariate(RATE_HZ)
         if samples:
-            found.append(Seen(int(first_s * SECOND_NS), part % 2 == 1, samples))
+            found.append(Seen(int(first_s * SECOND_NS), part % 2 == 1))
     return found
 
 
@@ -69,6 +69,6 @@ def on_and_off(share: float, seed: int) -> list[Seen]:
     at_s, seen = 0.0, []
     for part in range(1000):
         length_s = chance.expovariate(10) * (share if part % 2 else 1 - share) * 2
-        seen.append(Seen(int(at_s * SECOND_NS), part % 2 == 1, max(round(length_s * RATE_HZ), 1)))
+        seen.append(Seen(int(at_s * SECOND_NS), part % 2 == 1))
         at_s += length_s
     return seen

@@ -6,15 +6,16 @@ from pathlib import Path
 
 from support.synthetic import BACKWARD, MAIN, MAIN_TID, STARTED_NS, describe, main_process, recording, run_started
 
-from profd.daemon.analyze.profile import Piece, selected_pieces
+from profd.daemon.analyze.profile import selected_intervals
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import IntervalRow
 from profd.daemon.store.writer import RunWriter
 
 
-def pieces_of(path: Path, cores: list[float], selection: Selection) -> list[Piece]:
+def pieces_of(path: Path, cores: list[float], selection: Selection) -> list[IntervalRow]:
     """Return what a selection takes of one stack of three seconds, with a reading of its CPU time each second."""
     writer = RunWriter(path, run_started(), describe)
     thread = (MAIN_TID, "MainThread", True, ((BACKWARD, 3000),))
@@ -26,7 +27,7 @@ def pieces_of(path: Path, cores: list[float], selection: Selection) -> list[Piec
         assert writer.put(record)
     writer.close()
     with RunReader(path) as reader:
-        return list(selected_pieces(reader, selection, selection.threads(reader)))
+        return list(selected_intervals(reader, selection, selection.threads(reader)))
 
 
 def test_an_interval_in_two_parts_has_its_samples_once(tmp_path: Path) -> None:

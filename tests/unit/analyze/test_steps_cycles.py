@@ -17,7 +17,7 @@ def test_long_visits_are_counted_exactly() -> None:
 
 def test_intervals_of_one_visit_are_one_visit() -> None:
     kinds = [False, True, True, False, False] * 30
-    counted = count_cycles(Seen(100 * number, is_inside, 10) for number, is_inside in enumerate(kinds))
+    counted = count_cycles(Seen(100 * number, is_inside) for number, is_inside in enumerate(kinds))
     assert counted is not None
     assert counted.count == pytest.approx(30, abs=0.1)
 
@@ -61,4 +61,4 @@ def test_long_runs_of_samples_by_chance_are_no_steps(share: float) -> None:
 
 @pytest.mark.parametrize("kinds", ["", ".", "#", ".#" * 19, "#" * 500])
 def test_a_few_visits_are_no_cycle(kinds: str) -> None:
-    assert count_cycles(Seen(100 * number, kind == "#", 5) for number, kind in enumerate(kinds)) is None
+    assert count_cycles(Seen(100 * number, kind == "#") for number, kind in enumerate(kinds)) is None

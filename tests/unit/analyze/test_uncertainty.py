@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from profd.daemon.analyze.confidence import CONFIDENCE_95, is_hint
-from profd.daemon.analyze.uncertainty import Reads, ShareVariance, TransitionsSeen
+from profd.daemon.analyze.uncertainty import Reads, ShareVariance, TransitionsSeen, together
 
 A, B, C = 1, 2, 3
 UNSELECTED = 9
@@ -77,9 +77,9 @@ def test_threads_that_leave_the_selection_at_once_err_together() -> None:
 
 
 def test_processes_add_up_by_their_weights() -> None:
-    both: ShareVariance[str] = ShareVariance(lambda _: frozenset())
-    both.update(doubt_of({((A, B),): 8.0}), 1.0)
-    both.update(doubt_of({((A, B),): 8.0}), 2.0)
+    one = TransitionsSeen({((A, B),): 8.0}, 1.0)
+    weighted = together({1: one, 2: one}, {1: 1.0, 2: 2.0})
+    both = doubt_of(dict(weighted.squares), weighted.open_ns2)
 
     assert both.standard_error("a", 0.5, 10) == pytest.approx(math.sqrt(8 + 32 + 1 + 4) / 10)
 
