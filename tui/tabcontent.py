@@ -14,7 +14,8 @@ from textual.message import Message
 
 from profd.daemon.analyze.operators import by_name
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import OperatorRow, ProcessRow, WindowRow
+from profd.daemon.store.records import OperatorTotals
+from profd.daemon.store.rows import ProcessRow, WindowRow
 from profd.tui.flametree import Node, grow
 from profd.tui.runmodel import RunModel
 from profd.tui.view import View
@@ -29,7 +30,7 @@ class WindowOperators(msgspec.Struct, frozen=True):
     window: WindowRow
     process: ProcessRow
     steps: int
-    operators: tuple[OperatorRow, ...]
+    operators: tuple[OperatorTotals, ...]
 
 
 class FlameGrown(Message):

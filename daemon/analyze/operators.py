@@ -20,7 +20,8 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.torchtraces import TorchTrace, decode, trace_text
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import IntervalRow, OperatorRow, WindowRow
+from profd.daemon.store.records import OperatorTotals
+from profd.daemon.store.rows import IntervalRow, WindowRow
 
 LARGEST_BYTES = 128 << 20
 """Traces above it are left: it would be many seconds until a table is shown."""
@@ -218,16 +219,16 @@ def last_window(reader: RunReader, selection: Selection) -> tuple[WindowSummary,
     return tuple(sorted(found, key=lambda one: (one.rank is None, one.rank or 0, one.pid)))
 
 
-def by_name(rows: Iterable[OperatorRow]) -> list[OperatorRow]:
+def by_name(rows: Iterable[OperatorTotals]) -> list[OperatorTotals]:
     """Return the operators of a window without regard to shapes."""
-    groups: defaultdict[tuple[str, str, bool], list[OperatorRow]] = defaultdict(list)
+    groups: defaultdict[tuple[str, str, bool], list[OperatorTotals]] = defaultdict(list)
     for row in rows:
         groups[row.name, row.device, row.is_annotation].append(row)
     return [_merge(group) for group in groups.values()]
 
 
-def _merge(rows: Sequence[OperatorRow]) -> OperatorRow:
-    sums = {field: sum(getattr(row, field) for row in rows) for field in OperatorRow.__struct_fields__[4:]}
+def _merge(rows: Sequence[OperatorTotals]) -> OperatorTotals:
+    sums = {field: sum(getattr(row, field) for row in rows) for field in OperatorTotals.__struct_fields__[4:]}
     return msgspec.structs.replace(rows[0], input_shapes="", **sums)
 
 

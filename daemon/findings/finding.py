@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.store.rows import Count, Time, Value
+from profd.daemon.store.records import Count, Time, Value
 from profd.daemon.units import times
 
 INFO, WARNING, CRITICAL = "info", "warning", "critical"

@@ -14,7 +14,7 @@ from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, Share, share_of_series
 from profd.daemon.findings.finding import CRITICAL, PRICE, WARNING, Finding, Measure, at, speeds_up
 from profd.daemon.findings.phases import PhaseLoss
-from profd.daemon.store.rows import OperatorRow
+from profd.daemon.store.records import OperatorTotals
 from profd.daemon.units import percent, plural, size
 
 
@@ -142,7 +142,7 @@ class Kernels(msgspec.Struct, frozen=True):
     as the GPUs are busy in the training.
     """
 
-    rows: Sequence[OperatorRow]
+    rows: Sequence[OperatorTotals]
     busy: float
 
     def share(self, kind: re.Pattern[str], *, but: re.Pattern[str] | None = None) -> Share:

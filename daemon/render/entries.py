@@ -133,7 +133,7 @@ class EventEntry(msgspec.Struct, frozen=True):
 
 
 class OperatorColumns(msgspec.Struct, frozen=True):
-    """Operators of a window as columns, by input shape; what they mean stands in ``rows.OperatorRow``.
+    """Operators of a window as columns, by input shape; what they mean stands in ``records.OperatorTotals``.
 
     ``issuer`` is the line of the user's code that an operator was issued from, empty where samples name none.
     """

@@ -33,7 +33,8 @@ from profd.daemon.render.operators import issuer_of
 from profd.daemon.render.plaintext import visible
 from profd.daemon.render.slots import ThreadSlots, take_slots
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import EventRow, FrameRow, OperatorRow, StackRow, ThreadRow, WindowRow
+from profd.daemon.store.records import OperatorTotals
+from profd.daemon.store.rows import EventRow, FrameRow, StackRow, ThreadRow, WindowRow
 from profd.daemon.units import percent
 
 WINDOW_LIMIT = 32
@@ -72,8 +73,8 @@ def _device_time(row: WindowRow) -> str:
     return f"device busy {percent(row.device_busy_ns / whole_ns)}" if whole_ns else ""
 
 
-def _columns(operators: Sequence[OperatorRow], issuers: Mapping[str, Sequence[IssuingLine]]) -> OperatorColumns:
-    columns = {name: [getattr(one, name) for one in operators] for name in OperatorRow.__struct_fields__}
+def _columns(operators: Sequence[OperatorTotals], issuers: Mapping[str, Sequence[IssuingLine]]) -> OperatorColumns:
+    columns = {name: [getattr(one, name) for one in operators] for name in OperatorTotals.__struct_fields__}
     for name in ("name", "device", "input_shapes"):
         columns[name] = [visible(text) for text in columns[name]]
     columns["issuer"] = [issuer_of(one, issuers) for one in operators]

@@ -14,7 +14,8 @@ from profd.daemon.analyze.operators import HOST, IssuingLine, OperatorSummary, W
 from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
 from profd.daemon.render.plaintext import cut, fit, visible
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import OperatorRow, WindowRow
+from profd.daemon.store.records import OperatorTotals
+from profd.daemon.store.rows import WindowRow
 from profd.daemon.units import percent, plural, step_time
 
 _NAME_CELLS = 55
@@ -35,10 +36,10 @@ class Column(NamedTuple):
     """A column: its head, and the cell of a row."""
 
     head: str
-    cell: Callable[[OperatorRow, Sums], str]
+    cell: Callable[[OperatorTotals, Sums], str]
 
 
-def sort_rows(rows: Iterable[OperatorRow], field: str) -> list[OperatorRow]:
+def sort_rows(rows: Iterable[OperatorTotals], field: str) -> list[OperatorTotals]:
     """Return the rows by a field of theirs, the largest first; by name from A."""
     if field == "name":
         return sorted(rows, key=lambda row: row.name)
@@ -46,7 +47,7 @@ def sort_rows(rows: Iterable[OperatorRow], field: str) -> list[OperatorRow]:
 
 
 def operator_table(
-    rows: Sequence[OperatorRow], limit: int | None = None, issuers: Mapping[str, Sequence[IssuingLine]] | None = None
+    rows: Sequence[OperatorTotals], limit: int | None = None, issuers: Mapping[str, Sequence[IssuingLine]] | None = None
 ) -> str:
     """Return the rows as a table, in their order, the first ``limit`` of them. No newline at the end.
 
@@ -83,7 +84,7 @@ def _line(row: OperatorSummary, on_gpu: bool) -> str:
     return f"  {cuda}{percent(row.self_cpu_share):>8}  {row.calls:>7,}  {fit(row.name, _LINE_NAME_CELLS)}  {place}"
 
 
-def issuer_of(row: OperatorRow, issuers: Mapping[str, Sequence[IssuingLine]]) -> str:
+def issuer_of(row: OperatorTotals, issuers: Mapping[str, Sequence[IssuingLine]]) -> str:
     """Return the line that most samples of an operator name, with their number; empty where none does."""
     lines = issuers.get(row.name) if row.device == HOST else None
     return f"{visible(lines[0].label)} ({lines[0].samples})" if lines else ""
@@ -96,7 +97,7 @@ def _align(texts: Sequence[str], widths: Sequence[int]) -> list[str]:
     ]
 
 
-def sums_of(rows: Iterable[OperatorRow]) -> Sums:
+def sums_of(rows: Iterable[OperatorTotals]) -> Sums:
     """Return what the shares in a table of these rows are shares of."""
     host_ns = device_ns = 0
     for row in rows:
@@ -105,7 +106,7 @@ def sums_of(rows: Iterable[OperatorRow]) -> Sums:
     return Sums(host_ns, device_ns)
 
 
-def columns_of(rows: Sequence[OperatorRow]) -> list[Column]:
+def columns_of(rows: Sequence[OperatorTotals]) -> list[Column]:
     """Return the columns in which these rows have anything to show, the name first."""
     columns = list(_HOST_COLUMNS)
     if any(row.self_cuda_ns for row in rows):
@@ -141,7 +142,7 @@ def _bytes(size: int) -> str:
     return f"{size} B"
 
 
-def _name(row: OperatorRow) -> str:
+def _name(row: OperatorTotals) -> str:
     name = visible(row.name)
     return name if len(name) < _NAME_CELLS - 3 else f"{name[: _NAME_CELLS - 3]}..."
 
@@ -224,7 +225,7 @@ def describe(reader: RunReader, window: WindowRow, field: str) -> Window:
     )
 
 
-def _operator(row: OperatorRow, lines: tuple[IssuingLine, ...]) -> Operator:
+def _operator(row: OperatorTotals, lines: tuple[IssuingLine, ...]) -> Operator:
     return Operator(
         name=row.name,
         device=row.device,

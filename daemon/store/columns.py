@@ -12,7 +12,8 @@ import msgspec
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import ColumnTime, IntervalLength, Time
+from profd.daemon.store.records import IntervalLength, Time
+from profd.daemon.store.rows import ColumnTime
 
 LOOK_BACK_NS = 60 * SECOND_NS
 """How far ahead of a range an interval may start that reaches into it: none is longer than its recording."""

@@ -18,6 +18,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import database, rows
 from profd.daemon.store.entities import Entities
+from profd.daemon.store.records import OperatorTotals, Value
 from profd.daemon.store.rollups import StoredRollups
 from profd.daemon.store.rows import FrameRow, IntervalRow, PointRow, RecordingRow, StackTotal, count_total
 from profd.daemon.store.runfile import RunFile, time_range
@@ -262,9 +263,9 @@ class RunReader(RunFile):
         """Return the whole steps within a window, in order of time."""
         return self.fetch_from("window_step", rows.WindowStepRow, "window = ? ORDER BY start_ns", window)
 
-    def operators(self, window: int) -> list[rows.OperatorRow]:
+    def operators(self, window: int) -> list[OperatorTotals]:
         """Return the operators of a window by input shape, and its kernels."""
-        return self.fetch_from("operator", rows.OperatorRow, "window = ? ORDER BY rowid", window)
+        return self.fetch_from("operator", OperatorTotals, "window = ? ORDER BY rowid", window)
 
     def window_trace(self, window: int) -> bytes | None:
         """Return the trace of a window, gzipped; None where it was not kept."""
@@ -274,7 +275,7 @@ class RunReader(RunFile):
 
 class _NewestValue(msgspec.Struct, frozen=True):
     series: int
-    value: rows.Value | None
+    value: Value | None
 
 
 def _intervals_of(from_ns: int | None, to_ns: int | None, threads: Collection[int] | None) -> tuple[str, list[int]]:

@@ -7,9 +7,17 @@ nanoseconds of the run's clock.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+
+Time = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+"""Nanoseconds: of the run's clock, or a length. What is beyond 140 years is none, and would flood whoever counts it."""
+IntervalLength = Annotated[int, msgspec.Meta(ge=0, le=1 << 45)]
+"""Nanoseconds that a thread stood in one stack: 10 hours, where a recording lasts a minute. Sums of it have 64 bits."""
+Value = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
+"""A finite number: nothing that is measured is infinite."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 48)]
 
 
 class Identity(NamedTuple):
@@ -181,11 +189,11 @@ class OperatorTotals(msgspec.Struct, frozen=True):
     device: str
     is_annotation: bool
     input_shapes: str
-    calls: int
-    self_cpu_ns: int
-    cpu_total_ns: int
-    self_cuda_ns: int
-    cuda_total_ns: int
+    calls: Count
+    self_cpu_ns: Time
+    cpu_total_ns: Time
+    self_cuda_ns: Time
+    cuda_total_ns: Time
     self_cpu_bytes: int
     cpu_bytes: int
     self_cuda_bytes: int

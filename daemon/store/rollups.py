@@ -14,7 +14,8 @@ from weakref import proxy
 
 import msgspec
 
-from profd.daemon.store.rows import ColumnTime, Count, StackTotal, Time, Value, count_total
+from profd.daemon.store.records import Count, Time, Value
+from profd.daemon.store.rows import ColumnTime, StackTotal, count_total
 from profd.daemon.store.stepfunction import MINUTE_NS, Aggregate
 
 if TYPE_CHECKING:

@@ -6,15 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from profd.daemon.store.records import HangReport, Identity
-
-Time = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
-"""Nanoseconds: of the run's clock, or a length. What is beyond 140 years is none, and would flood whoever counts it."""
-IntervalLength = Annotated[int, msgspec.Meta(ge=0, le=1 << 45)]
-"""Nanoseconds that a thread stood in one stack: 10 hours, where a recording lasts a minute. Sums of it have 64 bits."""
-Value = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
-"""A finite number: nothing that is measured is infinite."""
-Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 48)]
+from profd.daemon.store.records import Count, HangReport, Identity, IntervalLength, Time, Value
 
 
 class RunInfo(msgspec.Struct, frozen=True):
@@ -253,25 +245,6 @@ class WindowStepRow(msgspec.Struct, frozen=True):
 
     start_ns: Time
     end_ns: Time
-
-
-class OperatorRow(msgspec.Struct, frozen=True):
-    """All calls of an operator with inputs of one shape, or of a kernel, in a window; see table ``operator``."""
-
-    name: str
-    device: str
-    is_annotation: bool
-    input_shapes: str
-    calls: Count
-    self_cpu_ns: Time
-    cpu_total_ns: Time
-    self_cuda_ns: Time
-    cuda_total_ns: Time
-    self_cpu_bytes: int
-    cpu_bytes: int
-    self_cuda_bytes: int
-    cuda_bytes: int
-    flops: int
 
 
 class HangRow(msgspec.Struct, frozen=True):

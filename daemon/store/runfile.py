@@ -13,8 +13,8 @@ import msgspec
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import database
-from profd.daemon.store.records import HangReport
-from profd.daemon.store.rows import Count, RunInfo
+from profd.daemon.store.records import Count, HangReport
+from profd.daemon.store.rows import RunInfo
 
 Row = TypeVar("Row", bound=msgspec.Struct)
 _AS_STORED: dict[object, object] = {bool: int, tuple[str, ...]: str, HangReport: str}

@@ -8,7 +8,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.operators import Column as TorchColumn
 from profd.daemon.render.operators import Sums, columns_of, sort_rows, sums_of
 from profd.daemon.render.plaintext import cut, visible, width
-from profd.daemon.store.rows import OperatorRow
+from profd.daemon.store.records import OperatorTotals
 from profd.daemon.units import plural, step_time
 from profd.tui.cells import Run
 from profd.tui.snapshot import Snapshot
@@ -28,7 +28,7 @@ _NAME_CELLS = 26
 _GAP = 2
 
 
-class OperatorTable(Table[OperatorRow]):
+class OperatorTable(Table[OperatorTotals]):
     """The operators."""
 
     empty_text = "No torch.profiler window was taken yet: w takes one, of a run launched with --torch-window."
@@ -80,22 +80,22 @@ class OperatorTable(Table[OperatorRow]):
         """Return the title of a column, marked where it orders the rows."""
         return f"{column.title} ▾" if column.title == SORTS[self.sorted_by] else column.title
 
-    def key(self, item: OperatorRow) -> Hashable:
+    def key(self, item: OperatorTotals) -> Hashable:
         """Return what tells operators apart."""
         return item.name, item.device, item.is_annotation
 
-    def text(self, item: OperatorRow) -> str:
+    def text(self, item: OperatorTotals) -> str:
         """Return its name."""
         return item.name
 
-    def cell(self, item: OperatorRow, column: Column, room: int) -> Sequence[Run]:
+    def cell(self, item: OperatorTotals, column: Column, room: int) -> Sequence[Run]:
         """Return what stands in a column."""
         if column.title == "Name":
             return [self.run(cut(visible(item.name), room), "bright" if item.device == "cpu" else "accent")]
         ink = "plain" if column.title == SORTS[self.sorted_by] else "dim"
         return [self.run(self._torch[column.title].cell(item, self._sums), ink)]
 
-    def _fitted(self, operators: Sequence[OperatorRow]) -> Sequence[Column]:
+    def _fitted(self, operators: Sequence[OperatorTotals]) -> Sequence[Column]:
         """Return columns as wide as what stands in them; where the table is narrow, the last ones are left out."""
         columns, taken = [Column("Name", share=1)], 1 + _NAME_CELLS + _GAP
         for head, column in list(self._torch.items())[1:]:

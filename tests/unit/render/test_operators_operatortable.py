@@ -7,13 +7,13 @@ import pytest
 
 from profd.daemon.analyze.operators import IssuingLine, by_name
 from profd.daemon.render.operators import operator_table, sort_rows
-from profd.daemon.store.rows import OperatorRow
+from profd.daemon.store.records import OperatorTotals
 
-MM = OperatorRow("aten::mm", "cpu", False, "[[2, 3], [3, 5]]", 2, 3_000, 4_000, 0, 0, 0, 0, 0, 0, 6_000_000)
+MM = OperatorTotals("aten::mm", "cpu", False, "[[2, 3], [3, 5]]", 2, 3_000, 4_000, 0, 0, 0, 0, 0, 0, 6_000_000)
 WIDE_MM = msgspec.structs.replace(MM, input_shapes="[[4, 3], [3, 5]]", calls=1)
-STEP = OperatorRow("ProfilerStep*", "cpu", True, "[]", 1, 1_000, 2_500_000_000, 0, 0, 0, 0, 0, 0, 0)
-KERNEL = OperatorRow("sgemm", "cuda", False, "[]", 4, 0, 0, 1_500_000, 1_500_000, 0, 0, 0, 0, 0)
-GPU_STEP = OperatorRow("ProfilerStep*", "cuda", True, "[]", 1, 0, 0, 9_000_000, 9_000_000, 0, 0, 0, 0, 0)
+STEP = OperatorTotals("ProfilerStep*", "cpu", True, "[]", 1, 1_000, 2_500_000_000, 0, 0, 0, 0, 0, 0, 0)
+KERNEL = OperatorTotals("sgemm", "cuda", False, "[]", 4, 0, 0, 1_500_000, 1_500_000, 0, 0, 0, 0, 0)
+GPU_STEP = OperatorTotals("ProfilerStep*", "cuda", True, "[]", 1, 0, 0, 9_000_000, 9_000_000, 0, 0, 0, 0, 0)
 
 
 def cells(table: str) -> list[list[str]]:
