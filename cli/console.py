@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -11,11 +11,20 @@ import click
 
 
 def say(text: str) -> None:
-    """Say something to a person, on one line of stderr; what would steer the terminal is spelled out."""
+    """Write one line to stderr; what would steer the terminal is spelled out."""
     # Here and not above: `profd --help` can do without.
     from profd.daemon.render.plaintext import visible
 
     click.echo("profd: " + visible(" ".join(text.split())), err=True)
+
+
+_COMMAND_WIDTH = 60
+
+
+def short_command(words: Sequence[str]) -> str:
+    """Return a command on one line, cut where it is long."""
+    text = " ".join(" ".join(words).split())
+    return text if len(text) <= _COMMAND_WIDTH else f"{text[: _COMMAND_WIDTH - 1]}…"
 
 
 def print_json(value: Any, *, indent: int = 2) -> None:  # noqa: ANN401  whatever msgspec writes

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from profd.cli.console import short_command
 from profd.daemon import paths, processes
 from profd.daemon.clock import AnchoredClock
 from profd.daemon.errors import ProfdError
@@ -25,8 +26,6 @@ from profd.daemon.service.reports import write_report
 from profd.daemon.service.sessions import Sessions
 from profd.daemon.service.storage import RunRegistry, RunStorage, register_folder
 from profd.daemon.service.supervisor import SingleInstanceLock, Supervisor
-
-_COMMAND_WIDTH = 60
 
 
 @click.command()
@@ -97,9 +96,8 @@ def _checked(configuration: Configuration) -> str:
     for process in ProcessScanner(ProcessTable(), AnchoredClock()).poll():
         rule = matching_rule(configuration, process)
         if rule is not None:
-            text = " ".join(" ".join(mask_command(process.command)).split())
-            text = text if len(text) <= _COMMAND_WIDTH else f"{text[: _COMMAND_WIDTH - 1]}…"
-            rows.append((str(process.identity.pid), processes.user_name(process.uid), rule.name, text))
+            words = short_command(mask_command(process.command))
+            rows.append((str(process.identity.pid), processes.user_name(process.uid), rule.name, words))
     matches = "No process that runs now meets a rule."
     if rows:
         table = aligned(("pid", "user", "rule", "command"), rows, right=("pid",))

@@ -10,11 +10,9 @@ from pathlib import Path
 
 import click
 
-from profd.cli.options import headless_option, steps_option
+from profd.cli.options import RecordingOptions, headless_option, steps_option
 from profd.cli.run import narrate, run_profiled
-from profd.daemon import paths
 from profd.daemon.errors import MissingTool, UsageError
-from profd.daemon.session.session import SessionOptions
 
 DEFAULT_TARGET = "cifar_resnet18"
 # Each takes about a minute on the two cores of a laptop.
@@ -36,24 +34,18 @@ def command(words: tuple[str, ...], steps: bool, headless: bool) -> int:
     5000` trains longer. On a terminal the dashboard opens. At the end comes a summary, and the path of the report.
     """
     name, arguments = split_words(words)
-    check_installed()
-    run_id = paths.new_run_id(name)
-    options = SessionOptions(
-        run_id=run_id,
-        name=name,
-        run_file=paths.new_run_file(run_id),
-        mode="launched",
-        pid=0,
-        start_ticks=0,
-        command=(sys.executable, str(target_path(name)), *TARGET_ARGUMENTS[name], *arguments),
-        steps=steps,
-    )
+    missing = [module for module in _NEEDED if importlib.util.find_spec(module) is None]
+    if missing:
+        what = f"the demo needs {', '.join(missing)}, not installed beside profd"
+        raise MissingTool(what, "pip install 'profd[demo]'")
+    script = (sys.executable, str(target_path(name)), *TARGET_ARGUMENTS[name], *arguments)
+    options = RecordingOptions(name=name, steps=steps).session(script, "launched")
     narrate(f"profd: training {name}" + ("" if arguments else ", for about a minute on a laptop"))
     return run_profiled(options, headless=headless, farewell=partial(sum_up_with_report, options.run_file))
 
 
 def split_words(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Return the name of the target and the arguments that are for it; raises UsageError where there is none such."""
+    """Return the name of the target and its arguments; raises UsageError where there is no such target."""
     if not words or words[0].startswith("-"):
         return DEFAULT_TARGET, words
     if words[0] not in TARGET_ARGUMENTS:
@@ -61,17 +53,7 @@ def split_words(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     return words[0], words[1:]
 
 
-def check_installed() -> None:
-    """Raise MissingTool where what the targets import is not installed."""
-    missing = [module for module in _NEEDED if importlib.util.find_spec(module) is None]
-    if missing:
-        raise MissingTool(
-            f"the demo needs {', '.join(missing)}, not installed beside profd", "pip install 'profd[demo]'"
-        )
-
-
 def target_path(name: str) -> Path:
-    """Return the script of a target."""
     return Path(str(resources.files("profd").joinpath("target", f"{name}.py"))).resolve()
 
 

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from profd.cli.console import print_json, say
-from profd.cli.options import SelectionWords, json_option, selection_options
+from profd.cli.options import SelectionWords, json_option, output_option, selection_options
 from profd.cli.runs import open_run
-from profd.daemon.compare.diff import ALIKE, LEAST, Diff, parse_limit, take_diff
+from profd.daemon.compare.diff import ALIKE, LEAST, parse_limit, take_diff
 from profd.daemon.errors import ExitCode
 from profd.daemon.render.difftext import diff_text
-
-if TYPE_CHECKING:
-    from profd.daemon.analyze.selection import Selection
-    from profd.daemon.store.reader import RunReader
 
 
 @click.command()
@@ -46,13 +41,7 @@ if TYPE_CHECKING:
     metavar="PERCENT",
     help="Call it no change where all parts of a step take longer by up to PERCENT, as runs of one script do.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, readable=False),
-    metavar="FILE",
-    help="Write an HTML report to FILE too, with a flame graph of the differences.",
-)
+@output_option("Write an HTML report to FILE too, with a flame graph of the differences.")
 @selection_options
 @json_option
 def command(
@@ -72,7 +61,14 @@ def command(
     Either may be a folder with the run files of all nodes of a job, or the URL of a file or folder.
     """
     wanted = [parse_limit(text) for text in limits]
-    diff = _diff((base, new), words, (least / 100, alike / 100), output)
+    with open_run(base, None) as first, open_run(new, None) as second, first.one_moment(), second.one_moment():
+        selections = words.build(first), words.build(second)
+        diff = take_diff(first, second, selections, least=least / 100, alike=alike / 100)
+        if output is not None:
+            from profd.daemon.render.diffreport import write_diff_report
+
+            write_diff_report(output, (first, second), selections, diff)
+            say(f"wrote {output}")
     if as_json:
         print_json(diff)
     else:
@@ -81,21 +77,3 @@ def command(
     for limit in broken:
         say(f"beyond the limit {limit.text}")
     return ExitCode.BEYOND_LIMIT if broken else ExitCode.OK
-
-
-def _diff(runs: tuple[str, str], words: SelectionWords, bounds: tuple[float, float], output: Path | None) -> Diff:
-    with open_run(runs[0], None) as first, open_run(runs[1], None) as second, first.one_moment(), second.one_moment():
-        selections = words.build(first), words.build(second)
-        diff = take_diff(first, second, selections, least=bounds[0], alike=bounds[1])
-        if output is not None:
-            _write(output, (first, second), selections, diff)
-        return diff
-
-
-def _write(
-    output: Path, readers: tuple[RunReader, RunReader], selections: tuple[Selection, Selection], diff: Diff
-) -> None:
-    from profd.daemon.render.diffreport import write_diff_report
-
-    write_diff_report(output, readers, selections, diff)
-    say(f"wrote {output}")

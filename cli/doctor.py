@@ -31,38 +31,30 @@ def command(pid: int | None, as_json: bool) -> int:
         print_json(checks)
     else:
         width = max(len(check.name) for check in checks)
-        click.echo("\n".join(_check_text(check, width) for check in checks))
+        for check in checks:
+            mark, color = _MARKS[check.verdict]
+            click.echo(f"{click.style(mark, fg=color)} {check.name.ljust(width)}  {visible(check.found)}")
+            if check.remedy:
+                click.echo(f"  {' ' * width}  → {visible(check.remedy)}")
     # The process asked about comes last: its own code is the most telling one.
     failed = [check.exit_code or ExitCode.FAILURE for check in checks if check.verdict is Verdict.FAILED]
     return failed[-1] if failed else ExitCode.OK
 
 
 def check_terminal() -> Check:
-    """Check what the dashboard can count on."""
     if not sys.stdout.isatty():
-        return Check(
-            "terminal", Verdict.NOTE, "stdout is no terminal", "the dashboard needs one; `--headless` does not"
-        )
+        remedy = "the dashboard needs one; `--headless` does not"
+        return Check("terminal", Verdict.NOTE, "stdout is no terminal", remedy)
     size = shutil.get_terminal_size()
     encoding = (sys.stdout.encoding or "").lower()
-    colors = "no colors (NO_COLOR)" if os.environ.get("NO_COLOR") else f"{_colors()} colors"
+    colors = "256 colors" if "256color" in os.environ.get("TERM", "") else "16 colors"
+    if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
+        colors = "16 million colors"
+    if os.environ.get("NO_COLOR"):
+        colors = "no colors (NO_COLOR)"
     found = f"{size.columns} by {size.lines}, {encoding}, {colors}"
     if "utf" not in encoding:
         return Check("terminal", Verdict.NOTE, found, "set a UTF-8 locale, as in LANG=C.UTF-8")
     if size < _LEAST_SIZE:
         return Check("terminal", Verdict.NOTE, found, f"make it at least {_LEAST_SIZE.columns} by {_LEAST_SIZE.lines}")
     return Check("terminal", Verdict.PASSED, found)
-
-
-def _colors() -> str:
-    """Return how many colors the terminal says it has."""
-    if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
-        return "16 million"
-    return "256" if "256color" in os.environ.get("TERM", "") else "16"
-
-
-def _check_text(check: Check, width: int) -> str:
-    """Return a check as a line, with its remedy on a second one."""
-    mark, color = _MARKS[check.verdict]
-    line = f"{click.style(mark, fg=color)} {check.name.ljust(width)}  {visible(check.found)}"
-    return f"{line}\n  {' ' * width}  → {visible(check.remedy)}" if check.remedy else line

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from profd.cli.console import print_json, say
-from profd.cli.options import json_option
-
-if TYPE_CHECKING:
-    from profd.daemon.fleet.fleet import Engine
+from profd.cli.options import json_option, output_option
 
 
 @click.command()
@@ -46,13 +42,7 @@ if TYPE_CHECKING:
     metavar="PERCENT",
     help="Call nothing slower that is so by less than PERCENT.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, readable=False),
-    metavar="FILE",
-    help="Write an HTML page to FILE too.",
-)
+@output_option("Write an HTML page to FILE too.")
 @json_option
 def command(
     url: str,
@@ -70,12 +60,12 @@ def command(
     """
     from profd.daemon.clock import SECOND_NS
     from profd.daemon.fleet.dataset import DataSet
-    from profd.daemon.fleet.fleet import Question, ask
+    from profd.daemon.fleet.fleet import DaskEngine, LocalEngine, Question, ask
     from profd.daemon.fleet.output import fleet_text
 
     until_ns = None if until is None else int(until.replace(tzinfo=timezone.utc).timestamp()) * SECOND_NS
     question = Question(until_ns=until_ns, days=days, least=least / 100, memory_bytes=int(memory_gb * 1e9))
-    fleet = ask(DataSet(url), question, _engine(address))
+    fleet = ask(DataSet(url), question, LocalEngine() if address is None else DaskEngine(address))
     if output is not None:
         from profd.daemon.fleet.output import write_fleet_page
 
@@ -85,9 +75,3 @@ def command(
         print_json(fleet)
     else:
         click.echo(fleet_text(fleet))
-
-
-def _engine(address: str | None) -> Engine:
-    from profd.daemon.fleet.fleet import DaskEngine, LocalEngine
-
-    return LocalEngine() if address is None else DaskEngine(address)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from profd.cli.console import print_json
+from profd.cli.console import print_json, short_command
 from profd.cli.options import json_option
 from profd.daemon import paths
 from profd.daemon.clock import SECOND_NS
@@ -18,11 +18,9 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.tree.attachable import Attachable, find_attachable
 from profd.daemon.units import duration
 
-_COMMAND_WIDTH = 60
-
 
 class ListedRun(msgspec.Struct, frozen=True):
-    """A run file in the list. Of one that cannot be read nothing is known but its file and ``error``.
+    """A run file in the list; one that cannot be read has only its file and ``error``.
 
     ``state`` is live, ended, interrupted or unreadable; ``started`` is ISO 8601 with the offset of local time.
     """
@@ -40,7 +38,7 @@ class ListedRun(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """What ``profd ls --json`` prints."""
+    """The output of ``profd ls --json``."""
 
     runs: list[ListedRun]
     processes: list[Attachable]
@@ -60,7 +58,7 @@ def command(as_json: bool) -> None:
 
 
 def list_run(path: Path) -> ListedRun:
-    """Return the line of one run file, whatever state it is in."""
+    """Return one run file, whatever state it is in."""
     try:
         with RunReader(path) as reader:
             info = reader.info
@@ -81,7 +79,6 @@ def list_run(path: Path) -> ListedRun:
 
 
 def _runs_text(runs: list[ListedRun]) -> str:
-    """Return the table of runs."""
     if not runs:
         return "No runs yet. Make one: profd run -- python train.py, or profd demo"
     heads = ("run", "state", "started", "length", "samples", "command")
@@ -93,7 +90,14 @@ def _run_cells(run: ListedRun) -> tuple[str, ...]:
     if run.error:
         return run.run, run.state, "", "", "", run.error
     length = "" if run.duration_s is None else duration(run.duration_s)
-    return run.run, run.state, run.started[:16].replace("T", " "), length, f"{run.samples:,}", _shortened(run.command)
+    return (
+        run.run,
+        run.state,
+        run.started[:16].replace("T", " "),
+        length,
+        f"{run.samples:,}",
+        short_command(run.command),
+    )
 
 
 def _processes_text(listing: Listing) -> str:
@@ -108,15 +112,9 @@ def _processes_text(listing: Listing) -> str:
             "torch" if process.uses_torch else "",
             duration(process.age_s),
             recorded.get(process.pid, ""),
-            _shortened(process.command),
+            short_command(process.command),
         )
         for process in listing.processes
     ]
     heads = ("pid", "python", "uses", "age", "recorded as", "command")
     return titled("Processes that can be attached to: profd attach PID", aligned(heads, rows, right=("pid", "age")))
-
-
-def _shortened(words: tuple[str, ...]) -> str:
-    """Return a command on one line, cut where it is long."""
-    text = " ".join(" ".join(words).split())
-    return text if len(text) <= _COMMAND_WIDTH else f"{text[: _COMMAND_WIDTH - 1]}…"

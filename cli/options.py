@@ -16,131 +16,11 @@ from profd.daemon.analyze.selection import parse_time as parse_time
 from profd.daemon.errors import UsageError
 
 if TYPE_CHECKING:
-    from profd.daemon.analyze.selection import Condition, Selection
+    from profd.daemon.analyze.selection import Selection
+    from profd.daemon.session.session import SessionOptions
     from profd.daemon.store.reader import RunReader
-    from profd.daemon.store.rows import RunInfo
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-_RECORDING = (
-    click.option("--rate", "rate_hz", type=click.IntRange(1, 1000), default=100, show_default=True, metavar="HZ",
-                 help="Samples a second of each main process."),
-    click.option("--budget", "budget_percent", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
-                 metavar="PERCENT", help="The most that profd may cost, in percent of one core."),
-    click.option("--duration", "duration_s", type=click.FloatRange(0, min_open=True), metavar="S",
-                 help="End the recording after S seconds; the target runs on."),
-    click.option("--name", metavar="NAME", help="The name of the run, part of its id [default: of the script]."),
-    click.option("-o", "--output", type=click.Path(path_type=Path, readable=False), metavar="FILE",
-                 help="Write the run to FILE rather than to the folder of runs."),
-    click.option("--no-subprocesses", "subprocesses", flag_value=False, default=True, is_flag=True,
-                 help="Profile the process alone, none of its children."),
-    click.option("--hang-after", "hang_after_s", type=click.FloatRange(0), default=30.0, show_default=True,
-                 metavar="S", help="Say what everyone waits for after S seconds without progress; 0: never."),
-    click.option("--on-hang", metavar="CMD", help="A shell command to run then; PROFD_HANG tells it what hangs."),
-    click.option("--no-source", "source", flag_value=False, default=True, is_flag=True,
-                 help="Keep no lines of source code, only where they are."),
-    click.option("--all-gpus", is_flag=True, help="Read every GPU of the machine, not only those that the run uses."),
-    click.option("--metrics", "metrics_address", metavar="[HOST:]PORT",
-                 help="Serve metrics for Prometheus there; 0 is any free port, the loopback unless HOST is given."),
-    click.option("--otlp", "otlp_endpoint", metavar="URL",
-                 help="Send the same metrics to an OpenTelemetry receiver (OTLP over HTTP)."),
-)  # fmt: skip
-
-_SELECTION = (
-    click.option("--from", "from_time", metavar="TIME",
-                 help="Take samples from TIME on: seconds from the start of the run, or HH:MM:SS."),
-    click.option("--to", "to_time", metavar="TIME", help="Take samples before TIME."),
-    click.option("--rank", type=int, metavar="N", help="Take the samples of this rank."),
-    click.option("--process", "pid", type=int, metavar="PID", help="Take the samples of this process, all threads."),
-    click.option("--thread", metavar="NAME", help="Take the samples of the threads of this name."),
-    click.option("--phase", metavar="NAME", help="Take the samples of this phase: forward, \"data wait\", …"),
-    click.option("--gpu-idle", is_flag=False, flag_value=5.0, type=click.FloatRange(0, 100), metavar="[=PERCENT]",
-                 help="Take the time for which the GPU was utilized below PERCENT [default: 5]."),
-    click.option("--when", multiple=True, type=click.Choice(["on-cpu", "cpu-saturated", "throttled", "memory-growing"]),
-                 help="Take the time for which the thread ran more than it waited, all cores were busy, CPU or GPU "
-                      "were held back by a limit, or memory grew."),
-)  # fmt: skip
-
-
-class SelectionWords(NamedTuple):
-    """What the options of ``selection_options`` say, still to be matched against a run."""
-
-    from_time: str | None
-    to_time: str | None
-    rank: int | None
-    pid: int | None
-    thread: str | None
-    phase: str | None
-    gpu_idle: float | None = None
-    when: tuple[str, ...] = ()
-
-    def build(self, reader: RunReader, *, main_threads: bool = True) -> Selection:
-        """Return the selection of this run's samples that is meant.
-
-        ``main_threads`` narrows it to the main threads of training processes, unless a process or thread is named.
-        Raises UsageError where the run has no such time, rank, process, thread or phase, or cannot tell a condition.
-        """
-        from profd.daemon.analyze import conditions
-        from profd.daemon.analyze.selection import Selection
-
-        from_ns, to_ns = self._times(reader.info)
-        _check_known("rank", self.rank, {process.rank for process in reader.processes.values()} - {None})
-        _check_known("process", self.pid, {process.pid for process in reader.processes.values()})
-        _check_known("thread", self.thread, {thread.name for thread in reader.threads.values()})
-        _check_phase(self.phase)
-        conditions.check(reader, self._conditions(), from_ns, to_ns)
-        return Selection(
-            from_ns=from_ns,
-            to_ns=to_ns,
-            processes=None if self.pid is None else frozenset(_rows_of_pid(reader, self.pid)),
-            rank=self.rank,
-            thread=self.thread,
-            phase=self.phase,
-            main_threads=main_threads and self.pid is None and self.thread is None,
-            when=self._conditions(),
-        )
-
-    def _conditions(self) -> tuple[Condition, ...]:
-        """Return the conditions that are asked for."""
-        from profd.daemon.analyze.selection import Condition
-
-        idle = () if self.gpu_idle is None else (Condition("gpu-idle", self.gpu_idle / 100),)
-        return (*idle, *map(Condition, self.when))
-
-    def _times(self, info: RunInfo) -> tuple[int | None, int | None]:
-        """Return the range of time as nanoseconds of the run's clock."""
-        from_ns = None if self.from_time is None else parse_time(self.from_time, info)
-        to_ns = None if self.to_time is None else parse_time(self.to_time, info)
-        if from_ns is not None and to_ns is not None and from_ns >= to_ns:
-            raise UsageError(f"--from {self.from_time} is not before --to {self.to_time}", "exchange them")
-        return from_ns, to_ns
-
-
-def recording_options(command: Command) -> Command:
-    """Give a command the options of a recording.
-
-    They arrive as ``rate_hz: int``, ``budget_percent: float``, ``duration_s: float | None``, ``name: str | None``,
-    ``output: Path | None``, ``subprocesses: bool``, ``all_gpus: bool``, ``steps: bool``, ``source: bool``,
-    ``hang_after_s: float``, ``on_hang: str | None``, ``metrics_address: str | None`` and ``otlp_endpoint: str | None``.
-    """
-    command = steps_option(command)
-    for option in reversed(_RECORDING):
-        command = option(command)
-    return command
-
-
-def selection_options(command: Command) -> Command:
-    """Give a command the options that select samples; they arrive together as ``words: SelectionWords``."""
-
-    @functools.wraps(command)
-    def with_words(**options: object) -> object:
-        words = SelectionWords(*(options.pop(field) for field in SelectionWords._fields))  # type: ignore[arg-type]
-        return command(words=words, **options)
-
-    decorated: Callable[..., object] = with_words
-    for option in reversed(_SELECTION):
-        decorated = option(decorated)
-    return decorated  # type: ignore[return-value]
 
 
 def run_argument(command: Command) -> Command:
@@ -164,23 +44,173 @@ def headless_option(command: Command) -> Command:
     return click.option("--headless", is_flag=True, help="Do not open the dashboard.")(command)
 
 
-def _rows_of_pid(reader: RunReader, pid: int) -> list[int]:
-    """Return the ids of the rows of a PID: more than one where it was used again during the run."""
-    return [process.id for process in reader.processes.values() if process.pid == pid]
+def output_option(text: str) -> Callable[[Command], Command]:
+    """Return what gives a command ``-o FILE`` with this help; it arrives as ``output: Path | None``."""
+    return click.option("-o", "--output", type=click.Path(path_type=Path, readable=False), metavar="FILE", help=text)
+
+
+_RECORDING = (
+    click.option("--rate", "rate_hz", type=click.IntRange(1, 1000), default=100, show_default=True, metavar="HZ",
+                 help="Samples a second of each main process."),
+    click.option("--budget", "budget_percent", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
+                 metavar="PERCENT", help="The most that profd may cost, in percent of one core."),
+    click.option("--duration", "duration_s", type=click.FloatRange(0, min_open=True), metavar="S",
+                 help="End the recording after S seconds; the target runs on."),
+    click.option("--name", metavar="NAME", help="The name of the run, part of its id [default: of the script]."),
+    output_option("Write the run to FILE rather than to the folder of runs."),
+    click.option("--no-subprocesses", "subprocesses", flag_value=False, default=True, is_flag=True,
+                 help="Profile the process alone, none of its children."),
+    click.option("--hang-after", "hang_after_s", type=click.FloatRange(0), default=30.0, show_default=True,
+                 metavar="S", help="Say what everyone waits for after S seconds without progress; 0: never."),
+    click.option("--on-hang", metavar="CMD", help="A shell command to run then; PROFD_HANG tells it what hangs."),
+    click.option("--no-source", "source", flag_value=False, default=True, is_flag=True,
+                 help="Keep no lines of source code, only where they are."),
+    click.option("--all-gpus", is_flag=True, help="Read every GPU of the machine, not only those that the run uses."),
+    click.option("--metrics", "metrics_address", metavar="[HOST:]PORT",
+                 help="Serve metrics for Prometheus there; 0 is any free port, the loopback unless HOST is given."),
+    click.option("--otlp", "otlp_endpoint", metavar="URL",
+                 help="Send the same metrics to an OpenTelemetry receiver (OTLP over HTTP)."),
+    steps_option,
+)  # fmt: skip
+
+_SELECTION = (
+    click.option("--from", "from_time", metavar="TIME",
+                 help="Take samples from TIME on: seconds from the start of the run, or HH:MM:SS."),
+    click.option("--to", "to_time", metavar="TIME", help="Take samples before TIME."),
+    click.option("--rank", type=int, metavar="N", help="Take the samples of this rank."),
+    click.option("--process", "pid", type=int, metavar="PID", help="Take the samples of this process, all threads."),
+    click.option("--thread", metavar="NAME", help="Take the samples of the threads of this name."),
+    click.option("--phase", metavar="NAME", help="Take the samples of this phase: forward, \"data wait\", …"),
+    click.option("--gpu-idle", is_flag=False, flag_value=5.0, type=click.FloatRange(0, 100), metavar="[=PERCENT]",
+                 help="Take the time for which the GPU was utilized below PERCENT [default: 5]."),
+    click.option("--when", multiple=True, type=click.Choice(["on-cpu", "cpu-saturated", "throttled", "memory-growing"]),
+                 help="Take the time for which the thread ran more than it waited, all cores were busy, CPU or GPU "
+                      "were held back by a limit, or memory grew."),
+)  # fmt: skip
+
+
+class RecordingOptions(NamedTuple):
+    """The options of ``recording_options``."""
+
+    rate_hz: int = 100
+    budget_percent: float = 10.0
+    duration_s: float | None = None
+    name: str | None = None
+    output: Path | None = None
+    subprocesses: bool = True
+    hang_after_s: float = 30.0
+    on_hang: str | None = None
+    source: bool = True
+    all_gpus: bool = False
+    metrics_address: str | None = None
+    otlp_endpoint: str | None = None
+    steps: bool = True
+
+    def session(self, command: tuple[str, ...], mode: str, pid: int = 0, start_ticks: int = 0) -> SessionOptions:
+        """Return the options of a session that records a command, under a new id."""
+        from profd.daemon import paths
+        from profd.daemon.naming import script_name
+        from profd.daemon.session.session import SessionOptions
+
+        name = paths.clean_name(self.name or script_name(command))
+        run_id = paths.new_run_id(name)
+        return SessionOptions(
+            run_id=run_id,
+            name=name,
+            run_file=paths.new_run_file(run_id, self.output),
+            mode=mode,
+            pid=pid,
+            start_ticks=start_ticks,
+            command=command,
+            rate_hz=self.rate_hz,
+            budget_percent=self.budget_percent,
+            duration_s=self.duration_s,
+            subprocesses=self.subprocesses,
+            steps=self.steps,
+            source=self.source,
+            all_gpus=self.all_gpus,
+            hang_after_s=self.hang_after_s or None,
+            on_hang=self.on_hang,
+        )
+
+
+class SelectionWords(NamedTuple):
+    """The options of ``selection_options``, still to be matched against a run."""
+
+    from_time: str | None
+    to_time: str | None
+    rank: int | None
+    pid: int | None
+    thread: str | None
+    phase: str | None
+    gpu_idle: float | None = None
+    when: tuple[str, ...] = ()
+
+    def build(self, reader: RunReader, *, main_threads: bool = True) -> Selection:
+        """Return the selection of this run's samples.
+
+        ``main_threads`` narrows it to the main threads of training processes, unless a process or thread is named.
+        Raises UsageError where the run has no such time, rank, process, thread or phase, or cannot judge a condition.
+        """
+        from profd.daemon.analyze import conditions
+        from profd.daemon.analyze.phases import PHASES
+        from profd.daemon.analyze.selection import Condition, Selection
+
+        from_ns = None if self.from_time is None else parse_time(self.from_time, reader.info)
+        to_ns = None if self.to_time is None else parse_time(self.to_time, reader.info)
+        if from_ns is not None and to_ns is not None and from_ns >= to_ns:
+            raise UsageError(f"--from {self.from_time} is not before --to {self.to_time}", "exchange them")
+        _check_known("rank", self.rank, {process.rank for process in reader.processes.values()} - {None})
+        _check_known("process", self.pid, {process.pid for process in reader.processes.values()})
+        _check_known("thread", self.thread, {thread.name for thread in reader.threads.values()})
+        names = [phase.name for phase in PHASES]
+        if self.phase is not None and self.phase not in names:
+            raise UsageError(f"there is no phase {self.phase}", f"it is one of: {', '.join(names)}")
+        idle = () if self.gpu_idle is None else (Condition("gpu-idle", self.gpu_idle / 100),)
+        when = (*idle, *map(Condition, self.when))
+        conditions.check(reader, when, from_ns, to_ns)
+        # A PID that was used again during the run has several rows.
+        rows = frozenset(process.id for process in reader.processes.values() if process.pid == self.pid)
+        return Selection(
+            from_ns=from_ns,
+            to_ns=to_ns,
+            processes=None if self.pid is None else rows,
+            rank=self.rank,
+            thread=self.thread,
+            phase=self.phase,
+            main_threads=main_threads and self.pid is None and self.thread is None,
+            when=when,
+        )
 
 
 def _check_known(what: str, value: int | str | None, known: set[Any]) -> None:
-    """Raise UsageError where a value is asked for that the run does not have."""
+    """Raise UsageError where the run does not have a value."""
     if value is not None and value not in known:
         listed = ", ".join(map(str, sorted(known)[:12])) or "none"
         raise UsageError(f"the run has no {what} {value}", f"it has: {listed}")
 
 
-def _check_phase(name: str | None) -> None:
-    """Raise UsageError where there is no phase of this name."""
-    if name is not None:
-        from profd.daemon.analyze.phases import PHASES
+def recording_options(command: Command) -> Command:
+    """Give a command the options of a recording; they arrive together as ``recording: RecordingOptions``."""
+    return _gathered(command, "recording", RecordingOptions, _RECORDING)
 
-        names = [phase.name for phase in PHASES]
-        if name not in names:
-            raise UsageError(f"there is no phase {name}", f"it is one of: {', '.join(names)}")
+
+def selection_options(command: Command) -> Command:
+    """Give a command the options that select samples; they arrive together as ``words: SelectionWords``."""
+    return _gathered(command, "words", SelectionWords, _SELECTION)
+
+
+def _gathered(
+    command: Command, name: str, kind: type[RecordingOptions | SelectionWords], options: tuple[Callable[..., Any], ...]
+) -> Command:
+    """Give a command options that arrive together, as the fields of one tuple."""
+
+    @functools.wraps(command)
+    def gathering(**values: object) -> object:
+        gathered = kind(*(values.pop(field) for field in kind._fields))  # type: ignore[arg-type]
+        return command(**{name: gathered}, **values)
+
+    decorated: Any = gathering
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]

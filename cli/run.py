@@ -13,13 +13,12 @@ from pathlib import Path
 import click
 import msgspec
 
-from profd.cli.options import headless_option, recording_options
+from profd.cli.options import RecordingOptions, headless_option, recording_options
 from profd.daemon import paths
 from profd.daemon.launch.launch import Plan, launch
 from profd.daemon.launch.script import Script
 from profd.daemon.launch.terminal import is_interactive
 from profd.daemon.metrics.exporter import Exporter, Recording, open_exporter
-from profd.daemon.naming import script_name
 from profd.daemon.session.session import SessionOptions, start_session
 from profd.daemon.windows.ondemand import armed
 from profd.daemon.windows.request import parse_schedule
@@ -48,58 +47,23 @@ _ON_DEMAND = "on-demand"
 )
 @click.option("--quiet", is_flag=True, help="Do not sum up the run at its end.")
 def command(
-    words: tuple[str, ...],
-    rate_hz: int,
-    budget_percent: float,
-    duration_s: float | None,
-    name: str | None,
-    output: Path | None,
-    subprocesses: bool,
-    steps: bool,
-    source: bool,
-    all_gpus: bool,
-    hang_after_s: float,
-    on_hang: str | None,
-    metrics_address: str | None,
-    otlp_endpoint: str | None,
-    headless: bool,
-    windows: str | None,
-    quiet: bool,
+    words: tuple[str, ...], recording: RecordingOptions, headless: bool, windows: str | None, quiet: bool
 ) -> int:
     """Run the command CMD and profile it and its children.
 
     Its stdin, stdout, stderr, signals and exit code are as they would be without profd. On a terminal the dashboard
     opens, and the command's output is shown in it.
     """
-    run_id = paths.new_run_id(name or script_name(words))
-    options = SessionOptions(
-        run_id=run_id,
-        name=paths.clean_name(name or script_name(words)),
-        run_file=paths.new_run_file(run_id, output),
-        mode="launched",
-        pid=0,
-        start_ticks=0,
-        command=words,
-        rate_hz=rate_hz,
-        budget_percent=budget_percent,
-        duration_s=duration_s,
-        subprocesses=subprocesses,
-        steps=steps,
-        source=source,
-        all_gpus=all_gpus,
-        hang_after_s=hang_after_s or None,
-        on_hang=on_hang,
-    )
+    options = recording.session(words, "launched")
     farewell = None if quiet else partial(sum_up, options.run_file)
-    exporter = open_exporter(metrics_address, otlp_endpoint, narrate)
+    exporter = open_exporter(recording.metrics_address, recording.otlp_endpoint, narrate)
     if windows is None:
         return run_profiled(options, headless=headless, farewell=farewell, exporter=exporter)
     with armed(os.environ) as arms:
         schedule = None if windows == _ON_DEMAND else parse_schedule(windows)
         options = msgspec.structs.replace(options, window_folder=arms.folder, window_schedule=schedule)
-        return run_profiled(
-            options, headless=headless, farewell=farewell, variables=arms.environment, exporter=exporter
-        )
+        variables = arms.environment
+        return run_profiled(options, headless=headless, farewell=farewell, variables=variables, exporter=exporter)
 
 
 def run_profiled(
@@ -110,10 +74,10 @@ def run_profiled(
     variables: Mapping[str, str] | None = None,
     exporter: Exporter | None = None,
 ) -> int:
-    """Run ``options.command``, profiled, and return its exit code; the process's PID in ``options`` is yet unknown.
+    """Run ``options.command``, profiled, and return its exit code; its PID in ``options`` is still unknown.
 
-    ``farewell`` returns what is said on stderr when all is over; without it only failures are. The dashboard opens on
-    a terminal, unless headless. ``variables`` are set in the command's environment. ``exporter`` gives out metrics.
+    ``farewell`` returns the last lines on stderr; without it only failures are printed. The dashboard opens on a
+    terminal, unless headless. ``variables`` are set in the command's environment. ``exporter`` serves or sends metrics.
     """
     return launch(
         Plan(
@@ -128,17 +92,13 @@ def run_profiled(
 
 
 def start_recording(
-    options: SessionOptions,
-    script: Script,
-    link: socket.socket,
-    *,
-    exporter: Exporter | None = None,
+    options: SessionOptions, script: Script, link: socket.socket, *, exporter: Exporter | None = None
 ) -> Recording:
     """Start the session of a script that runs; raises the error that keeps it from recording."""
     options = msgspec.structs.replace(options, pid=script.pid, start_ticks=script.start_ticks)
     if exporter is None:
         return start_session(options, link=link)
-    with contextlib.closing(exporter):  # its process listens then; without a session nobody does
+    with contextlib.closing(exporter):  # the exporter's process listens from then on; without a session nobody does
         return exporter.follow(start_session(options, link=link))
 
 
@@ -153,7 +113,7 @@ def sum_up(run_file: Path) -> str:
 
 
 def narrate(line: str) -> None:
-    """Say a line on stderr; nothing where no one can hear it."""
+    """Write a line to stderr, where it is open."""
     with contextlib.suppress(OSError, ValueError):
         click.echo(line, err=True)
 

@@ -13,19 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from profd.cli.console import say
+from profd.cli.options import RecordingOptions
 from profd.daemon import paths, processes
 from profd.daemon.errors import NoSuchProcess, ProfdError, SessionFailed, UsageError
-from profd.daemon.naming import script_name
-from profd.daemon.session.session import RunningSession, SessionOptions, start_session
+from profd.daemon.session.session import SessionOptions, start_session
 from profd.daemon.store.reader import RunReader
 from profd.daemon.tree.diagnosis import check_attachable
 from profd.daemon.windows.ondemand import sockets_of
 
 if TYPE_CHECKING:
     from profd.daemon.analyze.nodes import Folder
-    from profd.daemon.store.reader import RunReader
-
-_MARK = "://"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -37,11 +34,11 @@ def job_option(command: Command) -> Command:
 
 @contextlib.contextmanager
 def brought_here(run: str) -> Iterator[str]:
-    """Give RUN as a path, or whatever else names a run: what a URL names is copied to a folder for as long.
+    """Give RUN as it is, or the path of a copy for the time of the context where it is a URL.
 
     Raises RunUnreadable, MissingTool, and UsageError where nothing can be read by such a URL.
     """
-    if _MARK not in run:
+    if "://" not in run:
         yield run
         return
     from profd.daemon.store.remote import fetch
@@ -53,7 +50,7 @@ def brought_here(run: str) -> Iterator[str]:
 
 
 def folder_of(run: str, job: str | None) -> Path | None:
-    """Return the folder that RUN is; None where it is a run, of which no job can be chosen: raises UsageError."""
+    """Return the folder that RUN is, None where it is a run; raises UsageError where a job of a run is named."""
     path = Path(run)
     is_path = os.sep in run or run in (os.curdir, os.pardir)
     is_folder = os.path.isdir(path)  # noqa: PTH112  Path raises for a folder that is not ours
@@ -65,7 +62,7 @@ def folder_of(run: str, job: str | None) -> Path | None:
 
 
 def known_folder(folder: Path) -> Folder:
-    """Return what a folder holds, and say on stderr which of its files cannot be read."""
+    """Return the runs in a folder, and say on stderr which of its files cannot be read."""
     from profd.daemon.analyze.nodes import read_folder
 
     found = read_folder(folder)
@@ -91,17 +88,15 @@ def open_run(run: str, job: str | None) -> Iterator[RunReader]:
 
     Raises NoSuchRun, RunUnreadable, MissingTool, and UsageError where a folder holds several jobs and none is named.
     """
-    from profd.daemon.store.reader import RunReader
-
     with brought_here(run) as here:
         folder = folder_of(here, job)
-        if folder is not None:
-            from profd.daemon.analyze.nodes import open_job
-
-            with open_job(known_folder(folder).choose(job)) as reader:
+        if folder is None:
+            with RunReader(paths.find_run(here)) as reader:
                 yield reader
             return
-        with RunReader(paths.find_run(here)) as reader:
+        from profd.daemon.analyze.nodes import open_job
+
+        with open_job(known_folder(folder).choose(job)) as reader:
             yield reader
 
 
@@ -111,7 +106,7 @@ _LOOK_INTERVAL_S = 0.05
 
 
 def pid_of(word: str) -> int | None:
-    """Return the PID that a word is; None where it is none, or names a run."""
+    """Return a word as a PID; None where it is none, or names a run."""
     if not word.isdecimal() or any(path.stem == word or paths.run_name(path) == word for path in paths.list_runs()):
         return None
     return int(word)
@@ -124,28 +119,32 @@ def run_of(pid: int, *, inject: bool) -> Iterator[Path]:
     Raises UsageError where there is none, the process was not armed and nothing may be put into it, and ProfdError
     where it cannot be recorded.
     """
-    if (path := _find_live(pid)) is not None:
-        yield path
-        return
+    for path in paths.list_runs():
+        is_its = False
+        with contextlib.suppress(ProfdError), RunReader(path) as reader:
+            is_its = reader.info.state == "live" and _is_in(reader, pid)
+        if is_its:
+            yield path
+            return
     if not inject and sockets_of(pid) is None:
         raise UsageError(
             f"process {pid} is in no live run, and was not armed for windows",
             "launch it with `profd run --torch-window -- CMD`, or add --inject to start the profiler inside of it",
         )
-    session = _record(pid)
+    session = start_session(attached(pid))
+    say(f"recording pid {pid} as {session.run_file.stem} meanwhile")
     try:
+        deadline = time.monotonic() + _SEEN_TIMEOUT_S
+        with RunReader(session.run_file) as reader:
+            while not _is_in(reader, pid):
+                if time.monotonic() > deadline or not session.is_running():
+                    raise SessionFailed(f"process {pid} is not being recorded", f"see `profd attach {pid}`")
+                time.sleep(_LOOK_INTERVAL_S)
+                reader.refresh()
         yield session.run_file
     finally:
         session.end()
         session.wait_closed(_CLOSING_S)
-
-
-def _find_live(pid: int) -> Path | None:
-    for path in paths.list_runs():
-        with contextlib.suppress(ProfdError), RunReader(path) as reader:
-            if reader.info.state == "live" and _is_in(reader, pid):
-                return path
-    return None
 
 
 def _is_in(reader: RunReader, pid: int) -> bool:
@@ -156,35 +155,10 @@ def _is_in(reader: RunReader, pid: int) -> bool:
     )
 
 
-def _record(pid: int) -> RunningSession:
-    """Begin to record a process, and return once it is known to the run."""
+def attached(pid: int, recording: RecordingOptions = RecordingOptions()) -> SessionOptions:  # noqa: B008  immutable
+    """Return the options of a session that records a running process; raises ProfdError where it cannot."""
     check_attachable(pid)
     stat = processes.read_stat(pid)
     if stat is None:
         raise NoSuchProcess(f"pid {pid} ended while it was looked at", "`profd ls` lists what runs now")
-    words = processes.command_line(pid)
-    name = paths.clean_name(script_name(words))
-    run_id = paths.new_run_id(name)
-    options = SessionOptions(
-        run_id=run_id,
-        name=name,
-        run_file=paths.new_run_file(run_id),
-        mode="attached",
-        pid=pid,
-        start_ticks=stat.start_ticks,
-        command=words,
-    )
-    session = start_session(options)
-    say(f"recording pid {pid} as {run_id} meanwhile")
-    _wait_until_seen(session, pid)
-    return session
-
-
-def _wait_until_seen(session: RunningSession, pid: int) -> None:
-    deadline = time.monotonic() + _SEEN_TIMEOUT_S
-    with RunReader(session.run_file) as reader:
-        while not _is_in(reader, pid):
-            if time.monotonic() > deadline or not session.is_running():
-                raise SessionFailed(f"process {pid} is not being recorded", f"see `profd attach {pid}`")
-            time.sleep(_LOOK_INTERVAL_S)
-            reader.refresh()
+    return recording.session(processes.command_line(pid), "attached", pid, stat.start_ticks)

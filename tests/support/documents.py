@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from typing import NamedTuple
 
 import click
 
-from profd.cli.main import COMMANDS
+from profd.cli.main import COMMANDS, load_command
 from support.folders import DOCS, ROOT
 
 PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
@@ -130,7 +129,7 @@ def unknown_in(words: tuple[str, ...]) -> list[str]:
 
 
 def command_named(name: str) -> click.Command:
-    command: click.Command = importlib.import_module(COMMANDS[name].module).command
+    command: click.Command = load_command(name)
     return command
 
 

@@ -25,7 +25,7 @@ Captured = pytest.CaptureFixture[str]
 def recording(monkeypatch: pytest.MonkeyPatch) -> FakeRecording:
     recording = FakeRecording()
     monkeypatch.setattr(attach, "start_session", recording)
-    monkeypatch.setattr(attach, "check_attachable", lambda pid: None)
+    monkeypatch.setattr("profd.cli.runs.check_attachable", lambda pid: None)
     monkeypatch.setattr(attach, "is_interactive", lambda: False)
     return recording
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -52,8 +51,8 @@ def outcome(monkeypatch: pytest.MonkeyPatch) -> Outcome:
         return outcome.returns
 
     module = SimpleNamespace(command=click.command()(command))
-    monkeypatch.setitem(sys.modules, "profd_test_command", module)
-    monkeypatch.setitem(main.COMMANDS, "fail", main.CommandPlace("profd_test_command", "Fail."))
+    monkeypatch.setitem(sys.modules, "profd.cli.fail", module)
+    monkeypatch.setitem(main.COMMANDS, "fail", "Fail.")
     return outcome
 
 
@@ -63,7 +62,7 @@ def test_every_designed_command_is_there() -> None:
 
 @pytest.mark.parametrize("name", DESIGNED)
 def test_command_is_where_the_list_says_and_explains_itself(name: str) -> None:
-    command = importlib.import_module(main.COMMANDS[name].module).command
+    command = main.load_command(name)
     assert isinstance(command, click.Command)
     assert command.help
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 
 import pytest
 from support.folders import DOCS
 
-from profd.cli.main import COMMANDS
+from profd.cli.main import COMMANDS, load_command
 from profd.daemon.errors import ExitCode
 
 PAGE = (DOCS / "commands.md").read_text()
@@ -25,6 +24,6 @@ def test_every_command_is_documented() -> None:
 
 @pytest.mark.parametrize("name", ["attach", "summary", "export", "diff", "fleet"])
 def test_every_option_is_documented(name: str) -> None:
-    command = importlib.import_module(COMMANDS[name].module).command
+    command = load_command(name)
     options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
     assert [option for option in options if option not in PAGE] == []

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from support.synthetic import MAIN, PIN_TID, STARTED_NS, worker, write_run
 
-from profd.cli.options import SelectionWords, parse_time, recording_options, selection_options
+from profd.cli.options import RecordingOptions, SelectionWords, parse_time, recording_options, selection_options
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.store.reader import RunReader
@@ -41,41 +41,28 @@ def received(decorate: object, *words: str) -> dict[str, object]:
 
 
 def test_recording_options_have_their_defaults() -> None:
-    assert received(recording_options) == {
-        "rate_hz": 100,
-        "budget_percent": 10.0,
-        "duration_s": None,
-        "name": None,
-        "output": None,
-        "subprocesses": True,
-        "hang_after_s": 30.0,
-        "on_hang": None,
-        "all_gpus": False,
-        "metrics_address": None,
-        "otlp_endpoint": None,
-        "steps": True,
-        "source": True,
-    }
+    assert received(recording_options) == {"recording": RecordingOptions()}
 
 
 def test_recording_options_arrive_in_their_units() -> None:
     words = "--rate 50 --budget 2.5 --duration 1.5 --name cifar -o x.profd --no-subprocesses --all-gpus --no-steps"
     words += " --no-source --hang-after 5 --on-hang date --metrics 0.0.0.0:9400 --otlp http://localhost:4318"
-    assert received(recording_options, *words.split()) == {
-        "rate_hz": 50,
-        "budget_percent": 2.5,
-        "duration_s": 1.5,
-        "name": "cifar",
-        "output": Path("x.profd"),
-        "subprocesses": False,
-        "hang_after_s": 5.0,
-        "on_hang": "date",
-        "all_gpus": True,
-        "metrics_address": "0.0.0.0:9400",
-        "otlp_endpoint": "http://localhost:4318",
-        "steps": False,
-        "source": False,
-    }
+    (recording,) = received(recording_options, *words.split()).values()
+    assert recording == RecordingOptions(
+        rate_hz=50,
+        budget_percent=2.5,
+        duration_s=1.5,
+        name="cifar",
+        output=Path("x.profd"),
+        subprocesses=False,
+        hang_after_s=5.0,
+        on_hang="date",
+        all_gpus=True,
+        metrics_address="0.0.0.0:9400",
+        otlp_endpoint="http://localhost:4318",
+        steps=False,
+        source=False,
+    )
 
 
 @pytest.mark.parametrize("words", ["--rate 0", "--rate 1001", "--budget 0", "--duration 0", "--duration -1"])
