@@ -18,7 +18,7 @@ from profd.daemon import paths, processes
 from profd.daemon.errors import NoSuchProcess, ProfdError, SessionFailed, UsageError
 from profd.daemon.session.session import SessionOptions, start_session
 from profd.daemon.store.reader import RunReader
-from profd.daemon.tree.diagnosis import check_attachable
+from profd.daemon.tree.attachable import check_attachable
 from profd.daemon.windows.ondemand import sockets_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Which group of causes a hang belongs to, and the sentence that says so. Pure: judges what a look has seen."""
+"""Finds the cause of a hang: its group of causes, and the sentence that says so, from one look. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
-from profd.daemon.hangs.look import Look, Stack, Standing, name_of_member
+from profd.daemon.hangs.look import Look, Standing, name_of_member
 from profd.daemon.tree import exitstatus, roles
 
 # What the file of a library's frame looks like, and the group of who waits there; sure ones go before likely ones.
@@ -44,7 +44,7 @@ _EVENT_LOOP = ("asyncio/base_events.py", "run_forever")
 
 
 class Death(NamedTuple):
-    """A process of the run that ended; code and signal are None where nobody could tell."""
+    """A process of the run that ended; code and signal are None where its parent had taken its status before us."""
 
     at_ns: int
     who: str
@@ -55,12 +55,7 @@ class Death(NamedTuple):
         """Say whether a signal or an error ended it."""
         return self.signal is not None or bool(self.code)
 
-    def is_unexplained(self) -> bool:
-        """Say whether nobody knows what ended it: its parent had taken notice before we could."""
-        return self.signal is None and self.code is None
-
     def in_words(self) -> str:
-        """Return who ended how."""
         return f"{self.who} {exitstatus.in_words(self.code, self.signal)}"
 
 
@@ -72,30 +67,42 @@ class Cause(NamedTuple):
 
 
 def is_waiting_for_work(look: Look) -> bool:
-    """Say whether all who train wait as servers and prompts do: in an event loop, or at a terminal."""
-    return all(_is_event_loop(row.stack) or row.wait.kind == "terminal" for row in look.mains())
+    """Say whether all processes that train wait as servers and prompts do: in an event loop, or at a terminal."""
+    return all(
+        row.wait.kind == "terminal"
+        or any(frame.file.endswith(_EVENT_LOOP[0]) and frame.function.endswith(_EVENT_LOOP[1]) for frame in row.stack)
+        for row in look.mains()
+    )
 
 
 def ends_by_itself(look: Look) -> bool:
-    """Say whether what all who train wait for will end by itself: a sleep, or a disk that writes."""
+    """Say whether all waits of the processes that train end by themselves: a sleep, or a disk that writes."""
     return all(row.wait.kind in SELF_ENDING for row in look.mains())
 
 
 def find_cause(look: Look, deaths: Sequence[Death]) -> Cause:
     """Return the cause of a hang; ``deaths`` are those of the time shortly before it and since."""
-    mains = _training(look)
+    mains = look.mains()
+    if all(group_of(row) == "child process" for row in mains):  # then its children, which it only waits for
+        mains = [row for row in look.standing if row.is_main and row.member.role != roles.MAIN] or mains
     groups = [group_of(row) for row in mains]
-    for group, found in ((name, groups.count(name)) for name in ("stopped", "collective")):
-        if found:
-            return Cause(group, _among(mains, groups, group))
-    missed = _missed(deaths, set(groups))
-    if missed is not None:
-        return Cause("dead worker", f"{missed.in_words()}, and {_sentence(mains[0])}")
-    stuck = _stuck_worker(look) if "queue" in groups else None
-    if stuck is not None:
-        return Cause(group_of(stuck), f"{_sentence(mains[groups.index('queue')])}; {_sentence(stuck)}")
-    group = max(groups, key=groups.count, default="unknown")
-    return Cause(group, _among(mains, groups, group))
+    group = "stopped" if "stopped" in groups else "collective"
+    if group not in groups:
+        # A process whose end left the others waiting, where they wait as for one.
+        waits_for_one = not {"queue", "lock", "blocked read", "child process"}.isdisjoint(groups)
+        for death in reversed(deaths):
+            is_unexplained = death.signal is None and death.code is None
+            if (death.is_odd() and waits_for_one) or (is_unexplained and "queue" in groups):
+                return Cause("dead worker", f"{death.in_words()}, and {_sentence(mains[0])}")
+        if "queue" in groups and (stuck := next(filter(_is_stuck_worker, look.standing), None)) is not None:
+            return Cause(group_of(stuck), f"{_sentence(mains[groups.index('queue')])}; {_sentence(stuck)}")
+        group = max(groups, key=groups.count, default="unknown")
+    if len(mains) < 2:
+        return Cause(group, _sentence(mains[0]) if mains else "no process that trains could be read")
+    alike = [row for row, found in zip(mains, groups, strict=True) if found == group]
+    others = [row for row, found in zip(mains, groups, strict=True) if found != group]
+    text = f"{len(alike)} of {len(mains)} processes wait so: {_sentence(alike[0])}"
+    return Cause(group, "; ".join([text, *map(_sentence, others[:3])]))
 
 
 def group_of(row: Standing) -> str:
@@ -115,72 +122,24 @@ def group_of(row: Standing) -> str:
     return likely or _BY_WAIT.get(row.wait.kind, "unknown")
 
 
-def _training(look: Look) -> list[Standing]:
-    """Return the main threads of those who train: of the children, where their parent but waits for them to end."""
-    mains = look.mains()
-    if all(group_of(row) == "child process" for row in mains):
-        children = [row for row in look.standing if row.is_main and row.member.role != roles.MAIN]
-        return children or mains
-    return mains
-
-
-def _missed(deaths: Sequence[Death], groups: set[str]) -> Death | None:
-    """Return the process whose end left the others waiting; None where they do not wait as for one."""
-    for death in reversed(deaths):
-        if death.is_odd() and groups & {"queue", "lock", "blocked read", "child process"}:
-            return death
-        if death.is_unexplained() and "queue" in groups:
-            return death
-    return None
-
-
-def _stuck_worker(look: Look) -> Standing | None:
-    """Return a worker that does not wait for work, and so is what the others wait for."""
-    for row in look.standing:
-        is_worker = row.member.role == roles.WORKER or roles.is_worker([row.stack])
-        if row.is_main and is_worker and not _is_idle_worker(row.stack):
-            return row
-    return None
-
-
-def _is_idle_worker(stack: Stack) -> bool:
-    """Say whether a worker waits for work: in its own loop's queue, with none of the user's code below."""
-    library = [frame for frame in stack[-4:] if _IDLE_WORKER.search(frame.file)]
-    return bool(library) and bool(stack) and bool(_LIBRARY.search(stack[-1].file)) and not _is_in_user_code(stack)
-
-
-def _is_in_user_code(stack: Stack) -> bool:
-    """Say whether a worker is at work in code that is the user's, called from the loop of workers."""
-    loop = next((index for index, frame in enumerate(stack) if roles.is_worker([[frame]])), None)
-    return loop is not None and any(not _LIBRARY.search(frame.file) for frame in stack[loop + 1 :])
-
-
-def _is_event_loop(stack: Stack) -> bool:
-    return any(frame.file.endswith(_EVENT_LOOP[0]) and frame.function.endswith(_EVENT_LOOP[1]) for frame in stack)
-
-
-def _among(mains: Sequence[Standing], groups: Sequence[str], group: str) -> str:
-    """Return how many of those who train wait so, and where the others stand."""
-    if not mains:
-        return "no process that trains could be read"
-    alike = [row for row, found in zip(mains, groups, strict=True) if found == group]
-    others = [row for row, found in zip(mains, groups, strict=True) if found != group]
-    if len(mains) == 1:
-        return _sentence(mains[0])
-    text = f"{len(alike)} of {len(mains)} processes wait so: {_sentence(alike[0])}"
-    return "; ".join([text, *(_sentence(row) for row in others[:3])])
+def _is_stuck_worker(row: Standing) -> bool:
+    """Say whether a thread is that of a worker that does not wait for work, and so is what the others wait for."""
+    stack = row.stack
+    if not row.is_main or not (row.member.role == roles.WORKER or roles.is_worker([stack])):
+        return False
+    # An idle worker is in its own loop's queue, with none of the user's code below.
+    if not any(_IDLE_WORKER.search(frame.file) for frame in stack[-4:]) or not _LIBRARY.search(stack[-1].file):
+        return True
+    loop = next((index for index, frame in enumerate(stack) if roles.is_worker([[frame]])), len(stack))
+    return any(not _LIBRARY.search(frame.file) for frame in stack[loop + 1 :])
 
 
 def _sentence(row: Standing) -> str:
-    """Return who stands where, and what it waits for."""
-    where = place_of(row.stack)
-    return f"{name_of_member(row.member)} stands {where}: {row.wait.text}" if where else name_of_member(row.member)
-
-
-def place_of(stack: Stack) -> str:
-    """Return where a stack stands: at which line of the user's code, and what that called."""
+    """Return which process stands where, in the user's code and what that called, and what it waits for."""
+    name, stack = name_of_member(row.member), row.stack
     if not stack:
-        return ""
-    index = max((index for index, frame in enumerate(stack) if not _LIBRARY.search(frame.file)), default=len(stack) - 1)
-    own, called = stack[index], stack[min(index + 1, len(stack) - 1)]
-    return f"in {called.function} ({PurePath(own.file).name}:{own.line})"
+        return name
+    last = len(stack) - 1
+    index = max((index for index, frame in enumerate(stack) if not _LIBRARY.search(frame.file)), default=last)
+    own, called = stack[index], stack[min(index + 1, last)]
+    return f"{name} stands in {called.function} ({PurePath(own.file).name}:{own.line}): {row.wait.text}"

@@ -1,10 +1,9 @@
 """Detects a run that makes no progress: it does nothing, stands in one stack, or spins.
 
-A wait that spins uses a core like a computation does, and two looks at a loop may well see the same line of it. That
-each of some thousand samples shows the same stack is another matter: then it is one long call, or a loop of one line.
-
-A wait that spins looks like a computation, and one very long call like both. So it takes much longer until this is
-called a hang, and it is told only where steps are counted, and where no more than one core a process is at work.
+A wait that spins uses a core like a computation does, and two looks at a loop may well see the same line of it. Where
+each of some thousand samples shows the same stack, it is one long call, or a loop of one line. One very long
+computation looks like that, too. So it takes much longer until this is called a hang, and it is one only where steps
+are counted, and where no more than one core a process is at work.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.hangs.look import Look
-from profd.daemon.store.records import Frame, Identity, Point, PointsTaken, RecordingTaken
+from profd.daemon.store.records import Frame, Identity, PointsTaken, RecordingTaken
 from profd.daemon.units import percent
 
 # Heartbeats and timers go on in a run that hangs: so much CPU time is none.
@@ -30,7 +29,7 @@ _GPU_MOVES = 0.02
 
 
 class Stillness:
-    """What the processes of a run took lately, and when they last came a step further."""
+    """The CPU time of a run's processes lately, and when they last made a step."""
 
     def __init__(self) -> None:
         self.last_step: int | None = None
@@ -43,13 +42,18 @@ class Stillness:
         self._gpus: dict[str, deque[tuple[int, float]]] = {}
 
     def take(self, record: PointsTaken) -> None:
-        """Take in points; all but those of CPU, steps and GPUs are passed over."""
+        """Learn from points of CPU, steps and GPUs."""
         cores, processes = 0.0, 0
         for point in record.points:
             if point.name == _CPU and point.os_tid is None:
                 cores, processes = cores + point.value, processes + 1
             elif point.name == _STEPS:
-                self._take_steps(record.at_ns, point)
+                before = self._steps.get(point.identity)
+                if before is not None and point.value > before[1]:
+                    self.step_s = (record.at_ns - before[0]) / SECOND_NS / (point.value - before[1])
+                    self.step_ns, self.last_step = record.at_ns, int(point.value)
+                if before is None or point.value > before[1]:
+                    self._steps[point.identity] = (record.at_ns, point.value)
             elif point.name == _GPU and point.device is not None:
                 self._gpus.setdefault(point.device, deque(maxlen=_HISTORY)).append((record.at_ns, point.value))
         if processes:
@@ -83,7 +87,7 @@ class Stillness:
         return False
 
     def forget(self) -> None:
-        """Begin anew to look how long nothing was done."""
+        """Forget the CPU time, so that a run is quiet from now on at the earliest."""
         self._readings.clear()
 
     def _backwards(self, from_ns: int = 0) -> Iterator[tuple[float, float, int]]:
@@ -99,52 +103,50 @@ class Stillness:
         return self.step_ns is not None and self.step_ns > at_ns
 
     def gpu_moves_since(self, at_ns: int) -> bool:
-        """Say whether a GPU was busy now more, now less: at 0 % or 100 % throughout it may hang with the rest."""
+        """Say whether a GPU's use went up and down: at 0 % or 100 % throughout it may hang with the rest."""
         return any(max(values) - min(values) > _GPU_MOVES for values in self._gpu_since(at_ns).values() if values)
 
     def gpu_facts(self, at_ns: int) -> list[str]:
         """Return how busy each GPU was since a time, in words."""
-        return [
-            f"{name} at a constant {percent(values[-1])}"
-            for name, values in sorted(self._gpu_since(at_ns).items())
-            if values
-        ]
+        gpus = sorted(self._gpu_since(at_ns).items())
+        return [f"{name} at a constant {percent(values[-1])}" for name, values in gpus if values]
 
     def _gpu_since(self, at_ns: int) -> dict[str, list[float]]:
         return {name: [value for when, value in points if when >= at_ns] for name, points in self._gpus.items()}
 
-    def _take_steps(self, at_ns: int, point: Point) -> None:
-        before = self._steps.get(point.identity)
-        if before is None or point.value > before[1]:
-            if before is not None:
-                self.step_s = (at_ns - before[0]) / SECOND_NS / (point.value - before[1])
-                self.step_ns, self.last_step = at_ns, int(point.value)
-            self._steps[point.identity] = (at_ns, point.value)
-
 
 def _allowed_cores(processes: int) -> float:
-    """Return what so many processes may take while nothing goes on."""
+    """Return the cores that so many processes may use while nothing goes on."""
     return max(QUIET_CORES, QUIET_CORES_OF_A_PROCESS * processes)
 
 
 # The age of the last recording: from one hand-over to the next, and what it takes to read it.
 _LATEST_NS = 15 * SECOND_NS
+# Of each that spins: its other threads use as much with it. A process that computes on many cores computes.
+_SPINNING_CORES = 1.15
+_EARLY_S = 0.5
 
 
 class _Place(NamedTuple):
+    """Where a main thread was seen last, and since when."""
+
     stack: tuple[Frame, ...]
     since_ns: int
     until_ns: int
 
 
-class Standstill:
-    """Where the main threads of processes were seen last, and since when."""
+class SpinWatch:
+    """Looks twice at a run that stands at work; ``look`` looks at the processes that train, or at all."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock, stillness: Stillness, look: Callable[[bool], Awaitable[Look | None]]) -> None:
+        self._clock = clock
+        self._stillness = stillness
+        self._look = look
         self._places: dict[Identity, _Place] = {}
+        self._first: Look | None = None
 
     def take(self, recording: RecordingTaken) -> None:
-        """Take in a recording of a process."""
+        """Learn from a recording where a process stands."""
         main = next((thread for thread in recording.threads if thread.is_main), None)
         place = self._places.get(recording.identity)
         for interval in main.intervals if main else ():
@@ -154,49 +156,26 @@ class Standstill:
         if place is not None:
             self._places[recording.identity] = place
 
-    def keep(self, identities: Collection[Identity]) -> None:
-        """Forget all processes but these."""
-        self._places = {identity: place for identity, place in self._places.items() if identity in identities}
+    def keep(self, training: Collection[Identity]) -> None:
+        """Forget all processes but these, which train now."""
+        self._places = {identity: place for identity, place in self._places.items() if identity in training}
 
-    def since_ns(self, now_ns: int) -> int | None:
+    def _since_ns(self) -> int | None:
         """Return since when all of them have stood where they stand; None where that is not known of each."""
-        if any(place.until_ns < now_ns - _LATEST_NS for place in self._places.values()):
+        oldest_ns = self._clock.now_ns() - _LATEST_NS
+        if any(place.until_ns < oldest_ns for place in self._places.values()):
             return None
         return max((place.since_ns for place in self._places.values()), default=None)
 
-
-# Of each that spins: what its other threads take with it. Who computes on many cores computes.
-_SPINNING_CORES = 1.15
-_EARLY_S = 0.5
-
-
-class SpinWatch:
-    """Looks twice at a run that stands at work; ``look`` is asked for one at those who train, or at all."""
-
-    def __init__(self, clock: Clock, stillness: Stillness, look: Callable[[bool], Awaitable[Look | None]]) -> None:
-        self._clock = clock
-        self._stillness = stillness
-        self._look = look
-        self._standstill = Standstill()
-        self._first: Look | None = None
-
-    def take(self, recording: RecordingTaken) -> None:
-        """Take in a recording of a process."""
-        self._standstill.take(recording)
-
-    def keep(self, training: Collection[Identity]) -> None:
-        """Take in who trains now; all others are forgotten."""
-        self._standstill.keep(training)
-
     def stood_s(self) -> float:
-        """Return for how long all who train have stood where they are without a step; 0 where nobody can tell."""
-        since_ns, step_ns = self._standstill.since_ns(self._clock.now_ns()), self._stillness.step_ns
+        """Return for how long all that train have stood where they are without a step; 0 where that is unknown."""
+        since_ns, step_ns = self._since_ns(), self._stillness.step_ns
         if since_ns is None or step_ns is None or self._stillness.gpu_moves_since(since_ns):
             return 0.0
         return (self._clock.now_ns() - max(since_ns, step_ns)) / SECOND_NS
 
     async def check(self, due_s: float) -> Look | None:
-        """Return what was seen where the run has spun for ``due_s``; looks for the first time at half of that."""
+        """Return a look at the run where it has spun for ``due_s``; looks for the first time at half of that."""
         stood_s = self.stood_s()
         if stood_s < due_s / 2:
             self._first = None
@@ -204,17 +183,17 @@ class SpinWatch:
             self._first = await self._look(True)
         elif stood_s >= due_s and self._first.at_ns <= self._clock.now_ns() - (due_s / 2 - _EARLY_S) * SECOND_NS:
             first, self._first = self._first, await self._look(False)
-            return self._first if self._first is not None and has_spun(first, self._first) else None
+            return self._first if self._first is not None and _has_spun(first, self._first) else None
         return None
 
     def has_moved_since(self, at_ns: int) -> bool:
-        """Say whether someone who trains stands elsewhere since a time."""
-        since_ns = self._standstill.since_ns(self._clock.now_ns())
+        """Say whether a process that trains stands elsewhere since a time."""
+        since_ns = self._since_ns()
         return since_ns is not None and since_ns > at_ns
 
 
-def has_spun(first: Look, second: Look) -> bool:
-    """Say whether between two looks those who train did nothing but use one core each, one of them at least."""
+def _has_spun(first: Look, second: Look) -> bool:
+    """Say whether between two looks the processes that train did nothing but use one core each, one at least."""
     seconds = (second.at_ns - first.at_ns) / SECOND_NS
     spinning = sum(row.wait.kind == "running" for row in second.mains())
     spent_s = second.counters.cpu_s - first.counters.cpu_s

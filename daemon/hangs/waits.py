@@ -1,6 +1,6 @@
 """What a thread waits for: its state, its system call, and the other end of the pipe or socket.
 
-All of it is read from /proc; a word of the thread's memory only where a system call was given its descriptors there.
+All of it is read from /proc; a word of the thread's memory only where a system call has its descriptors there.
 """
 
 from __future__ import annotations
@@ -11,64 +11,29 @@ import re
 import stat
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from profd.daemon import processes
 
-# name: number on x86-64 (None: has none), on aarch64
-_NUMBERS: dict[str, tuple[int | None, int | None]] = {
-    "read": (0, 63),
-    "write": (1, 64),
-    "pread64": (17, 67),
-    "pwrite64": (18, 68),
-    "readv": (19, 65),
-    "writev": (20, 66),
-    "open": (2, None),
-    "openat": (257, 56),
-    "newfstatat": (262, 79),
-    "getdents64": (217, 61),
-    "poll": (7, None),
-    "ppoll": (271, 73),
-    "select": (23, None),
-    "pselect6": (270, 72),
-    "epoll_wait": (232, None),
-    "epoll_pwait": (281, 22),
-    "accept": (43, 202),
-    "accept4": (288, 242),
-    "connect": (42, 203),
-    "recvfrom": (45, 207),
-    "recvmsg": (47, 212),
-    "sendto": (44, 206),
-    "sendmsg": (46, 211),
-    "futex": (202, 98),
-    "futex_waitv": (449, 449),
-    "semop": (65, 193),
-    "semtimedop": (220, 192),
-    "flock": (73, 32),
-    "fcntl": (72, 25),
-    "fsync": (74, 82),
-    "fdatasync": (75, 83),
-    "msync": (26, 227),
-    "sync": (162, 81),
-    "wait4": (61, 260),
-    "waitid": (247, 95),
-    "nanosleep": (35, 101),
-    "clock_nanosleep": (230, 115),
-    "pause": (34, None),
-    "rt_sigtimedwait": (128, 137),
-    "rt_sigsuspend": (130, 133),
-    "ioctl": (16, 29),
-}
-_COLUMN = {"x86_64": 0, "aarch64": 1}.get(platform.machine())
-_NAMES = {} if _COLUMN is None else {numbers[_COLUMN]: name for name, numbers in _NUMBERS.items()}
-
-
-def name_of_call(number: int) -> str:
-    """Return the name of a system call, its number in words where it is not one that waits."""
-    return _NAMES.get(number, f"system call {number}")
-
+# Name, number on x86-64 and on aarch64 of the system calls that wait.
+_NUMBERS = """
+    read 0 63                 write 1 64                pread64 17 67             pwrite64 18 68
+    readv 19 65               writev 20 66              open 2 -                  openat 257 56
+    newfstatat 262 79         getdents64 217 61         poll 7 -                  ppoll 271 73
+    select 23 -               pselect6 270 72           epoll_wait 232 -          epoll_pwait 281 22
+    accept 43 202             accept4 288 242           connect 42 203            recvfrom 45 207
+    recvmsg 47 212            sendto 44 206             sendmsg 46 211            futex 202 98
+    futex_waitv 449 449       semop 65 193              semtimedop 220 192        flock 73 32
+    fcntl 72 25               fsync 74 82               fdatasync 75 83           msync 26 227
+    sync 162 81               wait4 61 260              waitid 247 95             nanosleep 35 101
+    clock_nanosleep 230 115   pause 34 -                rt_sigtimedwait 128 137   rt_sigsuspend 130 133
+    ioctl 16 29
+"""
+_COLUMN = {"x86_64": 1, "aarch64": 2}.get(platform.machine())
+_ROWS = re.findall(r"(\w+) (\S+) (\S+)", _NUMBERS)
+_NAMES = {int(row[_COLUMN]): row[0] for row in _ROWS if row[_COLUMN] != "-"} if _COLUMN else {}
 
 _FLAGS = re.compile(rb"^flags:\s*([0-7]+)", re.MULTILINE)
 # A machine has tens of thousands of descriptors: what is not found by then stays unknown.
@@ -76,7 +41,7 @@ _PATIENCE_S = 1.0
 _MOST_NAMED = 4
 
 NameOf = Callable[[int], str]
-"""Says in words who a PID is."""
+"""The name of the process of a PID."""
 
 
 class Pipe(NamedTuple):
@@ -105,13 +70,18 @@ def holders(pipe: Pipe, mode: int) -> list[int] | None:
     for pid in processes.pids():
         if time.monotonic() > deadline_s:
             return None
-        if any(_is_open_for(pid, fd, mode) for fd in _descriptors_of(pid, pipe)):
-            found.append(pid)
+        try:
+            with os.scandir(f"/proc/{pid}/fd") as entries:
+                ends = (entry.name for entry in entries if pipe_of(pid, int(entry.name)) == pipe)
+                if any(_is_open_for(pid, fd, mode) for fd in ends):
+                    found.append(pid)
+        except OSError:
+            continue
     return found
 
 
-def other_end(pipe: Pipe, pid: int, *, is_reader: bool, name_of: NameOf) -> str:
-    """Return in words who holds the other end of a pipe that ``pid`` waits at."""
+def _other_end(pipe: Pipe, pid: int, *, is_reader: bool, name_of: NameOf) -> str:
+    """Return in words which processes hold the other end of a pipe that ``pid`` waits at."""
     end = "writing" if is_reader else "reading"
     found = holders(pipe, os.O_WRONLY if is_reader else os.O_RDONLY)
     if found is None:
@@ -125,23 +95,12 @@ def other_end(pipe: Pipe, pid: int, *, is_reader: bool, name_of: NameOf) -> str:
 
 
 def name_of_stranger(pid: int) -> str:
-    """Name a process that is not of the run, by what the kernel calls it."""
+    """Return the PID and the kernel's name of a process that is not of the run."""
     found = processes.read_stat(pid)
     return f"pid {pid} ({found.comm})" if found else f"pid {pid}"
 
 
-def _descriptors_of(pid: int, pipe: Pipe) -> Iterator[int]:
-    """Yield the descriptors of a process that are ends of a pipe."""
-    try:
-        with os.scandir(f"/proc/{pid}/fd") as entries:
-            for entry in entries:
-                if pipe_of(pid, int(entry.name)) == pipe:
-                    yield int(entry.name)
-    except OSError:
-        return
-
-
-def _is_open_for(pid: int, fd: int, mode: int) -> bool:
+def _is_open_for(pid: int, fd: str, mode: int) -> bool:
     try:
         match = _FLAGS.search(Path(f"/proc/{pid}/fdinfo/{fd}").read_bytes())
     except OSError:
@@ -149,12 +108,8 @@ def _is_open_for(pid: int, fd: int, mode: int) -> bool:
     return match is not None and int(match[1], 8) & os.O_ACCMODE in (mode, os.O_RDWR)
 
 
-_READS = ("read", "pread64", "readv", "recvfrom", "recvmsg", "accept", "accept4", "getdents64")
+_READS = ("read", "pread64", "readv", "recvfrom", "recvmsg", "accept", "accept4", "getdents64", "ioctl")
 _WRITES = ("write", "pwrite64", "writev", "sendto", "sendmsg", "connect")
-_FLUSHES = ("fsync", "fdatasync", "msync", "sync")
-_OPENS = ("open", "openat", "newfstatat")
-_LOCKS = ("futex", "futex_waitv", "semop", "semtimedop", "flock", "fcntl")
-_SLEEPS = ("nanosleep", "clock_nanosleep")
 _POLL_FD = struct.Struct("=ihh")
 _MOST_POLLED = 16
 _PATH_BYTES = 256
@@ -179,24 +134,24 @@ class Call(NamedTuple):
 
 
 def read_wait(pid: int, os_tid: int, name_of: NameOf) -> Wait:
-    """Return what a thread waits for; ``name_of`` says in words who a PID is."""
+    """Return what a thread waits for; ``name_of`` names other processes."""
     stat = processes.read_stat(pid, os_tid)
     if stat is None:
         return Wait("unknown", "it is gone")
     if stat.state in "Tt":
         return Wait("stopped", "it is stopped by a signal")
     call = _call_of(pid, os_tid)
-    wait = _wait_in(call, pid, name_of) if call else _wait_without_call(stat.state, pid, os_tid)
+    wchan = _wchan(pid, os_tid) if call is None or stat.state == "D" else None
+    wait = _wait_in(call, pid, name_of) if call else _wait_without_call(stat.state, wchan)
     if stat.state == "D":
-        return Wait(wait.kind, f"{wait.text}, uninterruptible (state D) in {_wchan(pid, os_tid) or 'the kernel'}")
+        return Wait(wait.kind, f"{wait.text}, uninterruptible (state D) in {wchan or 'the kernel'}")
     return wait
 
 
-def _wait_without_call(state: str, pid: int, os_tid: int) -> Wait:
-    """Return what is known of a thread that is in no system call, or not one that we may see."""
-    wchan = _wchan(pid, os_tid)
+def _wait_without_call(state: str, wchan: str | None) -> Wait:
+    """Return the wait of a thread that is in no system call that we may see, but in this function of the kernel."""
     if state == "R" or (state != "D" and wchan is None):
-        return Wait("running", "it is running") if state == "R" else Wait("unknown", "the kernel does not tell")
+        return Wait("running", "it is running") if state == "R" else Wait("unknown", "the kernel does not say")
     if wchan is not None and "futex" in wchan:
         return Wait("lock", f"a lock ({wchan})")
     if wchan is not None and "pipe_read" in wchan:
@@ -205,59 +160,49 @@ def _wait_without_call(state: str, pid: int, os_tid: int) -> Wait:
 
 
 def _wait_in(call: Call, pid: int, name_of: NameOf) -> Wait:
-    for names, explain in _EXPLANATIONS:
-        if call.name in names:
-            return explain(call, pid, name_of)
+    first, second = call.arguments[:2]
+    match call.name:
+        case name if name in _READS or name in _WRITES:
+            return _wait_at(pid, first, is_reader=call.name in _READS, name_of=name_of)
+        case "poll" | "ppoll":
+            return _wait_at_several(pid, first, min(second, _MOST_POLLED), name_of)
+        case "select" | "pselect6" | "epoll_wait" | "epoll_pwait":
+            return Wait("events", "waits for events")
+        case "flock" | "fcntl":
+            return Wait("lock", f"a lock of {processes.link(pid, f'fd/{first}') or 'a file'}")
+        case "futex" | "futex_waitv" | "semop" | "semtimedop":
+            return Wait("lock", f"a lock ({call.name} {first:#x})")
+        case "open" | "openat" | "newfstatat":
+            path = _memory(pid, first if call.name == "open" else second, _PATH_BYTES).partition(b"\0")[0]
+            return Wait("read", f"opens {path.decode(errors='replace') or 'a file'}")
+        case "wait4" | "waitid":
+            child = second if call.name == "waitid" else first
+            who = name_of(child) if 0 < child < 1 << 22 else "a child"
+            return Wait("child", f"waits for the end of {who}")
+        case "nanosleep" | "clock_nanosleep":
+            return Wait("sleep", "sleeps")
+        case "fsync" | "fdatasync" | "msync" | "sync":
+            return Wait("flush", f"waits for the disk ({call.name})")
     return Wait("unknown", f"waits in {call.name}")
 
 
-def _at_descriptor(call: Call, pid: int, name_of: NameOf) -> Wait:
-    return describe_descriptor(pid, call.arguments[0], is_reader=call.name in _READS, name_of=name_of)
-
-
-def _at_several(call: Call, pid: int, name_of: NameOf) -> Wait:
-    fds = _polled(call, pid)
-    if len(fds) == 1:
-        return describe_descriptor(pid, fds[0], is_reader=True, name_of=name_of)
-    kinds = sorted({_short(pid, fd) for fd in fds})
-    return Wait(
-        "events", f"waits for any of {len(fds)} descriptors ({', '.join(kinds)})" if fds else "waits for events"
-    )
-
-
-def _polled(call: Call, pid: int) -> list[int]:
-    """Return the descriptors that a call to poll was given; none where it was another call."""
-    if call.name not in ("poll", "ppoll"):
-        return []
-    address, count = call.arguments[0], min(call.arguments[1], _MOST_POLLED)
+def _wait_at_several(pid: int, address: int, count: int, name_of: NameOf) -> Wait:
+    """Return the wait at the descriptors that a call to poll has in memory."""
     data = _memory(pid, address, count * _POLL_FD.size)
-    return [fd for fd, _, _ in _POLL_FD.iter_unpack(data[: len(data) // _POLL_FD.size * _POLL_FD.size])]
+    fds = [fd for fd, _, _ in _POLL_FD.iter_unpack(data[: len(data) // _POLL_FD.size * _POLL_FD.size])]
+    if len(fds) == 1:
+        return _wait_at(pid, fds[0], is_reader=True, name_of=name_of)
+    kinds = sorted({processes.link(pid, f"fd/{fd}").partition(":")[0] or "unknown" for fd in fds})
+    text = f"waits for any of {len(fds)} descriptors ({', '.join(kinds)})" if fds else "waits for events"
+    return Wait("events", text)
 
 
-def _at_path(call: Call, pid: int, name_of: NameOf) -> Wait:
-    address = call.arguments[0] if call.name == "open" else call.arguments[1]
-    path = _memory(pid, address, _PATH_BYTES).partition(b"\0")[0].decode(errors="replace")
-    return Wait("read", f"opens {path or 'a file'}")
-
-
-def _at_lock(call: Call, pid: int, name_of: NameOf) -> Wait:
-    if call.name in ("flock", "fcntl"):
-        return Wait("lock", f"a lock of {processes.link(pid, f'fd/{call.arguments[0]}') or 'a file'}")
-    return Wait("lock", f"a lock ({call.name} {call.arguments[0]:#x})")
-
-
-def _at_child(call: Call, pid: int, name_of: NameOf) -> Wait:
-    child = call.arguments[1] if call.name == "waitid" else call.arguments[0]
-    known = 0 < child < 1 << 22
-    return Wait("child", f"waits for the end of {name_of(child)}" if known else "waits for the end of a child")
-
-
-def describe_descriptor(pid: int, fd: int, *, is_reader: bool, name_of: NameOf) -> Wait:
-    """Return what it means to wait at a descriptor."""
+def _wait_at(pid: int, fd: int, *, is_reader: bool, name_of: NameOf) -> Wait:
+    """Return the wait at a descriptor."""
     kind, does = ("read", "reads") if is_reader else ("write", "writes")
     pipe = pipe_of(pid, fd)
     if pipe is not None:
-        return Wait(kind, f"{does} a pipe; {other_end(pipe, pid, is_reader=is_reader, name_of=name_of)}")
+        return Wait(kind, f"{does} a pipe; {_other_end(pipe, pid, is_reader=is_reader, name_of=name_of)}")
     link = processes.link(pid, f"fd/{fd}")
     if link.startswith("socket:"):
         return Wait(kind, f"{does} a socket{_far_end(pid, link)}")
@@ -269,7 +214,7 @@ def describe_descriptor(pid: int, fd: int, *, is_reader: bool, name_of: NameOf) 
 
 
 def _far_end(pid: int, link: str) -> str:
-    """Return where a TCP socket is connected to; nothing of any other."""
+    """Return the other end of a TCP socket; nothing of any other."""
     inode = link.removeprefix("socket:[").removesuffix("]")
     for name in ("tcp", "tcp6"):
         try:
@@ -283,7 +228,7 @@ def _far_end(pid: int, link: str) -> str:
 
 
 def _address(word: str) -> str:
-    """Return an address of /proc/net/tcp as people write it: of version 4 with its numbers, else its port alone."""
+    """Return an address of /proc/net/tcp: of version 4 with its numbers, else its port alone."""
     host, _, port = word.partition(":")
     if len(host) == 8:
         return f"{'.'.join(str(byte) for byte in reversed(bytes.fromhex(host)))}:{int(port, 16)}"
@@ -297,7 +242,9 @@ def _call_of(pid: int, os_tid: int) -> Call | None:
         number, *arguments = (int(word, 0) for word in words)
     except (OSError, ValueError):
         return None
-    return Call(name_of_call(number), tuple(arguments)) if number >= 0 and len(arguments) >= 6 else None
+    if number < 0 or len(arguments) < 6:
+        return None
+    return Call(_NAMES.get(number, f"system call {number}"), tuple(arguments))
 
 
 def _wchan(pid: int, os_tid: int) -> str | None:
@@ -310,34 +257,9 @@ def _wchan(pid: int, os_tid: int) -> str | None:
 
 
 def _memory(pid: int, address: int, length: int) -> bytes:
-    """Return what a process has at an address; nothing where it cannot be read."""
+    """Return the bytes at an address of a process; none where they cannot be read."""
     try:
         with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
             return os.pread(memory.fileno(), length, address)
     except (OSError, OverflowError):
         return b""
-
-
-def _short(pid: int, fd: int) -> str:
-    """Return what kind of thing a descriptor is."""
-    return processes.link(pid, f"fd/{fd}").partition(":")[0] or "unknown"
-
-
-_Explanation = Callable[[Call, int, NameOf], Wait]
-_EXPLANATIONS: tuple[tuple[tuple[str, ...], _Explanation], ...] = (
-    ((*_READS, *_WRITES), _at_descriptor),
-    (("poll", "ppoll"), _at_several),
-    (
-        ("select", "pselect6", "epoll_wait", "epoll_pwait"),
-        lambda call, pid, name_of: Wait("events", "waits for events"),
-    ),
-    (_LOCKS, _at_lock),
-    (_OPENS, _at_path),
-    (("wait4", "waitid"), _at_child),
-    (_SLEEPS, lambda call, pid, name_of: Wait("sleep", "sleeps")),
-    (_FLUSHES, lambda call, pid, name_of: Wait("flush", f"waits for the disk ({call.name})")),
-    (
-        ("ioctl",),
-        lambda call, pid, name_of: describe_descriptor(pid, call.arguments[0], is_reader=True, name_of=name_of),
-    ),
-)

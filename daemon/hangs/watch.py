@@ -1,9 +1,7 @@
 """Watches a run for hangs: two looks at a quiet run, half of the patience apart, have to see the same.
 
-A run that is not quiet hangs where it takes no step and every sample of its main threads shows one stack: it spins.
-
-Takes records on their way to the run file, asks for looks, and puts what it finds. Knows nothing of how a run begins or
-ends.
+A run that is not quiet hangs where it makes no step and every sample of its main threads shows one stack: it spins.
+Nothing here stops or touches a process.
 """
 
 from __future__ import annotations
@@ -18,13 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.hangs.cause import (
-    Cause,
-    Death,
-    ends_by_itself,
-    find_cause,
-    is_waiting_for_work,
-)
+from profd.daemon.hangs.cause import Death, ends_by_itself, find_cause, is_waiting_for_work
 from profd.daemon.hangs.look import Look, is_training, name_of_member, take_look
 from profd.daemon.hangs.stillness import SpinWatch, Stillness
 from profd.daemon.store.records import (
@@ -42,11 +34,11 @@ from profd.daemon.tree.tree import Member
 
 
 class Hook:
-    """A shell command that is told of hangs through its environment; none where ``command`` is None."""
+    """A shell command that gets a hang through its environment; none where ``command`` is None."""
 
     def __init__(self, command: str | None) -> None:
         self._command = command
-        self._running: list[subprocess.Popen[bytes]] = []
+        self.running: list[subprocess.Popen[bytes]] = []
 
     def start(self, variables: Mapping[str, str]) -> str | None:
         """Start the command with these variables; returns why it could not be started, None where it was."""
@@ -62,16 +54,12 @@ class Hook:
             )
         except (OSError, ValueError) as error:
             return f"the command for hangs could not be started ({error})"
-        self._running.append(process)
+        self.running.append(process)
         return None
 
-    def running(self) -> tuple[subprocess.Popen[bytes], ...]:
-        """Return those that were started and not taken leave of."""
-        return tuple(self._running)
-
     def reap(self) -> None:
-        """Take leave of those that have ended, so that none is left as a zombie."""
-        self._running = [process for process in self._running if process.poll() is None]
+        """Reap the commands that have ended, so that none is left as a zombie."""
+        self.running = [process for process in self.running if process.poll() is None]
 
 
 # A run whose steps are long stands still for long.
@@ -84,11 +72,9 @@ _TICK_S = 0.5
 _DEATH_BEFORE_NS = 10 * SECOND_NS
 _MOST_DEATHS = 64
 
-TakeLook = Callable[..., Look]
-
 
 class HangWatch:
-    """Tells hangs of a run, and when it goes on; ``put`` takes the records, ``members`` says who is there."""
+    """Reports hangs of a run, and when it goes on; ``put`` takes the records, ``members`` are the processes now."""
 
     def __init__(
         self,
@@ -99,7 +85,7 @@ class HangWatch:
         *,
         hook: Hook | None = None,
         variables: Mapping[str, str] | None = None,
-        look: TakeLook = take_look,
+        look: Callable[..., Look] = take_look,
     ) -> None:
         """Call it a hang where there is no progress for ``after_s``; ``variables`` name the run to the hook."""
         self.after_s = after_s
@@ -111,7 +97,7 @@ class HangWatch:
         self._look = look
         self._inbox: queue.SimpleQueue[PointsTaken | ProcessEnded | RecordingTaken] = queue.SimpleQueue()
         self._stillness = Stillness()
-        self._spin = SpinWatch(clock, self._stillness, lambda mains_only: self._take_look(mains_only=mains_only))
+        self._spin = SpinWatch(clock, self._stillness, self._take_look)
         self._deaths: deque[Death] = deque(maxlen=_MOST_DEATHS)
         self._names: dict[Identity, str] = {}
         self._first: Look | None = None
@@ -120,7 +106,7 @@ class HangWatch:
         self._task: asyncio.Task[None] | None = None
 
     def take(self, record: Record) -> None:
-        """Take in a record on its way to the run file, in whichever thread."""
+        """Keep a record on its way to the run file for the next check; any thread may call this."""
         if isinstance(record, PointsTaken | ProcessEnded | RecordingTaken):
             self._inbox.put(record)
 
@@ -147,10 +133,17 @@ class HangWatch:
             await self.check()
 
     async def check(self) -> None:
-        """Take in what came, and tell a hang, or its end, where there is one now."""
+        """Read the records that came, and report a hang, or its end, where there is one now."""
         self._hook.reap()
         while not self._inbox.empty():
-            self._take_in(self._inbox.get())
+            record = self._inbox.get()
+            if isinstance(record, PointsTaken):
+                self._stillness.take(record)
+            elif isinstance(record, RecordingTaken):
+                self._spin.take(record)
+            else:
+                who = f"{self._names.get(record.identity, 'process')} (pid {record.identity.pid})"
+                self._deaths.append(Death(record.at_ns, who, record.exit_code, record.exit_signal))
         self._names = {member.identity: name_of_member(member) for member in self._members()}
         self._spin.keep({member.identity for member in self._members() if is_training(member)})
         if self._hang is not None:
@@ -158,55 +151,35 @@ class HangWatch:
             return
         await self._check_quiet()
         if self._hang is None and (look := await self._spin.check(PATIENCE_IN_SLEEP * self.patience_s())):
-            self._tell(look, self._spin.stood_s(), is_spin=True)
+            self._report(look, self._spin.stood_s(), is_spin=True)
 
     async def _check_quiet(self) -> None:
-        quiet_s = self._stillness.quiet_s()
-        if quiet_s < self.patience_s() / 2:
+        patience_s, quiet_s, first = self.patience_s(), self._stillness.quiet_s(), self._first
+        # A little before the patience is over.
+        due_s = patience_s - min(_EARLY_SHARE * patience_s, _MOST_EARLY_S)
+        if quiet_s < patience_s / 2:
             self._first = None
-        elif self._first is None:
+        elif first is None:
             self._first = await self._take_look(mains_only=True)
-        elif quiet_s >= self.due_s() and self._seconds_since(self._first) >= self.due_s() - self.patience_s() / 2:
-            await self._judge(self._first, quiet_s)
-
-    def _seconds_since(self, look: Look) -> float:
-        return (self._clock.now_ns() - look.at_ns) / SECOND_NS
+        elif quiet_s >= due_s and (self._clock.now_ns() - first.at_ns) / SECOND_NS >= due_s - patience_s / 2:
+            second = await self._take_look(mains_only=False)
+            if second is None or self._has_moved(first, second):
+                self._first = second
+                return
+            may_wait = self._stillness.step_ns is None and is_waiting_for_work(second)
+            if not may_wait and (not ends_by_itself(second) or quiet_s >= PATIENCE_IN_SLEEP * patience_s):
+                self._report(second, quiet_s)
 
     def patience_s(self) -> float:
         """Return for how long there may be no progress: longer where the steps of the run are long."""
         return max(self.after_s, PATIENCE_STEPS * self._stillness.step_s)
 
-    def due_s(self) -> float:
-        """Return when it is to be judged: a little before the patience is over."""
-        patience_s = self.patience_s()
-        return patience_s - min(_EARLY_SHARE * patience_s, _MOST_EARLY_S)
-
-    def _take_in(self, record: PointsTaken | ProcessEnded | RecordingTaken) -> None:
-        if isinstance(record, PointsTaken):
-            self._stillness.take(record)
-        elif isinstance(record, RecordingTaken):
-            self._spin.take(record)
-        else:
-            self._take_death(record)
-
-    def _take_death(self, record: ProcessEnded) -> None:
-        who = f"{self._names.get(record.identity, 'process')} (pid {record.identity.pid})"
-        self._deaths.append(Death(record.at_ns, who, record.exit_code, record.exit_signal))
-
-    async def _take_look(self, *, mains_only: bool) -> Look | None:
-        """Look at those who train, or at all; None where no one trains."""
+    async def _take_look(self, mains_only: bool) -> Look | None:
+        """Look at the processes that train, or at all; None where none trains."""
         members = list(self._members())
         if not any(map(is_training, members)):
             return None
         return await asyncio.to_thread(partial(self._look, members, self._clock.now_ns(), mains_only=mains_only))
-
-    async def _judge(self, first: Look, quiet_s: float) -> None:
-        """Look again; say that it hangs where all is as it was, and begin anew where it is not."""
-        second = await self._take_look(mains_only=False)
-        if second is None or self._has_moved(first, second):
-            self._first = second
-        elif not self._may_go_on(second, quiet_s):
-            self._tell(second, quiet_s)
 
     def _has_moved(self, first: Look, second: Look) -> bool:
         """Say whether anything went on between two looks."""
@@ -219,36 +192,23 @@ class HangWatch:
         before, now = first.main_stacks(), second.main_stacks()
         return not now or any(before.get(identity, stack) != stack for identity, stack in now.items())
 
-    def _may_go_on(self, look: Look, quiet_s: float) -> bool:
-        """Say whether all wait for what is no hang, or not yet."""
-        if self._stillness.step_ns is None and is_waiting_for_work(look):
-            return True
-        return ends_by_itself(look) and quiet_s < PATIENCE_IN_SLEEP * self.patience_s()
-
-    def _tell(self, look: Look, quiet_s: float, *, is_spin: bool = False) -> None:
+    def _report(self, look: Look, quiet_s: float, *, is_spin: bool = False) -> None:
         now_ns = self._clock.now_ns()
         since_ns = now_ns - int(quiet_s * SECOND_NS)
-        cause = find_cause(look, [death for death in self._deaths if death.at_ns >= since_ns - _DEATH_BEFORE_NS])
-        report = HangReport(cause.group, look.groups(), tuple(self._facts(look, since_ns)))
+        deaths = [death for death in self._deaths if death.at_ns >= since_ns - _DEATH_BEFORE_NS]
+        facts = []
+        if (step_ns := self._stillness.step_ns) is not None:
+            ago_s = (now_ns - step_ns) / SECOND_NS
+            facts.append(f"the last step that was seen is {self._stillness.last_step}, {ago_s:.0f} s before")
+        facts += [*(death.in_words() for death in deaths), *self._stillness.gpu_facts(since_ns)]
+        if look.unread:
+            facts.append(f"the stacks of {look.unread} more processes were not read")
+        cause = find_cause(look, deaths)
+        report = HangReport(cause.group, look.groups(), tuple(facts))
         text = f"no progress for {quiet_s:.0f} s ({cause.group}): {cause.text}"
         self._hang, self._first, self._is_spin = HangFound(now_ns, since_ns, text, report), None, is_spin
         self._put(self._hang)
         self._put(EventHappened(now_ns, "hang", text))
-        self._call_hook(cause, text)
-
-    def _facts(self, look: Look, since_ns: int) -> list[str]:
-        """Return lines on what else is known."""
-        facts = []
-        if self._stillness.step_ns is not None:
-            ago_s = (self._clock.now_ns() - self._stillness.step_ns) / SECOND_NS
-            facts.append(f"the last step that was seen is {self._stillness.last_step}, {ago_s:.0f} s before")
-        facts += [death.in_words() for death in self._deaths if death.at_ns >= since_ns - _DEATH_BEFORE_NS]
-        facts += self._stillness.gpu_facts(since_ns)
-        if look.unread:
-            facts.append(f"the stacks of {look.unread} more processes were not read")
-        return facts
-
-    def _call_hook(self, cause: Cause, text: str) -> None:
         variables = {**self._variables, "PROFD_HANG": text, "PROFD_HANG_CAUSE": cause.group}
         failure = self._hook.start(variables)
         if failure is not None:

@@ -21,7 +21,7 @@ from profd.daemon.session.control import ControlClient
 from profd.daemon.session.session import RunningSession, SessionOptions, end_session, is_session, start_session
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity
-from profd.daemon.tree.diagnosis import check_attachable
+from profd.daemon.tree.attachable import check_attachable
 from profd.daemon.tree.exitstatus import Watch
 
 INTERRUPTED = "interrupted"

@@ -25,8 +25,7 @@ from profd.daemon.errors import ExitCode, MissingTool, OutputUnwritable, ProfdEr
 from profd.daemon.gpu.devices import GpuNames, list_gpus, text_of
 from profd.daemon.gpu.nvml import Nvml, explain
 from profd.daemon.stacks.pyspy import KNOWN_VERSIONS, find_py_spy
-from profd.daemon.tree.attachable import TORCH_LIBRARY
-from profd.daemon.tree.diagnosis import PYTHON_VERSIONS, RealSystem, System, check_attachable
+from profd.daemon.tree.attachable import PYTHON_VERSIONS, TORCH_LIBRARY, RealSystem, System, check_attachable
 from profd.daemon.units import size
 
 # As the launcher has its script do: Yama then lets this process and its descendants, py-spy among them, read it.

@@ -50,7 +50,7 @@ from profd.daemon.store.records import (
 )
 from profd.daemon.store.writer import RunWriter
 from profd.daemon.tree import exitstatus
-from profd.daemon.tree.diagnosis import RealSystem
+from profd.daemon.tree.attachable import RealSystem
 from profd.daemon.tree.tree import ProcessTree
 from profd.daemon.userfiles import files_of
 from profd.daemon.windows.request import WindowRequest

@@ -1,22 +1,46 @@
-"""Finds the running training processes that profd could be attached to.
+"""Finds the running training processes, and whether a process can be attached to, or for which reason not.
 
-Looks at /proc alone and reads no byte of anyone's memory; whether an attach will work in the end is ``diagnosis``'s
-to say.
+The check asks cheap and certain questions first, and lets py-spy itself have the last word. What it asks the system
+stands in ``System``, so that tests can try every reason.
 """
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from profd.daemon import processes
+from profd.daemon.errors import (
+    MissingCapability,
+    NoSuchProcess,
+    NotPython,
+    OtherUsersProcess,
+    ProfdError,
+    PtraceScopeForbids,
+    UnsupportedPython,
+    ZombieProcess,
+)
+from profd.daemon.rights import Credentials, Rights
 from profd.daemon.secrets import mask_command
+from profd.daemon.stacks.dump import DumpFailed, take_dump
 
 TORCH_LIBRARY = "/libtorch"
 """Stands in the maps of a process that has PyTorch loaded."""
+PYTHON_VERSIONS = "CPython 3.8 to 3.15"
+_SEE_LS = "`profd ls` lists the processes that you can attach to"
+_AS_ROOT = 'run it as root: sudo "$(command -v profd)" attach {pid}'
+_OTHER_PYTHON = re.compile(r"(pypy|graalpy)[\d.]*$", re.IGNORECASE)
+# What py-spy says when it never will read a process. Other failures pass: it was asked at an unlucky moment.
+_UNSUPPORTED = re.compile(r"unsupported version of python:? ?(?P<version>[\d.]*)", re.IGNORECASE)
+_NO_INTERPRETER = re.compile(r"failed to find (?:python version|a python interpreter)", re.IGNORECASE)
+_DENIED = re.compile(r"permission denied|operation not permitted", re.IGNORECASE)
 
 
 class Attachable(msgspec.Struct, frozen=True):
@@ -34,31 +58,17 @@ def find_attachable() -> list[Attachable]:
 
     A process below another one is left out, as workers are, unless it alone of the two has PyTorch loaded.
     """
-    found = {process.pid: process for process in map(_look_at, _own_pids()) if process is not None}
+    uid = os.geteuid()
+    found: dict[int, Attachable] = {}
+    for pid in processes.pids():
+        if pid == os.getpid() or (uid != 0 and processes.owner_uid(pid) != uid):
+            continue
+        version, stat, words = processes.python_version(pid), processes.read_stat(pid), processes.command_line(pid)
+        if version is not None and stat is not None and stat.is_running and not is_profd(words):
+            has_torch = TORCH_LIBRARY in processes.maps(pid)
+            found[pid] = Attachable(pid, version, has_torch, stat.age_s, mask_command(words))
     worth = [process for process in found.values() if not _is_covered(process, found)]
     return sorted(worth, key=lambda process: (not process.uses_torch, process.age_s))
-
-
-def _own_pids() -> list[int]:
-    """Return the PIDs of this user's processes, all users' for root; this process is not among them."""
-    uid = os.geteuid()
-    return [pid for pid in processes.pids() if pid != os.getpid() and (uid == 0 or processes.owner_uid(pid) == uid)]
-
-
-def _look_at(pid: int) -> Attachable | None:
-    """Return what is to be said of a process; None where it is no Python, profd's own, or gone."""
-    version = processes.python_version(pid)
-    stat = processes.read_stat(pid)
-    words = processes.command_line(pid)
-    if version is None or stat is None or not stat.is_running or is_profd(words):
-        return None
-    return Attachable(
-        pid=pid,
-        python=version,
-        uses_torch=_has_torch(pid),
-        age_s=stat.age_s,
-        command=mask_command(words),
-    )
 
 
 def is_profd(words: tuple[str, ...]) -> bool:
@@ -68,13 +78,151 @@ def is_profd(words: tuple[str, ...]) -> bool:
     return any(flag == "-m" and module.split(".")[0] == "profd" for flag, module in itertools.pairwise(words))
 
 
-def _has_torch(pid: int) -> bool:
-    """Say whether a process has a library of PyTorch's mapped."""
-    return TORCH_LIBRARY in processes.maps(pid)
-
-
 def _is_covered(process: Attachable, found: dict[int, Attachable]) -> bool:
-    """Say whether attaching to the parent of a process shows it as well, and is what is meant."""
+    """Say whether the parent of a process is shown in its place: attaching to that shows it as well."""
     stat = processes.read_stat(process.pid)
     parent = found.get(stat.ppid) if stat else None
     return parent is not None and (parent.uses_torch or not process.uses_torch)
+
+
+class System(Protocol):
+    """The questions to the system, as ``RealSystem`` answers them."""
+
+    @property
+    def uid(self) -> int: ...
+    def credentials(self, pid: int) -> Credentials | None: ...
+    def is_hidden(self, pid: int) -> bool: ...
+    def may_read_all(self) -> bool: ...
+    def ptrace_scope(self) -> int: ...
+    def in_container(self) -> bool: ...
+    def descendants(self, pid: int) -> Iterator[int]: ...
+    def executable(self, pid: int) -> str | None: ...
+    def python_version(self, pid: int) -> str | None: ...
+    def read_memory(self, pid: int) -> int: ...
+    def dump_failure(self, pid: int) -> str: ...
+
+
+class RealSystem(Rights):
+    """The running kernel and the installed py-spy."""
+
+    def dump_failure(self, pid: int) -> str:
+        """Return why py-spy cannot read a process, on one line; empty where it can."""
+        try:
+            take_dump(pid)
+        except DumpFailed as error:
+            return str(error)
+        return ""
+
+
+def check_attachable(pid: int, system: System | None = None) -> None:
+    """Return where profd can read the Python stacks of a process or of its descendants, else say why it cannot.
+
+    Raises, in this order: NoSuchProcess, ZombieProcess, OtherUsersProcess, NotPython, PtraceScopeForbids or
+    MissingCapability, UnsupportedPython (last, as only py-spy can tell); and MissingTool where py-spy is missing.
+    """
+    system = system or RealSystem()
+    found = system.credentials(pid)
+    if found is None:
+        if system.is_hidden(pid):
+            raise OtherUsersProcess(
+                f"pid {pid} belongs to another user, and /proc hides it from you", _AS_ROOT.format(pid=pid)
+            )
+        raise NoSuchProcess(f"there is no process {pid}", _SEE_LS)
+    if found.tgid != pid:
+        raise NoSuchProcess(
+            f"{pid} is no process but a thread of pid {found.tgid}", f"attach to its process: profd attach {found.tgid}"
+        )
+    if found.state in "ZX":
+        raise ZombieProcess(
+            f"pid {pid} ({found.name}) has ended and waits to be reaped by its parent",
+            f"there is nothing left to profile; {_SEE_LS}",
+        )
+    _check_owner(pid, found, system)
+    executable = system.executable(pid)
+    # Or it does not let us see what it runs.
+    may_be_python = executable is None or _OTHER_PYTHON.fullmatch(Path(executable).name) is not None
+    if not found.is_kernel_thread and (may_be_python or system.python_version(pid) is not None):
+        pythons = [pid]
+    else:  # a launcher: the Pythons below it
+        pythons = [child for child in system.descendants(pid) if system.python_version(child) is not None]
+    first: ProfdError | None = None
+    for python in pythons:
+        problem = _problem(python, system)
+        if problem is None:
+            return
+        first = first or problem
+    if first is not None:
+        raise first
+    if found.is_kernel_thread:
+        raise NotPython(f"pid {pid} is {found.name}, a thread of the kernel", _SEE_LS)
+    below = ", and nothing below it is Python" if any(system.descendants(pid)) else ", not Python"
+    raise NotPython(f"pid {pid} is {found.name}{below}", _SEE_LS)
+
+
+def _check_owner(pid: int, found: Credentials, system: System) -> None:
+    """Raise OtherUsersProcess where user ids alone already forbid the reading.
+
+    Root without CAP_SYS_PTRACE, as in a container, passes: what it lacks is no user.
+    """
+    others = [uid for uid in found.uids if uid != system.uid]
+    if not others or system.uid == 0 or system.may_read_all():
+        return
+    if found.uids[0] == system.uid:
+        what = f"pid {pid} ({found.name}) is yours, but runs with the rights of user {others[0]} (setuid)"
+    else:
+        what = f"pid {pid} ({found.name}) belongs to user {found.uids[0]}, and you are user {system.uid}"
+    raise OtherUsersProcess(what, _AS_ROOT.format(pid=pid))
+
+
+def _problem(pid: int, system: System) -> ProfdError | None:
+    """Return why the stacks of a Python process cannot be read, None where they can."""
+    executable = system.executable(pid)
+    other = executable and _OTHER_PYTHON.fullmatch(Path(executable).name)
+    if other:
+        return UnsupportedPython(
+            f"pid {pid} runs {other[0]}, and only CPython can be read", "run the script with CPython"
+        )
+    denied = system.read_memory(pid)
+    if denied:
+        return _refusal(pid, denied, system)
+    said = system.dump_failure(pid)
+    if _DENIED.search(said):
+        return _refusal(pid, errno.EACCES, system)
+    named = _UNSUPPORTED.search(said)
+    if not named and not _NO_INTERPRETER.search(said):
+        return None
+    version = (named and named["version"]) or system.python_version(pid)
+    runs = f"Python {version}" if version else "a Python of unknown version"
+    return UnsupportedPython(
+        f"pid {pid} runs {runs}, which the installed py-spy cannot read ({said})",
+        f"profd reads {PYTHON_VERSIONS}; a newer py-spy may read more: pip install -U py-spy",
+    )
+
+
+def _refusal(pid: int, number: int, system: System) -> ProfdError:
+    """Return the error that explains why the memory of our own process, or of any to root, is closed to us."""
+    if number == errno.ESRCH:
+        return NoSuchProcess(f"pid {pid} ended while it was looked at", _SEE_LS)
+    scope, in_container = system.ptrace_scope(), system.in_container()
+    if scope >= 3 or (scope >= 1 and not system.may_read_all()):
+        where = " on the host" if in_container else ""
+        launch = ", or launch the script with `profd run`" if scope == 1 else ""
+        remedy = f"sudo sysctl kernel.yama.ptrace_scope=0{where}{launch}, or {_AS_ROOT.format(pid=pid)}"
+        if scope >= 3:
+            remedy = f"at 3 it stays until a reboot{where}: set it to 0 in /etc/sysctl.d, and reboot"
+        what = f"pid {pid} cannot be read, because kernel.yama.ptrace_scope is {scope} on this machine"
+        return PtraceScopeForbids(what, remedy)
+    if system.may_read_all():
+        return MissingCapability(
+            f"a security module (SELinux, AppArmor, seccomp) keeps pid {pid} from being read",
+            "allow ptrace for profd in its policy, or run profd where the process runs",
+        )
+    if in_container:
+        return MissingCapability(
+            f"this container may not read pid {pid}: it lacks the capability SYS_PTRACE",
+            "start it with `docker run --cap-add SYS_PTRACE`, or run profd on the host",
+        )
+    return MissingCapability(
+        f"the kernel closes pid {pid} even to its own user (it has more rights than you, or is marked undumpable)",
+        _AS_ROOT.format(pid=pid),
+    )

@@ -1,7 +1,7 @@
-"""Learns how a process ended that is nobody's child here.
+"""Reads the exit status of a process that is not our child.
 
-Knows three places, asked in turn: the zombie in /proc, and the kernel's own note behind a pidfd (Linux 6.15 and
-later), which outlives the process. A status is as of ``waitpid``.
+First from the zombie in /proc, then from the kernel's own note behind a pidfd (Linux 6.15 and later), which outlives
+the process. A status is as of ``waitpid``.
 """
 
 from __future__ import annotations
@@ -42,17 +42,10 @@ class Watch:
         signal.pidfd_send_signal(self._pidfd, number)
 
     def status(self) -> int | None:
-        """Return the exit status once the process has ended; None where nobody can tell (yet)."""
+        """Return the exit status once the process has ended; None where it is not known (yet)."""
         stat = processes.read_stat(self.identity.pid)
         if stat is not None and stat.start_ticks == self.identity.start_ticks:
             return of_zombie(stat)
-        return self._kernel_note()
-
-    def close(self) -> None:
-        """Close the handle."""
-        os.close(self._pidfd)
-
-    def _kernel_note(self) -> int | None:
         question = _PIDFD_INFO.pack(_PIDFD_INFO_EXIT, *[0] * 13)
         try:
             answer = fcntl.ioctl(self._pidfd, _PIDFD_GET_INFO, question)
@@ -60,6 +53,9 @@ class Watch:
             return None
         fields = _PIDFD_INFO.unpack(answer)
         return int(fields[-1]) if fields[0] & _PIDFD_INFO_EXIT else None
+
+    def close(self) -> None:
+        os.close(self._pidfd)
 
 
 def watch_target(identity: Identity) -> Watch:
@@ -69,9 +65,8 @@ def watch_target(identity: Identity) -> Watch:
     except ProcessLookupError:
         raise NoSuchProcess(f"process {identity.pid} has ended already", "nothing was recorded") from None
     except OSError as error:
-        raise SessionFailed(
-            f"process {identity.pid} cannot be watched ({error.strerror})", "profd needs Linux 5.3 or later"
-        ) from error
+        what = f"process {identity.pid} cannot be watched ({error.strerror})"
+        raise SessionFailed(what, "profd needs Linux 5.3 or later") from error
 
 
 def code_and_signal(status: int | None) -> tuple[int | None, int | None]:
@@ -84,7 +79,7 @@ def code_and_signal(status: int | None) -> tuple[int | None, int | None]:
 
 
 def in_words(code: int | None, number: int | None) -> str:
-    """Return how a process ended, in words: ``ended with 0``, ``was ended by SIGKILL``, ``ended``."""
+    """Return a process's end: ``ended with 0``, ``was ended by SIGKILL``, ``ended``."""
     if number is not None:
         return f"was ended by {signal_name(number)}"
     return "ended" if code is None else f"ended with {code}"

@@ -1,4 +1,4 @@
-"""Follows the processes of a run as they come and go. Knows of /proc and of roles, nothing of sampling or of files."""
+"""Follows the processes of a run as they come and go."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MaskCommand = Callable[[Sequence[str]], tuple[str, ...]]
 
 
 class Member(msgspec.Struct):
-    """A living process of the tree, as it is known now. Who is the ``rank`` of a job itself has a ``placement``."""
+    """A living process of the tree, as it is known now. A process that is itself a rank has a ``placement``."""
 
     identity: Identity
     parent: Identity | None
@@ -44,7 +44,7 @@ class Execed(msgspec.Struct, frozen=True):
 
 
 class Vanished(msgspec.Struct, frozen=True):
-    """A process has ended. ``exit_status`` is as of ``waitpid``, None where nobody could tell."""
+    """A process has ended. ``exit_status`` is as of ``waitpid``, None where it is unknown."""
 
     member: Member
     exit_status: int | None
@@ -69,7 +69,7 @@ class ProcessTree:
         """Look at the tree and return what changed since the last look, parents before their children."""
         changes: list[Change] = []
         if self._scans == 0:
-            changes += self._take_in([self.root.pid], None)
+            changes += self._add([self.root.pid], None)
         full = self._scans % FULL_SCAN_EVERY == 0
         self._scans += 1
         pending = list(self.members.values())
@@ -77,7 +77,7 @@ class ProcessTree:
             member = pending.pop(0)
             changes += self._look_at(member)
             if self._subprocesses and member.identity in self.members:
-                appeared = self._take_in(processes.children(member.identity.pid, of_all_threads=full), member)
+                appeared = self._add(processes.children(member.identity.pid, of_all_threads=full), member)
                 changes += appeared
                 pending += [change.member for change in appeared]
         return changes
@@ -118,7 +118,7 @@ class ProcessTree:
             self._read(member, stat.image)
             yield Execed(member)
 
-    def _take_in(self, pids: Iterable[int], parent: Member | None) -> list[Appeared]:
+    def _add(self, pids: Iterable[int], parent: Member | None) -> list[Appeared]:
         """Make members of processes that are not yet."""
         appeared = []
         for pid in pids:
@@ -136,7 +136,7 @@ class ProcessTree:
         return appeared
 
     def _read(self, member: Member, image: int) -> None:
-        """Take in what a process is from /proc."""
+        """Read from /proc what a process is."""
         pid = member.identity.pid
         parent = self.members.get(member.parent) if member.parent else None
         member.image = image

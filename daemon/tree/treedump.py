@@ -11,7 +11,7 @@ from profd.daemon import processes
 from profd.daemon.rights import Rights
 from profd.daemon.secrets import mask_command
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread, DumpFailed, take_dump
-from profd.daemon.tree.diagnosis import check_attachable
+from profd.daemon.tree.attachable import check_attachable
 
 
 class DumpedProcess(msgspec.Struct, frozen=True):
@@ -36,8 +36,15 @@ def dump_tree(pid: int) -> list[DumpedProcess]:
     Raises the error that says why a process cannot be looked at; of those below it, that is in ``error``.
     """
     check_attachable(pid)
-    members = (pid, *Rights().descendants(pid))
-    return [_dump(member) for member in members if processes.python_version(member) is not None]
+    found = []
+    for member in (pid, *Rights().descendants(pid)):
+        if processes.python_version(member) is not None:
+            command = mask_command(processes.command_line(member))
+            try:
+                found.append(DumpedProcess(member, command, take_dump(member)))
+            except DumpFailed as error:
+                found.append(DumpedProcess(member, command, error=str(error)))
+    return found
 
 
 def merge(dumped: Sequence[DumpedProcess]) -> list[MergedStack]:
@@ -45,25 +52,9 @@ def merge(dumped: Sequence[DumpedProcess]) -> list[MergedStack]:
     standing: defaultdict[tuple[DumpedFrame, ...], list[str]] = defaultdict(list)
     for process in dumped:
         for thread in process.threads:
-            standing[thread.frames].append(f"pid {process.pid} {thread.thread_name or 'thread'}{_mark(thread)}")
+            mark = " (GIL)" if thread.owns_gil else " (active)" if thread.active else ""
+            standing[thread.frames].append(f"pid {process.pid} {thread.thread_name or 'thread'}{mark}")
     merged = [MergedStack(tuple(owners), frames) for frames, owners in standing.items()]
-    return sorted(merged, key=lambda stack: (not _has_main(stack), -len(stack.owners)))
-
-
-def _dump(pid: int) -> DumpedProcess:
-    """Look at one process; one that cannot be read says why."""
-    words = mask_command(processes.command_line(pid))
-    try:
-        return DumpedProcess(pid=pid, command=words, threads=take_dump(pid))
-    except DumpFailed as error:
-        return DumpedProcess(pid=pid, command=words, error=str(error))
-
-
-def _has_main(stack: MergedStack) -> bool:
-    """Say whether a main thread is among the owners of a stack."""
-    return any(" MainThread" in owner for owner in stack.owners)
-
-
-def _mark(thread: DumpedThread) -> str:
-    """Return what the thread is at: holding the GIL, or on the CPU without it."""
-    return " (GIL)" if thread.owns_gil else " (active)" if thread.active else ""
+    return sorted(
+        merged, key=lambda stack: (not any(" MainThread" in owner for owner in stack.owners), -len(stack.owners))
+    )

@@ -221,7 +221,7 @@ async def test_the_users_command_is_told(tmp_path: Path) -> None:
     hook = Hook(f'echo "$PROFD_HANG_CAUSE $PROFD_HANG" > {told}.new && mv {told}.new {told}')
     stage = Stage(hook=hook)
     await stage.pass_s(40)
-    for process in hook.running():
+    for process in hook.running:
         assert process.wait(30) == 0
     assert told.read_text().startswith("queue no progress for ")
 

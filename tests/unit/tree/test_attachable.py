@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from profd.daemon import processes
 from profd.daemon.secrets import CUT, WORD_CHARACTERS
-from profd.daemon.tree import attachable
 from profd.daemon.tree.attachable import find_attachable
 
 PARENT = """
@@ -65,7 +65,7 @@ def test_training_child_of_a_launcher_is_offered_first(
     family: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = child_of(family.pid)
-    monkeypatch.setattr(attachable, "_has_torch", lambda pid: pid == child)
+    monkeypatch.setattr(processes, "maps", lambda pid: "/libtorch.so" if pid == child else "")
     pids = [process.pid for process in find_attachable()]
     assert pids[0] == child
     assert family.pid in pids[1:]

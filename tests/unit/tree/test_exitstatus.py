@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import signal
@@ -139,6 +140,7 @@ def test_who_has_the_pid_now_tells_nothing_of_who_had_it(
     assert stat is not None
     newer = msgspec.structs.replace(stat, start_ticks=stat.start_ticks + 1)
     monkeypatch.setattr(processes, "read_stat", lambda pid: newer)
-    monkeypatch.setattr(watch, "_kernel_note", lambda: 3 << 8)
+    note = exitstatus._PIDFD_INFO.pack(exitstatus._PIDFD_INFO_EXIT, *[0] * 12, 3 << 8)
+    monkeypatch.setattr(fcntl, "ioctl", lambda *_: note)
     assert watch.status() == 3 << 8
     watch.close()

@@ -17,7 +17,7 @@ from profd.daemon.errors import (
     UnsupportedPython,
     ZombieProcess,
 )
-from profd.daemon.tree.diagnosis import check_attachable
+from profd.daemon.tree.attachable import check_attachable
 
 PID = 4242
 
