@@ -322,10 +322,14 @@ class StepReader:
         """
         changed_ns, rest = self._count.changed_ns, (0, 0)
         if self._off_since_ns:  # it went on after the last reading, and another loop may go on since
+            if not self._count.has_moved:
+                return  # nor is it known how fast
             changed_ns, rest = self._off_since_ns, self._count.rest(self._unread_s())
         steps, error = self._made(*rest)
         if self._off_since_ns and (len(self._stacks) < _NO_OTHER or self._sees_training):
-            error += 1 + math.ceil(self._count.per_s() * max(now_ns - self._off_since_ns, 0) / SECOND_NS)
+            per_s = self._count.per_s()
+            ahead = max(rest[0] - per_s * self._unread_s(), 0)
+            error += 1 + math.ceil(ahead + per_s * max(now_ns - self._off_since_ns, 0) / SECOND_NS)
         stored_ns, stored = self._stored or (0, 0)
         has_changed = self._count.has_moved if self._stored is None else steps > stored
         at_ns = changed_ns if has_changed and self._every == 1 else now_ns

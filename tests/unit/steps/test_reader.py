@@ -151,6 +151,17 @@ def test_where_a_loop_was_left_another_may_go_on_until_stacks_show_none(reading:
     assert [errors[second] for second in (1, 3, 5, 7, 9, 10)] == [0, 12, 32, 0, 12, 1]
 
 
+def test_a_loop_that_is_left_before_its_pace_is_known_has_no_count_yet(reading: Reading) -> None:
+    reading.reads(FIRST.variable, [57, None, 62, 63, *[None] * 10])
+    assert reading.counts[0] == pytest.approx((0.2, 62))
+
+
+def test_rounds_that_an_epoch_still_has_are_in_doubt_where_there_was_no_time_for_them(reading: Reading) -> None:
+    reading.reads(FIRST.variable, [*range(50), *[49] * 40, *range(50), *range(50), *range(48), None])
+    taken = [one for one in reading.records if isinstance(one, PointsTaken)]
+    assert [(one.points[0].value, one.points[1].value) for one in taken][-1] == (200, 3)
+
+
 def test_a_variable_that_moves_too_fast_to_be_read_is_no_loop_that_was_left(reading: Reading) -> None:
     reading.reads(FIRST.variable, range(20))
     reading.program.moves = True
