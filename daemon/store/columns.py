@@ -1,11 +1,8 @@
-"""Sums by columns of time, made in SQL: for tables that are too large to be read row by row.
-
-Knows nothing of what is drawn with the columns.
-"""
+"""Sums of intervals by columns of time, made in SQL: for runs that are too large to be read row by row."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import NamedTuple
 
 import msgspec
@@ -35,54 +32,35 @@ class _Across(msgspec.Struct, frozen=True):
     stack: int
 
 
+# The end of the column in which an interval starts.
+_COLUMN_END = ":origin + ((start_ns - :origin) / :column + 1) * :column"
+
+
 def stack_times(reader: RunReader, grid: Grid, first: int, last: int, threads: Collection[int]) -> list[ColumnTime]:
     """Return the time of threads by stack in the columns from ``first`` up to, not including, ``last``.
 
     An interval that lies in several columns is cut at their bounds. Few do, so they alone are read one by one.
     """
-    times = _times(grid, first, last)
-    within = reader.select(ColumnTime, _WITHIN + _among(threads) + _BY_STACK, **times)
-    across = reader.select(_Across, _ACROSS + _among(threads), **times, back=times["from"] - LOOK_BACK_NS)
-    found = [ColumnTime(*row) for row in within]
-    found += [part for row in across for part in _parts(grid, first, last, *row)]
-    reader.check_known({one.thread for one in found}, {one.stack for one in found})
-    return found
-
-
-def _times(grid: Grid, first: int, last: int) -> dict[str, int]:
-    """Return what the queries ask for, by the names that it has there."""
     origin_ns, column_ns = grid
     from_ns, to_ns = origin_ns + first * column_ns, origin_ns + last * column_ns
-    return {"origin": origin_ns, "column": column_ns, "from": from_ns, "to": to_ns}
-
-
-# The end of the column in which an interval starts.
-_COLUMN_END = ":origin + ((start_ns - :origin) / :column + 1) * :column"
-_WITHIN = f"""
-    SELECT (start_ns - :origin) / :column AS at, thread, stack, sum(min(duration_ns, {_COLUMN_END} - start_ns))
-    FROM interval WHERE start_ns >= :from AND start_ns < :to
-"""
-_BY_STACK = " GROUP BY at, thread, stack"
-_ACROSS = f"""
-    SELECT start_ns, duration_ns, thread, stack FROM interval
-    WHERE start_ns >= :back AND start_ns < :to AND start_ns + duration_ns > max(:from, {_COLUMN_END})
-"""
-
-
-def _among(threads: Collection[int]) -> str:
-    """Return the condition that an interval is of one of some threads, whose ids are the file's own integers."""
-    return f" AND thread IN ({','.join(str(int(thread)) for thread in threads)})"
-
-
-def _parts(
-    grid: Grid, first: int, last: int, start_ns: int, duration_ns: int, thread: int, stack: int
-) -> Sequence[ColumnTime]:
-    """Return what an interval has in the columns after the one that it starts in."""
-    origin_ns, column_ns = grid
-    end_ns = start_ns + duration_ns
-    begins = (start_ns - origin_ns) // column_ns
-    ends = (end_ns - 1 - origin_ns) // column_ns
-    return [
-        ColumnTime(column, thread, stack, min(end_ns - (origin_ns + column * column_ns), column_ns))
-        for column in range(max(begins + 1, first), min(ends + 1, last))
-    ]
+    times = {"origin": origin_ns, "column": column_ns, "from": from_ns, "to": to_ns}
+    among = f"start_ns < :to AND thread IN ({','.join(str(int(thread)) for thread in threads)})"
+    within = f"""
+        SELECT (start_ns - :origin) / :column AS at, thread, stack, sum(min(duration_ns, {_COLUMN_END} - start_ns))
+        FROM interval WHERE start_ns >= :from AND {among} GROUP BY at, thread, stack
+    """
+    across = f"""
+        SELECT start_ns, duration_ns, thread, stack FROM interval
+        WHERE start_ns >= :back AND {among} AND start_ns + duration_ns > max(:from, {_COLUMN_END})
+    """
+    found = reader.fetch(ColumnTime, within, **times)
+    for start_ns, duration_ns, thread, stack in reader.select(_Across, across, **times, back=from_ns - LOOK_BACK_NS):
+        end_ns = start_ns + duration_ns
+        begins = (start_ns - origin_ns) // column_ns
+        ends = (end_ns - 1 - origin_ns) // column_ns
+        found += [
+            ColumnTime(column, thread, stack, min(end_ns - (origin_ns + column * column_ns), column_ns))
+            for column in range(max(begins + 1, first), min(ends + 1, last))
+        ]
+    reader.check_known({one.thread for one in found}, {one.stack for one in found})
+    return found

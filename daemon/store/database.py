@@ -1,8 +1,8 @@
-"""Opens and checks SQLite files: errors turned into ours, the schema, and bounds on what a query may cost.
+"""Opens and checks SQLite files: their errors, the schema, and bounds on what a query may cost.
 
-A page that is linked from many places is read many times, so that some kilobytes hold billions of rows. But a sound
-file of a certain size holds at most so many rows and so much text, and takes so much work. The bounds are counts: a
-slow disk and a busy machine are no reason to refuse a file.
+A page that is linked from many places is read many times, so that some kilobytes hold billions of rows. But the size
+of a sound file bounds its rows, its text and the work of a query. The bounds are counts: a slow disk and a busy machine
+are no reason to refuse a file.
 
 A view, a generated column or an index on an expression would run what its author wrote, for as long as it likes.
 """
@@ -12,11 +12,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import sqlite3
-import stat
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -26,9 +25,6 @@ LEAST_ROW_BYTES = 6
 """What the smallest row takes in its page: two bytes that say where it is, and four of its own."""
 WORK_PER_BYTE = 30
 """Instructions of SQLite's machine that a query may take; what profd asks takes one or two."""
-_SPARE_ROWS = 1000
-_SPARE_TEXT_BYTES = 1 << 20
-_SPARE_WORK = 1_000_000
 _COUNTED_AT_ONCE = 10_000
 
 
@@ -55,7 +51,9 @@ class BoundedConnection(sqlite3.Connection):
                     if type(value) is str or type(value) is bytes:
                         text_bytes += len(value)
                 if len(found) > self._most_rows or text_bytes > self._most_text_bytes:
-                    self._check_size(len(found), text_bytes)
+                    self._measure()  # it may have grown
+                    if len(found) > self._most_rows or text_bytes > self._most_text_bytes:
+                        raise sqlite3.DatabaseError("it gives more than its size accounts for")
         except sqlite3.OperationalError as error:
             if self._work > self._most_work:
                 raise sqlite3.DatabaseError("it takes more work than its size accounts for") from error
@@ -68,18 +66,12 @@ class BoundedConnection(sqlite3.Connection):
             self._measure()
         return self._work > self._most_work
 
-    def _check_size(self, rows: int, text_bytes: int) -> None:
-        """Raise sqlite3.DatabaseError where a file of the size that it has by now cannot give so much."""
-        self._measure()
-        if rows > self._most_rows or text_bytes > self._most_text_bytes:
-            raise sqlite3.DatabaseError("it gives more than its size accounts for")
-
     def _measure(self) -> None:
         files = (self._path, self._path.with_name(f"{self._path.name}-wal"))
         size = sum(file.stat().st_size for file in files if file.exists())
-        self._most_work = size * WORK_PER_BYTE + _SPARE_WORK
-        self._most_rows = size // LEAST_ROW_BYTES + _SPARE_ROWS
-        self._most_text_bytes = size + _SPARE_TEXT_BYTES
+        self._most_work = size * WORK_PER_BYTE + 1_000_000
+        self._most_rows = size // LEAST_ROW_BYTES + 1000
+        self._most_text_bytes = size + (1 << 20)
 
 
 TEXT = Path(__file__).with_name("schema.sql").read_text()
@@ -89,49 +81,39 @@ _COLUMNS = "SELECT name, type, pk, hidden, dflt_value FROM pragma_table_xinfo(?)
 _INDEX_COLUMNS = "SELECT name FROM pragma_index_xinfo(?) WHERE key"
 
 
-class _Schema(NamedTuple):
-    """The columns of each table, and by name each index: its table and columns."""
-
-    tables: Mapping[str, frozenset[tuple[Any, ...]]]
-    indexes: Mapping[str, tuple[str, list[tuple[Any, ...]]]]
-
-
-def check(connection: sqlite3.Connection) -> None:
+def _check_schema(connection: sqlite3.Connection) -> None:
     """Raise sqlite3.DatabaseError where a file has anything but tables, columns and indexes that a run file has.
 
     An older file may lack some.
     """
+    tables, indexes = _own_schema()
     for kind, name, table, text in connection.execute(_ENTRIES).fetchall():
-        if not _is_own(connection, kind, name, table, text):
+        if kind == "index" and text is None:  # SQLite's own, of a primary key or UNIQUE
+            is_own = table in tables
+        elif kind == "index":
+            # Of an expression the name is NULL; a part of the rows would take a WHERE in its text.
+            columns = connection.execute(_INDEX_COLUMNS, (name,)).fetchall()
+            is_own = indexes.get(name) == (table, columns) and " WHERE " not in str(text).upper()
+        elif kind == "table" and name in tables and str(text).startswith("CREATE TABLE "):
+            is_own = tables[name].issuperset(connection.execute(_COLUMNS, (name,)))
+        else:
+            # A virtual table says so in its text, and is asked nothing: that would call its module.
+            is_own = False
+        if not is_own:
             raise sqlite3.DatabaseError(f"its {kind} {name} is none that a run file has")
 
 
-def _is_own(connection: sqlite3.Connection, kind: str, name: str, table: str, text: str | None) -> bool:
-    tables, indexes = _own()
-    if kind == "index" and text is None:  # SQLite's own, of a primary key or UNIQUE
-        return table in tables
-    if kind == "index":
-        # Of an expression the name is NULL; a part of the rows would take a WHERE in its text.
-        columns = connection.execute(_INDEX_COLUMNS, (name,)).fetchall()
-        return indexes.get(name) == (table, columns) and " WHERE " not in str(text).upper()
-    # A virtual table says so in its text, and is asked nothing: that would call its module.
-    if kind != "table" or name not in tables or not str(text).startswith("CREATE TABLE "):
-        return False
-    return tables[name].issuperset(connection.execute(_COLUMNS, (name,)))
-
-
 @functools.cache
-def _own() -> _Schema:
+def _own_schema() -> tuple[dict[str, frozenset[Any]], dict[str, tuple[str, list[Any]]]]:
+    """Return the columns of each table of a new file, and by name each index: its table and columns."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(TEXT)
         entries = connection.execute(_ENTRIES).fetchall()
-        return _Schema(
-            {name: frozenset(connection.execute(_COLUMNS, (name,))) for kind, name, _, _ in entries if kind == "table"},
-            {
-                name: (table, connection.execute(_INDEX_COLUMNS, (name,)).fetchall())
-                for kind, name, table, text in entries
-                if kind == "index" and text is not None
-            },
+        tables = [name for kind, name, _, _ in entries if kind == "table"]
+        indexes = [(name, table) for kind, name, table, text in entries if kind == "index" and text is not None]
+        return (
+            {name: frozenset(connection.execute(_COLUMNS, (name,))) for name in tables},
+            {name: (table, connection.execute(_INDEX_COLUMNS, (name,)).fetchall()) for name, table in indexes},
         )
 
 
@@ -154,24 +136,9 @@ def create(path: Path) -> sqlite3.Connection:
         path.touch(mode=0o600, exist_ok=False)
     except OSError as error:
         raise unwritable(path, error) from error
+    connection = None
     try:
-        return _begun(path)
-    except (sqlite3.Error, OSError, MemoryError) as error:
-        remove(path)
-        raise unwritable(path, error) from error
-
-
-def remove(path: Path) -> None:
-    """Remove a run file of which nothing came, as far as that can be done."""
-    for name in (path.name, *(f"{path.name}-{log}" for log in ("wal", "shm", "journal"))):
-        with contextlib.suppress(OSError):
-            path.with_name(name).unlink()
-
-
-def _begun(path: Path) -> sqlite3.Connection:
-    """Return a connection to an empty file, with the tables of a run in it."""
-    connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=LOCK_TIMEOUT_S)
-    try:
+        connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=LOCK_TIMEOUT_S)
         connection.execute("PRAGMA journal_mode = WAL")
         # In WAL mode this loses nothing when a process is killed, and at a power failure the last commits only.
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -180,10 +147,19 @@ def _begun(path: Path) -> sqlite3.Connection:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.executescript(TEXT)
-    except BaseException:
-        connection.close()
-        raise
+    except (sqlite3.Error, OSError, MemoryError) as error:
+        if connection is not None:
+            connection.close()
+        remove(path)
+        raise unwritable(path, error) from error
     return connection
+
+
+def remove(path: Path) -> None:
+    """Remove a run file with its logs, as far as that can be done."""
+    for name in (path.name, *(f"{path.name}-{log}" for log in ("wal", "shm", "journal"))):
+        with contextlib.suppress(OSError):
+            path.with_name(name).unlink()
 
 
 def may_pass(error: Exception) -> bool:
@@ -214,22 +190,18 @@ def open_readonly(path: Path) -> BoundedConnection:
             connection.bound(path)
             for pragma in ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON"):
                 connection.execute(f"PRAGMA {pragma}")
-            _check_kind(path, *connection.rows("SELECT * FROM pragma_application_id, pragma_user_version")[0])
-            check(connection)
+            application_id, version = connection.rows("SELECT * FROM pragma_application_id, pragma_user_version")[0]
+            if application_id != APPLICATION_ID:
+                why = f"{path} is a database, but no run file of profd"
+                raise RunUnreadable(why, "see `profd ls` for the runs there are")
+            if version > SCHEMA_VERSION:
+                why = f"{path} has format {version}, this profd reads up to {SCHEMA_VERSION}"
+                raise RunUnreadable(why, "update profd to read it")
+            _check_schema(connection)
     except RunUnreadable:
         connection.close()
         raise
     return connection
-
-
-def _check_kind(path: Path, application_id: int, version: int) -> None:
-    """Raise RunUnreadable where a database is no run file, or that of a newer profd."""
-    if application_id != APPLICATION_ID:
-        raise RunUnreadable(f"{path} is a database, but no run file of profd", "see `profd ls` for the runs there are")
-    if version > SCHEMA_VERSION:
-        raise RunUnreadable(
-            f"{path} has format {version}, this profd reads up to {SCHEMA_VERSION}", "update profd to read it"
-        )
 
 
 @contextlib.contextmanager
@@ -269,8 +241,10 @@ def unwritable(path: Path, error: Exception) -> OutputUnwritable:
 def _check_header(path: Path) -> None:
     """Raise RunUnreadable where the header already shows that the file is none of ours, or has lost its end."""
     try:
-        is_file = stat.S_ISREG(path.stat().st_mode)
-        header = _read_header(path) if is_file else b""  # a pipe would keep us waiting
+        header = b""
+        if path.is_file():  # a pipe would keep us waiting
+            with path.open("rb") as file:
+                header = file.read(_HEADER.size)
         size = path.stat().st_size
     except OSError as error:
         raise RunUnreadable(
@@ -286,8 +260,3 @@ def _check_header(path: Path) -> None:
             f"{path} is cut short ({size} of {pages * page_bytes} bytes)",
             f"copy it again, or save what is left of it with `sqlite3 {path.name} .recover`",
         )
-
-
-def _read_header(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_HEADER.size)

@@ -1,9 +1,10 @@
-"""Sums of readings by the minute, kept while a run is written. How long each holds stands in ``stepfunction``."""
+"""Writes sums of readings by the minute while a run is written. ``stepfunction`` says how long a reading holds."""
 
 from __future__ import annotations
 
 import math
 import sqlite3
+from dataclasses import dataclass, field, replace
 
 from profd.daemon.store.stepfunction import MINUTE_NS, Step, StepBuilder
 
@@ -18,43 +19,23 @@ FORGOTTEN_NS = 5 * MINUTE_NS
 """After so long a series is taken to have ended; one that goes on begins anew, as a series does that was never read."""
 
 
+@dataclass(slots=True)
 class _Minute:
-    """A series with what held of it in the minute that is going on."""
+    """A series, and what held of it in the minute that is going on."""
 
-    __slots__ = ("area", "builder", "known_ns", "last_ns", "least", "minute", "most", "read_ns", "readings")
-
-    def __init__(self, at_ns: int, minute: int) -> None:
-        self.builder = StepBuilder()
-        self.read_ns = at_ns
-        self.begin(minute)
-
-    def begin(self, minute: int) -> None:
-        """Start anew with another minute."""
-        self.minute = minute
-        self.readings = self.known_ns = self.last_ns = 0
-        self.area = 0.0
-        self.least, self.most = float("inf"), float("-inf")
-
-    def copy(self) -> _Minute:
-        """Return another one that says the same."""
-        other = _Minute(self.read_ns, self.minute)
-        other.builder = self.builder.copy()
-        other.readings, other.known_ns, other.last_ns = self.readings, self.known_ns, self.last_ns
-        other.area, other.least, other.most = self.area, self.least, self.most
-        return other
-
-    def hold(self, start_ns: int, end_ns: int, value: float) -> None:
-        """Count a value that held over a part of the minute."""
-        self.readings += 1
-        self.known_ns += end_ns - start_ns
-        self.area += value * (end_ns - start_ns)
-        self.least = min(self.least, value)
-        self.most = max(self.most, value)
-        self.last_ns = end_ns
+    read_ns: int
+    minute: int
+    builder: StepBuilder = field(default_factory=StepBuilder)
+    readings: int = 0
+    known_ns: int = 0
+    area: float = 0.0
+    least: float = math.inf
+    most: float = -math.inf
+    last_ns: int = 0
 
 
 class PointRollups:
-    """The sums of a run file that is being written; belongs to its writer's thread."""
+    """The sums of a run file that is being written, for its writer's thread."""
 
     def __init__(self, connection: sqlite3.Connection, started_ns: int) -> None:
         self._connection = connection
@@ -65,12 +46,12 @@ class PointRollups:
         """What the transaction that is open has changed, as it was before."""
 
     def begin(self) -> None:
-        """Take in that a transaction begins: ``undo`` goes back to here."""
+        """Begin a transaction: ``undo`` goes back to here."""
         self._before.clear()
         self._settled_before_ns = self._settled_ns
 
     def undo(self) -> None:
-        """Take back what was taken in since ``begin``: the transaction failed."""
+        """Go back to ``begin``: the transaction failed."""
         for series, minute in self._before.items():
             if minute is None:
                 self._minutes.pop(series, None)
@@ -86,26 +67,36 @@ class PointRollups:
         known = self._minutes.get(series)
         if known is not None and at_ns <= known.read_ns:  # the table holds one value a time, the first
             return
-        if series not in self._before:
-            self._before[series] = known
-            if known is not None:
-                known = self._minutes[series] = known.copy()
+        self._remember(series)
         if known is None:
-            known = self._minutes[series] = _Minute(at_ns, self._minute_of(at_ns))
+            self._minutes[series] = _Minute(at_ns, self._minute_of(at_ns))
+        known = self._minutes[series]
         known.read_ns = at_ns
         for step in known.builder.add(at_ns, value):
-            self._hold(series, known, step)
+            self._hold(series, step)
 
-    def _hold(self, series: int, known: _Minute, step: Step) -> None:
+    def _remember(self, series: int) -> None:
+        """Keep a series as it was before the transaction that is about to change it."""
+        if series not in self._before:
+            known = self._before[series] = self._minutes.get(series)
+            if known is not None:
+                self._minutes[series] = replace(known, builder=known.builder.copy())
+
+    def _hold(self, series: int, step: Step) -> None:
         """Count a step in the minutes that it lies in; one that is over is written within the transaction."""
-        start_ns = max(step.start_ns, self._started_ns)
+        known, start_ns = self._minutes[series], max(step.start_ns, self._started_ns)
         while True:
             minute = self._minute_of(start_ns)
             if minute != known.minute:
                 self._write([series])
-                known.begin(minute)
+                known = self._minutes[series] = _Minute(known.read_ns, minute, known.builder)
             end_ns = min(step.end_ns, self._started_ns + (minute + 1) * MINUTE_NS)
-            known.hold(start_ns, max(end_ns, start_ns), step.value)
+            held_ns = max(end_ns - start_ns, 0)
+            known.readings += 1
+            known.known_ns += held_ns
+            known.area += step.value * held_ns
+            known.least, known.most = min(known.least, step.value), max(known.most, step.value)
+            known.last_ns = start_ns + held_ns
             if end_ns >= step.end_ns:
                 return
             start_ns = end_ns
@@ -120,7 +111,7 @@ class PointRollups:
         self._settled_ns = now_ns
         old = [series for series, known in self._minutes.items() if known.read_ns < now_ns - FORGOTTEN_NS]
         for series in old:
-            self._before.setdefault(series, self._minutes[series].copy())
+            self._remember(series)
         self._end(old)
         for series in old:
             del self._minutes[series]
@@ -132,7 +123,7 @@ class PointRollups:
     def _end(self, every: list[int]) -> None:
         for series in every:
             for step in self._minutes[series].builder.close():
-                self._hold(series, self._minutes[series], step)
+                self._hold(series, step)
         self._write(every)
 
     def _write(self, every: list[int]) -> None:
