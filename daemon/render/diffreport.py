@@ -1,6 +1,6 @@
 """The comparison of two runs as one HTML file, with a differential flame graph.
 
-What changed was decided by ``analyze.compare``; here it is put into words and columns, and nothing is judged again.
+``daemon.compare`` decides what changed; here it is put into words and columns.
 
 Functions are matched by name and module path, so that a checkout elsewhere, and lines that moved, change nothing.
 Values are in the unit of the diff: seconds a step, or shares of the time.
@@ -15,7 +15,6 @@ import msgspec
 
 from profd.daemon import units
 from profd.daemon.analyze.coverage import take_coverage
-from profd.daemon.analyze.phases import PHASES
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
@@ -25,12 +24,13 @@ from profd.daemon.compare.readings import Reading
 from profd.daemon.naming import script
 from profd.daemon.paths import write_whole
 from profd.daemon.render.difftext import machine_note, verdict
-from profd.daemon.render.entries import FileEntry, FunctionColumns, PhaseEntry
 from profd.daemon.render.htmlpage import render_page
+from profd.daemon.render.payload import FileEntry, FunctionColumns, FunctionIndex
 from profd.daemon.render.plaintext import visible
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import FrameRow
 
+Readers = tuple[RunReader, RunReader]
+Selections = tuple[Selection, Selection]
 LEAST_SHARE = 0.0003
 """Nodes with less of either run's time are counted with their caller: nobody sees them."""
 
@@ -38,7 +38,7 @@ LEAST_SHARE = 0.0003
 class DiffTree(msgspec.Struct, frozen=True):
     """Nodes as columns, callers first; ``up`` is how far back the caller lies, 0 at the root.
 
-    ``function`` indexes the functions, -1 at the root. ``base`` and ``new`` are what was spent in a node and below.
+    ``function`` indexes the functions, -1 at the root. ``base`` and ``new`` are the values of a node and all below.
     """
 
     files: list[FileEntry]
@@ -58,63 +58,23 @@ class _Node:
         self.children: dict[int, _Node] = {}
 
 
-def take_diff_tree(
-    readers: tuple[RunReader, RunReader], selections: tuple[Selection, Selection], sides: tuple[Side, Side], unit: str
-) -> DiffTree:
-    """Lay the parts of two runs that a diff compares over each other."""
-    functions = _Functions()
+def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> DiffTree:
+    """Merge the call trees of what a diff compares of two runs."""
+    functions = FunctionIndex(lambda frame: frame.module_path)
     root = _Node(-1)
+    sides = (diff.base, diff.new)
     for place, (reader, selection, side) in enumerate(zip(readers, selections, sides, strict=True)):
-        whole = side.step_s if unit == "s/step" and side.step_s else 1.0
-        _add(root, place, reader, compared(reader, selection, side), functions, whole)
-    return _columns(root, functions)
-
-
-def compared(reader: RunReader, selection: Selection, side: Side) -> Selection:
-    """Return the part of a selection that is compared: the end of its range, without the start-up."""
-    end_ns = reader.info.end_ns if selection.to_ns is None else min(selection.to_ns, reader.info.end_ns)
-    return msgspec.structs.replace(selection, from_ns=end_ns - round(side.compared_s * SECOND_NS), to_ns=end_ns)
-
-
-class _Functions:
-    """Functions and their files, interned over both runs."""
-
-    def __init__(self) -> None:
-        self.files: list[FileEntry] = []
-        self.columns = FunctionColumns([], [])
-        self._file_index: dict[str, int] = {}
-        self._index: dict[tuple[str, str], int] = {}
-
-    def of(self, frame: FrameRow) -> int:
-        key = (frame.function, frame.module_path)
-        if key not in self._index:
-            self._index[key] = len(self.columns.name)
-            self.columns.name.append(visible(frame.function))
-            self.columns.file.append(self._file(frame))
-        return self._index[key]
-
-    def _file(self, frame: FrameRow) -> int:
-        if frame.module_path not in self._file_index:
-            self._file_index[frame.module_path] = len(self.files)
-            self.files.append(FileEntry(visible(frame.file), visible(frame.module_path), frame.is_library))
-        return self._file_index[frame.module_path]
-
-
-def _add(root: _Node, place: int, reader: RunReader, selection: Selection, functions: _Functions, whole: float) -> None:
-    profile = take_profile(reader, selection)
-    if not profile.total_ns:
-        return
-    scale = whole / profile.total_ns
-    for stack, time_ns in profile.time_ns.items():
-        node = root
-        node.values[place] += time_ns * scale
-        for frame in reader.frames_of(stack):
-            node = node.children.setdefault(functions.of(frame), _Node(functions.of(frame)))
-            node.values[place] += time_ns * scale
-
-
-def _columns(root: _Node, functions: _Functions) -> DiffTree:
-    tree = DiffTree(functions.files, functions.columns, [], [], [], [])
+        whole = side.step_s if diff.unit == "s/step" and side.step_s else 1.0
+        profile = take_profile(reader, compared(reader, selection, side))
+        for stack, time_ns in profile.time_ns.items():
+            value = time_ns * (whole / profile.total_ns)
+            node = root
+            node.values[place] += value
+            for frame in reader.frames_of(stack):
+                function = functions.of(frame)
+                node = node.children.setdefault(function, _Node(function))
+                node.values[place] += value
+    tree = DiffTree(functions.files, functions.functions, [], [], [], [])
     least = [LEAST_SHARE * value for value in root.values]
     waiting = [(root, 0)]
     while waiting:
@@ -129,6 +89,12 @@ def _columns(root: _Node, functions: _Functions) -> DiffTree:
     return tree
 
 
+def compared(reader: RunReader, selection: Selection, side: Side) -> Selection:
+    """Return the part of a selection that is compared: the end of its range, without the start-up."""
+    end_ns = reader.info.end_ns if selection.to_ns is None else min(selection.to_ns, reader.info.end_ns)
+    return msgspec.structs.replace(selection, from_ns=end_ns - round(side.compared_s * SECOND_NS), to_ns=end_ns)
+
+
 SCRIPTS = ("text.js", "elements.js", "canvas.js", "flamegraph.js", "table.js", "diff.js")
 VIEWS = (
     ("functions", "Your functions"),
@@ -140,29 +106,13 @@ VIEWS = (
     ("gpus", "GPUs"),
     ("runs", "The two runs"),
 )
-Readers = tuple[RunReader, RunReader]
-Selections = tuple[Selection, Selection]
 
 
-class RunFact(msgspec.Struct, frozen=True):
-    """Something that is known of both runs."""
-
-    name: str
-    base: str
-    new: str
-
-    @property
-    def differs(self) -> bool:
-        """Whether the runs are not alike in it."""
-        return self.base != self.new
-
-
-class DiffExtract(msgspec.Struct, frozen=True):
-    """The content of the page; ``unit`` and the changes are those of the diff, their text harmless to show."""
+class DiffPayload(msgspec.Struct, frozen=True):
+    """The content of the page; ``unit`` and the changes are those of the diff, their text made visible."""
 
     unit: str
     least: float
-    phases: list[PhaseEntry]
     changes: dict[str, list[Change]]
     readings: dict[str, list[Reading]]
     tree: DiffTree
@@ -175,32 +125,29 @@ def write_diff_report(path: Path, readers: Readers, selections: Selections, diff
 
 def render_diff_report(readers: Readers, selections: Selections, diff: Diff) -> str:
     """Return the comparison of two runs as HTML."""
-    extract = DiffExtract(
-        unit=diff.unit,
-        least=diff.least,
-        phases=[PhaseEntry(phase.name, phase.letter, phase.color) for phase in PHASES],
-        changes={
-            "functions": _harmless(diff.functions),
-            "lines": _harmless(diff.lines),
-            "leaves": _harmless(diff.leaves),
-            "phases": _harmless(diff.phases),
-        },
-        readings={
-            "operators": _harmless_readings(diff.operators),
-            "memory": _harmless_readings(diff.memory),
-            "gpus": _harmless_readings(diff.gpus),
-        },
-        tree=take_diff_tree(readers, selections, (diff.base, diff.new), diff.unit),
+    facts = [
+        _facts(reader, selection, side)
+        for reader, selection, side in zip(readers, selections, (diff.base, diff.new), strict=True)
+    ]
+    changes = {name: _harmless(getattr(diff, name)) for name in ("functions", "lines", "leaves", "phases")}
+    readings = {
+        name: [msgspec.structs.replace(one, name=visible(one.name)) for one in getattr(diff, name)]
+        for name in ("operators", "memory", "gpus")
+    }
+    what = (
+        "Seconds a step" if diff.unit == "s/step" else "Shares of the time, as one of the runs does not tell its steps"
     )
     return render_page(
         "diff.html.j2",
         SCRIPTS,
-        extract,
-        names=[visible(side.run) for side in (diff.base, diff.new)],
+        DiffPayload(diff.unit, diff.least, changes, readings, take_diff_tree(readers, selections, diff)),
+        names=[side.run for side in (diff.base, diff.new)],
         verdict=verdict(diff),
         step=_step(diff),
-        facts=_facts(readers, selections, diff),
-        basis=_basis(diff),
+        facts=[(name, *(fact.get(name, "") for fact in facts)) for name in dict.fromkeys([*facts[0], *facts[1]])],
+        basis=f"{what}, of the main threads, without the start-up. Bounds hold for all rows at once (95 %), from the "
+        f"unrest of {diff.base.blocks} and {diff.new.blocks} blocks of the runs; below {units.percent(diff.least)} of "
+        "a step nothing is called a change.",
         note=machine_note(diff),
         views=VIEWS,
     )
@@ -211,10 +158,6 @@ def _harmless(changes: Iterable[Change]) -> list[Change]:
         msgspec.structs.replace(change, name=visible(change.name), module_path=visible(change.module_path))
         for change in changes
     ]
-
-
-def _harmless_readings(readings: Iterable[Reading]) -> list[Reading]:
-    return [msgspec.structs.replace(one, name=visible(one.name)) for one in readings]
 
 
 def _step(diff: Diff) -> str:
@@ -228,32 +171,11 @@ def _step(diff: Diff) -> str:
     return f"A step takes {new}; it took {base}: {units.signed_percent(step.relative)} ({low} to {high}){sure}."
 
 
-def _basis(diff: Diff) -> str:
-    what = (
-        "Seconds a step" if diff.unit == "s/step" else "Shares of the time, as one of the runs does not tell its steps"
-    )
-    return (
-        f"{what}, of the main threads, without the start-up. Bounds hold for all rows at once (95 %), from the unrest "
-        f"of {diff.base.blocks} and {diff.new.blocks} blocks of the runs; below {units.percent(diff.least)} of a step "
-        "nothing is called a change."
-    )
-
-
-def _facts(readers: Readers, selections: Selections, diff: Diff) -> list[RunFact]:
-    columns = [
-        _facts_of(reader, selection, side)
-        for reader, selection, side in zip(readers, selections, (diff.base, diff.new), strict=True)
-    ]
-    names = list(dict.fromkeys([*columns[0], *columns[1]]))
-    return [RunFact(name, columns[0].get(name, ""), columns[1].get(name, "")) for name in names]
-
-
-def _facts_of(reader: RunReader, selection: Selection, side: Side) -> dict[str, str]:
-    """Return what is known of a run, by name."""
+def _facts(reader: RunReader, selection: Selection, side: Side) -> dict[str, str]:
+    """Return the facts about a run, by name."""
     info = reader.info
-    part = compared(reader, selection, side)
-    coverage = take_coverage(reader, part)
-    facts = {
+    coverage = take_coverage(reader, compared(reader, selection, side))
+    return {
         "run": info.id,
         "script": script(info.command),
         "command": " ".join(info.command),
@@ -266,4 +188,3 @@ def _facts_of(reader: RunReader, selection: Selection, side: Side) -> dict[str, 
         "GPUs": ", ".join(device.model for device in reader.devices()),
         **{name.replace("_", "-"): version for name, version in info.versions.items()},
     }
-    return {name: visible(text) for name, text in facts.items()}

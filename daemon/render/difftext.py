@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from profd.daemon.compare.blocks import slowing
 from profd.daemon.compare.change import Change
-from profd.daemon.compare.diff import Diff, Side
+from profd.daemon.compare.diff import Diff
 from profd.daemon.compare.readings import Reading
 from profd.daemon.render.plaintext import cut, fit, visible
 from profd.daemon.units import difference, duration, percent, quantity, signed_percent, step_time
@@ -26,19 +26,22 @@ _TITLES = (
 
 def diff_text(diff: Diff, *, columns: int = WIDTH) -> str:
     """Return a diff as text, no line wider than ``columns``. No newline at the end."""
-    lines = [
-        f"base  {_side(diff.base)}",
-        f"new   {_side(diff.new)}",
-        "",
-        verdict(diff),
-    ]
+    lines = []
+    for name, side in (("base", diff.base), ("new", diff.new)):
+        step = "" if side.step_s is None else f", {step_time(side.step_s)} a step"
+        lines.append(f"{name:4}  {visible(side.run)}: {duration(side.compared_s)} of training{step}")
+    lines += ["", verdict(diff)]
     for field, title in _TITLES:
         changes: Sequence[Change] = getattr(diff, field)
         shown = [change for change in changes if change.is_significant or change == diff.likeliest][:_ROWS]
         if shown:
-            lines += ["", f"{title:{_NAME_CELLS + _PLACE_CELLS + 4}}      base       new    change  95 % bounds"]
+            lines += ["", _heads(title)]
             lines += _rows(diff, shown)
-    lines += [*_reading_lines(diff), "", *_basis(diff)]
+    # All rows of GPUs and peaks are shown, alike or not.
+    lines += _section("GPUs", diff.gpus)
+    lines += _section("Memory, by role", [one for one in diff.memory if one.is_significant or one.unit == "bytes"])
+    lines += _section("Operators by themselves, a step", [one for one in diff.operators if one.is_significant])
+    lines += ["", *_basis(diff)]
     return "\n".join(cut(line, columns).rstrip() for line in lines)
 
 
@@ -49,7 +52,9 @@ def verdict(diff: Diff) -> str:
     if largest is None and longer:
         return f"▲ {longer}: all parts alike, as far as can be told"
     if largest is None and diff.readings:
-        return f"▲ times are alike, but not all else: {visible(_reading_sentence(diff.readings[0]))}"
+        one = diff.readings[0]
+        base, new = (quantity(value, one.unit) for value in (one.base, one.new))
+        return f"▲ times are alike, but not all else: {visible(f'{one.name}, {one.measure}: {new} instead of {base}')}"
     if largest is None and step is not None and abs(step.relative) >= diff.least:
         return (
             f"· no sure change: a step takes {percent(abs(step.relative), 1)} {_than(step)}, all parts alike as far as "
@@ -85,9 +90,8 @@ def machine_note(diff: Diff) -> str:
     )
 
 
-def _side(side: Side) -> str:
-    step = "" if side.step_s is None else f", {step_time(side.step_s)} a step"
-    return f"{visible(side.run)}: {duration(side.compared_s)} of training{step}"
+def _heads(title: str) -> str:
+    return f"{title:{_NAME_CELLS + _PLACE_CELLS + 4}}      base       new    change  95 % bounds"
 
 
 def _rows(diff: Diff, changes: Sequence[Change]) -> Iterator[str]:
@@ -113,34 +117,16 @@ def _basis(diff: Diff) -> Iterator[str]:
         yield from ("", *textwrap.wrap(note, WIDTH))
 
 
-def _reading_lines(diff: Diff) -> Iterator[str]:
-    """Yield the sections: of GPUs and peaks all rows, alike or not, else those that changed."""
-    yield from _section("GPUs", diff.gpus)
-    yield from _section("Memory, by role", [one for one in diff.memory if one.is_significant or one.unit == "bytes"])
-    yield from _section("Operators by themselves, a step", [one for one in diff.operators if one.is_significant])
-
-
 def _section(title: str, readings: Sequence[Reading]) -> Iterator[str]:
     if not readings:
         return
-    yield ""
-    yield f"{title:{_NAME_CELLS + _PLACE_CELLS + 4}}      base       new    change  95 % bounds"
+    yield from ("", _heads(title))
     for one in sorted(readings, key=lambda one: not one.is_significant)[:_ROWS]:
         what = f"  {fit(one.name, _NAME_CELLS)}  {fit(one.measure, _PLACE_CELLS)}"
         numbers = f"{quantity(one.base, one.unit):>10}{quantity(one.new, one.unit):>10}"
         changed = difference(one.difference, one.unit) if one.is_significant else "alike"
-        yield f"{what}{numbers}{changed:>10}  {_reading_bounds(one)}"
-
-
-def _reading_sentence(one: Reading) -> str:
-    """Return what changed in a few words: ``GPU 0, idle share: 39 % instead of 12 %``."""
-    base, new = (quantity(value, one.unit) for value in (one.base, one.new))
-    return f"{one.name}, {one.measure}: {new} instead of {base}"
-
-
-def _reading_bounds(one: Reading) -> str:
-    """Return the bounds of a difference; nothing where there are none."""
-    if one.low is None or one.high is None:
-        return ""
-    low, high = difference(one.low, one.unit), difference(one.high, one.unit)
-    return f"{low.removesuffix(high[high.rindex(' ') :])} to {high}"
+        bounds = ""
+        if one.low is not None and one.high is not None:
+            low, high = difference(one.low, one.unit), difference(one.high, one.unit)
+            bounds = f"{low.removesuffix(high[high.rindex(' ') :])} to {high}"
+        yield f"{what}{numbers}{changed:>10}  {bounds}"

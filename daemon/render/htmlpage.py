@@ -1,7 +1,7 @@
 """One HTML file out of a template, a style sheet, scripts and packed data, which needs nothing else.
 
-All text of a run is taken for hostile. The template escapes it, the data travel as base64, the scripts make text nodes
-of it, and the policy of the page lets nothing run or load but the one script and the one style sheet put in here.
+All text of a run may be hostile. Templates escape all of it, the data travel as base64, the scripts make text nodes of
+it, and the policy of the page lets nothing run or load but the one script and the one style sheet put in here.
 
 Bytes: the length of the head in four, the head (JSON), the columns. In the head each column is the name of the typed
 array of JavaScript that it is, where it begins behind the head, and its length. All of it is deflated, then base64.
@@ -18,13 +18,14 @@ import zlib
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import jinja2
 import markupsafe
 import msgspec
 
-Data = TypeVar("Data", bound=msgspec.Struct)
+from profd.daemon.render.plaintext import visible
+
 _LENGTH = struct.Struct("<I")
 _ALIGNED = 8
 _LEVEL = 4  # of random numbers level 6 makes a file 0.2 % smaller in four times the time
@@ -53,61 +54,34 @@ def pack(data: msgspec.Struct) -> str:
     return base64.b64encode(zlib.compress(packed, _LEVEL)).decode("ascii")
 
 
-def unpack(packed: str, kind: type[Data]) -> Data:
-    """Return the data that were packed."""
-    inflated = zlib.decompress(base64.b64decode(packed))
-    (length,) = _LENGTH.unpack_from(inflated)
-    head = inflated[_LENGTH.size : _LENGTH.size + length]
-    columns = inflated[_LENGTH.size + len(_padded(head, _LENGTH.size)) :]
-    return msgspec.convert(_with_columns(msgspec.json.decode(head), columns), kind)
-
-
 def _without_columns(value: Any, columns: bytearray) -> Any:  # noqa: ANN401  whatever a struct holds
     """Return a value with its columns moved to the end of ``columns``."""
     if isinstance(value, msgspec.Struct):
         moved = _column_fields(type(value))
+        fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
         return {
-            name: _moved(getattr(value, name), columns)
-            if name in moved
-            else _without_columns(getattr(value, name), columns)
-            for name in value.__struct_fields__
+            name: _moved(each, columns) if name in moved else _without_columns(each, columns) for name, each in fields
         }
-    if isinstance(value, list):
-        return [_without_columns(each, columns) for each in value]
-    return value
+    return [_without_columns(each, columns) for each in value] if isinstance(value, list) else value
 
 
 def _moved(numbers: Sequence[int], columns: bytearray) -> Place:
-    place = Place(_kind_of(numbers), len(columns), len(numbers))
-    values = array(_TYPECODES[place.numbers], numbers)
+    """Move a column into the narrowest typed array that holds it."""
+    least, most = min(numbers, default=0), max(numbers, default=0)
+    if least < 0:
+        kind = "Int32Array" if least >= -(1 << 31) and most < 1 << 31 else "Float64Array"
+    else:
+        kind = next((f"Uint{bits}Array" for bits in (8, 16, 32) if most < 1 << bits), "Float64Array")
+    place = Place(kind, len(columns), len(numbers))
+    values = array(_TYPECODES[kind], numbers)
     if sys.byteorder == "big":
         values.byteswap()
     columns += _padded(values.tobytes())
     return place
 
 
-def _kind_of(numbers: Sequence[int]) -> str:
-    """Return the narrowest typed array that holds some numbers."""
-    least, most = min(numbers, default=0), max(numbers, default=0)
-    if least < 0:
-        return "Int32Array" if least >= -(1 << 31) and most < 1 << 31 else "Float64Array"
-    return next((f"Uint{bits}Array" for bits in (8, 16, 32) if most < 1 << bits), "Float64Array")
-
-
-def _with_columns(value: Any, columns: bytes) -> Any:  # noqa: ANN401  whatever JSON holds
-    if isinstance(value, dict) and "numbers" in value:
-        place = msgspec.convert(value, Place)
-        values = array(_TYPECODES[place.numbers])
-        values.frombytes(columns[place.at : place.at + place.count * values.itemsize])
-        return [int(each) for each in values]
-    if isinstance(value, dict):
-        return {name: _with_columns(each, columns) for name, each in value.items()}
-    return [_with_columns(each, columns) for each in value] if isinstance(value, list) else value
-
-
 @functools.cache
 def _column_fields(kind: type[msgspec.Struct]) -> frozenset[str]:
-    """Return the names of the fields of a struct that are columns."""
     if not issubclass(kind, Columns):
         return frozenset()
     return frozenset(field.name for field in msgspec.structs.fields(kind) if field.type == list[int])
@@ -124,40 +98,35 @@ PAGE = Path(__file__).with_name("page")
 def render_page(template: str, scripts: Sequence[str], data: msgspec.Struct, **words: object) -> str:
     """Return a page of the folder ``page`` as HTML.
 
-    ``scripts`` are in the order of their use: each may name what stands in one before it. ``words`` are what the
-    template says, ``data`` what the scripts decode.
+    ``scripts`` are in the order of their use: each may name what stands in one before it. ``words`` are the names of
+    the template, ``data`` is what the scripts decode.
     """
-    script = '"use strict";(() => {\n' + "\n".join(_read(name) for name in scripts) + "\n})();"
-    style = _read("report.css")
-    return _template(template).render(
-        style=markupsafe.Markup(style),
-        policy=markupsafe.Markup(_policy(style, script)),
-        script=markupsafe.Markup(script),
-        packed=pack(data),
-        **words,
-    )
-
-
-def render_part(template: str, **words: object) -> markupsafe.Markup:
-    """Return a part of a page, from a template of its own in the folder ``page``."""
-    return markupsafe.Markup(_template(template).render(**words))
-
-
-def _template(name: str) -> jinja2.Template:
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    return environment.from_string(_read(name))
-
-
-def _read(name: str) -> str:
-    return (PAGE / name).read_text(encoding="utf-8")
-
-
-def _policy(style: str, script: str) -> str:
-    """Return a Content-Security-Policy that allows an inline style and an inline script, and nothing else."""
-    return (
+    texts = [(PAGE / name).read_text(encoding="utf-8") for name in scripts]
+    script = '"use strict";(() => {\n' + "\n".join(texts) + "\n})();"
+    style = (PAGE / "report.css").read_text(encoding="utf-8")
+    # Inline, these two are allowed, and nothing else.
+    policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
         "base-uri 'none'; form-action 'none'"
     )
+    inline = {"style": style, "policy": policy, "script": script}
+    return (
+        environment()
+        .get_template(template)
+        .render(packed=pack(data), **{name: markupsafe.Markup(text) for name, text in inline.items()}, **words)
+    )
+
+
+def environment() -> jinja2.Environment:
+    """Return the environment of the templates: all text is escaped, as HTML and for what is invisible."""
+    return jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, finalize=_finalize, loader=_LOADER)
+
+
+_LOADER = jinja2.FileSystemLoader(PAGE)
+
+
+def _finalize(value: object) -> object:
+    return visible(value) if isinstance(value, str) and not isinstance(value, markupsafe.Markup) else value
 
 
 def _digest(content: str) -> str:

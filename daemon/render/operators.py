@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon.analyze.operators import HOST, IssuingLine, OperatorSummary, WindowSummary, issuing_lines
+from profd.daemon.analyze.operators import HOST, IssuingLine, WindowSummary, issuing_lines
 from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
 from profd.daemon.render.plaintext import cut, fit, visible
 from profd.daemon.store.reader import RunReader
@@ -56,14 +56,19 @@ def operator_table(
     sums, columns = sums_of(rows), columns_of(rows)
     if issuers:
         columns.append(Column("From (samples)", lambda row, _: issuer_of(row, issuers)))
-    cells = [[column.cell(row, sums) for column in columns] for row in rows[:limit]]
-    widths = [max(map(len, texts)) for texts in zip([column.head for column in columns], *cells, strict=True)]
-    lines = ["  ".join(_align(texts, widths)).rstrip() for texts in ([column.head for column in columns], *cells)]
-    lines.insert(1, "  ".join("-" * width for width in widths))
+    name, *others = ([column.head, *(column.cell(row, sums) for row in rows[:limit])] for column in columns)
+    texts = [_filled(name, str.ljust), *(_filled(each, str.rjust) for each in others)]
+    lines = ["  ".join(line).rstrip() for line in zip(*texts, strict=True)]
+    lines.insert(1, "  ".join("-" * len(column[0]) for column in texts))
     lines.append(f"Self CPU time total: {_time(sums.self_cpu_ns)}")
     if sums.self_cuda_ns:
         lines.append(f"Self CUDA time total: {_time(sums.self_cuda_ns)}")
     return "\n".join(lines)
+
+
+def _filled(texts: list[str], justify: Callable[[str, int], str]) -> list[str]:
+    cells = max(map(len, texts))
+    return [justify(text, cells) for text in texts]
 
 
 def operator_lines(windows: Sequence[WindowSummary], columns: int) -> Iterator[str]:
@@ -75,26 +80,15 @@ def operator_lines(windows: Sequence[WindowSummary], columns: int) -> Iterator[s
         yield f"  {rank}{plural(window.steps, 'whole step')} in {length}"
         yield f"  {'self CUDA  ' if on_gpu else ''}self CPU    calls  operator"
         for row in window.operators[:_LINES]:
-            yield cut(_line(row, on_gpu), columns)
-
-
-def _line(row: OperatorSummary, on_gpu: bool) -> str:
-    cuda = f"{percent(row.self_cuda_share or 0.0):>9}  " if on_gpu else ""
-    place = visible(row.line.label) if row.line else ""
-    return f"  {cuda}{percent(row.self_cpu_share):>8}  {row.calls:>7,}  {fit(row.name, _LINE_NAME_CELLS)}  {place}"
+            cuda = f"{percent(row.self_cuda_share or 0.0):>9}  " if on_gpu else ""
+            shares, place = f"{cuda}{percent(row.self_cpu_share):>8}", row.line.label if row.line else ""
+            yield cut(f"  {shares}  {row.calls:>7,}  {fit(row.name, _LINE_NAME_CELLS)}  {visible(place)}", columns)
 
 
 def issuer_of(row: OperatorTotals, issuers: Mapping[str, Sequence[IssuingLine]]) -> str:
     """Return the line that most samples of an operator name, with their number; empty where none does."""
     lines = issuers.get(row.name) if row.device == HOST else None
     return f"{visible(lines[0].label)} ({lines[0].samples})" if lines else ""
-
-
-def _align(texts: Sequence[str], widths: Sequence[int]) -> list[str]:
-    return [
-        text.ljust(width) if not place else text.rjust(width)
-        for place, (text, width) in enumerate(zip(texts, widths, strict=True))
-    ]
 
 
 def sums_of(rows: Iterable[OperatorTotals]) -> Sums:
@@ -112,9 +106,11 @@ def columns_of(rows: Sequence[OperatorTotals]) -> list[Column]:
     if any(row.self_cuda_ns for row in rows):
         columns += _DEVICE_COLUMNS
     if any(row.cpu_bytes or row.self_cpu_bytes for row in rows):
-        columns += _MEMORY_COLUMNS
+        columns.append(Column("CPU Mem", lambda row, _: _bytes(row.cpu_bytes)))
+        columns.append(Column("Self CPU Mem", lambda row, _: _bytes(row.self_cpu_bytes)))
     if any(row.cuda_bytes or row.self_cuda_bytes for row in rows):
-        columns += _DEVICE_MEMORY_COLUMNS
+        columns.append(Column("CUDA Mem", lambda row, _: _bytes(row.cuda_bytes)))
+        columns.append(Column("Self CUDA Mem", lambda row, _: _bytes(row.self_cuda_bytes)))
     columns.append(Column("# of Calls", lambda row, _: str(row.calls)))
     if any(row.input_shapes not in ("", "[]") for row in rows):
         columns.append(Column("Input Shapes", lambda row, _: visible(row.input_shapes)[:_SHAPES_CELLS]))
@@ -160,14 +156,6 @@ _DEVICE_COLUMNS = (
     Column("Self CUDA %", lambda row, sums: _share(row.self_cuda_ns, sums.self_cuda_ns)),
     Column("CUDA total", lambda row, _: _time(row.cuda_total_ns)),
     Column("CUDA time avg", lambda row, _: _time(row.cuda_total_ns / row.calls)),
-)
-_MEMORY_COLUMNS = (
-    Column("CPU Mem", lambda row, _: _bytes(row.cpu_bytes)),
-    Column("Self CPU Mem", lambda row, _: _bytes(row.self_cpu_bytes)),
-)
-_DEVICE_MEMORY_COLUMNS = (
-    Column("CUDA Mem", lambda row, _: _bytes(row.cuda_bytes)),
-    Column("Self CUDA Mem", lambda row, _: _bytes(row.self_cuda_bytes)),
 )
 
 
@@ -226,19 +214,6 @@ def describe(reader: RunReader, window: WindowRow, field: str) -> Window:
 
 
 def _operator(row: OperatorTotals, lines: tuple[IssuingLine, ...]) -> Operator:
-    return Operator(
-        name=row.name,
-        device=row.device,
-        calls=row.calls,
-        self_cpu_us=row.self_cpu_ns / MICROSECOND_NS,
-        cpu_total_us=row.cpu_total_ns / MICROSECOND_NS,
-        self_cuda_us=row.self_cuda_ns / MICROSECOND_NS,
-        cuda_total_us=row.cuda_total_ns / MICROSECOND_NS,
-        self_cpu_bytes=row.self_cpu_bytes,
-        cpu_bytes=row.cpu_bytes,
-        self_cuda_bytes=row.self_cuda_bytes,
-        cuda_bytes=row.cuda_bytes,
-        flops=row.flops,
-        input_shapes=row.input_shapes,
-        lines=lines,
-    )
+    fields = msgspec.structs.asdict(row)
+    times = {f"{name[:-3]}_us": value / MICROSECOND_NS for name, value in fields.items() if name.endswith("_ns")}
+    return Operator(**times, **{name: fields[name] for name in fields.keys() & Operator.__struct_fields__}, lines=lines)

@@ -3,7 +3,7 @@
 An East Asian wide character takes two cells, a combining mark none: as Rich counts, which draws the dashboard.
 
 Function names, paths, source lines and command lines are whatever the profiled program made them. Escaping for HTML
-keeps them from running; this keeps them from lying. It knows nothing of any output format.
+keeps them from running; this keeps them from lying.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ def visible(text: str) -> str:
     r"""Return ``text`` with each invisible character as its escape: ``\n``, ``\x1b``, ``\u202e``."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_spell(character) if unicodedata.category(character) in _HIDDEN else character for character in text)
+    return "".join(
+        character.encode("unicode_escape").decode("ascii") if unicodedata.category(character) in _HIDDEN else character
+        for character in text
+    )
 
 
 def visible_json(text: str) -> str:
@@ -43,10 +46,6 @@ def visible_json(text: str) -> str:
 def _spell_json(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
-
-
-def _spell(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 ELLIPSIS = "…"
@@ -83,6 +82,11 @@ def wrapped(text: str, columns: int, lead: str = "") -> list[str]:
     """Return a text escaped and broken into lines at its blanks; the lines after the first are indented below it."""
     indent = " " * max(len(lead), 2)
     return textwrap.wrap(visible(text), columns, initial_indent=lead, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """Return the first names of a list, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def process_title(row: ProcessRow, host: str | None = None) -> str:

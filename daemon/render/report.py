@@ -1,20 +1,16 @@
 """The report: a run as one HTML file, with its title, verdict and facts.
 
-What is shown comes from ``extract`` (everything that the page counts again) and ``words`` (everything that it merely
-says); ``htmlpage`` makes one file of it.
+``payload`` has what the page counts again, ``ReportText`` what it merely says; ``htmlpage`` makes one file of it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gc
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from profd.daemon import units
-from profd.daemon.analyze.functions import PhaseLine
 from profd.daemon.analyze.phases import PhaseIndex, phase_named
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.naming import script
@@ -30,11 +26,10 @@ from profd.daemon.render.cards import (
     hang_card,
     take_card,
 )
-from profd.daemon.render.extract import take_extract
 from profd.daemon.render.htmlpage import render_page
-from profd.daemon.render.plaintext import visible
+from profd.daemon.render.payload import take_payload
 from profd.daemon.render.ranks import rank_tables
-from profd.daemon.render.summary import Exit, Summary, summarize
+from profd.daemon.render.summary import Summary, summarize
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
 
@@ -54,7 +49,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class ReportText(msgspec.Struct, frozen=True):
-    """What a report says outside of its charts, all of it harmless to read; ``death`` is None where none was."""
+    """What a report says outside of its charts; ``death`` is None where none was."""
 
     title: str
     subtitle: list[str]
@@ -67,21 +62,42 @@ class ReportText(msgspec.Struct, frozen=True):
     about: list[Fact]
 
 
-def take_words(reader: RunReader, summary: Summary, slot_ms: int) -> ReportText:
-    """Put a run into words; ``slot_ms`` is how exactly its page selects time."""
+def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> ReportText:
+    """Put a run into words; ``bucket_ms`` is how exactly its page selects time."""
     info = reader.info
-    command = visible(" ".join(info.command))
+    command, length = " ".join(info.command), units.duration(max(info.end_ns - info.started_ns, 0) / SECOND_NS)
+    how = "profd launched it" if info.mode == "launched" else "profd attached to it"
+    versions = ", ".join(f"{name.replace('_', '-')} {version}" for name, version in info.versions.items())
+    options = ", ".join(f"{name} = {value}" for name, value in info.options.items())
+    precision = f"{bucket_ms} ms" if bucket_ms < 1000 else f"{bucket_ms // 1000} s"
+    if bucket_ms >= _MINUTE_MS:
+        precision = f"{bucket_ms // _MINUTE_MS} min, since the run is long"
     return ReportText(
-        title=visible(script(info.command)),
-        subtitle=[visible(info.host), units.moment(info.started_ns), _length(info), ending(info, summary)],
+        title=script(info.command),
+        subtitle=[info.host, units.moment(info.started_ns), length, ending(info, summary)],
         command=command,
         verdict=take_verdict(summary),
         death=death_card(summary.post_mortem),
         hangs=[hang_card(hang) for hang in summary.hangs[:_HANGS]],
         cards=[take_card(reader, finding) for finding in summary.findings],
         facts=_facts(summary),
-        about=[*_circumstances(info, summary, command), *_limits(slot_ms)],
-    )
+        about=[
+            Fact("command", command),
+            Fact("folder", info.cwd),
+            Fact("process", f"{info.pid} of {info.user} on {info.host}", how),
+            Fact("started", units.moment(info.started_ns)),
+            Fact("lasted", length, ending(info, summary)),
+            Fact("versions", versions),
+            Fact("options", options),
+            Fact("samples",
+                 "Taken from outside without stopping the script; a share is as sure as its samples are many.",
+                 "Shares in gray have a 95 % interval wider than themselves."),
+            Fact("time",
+                 "Wall time, waiting included. What C++ or CUDA takes counts for the Python line that called it.",
+                 "GPU kernels run after the line that started them."),
+            Fact("ranges", f"Selected ranges snap to {precision}.", "Counts within them are exact."),
+        ],
+    )  # fmt: skip
 
 
 def take_verdict(summary: Summary) -> Verdict:
@@ -93,8 +109,8 @@ def take_verdict(summary: Summary) -> Verdict:
     following = [f"{name} {units.percent(part)}" for name, part in others[:_NEXT_PHASES] if part >= _WORTH_NAMING]
     return Verdict(
         lead=f"{units.percent(share)} of the time the main thread {phase_named(first).doing}",
-        place=_place(line) if line else "",
-        source=visible(line.source or "") if line else "",
+        place=f"{line.module_path}:{line.line}" if line else "",
+        source=line.source or "" if line else "",
         rest=f"Next: {', '.join(following)}" if following else "",
     )
 
@@ -104,33 +120,22 @@ def ending(info: RunInfo, summary: Summary) -> str:
     if info.state == "live":
         return "still running"
     if summary.post_mortem is not None:
-        return visible(summary.post_mortem.cause)
+        return summary.post_mortem.cause
     if info.state == "interrupted":
         return "recording broke off: profd itself was ended"
     if info.why_ended == "target-exited":
-        return _exit(summary.target.exit)
+        ended = summary.target.exit
+        if ended.signal is not None:
+            return f"ended by {ended.signal}"
+        return "ended" if ended.code is None else f"ended with {ended.code}"
     return {
         "stopped": "recording stopped, the script ran on",
         "duration": "recording ended after its set time, the script ran on",
     }.get(info.why_ended or "", "recording failed")
 
 
-def _exit(ended: Exit) -> str:
-    if ended.signal is not None:
-        return f"ended by {ended.signal}"
-    return "ended" if ended.code is None else f"ended with {ended.code}"
-
-
-def _length(info: RunInfo) -> str:
-    return units.duration(max(info.end_ns - info.started_ns, 0) / SECOND_NS)
-
-
-def _place(line: PhaseLine) -> str:
-    return visible(f"{line.module_path}:{line.line}")
-
-
 def _facts(summary: Summary) -> list[Fact]:
-    """Return what heads the page; a share that is not known is left out."""
+    """Return the facts on top of the page; a share that is not known is left out."""
     shares = (
         ("coverage", summary.coverage, "", "share of the run's time that has samples"),
         ("torn", summary.torn_share, "", "stacks caught between two moments, recognized and dropped"),
@@ -140,36 +145,8 @@ def _facts(summary: Summary) -> list[Fact]:
         Fact("samples", f"{summary.samples:,}", "of the main threads of training processes"),
         *(Fact(name, units.percent(share, 1) + of, hint) for name, share, of, hint in shares if share is not None),
         Fact("processes", str(len(summary.processes)), "seen in the run's process tree"),
-        Fact("run", visible(summary.run), "the id of the run file"),
+        Fact("run", summary.run, "the id of the run file"),
     ]
-
-
-def _circumstances(info: RunInfo, summary: Summary, command: str) -> list[Fact]:
-    how = "profd launched it" if info.mode == "launched" else "profd attached to it"
-    versions = ", ".join(f"{name.replace('_', '-')} {version}" for name, version in info.versions.items())
-    options = ", ".join(f"{name} = {value}" for name, value in info.options.items())
-    return [
-        Fact("command", command),
-        Fact("folder", visible(info.cwd)),
-        Fact("process", f"{info.pid} of {visible(info.user)} on {visible(info.host)}", how),
-        Fact("started", units.moment(info.started_ns)),
-        Fact("lasted", _length(info), ending(info, summary)),
-        Fact("versions", visible(versions)),
-        Fact("options", visible(options)),
-    ]
-
-
-def _limits(slot_ms: int) -> list[Fact]:
-    precision = f"{slot_ms} ms" if slot_ms < 1000 else f"{slot_ms // 1000} s"
-    if slot_ms >= _MINUTE_MS:
-        precision = f"{slot_ms // _MINUTE_MS} min, since the run is long"
-    return [
-        Fact("samples", "Taken from outside without stopping the script; a share is as sure as its samples are many.",
-             "Shares in gray have a 95 % interval wider than themselves."),
-        Fact("time", "Wall time, waiting included. What C++ or CUDA takes counts for the Python line that called it.",
-             "GPU kernels run after the line that started them."),
-        Fact("ranges", f"Selected ranges snap to {precision}.", "Counts within them are exact."),
-    ]  # fmt: skip
 
 
 SCRIPTS = (
@@ -200,21 +177,14 @@ def write_report(reader: RunReader, path: Path) -> None:
 
 def render_report(reader: RunReader) -> str:
     """Return the report of a run as HTML."""
-    with _uncollected():
-        summary = summarize(reader)
-        extract = take_extract(reader, PhaseIndex(reader), summary.memory)
-        words = take_words(reader, summary, extract.slot_ms)
-        curve, ranks = (CURVE_WIDTH, CURVE_HEIGHT), rank_tables(summary)
-        return render_page("report.html.j2", SCRIPTS, extract, words=words, views=VIEWS, curve=curve, ranks=ranks)
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Look for no cycles meanwhile: none are made, and of a long run all that was read would be gone through anew."""
     was_enabled = gc.isenabled()
-    gc.disable()
+    gc.disable()  # no cycles are made, and all that was read of a long run would be searched for them again and again
     try:
-        yield
+        summary = summarize(reader)
+        payload = take_payload(reader, PhaseIndex(reader), summary.memory)
+        words = take_words(reader, summary, payload.bucket_ms)
+        curve, ranks = (CURVE_WIDTH, CURVE_HEIGHT), rank_tables(summary)
+        return render_page("report.html.j2", SCRIPTS, payload, words=words, views=VIEWS, curve=curve, ranks=ranks)
     finally:
         if was_enabled:
             gc.enable()

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from profd.daemon.analyze.gpu import Gpu, GpuIdle
-from profd.daemon.analyze.incidents import Hang, HangPlace, LastPlace, PostMortem
-from profd.daemon.analyze.memory import GPU_SERIES, Growth, Jump, Limit
+from profd.daemon.analyze.incidents import Hang, LastPlace, PostMortem
+from profd.daemon.analyze.memory import GPU_SERIES, Growth, Jump
 from profd.daemon.analyze.phases import STARTUP, STEP
 from profd.daemon.findings.finding import INFO, Finding
-from profd.daemon.render.plaintext import cut, fit, visible, width, wrapped
+from profd.daemon.render.plaintext import cut, fit, listed, visible, width, wrapped
 from profd.daemon.units import clock, duration, percent, plural, size, step_time
 
 ALARM, WORTH_KNOWING, HEALTHY = "▲", "·", "✓"
@@ -25,17 +25,15 @@ MUCH_STARTUP = 0.2
 def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
     """Return the strongest finding above info, else that the run is healthy; empty where neither can be said.
 
-    Of a run that startup takes much of, only what is left can be.
-    ``phases`` are the shares of the main thread's time.
+    ``phases`` are the shares of the main thread's time. Where startup takes much, only the rest is judged.
     """
     for finding in findings:
         if finding.severity != INFO:
             return f"{ALARM} {visible(finding.title)}"
-    work = worked_share(phases)
+    work, startup = worked_share(phases), phases.get(STARTUP, 0.0)
+    what = "is forward, backward and optimizer"
     if work < HEALTHY_SHARE:
         return ""
-    what = "is forward, backward and optimizer"
-    startup = phases.get(STARTUP, 0.0)
     if startup >= MUCH_STARTUP:
         return (
             f"{WORTH_KNOWING} {percent(startup)} of the time is startup and import; of the rest {percent(work)} {what}"
@@ -48,15 +46,10 @@ def worked_share(phases: Mapping[str, float]) -> float:
     return math.fsum(phases.get(name, 0.0) for name in STEP) / ((1 - phases.get(STARTUP, 0.0)) or 1.0)
 
 
-def verdict_lines(findings: Sequence[Finding], phases: Mapping[str, float], columns: int) -> list[str]:
-    """Return the verdict, wrapped to a width in cells."""
-    return wrapped(verdict(findings, phases), columns)
-
-
 def finding_lines(findings: Sequence[Finding], phases: Mapping[str, float], columns: int) -> Iterator[str]:
     """Yield each finding and what to do about it, below the verdict where that is none of them; wrapped."""
     if not findings or findings[0].severity == INFO:
-        yield from verdict_lines(findings, phases, columns)
+        yield from wrapped(verdict(findings, phases), columns)
     for finding in findings:
         mark = WORTH_KNOWING if finding.severity == INFO else ALARM
         yield from wrapped(f"{mark} {finding.title}", columns)
@@ -106,18 +99,28 @@ def growth_lines(memory: Iterable[Growth], names: Mapping[int, str]) -> Iterator
     growing = [growth for growth in memory if growth.verdict == "growing"]
     resident = {growth.pid for growth in growing if growth.series == "rss_bytes"}
     for growth in growing:
-        # What is proportional is resident too: said once.
+        # PSS is part of RSS: said once.
         if growth.series != "pss_bytes" or growth.pid not in resident:
-            yield f"  ▲ {names.get(growth.pid, 'process')} {growth.pid} {_pace(growth)}{_end(growth)}"
+            yield f"  ▲ {names.get(growth.pid, 'process')} {growth.pid} {growth_words(growth)}"
 
 
 def growth_words(growth: Growth) -> str:
-    """Return how the memory of a process goes on, in words; empty where nobody knows."""
-    if growth.verdict == "growing":
-        return f"{_pace(growth)}{_end(growth)}"
-    return {"steady": "steady", "cached": "grows by pages of files, which the kernel takes back"}.get(
-        growth.verdict, ""
-    )
+    """Return how the memory of a process grows, by the second and by the step, and when it fills what bounds it.
+
+    Empty where that is not known.
+    """
+    if growth.verdict != "growing":
+        cached = "grows by pages of files, which the kernel takes back"
+        return {"steady": "steady", "cached": cached}.get(growth.verdict, "")
+    low, high = growth.interval_bytes_per_s or (0.0, 0.0)
+    where = f" on {growth.device}" if growth.series == GPU_SERIES else ""
+    text = f"grows{where} by {size(growth.slope_bytes_per_s)}/s ± {size((high - low) / 2)}"
+    if growth.bytes_per_step is not None:
+        text += f", {size(growth.bytes_per_step)} a step"
+    if growth.limit is None or growth.time_to_limit_s is None:
+        return text
+    limit = _IN_WORDS.get(growth.limit.kind, growth.limit.name)
+    return f"{text}: {limit} is full in {duration(growth.time_to_limit_s)}"
 
 
 def jump_lines(jumps: Iterable[Jump], names: Mapping[int, str]) -> Iterator[str]:
@@ -129,25 +132,6 @@ def jump_lines(jumps: Iterable[Jump], names: Mapping[int, str]) -> Iterator[str]
         yield f"  {clock(jump.at_ns)}  {name} {jump.pid} rose{where} by {size(jump.by_bytes)}{line}"
 
 
-def _pace(growth: Growth) -> str:
-    """Return how fast a process grows, by the second and by the step."""
-    low, high = growth.interval_bytes_per_s or (0.0, 0.0)
-    where = f" on {growth.device}" if growth.series == GPU_SERIES else ""
-    pace = f"grows{where} by {size(growth.slope_bytes_per_s)}/s ± {size((high - low) / 2)}"
-    return pace if growth.bytes_per_step is None else f"{pace}, {size(growth.bytes_per_step)} a step"
-
-
-def _end(growth: Growth) -> str:
-    """Return when that fills what bounds it; nothing where no bound is known."""
-    if growth.limit is None or growth.time_to_limit_s is None:
-        return ""
-    return f": {_name(growth.limit)} is full in {duration(growth.time_to_limit_s)}"
-
-
-def _name(limit: Limit) -> str:
-    return _IN_WORDS.get(limit.kind, limit.name)
-
-
 _PLACES = 6
 _NAMED = 4
 _FRAMES = 3
@@ -156,25 +140,19 @@ _FRAMES = 3
 def hang_lines(hangs: Sequence[Hang], columns: int) -> Iterator[str]:
     """Yield lines on each hang, none of them wider than ``columns``."""
     for hang in hangs:
-        when = (
+        went_on = (
             "it did not go on" if hang.ended_s is None else f"it went on after {duration(hang.ended_s - hang.since_s)}"
         )
-        yield from wrapped(f"{duration(hang.since_s)} into the run: {hang.text}; {when}", columns, "  ▲ ")
+        yield from wrapped(f"{duration(hang.since_s)} into the run: {hang.text}; {went_on}", columns, "  ▲ ")
         for place in hang.places[:_PLACES]:
-            yield from wrapped(_standing(place), columns, "    ")
+            names = [stand.who if stand.is_main else f"{stand.who}, thread {stand.thread}" for stand in place.stands]
+            waits = sorted({stand.wait for stand in place.stands})
+            yield from wrapped(f"{listed(names, _NAMED)}: {' / '.join(waits[:2])}", columns, "    ")
             yield from wrapped(" ← ".join(map(_short, place.frames[: -_FRAMES - 1 : -1])), columns, "      ")
         if len(hang.places) > _PLACES:
             yield f"    and {len(hang.places) - _PLACES} more stacks"
         for fact in hang.facts:
             yield from wrapped(fact, columns, "    ")
-
-
-def _standing(place: HangPlace) -> str:
-    """Return who stands in a stack and waits for what."""
-    names = [stand.who if stand.is_main else f"{stand.who}, thread {stand.thread}" for stand in place.stands]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    waits = sorted({stand.wait for stand in place.stands})
-    return f"{', '.join(names[:_NAMED])}{more}: {' / '.join(waits[:2])}"
 
 
 def _short(frame: str) -> str:

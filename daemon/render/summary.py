@@ -1,14 +1,14 @@
 """The summary of a run: what ``profd summary`` prints and ``--json`` writes, as one struct.
 
 Its fields are a promise to whoever reads the JSON: they may be added to, and ``version`` rises when one changes its
-meaning. Nothing here knows how it is shown.
+meaning.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -86,9 +86,9 @@ class Summary(msgspec.Struct, frozen=True):
     ``state`` is live, ended or interrupted; ``why_ended`` is target-exited, stopped, duration or failed. ``samples``
     are those of the selection, ``phases`` and ``functions`` their shares, 0 to 1, the largest first. ``Coverage``
     explains ``coverage``, ``torn_share`` and ``cost_core_share``. ``gpu_idle`` is None where no GPU was read.
-    ``nodes`` are those of a job whose run files were joined. ``losses`` say what was dropped on the way to the run file
-    and why, the first ``LOSSES`` of them. ``incident`` is what is worth a word of warning, in one line: the target's
-    death, hangs, and findings that are more than worth knowing; empty where there is nothing.
+    ``nodes`` are those of a job whose run files were merged. ``losses`` are the first events of data that was dropped
+    on the way to the run file. ``incident`` is the warning in one line: the target's death, hangs, and findings above
+    info; empty where there is none.
     """
 
     version: int
@@ -135,8 +135,13 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     tracks = GpuTracks(reader)
     busy = utilization_by_stack(reader, tracks, selection, phases)
     info = reader.info
+    from_ns, to_ns = selection.from_ns or 0, selection.to_ns or info.end_ns + 1
+    losses = (event.text for event in reader.events() if event.kind == "loss" and from_ns <= event.at_ns < to_ns)
     hangs, post_mortem = take_hangs(reader, selection), take_post_mortem(reader)
     findings = findings_in(reader, selection, phases)
+    incidents = [post_mortem.cause] if post_mortem else []
+    incidents += [hang.text for hang in hangs]
+    incidents += [finding.title for finding in findings if finding.severity != INFO]
     return Summary(
         version=VERSION,
         run=info.id,
@@ -165,46 +170,50 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         ranks=take_ranks(reader, selection, phases),
         last_window=last_window(reader, selection),
         nodes=nodes_of(reader),
-        losses=_losses(reader, selection),
-        incident=_incident(post_mortem, hangs, findings),
+        losses=tuple(itertools.islice(losses, LOSSES)),
+        incident="; ".join(incidents),
     )
-
-
-def _incident(post_mortem: PostMortem | None, hangs: Iterable[Hang], findings: Iterable[Finding]) -> str:
-    told = [post_mortem.cause] if post_mortem else []
-    told += [hang.text for hang in hangs]
-    told += [finding.title for finding in findings if finding.severity != INFO]
-    return "; ".join(told)
-
-
-def _losses(reader: RunReader, selection: Selection) -> tuple[str, ...]:
-    start_ns, end_ns = selection.from_ns or 0, selection.to_ns or reader.info.end_ns + 1
-    said = (event.text for event in reader.events() if event.kind == "loss" and start_ns <= event.at_ns < end_ns)
-    return tuple(itertools.islice(said, LOSSES))
 
 
 def _phase_errors(profile: Profile, phases: PhaseIndex, shares: Mapping[str, float]) -> dict[str, float]:
     selected = profile.time_ns.keys()
-    doubt = ShareVariance(lambda stack: frozenset({phases.of_stack(stack)} if stack in selected else ()))
-    doubt.add(profile.changes)
-    return {name: doubt.standard_error(name, share, profile.total_ns) for name, share in shares.items()}
+    variance = ShareVariance(lambda stack: frozenset({phases.of_stack(stack)} if stack in selected else ()))
+    variance.add(profile.changes)
+    return {name: variance.standard_error(name, share, profile.total_ns) for name, share in shares.items()}
 
 
 def _processes(reader: RunReader, selection: Selection) -> tuple[ProcessSummary, ...]:
     """Return the processes of a selection: by rank, each worker after the process that started it."""
     profiles = _profiles_of_processes(reader, selection)
-    rows = [row for row in reader.processes.values() if selection.takes_process(row)]
-    rows.sort(key=lambda row: (_family(row, reader), row.role == "worker", row.ordinal or 0, row.id))
-    return tuple(_process(reader, row, profiles[row.id], selection) for row in rows)
 
+    def order(row: ProcessRow) -> tuple[int, bool, int, int]:
+        is_worker = row.role == "worker"
+        family = row.parent if is_worker and row.parent in reader.processes else row.id
+        return (family or 0, is_worker, row.ordinal or 0, row.id)
 
-def _family(row: ProcessRow, reader: RunReader) -> int:
-    """Return the process that a worker works for; any other process's own id."""
-    return row.parent if row.role == "worker" and row.parent in reader.processes else row.id
+    found = []
+    for row in sorted(filter(selection.takes_process, reader.processes.values()), key=order):
+        rss = reader.find_series("rss_bytes", row.id)
+        last = reader.last_point(rss.id, selection.to_ns) if rss else None
+        profile = profiles[row.id]
+        one = ProcessSummary(
+            pid=row.pid,
+            role=row.role,
+            rank=row.rank,
+            ordinal=row.ordinal,
+            command=row.command,
+            exit=_exit(row.exit_code, row.exit_signal),
+            samples=profile.total_samples,
+            cpu_cores=mean_of_series(reader, "cpu_cores", row.id, selection),
+            rss_bytes=int(last.value) if last else None,
+            functions=tuple(hot_functions(reader, profile)[:FUNCTIONS_OF_A_PROCESS]),
+        )
+        found.append(one)
+    return tuple(found)
 
 
 def _profiles_of_processes(reader: RunReader, selection: Selection) -> dict[int, Profile]:
-    """Return what the main thread of each process did."""
+    """Return the profile of each process's main thread."""
     totals: defaultdict[int, list[StackTotal]] = defaultdict(list)
     alone = Selection(from_ns=selection.from_ns, to_ns=selection.to_ns, when=selection.when)
     for total in selected_totals(reader, alone):
@@ -218,23 +227,6 @@ def _profiles_of_processes(reader: RunReader, selection: Selection) -> dict[int,
         process: weighted(reader, totals[process], {process: changes[process]} if process in changes else {}, alike)
         for process in reader.processes
     }
-
-
-def _process(reader: RunReader, row: ProcessRow, profile: Profile, selection: Selection) -> ProcessSummary:
-    rss = reader.find_series("rss_bytes", row.id)
-    last = reader.last_point(rss.id, selection.to_ns) if rss else None
-    return ProcessSummary(
-        pid=row.pid,
-        role=row.role,
-        rank=row.rank,
-        ordinal=row.ordinal,
-        command=row.command,
-        exit=_exit(row.exit_code, row.exit_signal),
-        samples=profile.total_samples,
-        cpu_cores=mean_of_series(reader, "cpu_cores", row.id, selection),
-        rss_bytes=int(last.value) if last else None,
-        functions=tuple(hot_functions(reader, profile)[:FUNCTIONS_OF_A_PROCESS]),
-    )
 
 
 def _duration_s(info: RunInfo, selection: Selection) -> float:

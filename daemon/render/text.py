@@ -1,6 +1,6 @@
 """A summary as plain text: the closing lines of a session, and the screenful that ``profd summary`` prints.
 
-Takes a ``Summary`` and a width in cells, knows nothing of files or terminals, and lets no control character through.
+No control character comes through.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from profd.daemon.analyze.phases import phase_named
 from profd.daemon.analyze.steps import Steps
 from profd.daemon.naming import process_title, script
 from profd.daemon.render.operators import operator_lines
-from profd.daemon.render.plaintext import cut, fit, visible, width
+from profd.daemon.render.plaintext import cut, fit, visible, width, wrapped
 from profd.daemon.render.ranks import node_lines, rank_lines
 from profd.daemon.render.sections import (
     finding_lines,
@@ -23,7 +23,7 @@ from profd.daemon.render.sections import (
     idle_lines,
     jump_lines,
     post_mortem_lines,
-    verdict_lines,
+    verdict,
 )
 from profd.daemon.render.summary import ProcessSummary, Summary
 from profd.daemon.units import UNKNOWN, duration, percent, rate, size
@@ -48,8 +48,15 @@ def closing_lines(summary: Summary, *, run: str | None = None, report: str | Non
     report; the command that writes one where it is not given. No newline at the end.
     """
     lines = [f"profd  {_title(summary)}"]
-    lines += _phases_in_closing(summary)
-    lines += verdict_lines(summary.findings, summary.phases, columns)
+    shown = [(name, share) for name, share in summary.phases.items() if share >= _CLOSING_SHARE][:_CLOSING_PHASES]
+    phase_lines = {line.phase: line for line in summary.phase_lines}
+    places = {name: _place(phase_lines[name]) if name in phase_lines else "" for name, _ in shown}
+    name_cells, place_cells = _widest(places), _widest(places.values(), _PLACE_CELLS)
+    for name, share in shown:
+        where = f"{fit(name, name_cells)}   {fit(places[name], place_cells, keep_end=True)}"
+        source = phase_lines[name].source or "" if name in phase_lines else ""
+        lines.append(f"  {percent(share):>5}  {where}   {source}".rstrip())
+    lines += wrapped(verdict(summary.findings, summary.phases), columns)
     # Never cut: these two are there to be copied.
     facts = [f"{_evidence(summary)} · {summary.run}", f"report: {report or f'profd report {run or summary.run}'}"]
     return "\n".join([*(cut(line, columns) for line in lines), *map(visible, facts)])
@@ -57,11 +64,12 @@ def closing_lines(summary: Summary, *, run: str | None = None, report: str | Non
 
 def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
     """Return a summary as a screenful of text, no line of it wider than ``columns``. No newline at the end."""
-    roles = {row.pid: _role(row) for row in summary.processes}
+    roles, steps = {row.pid: _role(row) for row in summary.processes}, summary.steps
+    by = "" if steps.per_s_error is None else f"steps by {steps.source}, ± {rate(steps.per_s_error)}"
     lines = [
         _title(summary),
         f"pid {summary.target.pid} · {summary.run}",
-        *_stepping(summary.steps),
+        *([by] if by and steps.source is not None else []),
         _evidence(summary),
         *(f"lost: {visible(text)}" for text in summary.losses),
         *_section("How it ended", post_mortem_lines(summary.post_mortem, columns)),
@@ -97,12 +105,6 @@ def is_estimate(steps: Steps) -> bool:
     return error > _EXACT or error > _EXACT_SHARE * (steps.count or 0)
 
 
-def _stepping(steps: Steps) -> Iterator[str]:
-    """Yield what the steps were counted by, and how sure their rate is; nothing where it is not known."""
-    if steps.source is not None and steps.per_s_error is not None:
-        yield f"steps by {steps.source}, ± {rate(steps.per_s_error)}"
-
-
 def _ending(summary: Summary) -> str:
     length, ended = duration(summary.duration_s), summary.target.exit
     if summary.state == "interrupted":
@@ -119,7 +121,7 @@ def _ending(summary: Summary) -> str:
 
 
 def _evidence(summary: Summary) -> str:
-    """Return on how much the numbers rest, and what they cost."""
+    """Return how many samples the numbers rest on, and what profd cost."""
     if not summary.samples:
         return "no samples were taken"
     facts = [f"{summary.samples:,} samples"]
@@ -130,18 +132,6 @@ def _evidence(summary: Summary) -> str:
     if summary.cost_core_share is not None:
         facts.append(f"profd cost {percent(summary.cost_core_share, 1)} of a core")
     return " · ".join(facts)
-
-
-def _phases_in_closing(summary: Summary) -> list[str]:
-    shown = [(name, share) for name, share in summary.phases.items() if share >= _CLOSING_SHARE][:_CLOSING_PHASES]
-    lines = {line.phase: line for line in summary.phase_lines}
-    places = {name: _place(lines[name]) if name in lines else "" for name, _ in shown}
-    name_cells, place_cells = _widest(places), _widest(places.values(), _PLACE_CELLS)
-    return [
-        f"  {percent(share):>5}  {fit(name, name_cells)}   {fit(places[name], place_cells, keep_end=True)}   "
-        f"{(lines[name].source or '') if name in lines else ''}".rstrip()
-        for name, share in shown
-    ]
 
 
 def _section(title: str | None, rows: Iterable[str]) -> Iterator[str]:

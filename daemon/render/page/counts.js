@@ -118,8 +118,8 @@ function isUncertain(part, whole, error) {
   return !whole || !part || 2 * 1.96 * error > part / whole;
 }
 
-/** The slots in which the order of stacks can be seen: wider ones hold many samples each. */
-const SLOT_MS_IN_ORDER = 10;
+/** The buckets in which the order of stacks can be seen: wider ones hold many samples each. */
+const BUCKET_MS_IN_ORDER = 10;
 
 /**
  * How sure shares are: the variance from each change of a thread from stack to stack (docs/decisions-measurements.md, 8).
@@ -128,7 +128,7 @@ const SLOT_MS_IN_ORDER = 10;
 class ShareVariance {
   constructor(run) {
     this.run = run;
-    this.isKnown = run.slotMs <= SLOT_MS_IN_ORDER;
+    this.isKnown = run.bucketMs <= BUCKET_MS_IN_ORDER;
     this.changes = []; // [stack before, stack after, square of ms]
     this.open = 0; // at the end of each thread one change more may be under way
   }

@@ -24,7 +24,7 @@ class Operators {
 
   selectRange() {
     const { start_ms: from, end_ms: to } = this.run.windows[this.window];
-    this.onrange(from, Math.max(to, from + this.run.slotMs));
+    this.onrange(from, Math.max(to, from + this.run.bucketMs));
   }
 
   show(choice) {

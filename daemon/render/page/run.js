@@ -5,8 +5,8 @@ class Run {
     this.startedMs = extract.started_ms;
     this.durationMs = extract.duration_ms;
     this.knownToMs = extract.known_to_ms;
-    this.slotMs = extract.slot_ms;
-    this.slotCount = Math.ceil(extract.duration_ms / extract.slot_ms);
+    this.bucketMs = extract.bucket_ms;
+    this.bucketCount = Math.ceil(extract.duration_ms / extract.bucket_ms);
     this.phases = extract.phases;
     this.files = extract.files;
     this.functionName = extract.functions.name;
@@ -25,7 +25,7 @@ class Run {
       memory: entry.memory.map((kind) => ({ ...kind, ...decodeSeries(kind.bytes) })),
       cover: { atMs: runningSums(entry.cover.steps_ms), coveredMs: runningSums(entry.cover.covered_ms) },
     }));
-    this.threads = extract.threads.map((entry) => ({ ...entry, ...decodeSlots(entry.slots) }));
+    this.threads = extract.threads.map((entry) => ({ ...entry, ...decodeBuckets(entry.buckets) }));
     this.gpus = extract.gpus.map((entry) => ({
       title: entry.title,
       gpu: decodeSeries(entry.utilization),
@@ -100,13 +100,13 @@ function decodeSeries(series) {
 }
 
 /** Return what a thread did; the times of a part are decoded when first asked for: a page opens without conditions. */
-function decodeSlots(columns) {
+function decodeBuckets(columns) {
   const later = ({ samples, times_100us: times }) => {
     let decoded = null;
     return { samples, get timesMs() { return (decoded ??= scaled(times, 1)); } };
   };
   return {
-    slots: new Int32Array(runningSums(columns.steps)),
+    buckets: new Int32Array(runningSums(columns.steps)),
     spans: columns.spans,
     stacks: columns.stacks,
     samples: columns.samples,

@@ -1,7 +1,7 @@
 // The selection: which samples are shown, and how. It lives in the address, so that a link says all.
 
 const DEFAULTS = {
-  from: null, // slots; null: the whole run
+  from: null, // buckets; null: the whole run
   to: null,
   process: "training", // training, all, a role, or indices of processes: 3 or 3,4
   rank: "all", // all, or a rank
@@ -30,17 +30,17 @@ class Selection {
   }
 
   get fromMs() {
-    return this.isWholeRun ? 0 : this.from * this.run.slotMs;
+    return this.isWholeRun ? 0 : this.from * this.run.bucketMs;
   }
 
   get toMs() {
-    return this.isWholeRun ? this.run.durationMs : Math.min(this.to * this.run.slotMs, this.run.durationMs);
+    return this.isWholeRun ? this.run.durationMs : Math.min(this.to * this.run.bucketMs, this.run.durationMs);
   }
 
-  /** Select the slots that hold a range of time; a range without a slot selects the whole run. */
+  /** Select the buckets that hold a range of time; a range without a bucket selects the whole run. */
   setRange(fromMs, toMs) {
-    const from = Math.max(0, Math.round(Math.min(fromMs, toMs) / this.run.slotMs));
-    const to = Math.min(this.run.slotCount, Math.round(Math.max(fromMs, toMs) / this.run.slotMs));
+    const from = Math.max(0, Math.round(Math.min(fromMs, toMs) / this.run.bucketMs));
+    const to = Math.min(this.run.bucketCount, Math.round(Math.max(fromMs, toMs) / this.run.bucketMs));
     const isRange = Number.isFinite(from) && Number.isFinite(to) && to > from;
     this.from = isRange ? from : null;
     this.to = isRange ? to : null;
@@ -67,8 +67,8 @@ class Selection {
 
   /** Return what of a thread lies in the range, as [first, after the last] entry. */
   entriesOf(thread) {
-    if (this.isWholeRun) return [0, thread.slots.length];
-    return [lowerBound(thread.slots, this.from), lowerBound(thread.slots, this.to)];
+    if (this.isWholeRun) return [0, thread.buckets.length];
+    return [lowerBound(thread.buckets, this.from), lowerBound(thread.buckets, this.to)];
   }
 
   /** Return the selection in words, for the line that says on what the numbers rest. */
@@ -96,7 +96,7 @@ class Selection {
   /** Return the part of the address after `#`; empty where everything is as it opens. */
   toHash() {
     const words = new URLSearchParams();
-    if (!this.isWholeRun) words.set("t", `${this.fromMs / 1000}-${(this.to * this.run.slotMs) / 1000}`);
+    if (!this.isWholeRun) words.set("t", `${this.fromMs / 1000}-${(this.to * this.run.bucketMs) / 1000}`);
     for (const name of ["process", "rank", "thread", "query", "by", "coloring", "tab", "frame"]) {
       if (this[name] !== DEFAULTS[name]) words.set(name, this[name]);
     }

@@ -90,12 +90,12 @@ class Timeline {
     const { run, onrange } = this;
     const { fromMs, toMs, isWholeRun } = this.selection;
     const length = isWholeRun ? run.durationMs / 10 : toMs - fromMs;
-    const step = Math.max(length / 4, run.slotMs) * (event.key === "ArrowLeft" ? -1 : 1);
+    const step = Math.max(length / 4, run.bucketMs) * (event.key === "ArrowLeft" ? -1 : 1);
     const moved = Math.max(0, Math.min(fromMs + step, run.durationMs - length));
     if (event.key === "Escape" || event.key === "Backspace") onrange(NaN, NaN);
     else if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
     else if (isWholeRun) onrange(0, length);
-    else if (event.shiftKey) onrange(fromMs, Math.max(toMs + step, fromMs + run.slotMs));
+    else if (event.shiftKey) onrange(fromMs, Math.max(toMs + step, fromMs + run.bucketMs));
     else onrange(moved, moved + length);
     event.preventDefault();
   }
@@ -224,10 +224,10 @@ class Band {
 function phaseColumns(run, thread, count) {
   const phases = run.phases.length;
   const sums = new Float64Array(count * phases);
-  const scale = (count * run.slotMs) / run.durationMs;
-  for (let at = 0; at < thread.slots.length; at += 1) {
-    const from = Math.max(0, thread.slots[at] * scale);
-    const to = Math.min(count, (thread.slots[at] + thread.spans[at]) * scale);
+  const scale = (count * run.bucketMs) / run.durationMs;
+  for (let at = 0; at < thread.buckets.length; at += 1) {
+    const from = Math.max(0, thread.buckets[at] * scale);
+    const to = Math.min(count, (thread.buckets[at] + thread.spans[at]) * scale);
     const density = thread.timesMs[at] / Math.max(to - from, 1e-9);
     const phase = run.stackPhase[thread.stacks[at]];
     for (let column = Math.floor(from); column < to; column += 1) {

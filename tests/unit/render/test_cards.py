@@ -15,6 +15,7 @@ from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.finding import Evidence, Finding, Line, Measure
 from profd.daemon.render.cards import proof_address, take_card
+from profd.daemon.render.htmlpage import environment
 from profd.daemon.store.reader import RunReader
 
 WHOLE = (STARTED_NS, STARTED_NS + rankrun.SECONDS * SECOND_NS)
@@ -81,7 +82,7 @@ def test_processes_are_named_by_their_place_on_the_page(reader: RunReader) -> No
 
 def test_a_card_says_the_numbers_with_what_they_rest_on(reader: RunReader) -> None:
     card = take_card(reader, finding("input-bound"))
-    assert (card.mark, card.label) == ("▲", "input-bound")
+    assert (card.mark, card.finding.label) == ("▲", "input-bound")
     assert card.sentence == "the main thread waits 61 % for input-bound"
     assert [(fact.value, fact.hint) for fact in card.measures] == [
         ("61.2 %", "58.0 % to 64.0 % · 2,871 samples"),
@@ -98,6 +99,9 @@ def test_what_is_merely_worth_knowing_is_no_alarm(reader: RunReader) -> None:
 
 def test_no_text_of_a_run_does_anything_to_who_reads_it(reader: RunReader) -> None:
     card = take_card(reader, finding(hostiletexts.EVIL))
-    said = "".join(str(part) for part in msgspec.structs.astuple(card))
+    template = (
+        "{{ card.sentence }}{{ card.finding.cause }}{{ card.measures[0].name }}{{ card.finding.evidence.line.source }}"
+    )
+    said = environment().from_string(template).render(card=card)
     assert not set(said) & set("\u202e\u2066\u2028\x1b\x00\n")
     assert hostiletexts.WIDE in said

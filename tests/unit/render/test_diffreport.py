@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support import hostiletexts
+from support.pages import unpack
 from support.stepruns import write_steps
 from support.synthetic import BACKWARD
 
@@ -14,20 +15,19 @@ from profd.cli.main import run_command_line
 from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.compare.diff import Diff, take_diff
 from profd.daemon.errors import ExitCode
-from profd.daemon.render.diffreport import DiffExtract, render_diff_report
-from profd.daemon.render.htmlpage import unpack
+from profd.daemon.render.diffreport import DiffPayload, render_diff_report
 from profd.daemon.store.reader import RunReader
 
 SELECTIONS = (MAIN_THREADS, MAIN_THREADS)
 
 
-def rendered(base: Path, new: Path) -> tuple[str, DiffExtract, Diff]:
+def rendered(base: Path, new: Path) -> tuple[str, DiffPayload, Diff]:
     with RunReader(base) as first, RunReader(new) as second:
         diff = take_diff(first, second)
         page = render_diff_report((first, second), SELECTIONS, diff)
     found = re.search(r'id="run">([^<]*)<', page)
     assert found
-    return page, unpack(found[1], DiffExtract), diff
+    return page, unpack(found[1], DiffPayload), diff
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from support.pages import unpack
 
-from profd.daemon.render.htmlpage import Columns, pack, unpack
+from profd.daemon.render.htmlpage import Columns, pack
 
 
 class Pair(Columns, frozen=True):

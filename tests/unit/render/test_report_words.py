@@ -16,7 +16,7 @@ from profd.daemon.store.reader import RunReader
 
 def test_title_line_says_what_where_and_how_it_went(tmp_path: Path) -> None:
     with RunReader(synthetic.write_run(tmp_path / "run.profd")) as reader:
-        words = take_words(reader, summarize(reader), slot_ms=10)
+        words = take_words(reader, summarize(reader), bucket_ms=10)
     assert words.title == "train.py"
     assert words.command == "python train.py --epochs 2"
     assert words.subtitle[0] == "ada-desktop"

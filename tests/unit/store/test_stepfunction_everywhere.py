@@ -20,8 +20,8 @@ from profd.daemon.fleet.dataset import TABLES
 from profd.daemon.fleet.tables import ROWS, Source
 from profd.daemon.metrics import catalog
 from profd.daemon.metrics import runs as metrics_watch
-from profd.daemon.render.entries import Series
-from profd.daemon.render.extract import take_extract
+from profd.daemon.render.payload import take_payload
+from profd.daemon.render.seriespayload import Series
 from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.stepfunction import Aggregate
@@ -112,7 +112,7 @@ def test_the_report_and_the_data_set_know_it_for_as_long(reader: RunReader, name
     assert sum(row["known_ns"] * row["mean"] for row in found) == pytest.approx(expected.integral)
     assert (min(row["least"] for row in found), max(row["most"] for row in found)) == (expected.least, expected.most)
     if name == UTILIZATION:
-        known_ms, area = held(take_extract(reader, PhaseIndex(reader), ()).gpus[0].utilization)
+        known_ms, area = held(take_payload(reader, PhaseIndex(reader), ()).gpus[0].utilization)
         assert known_ms == pytest.approx(expected.known_ns / MILLISECOND_NS, rel=1e-3)
         assert area / known_ms == pytest.approx(expected.mean, rel=1e-3)
 

@@ -1,4 +1,4 @@
-"""Samples laid into slots: every range of whole slots counts what the run file counts."""
+"""Samples laid into buckets: every range of whole buckets counts what the run file counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support import synthetic
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import MILLISECOND_NS
-from profd.daemon.render.slots import TIME_UNIT_NS, BucketBuilder, Slots, take_slots
+from profd.daemon.render.buckets import TIME_UNIT_NS, BucketBuilder, TimeBuckets, take_buckets
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
 
@@ -22,48 +22,48 @@ def reader(tmp_path: Path) -> Iterator[RunReader]:
         yield reader
 
 
-def counted(slots: Slots, from_slot: int, to_slot: int) -> tuple[dict[int, int], dict[int, int]]:
-    """Return stack → samples and stack → ns of all threads in a range of slots, as the page counts them."""
+def counted(buckets: TimeBuckets, from_bucket: int, to_bucket: int) -> tuple[dict[int, int], dict[int, int]]:
+    """Return stack → samples and stack → ns of all threads in a range of buckets, as the page counts them."""
     samples: dict[int, int] = {}
     time_ns: dict[int, int] = {}
-    for thread in slots.threads.values():
+    for thread in buckets.threads.values():
         columns = zip(thread.steps, thread.stacks, thread.samples, thread.times_100us, strict=True)
-        slot = 0
+        bucket = 0
         for step, stack, count, time in columns:
-            slot += step
-            if from_slot <= slot < to_slot:
+            bucket += step
+            if from_bucket <= bucket < to_bucket:
                 samples[stack] = samples.get(stack, 0) + count
                 time_ns[stack] = time_ns.get(stack, 0) + time * TIME_UNIT_NS
     return samples, time_ns
 
 
-def test_slots_are_as_narrow_as_times_are_true(reader: RunReader) -> None:
-    assert take_slots(reader).width_ms == 10
+def test_buckets_are_as_narrow_as_times_are_true(reader: RunReader) -> None:
+    assert take_buckets(reader).width_ms == 10
 
 
 @pytest.mark.parametrize(("limit", "width_ms"), [(400_000, 10), (100, 1_000), (40, 10_000)])
-def test_every_range_of_slots_counts_what_the_run_file_counts(reader: RunReader, limit: int, width_ms: int) -> None:
-    slots = take_slots(reader, limit)
-    assert slots.width_ms == width_ms
+def test_every_range_of_buckets_counts_what_the_run_file_counts(reader: RunReader, limit: int, width_ms: int) -> None:
+    buckets = take_buckets(reader, limit)
+    assert buckets.width_ms == width_ms
     whole = 7_000 // width_ms + 1
-    for from_slot, to_slot in [(0, whole), (0, whole // 2), (whole // 3, whole // 2), (whole - 1, whole)]:
+    for from_bucket, to_bucket in [(0, whole), (0, whole // 2), (whole // 3, whole // 2), (whole - 1, whole)]:
         width_ns = width_ms * MILLISECOND_NS
         selection = Selection(
-            from_ns=synthetic.STARTED_NS + from_slot * width_ns, to_ns=synthetic.STARTED_NS + to_slot * width_ns
+            from_ns=synthetic.STARTED_NS + from_bucket * width_ns, to_ns=synthetic.STARTED_NS + to_bucket * width_ns
         )
         profile = take_profile(reader, selection)
-        assert counted(slots, from_slot, to_slot) == (profile.samples, profile.time_ns)
+        assert counted(buckets, from_bucket, to_bucket) == (profile.samples, profile.time_ns)
 
 
-def test_an_entry_spans_the_slots_that_its_stack_lasted_for(reader: RunReader) -> None:
+def test_an_entry_spans_the_buckets_that_its_stack_lasted_for(reader: RunReader) -> None:
     main = next(thread.id for thread in reader.main_threads())
-    slots = take_slots(reader).threads[main]
-    assert slots.spans[: len(synthetic.STEP)] == [length_ms // 10 for _, length_ms in synthetic.STEP]
+    buckets = take_buckets(reader).threads[main]
+    assert buckets.spans[: len(synthetic.STEP)] == [length_ms // 10 for _, length_ms in synthetic.STEP]
 
 
 def test_times_of_a_stack_add_up_though_each_is_less_than_a_unit() -> None:
     laid = BucketBuilder(0, 10_000, 0)
-    for slot in range(1000):
-        start_ns = slot * laid.width_ms * MILLISECOND_NS
+    for bucket in range(1000):
+        start_ns = bucket * laid.width_ms * MILLISECOND_NS
         laid.add(IntervalRow(start_ns=start_ns, thread=1, duration_ns=TIME_UNIT_NS * 4 // 10, stack=1, samples=0), [])
     assert sum(laid.columns()[1].times_100us) == 400

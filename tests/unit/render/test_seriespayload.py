@@ -11,9 +11,9 @@ from support import synthetic
 from profd.daemon.analyze.gputracks import UTILIZATION
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
-from profd.daemon.render import meters
-from profd.daemon.render.entries import Series
-from profd.daemon.render.extract import take_extract
+from profd.daemon.render import seriespayload
+from profd.daemon.render.payload import take_payload
+from profd.daemon.render.seriespayload import Series
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken
 
@@ -36,7 +36,7 @@ def paces(path: Path, *readings: tuple[int, int]) -> list[tuple[int, int, float]
     """Return (from, to, steps a second) of a run's chart, in ms, of readings of (second, steps)."""
     synthetic.write_run(path, workers=0, also=[counted(*reading) for reading in readings])
     with RunReader(path) as reader:
-        return held(take_extract(reader, PhaseIndex(reader), ()).processes[0].steps_per_s)
+        return held(take_payload(reader, PhaseIndex(reader), ()).processes[0].steps_per_s)
 
 
 def test_the_pace_of_the_steps_begins_with_the_first_reading(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_series_has_the_times_over_which_it_holds_and_gaps_between(tmp_path: P
     ]
     synthetic.write_run(tmp_path / "run.profd", also=also)
     with RunReader(tmp_path / "run.profd") as reader:
-        gpu = take_extract(reader, PhaseIndex(reader), ()).gpus[0]
+        gpu = take_payload(reader, PhaseIndex(reader), ()).gpus[0]
     assert held(gpu.utilization) == [(500, 1_000, 0.5), (1_000, 1_500, 0.5), (1_500, 2_000, 0.5), (6_500, 8_000, 0.5)]
 
 
@@ -69,8 +69,8 @@ def test_a_series_that_is_thinned_is_known_for_as_long_with_the_same_mean(
     means = []
     with RunReader(tmp_path / "run.profd") as reader:
         for limit in (1_200, 7):
-            monkeypatch.setattr(meters, "POINT_LIMIT", limit)
-            found = held(take_extract(reader, PhaseIndex(reader), ()).processes[0].rss_bytes)
+            monkeypatch.setattr(seriespayload, "POINT_LIMIT", limit)
+            found = held(take_payload(reader, PhaseIndex(reader), ()).processes[0].rss_bytes)
             assert len(found) <= limit
             known_ms = sum(to_ms - from_ms for from_ms, to_ms, _ in found)
             means.append((known_ms, sum(value * (to_ms - from_ms) for from_ms, to_ms, value in found) / known_ms))
