@@ -42,7 +42,7 @@ _decoder = msgspec.msgpack.Decoder(Message)
 
 
 class ScriptChannel:
-    """The end of who tells."""
+    """The launcher's end; the relay has a copy."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
@@ -98,7 +98,6 @@ class ScriptChannel:
             self._send(ScriptExited(status))
 
     def fileno(self) -> int:
-        """Return the descriptor."""
         return self._end.fileno()
 
     def copy(self) -> ScriptChannel:
@@ -106,7 +105,6 @@ class ScriptChannel:
         return ScriptChannel(self._end.dup())
 
     def close(self) -> None:
-        """Close this end in this process."""
         self._end.close()
 
     def _send(self, message: Message) -> None:
@@ -114,12 +112,12 @@ class ScriptChannel:
 
 
 def make_link() -> tuple[ScriptChannel, socket.socket]:
-    """Return the end of who tells, and the session's: a socket that gives one message (see ``decode``) a read."""
+    """Return the launcher's end, and the session's: a socket that gives one message (see ``decode``) a read."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     return ScriptChannel(ours), theirs
 
 
 def decode(packet: bytes) -> Message:
-    """Return the message in a packet; an empty packet is none: it says that there will be no more."""
+    """Return the message in a packet; an empty packet is none: it ends the channel."""
     message: Message = _decoder.decode(packet)
     return message

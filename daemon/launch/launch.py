@@ -1,12 +1,12 @@
 """The launcher: the parent of the script, which passes signals on, waits for it, and ends with its exit code.
 
 Everything that can fail is somewhere else: session and dashboard are processes, started and waited for in threads. One
-queue brings their news and the signals to the main thread, which alone acts on them. Knows nothing of what is recorded
-or how a run is summed up.
+queue brings their news and the signals to the main thread, which alone acts on them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
@@ -19,14 +19,13 @@ from typing import Protocol
 
 from profd.daemon.errors import NoSuchProcess, ProfdError
 from profd.daemon.launch.channel import ScriptChannel, make_link
-from profd.daemon.launch.screen import InheritedScreen, Screen, SharedScreen
+from profd.daemon.launch.screen import Screen, SharedScreen
 from profd.daemon.launch.script import Script, SignalBystander, start_script
 from profd.daemon.launch.signals import ENDING, TAKEN, InheritedSignals, Standing, is_from_process, taken
 from profd.daemon.launch.terminal import Terminal
 from profd.daemon.store.records import Identity
 
 CLOSING_TIMEOUT_S = 15.0
-_TOO_SHORT = "profd: the command ended before its recording had begun"
 
 
 class RecordingSession(Protocol):
@@ -42,26 +41,19 @@ class RecordingSession(Protocol):
         ...
 
 
-class StartSession(Protocol):
-    """Start the session of a script that runs."""
-
-    def __call__(self, script: Script, link: socket.socket) -> RecordingSession:
-        """Return the session once it records; raises ProfdError."""
-        ...
-
-
 @dataclass(frozen=True)
 class Plan:
-    """What is to be launched, and what the launcher leaves to others.
+    """The command to be launched, and what others do for the launcher.
 
-    ``dashboard`` returns the command of a dashboard on a run file and on the descriptor of the script's terminal;
-    without it the script keeps profd's own stdin, stdout and stderr. ``farewell`` returns what is to be said of the
-    finished run; without it only failures are told. ``narrate`` takes lines for a person. ``variables`` are set in the
-    command's environment; by default it is the one of this process.
+    ``start_session`` returns the session of a script that runs, once it records; raises ProfdError. ``farewell``
+    returns the last lines on the finished run; without it only failures are reported. ``narrate`` takes lines for the
+    user. ``dashboard`` returns the command of a dashboard on a run file and on the descriptor of the script's terminal;
+    without it the script keeps profd's own stdin, stdout and stderr. ``variables`` are set in the command's
+    environment.
     """
 
     command: tuple[str, ...]
-    start_session: StartSession
+    start_session: Callable[[Script, socket.socket], RecordingSession]
     farewell: Callable[[], str] | None
     narrate: Callable[[str], None]
     dashboard: Callable[[Path, int], Sequence[str]] | None = None
@@ -77,7 +69,7 @@ class SessionStarted:
 
 @dataclass(frozen=True)
 class SessionOver:
-    """There is no session, or none any more; ``news`` is what a person should know of that."""
+    """There is no session, or none any more; ``news`` is for the user."""
 
     news: str
 
@@ -93,10 +85,19 @@ def launch(plan: Plan) -> int:
     """
     with taken() as inherited:
         link, session_end = make_link()
-        screen = _open_screen(plan, link)
+        screen = Screen()
+        try:
+            screen = SharedScreen(Terminal(), link) if plan.dashboard is not None else screen
+        except OSError as error:
+            reason = f"the system has no pseudo-terminal or no process left ({error.strerror})"
+            plan.narrate(f"profd: no dashboard: {reason}")
         script = start_script(plan.command, inherited, screen.pseudo_terminal, plan.variables)
-        witness = None if screen.pseudo_terminal else _call_witness()
-        return Launch(plan, inherited, screen, script, witness, link, session_end).run()
+        bystander = None
+        if screen.pseudo_terminal is None:
+            # Where no process is left, a signal may reach the script twice; that is better than to fail.
+            with contextlib.suppress(OSError):
+                bystander = SignalBystander()
+        return Launch(plan, inherited, screen, script, bystander, link, session_end).run()
 
 
 class Launch:
@@ -108,7 +109,7 @@ class Launch:
         inherited: InheritedSignals,
         screen: Screen,
         script: Script,
-        witness: SignalBystander | None,
+        bystander: SignalBystander | None,
         link: ScriptChannel,
         session_end: socket.socket,
     ) -> None:
@@ -116,7 +117,7 @@ class Launch:
         self._inherited = inherited
         self._screen = screen
         self._script = script
-        self._witness = witness
+        self._bystander = bystander
         self._standing = Standing(script.pid, screen.pseudo_terminal is None, os.getsid(0) == os.getpid())
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._link, self._session_end = link, session_end
@@ -127,36 +128,35 @@ class Launch:
         self._is_given_up = False
 
     def run(self) -> int:
-        """Act on what happens until all has ended; returns the script's exit code."""
+        """Act on events until all has ended; returns the script's exit code."""
         self._screen.start(Identity(self._script.pid, self._script.start_ticks))
-        self._work(self._listen)
-        self._work(self._start_session)
-        while not self._is_over():
-            self._take(self._events.get())
+        self._in_thread(self._listen)
+        self._in_thread(self._start_session)
+        while True:
+            is_done = self._is_given_up or (self._is_session_over and not self._screen.is_occupied)
+            if self._has_script_ended and is_done:
+                break
+            self._handle(self._events.get())
             if self._script.status is not None and not self._has_script_ended:
                 self._end_script(self._script.status)
         self._screen.leave()
-        if self._witness is not None:
-            self._witness.close()
+        if self._bystander is not None:
+            self._bystander.close()
         for line in self._news:
             self._plan.narrate(line)
         return self._script.exit_code
 
-    def _is_over(self) -> bool:
-        is_done = self._is_session_over and not self._screen.is_occupied
-        return self._has_script_ended and (is_done or self._is_given_up)
-
-    # What happens: on the main thread
-
-    def _take(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         if isinstance(event, SessionStarted):
             self._session = event.session
             self._open_dashboard(event.session.run_file)
             if self._has_script_ended:
-                self._work(self._close_session)
+                self._in_thread(self._close_session)
         elif isinstance(event, SessionOver):
             self._is_session_over = True
-            self._tell(event.news)
+            # At the end where it would get between the script's lines now.
+            if event.news and not self._screen.say(event.news):
+                self._news.append(event.news)
         elif event.si_signo == signal.SIGCHLD:
             self._script.poll()
             self._show_script(self._screen.child_changed())
@@ -165,21 +165,15 @@ class Launch:
 
     def _take_signal(self, info: signal.struct_siginfo) -> None:
         if self._has_script_ended:
-            # Nobody else is left whom it could be meant for. The session closes its file by itself.
+            # It can be meant for the launcher only. The session closes its file by itself.
             self._is_given_up = info.si_signo in ENDING
             return
         if info.si_signo in (signal.SIGWINCH, signal.SIGCONT):
             self._screen.renew()
-        if self._owes(info):
-            self._pass_on(info)
-
-    def _owes(self, info: signal.struct_siginfo) -> bool:
-        """Say whether the script is still to be given a signal."""
         if not self._standing.owes(info):
-            return False
-        return self._witness is None or not is_from_process(info) or not self._witness.saw(info)
-
-    def _pass_on(self, info: signal.struct_siginfo) -> None:
+            return
+        if self._bystander is not None and is_from_process(info) and self._bystander.saw(info):
+            return  # it reached the script, too
         terminal = self._screen.pseudo_terminal
         if terminal is None or is_from_process(info):
             self._script.send(info.si_signo)
@@ -193,7 +187,7 @@ class Launch:
         self._link.exited(status)
         self._link.close()
         if self._session is not None:
-            self._work(self._close_session)
+            self._in_thread(self._close_session)
 
     def _open_dashboard(self, run_file: Path) -> None:
         terminal = self._screen.pseudo_terminal
@@ -208,14 +202,7 @@ class Launch:
         if why and not self._has_script_ended:
             self._screen.show_script(f"profd: {why}; the command (pid {self._script.pid}) runs on")
 
-    def _tell(self, line: str) -> None:
-        """Say a line now where it gets between no lines of the script's, else at the end."""
-        if line and not self._screen.tell(line):
-            self._news.append(line)
-
-    # What waits: each in a thread of its own
-
-    def _work(self, work: Callable[[], None]) -> None:
+    def _in_thread(self, work: Callable[[], None]) -> None:
         threading.Thread(target=work, name=work.__name__, daemon=True).start()
 
     def _listen(self) -> None:
@@ -227,7 +214,9 @@ class Launch:
         try:
             event = SessionStarted(self._plan.start_session(self._script, self._session_end))
         except NoSuchProcess:
-            event = SessionOver(_TOO_SHORT if self._plan.farewell else "")
+            event = SessionOver(
+                "profd: the command ended before its recording had begun" if self._plan.farewell else ""
+            )
         except ProfdError as error:
             event = SessionOver(f"profd: nothing is recorded: {error}")
         finally:
@@ -247,20 +236,3 @@ class Launch:
             news.append(f"profd: {error}")
         finally:
             self._events.put(SessionOver("\n".join(filter(None, news))))
-
-
-def _open_screen(plan: Plan, link: ScriptChannel) -> Screen:
-    if plan.dashboard is None:
-        return InheritedScreen()
-    try:
-        return SharedScreen(Terminal(), link)
-    except OSError as error:
-        plan.narrate(f"profd: no dashboard: the system has no pseudo-terminal or no process left ({error.strerror})")
-        return InheritedScreen()
-
-
-def _call_witness() -> SignalBystander | None:
-    try:
-        return SignalBystander()
-    except OSError:
-        return None  # no more processes: better that a signal reaches the script twice than that profd fails

@@ -1,10 +1,10 @@
-"""What copies between a script's pseudo-terminal and the real one: a process for the output, a thread for the keys.
+"""Copies between a script's pseudo-terminal and the real one: a process for the output, a thread for the keys.
 
 A script whose terminal no one reads stands still, and one whose terminal is closed is hung up. So a process that
 depends on nobody reads it and holds it open: in a session of its own, out of reach of the terminal's keys and of job
-control, deaf to all signals but SIGKILL and SIGSTOP, until the last of the script's processes has closed it. What it
-reads goes to the session, and to the real terminal while the script is shown; what no one takes is dropped. When the
-launcher is gone without a word, it ends the dashboard, which nobody else is left to do.
+control, deaf to all signals but SIGKILL and SIGSTOP, until the last of the script's processes has closed it. It
+passes the output to the session, and to the real terminal while the script is shown; what no one takes is dropped.
+When the launcher was killed, it ends the dashboard.
 
 The keys are the launcher's own to read: while it is stopped, they are the shell's.
 """
@@ -42,8 +42,8 @@ _ORDER_BYTES = CHUNK_BYTES + 1024
 class Orders(msgspec.Struct, frozen=True):
     """All that the launcher wants of the relay at a time.
 
-    ``script`` is who has the terminal, ``dashboard`` what is to be ended with the launcher; ``has_ended`` says that the
-    script was waited for. ``notice`` is written to the real terminal before anything else, once.
+    ``script`` has the terminal, ``dashboard`` is to be ended with the launcher; ``has_ended`` says that the script was
+    waited for. ``notice`` is written to the real terminal before anything else, once.
     """
 
     script: Identity | None = None
@@ -74,7 +74,7 @@ class Relay:
         return its_end
 
     def revive(self) -> None:
-        """See to it that there is a relay, which should never be needed: a killed one goes on in a thread here."""
+        """Restart a stopped relay, and continue a killed one in a thread here; neither should ever be needed."""
         pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED) if self._pid else (0, 0)
         if pid and os.WIFSTOPPED(status):
             os.kill(pid, signal.SIGCONT)
@@ -85,7 +85,6 @@ class Relay:
             self._order()
 
     def follow(self, script: Identity) -> None:
-        """Begin to read, and show what a script writes from its first byte on."""
         self._order(script=script, is_shown=True)
 
     def show(self, notice: bytes) -> None:
@@ -97,11 +96,11 @@ class Relay:
         self._order(notice=notice[:CHUNK_BYTES])
 
     def hide(self) -> None:
-        """Touch the real terminal no more: when this returns, it is someone else's."""
+        """Touch the real terminal no more once this returns."""
         self._order(is_shown=False)
 
     def guard(self, dashboard: Identity | None) -> None:
-        """End this dashboard, and clean up after it, where the launcher cannot do so any more."""
+        """End this dashboard, and clean up after it, where the launcher is killed."""
         self._order(dashboard=dashboard)
 
     def finish(self) -> None:
@@ -109,7 +108,7 @@ class Relay:
         self._order(has_ended=True)
 
     def _order(self, **changes: Identity | bytes | bool | None) -> None:
-        """Tell the relay what has changed, and wait until it acts by that; it may be gone, with nothing to act on."""
+        """Send changed orders to the relay, and wait until it has carried them out; it may be gone."""
         self._orders = msgspec.structs.replace(self._orders, **changes)
         with contextlib.suppress(OSError):
             while select.select([self._end], [], [], 0)[0] and self._end.recv(1):
@@ -172,10 +171,10 @@ class Keyboard(threading.Thread):
 
 
 class _Copier:
-    """What the relay's process does."""
+    """The work of the relay's process."""
 
     def __init__(self, master_fd: int, screen_fd: int, link: ScriptChannel, launcher: socket.socket) -> None:
-        """Take the master of the pseudo-terminal, non-blocking, and all whom it may concern."""
+        """Copy from the master of the pseudo-terminal, which does not block."""
         self._master_fd = master_fd
         self._screen_fd: int | None = screen_fd
         self._link = link
@@ -189,10 +188,8 @@ class _Copier:
         self._rest_bytes = _REST_BYTES
         self._orphan: Identity | None = None
 
-    def descriptors(self) -> set[int]:
-        """Return what it needs of the descriptors that this process has."""
-        used = (self._master_fd, self._screen_fd, self._link.fileno(), self._launcher.fileno())
-        return {fd for fd in used if fd is not None}
+    def descriptors(self) -> set[int | None]:
+        return {self._master_fd, self._screen_fd, self._link.fileno(), self._launcher.fileno()}
 
     def run(self) -> None:
         """Copy until no one has the script's terminal open, all is passed on, and the launcher is gone."""
@@ -206,7 +203,9 @@ class _Copier:
                 self._take_orders()
             elif self._master_fd in ready or (self._is_closed and not self._is_over):
                 self._read()
-            elif self._is_ending and not ready:  # those whom the script left behind have it open, and write nothing now
+            elif (
+                self._is_ending and not ready
+            ):  # processes that the script left behind have it open, and write nothing now
                 self._settle()
             if self._orphan is not None and not processes.is_running(*self._orphan):
                 self._orphan = None
@@ -234,8 +233,6 @@ class _Copier:
         if self._is_ending or self._orphan is not None:
             return _IDLE_MS
         return _CLOSED_MS if self._is_closed and not self._is_over else None
-
-    # The launcher
 
     def _take_orders(self) -> None:
         try:
@@ -266,17 +263,14 @@ class _Copier:
             self._leave_screen()
 
     def _settle(self) -> None:
-        """Say that all is copied: what comes from now on is of those whom the script left behind, and is dropped."""
+        """Answer that all is copied: later output is of processes that the script left behind, and is dropped."""
         is_awaited = self._is_ending
         self._is_settled = True
         self._link.wrote_all()
         if is_awaited:
             self._answer()
 
-    # The terminals
-
     def _read(self) -> None:
-        """Copy a part of what the script wrote."""
         try:
             data = os.read(self._master_fd, CHUNK_BYTES)
         except BlockingIOError:
@@ -317,7 +311,6 @@ class _Copier:
 
 
 def _stand_apart(copier: _Copier) -> NoReturn:
-    """Turn this forked process into the relay, and end with it."""
     try:
         os.setsid()
         os.chdir("/")

@@ -1,10 +1,10 @@
-"""The script under the profiler, a child of the launcher, and the process that sees which signals it gets.
+"""The script under the profiler, a child of the launcher, and the bystander that gets the same signals.
 
-Between the fork and the exec runs nothing but what makes the two alike. Knows nothing of sessions or dashboards.
+Between the fork and the exec runs only what makes the script find what it would find without profd.
 
 A signal for the launcher alone has to be passed on to the script. One that was sent to the whole group (``kill 0`` in
 a shell script, ``timeout``) or to every process of a job (a batch scheduler) has reached the script already, and would
-reach it twice. Nothing in a signal tells the two apart, but that a bystander got it too.
+reach it twice. The two differ in one thing only: a bystander got the second one, too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from profd.daemon.launch.terminal import PseudoTerminal
 from profd.daemon.rights import Rights
 
 _PR_SET_PTRACER = 0x59616D61
-_RESTRICTED = 1  # Yama's ptrace_scope: only an ancestor, or who was declared, may read a process
+_RESTRICTED = 1  # Yama's ptrace_scope: only an ancestor, or a declared process, may read a process
 _NOT_EXECUTED = 127
 
 
@@ -43,7 +43,6 @@ class Script:
         """As of ``waitpid``; None while the script runs."""
 
     def poll(self) -> bool:
-        """Say whether the script has ended."""
         if self.status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             self.status = status if pid else None
@@ -127,7 +126,6 @@ def _environment() -> dict[str, str]:
 
 
 def _failure(name: str, code: int) -> ProfdError:
-    """Say why a command could not be executed, and what to do about it."""
     exists = os.sep in name and Path(name).exists()
     if code in (errno.ENOENT, errno.ENOTDIR) and not exists:
         return CommandNotFound(f"there is no command {name}", "check its name and PATH")
@@ -171,14 +169,12 @@ class SignalBystander:
         return False
 
     def close(self) -> None:
-        """End it."""
         os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
         os.close(self._sightings_fd)
 
 
 def _stand_by(launcher_pid: int, libc: ctypes.CDLL, report_fd: int) -> NoReturn:
-    """Report signals until the launcher is gone."""
     try:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         let_go_of_all_but({report_fd})
@@ -192,7 +188,7 @@ def _stand_by(launcher_pid: int, libc: ctypes.CDLL, report_fd: int) -> NoReturn:
         os._exit(0)
 
 
-def let_go_of_all_but(kept: Container[int]) -> None:
+def let_go_of_all_but(kept: Container[int | None]) -> None:
     """Close what this forked process inherited: a pipe of the script's would otherwise not end with the script."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) not in kept:

@@ -1,7 +1,6 @@
 """The signals that a launcher takes in its script's stead, and which of them the script still has to be given.
 
-Owns the launcher's mask while the script runs and what the origin of a signal tells. Sends nothing, knows no process
-beyond its PID.
+Owns the launcher's signal mask while the script runs, and judges a signal by its origin.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ Action = Callable[[int, "FrameType | None"], object] | int | signal.Handlers | N
 
 @dataclass(frozen=True)
 class InheritedSignals:
-    """What the launcher found at its start, for the script to find the same."""
+    """The mask and the handling of SIGCHLD at the launcher's start, for the script to find the same."""
 
     mask: frozenset[int]
     on_child: Action
@@ -49,8 +48,8 @@ class InheritedSignals:
     def hand_on(self) -> None:
         """Give them to this process, which is about to become the script.
 
-        What was ignored stays ignored over ``exec`` (``nohup``). Nobody can tell whether SIGPIPE and SIGXFSZ were:
-        Python ignores them before its first line runs. They get their default, as from a shell and from ``subprocess``.
+        What was ignored stays ignored over ``exec`` (``nohup``). Whether SIGPIPE and SIGXFSZ were is unknown: Python
+        ignores them before its first line runs. They get their default, as from a shell and from ``subprocess``.
         """
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)

@@ -1,6 +1,6 @@
 """The real terminal that profd was started on, and the pseudo-terminal that a script gets while a dashboard has it.
 
-Owns their modes, sizes and foreground groups. Copies nothing from one to the other.
+Owns their modes, sizes and foreground groups.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class PseudoTerminal:
     def __init__(self, like: Terminal) -> None:
         """Open it; raises OSError where the system has none left."""
         self.master_fd, self.slave_fd = os.openpty()
-        # Nobody who writes to the script may be held up by a script that does not read. The flag is one for all that
-        # share the descriptor: the dashboard and the session have to expect BlockingIOError.
+        # A script that does not read may hold up nobody. The flag is one for all that share the descriptor: the
+        # dashboard and the session have to expect BlockingIOError.
         os.set_blocking(self.master_fd, False)
         termios.tcsetattr(self.slave_fd, termios.TCSANOW, like.modes)
         self.resize(like)
@@ -93,7 +93,7 @@ class PseudoTerminal:
             os.dup2(self.slave_fd, fd)
 
     def resize(self, like: Terminal) -> None:
-        """Take on the size of the real window; the kernel tells the script."""
+        """Take on the size of the real window; the kernel signals that to the script."""
         with contextlib.suppress(OSError):
             fcntl.ioctl(self.master_fd, termios.TIOCSWINSZ, like.size)
 
