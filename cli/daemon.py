@@ -29,13 +29,9 @@ from profd.daemon.service.supervisor import SingleInstanceLock, Supervisor
 
 
 @click.command()
-@click.option(
-    "--config",
-    "file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The configuration [default: daemon.toml in $PROFD_HOME or ~/.config/profd; docs/daemon.md].",
-)
+@click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE",
+              help="The configuration [default: daemon.toml in $PROFD_HOME or ~/.config/profd; "
+                   "docs/daemon.md].")  # fmt: skip
 @click.option("--check", is_flag=True, help="Print what was understood, and what it would record now; record nothing.")
 def command(file: Path | None, check: bool) -> None:
     """Find the trainings of this host by rules, record each at a low rate, and write their reports.

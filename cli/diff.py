@@ -25,14 +25,8 @@ from profd.daemon.render.difftext import diff_text
     help="End with 76 where a change goes beyond LIMIT: 'step_time>+5%', 'phase:data wait>+10%', 'function:NAME>+20%', "
     "'memory:main>+10%', 'gpu:GPU 0, idle share>+10%', 'operator:NAME>+5%'.",
 )
-@click.option(
-    "--least",
-    type=click.FloatRange(0, 100),
-    default=100 * LEAST,
-    show_default=True,
-    metavar="PERCENT",
-    help="Call nothing a change that is smaller than PERCENT of a step.",
-)
+@click.option("--least", type=click.FloatRange(0, 100), default=100 * LEAST, show_default=True, metavar="PERCENT",
+              help="Call nothing a change that is smaller than PERCENT of a step.")  # fmt: skip
 @click.option(
     "--alike",
     type=click.FloatRange(0, 100),

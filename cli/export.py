@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -23,13 +22,8 @@ _STDOUT = Path("-")
 @click.command()
 @run_argument
 @job_option
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(list(FORMATS)),
-    required=True,
-    help="; ".join(f"{name}: {what}" for name, what in FORMATS.items()) + ".",
-)
+@click.option("--format", "form", type=click.Choice(list(FORMATS)), required=True,
+              help="; ".join(f"{name}: {what}" for name, what in FORMATS.items()) + ".")  # fmt: skip
 @click.option(
     "-o",
     "--output",
@@ -53,37 +47,31 @@ def command(
         raise UsageError("--threads and --processes are of the format collapsed", f"leave them out: {form} has both")
     with brought_here(run) as here:
         with open_run(here, job) as reader, reader.one_moment():
-            url = None if form != "parquet" or output is not None else _url(words.to_time, reader)
+            url = None
+            if form == "parquet" and output is None and words.to_time is not None:
+                try:
+                    parse_time(words.to_time, reader.info)
+                except UsageError:
+                    url = words.to_time  # no time, so where the data set is to be
             if url is None:
                 selection = words.build(reader, main_threads=not (threads or processes or form in OF_ALL_THREADS))
                 if form in TABLES:
-                    _write_tables(tables(reader, selection, form), output)
+                    if output is None or output == _STDOUT:
+                        raise UsageError("the format is several files", "name a folder for them with -o FOLDER")
+                    for path in write_tables(tables(reader, selection, form), output):
+                        click.echo(visible(str(path)))
                 else:
                     _write(file_content(reader, selection, form, threads=threads, processes=processes), output)
                 return
+        from profd.daemon.fleet.dataset import DataSet
+        from profd.daemon.fleet.export import export_run
+
+        if any(value not in (None, ()) for value in words._replace(to_time=None)):
+            raise UsageError("a data set has whole runs", "leave out what selects samples")
         for path in files_of(here, job):
-            _put(path, url, words._replace(to_time=None))
-
-
-def _url(word: str | None, reader: RunReader) -> str | None:
-    """Return where a data set is to be: what ``--to`` says if that is no time, which Parquet needs a folder for."""
-    try:
-        if word is not None:
-            parse_time(word, reader.info)
-    except UsageError:
-        return word
-    return None
-
-
-def _put(run_file: Path, url: str, words: SelectionWords) -> None:
-    from profd.daemon.fleet.dataset import DataSet
-    from profd.daemon.fleet.export import export_run
-
-    if any(value not in (None, ()) for value in words):
-        raise UsageError("a data set has whole runs", "leave out what selects samples")
-    with RunReader(run_file) as reader, reader.one_moment():
-        manifest = export_run(reader, DataSet(url))
-    say(f"put {manifest.samples:,} rows of samples of {manifest.run} into {url}")
+            with RunReader(path) as reader, reader.one_moment():
+                manifest = export_run(reader, DataSet(url))
+            say(f"put {manifest.samples:,} rows of samples of {manifest.run} into {url}")
 
 
 def _write(content: bytes, output: Path | None) -> None:
@@ -94,10 +82,3 @@ def _write(content: bytes, output: Path | None) -> None:
         raise UsageError("the format is not text", "write it to a file with -o FILE, or into a pipe")
     sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()
-
-
-def _write_tables(files: Mapping[str, bytes], folder: Path | None) -> None:
-    if folder is None or folder == _STDOUT:
-        raise UsageError("the format is several files", "name a folder for them with -o FOLDER")
-    for path in write_tables(files, folder):
-        click.echo(visible(str(path)))

@@ -52,9 +52,28 @@ def command(as_json: bool) -> None:
     if as_json:
         print_json(listing)
         return
-    click.echo(_runs_text(listing.runs))
-    click.echo()
-    click.echo(_processes_text(listing))
+    runs = "No runs yet. Make one: profd run -- python train.py, or profd demo"
+    if listing.runs:
+        heads = ("run", "state", "started", "length", "samples", "command")
+        runs = titled("Runs", aligned(heads, map(_run_cells, listing.runs), right=("length", "samples")))
+    processes = "No Python process of yours is running."
+    if listing.processes:
+        recorded = {run.pid: run.run for run in listing.runs if run.state == "live"}
+        rows = [
+            (
+                str(process.pid),
+                process.python or "?",
+                "torch" if process.uses_torch else "",
+                duration(process.age_s),
+                recorded.get(process.pid, ""),
+                short_command(process.command),
+            )
+            for process in listing.processes
+        ]
+        heads = ("pid", "python", "uses", "age", "recorded as", "command")
+        table = aligned(heads, rows, right=("pid", "age"))
+        processes = titled("Processes that can be attached to: profd attach PID", table)
+    click.echo(f"{runs}\n\n{processes}")
 
 
 def list_run(path: Path) -> ListedRun:
@@ -78,15 +97,7 @@ def list_run(path: Path) -> ListedRun:
     )
 
 
-def _runs_text(runs: list[ListedRun]) -> str:
-    if not runs:
-        return "No runs yet. Make one: profd run -- python train.py, or profd demo"
-    heads = ("run", "state", "started", "length", "samples", "command")
-    return titled("Runs", aligned(heads, map(_run_cells, runs), right=("length", "samples")))
-
-
 def _run_cells(run: ListedRun) -> tuple[str, ...]:
-    """Return the cells of a run; an unreadable one gives its reason instead of a command."""
     if run.error:
         return run.run, run.state, "", "", "", run.error
     length = "" if run.duration_s is None else duration(run.duration_s)
@@ -98,23 +109,3 @@ def _run_cells(run: ListedRun) -> tuple[str, ...]:
         f"{run.samples:,}",
         short_command(run.command),
     )
-
-
-def _processes_text(listing: Listing) -> str:
-    """Return the table of processes; those being recorded name their run."""
-    if not listing.processes:
-        return "No Python process of yours is running."
-    recorded = {run.pid: run.run for run in listing.runs if run.state == "live"}
-    rows = [
-        (
-            str(process.pid),
-            process.python or "?",
-            "torch" if process.uses_torch else "",
-            duration(process.age_s),
-            recorded.get(process.pid, ""),
-            short_command(process.command),
-        )
-        for process in listing.processes
-    ]
-    heads = ("pid", "python", "uses", "age", "recorded as", "command")
-    return titled("Processes that can be attached to: profd attach PID", aligned(heads, rows, right=("pid", "age")))

@@ -16,13 +16,8 @@ from profd.daemon.render.report import write_report
 @click.command(short_help="Write a self-contained HTML report of a run.")
 @run_argument
 @job_option
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write to FILE [default: <id>.html in the current folder].",
-)
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
+              help="Write to FILE [default: <id>.html in the current folder].")  # fmt: skip
 def command(run: str, job: str | None, output: Path | None) -> None:
     """Write a report of RUN as one HTML file, which opens anywhere and needs no network.
 

@@ -37,14 +37,10 @@ _ON_DEMAND = "on-demand"
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="CMD...")
 @recording_options
 @headless_option
-@click.option(
-    "--torch-window",
-    "windows",
-    is_flag=False,
-    flag_value=_ON_DEMAND,
-    metavar="[=every=10m,finding,steps=5]",
-    help="Let torch take windows of operators when `profd window` asks for one, or by themselves.",
-)
+@click.option("--torch-window", "windows", is_flag=False, flag_value=_ON_DEMAND,
+              metavar="[=every=10m,finding,steps=5]",
+              help="Let torch take windows of operators when `profd window` asks for one, "
+                   "or by themselves.")  # fmt: skip
 @click.option("--quiet", is_flag=True, help="Do not sum up the run at its end.")
 def command(
     words: tuple[str, ...], recording: RecordingOptions, headless: bool, windows: str | None, quiet: bool

@@ -25,9 +25,9 @@ from profd.daemon.units import plural, step_time
 from profd.daemon.windows.request import DEFAULT_STEPS, MAX_SECONDS, MAX_STEPS, WindowRequest
 
 _LOOK_INTERVAL_S = 0.1
-_PATIENCE_S = 200.0
-"""Above what the session itself waits for a process and its trace, and for reading that."""
-_SAMPLES_PATIENCE_S = 6.0
+_WINDOW_TIMEOUT_S = 200.0
+"""Above the session's own time limits for a process, its trace, and reading that."""
+_SAMPLES_TIMEOUT_S = 6.0
 """Above the length of a recording, which comes into the file at its end."""
 _LONGEST_RECORDING_NS = 30 * SECOND_NS
 SORTABLE = {
@@ -47,20 +47,10 @@ SORTABLE = {
 
 @click.command()
 @run_argument
-@click.option(
-    "--steps",
-    type=click.IntRange(1, MAX_STEPS),
-    default=DEFAULT_STEPS,
-    show_default=True,
-    metavar="N",
-    help="Take N steps of the optimizer.",
-)
-@click.option(
-    "--seconds",
-    type=click.FloatRange(0, MAX_SECONDS, min_open=True),
-    metavar="S",
-    help="Take S seconds instead; much larger than steps.",
-)
+@click.option("--steps", type=click.IntRange(1, MAX_STEPS), default=DEFAULT_STEPS, show_default=True, metavar="N",
+              help="Take N steps of the optimizer.")  # fmt: skip
+@click.option("--seconds", type=click.FloatRange(0, MAX_SECONDS, min_open=True), metavar="S",
+              help="Take S seconds instead; much larger than steps.")  # fmt: skip
 @click.option("--memory", is_flag=True, help="Record what each operator allocates.")
 @click.option("--stacks", is_flag=True, help="Record the calls of Python; makes a window large and slow.")
 @click.option(
@@ -73,14 +63,8 @@ SORTABLE = {
 )
 @click.option("--show", is_flag=True, help="Show the last window that was taken, and take none.")
 @click.option("--by-shape", is_flag=True, help="Tell operators apart by the shapes of their inputs, in the table.")
-@click.option(
-    "--sort",
-    type=click.Choice(list(SORTABLE)),
-    default="self_cpu",
-    show_default=True,
-    metavar="COLUMN",
-    help=f"Sort by {', '.join(SORTABLE)}.",
-)
+@click.option("--sort", type=click.Choice(list(SORTABLE)), default="self_cpu", show_default=True, metavar="COLUMN",
+              help=f"Sort by {', '.join(SORTABLE)}.")  # fmt: skip
 @click.option(
     "--limit", type=click.IntRange(1), default=40, show_default=True, metavar="N", help="Print N rows of the table."
 )
@@ -120,60 +104,62 @@ def command(
             print_json(describe(reader, windows[0], SORTABLE[sort]), indent=0)
             return
         for window in windows:
+            process, steps = reader.processes[window.process], len(reader.window_steps(window.id))
+            who = f"pid {process.pid}" if process.rank is None else f"rank {process.rank}, pid {process.pid}"
+            length = step_time((window.end_ns - window.start_ns) / SECOND_NS)
+            click.echo(f"{who}: {length}, {plural(steps, 'whole step')}, by {visible(window.source)}")
             rows = reader.operators(window.id)
-            click.echo(_title(reader, window))
             sorted_rows = sort_rows(rows if by_shape else by_name(rows), SORTABLE[sort])
             click.echo(operator_table(sorted_rows, limit, issuing_lines(reader, window)))
 
 
 def last_windows(reader: RunReader) -> list[WindowRow]:
-    """Return the windows that were asked for together last, of which there are any; raises UsageError."""
+    """Return the windows of the last request that brought any; raises UsageError where none did."""
     taken = [window for window in reader.windows() if not window.error]
     if not taken:
         raise UsageError("no window was taken of this run", f"take one: profd window {paths.word_for(reader.path)}")
-    return _in_order(reader, [window for window in taken if window.asked_ns == taken[-1].asked_ns])
+    return _by_rank(reader, [window for window in taken if window.asked_ns == taken[-1].asked_ns])
 
 
 def take(reader: RunReader, request: WindowRequest) -> list[WindowRow]:
-    """Take a window of a live run and return what came of it; raises SessionFailed where nothing did."""
+    """Take windows of a live run and return them; raises SessionFailed where there is none."""
     if reader.info.state != "live":
         raise SessionFailed(f"{reader.info.id} is not live", "show the windows it took with --show")
     with contextlib.closing(ControlClient(Path(reader.info.control_socket), reader.info.recorder.pid)) as client:
         client.watch()  # while someone looks, samples come into the file sooner
         begun = client.window(request)
         length = f"{request.seconds:g} s" if request.seconds else f"{request.steps} steps"
-        how = ", the profiler is started inside of it" if begun.injected else ""
-        say(f"taking {length} of {_listed(begun.pids)}{how}")
+        whose = f"process {begun.pids[0]}" if len(begun.pids) == 1 else f"{len(begun.pids)} processes"
+        say(f"taking {length} of {whose}{', the profiler is started inside of it' if begun.injected else ''}")
         taken = [window for window in _wait_for(reader, begun.asked_ns, len(begun.pids)) if not window.error]
         if not taken:
             raise SessionFailed("no window was taken", "see the lines above")
-        _wait_for_samples(reader, taken)
-    return _in_order(reader, taken)
+        # The samples of the windows' time come a little later; not always.
+        deadline = time.monotonic() + _SAMPLES_TIMEOUT_S
+        while not all(_is_sampled(reader, window) for window in taken) and time.monotonic() < deadline:
+            time.sleep(_LOOK_INTERVAL_S)
+        reader.refresh()
+    return _by_rank(reader, taken)
 
 
 def _wait_for(reader: RunReader, asked_ns: int, count: int) -> list[WindowRow]:
-    """Return the windows that were asked for at a time, once all are there; says meanwhile what happens to them."""
-    deadline = time.monotonic() + _PATIENCE_S
-    told = 0
-    while len(windows := [window for window in reader.windows(asked_ns) if window.asked_ns == asked_ns]) < count:
-        told = _tell_events(reader, asked_ns, told)
+    """Return the windows that were asked for at a time, once all are there; prints their events meanwhile."""
+    deadline = time.monotonic() + _WINDOW_TIMEOUT_S
+    last_event = 0
+    while True:
+        windows = [window for window in reader.windows(asked_ns) if window.asked_ns == asked_ns]
+        for event in reader.events(last_event):
+            last_event = event.id
+            if event.kind == "window" and event.at_ns >= asked_ns:
+                say(event.text)
         reader.refresh()
+        if len(windows) >= count:
+            return windows
         if reader.info.state != "live":
             raise SessionFailed("the run ended before its window was written", "nothing was lost but the window")
         if time.monotonic() > deadline:
-            raise SessionFailed(f"no window has come within {_PATIENCE_S:.0f} s", "see the events of the run")
+            raise SessionFailed(f"no window has come within {_WINDOW_TIMEOUT_S:.0f} s", "see the events of the run")
         time.sleep(_LOOK_INTERVAL_S)
-    _tell_events(reader, asked_ns, told)
-    reader.refresh()
-    return windows
-
-
-def _wait_for_samples(reader: RunReader, windows: list[WindowRow]) -> None:
-    """Wait until the samples of the windows' time are in the file; not for long, as none may come of it."""
-    deadline = time.monotonic() + _SAMPLES_PATIENCE_S
-    while not all(_is_sampled(reader, window) for window in windows) and time.monotonic() < deadline:
-        time.sleep(_LOOK_INTERVAL_S)
-    reader.refresh()
 
 
 def _is_sampled(reader: RunReader, window: WindowRow) -> bool:
@@ -181,30 +167,7 @@ def _is_sampled(reader: RunReader, window: WindowRow) -> bool:
     return any(row.process == window.process and row.end_ns >= window.end_ns for row in recordings)
 
 
-def _tell_events(reader: RunReader, asked_ns: int, told: int) -> int:
-    """Say what the run says of windows since the event ``told``; returns the newest event."""
-    for event in reader.events(told):
-        told = event.id
-        if event.kind == "window" and event.at_ns >= asked_ns:
-            say(event.text)
-    return told
-
-
-def _in_order(reader: RunReader, windows: list[WindowRow]) -> list[WindowRow]:
+def _by_rank(reader: RunReader, windows: list[WindowRow]) -> list[WindowRow]:
     """Return windows by rank, those of no rank last."""
-    return sorted(windows, key=lambda window: (_rank(reader, window) is None, _rank(reader, window), window.id))
-
-
-def _rank(reader: RunReader, window: WindowRow) -> int | None:
-    return reader.processes[window.process].rank
-
-
-def _title(reader: RunReader, window: WindowRow) -> str:
-    process = reader.processes[window.process]
-    who = f"pid {process.pid}" if process.rank is None else f"rank {process.rank}, pid {process.pid}"
-    length, steps = step_time((window.end_ns - window.start_ns) / SECOND_NS), len(reader.window_steps(window.id))
-    return f"{who}: {length}, {plural(steps, 'whole step')}, by {visible(window.source)}"
-
-
-def _listed(pids: tuple[int, ...]) -> str:
-    return f"process {pids[0]}" if len(pids) == 1 else f"{len(pids)} processes"
+    ranks = {window.id: reader.processes[window.process].rank for window in windows}
+    return sorted(windows, key=lambda window: (ranks[window.id] is None, ranks[window.id], window.id))
