@@ -29,14 +29,13 @@ from profd.daemon.interpreter.integers import (
     Global,
     IntegerReader,
     Moved,
-    NoInteger,
     OfGenerator,
     RangeLeft,
     Variable,
     local_of,
 )
 from profd.daemon.interpreter.memory import Unreadable
-from profd.daemon.interpreter.objects import Held, generator_code
+from profd.daemon.interpreter.objects import Held, Missing, generator_code
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.interpreters import VERSIONS, python
@@ -182,7 +181,7 @@ def variables(interpreter: Interpreter) -> Iterator[tuple[str, Variable]]:
         while True:
             try:
                 return reader.object_of(variable)
-            except NoInteger:  # in the next turn
+            except Missing:  # in the next turn
                 continue
 
     counted = object_of("counted").address
@@ -206,7 +205,7 @@ def read(interpreter: Interpreter, variable: Variable, readings: int, goes: Lite
         except Moved:
             moved += 1
             continue
-        except NoInteger:
+        except Missing:
             absent += 1
             continue
         values += 1

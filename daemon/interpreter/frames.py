@@ -18,7 +18,7 @@ from pathlib import PurePath
 
 import msgspec
 
-from profd.daemon.interpreter.memory import Memory, Unreadable, exported
+from profd.daemon.interpreter.memory import Memory, Unreadable, exported, word_at
 from profd.daemon.interpreter.offsets import SIZE, STRING_STATE, TYPE, Offsets, offsets_of
 from profd.daemon.processes import PROC
 
@@ -36,7 +36,7 @@ _MAPPED = re.compile(r"([0-9a-f]+)-[0-9a-f]+ \S+ 0+ \S+ \d+ +(/.*)")
 
 
 class Code(msgspec.Struct, frozen=True):
-    """A code object: ``variables`` are the names of all that a frame of it has room for, in their order.
+    """A code object: ``variables`` are the names of its variables, in the order that a frame has them.
 
     ``stack_size`` is how many objects its frames can hold besides, while they compute.
     """
@@ -77,7 +77,7 @@ class Interpreter:
         raise Unreadable("its main thread is not among its threads")
 
     def stack(self, thread: int) -> list[Frame]:
-        """Return the frames of a thread, the innermost first; what changes meanwhile may be missing, or there twice."""
+        """Return the frames of a thread, the innermost first; those that change meanwhile may be missing, or twice."""
         found = [
             Frame(address, self._code_at(code), self.memory.word(address + self.offsets.globals))
             for address, code in self.frames(thread)
@@ -97,9 +97,8 @@ class Interpreter:
             if not address:
                 return
             data = memory.read(address + first, last - first + 8)
-            code = self.untagged(int.from_bytes(data[offsets.code - first :][:8], "little"))
-            yield address, code
-            address = int.from_bytes(data[offsets.previous - first :][:8], "little")
+            yield address, self.untagged(word_at(data, offsets.code - first))
+            address = word_at(data, offsets.previous - first)
 
     def untagged(self, reference: int) -> int:
         """Return the address that a frame's reference to an object has."""
@@ -127,7 +126,7 @@ class Interpreter:
     def text(self, address: int) -> str:
         """Return a ``str``."""
         head = self._object(address, "PyUnicode_Type", STRING_STATE + 4)
-        length = int.from_bytes(head[SIZE : SIZE + 8], "little")
+        length = word_at(head, SIZE)
         (state,) = struct.unpack_from("<I", head, STRING_STATE)
         kind, is_compact, is_ascii = state >> 2 & 7, state >> 5 & 1, state >> 6 & 1
         if length > _MOST_CHARACTERS or not is_compact or kind not in (1, 2, 4):
@@ -150,13 +149,13 @@ class Interpreter:
     def _read_code(self, address: int) -> Code:
         offsets = self.offsets
         code = self._object(address, "PyCode_Type", max(offsets.name, offsets.file, offsets.variables) + 8)
-        variables = self._names(_word(code, offsets.variables))
+        variables = self._names(word_at(code, offsets.variables))
         if offsets.cells is not None:
-            variables += self._names(_word(code, offsets.cells))
+            variables += self._names(word_at(code, offsets.cells))
         return Code(
             address,
-            self.text(_word(code, offsets.file)),
-            self.text(_word(code, offsets.name)),
+            self.text(word_at(code, offsets.file)),
+            self.text(word_at(code, offsets.name)),
             int.from_bytes(code[offsets.first_line : offsets.first_line + 4], "little"),
             variables,
             int.from_bytes(code[offsets.stack_size : offsets.stack_size + 4], "little"),
@@ -165,7 +164,7 @@ class Interpreter:
     def _names(self, address: int) -> tuple[str, ...]:
         """Return the strings in a tuple."""
         head = self._object(address, "PyTuple_Type", SIZE + 8)
-        length = _word(head, SIZE)
+        length = word_at(head, SIZE)
         if length > _MOST_NAMES:
             raise Unreadable("a function of it has too many variables")
         items = self.memory.read(address + self.offsets.items, length * 8) if length else b""
@@ -174,7 +173,7 @@ class Interpreter:
     def _object(self, address: int, kind: str, length: int) -> bytes:
         """Return the first bytes of an object of this type."""
         data = self.memory.read(address, length)
-        if _word(data, TYPE) != self.type(kind):
+        if word_at(data, TYPE) != self.type(kind):
             raise Unreadable(f"what has to be a {kind.removeprefix('Py').removesuffix('_Type').lower()} is none")
         return data
 
@@ -223,7 +222,3 @@ def _version(memory: Memory, symbols: dict[str, int], pid: int, path: str) -> tu
         if named:
             return 3, int(named[1])
     raise Unreadable("neither the process nor the names of its files say its version")
-
-
-def _word(data: bytes, at: int) -> int:
-    return int.from_bytes(data[at : at + 8], "little")

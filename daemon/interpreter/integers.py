@@ -6,11 +6,12 @@ all between the two references; in a loop of 3 microseconds that is so in 1 of 6
 it held still: the same in some looks, between two of which all that led to it was seen again: the frame on the stack,
 the entry in the dictionary, the object alive and of its type. What changes every few microseconds is mostly not read.
 
-An object that was freed, and replaced by another one of the same type at the same address, is not told from it.
+An object that was freed, and replaced by another one of the same type at the same address, looks like the first.
 """
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from typing import NamedTuple, TypeAlias
 
@@ -30,11 +31,7 @@ _MOST_DIGITS = 3
 """More than 2 to the power of 90 is no count of anything."""
 
 
-class NoInteger(Exception):
-    """There is no value to be read now. The text says why."""
-
-
-class Moved(NoInteger):
+class Moved(Missing):
     """The variable changed at each try."""
 
 
@@ -80,20 +77,13 @@ Variable: TypeAlias = Referred | RangeLeft
 
 
 class _Look(NamedTuple):
-    """What was seen at one moment: the object, its bytes from its type on, what led to it, and where all of it lies."""
+    """An object at one moment: its bytes from its type on, what led to it, and where all of it lies."""
 
     address: int
     data: bytes
     links: tuple[bytes, ...]
     places: tuple[tuple[int, int], ...]
     found: tuple[bytes, ...]
-
-
-class _Known(NamedTuple):
-    """A value that was read, and the look that showed it."""
-
-    value: int
-    look: _Look
 
 
 def local_of(frame: Frame, name: str) -> Local | None:
@@ -103,17 +93,6 @@ def local_of(frame: Frame, name: str) -> Local | None:
     return Local(frame.code.address, places[-1]) if places else None
 
 
-def attribute_of(interpreter: Interpreter, address: int, name: str) -> Attribute:
-    """Return an attribute of an object; whether it has one of this name shows when that is read.
-
-    Raises NoInteger where no object is alive there, and Unreadable where the memory is not as expected.
-    """
-    try:
-        return Attribute(address, alive(interpreter, address), name)
-    except Missing as error:
-        raise NoInteger(str(error)) from error
-
-
 class IntegerReader:
     """Reads variables of one thread of an interpreter. Remembers where they were found."""
 
@@ -121,31 +100,31 @@ class IntegerReader:
         self._python = interpreter
         self._thread = thread
         self._slots = Slots(interpreter)
-        self._known: dict[Variable, _Known] = {}
+        self._known: dict[Variable, tuple[int, _Look]] = {}
 
     def read(self, variable: Variable) -> int:
         """Return the value of a variable.
 
-        Raises NoInteger where it has none now that is an ``int``, Moved where it changed at each of some tries, and
+        Raises Missing where it has none now that is an ``int``, Moved where it changed at each of some tries, and
         Unreadable where the memory is not as expected, or the process has ended.
         """
         known = self._known.get(variable)
-        if known is not None and self._is_there(variable, known.look):
-            return known.value
+        if known is not None and self._is_there(variable, known[1]):
+            return known[0]
         if isinstance(variable, RangeLeft):
             self._python.type("PyRangeIter_Type")
             for _ in range(TRIES):
-                left = self._range_left(variable)
-                if left is not None:
-                    return left
+                with contextlib.suppress(Unreadable):  # it changed meanwhile
+                    return self._range_left(variable.iterator)
         else:
             # Without the count of references, which changes all the time.
             look = self._referred(variable, DIGITS + 4 * _MOST_DIGITS - TYPE)
             if look is not None:
                 if len(self._known) >= _MOST_KNOWN:
                     self._known.clear()
-                self._known[variable] = known = _Known(self._value(look.data), look)
-                return known.value
+                value = self._value(look.data)
+                self._known[variable] = value, look
+                return value
         self._python.main_thread()  # raises where the memory cannot be read at all
         raise Moved("it changes faster than it can be read")
 
@@ -163,7 +142,7 @@ class IntegerReader:
     def object_of(self, variable: Referred) -> Held:
         """Return the object that a variable refers to; raises as ``read`` does, but for a value of any type.
 
-        Raises NoInteger for what CPython never frees, such as None, as well.
+        Raises Missing for what CPython never frees, such as None, as well.
         """
         for _ in range(TRIES):
             look = self._referred(variable, 8)
@@ -173,8 +152,6 @@ class IntegerReader:
                 found = object_at(self._python, look.address)
             except Unreadable:
                 continue
-            except Missing as error:
-                raise NoInteger(str(error)) from error
             if found.type == int.from_bytes(look.data, "little"):
                 return found
         self._python.main_thread()  # raises where the memory cannot be read at all
@@ -185,26 +162,17 @@ class IntegerReader:
         if isinstance(variable, OfGenerator):
             self._python.type("PyGen_Type")
         for _ in range(TRIES):
-            try:
-                look = self._try(variable, length)
-            except Missing as error:
-                raise NoInteger(str(error)) from error
-            except Unreadable:  # what was followed led elsewhere meanwhile
-                continue
-            if look is not None:
-                return look
+            with contextlib.suppress(Unreadable):  # what was followed led elsewhere meanwhile
+                slot = self._slot(variable)
+                before = self._look(slot, length)
+                if before is None or self._slot(variable) != slot:
+                    continue
+                addresses = [self._python.untagged(int.from_bytes(link, "little")) for link in before.links]
+                if addresses != [link.address for link in slot.links]:
+                    continue
+                if all(self._look(slot, length) == before for _ in range(LOOKS - 1)):
+                    return before
         return None
-
-    def _try(self, variable: Referred, length: int) -> _Look | None:
-        """Return the object where it held still; None where it did not."""
-        slot = self._slot(variable)
-        before = self._look(slot, length)
-        if before is None or self._slot(variable) != slot:
-            return None
-        addresses = [self._python.untagged(int.from_bytes(link, "little")) for link in before.links]
-        if addresses != [link.address for link in slot.links]:
-            return None
-        return before if all(self._look(slot, length) == before for _ in range(LOOKS - 1)) else None
 
     def _slot(self, variable: Referred) -> Slot:
         """Return where the reference lies now."""
@@ -255,45 +223,34 @@ class IntegerReader:
             reference = data[CELL_VALUE - TYPE :][:8]
         raise Missing("it is no int")
 
-    def _range_left(self, variable: RangeLeft) -> int | None:
-        """Return what a range iterator has left where that held still; None where it did not."""
-        try:
-            before = self._look_at_range(variable.iterator)
-            alive(self._python, variable.iterator, self._python.type("PyRangeIter_Type"))
-            if any(self._look_at_range(variable.iterator) != before for _ in range(LOOKS - 1)):
-                return None
-        except Missing as error:
-            raise NoInteger(str(error)) from error
-        except Unreadable:
-            return None
+    def _range_left(self, iterator: int) -> int:
+        """Return how many numbers a range iterator has left; raises Unreadable where that did not hold still."""
         offsets = self._python.offsets
-        (left,) = struct.unpack_from("<q", before, offsets.range_left - TYPE)
-        if offsets.range_index is not None:
-            left -= struct.unpack_from("<q", before, offsets.range_index - TYPE)[0]
-        if left < 0:
-            raise NoInteger("its range is no range")
-        return int(left)
-
-    def _look_at_range(self, iterator: int) -> bytes:
-        """Return a range iterator's bytes from its type on; raises Unreadable where it changed meanwhile."""
-        place = (iterator + TYPE, self._python.offsets.range_left + 8 - TYPE)
-        first, second, third = self._python.memory.read_together(place, place, place)
-        if not first == second == third:
+        place = (iterator + TYPE, offsets.range_left + 8 - TYPE)
+        before = self._python.memory.read_together(place, place, place)
+        alive(self._python, iterator, self._python.type("PyRangeIter_Type"))
+        looks = [before, *(self._python.memory.read_together(place, place, place) for _ in range(LOOKS - 1))]
+        if len({data for look in looks for data in look}) > 1:
             raise Unreadable("it changed meanwhile")
-        return first
+        (left,) = struct.unpack_from("<q", before[0], offsets.range_left - TYPE)
+        if offsets.range_index is not None:
+            left -= struct.unpack_from("<q", before[0], offsets.range_index - TYPE)[0]
+        if left < 0:
+            raise Missing("its range is no range")
+        return int(left)
 
     def _value(self, data: bytes) -> int:
         """Return the number in an object's bytes from its type on."""
         python = self._python
         if int.from_bytes(data[:8], "little") != python.types["PyLong_Type"]:
-            raise NoInteger("it is no int")
+            raise Missing("it is no int")
         size = int.from_bytes(data[SIZE - TYPE :][:8], "little", signed=True)
         if python.offsets.has_tag:
             length, is_negative = size >> 3, size & 3 == 2
         else:
             length, is_negative = abs(size), size < 0
         if not 0 <= length <= _MOST_DIGITS:
-            raise NoInteger("it is larger than a count")
+            raise Missing("it is larger than a count")
         digits = struct.unpack_from(f"<{length}I", data, DIGITS - TYPE)
         value: int = sum(digit << 30 * place for place, digit in enumerate(digits))
         return -value if is_negative else value

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from functools import lru_cache, partial
 
 from profd.daemon.interpreter.frames import Frame, Interpreter
-from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.interpreter.memory import Unreadable, word_at
 from profd.daemon.interpreter.objects import Missing, alive
 from profd.daemon.interpreter.offsets import BYTES, SIZE, TYPE
 
@@ -31,7 +31,7 @@ _Entries = Iterator[tuple[int, int, bool]]
 
 
 class Lines:
-    """Finds lines in an interpreter. What its tables say is kept, of those that were used last."""
+    """Finds lines in an interpreter; keeps the tables that were used last."""
 
     def __init__(self, interpreter: Interpreter) -> None:
         self._python = interpreter
@@ -55,7 +55,7 @@ class Lines:
                 return None
         place = frame.address + self._first, self._length
         data = python.memory.read(*place)
-        code = _word(data, offsets.code - self._first)
+        code = word_at(data, offsets.code - self._first)
         if python.untagged(code) != frame.code.address:
             return None
         # As long as the frame has this code, that stays, and so does its table. A new frame gets its instruction later.
@@ -75,25 +75,21 @@ class Lines:
         if first_line != frame.code.first_line:
             return None  # by now another code is where that of the frame was
         if offsets.first_instruction is not None:
-            at = _word(instruction, 0) - frame.code.address - offsets.first_instruction
+            at = word_at(instruction, 0) - frame.code.address - offsets.first_instruction
         else:
             at = int.from_bytes(instruction[:4], "little", signed=True) * (2 if self._python.version >= (3, 10) else 1)
         if at in (-2, -1):
             return first_line  # it has not begun
-        starts, lines = self._table(first_line, self._bytes(_word(code, last - first)))
+        address = word_at(code, last - first)
+        head = self._python.memory.read(address, SIZE + 8)
+        if word_at(head, TYPE) != self._python.type("PyBytes_Type"):
+            raise Unreadable("the table of lines of a code is none")
+        if (length := word_at(head, SIZE)) > _MOST_BYTES:
+            raise Unreadable("the table of lines of a code is too long")
+        starts, lines = self._table(first_line, self._python.memory.read(address + BYTES, length))
         if not 0 <= at < starts[-1]:
             raise Unreadable("the instruction of a frame is not in its code")
         return lines[bisect_right(starts, at) - 1]
-
-    def _bytes(self, address: int) -> bytes:
-        memory = self._python.memory
-        head = memory.read(address, SIZE + 8)
-        if _word(head, TYPE) != self._python.type("PyBytes_Type"):
-            raise Unreadable("the table of lines of a code is none")
-        length = _word(head, SIZE)
-        if length > _MOST_BYTES:
-            raise Unreadable("the table of lines of a code is too long")
-        return memory.read(address + BYTES, length)
 
 
 def decoded(version: tuple[int, int], first_line: int, data: bytes) -> tuple[list[int], list[int | None]]:
@@ -114,7 +110,7 @@ def decoded(version: tuple[int, int], first_line: int, data: bytes) -> tuple[lis
 
 
 def _of_3_8(data: bytes) -> _Entries:
-    """Yield what pairs say: how much later the next line starts, and is further on. The last range has no end."""
+    """Yield the entries of pairs: how much later the next line starts, and is further on. The last range is open."""
     delta = 0
     for length, following in struct.iter_unpack("Bb", data[: len(data) & ~1]):
         yield length, delta, True
@@ -128,7 +124,7 @@ def _of_3_10(data: bytes) -> _Entries:
 
 
 def _of_3_11(data: bytes) -> _Entries:
-    """Yield what entries of some bytes say: only the first byte of each has the highest bit."""
+    """Yield the entries: only the first byte of each has the highest bit."""
     for start, head in enumerate(data):
         if head & 128:
             kind = head >> 3 & 15
@@ -144,7 +140,3 @@ def _variable(data: bytes, at: int) -> int:
         if not byte & 64:
             break
     return -(number >> 1) if number & 1 else number >> 1
-
-
-def _word(data: bytes, at: int) -> int:
-    return int.from_bytes(data[at : at + 8], "little")

@@ -26,7 +26,7 @@ _MOST_IN_CHAIN = 10_000
 
 
 class Unreadable(Exception):
-    """What was read is not what it has to be: this process cannot be read so. The text says why."""
+    """The memory of a process is not as expected. The text says why."""
 
 
 class Memory:
@@ -41,7 +41,6 @@ class Memory:
         self._pid = pid
 
     def close(self) -> None:
-        """Close it."""
         os.close(self._fd)
 
     def read(self, address: int, length: int) -> bytes:
@@ -78,6 +77,11 @@ class Memory:
         return int.from_bytes(self.read(address, 8), "little")
 
 
+def word_at(data: bytes, at: int) -> int:
+    """Return the 8 bytes at a place as a number."""
+    return int.from_bytes(data[at : at + 8], "little")
+
+
 def exported(memory: Memory, start: int, names: Iterable[str]) -> dict[str, int]:
     """Return the addresses of symbols that an ELF file exports, which is mapped from ``start`` on, as the loader does.
 
@@ -86,16 +90,20 @@ def exported(memory: Memory, start: int, names: Iterable[str]) -> dict[str, int]
     header = memory.read(start, 64)
     if not header.startswith(_ELF64_LITTLE):
         raise Unreadable("it is no program of 64 bits")
-    segments_at = int.from_bytes(header[32:40], "little")
     count = int.from_bytes(header[56:58], "little")
-    data = memory.read(start + segments_at, min(count, _MOST_SEGMENTS) * _SEGMENT.size)
+    data = memory.read(start + word_at(header, 32), min(count, _MOST_SEGMENTS) * _SEGMENT.size)
     segments = list(_SEGMENT.iter_unpack(data))
     first = next((address - offset for kind, _, offset, address, *_ in segments if kind == _LOADED), 0)
     bias = start - first
     dynamic = next((bias + address for kind, _, _, address, *_ in segments if kind == _DYNAMIC), None)
     if dynamic is None:
         return {}
-    tables = dict(_DYNAMIC_ENTRY.iter_unpack(_until_null(memory, dynamic)))
+    tables = {}
+    for place in range(dynamic, dynamic + _MOST_ENTRIES * _DYNAMIC_ENTRY.size, _DYNAMIC_ENTRY.size):
+        tag, value = _DYNAMIC_ENTRY.unpack(memory.read(place, _DYNAMIC_ENTRY.size))
+        if not tag:
+            break
+        tables[tag] = value
     if not tables.keys() >= {_NAMES, _SYMBOLS, _GNU_HASH}:
         return {}
     # The C library of GNU has these relocated in memory, and musl has not.
@@ -104,17 +112,6 @@ def exported(memory: Memory, start: int, names: Iterable[str]) -> dict[str, int]
     )
     found = {name: _look_up(memory, name.encode(), names_at, symbols_at, hash_at) for name in names}
     return {name: bias + value for name, value in found.items() if value}
-
-
-def _until_null(memory: Memory, address: int) -> bytes:
-    """Return the entries of a dynamic section: the last one is null."""
-    found = b""
-    while len(found) < _MOST_ENTRIES * _DYNAMIC_ENTRY.size:
-        entry = memory.read(address + len(found), _DYNAMIC_ENTRY.size)
-        if not any(entry[:8]):
-            break
-        found += entry
-    return found
 
 
 def _look_up(memory: Memory, name: bytes, names_at: int, symbols_at: int, hash_at: int) -> int:

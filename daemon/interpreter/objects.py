@@ -10,6 +10,7 @@ or the address of the next free place, where CPython's allocator put that. So wh
 
 from __future__ import annotations
 
+import contextlib
 import struct
 
 import msgspec
@@ -35,7 +36,7 @@ class Missing(Exception):
 class Held(msgspec.Struct, frozen=True):
     """An object, by its address, with the address and the name of its type: ``tqdm``, or ``module.name`` if it is C's.
 
-    Which form the name has is up to who defined the type: of a class it is the name alone.
+    Which form the name has is up to the type's author: of a class it is the name alone.
     """
 
     address: int
@@ -48,7 +49,7 @@ def held(interpreter: Interpreter, frame: Frame) -> list[Held]:
 
     The iterator of each ``for`` loop that runs is among them; ``with`` blocks and unfinished expressions put other
     things in between. How far the stack reaches is not in memory while the function runs. So what it held before may
-    follow, as long as that looks like an object: whoever picks one has to see that it changes, and keeps its type.
+    follow, as long as that looks like an object: check that one changes, and keeps its type, before using it.
 
     Raises Unreadable where the memory is not as expected.
     """
@@ -57,7 +58,9 @@ def held(interpreter: Interpreter, frame: Frame) -> list[Held]:
     if offsets.stack is not None:
         # Up to 3.10 a frame is an object, whose code keeps it for the next call. The names of variables that an outer
         # function has are not among those of the code.
-        if not _is_alive(interpreter, frame.address):
+        try:
+            alive(interpreter, frame.address)
+        except Missing:
             return []
         stack = memory.word(frame.address + offsets.stack)
         if not first <= stack <= first + 8 * _MOST_FREE:
@@ -70,11 +73,8 @@ def held(interpreter: Interpreter, frame: Frame) -> list[Held]:
         return []
     found = []
     for (reference,) in struct.iter_unpack("<Q", slots):
-        address = interpreter.untagged(reference)
-        try:
-            found.append(object_at(interpreter, address))
-        except (Missing, Unreadable):
-            continue
+        with contextlib.suppress(Missing, Unreadable):
+            found.append(object_at(interpreter, interpreter.untagged(reference)))
     return found
 
 
@@ -87,16 +87,11 @@ def object_at(interpreter: Interpreter, address: int) -> Held:
     return Held(address, kind, _name_of(interpreter, kind))
 
 
-def type_name(interpreter: Interpreter, address: int) -> str:
-    """Return the name of an object's type, as ``Held`` has it; raises as ``object_at`` does."""
-    return object_at(interpreter, address).type_name
-
-
 def alive(interpreter: Interpreter, address: int, expected: int | None = None) -> int:
     """Return the address of an object's type.
 
     Raises Missing where no object is alive there, or it is not of the ``expected`` type, and Unreadable where there is
-    no such memory. Objects that are never freed, such as None and small integers, are not told from freed ones.
+    no such memory. Objects that are never freed, such as None and small integers, look like freed ones.
     """
     if not address or address % 8:
         raise Missing("it is no object")
@@ -108,13 +103,6 @@ def alive(interpreter: Interpreter, address: int, expected: int | None = None) -
     return int(kind)
 
 
-def _is_alive(interpreter: Interpreter, address: int) -> bool:
-    try:
-        return alive(interpreter, address) != 0
-    except Missing:
-        return False
-
-
 def generator_code(interpreter: Interpreter, address: int) -> Code:
     """Return the code of a generator, which may have ended.
 
@@ -122,11 +110,10 @@ def generator_code(interpreter: Interpreter, address: int) -> Code:
     """
     offsets = interpreter.offsets
     alive(interpreter, address, interpreter.type("PyGen_Type"))
-    if offsets.generator_code is not None:
-        return interpreter.code(interpreter.memory.word(address + offsets.generator_code))
-    return interpreter.code(
-        interpreter.untagged(interpreter.memory.word(address + offsets.generator_frame + offsets.code))
-    )
+    at = offsets.generator_code
+    if at is None:
+        at = offsets.generator_frame + offsets.code
+    return interpreter.code(interpreter.untagged(interpreter.memory.word(address + at)))
 
 
 def generator_frame(interpreter: Interpreter, address: int, code: int) -> int:
@@ -147,16 +134,6 @@ def generator_frame(interpreter: Interpreter, address: int, code: int) -> int:
     if interpreter.untagged(memory.word(frame + offsets.code)) != code:
         raise Missing("its generator has another code")
     return frame
-
-
-def range_total(interpreter: Interpreter, iterator: int) -> int | None:
-    """Return how many numbers a range iterator began with; None from 3.12 on, where it does not keep that.
-
-    Raises Missing where no such iterator is alive there, and Unreadable where the memory is not as expected.
-    """
-    alive(interpreter, iterator, interpreter.type("PyRangeIter_Type"))
-    offsets = interpreter.offsets
-    return None if offsets.range_index is None else interpreter.memory.word(iterator + offsets.range_left)
 
 
 def _name_of(interpreter: Interpreter, kind: int) -> str:

@@ -191,6 +191,12 @@ _IN_RUNTIME = {
     ),
 }
 """The fields of ``_Py_DebugOffsets`` behind its cookie, 8 bytes each, as far as they are needed."""
+_OF_OBJECTS = {
+    "previous": "previous", "executable": "code", "localsplus": "values", "instr_ptr": "instruction",
+    "filename": "file", "name": "name", "firstlineno": "first_line", "localsplusnames": "variables",
+    "linetable": "line_table", "co_code_adaptive": "first_instruction",
+}  # fmt: skip
+"""Those that have to be as in the table, with our names."""
 
 
 def offsets_of(memory: Memory, runtime: int, version: tuple[int, int]) -> Offsets:
@@ -212,7 +218,7 @@ def offsets_of(memory: Memory, runtime: int, version: tuple[int, int]) -> Offset
         raise Unreadable("it is a free-threaded Python, whose structures are others")
     if (said["version"] >> 24, said["version"] >> 16 & 0xFF) != version:
         raise Unreadable("its runtime says another version than its file")
-    if _of_objects(known) != tuple(said[name] for name in _OF_OBJECTS):
+    if said["ob_type"] != TYPE or any(said[name] != getattr(known, ours) for name, ours in _OF_OBJECTS.items()):
         raise Unreadable(f"its structures are not those of Python {version[0]}.{version[1]}")
     ahead = said["interpreters_head"] + 8
     return replace(
@@ -225,16 +231,3 @@ def offsets_of(memory: Memory, runtime: int, version: tuple[int, int]) -> Offset
         ident=said["thread_id"],
         frame=said["current_frame"],
     )
-
-
-_OF_OBJECTS = (
-    "previous", "executable", "localsplus", "instr_ptr", "filename", "name", "firstlineno", "localsplusnames",
-    "linetable", "co_code_adaptive", "ob_type",
-)  # fmt: skip
-
-
-def _of_objects(known: Offsets) -> tuple[int | None, ...]:
-    return (
-        known.previous, known.code, known.values, known.instruction, known.file, known.name, known.first_line,
-        known.variables, known.line_table, known.first_instruction, TYPE,
-    )  # fmt: skip

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from profd.daemon.interpreter.frames import Interpreter
-from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.interpreter.memory import Unreadable, word_at
 from profd.daemon.interpreter.objects import Missing, alive
 from profd.daemon.interpreter.offsets import (
     DICT_KEYS,
@@ -70,7 +70,7 @@ class Slots:
         """Return the slot of a name in a dictionary, which may share its keys."""
         python = self._python
         head = python.memory.read(dictionary, DICT_VALUES + 8)
-        kind, keys, values = (_word(head, at) for at in (TYPE, DICT_KEYS, DICT_VALUES))
+        kind, keys, values = (word_at(head, at) for at in (TYPE, DICT_KEYS, DICT_VALUES))
         if kind != python.type("PyDict_Type"):
             raise Unreadable("what has to be a dictionary is none")
         links = [Link(dictionary + at, word) for at, word in ((TYPE, kind), (DICT_KEYS, keys), (DICT_VALUES, values))]
@@ -89,11 +89,11 @@ class Slots:
         links = [Link(instance + TYPE, kind)]
         first = TYPE_BASIC_SIZE
         of_type = python.memory.read(kind + first, TYPE_DICTIONARY + 8 - first)
-        flags = _word(of_type, TYPE_FLAGS - first)
+        flags = word_at(of_type, TYPE_FLAGS - first)
         (at,) = struct.unpack_from("<q", of_type, TYPE_DICTIONARY - first)
         if flags & HAS_MANAGED_DICTIONARY and python.offsets.dictionary is not None:
             at = python.offsets.dictionary
-            values = self._values(instance, flags, _word(of_type, 0), links)
+            values = self._values(instance, flags, word_at(of_type, 0), links)
             if values:
                 place = kind + python.offsets.shared_keys
                 keys = python.memory.word(place)
@@ -148,7 +148,7 @@ class Slots:
         for number in range(count):
             # The hash comes first where keys may be anything, and the value last.
             at = (number + 1) * width - 16
-            key = _word(table, at)
+            key = word_at(table, at)
             if key and python.is_of_type(key, "PyUnicode_Type") and python.text(key) == of[1]:
                 self._known[of] = found = _Key(keys, start + at, key)
                 return found
@@ -158,16 +158,12 @@ class Slots:
         """Return where the entries of a table of keys begin, the bytes of each, and how many there are."""
         offsets, memory = self._python.offsets, self._python.memory
         head = memory.read(keys, offsets.indices)
-        count = _word(head, offsets.entries)
+        count = word_at(head, offsets.entries)
         if self._python.version >= (3, 11):
             index_bytes, is_general = 1 << head[9], head[10] == 0
         else:
-            size = _word(head, 8)
+            size = word_at(head, 8)
             index_bytes, is_general = size * (1 if size <= 0xFF else 2 if size <= 0xFFFF else 4), True
         if count > _MOST_KEYS or index_bytes > 16 * _MOST_KEYS:
             raise Unreadable("what has to be a table of keys is none")
         return keys + offsets.indices + index_bytes, 24 if is_general else 16, count
-
-
-def _word(data: bytes, at: int) -> int:
-    return int.from_bytes(data[at : at + 8], "little")

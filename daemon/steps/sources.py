@@ -19,11 +19,9 @@ from profd.daemon.interpreter.integers import (
     IntegerReader,
     Local,
     Moved,
-    NoInteger,
     OfGenerator,
     RangeLeft,
     Variable,
-    attribute_of,
     local_of,
 )
 from profd.daemon.interpreter.lines import Lines
@@ -133,7 +131,7 @@ class Program:
             value = self._reader.read(source.variable)
         except Moved:
             raise
-        except NoInteger:
+        except Missing:
             return None
         own = self._of_loop(source, value, *source.within) if source.within is not None else value
         return None if own is None else (own - source.start) // source.stride
@@ -174,7 +172,7 @@ class Program:
         """Return the value of a variable; None where it has none now."""
         try:
             return self._reader.read(variable)
-        except NoInteger:
+        except Missing:
             return None
 
     def _variable(self, frame: Frame, path: str) -> Local | Global | Attribute | None:
@@ -187,8 +185,8 @@ class Program:
                 if part.startswith("["):
                     found = Global(owner.address, part[2:-2])
                 else:
-                    found = attribute_of(self._python, owner.address, part[1:])
-        except (NoInteger, Unreadable):
+                    found = Attribute(owner.address, owner.type, part[1:])
+        except (Missing, Unreadable):
             return None
         return found
 
@@ -227,17 +225,17 @@ class Program:
     def _bars(self, frame: Frame, place: Place) -> Iterator[Source]:
         """Yield the progress bars that the loop brings forward by one in each round."""
         for name in place.loop.bars:
-            with contextlib.suppress(NoInteger, Unreadable):
+            with contextlib.suppress(Missing, Unreadable):
                 bar = self._reader.object_of(local_of(frame, name) or Global(frame.globals, name))
                 if _BAR.search(bar.type_name):
-                    attribute = attribute_of(self._python, bar.address, "n")
+                    attribute = Attribute(bar.address, bar.type, "n")
                     yield Source(f"progress bar `{name}` in {place.name}", attribute, is_added=True, is_late=True)
 
     def _iterated(self, iterator: Held | None) -> Iterator[Source]:
         """Yield what counts in the loop's iterator: a progress bar, another generator's counter, a DataLoader's."""
-        with contextlib.suppress(Missing, NoInteger, Unreadable):
+        with contextlib.suppress(Missing, Unreadable):
             if iterator is not None and _LOADER.search(iterator.type_name):
-                yield self._of_loader(iterator)
+                yield _of_loader(iterator)
             if iterator is None or iterator.type_name != "generator":
                 return
             code = generator_code(self._python, iterator.address)
@@ -256,13 +254,9 @@ class Program:
         for inner in inside:
             variable = local_of(inner, "self") if inner.code.name == "__next__" else None
             if variable is not None and inner.code.file.endswith(_LOADER_FILE):
-                with contextlib.suppress(NoInteger, Unreadable):
-                    yield self._of_loader(self._reader.object_of(variable))
+                with contextlib.suppress(Missing, Unreadable):
+                    yield _of_loader(self._reader.object_of(variable))
                 return
-
-    def _of_loader(self, loader: Held) -> Source:
-        yielded = attribute_of(self._python, loader.address, "_num_yielded")
-        return Source("DataLoader", yielded, start=1)  # in the first round one was given
 
 
 def open_program(pid: int, declared: Declared) -> Program:
@@ -272,6 +266,11 @@ def open_program(pid: int, declared: Declared) -> Program:
     except OSError as error:
         raise Unreadable(f"its folder cannot be read ({error.strerror})") from error
     return Program(open_interpreter(pid), declared, folder)
+
+
+def _of_loader(loader: Held) -> Source:
+    yielded = Attribute(loader.address, loader.type, "_num_yielded")
+    return Source("DataLoader", yielded, start=1)  # in the first round one was given
 
 
 def _frame_of(stack: list[Frame], place: Place) -> Frame | None:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 from support.interpreters import VERSIONS, Program, python, standing
 
-from profd.daemon.interpreter.integers import WALKS, NoInteger, local_of
+from profd.daemon.interpreter.integers import WALKS, local_of
 from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.interpreter.objects import Missing
 
 COUNTING = """
 def ready():
@@ -51,7 +52,7 @@ def test_each_reading_is_the_value_that_the_program_has(version: str) -> None:
         passing = program.local("short", "passing")
         assert program.reader.read(passing) == 77
         running.go_on()
-        with pytest.raises(NoInteger, match="not on the stack"):
+        with pytest.raises(Missing, match="not on the stack"):
             program.reader.read(passing)
         local, read = program.local, program.reader.read
         step, captured, argument = (local("train", name) for name in ("step", "captured", "captured_argument"))
@@ -72,13 +73,13 @@ def test_what_is_no_int_has_no_value(version: str) -> None:
         running.go_on()
         program = Program(running)
         for name in ("flag", "real", "text", "array"):
-            with pytest.raises(NoInteger, match="no int"):
+            with pytest.raises(Missing, match="no int"):
                 program.reader.read(program.local("train", name))
-        with pytest.raises(NoInteger, match="larger"):
+        with pytest.raises(Missing, match="larger"):
             program.reader.read(program.local("train", "huge"))
-        with pytest.raises(NoInteger, match="no value"):
+        with pytest.raises(Missing, match="no value"):
             program.reader.read(program.local("train", "unbound"))
-        with pytest.raises(NoInteger, match="no variable of this name"):
+        with pytest.raises(Missing, match="no variable of this name"):
             program.reader.read(program.of_module("nothing"))
 
 
@@ -103,7 +104,7 @@ def test_a_function_that_some_walks_of_the_stack_lack_is_found_all_the_same(monk
         monkeypatch.setattr(program.python, "frames", torn)
         assert program.reader.read(step) == 5000
         monkeypatch.setattr(program.python, "frames", lambda _thread: iter(()))
-        with pytest.raises(NoInteger, match="not on the stack"):
+        with pytest.raises(Missing, match="not on the stack"):
             program.reader.object_of(step)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from support.interpreters import VERSIONS, Program, python, standing
 
-from profd.daemon.interpreter.integers import Attribute, NoInteger, attribute_of
+from profd.daemon.interpreter.integers import Attribute
+from profd.daemon.interpreter.objects import Missing, alive
 
 READY = """
 def ready():
@@ -70,7 +71,8 @@ NAMES = (
 
 
 def attribute(program: Program, of: str, name: str) -> Attribute:
-    return attribute_of(program.python, program.object_of(of).address, name)
+    owner = program.object_of(of)
+    return Attribute(owner.address, owner.type, name)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -153,11 +155,11 @@ def test_an_attribute_may_go_and_come(version: str) -> None:
         assert {read(one) for one in of.values()} == {500}
         running.go_on()
         for one in (of["deleted"], of["cleared"], of["bare"], number):
-            with pytest.raises(NoInteger, match=r"no value|no variable of this name"):
+            with pytest.raises(Missing, match=r"no value|no variable of this name"):
                 read(one)
-        with pytest.raises(NoInteger, match="of another type"):
+        with pytest.raises(Missing, match="of another type"):
             read(of["becomes"])
-        with pytest.raises(NoInteger):
+        with pytest.raises(Missing):
             read(of["freed"])
         running.go_on()
         assert [read(of[name]) for name in ("deleted", "cleared", "kept", "bare")] == [10, 20, 30, 40]
@@ -170,15 +172,15 @@ def test_what_is_no_attribute_of_its_own_has_no_value(version: str) -> None:
         program = Program(running)
         absent = ("slots", "n"), ("slots", "m"), ("plain", "n"), ("classwide", "n"), ("classwide", "m"), ("empty", "n")
         for of, name in absent:
-            with pytest.raises(NoInteger, match=r"no dictionary|no variable of this name"):
+            with pytest.raises(Missing, match=r"no dictionary|no variable of this name"):
                 program.reader.read(attribute(program, of, name))
         if program.python.version < (3, 12):
-            with pytest.raises(NoInteger, match="behind its items"):
+            with pytest.raises(Missing, match="behind its items"):
                 program.reader.read(attribute(program, "pair", "n"))
         else:
             assert program.reader.read(attribute(program, "pair", "n")) == 500
         for name in ("text", "true", "few"):
-            with pytest.raises(NoInteger, match="no int"):
+            with pytest.raises(Missing, match="no int"):
                 program.reader.read(attribute(program, "watched", name))
 
 
@@ -189,10 +191,10 @@ def test_attributes_of_attributes_are_followed(version: str) -> None:
         few = program.reader.object_of(attribute(program, "watched", "few"))
         assert few.type_name == "Few"
         assert program.reader.read(Attribute(few.address, few.type, "n")) == 500
-        with pytest.raises(NoInteger, match="no variable of this name"):
+        with pytest.raises(Missing, match="no variable of this name"):
             program.reader.object_of(attribute(program, "watched", "none"))
-        with pytest.raises(NoInteger, match=r"has gone|no object"):
-            attribute_of(program.python, few.address + 4, "n")
+        with pytest.raises(Missing, match=r"has gone|no object"):
+            alive(program.python, few.address + 4)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -200,5 +202,5 @@ def test_a_value_in_a_cell_is_a_functions_alone(version: str) -> None:
     program_text = READY + "class Few: pass\nfew = Few()\nfew.n = (lambda m: lambda: m)(5).__closure__[0]\nready()"
     with standing(program_text, python(version)) as running:
         program = Program(running)
-        with pytest.raises(NoInteger, match="no int"):
+        with pytest.raises(Missing, match="no int"):
             program.reader.read(attribute(program, "few", "n"))
