@@ -91,8 +91,8 @@ class EventEntry(msgspec.Struct, frozen=True):
 class WindowEntry(msgspec.Struct, frozen=True):
     """A torch.profiler window, in ms from the run's start; ``left_out`` operators are not carried.
 
-    ``operators`` are columns by name: the fields of ``records.OperatorTotals``, and as ``issuer`` the line of the user's code
-    that an operator was issued from, empty where samples name none.
+    ``operators`` are columns by name: the fields of ``records.OperatorTotals``, and as ``issuer`` the line of the
+    user's code that an operator was issued from, empty where samples name none.
     """
 
     process: int
