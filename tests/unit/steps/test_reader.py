@@ -148,7 +148,7 @@ def test_where_a_loop_was_left_another_may_go_on_until_stacks_show_none(reading:
     reading.reads(FIRST.variable, [*range(20, 40), *[None] * 40])
     taken = [one for one in reading.records if isinstance(one, PointsTaken)]
     errors = {round(one.at_ns / SECOND_NS - 1000): one.points[1].value for one in taken}
-    assert [errors[second] for second in (1, 3, 5, 7, 9, 10)] == [0, 12, 32, 0, 12, 1]
+    assert [errors[second] for second in (1, 3, 5, 7, 9, 10)] == [0, 14, 38, 0, 14, 1]
 
 
 def test_a_loop_that_is_left_before_its_pace_is_known_has_no_count_yet(reading: Reading) -> None:
@@ -160,6 +160,18 @@ def test_rounds_that_an_epoch_still_has_are_in_doubt_where_there_was_no_time_for
     reading.reads(FIRST.variable, [*range(50), *[49] * 40, *range(50), *range(50), *range(48), None])
     taken = [one for one in reading.records if isinstance(one, PointsTaken)]
     assert [(one.points[0].value, one.points[1].value) for one in taken][-1] == (200, 3)
+
+
+def test_what_counts_the_next_epoch_is_looked_for_often_and_not_for_long(reading: Reading) -> None:
+    iterator = Source("DataLoader", Attribute(1, 2, "_num_yielded"))
+    reading.program.sources = [iterator]
+    reading.reads(iterator.variable, range(20))
+    reading.program.values = {}
+    pauses = []
+    for _ in range(15):
+        pauses.append(reading.reader.poll())
+        reading.clock.at_ns += SECOND_NS // 10
+    assert pauses == [*[0.005] * 9, *[0.1] * 6]
 
 
 def test_a_variable_that_moves_too_fast_to_be_read_is_no_loop_that_was_left(reading: Reading) -> None:
