@@ -1,15 +1,13 @@
-"""What the dashboard asks of the session or does by itself, each to be called in a thread.
+"""What the dashboard asks of the session or does by itself, each function to be called in a thread.
 
-Each errand gives back a message, one of ``outcomes``, that says how it went; none raises what a person or a machine can
-cause.
-
-Each is made by a reader of its own, so that the feed's thread is not held up.
+Each gives back a message that says how it went; none raises what a person or a machine can cause. Each reads the run
+with a reader of its own, so that the feed's thread is not held up.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,11 +26,12 @@ from profd.daemon.units import plural
 if TYPE_CHECKING:
     from profd.daemon.tree.treedump import DumpedProcess, MergedStack
 
-Action = Callable[[], Message]
+RATES_HZ = (1, 2, 5, 10, 20, 50, 100, 200, 500, HIGHEST_RATE_HZ)
+"""A key press changes the sampling rate to the next of these."""
 
 
 class ActionDone(Message):
-    """It was done; ``text`` says what came of it."""
+    """The action was done; ``text`` says what came of it."""
 
     def __init__(self, text: str, title: str = "") -> None:
         super().__init__()
@@ -40,7 +39,7 @@ class ActionDone(Message):
 
 
 class ActionFailed(Message):
-    """It was not done."""
+    """The action was not done."""
 
     def __init__(self, error: ProfdError, title: str) -> None:
         super().__init__()
@@ -48,7 +47,7 @@ class ActionFailed(Message):
 
 
 class WindowRefused(Message):
-    """There is no window; where ``may_inject``, there would be one if the profiler were started inside the process."""
+    """There is no window; where ``may_inject``, starting the profiler inside the process would give one."""
 
     def __init__(self, error: SessionFailed, *, may_inject: bool) -> None:
         super().__init__()
@@ -63,28 +62,8 @@ class StacksDumped(Message):
         self.dumped, self.stacks = dumped, stacks
 
 
-class ReportWritten(Message):
-    """The report lies at ``path``."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path = path
-
-
-class ReportFailed(Message):
-    """There is no report."""
-
-    def __init__(self, error: ProfdError) -> None:
-        super().__init__()
-        self.error = error
-
-
-RATES_HZ = (1, 2, 5, 10, 20, 50, 100, 200, 500, HIGHEST_RATE_HZ)
-"""The rates that one key press leads to the next of."""
-
-
 def take_window(info: RunInfo, *, inject: bool = False) -> Message:
-    """Ask for a torch.profiler window of the usual length; the run file will say what comes of it."""
+    """Ask for a torch.profiler window of the usual length; its operators will be in the run file."""
     request = window_request(inject=inject)
     try:
         with _session(info) as client:
@@ -96,13 +75,28 @@ def take_window(info: RunInfo, *, inject: bool = False) -> Message:
 
 
 def mark(info: RunInfo, note: str) -> Message:
-    """Mark this moment in the run."""
-    return _ask(info, "No mark", lambda client: _said(client.mark(note), "the moment is marked"))
+    try:
+        with _session(info) as client:
+            client.mark(note)
+    except SessionFailed as error:
+        return ActionFailed(error, "No mark")
+    return ActionDone("the moment is marked")
 
 
 def change_rate(info: RunInfo, steps: int) -> Message:
-    """Sample at the next higher or lower rate."""
-    return _ask(info, "The rate stays", lambda client: _change_rate(client, steps))
+    """Sample at the next rate above (``steps`` > 0) or below."""
+    try:
+        with _session(info) as client:
+            rate_hz = client.hello().rate_hz
+            beyond = [rate for rate in RATES_HZ if (rate > rate_hz if steps > 0 else rate < rate_hz)]
+            if not beyond:
+                return ActionDone(f"profd samples at {rate_hz} Hz, which is as far as it goes", "Rate")
+            wanted_hz = beyond[0] if steps > 0 else beyond[-1]
+            now_hz = client.aim_at_rate(wanted_hz).rate_hz
+    except SessionFailed as error:
+        return ActionFailed(error, "The rate stays")
+    why = "" if now_hz == wanted_hz else f"; {wanted_hz} Hz would cost more than the budget"
+    return ActionDone(f"profd samples at {now_hz} Hz instead of {rate_hz} Hz{why}", "Rate")
 
 
 def stop(info: RunInfo) -> Message:
@@ -126,31 +120,8 @@ def _session(info: RunInfo) -> contextlib.closing[ControlClient]:
     return contextlib.closing(ControlClient(Path(info.control_socket), info.recorder.pid))
 
 
-def _ask(info: RunInfo, title: str, ask: Callable[[ControlClient], ActionDone]) -> Message:
-    try:
-        with _session(info) as client:
-            return ask(client)
-    except SessionFailed as error:
-        return ActionFailed(error, title)
-
-
-def _said(_: object, text: str) -> ActionDone:
-    return ActionDone(text)
-
-
-def _change_rate(client: ControlClient, steps: int) -> ActionDone:
-    rate_hz = client.hello().rate_hz
-    beyond = [rate for rate in RATES_HZ if (rate > rate_hz if steps > 0 else rate < rate_hz)]
-    if not beyond:
-        return ActionDone(f"profd samples at {rate_hz} Hz, which is as far as it goes", "Rate")
-    wanted_hz = beyond[0] if steps > 0 else beyond[-1]
-    now_hz = client.aim_at_rate(wanted_hz).rate_hz
-    why = "" if now_hz == wanted_hz else f"; {wanted_hz} Hz would cost more than the budget"
-    return ActionDone(f"profd samples at {now_hz} Hz instead of {rate_hz} Hz{why}", "Rate")
-
-
-def write_report_of(run_file: Path) -> ReportWritten | ReportFailed:
-    """Write the report of a run into the current folder, by its own reader: to be called in a thread."""
+def write_report_of(run_file: Path) -> Message:
+    """Write the report of a run into the current folder."""
     # The report's templates cost a tenth of a second to import, which a dashboard that writes none need not pay.
     from profd.daemon.render.report import write_report
 
@@ -159,8 +130,8 @@ def write_report_of(run_file: Path) -> ReportWritten | ReportFailed:
         with RunReader(run_file) as reader:
             write_report(reader, path)
     except ProfdError as error:
-        return ReportFailed(error)
-    return ReportWritten(path)
+        return ActionFailed(error, "No report")
+    return ActionDone(str(path), "Report written")
 
 
 def export(run_file: Path, form: str, selection: Selection) -> Message:
@@ -184,8 +155,8 @@ def export(run_file: Path, form: str, selection: Selection) -> Message:
 
 
 def dump(info: RunInfo) -> Message:
-    """Look at the stacks of the target and all processes below it, now."""
-    # Opening the dashboard does without what looks at processes.
+    """Take the stacks of the target and all processes below it."""
+    # The dashboard opens without the modules that look at processes.
     from profd.daemon.tree.treedump import dump_tree, merge
 
     try:

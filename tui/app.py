@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import selectors
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
@@ -28,12 +29,13 @@ from profd.tui import actions
 from profd.tui.actions import ActionDone
 from profd.tui.colors import DARK, LIGHT, suited_theme
 from profd.tui.feed import Feed, FeedFailed
+from profd.tui.keys import COMMANDS
 from profd.tui.screens.dashboard import Dashboard
 from profd.tui.screens.dialogs import FailureScreen, HelpScreen, Leaving, LeavingScreen
 from profd.tui.terminal import Terminal
 
 LOOKS_EVERY_S = 0.03
-"""As often it is looked from now on, which takes a tenth of a percent of a core."""
+"""How often the driver looks from now on, which takes a tenth of a percent of a core."""
 
 
 class _Selector(selectors.SelectSelector):
@@ -41,12 +43,6 @@ class _Selector(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         return super().select(LOOKS_EVERY_S if timeout is None else min(timeout, LOOKS_EVERY_S))
-
-
-def answer_escape_soon() -> None:
-    """Have Textual's driver look more often; no other module's selectors change."""
-    offered = cast("Mapping[str, object]", vars(selectors))
-    setattr(linux_driver, "selectors", SimpleNamespace(**{**offered, "SelectSelector": _Selector}))  # noqa: B010
 
 
 class ProfdApp(App[Leaving]):
@@ -73,16 +69,15 @@ class ProfdApp(App[Leaving]):
         self._terminal = Terminal(pty_fd) if pty_fd is not None else None
 
     def get_driver_class(self) -> type[Driver]:
-        """Return Textual's driver, which is made to answer Escape soon."""
-        answer_escape_soon()
+        # Textual's driver looks more often then; no other module's selectors change.
+        offered = cast("Mapping[str, object]", vars(selectors))
+        setattr(linux_driver, "selectors", SimpleNamespace(**{**offered, "SelectSelector": _Selector}))  # noqa: B010
         return super().get_driver_class()
 
     def get_default_screen(self) -> Screen[None]:
-        """Return the dashboard."""
         return Dashboard(self._run_file, self.feed, self._terminal)
 
     def on_mount(self) -> None:
-        """Begin to read."""
         self.run_worker(self.feed.run, thread=True, group="feed", name="feed")
 
     def on_unmount(self) -> None:
@@ -90,10 +85,10 @@ class ProfdApp(App[Leaving]):
         self.feed.stop()
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """Yield what the command palette offers."""
         yield SystemCommand("Theme", "Change the colors", self.action_change_theme)
         if isinstance(screen, Dashboard):
-            yield from _dashboard_commands(screen)
+            for title, about, action in COMMANDS:
+                yield SystemCommand(title, about, partial(screen.run_action, action))
         yield SystemCommand("Keys", "Show what each key does", self.action_help)
         yield SystemCommand("Background", "Leave, and let the recording go on", self.action_keep)
         yield SystemCommand("Leave", "Leave; of a recording it asks whether to go on or to end", self.action_quit)
@@ -102,29 +97,27 @@ class ProfdApp(App[Leaving]):
         """Leave; while the run is recorded, ask what is to become of that."""
         dashboard = self.screen_stack[0]
         info = dashboard.info if isinstance(dashboard, Dashboard) else None
+
+        def leave(answer: str | None) -> None:
+            if answer == Leaving.KEEP.value or (answer == Leaving.END.value and self._may_end):
+                self.exit(Leaving(answer))
+            elif answer == Leaving.END.value and info is not None:
+                # Whoever opened this dashboard has no hold on the recording; its session can be asked.
+                self.run_worker(lambda: self._end(info), thread=True, group="action")
+
         if info is None or info.state != "live" or isinstance(self.screen, FailureScreen):
             self.exit(Leaving.END)
         elif not isinstance(self.screen, LeavingScreen):
-            self.push_screen(LeavingScreen(), lambda answer: self._leave(answer, info))
-
-    def _leave(self, answer: str | None, info: RunInfo) -> None:
-        if answer == Leaving.KEEP.value:
-            self.exit(Leaving.KEEP)
-        elif answer == Leaving.END.value and self._may_end:
-            self.exit(Leaving.END)
-        elif answer == Leaving.END.value:
-            # Whoever opened this dashboard has no hold on the recording; its session can be asked.
-            self.run_worker(lambda: self._end(info), thread=True, group="errand")
+            self.push_screen(LeavingScreen(), leave)
 
     def _end(self, info: RunInfo) -> None:
-        said = actions.stop(info)
-        if isinstance(said, ActionDone):
+        outcome = actions.stop(info)
+        if isinstance(outcome, ActionDone):
             self.call_from_thread(self.exit, Leaving.END)
         else:
-            self._post_to_screen(said)
+            self._post_to_screen(outcome)
 
     def action_keep(self) -> None:
-        """Leave, and let the recording go on."""
         self.exit(Leaving.KEEP)
 
     def action_suspend_process(self) -> None:
@@ -135,7 +128,6 @@ class ProfdApp(App[Leaving]):
             self.notify("there is no shell to come back from: q leaves", severity="warning", markup=False)
 
     def action_help(self) -> None:
-        """Show the keys."""
         self.push_screen(HelpScreen())
 
     @on(FeedFailed)
@@ -152,34 +144,8 @@ def run_dashboard(run_file: Path, *, pty_fd: int | None = None, may_end: bool = 
     """Show a run until the person leaves, and return what is to become of its recording.
 
     ``pty_fd`` is profd's end of the pseudo-terminal of a launched script. ``may_end`` says whether the caller ends the
-    recording when told to: if not, the person is not offered the choice. Raises RunUnreadable where the file cannot
-    be read at all; what goes wrong later is told on the screen.
+    recording where END is returned: if not, the session is asked to end it. Raises RunUnreadable where the file cannot
+    be read at all; what goes wrong later is shown on the screen.
     """
     RunReader(run_file).close()
     return ProfdApp(run_file, pty_fd=pty_fd, may_end=may_end).run() or Leaving.END
-
-
-def _dashboard_commands(screen: Dashboard) -> Iterable[SystemCommand]:
-    """Yield the commands that the dashboard's keys have too."""
-    yield SystemCommand("Hot functions", "Where the samples were", lambda: screen.action_open("hot"))
-    yield SystemCommand("Lines", "Hot lines instead of functions, and back", screen.action_lines)
-    yield SystemCommand("Flame graph", "The stacks as an icicle", lambda: screen.action_open("flame"))
-    yield SystemCommand("Processes", "The process tree", lambda: screen.action_open("processes"))
-    yield SystemCommand("Torch operators", "Those of the last window", lambda: screen.action_open("torch"))
-    yield SystemCommand("Findings", "What holds the training back", lambda: screen.action_open("findings"))
-    yield SystemCommand("Events", "What happened", lambda: screen.action_open("events"))
-    yield SystemCommand("Output", "What the script wrote", lambda: screen.action_open("output"))
-    yield SystemCommand("Threads", "Count main threads, all threads, or one process", screen.action_scope)
-    yield SystemCommand("Go to a time", "Seconds from the start, or HH:MM:SS", screen.action_goto)
-    yield SystemCommand("Zoom in", "Show less time", lambda: screen.action_zoom(1))
-    yield SystemCommand("Zoom out", "Show more time", lambda: screen.action_zoom(-1))
-    yield SystemCommand("Live", "Give up cursor and range", screen.action_live)
-    yield SystemCommand("Pause", "Hold the view; recording goes on", screen.action_pause)
-    yield SystemCommand("Report", "Write the report, an HTML file", screen.action_report)
-    yield SystemCommand("Export", "Write what is looked at for another tool", screen.action_export)
-    yield SystemCommand("Window", "Take a torch.profiler window", screen.action_window)
-    yield SystemCommand("Dump", "Show the stacks of all threads now", screen.action_dump)
-    yield SystemCommand("Mark", "Mark this moment, with a note", screen.action_mark)
-    yield SystemCommand("Sample more often", "The next higher rate", lambda: screen.action_rate(1))
-    yield SystemCommand("Sample less often", "The next lower rate", lambda: screen.action_rate(-1))
-    yield SystemCommand("Stop profiling", "End the recording; the script runs on", screen.action_stop)

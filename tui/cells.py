@@ -6,7 +6,7 @@ Whatever comes from a run passes ``visible`` on its way here: no name may move t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -21,6 +21,11 @@ class Run(NamedTuple):
 
     text: str
     style: Style
+
+
+def cells_of(runs: Iterable[Run]) -> int:
+    """Return how many cells runs take."""
+    return sum(width(run.text) for run in runs)
 
 
 def cut_path(path: str, cells: int) -> str:
@@ -72,10 +77,10 @@ def wrap_runs(runs: Sequence[Run], cells: int, *, indent: int = 0) -> list[list[
     lines: list[list[Run]] = [[]]
     left = cells
     for chunk in _chunks(runs):
-        needed = sum(width(run.text) for run in chunk)
+        needed = cells_of(chunk)
         if needed > left and lines[-1] and cells > indent:
             chunk[0] = Run(" " * indent + chunk[0].text.lstrip(" "), chunk[0].style)
-            needed = sum(width(run.text) for run in chunk)
+            needed = cells_of(chunk)
             lines.append([])
             left = cells
         lines[-1] += chunk

@@ -69,12 +69,12 @@ def phase_look(name: str, color_system: str | None, *, is_monochrome: bool) -> P
     if is_monochrome or color_system is None:
         return PhaseLook(phase.letter, Style(), Style(), Style(), None)
     color = Color.parse(phase.color)
-    ink = _BLACK if color.brightness > 0.45 else _WHITE
+    text = _BLACK if color.brightness > 0.45 else _WHITE
     if color_system not in _MANY_COLORS:
-        style = _on(color, ink)
+        style = _on(color, text)
         return PhaseLook(phase.letter, style, style, style, None)
-    loud, quiet = _on(color, color.blend(ink, 0.6)), _on(color, color.blend(ink, 0.14))
-    return PhaseLook(phase.letter, loud, quiet, _on(color, color.blend(ink, 0.92)), phase.color)
+    loud, quiet = _on(color, color.blend(text, 0.6)), _on(color, color.blend(text, 0.14))
+    return PhaseLook(phase.letter, loud, quiet, _on(color, color.blend(text, 0.92)), phase.color)
 
 
 @functools.lru_cache(maxsize=64)
@@ -91,8 +91,8 @@ def idle_look(tenths: int, color_system: str | None, *, is_monochrome: bool) -> 
     return PhaseLook(letter, style, style, style, color.hex if color_system in _MANY_COLORS else None)
 
 
-def _on(background: Color, ink: Color) -> Style:
-    return Style(color=ink.rich_color, bgcolor=background.rich_color)
+def _on(background: Color, text: Color) -> Style:
+    return Style(color=text.rich_color, bgcolor=background.rich_color)
 
 
 def suited_theme() -> str:

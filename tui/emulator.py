@@ -14,7 +14,7 @@ from operator import itemgetter
 
 import pyte
 
-from profd.tui.terminal import InkedText, Line, Picture, TextStyle
+from profd.tui.terminal import Line, Picture, StyledText, TextStyle
 
 SCROLLED_LINES = 1000
 # Controls of the second set, marks of direction, halves of surrogate pairs, what nobody has given a meaning yet.
@@ -46,7 +46,6 @@ class Emulator:
         self._drawn: dict[int, Line] = {}
 
     def feed(self, data: bytes) -> None:
-        """Take in what the script wrote."""
         self._stream.feed(_EXTENSIONS.sub(b"", data))
 
     def picture(self, *, is_cut: bool = False) -> Picture:
@@ -85,10 +84,10 @@ class _ScrollingScreen(pyte.Screen):
         row = self.buffer[y]
         cells = [row[x] for x in range(max(row, default=-1) + 1)]
         groups = itertools.groupby(cells, key=itemgetter(slice(1, 8)))
-        runs = [InkedText("".join(cell.data for cell in group), _ink(look)) for look, group in groups]
-        if runs and runs[-1].ink == _PLAIN:
+        runs = [StyledText("".join(cell.data for cell in group), _style_of(look)) for look, group in groups]
+        if runs and runs[-1].style == _PLAIN:
             last = runs.pop().text.rstrip()
-            runs += [InkedText(last, _PLAIN)] if last else []
+            runs += [StyledText(last, _PLAIN)] if last else []
         return tuple(runs)
 
 
@@ -115,8 +114,8 @@ def _pictured(data: str) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def _ink(look: tuple[str, str, bool, bool, bool, bool, bool]) -> TextStyle:
-    """Return the ink for the looks of a ``Char``: its fields after the first."""
+def _style_of(look: tuple[str, str, bool, bool, bool, bool, bool]) -> TextStyle:
+    """Return the style for the fields of a ``Char`` after the first."""
     color, background, *flags = look
     return TextStyle(_color(color), _color(background), *flags)
 

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from msgspec.structs import replace
 from textual.message import Message
@@ -28,22 +27,28 @@ from profd.tui.tabcontent import TabContent
 from profd.tui.terminal import Picture, Playback
 from profd.tui.view import OutputView, View
 
+REFRESH_S = 0.5
+TYPING_S = 0.1
+_DRAWING_S = 0.05
+# A session that cannot be reached may be starting, or ending: it is asked again, but not at every look.
+LOOKS_TO_RETRY = 10
+
 
 class PollingThread:
-    """The survey of a run, looked at again and again: does as little as can be while nothing is written."""
+    """Looks at a run again and again: does as little as can be while nothing is written."""
 
     def __init__(self, reader: RunReader, analysis: Analysis) -> None:
         self._reader = reader
         self._findings = Findings(reader, analysis)
-        self.survey = RunModel(reader)
+        self.model = RunModel(reader)
         self._shown: tuple[View, str] | None = None
         self._has_more = True
         self._is_stale = True
 
     def look(self) -> bool:
         """Take in what is new; True where there is more to be read at once."""
-        if self._reader.changed() or self._has_more or self.survey.has_backlog:
-            self._has_more = self.survey.catch_up()
+        if self._reader.changed() or self._has_more or self.model.has_backlog:
+            self._has_more = self.model.catch_up()
             self._is_stale = True
         elif self._reader.info.state == "live":
             # A recorder that was killed writes nothing any more: its absence has to be looked for.
@@ -60,30 +65,14 @@ class PollingThread:
             return None
         self._is_stale, self._shown = False, asked
         return replace(
-            self.survey.snapshot(view),
+            self.model.snapshot(view),
             findings=self._findings.findings,
             is_diagnosed=self._findings.has_looked,
             is_undiagnosable=self._findings.has_failed,
         )
 
 
-# A session that cannot be reached may be starting, or ending: it is asked again, but not at every look.
-LOOKS_TO_RETRY = 10
-
-
-class Connection(Protocol):
-    """A connection to a session."""
-
-    def watch(self) -> object:
-        """Ask for fresh data until the connection is closed; raises SessionFailed."""
-        ...
-
-    def close(self) -> None:
-        """Close the connection."""
-        ...
-
-
-Connect = Callable[[Path], Connection]
+Connect = Callable[[Path], ControlClient]
 
 
 class Watch:
@@ -91,41 +80,30 @@ class Watch:
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
-        self._connection: Connection | None = None
+        self._connection: ControlClient | None = None
         self._looks_to_retry = 0
 
     def keep(self, info: RunInfo) -> None:
-        """See to it that the session of a live run knows that it is watched."""
+        """Have the session of a live run know that it is watched."""
         if info.state != "live" or not info.control_socket:
             self.close()
-        elif self._connection is None and self._looks_to_retry == 0:
-            self._open(Path(info.control_socket))
-        else:
+        elif self._connection is not None or self._looks_to_retry > 0:
             self._looks_to_retry = max(self._looks_to_retry - 1, 0)
+        else:
+            self._looks_to_retry = LOOKS_TO_RETRY
+            with contextlib.suppress(SessionFailed):
+                connection = self._connect(Path(info.control_socket))
+                try:
+                    connection.watch()
+                except SessionFailed:
+                    connection.close()
+                else:
+                    self._connection = connection
 
     def close(self) -> None:
-        """Stop watching."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-    def _open(self, socket: Path) -> None:
-        self._looks_to_retry = LOOKS_TO_RETRY
-        try:
-            connection = self._connect(socket)
-        except SessionFailed:
-            return
-        try:
-            connection.watch()
-        except SessionFailed:
-            connection.close()
-        else:
-            self._connection = connection
-
-
-REFRESH_S = 0.5
-TYPING_S = 0.1
-DRAWING_S = 0.05
 
 
 class SnapshotTaken(Message):
@@ -152,16 +130,13 @@ class FeedFailed(Message):
         self.error = error
 
 
-Post = Callable[[Message], object]
-
-
 class Feed:
     """Follows one run file. ``run`` is the thread's; everything else may be called from any thread."""
 
     def __init__(
         self,
         path: Path,
-        post: Post,
+        post: Callable[[Message], object],
         connect: Connect = ControlClient,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -170,7 +145,8 @@ class Feed:
         self._connect = connect
         self._now_s = now_s
         self._analysis = Analysis(command(path))
-        self._own_cost = OwnCost(now_s, self._spent_s)
+        # The process that looks for findings is part of what the dashboard costs.
+        self._own_cost = OwnCost(now_s, lambda: time.process_time() + self._analysis.spent_s())
         self._view = View()
         self._shown: View | None = None
         self._shown_at_s = 0.0
@@ -190,7 +166,7 @@ class Feed:
         self._wake.set()
 
     def pause(self, *, is_paused: bool) -> None:
-        """Hold what is shown, or go on; the recording knows nothing of it."""
+        """Hold what is shown, or go on; the recording goes on in any case."""
         self._is_paused = is_paused
         self._wake.set()
 
@@ -212,35 +188,29 @@ class Feed:
             self._post(FeedFailed(error))
 
     def _follow(self, reader: RunReader, watch: Watch) -> None:
-        follower, playback = PollingThread(reader, self._analysis), Playback(reader)
-        exhibits = TabContent(reader, follower.survey)
+        polling, playback = PollingThread(reader, self._analysis), Playback(reader)
+        tabs = TabContent(reader, polling.model)
         while not self._is_stopped:
             self._wake.clear()
             watch.keep(reader.info)
-            is_behind = follower.look()
-            if not self._is_paused and (not is_behind or self._is_due()):
-                self._post_what_is_new(follower, playback, exhibits)
+            is_behind = polling.look()
+            # A run that is not read to its end is shown now and then, and at once where another view was asked for.
+            is_due = self._view != self._shown or self._now_s() - self._shown_at_s >= REFRESH_S
+            if not self._is_paused and (not is_behind or is_due):
+                self._post_what_is_new(polling, playback, tabs)
                 if is_behind:  # to draw it the event loop needs Python's lock, for which reading on would compete
-                    self._wake.wait(DRAWING_S)
+                    self._wake.wait(_DRAWING_S)
             if not is_behind:
                 self._wake.wait(TYPING_S if self._output_view.is_typing else REFRESH_S)
 
-    def _spent_s(self) -> float:
-        """Return the CPU time of the dashboard, the process that looks for findings included."""
-        return time.process_time() + self._analysis.spent_s()
-
-    def _is_due(self) -> bool:
-        """Say whether to show what was read of a run that is not read to its end: at once where it was asked for."""
-        return self._view != self._shown or self._now_s() - self._shown_at_s >= REFRESH_S
-
-    def _post_what_is_new(self, follower: PollingThread, playback: Playback, exhibits: TabContent) -> None:
+    def _post_what_is_new(self, polling: PollingThread, playback: Playback, tabs: TabContent) -> None:
         self._shown, self._shown_at_s = self._view, self._now_s()
-        snapshot = follower.snapshot(self._shown)
+        snapshot = polling.snapshot(self._shown)
         if snapshot is not None:
             self._post(SnapshotTaken(replace(snapshot, view_cores=self._own_cost.cores())))
-        exhibit = exhibits.take(self._shown, is_new=snapshot is not None)
-        if exhibit is not None:
-            self._post(exhibit)
+        content = tabs.take(self._shown, is_new=snapshot is not None)
+        if content is not None:
+            self._post(content)
         picture = playback.play(self._output_view)
         if picture is not None:
             self._post(OutputDrawn(picture))

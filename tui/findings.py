@@ -1,8 +1,6 @@
 """The findings that the dashboard shows, and the process that looks for them where the run file has none.
 
-Its file says so. Where it does not, the analyst looks for this dashboard alone.
-
-Looking takes seconds in a run of a day, and holds Python's lock meanwhile: nobody waits for it.
+Looking takes seconds in a run of a day, and holds Python's lock meanwhile: a process of its own does it.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ class Analysis:
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
         self._process: subprocess.Popen[bytes] | None = None
-        self._said = b""
+        self._output = b""
         self._spent_s = 0.0
         self.is_given_up = False
         """Whether the process could not be started, or has died."""
@@ -39,24 +37,30 @@ class Analysis:
     def poll(self) -> FindingsTaken | None:
         """Return what it has found; None where nothing is new."""
         if self._process is None and not self.is_given_up:
-            self._start()
+            pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+            try:
+                # In a session of its own: what the terminal sends is for the dashboard.
+                self._process = subprocess.Popen(
+                    self._words, stdin=pipe, stdout=pipe, stderr=nothing, start_new_session=True
+                )
+            except OSError:
+                self.is_given_up = True
         if self._process is None:
             return None
         assert self._process.stdout is not None
-        while b"\n" not in self._said and select.select([self._process.stdout], [], [], 0)[0]:
+        while b"\n" not in self._output and select.select([self._process.stdout], [], [], 0)[0]:
             part = os.read(self._process.stdout.fileno(), _PART_BYTES)
-            self._said += part
+            self._output += part
             if not part:
                 self.close()
                 return None
-        line, ending, rest = self._said.partition(b"\n")
+        line, ending, rest = self._output.partition(b"\n")
         if not ending:
             return None
-        self._said = rest
+        self._output = rest
         return msgspec.json.decode(line, type=FindingsTaken)
 
     def spent_s(self) -> float:
-        """Return the CPU time that the process has taken."""
         stat = processes.read_stat(self._process.pid) if self._process is not None else None
         if stat is not None:
             self._spent_s = stat.cpu_ticks / processes.CLOCK_TICKS
@@ -70,16 +74,6 @@ class Analysis:
             process, self._process = self._process, None
             process.kill()
             process.communicate()
-
-    def _start(self) -> None:
-        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-        try:
-            # In a session of its own: what the terminal sends is for the dashboard.
-            self._process = subprocess.Popen(
-                self._words, stdin=pipe, stdout=pipe, stderr=nothing, start_new_session=True
-            )
-        except OSError:
-            self.is_given_up = True
 
 
 class Findings:

@@ -1,8 +1,6 @@
-"""The call tree that the flame view draws: its nodes with phases, folded or inverted.
+"""The call tree that the flame view draws: its nodes with phases and GPU time, folded or inverted.
 
-Knows neither cells nor colors, nor the forms that a tree can be looked at in (see ``forms``).
-
-Both are made lazily, below what is looked at, and of whatever tree they are given: one folded may be turned over.
+Folded and inverted trees are made lazily, below what is looked at, and of any tree: a folded one may be inverted.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from typing import NamedTuple
 
 from profd.daemon.analyze.functions import Busy
-from profd.daemon.analyze.profile import CallNode, Profile, call_tree
+from profd.daemon.analyze.profile import Profile
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
 
@@ -27,7 +25,6 @@ class GpuTime(NamedTuple):
     idle_ns: float = 0.0
 
     def plus(self, other: GpuTime, times: float = 1.0) -> GpuTime:
-        """Return the sum of both, the other one taken ``times``."""
         if not other.known_ns:  # most trees are of runs without a GPU
             return self
         return GpuTime(self.known_ns + other.known_ns * times, self.idle_ns + other.idle_ns * times)
@@ -44,19 +41,7 @@ class Node:
     costs what is seen of it.
     """
 
-    __slots__ = (
-        "_children",
-        "_expand",
-        "above",
-        "frame",
-        "gpu",
-        "hidden",
-        "key",
-        "own_ns",
-        "phases_ns",
-        "samples",
-        "total_ns",
-    )
+    __slots__ = ("_children", "_expand", "above", "frame", "gpu", "hidden", "key", "own_ns", "phases_ns", "total_ns")
 
     def __init__(self, key: Hashable, frame: FrameRow | None, expand: Callable[[], list[Node]] | None = None) -> None:
         self.key = key
@@ -64,20 +49,22 @@ class Node:
         self.above: Node | None = None
         self.hidden = 0
         self.own_ns = self.total_ns = 0.0
-        self.samples = 0
         self.gpu = NO_GPU
         self.phases_ns: defaultdict[str, float] = defaultdict(float)
         self._expand = expand
         self._children: list[Node] | None = None if expand else []
 
     @property
-    def children(self) -> Sequence[Node]:
+    def children(self) -> list[Node]:
         """The nodes below, in an order that does not depend on how much time they have."""
-        return self._grown()
+        if self._children is None:
+            self._children = []
+            for child in sorted(self._expand() if self._expand else [], key=_place_of):
+                self.add_child(child)
+        return self._children
 
     @property
     def is_library(self) -> bool:
-        """Whether it is no code of the user's."""
         return self.frame is not None and self.frame.is_library
 
     @property
@@ -100,7 +87,6 @@ class Node:
 
     @property
     def title(self) -> str:
-        """What is written on it."""
         if self.frame is None:
             return "all"
         return f"{self.package} · {self.hidden} frames" if self.hidden > 1 else self.frame.function
@@ -113,18 +99,15 @@ class Node:
     def add_child(self, child: Node) -> None:
         """Put a node below this one, which has no lazy ones."""
         child.above = self
-        self._grown().append(child)
+        self.children.append(child)
 
-    def count(self, time_ns: float, samples: int, phases_ns: Mapping[str, float], gpu: GpuTime = NO_GPU) -> None:
-        """Count time in it or below."""
+    def count(self, time_ns: float, phases_ns: Mapping[str, float], gpu: GpuTime = NO_GPU) -> None:
         self.total_ns += time_ns
-        self.samples += samples
         self.gpu = self.gpu.plus(gpu)
         for phase, of_phase_ns in phases_ns.items():
             self.phases_ns[phase] += of_phase_ns
 
     def child(self, key: Hashable) -> Node | None:
-        """Return the node below with a key."""
         return next((child for child in self.children if child.key == key), None)
 
     def walk(self) -> Iterator[Node]:
@@ -135,17 +118,6 @@ class Node:
             yield node
             waiting += node.children
 
-    def _grown(self) -> list[Node]:
-        if self._children is None:
-            self._children = []
-            for child in sorted(self._expand() if self._expand else [], key=_place_of):
-                self.add_child(child)
-        return self._children
-
-    def sort(self) -> None:
-        """Put the nodes below in their order."""
-        self._grown().sort(key=_place_of)
-
 
 def _place_of(node: Node) -> tuple[int, int]:
     """Return where a node stands among its siblings: what was seen first comes first, whatever its time."""
@@ -153,53 +125,34 @@ def _place_of(node: Node) -> tuple[int, int]:
 
 
 def grow(reader: RunReader, profile: Profile, phase_of: Callable[[int], str], busy: Mapping[int, Busy]) -> Node:
-    """Return the tree of a profile; ``phase_of`` tells the phase of a stack, ``busy`` what the GPUs did meanwhile."""
-    tree = call_tree(reader, profile)
-    root = Node(0, None)
-    root.total_ns, root.own_ns, root.samples = tree.total_ns, tree.own_ns, tree.samples
-    known: dict[int, tuple[CallNode, Node]] = {0: (tree, root)}
+    """Return the tree of a profile; ``phase_of`` gives the phase of a stack, ``busy`` what the GPUs did meanwhile."""
+    known = {0: Node(0, None)}
     for stack, time_ns in profile.time_ns.items():
-        node = _branch(reader, known, stack)
-        node.phases_ns[phase_of(stack)] += time_ns
-        if stack in busy:
-            node.gpu = node.gpu.plus(GpuTime(time_ns, time_ns * (1.0 - busy[stack].utilization)))
-    _sum_up(reader, known)
-    for _, node in known.values():
-        node.sort()
-    return root
-
-
-def _branch(reader: RunReader, known: dict[int, tuple[CallNode, Node]], stack: int) -> Node:
-    """Return the node of a stack, made with all above it that is not known yet."""
-    climbed = []
-    while stack not in known:
-        climbed.append(stack)
-        stack = reader.stacks[stack].parent
-    for inner in reversed(climbed):
-        (call, above), row = known[stack], reader.stacks[inner]
-        called, node = call.children[row.frame], Node(row.frame, reader.frames[row.frame])
-        node.total_ns, node.own_ns, node.samples = called.total_ns, called.own_ns, called.samples
-        above.add_child(node)
-        known[inner] = (called, node)
-        stack = inner
-    return known[stack][1]
-
-
-def _sum_up(reader: RunReader, known: Mapping[int, tuple[CallNode, Node]]) -> None:
-    """Add phases and GPU time of every node to those above it; ``known`` has callers before what they call."""
-    for stack in reversed(list(known)):
-        if stack:
-            above = known[reader.stacks[stack].parent][1]
-            above.gpu = above.gpu.plus(known[stack][1].gpu)
-            for phase, time_ns in known[stack][1].phases_ns.items():
-                above.phases_ns[phase] += time_ns
+        reader.frames_of(stack)  # raises RunUnreadable where the stack is damaged
+        missing, at = [], stack
+        while at not in known:
+            missing.append(at)
+            at = reader.stacks[at].parent
+        for inner in reversed(missing):
+            row = reader.stacks[inner]
+            known[inner] = Node(row.frame, reader.frames[row.frame])
+            known[row.parent].add_child(known[inner])
+        gpu = GpuTime(time_ns, time_ns * (1.0 - busy[stack].utilization)) if stack in busy else NO_GPU
+        known[stack].own_ns = time_ns
+        known[stack].count(time_ns, {phase_of(stack): time_ns}, gpu)
+    for stack in reversed(list(known)):  # callers come before what they call
+        node = known[stack]
+        node.children.sort(key=_place_of)
+        if node.above is not None:
+            node.above.count(node.total_ns, node.phases_ns, node.gpu)
+    return known[0]
 
 
 def folded(root: Node) -> Node:
     """Return the tree with every run of library frames as one node, named by the package of its first."""
     top = Node(root.key, root.frame, lambda: _folded_below([root], inside_library=False))
     top.own_ns = root.own_ns
-    top.count(root.total_ns, root.samples, root.phases_ns, root.gpu)
+    top.count(root.total_ns, root.phases_ns, root.gpu)
     return top
 
 
@@ -219,12 +172,11 @@ def _fold(key: Hashable, heads: Sequence[Node]) -> Node:
     node.hidden = len({inner.key for inner in run}) if heads[0].is_library else 0
     node.own_ns = sum(inner.own_ns for inner in run)
     for head in heads:
-        node.count(head.total_ns, head.samples, head.phases_ns, head.gpu)
+        node.count(head.total_ns, head.phases_ns, head.gpu)
     return node
 
 
 def _library_run(heads: Sequence[Node]) -> Iterator[Node]:
-    """Yield library frames and those that they call, as far as it is all library."""
     waiting = list(heads)
     while waiting:
         node = waiting.pop()
@@ -236,7 +188,7 @@ def inverted(root: Node) -> Node:
     """Return the tree from the leaves: below each function its callers, by the time that it spent itself."""
     leaves = [(node, node) for node in root.walk() if node.own_ns and node.frame is not None]
     top = Node(root.key, root.frame, lambda: _callers(leaves))
-    top.count(root.total_ns, root.samples, root.phases_ns, root.gpu)
+    top.count(root.total_ns, root.phases_ns, root.gpu)
     return top
 
 
@@ -257,7 +209,7 @@ def _caller(key: Hashable, group: Sequence[tuple[Node, Node]]) -> Node:
     for leaf, caller in group:
         share = leaf.own_ns / (leaf.total_ns or 1.0)
         phases_ns = {phase: time_ns * share for phase, time_ns in leaf.phases_ns.items()}
-        node.count(leaf.own_ns, 0, phases_ns, NO_GPU.plus(leaf.gpu, share))
+        node.count(leaf.own_ns, phases_ns, NO_GPU.plus(leaf.gpu, share))
         if leaf is caller:
             node.own_ns += leaf.own_ns
     return node

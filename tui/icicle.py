@@ -1,8 +1,6 @@
-"""The flame tree laid out in cells, searched, and walked through.
+"""The flame tree laid out in cells, searched, and gone through by a cursor.
 
-Only what can be seen is laid out: a node narrower than a cell is left out with all below it. Knows no colors.
-
-Plain state without a screen: it is told how much room there is, and keeps its place while the tree grows.
+Only what can be seen is laid out: a node narrower than a cell is left out with all below it.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
-from profd.daemon.store.rows import FrameRow
 from profd.tui.flametree import Node, folded, inverted
 
 Path = tuple[Hashable, ...]
@@ -28,12 +25,10 @@ class Block(NamedTuple):
 
     @property
     def width(self) -> int:
-        """How many cells it takes."""
         return self.right - self.left
 
     @property
     def path(self) -> Path:
-        """The way to it from the top of the picture."""
         keys: list[Hashable] = []
         block = self
         while block.above is not None:
@@ -71,22 +66,15 @@ def _below(above: Block, cells_per_ns: float) -> Iterator[Block]:
         start_ns = end_ns
 
 
-def find(top: Node, path: Path) -> Node | None:
-    """Return the node at the end of a path; None where there is none any more."""
-    node: Node | None = top
-    for key in path:
-        node = node.child(key) if node is not None else None
-    return node
-
-
-def known_part(top: Node, path: Path) -> Path:
-    """Return as much of a path as there is."""
-    node: Node | None = top
+def _follow(top: Node, path: Path) -> tuple[Node, Path]:
+    """Return the node at the end of a path, or as far along it as there are nodes, and that part of the path."""
+    node = top
     for depth, key in enumerate(path):
-        node = node.child(key) if node is not None else None
-        if node is None:
-            return path[:depth]
-    return path
+        below = node.child(key)
+        if below is None:
+            return node, path[:depth]
+        node = below
+    return node, path
 
 
 class FlameSearch:
@@ -98,9 +86,12 @@ class FlameSearch:
 
     def finds(self, node: Node) -> bool:
         """Say whether a node has the text in its function or place, or its package where frames are folded into it."""
-        if not self.text or node.frame is None:
+        frame = node.frame
+        if not self.text or frame is None:
             return False
-        return self._is_in(node.frame) or (node.hidden > 1 and self.text in node.title.casefold())
+        if frame.id not in self._found:
+            self._found[frame.id] = self.text in frame.label.casefold()
+        return self._found[frame.id] or (node.hidden > 1 and self.text in node.title.casefold())
 
     def share(self, root: Node) -> float:
         """Return the share of the tree's time in stacks with the text, however often it is in them; 0 to 1."""
@@ -113,14 +104,9 @@ class FlameSearch:
                 waiting += node.children
         return found_ns / root.total_ns if root.total_ns else 0.0
 
-    def _is_in(self, frame: FrameRow) -> bool:
-        if frame.id not in self._found:
-            self._found[frame.id] = self.text in frame.label.casefold()
-        return self._found[frame.id]
 
-
-class FlameWalk:
-    """A walk through one tree, which may be replaced by a newer one at any time."""
+class FlameCursor:
+    """What is shown of one tree, and the cursor in it. A newer tree may replace it at any time: the place stays."""
 
     def __init__(self) -> None:
         self.tree: Node | None = None
@@ -134,7 +120,7 @@ class FlameWalk:
         self._width = self._lines = 0
 
     @property
-    def has_cursor(self) -> bool:
+    def is_set(self) -> bool:
         """Whether the cursor is in the picture."""
         return self._path is not None
 
@@ -144,7 +130,7 @@ class FlameWalk:
         return self._top if self.zooms else None
 
     @property
-    def current(self) -> Block | None:
+    def block(self) -> Block | None:
         """The block under the cursor."""
         if self._path is None:
             return None
@@ -154,10 +140,10 @@ class FlameWalk:
         """Return the blocks of a depth; none where nothing is laid out there."""
         return self.rows[depth] if 0 <= depth < len(self.rows) else []
 
-    def take(self, tree: Node) -> None:
-        """Go on in another tree, as far as it has the frames of the way here."""
+    def show(self, tree: Node) -> None:
+        """Go on in another tree, as far as it has the frames of the path."""
         self.tree = tree
-        self._form_anew()
+        self._transform()
 
     def fit(self, width: int, lines: int) -> None:
         """Lay out for other room."""
@@ -166,7 +152,7 @@ class FlameWalk:
 
     def climb(self, rows: int) -> None:
         """Go to the caller, or to the longest of what is called; the first move goes to the top."""
-        block = self.current
+        block = self.block
         if block is None:
             self._path = () if self.rows else None
         elif rows < 0 and block.above is not None:
@@ -176,9 +162,9 @@ class FlameWalk:
             if below:
                 self.go_to(max(below, key=lambda other: other.node.total_ns))
 
-    def walk(self, blocks: int) -> None:
+    def step(self, blocks: int) -> None:
         """Go along the row."""
-        block = self.current
+        block = self.block
         if block is not None:
             row = self.row(len(block.path))
             self.go_to(row[min(max(row.index(block) + blocks, 0), len(row) - 1)])
@@ -200,41 +186,41 @@ class FlameWalk:
         if self._path:
             self.zooms.append((self.zooms[-1] if self.zooms else ()) + self._path)
             self._path, self.first_row = (), 0
-            self._form_anew()
+            self._transform()
 
     def back(self) -> None:
         """Go back to what was shown before the last zoom, with the cursor where it was."""
         if self.zooms:
             left = self.zooms.pop()
             self._path = left[len(self.zooms[-1]) if self.zooms else 0 :]
-            self._form_anew()
+            self._transform()
 
-    def turn(self) -> None:
+    def invert(self) -> None:
         """Show callers below what they call, or as before."""
         self.is_inverted = not self.is_inverted
-        self._begin_anew()
+        self._reset()
 
     def fold(self) -> None:
         """Show runs of library frames as one, or each of them."""
         self.is_folded = not self.is_folded
-        self._begin_anew()
+        self._reset()
 
-    def _begin_anew(self) -> None:
-        """Show the whole of another form: a way through one is none through the other."""
+    def _reset(self) -> None:
+        """Show the whole of another form: a path through one is none through the other."""
         self.zooms, self._path, self.first_row = [], None, 0
-        self._form_anew()
+        self._transform()
 
-    def _form_anew(self) -> None:
+    def _transform(self) -> None:
         if self.tree is None:
             return
         form = folded(self.tree) if self.is_folded else self.tree
         form = inverted(form) if self.is_inverted else form
-        while self.zooms and find(form, self.zooms[-1]) is None:
+        while self.zooms and _follow(form, self.zooms[-1])[1] != self.zooms[-1]:
             self.zooms.pop()
             self._path = None
-        self._top = find(form, self.zooms[-1] if self.zooms else ())
-        if self._path is not None and self._top is not None:
-            self._path = known_part(self._top, self._path)
+        self._top, _ = _follow(form, self.zooms[-1] if self.zooms else ())
+        if self._path is not None:
+            _, self._path = _follow(self._top, self._path)
         self._lay_out()
 
     def _lay_out(self) -> None:
@@ -243,6 +229,6 @@ class FlameWalk:
             return
         depth = len(self._path) if self._path else 0
         self.rows = lay_out(self._top, self._width, max(depth + 2, self.first_row + self._lines))
-        while self._path and self.current is None:
+        while self._path and self.block is None:
             self._path = self._path[:-1]  # too narrow to be seen by now
         self.first_row = min(self.first_row, max(len(self.rows) - 1, 0))

@@ -1,13 +1,13 @@
 """Everything that the dashboard knows of a run, kept up to date by reading what is new and nothing twice.
 
-Belongs to the feed's thread, as its reader does. Knows nothing of screens: it answers a ``View`` with a ``Snapshot``.
+Belongs to the feed's thread, as its reader does: it answers a ``View`` with a ``Snapshot``.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from profd.daemon.analyze.coverage import COST_SERIES, Lives, covered_share
 from profd.daemon.analyze.functions import Busy
@@ -16,15 +16,15 @@ from profd.daemon.analyze.profile import Profile
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.naming import process_title
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import EventRow
-from profd.tui.processes import Census
-from profd.tui.samples import Hot, Part, PhaseTally, Places, Samples
-from profd.tui.snapshot import Gauge, Lane, PhaseShare, ProcessState, Snapshot, Timeline, Vitals
+from profd.daemon.store.rows import EventRow, StackTotal
+from profd.tui.processes import ProcessStates
+from profd.tui.samples import PhaseTally, Places, Samples
+from profd.tui.snapshot import PhaseRow, PhaseShare, Snapshot, Timeline, Vitals
 from profd.tui.timeline.bins import Ruler
-from profd.tui.timeline.gauges import Gauges, with_slope
-from profd.tui.timeline.lanes import Lanes
 from profd.tui.timeline.pace import Pace
+from profd.tui.timeline.phaserows import PhaseRows
 from profd.tui.timeline.scrub import marks_of
+from profd.tui.timeline.series import RunSeries, with_slope
 from profd.tui.view import Range, ScopeKind, View
 
 BATCH_RECORDINGS = 4096
@@ -40,10 +40,10 @@ class RunModel:
         self._places = Places(phases)
         self._lives = Lives(reader)
         self._samples = Samples(reader, self._lives)
-        self._lanes = Lanes(reader, self._places)
-        self._gauges = Gauges(reader)
+        self._phase_rows = PhaseRows(reader, self._places)
+        self._series = RunSeries(reader)
         self._pace = Pace(reader, phases)
-        self._census = Census(reader, self._gauges, self._pace, self._samples, self._places)
+        self._processes = ProcessStates(reader, self._series, self._pace, self._samples, self._places)
         self._events: list[EventRow] = []
         self._last_recording = 0
         # What was recorded up to here is read when it is asked for.
@@ -57,61 +57,63 @@ class RunModel:
         # After the recordings, so that every stack and thread that their intervals name is known.
         self._reader.refresh()
         self._lives.add(recordings)
-        self._lanes.add(row for row in recordings if row.id > self._opened_at)
-        self._gauges.catch_up()
+        self._phase_rows.add(row for row in recordings if row.id > self._opened_at)
+        self._series.catch_up()
         self._pace.catch_up()
         self._events += self._reader.events(self._events[-1].id if self._events else 0)
         if recordings:
             self._last_recording = recordings[-1].id
         if len(recordings) < BATCH_RECORDINGS:
-            self._read_backlog()
+            (self._series if self._series.has_backlog else self._phase_rows).read_backlog()
         self._has_more = len(recordings) == BATCH_RECORDINGS or self.has_backlog
-        self._was_read = self._was_read or (self._lanes.is_drawn and not self._has_more)
+        self._was_read = self._was_read or (self._phase_rows.is_drawn and not self._has_more)
         return self._has_more
 
     @property
     def has_backlog(self) -> bool:
         """Whether something that was there before is still to be read."""
-        return self._gauges.has_backlog or self._lanes.has_backlog
+        return self._series.has_backlog or self._phase_rows.has_backlog
 
     def profile(self, view: View) -> Profile:
         """Return for how long each stack ran in what the view is about."""
-        return self._samples.profile(view.scope, self._about(view))[0]
+        about = self._about(view)
+        return self._samples.profile(view.scope, about, self._samples.of_scope(view.scope, about))
 
     def busy(self, view: View) -> Mapping[int, Busy]:
         """Return how busy the GPUs were during each stack in what the view is about."""
         return self._samples.busy(view.scope, self._about(view))
 
     def phase_of(self, stack: int) -> str:
-        """Return the phase of a stack."""
         return self._places.of_stack(stack)[0]
 
     def snapshot(self, view: View) -> Snapshot:
-        """Return the run as it is now, in this view."""
-        info = self._reader.info
+        """Return the run as it is now, in this view; what only other tabs show is left out."""
+        info, samples = self._reader.info, self._samples
         ruler, about = self._shown(view)[0], self._about(view)
         chosen = about if view.chosen else None
-        hot = self._hot(view, about)
-        mains = hot.part if view.scope.kind is ScopeKind.MAIN else self._samples.take(about, self._lanes.ids())
-        tallies = self._tallies(mains)
-        lanes = self._draw_lanes(ruler, tallies)
-        processes, left_out = self._processes(view, about)
+        totals = samples.of_scope(view.scope, about)
+        of_main = view.scope.kind is ScopeKind.MAIN
+        tallies = self._tallies(totals if of_main else samples.totals(about, self._phase_rows.ids()))
+        phase_rows = self._draw_phase_rows(ruler, tallies)
+        is_now = info.state == "live" and view.chosen is None and view.end_ns is None
+        processes, left_out = self._processes.take(None if is_now else about) if view.tab == "processes" else ((), 0)
+        strips = (with_slope(strip, ruler) for strip in self._series.strips(ruler, chosen))
         return Snapshot(
             info=info,
             view=view,
             read_share=self._read_share(),
             vitals=self._vitals(),
-            verdict=self._together(tallies, about).verdict(self._reader, len(lanes)),
+            verdict=self._together(tallies, about).verdict(self._reader, len(phase_rows)),
             timeline=Timeline(
                 ruler=ruler,
                 run=Range(info.started_ns, info.end_ns),
-                lanes=lanes,
-                gauges=self._draw_gauges(ruler, chosen),
+                phase_rows=phase_rows,
+                series=(*strips, self._pace.strip(ruler, chosen)),
                 marks=marks_of(self._events, self._reader.windows()),
             ),
-            functions=hot.rows,
+            functions=samples.hot(view.scope, about, totals, by_line=view.by_line) if view.tab == "hot" else (),
             scope_name=self._scope_name(view),
-            samples=hot.part.samples,
+            samples=sum(total.samples for total in totals),
             from_ns=about.from_ns,
             to_ns=about.to_ns,
             process_rows=tuple(self._reader.processes.values()),
@@ -119,26 +121,6 @@ class RunModel:
             left_out=left_out,
             events=tuple(self._events),
         )
-
-    def _hot(self, view: View, about: Range) -> Hot:
-        """Return the hot functions while they are shown, else what they would be of, as the flame graph is."""
-        if view.tab == "hot":
-            return self._samples.hot(view.scope, about, by_line=view.by_line)
-        return Hot((), self._samples.of_scope(view.scope, about))
-
-    def _processes(self, view: View, about: Range) -> tuple[tuple[ProcessState, ...], int]:
-        """Return the processes while they are shown, and how many are left out."""
-        if view.tab != "processes":
-            return (), 0
-        is_now = self._reader.info.state == "live" and view.chosen is None and view.end_ns is None
-        return self._census.take(None if is_now else about)
-
-    def _read_backlog(self) -> None:
-        """Read a part of what was there when the run was opened."""
-        if self._gauges.has_backlog:
-            self._gauges.read_backlog()
-        else:
-            self._lanes.read_backlog()
 
     def _shown(self, view: View) -> tuple[Ruler, Range]:
         """Return the columns of the timeline, and the time that it shows."""
@@ -157,27 +139,23 @@ class RunModel:
         info = self._reader.info
         return view.chosen.within(Range(info.started_ns, info.end_ns)) if view.chosen else self._shown(view)[1]
 
-    def _draw_lanes(self, ruler: Ruler, tallies: Mapping[int, PhaseTally]) -> tuple[Lane, ...]:
-        cells = self._lanes.cells(ruler)
-        threads = self._lanes.threads(cells.keys() | tallies.keys())
+    def _draw_phase_rows(self, ruler: Ruler, tallies: Mapping[int, PhaseTally]) -> tuple[PhaseRow, ...]:
+        cells = self._phase_rows.cells(ruler)
+        threads = self._phase_rows.threads(cells.keys() | tallies.keys())
         empty: tuple[tuple[PhaseShare, ...], ...] = ((),) * ruler.count
         return tuple(
-            Lane(
-                self._lanes.label(thread, is_alone=len(threads) == 1),
+            PhaseRow(
+                self._phase_rows.label(thread, is_alone=len(threads) == 1),
                 cells.get(thread.id, empty),
                 tallies[thread.id].shares() if thread.id in tallies else (),
             )
             for thread in threads
         )
 
-    def _draw_gauges(self, ruler: Ruler, chosen: Range | None) -> tuple[Gauge, ...]:
-        strips = self._gauges.strips(ruler, chosen)
-        return (*(with_slope(strip, ruler) for strip in strips), self._pace.strip(ruler, chosen))
-
-    def _tallies(self, part: Part) -> Mapping[int, PhaseTally]:
+    def _tallies(self, totals: Sequence[StackTotal]) -> Mapping[int, PhaseTally]:
         """Return the phases of each thread."""
         tallies: dict[int, PhaseTally] = {}
-        for total in part.totals:
+        for total in totals:
             tallies.setdefault(total.thread, PhaseTally(self._places)).add(total.stack, total.duration_ns)
         return tallies
 
@@ -191,12 +169,13 @@ class RunModel:
 
     def _vitals(self) -> Vitals:
         workers = [row for row in self._reader.processes.values() if row.role == "worker"]
-        is_live = self._reader.info.state == "live"
+        info = self._reader.info
+        is_live, run = info.state == "live", Range(info.started_ns, info.end_ns)
         return Vitals(
             workers=sum(row.ended_ns is None or not is_live for row in workers),
             coverage=covered_share(self._reader, self._lives, EVERYTHING),
             torn_share=self._lives.recorded.torn_share,
-            cost_cores=self._gauges.newest(COST_SERIES) if is_live else self._gauges.mean(COST_SERIES),
+            cost_cores=self._series.newest(COST_SERIES) if is_live else self._series.mean(COST_SERIES, None, run),
             steps=self._pace.steps(of_all=not self._has_more),
         )
 
@@ -205,7 +184,7 @@ class RunModel:
             return 1.0
         info = self._reader.info
         listed = (self._lives.known_to_ns - info.started_ns) / max(info.end_ns - info.started_ns, 1)
-        return min((listed + self._gauges.read_share + self._lanes.read_share) / 3, 0.99)
+        return min((listed + self._series.read_share + self._phase_rows.read_share) / 3, 0.99)
 
     def _scope_name(self, view: View) -> str:
         process = self._reader.processes.get(view.scope.process or 0)
@@ -229,7 +208,7 @@ class OwnCost:
         self._readings = deque([(now_s(), spent_s())])
 
     def cores(self) -> float | None:
-        """Return how much of a core was used lately; None before that can be told."""
+        """Return how much of a core was used lately; None before that is known."""
         self._readings.append((self._now_s(), self._spent_s()))
         (begun_s, before_s), (now_s, after_s) = self._readings[0], self._readings[-1]
         # One reading older than what counts stays: the time between the others is part of it.

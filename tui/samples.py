@@ -19,42 +19,16 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.uncertainty import TransitionsSeen, take_transitions
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import FrameRow, StackTotal
+from profd.daemon.store.rows import StackTotal
 from profd.tui.snapshot import PhaseShare, Verdict
 from profd.tui.view import Range, Scope, ScopeKind
 
-# Changes are read interval by interval: of so much of a range, evenly spread, less where there are many threads. They
-# tell how exact its shares are.
+# Changes say how exact the shares of a range are. They are read interval by interval: of so much of it, evenly spread,
+# less where there are many threads.
 LOOKED_AT_NS = 60 * SECOND_NS
 _LEAST_LOOKED_AT_NS = 12 * SECOND_NS
-# Of a range that moves or grows, changes are looked at anew when it is far from what was looked at.
+# Of a range that moves or grows, changes are read again when it is far from what was read.
 _LEAST_KEPT_NS = 10 * SECOND_NS
-
-
-class Part(msgspec.Struct, frozen=True):
-    """What was seen in a range by the threads of a scope, by thread and stack."""
-
-    range: Range
-    totals: Sequence[StackTotal]
-
-    @property
-    def samples(self) -> int:
-        """How many samples it rests on."""
-        return sum(total.samples for total in self.totals)
-
-    def of_threads(self) -> Mapping[int, Mapping[int, int]]:
-        """Return by thread the time of its stacks."""
-        found: defaultdict[int, dict[int, int]] = defaultdict(dict)
-        for total in self.totals:
-            found[total.thread][total.stack] = total.duration_ns
-        return found
-
-
-class Hot(msgspec.Struct, frozen=True):
-    """Hot functions with the part that they are of."""
-
-    rows: tuple[FunctionRow, ...]
-    part: Part
 
 
 class Samples:
@@ -69,24 +43,24 @@ class Samples:
         self._changes: dict[int, TransitionsSeen] = {}
         self._changes_of: tuple[Range, frozenset[int]] = (Range(0, 0), frozenset())
 
-    def take(self, asked: Range, threads: Collection[int] | None = None) -> Part:
-        """Return what was seen in a range of some threads, or of all."""
-        return Part(asked, self._reader.totals(*asked.open_at(self._run()), threads))
+    def totals(self, asked: Range, threads: Collection[int] | None = None) -> Sequence[StackTotal]:
+        """Return what was seen in a range of some threads, or of all, by thread and stack."""
+        return self._reader.totals(*asked.open_at(self._run()), threads)
 
-    def of_scope(self, scope: Scope, asked: Range) -> Part:
-        """Return what was seen in a range of the threads of a scope."""
-        return self.take(asked, selection(scope).threads(self._reader))
+    def of_scope(self, scope: Scope, asked: Range) -> Sequence[StackTotal]:
+        return self.totals(asked, selection(scope).threads(self._reader))
 
-    def hot(self, scope: Scope, asked: Range, *, by_line: bool) -> Hot:
-        """Return the functions or lines of a scope in a range, the hottest first."""
-        profile, part = self.profile(scope, asked)
-        rows = hot_rows(self._reader, profile, self.busy(scope, asked), self._indices[by_line])
-        return Hot(tuple(rows), part)
+    def hot(
+        self, scope: Scope, asked: Range, totals: Sequence[StackTotal], *, by_line: bool
+    ) -> tuple[FunctionRow, ...]:
+        """Return the functions or lines of the totals of a scope in a range, the hottest first."""
+        busy, index = self.busy(scope, asked), self._indices[by_line]
+        return tuple(hot_rows(self._reader, self.profile(scope, asked, totals), busy, index))
 
     def busy(self, scope: Scope, asked: Range) -> Mapping[int, Busy]:
         """Return how busy the GPUs were during the stacks of a scope in a range, as far as that is known.
 
-        While a run grows, they are looked at anew when it is far from what was looked at: that takes long.
+        While a run grows, they are read again when the range is far from the one that was read: that takes long.
         """
         chosen = selection(scope)
         threads, (before, of_threads) = chosen.threads(self._reader), self._busy_of
@@ -98,12 +72,10 @@ class Samples:
             self._busy_of = asked, threads
         return self._busy
 
-    def profile(self, scope: Scope, asked: Range) -> tuple[Profile, Part]:
-        """Return for how long each stack of a scope ran in a range, and what that rests on."""
-        threads = selection(scope).threads(self._reader)
-        part = self.take(asked, threads)
-        changes = self._changes_in(asked, threads)
-        return weighted(self._reader, part.totals, changes, self.weights(asked)), part
+    def profile(self, scope: Scope, asked: Range, totals: Sequence[StackTotal]) -> Profile:
+        """Return for how long each stack ran, of the totals of a scope in a range."""
+        changes = self._changes_in(asked, selection(scope).threads(self._reader))
+        return weighted(self._reader, totals, changes, self.weights(asked))
 
     def weights(self, asked: Range) -> Mapping[int, float]:
         """Return by process what time a second of its recordings in a range stands for."""
@@ -113,11 +85,14 @@ class Samples:
         return Range(self._reader.info.started_ns, self._reader.info.end_ns)
 
     def _changes_in(self, asked: Range, threads: frozenset[int]) -> dict[int, TransitionsSeen]:
-        """Return the changes in a range by process, looked at anew where it is another one than last time."""
+        """Return the changes in a range by process, read again where the range is far from that of last time."""
         before, of_threads = self._changes_of
         if of_threads == threads and before.length_ns >= _LEAST_KEPT_NS and asked.is_near(before):
-            grown = asked.length_ns / before.length_ns
-            return {process: _times(seen, grown) for process, seen in self._changes.items()}
+            grown, found = asked.length_ns / before.length_ns, {}
+            for process, seen in self._changes.items():
+                squares = {moment: square * grown for moment, square in seen.squares.items()}
+                found[process] = TransitionsSeen(squares, seen.open_ns2 * grown, seen.reads)
+            return found
         looked_at_ns = LOOKED_AT_NS
         if asked.length_ns > LOOKED_AT_NS:
             looked_at_ns = max(LOOKED_AT_NS // max(len(threads), 1), _LEAST_LOOKED_AT_NS)
@@ -128,15 +103,9 @@ class Samples:
 
 
 def selection(scope: Scope) -> Selection:
-    """Return the selection that a scope stands for."""
     if scope.kind is ScopeKind.PROCESS and scope.process is not None:
         return Selection(processes=frozenset({scope.process}))
     return MAIN_THREADS if scope.kind is ScopeKind.MAIN else Selection()
-
-
-def _times(seen: TransitionsSeen, times: float) -> TransitionsSeen:
-    squares = {moment: square * times for moment, square in seen.squares.items()}
-    return TransitionsSeen(squares, seen.open_ns2 * times, seen.reads)
 
 
 class Places:
@@ -171,17 +140,14 @@ class UserLines:
             asked.append(stack)
             row = self._reader.stacks[stack]
             frame = self._reader.frames[row.frame]
-            if not frame.is_library or _starts_child(frame):
+            starts_child = frame.module_path == "multiprocessing/process.py" and frame.function.endswith("_bootstrap")
+            if not frame.is_library or starts_child:
                 self._frames[stack] = 0 if frame.is_library else frame.id
                 break
             stack = row.parent
         found = self._frames[stack]
         self._frames.update(dict.fromkeys(asked, found))
         return found
-
-
-def _starts_child(frame: FrameRow) -> bool:
-    return frame.module_path == "multiprocessing/process.py" and frame.function.endswith("_bootstrap")
 
 
 class PhaseTally:
@@ -193,7 +159,6 @@ class PhaseTally:
         self.lines_ns: defaultdict[tuple[str, int], float] = defaultdict(float)
 
     def add(self, stack: int, time_ns: float) -> None:
-        """Count time in a stack."""
         place = self._places.of_stack(stack)
         self.time_ns[place[0]] += time_ns
         self.lines_ns[place] += time_ns

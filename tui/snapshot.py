@@ -33,7 +33,7 @@ class Steps(msgspec.Struct, frozen=True):
 class Vitals(msgspec.Struct, frozen=True):
     """How fast the run steps, how well it is seen, and what seeing it costs.
 
-    ``steps`` is None where nobody can tell. ``coverage`` is the share of the main processes' lives that was sampled,
+    ``steps`` is None where nobody counts them. ``coverage`` is the share of the main processes' lives that was sampled,
     ``torn_share`` that of the stacks read which were dropped as impossible. None where nothing was read yet.
     """
 
@@ -64,7 +64,7 @@ class Verdict(msgspec.Struct, frozen=True):
     threads: int
 
 
-class Lane(msgspec.Struct, frozen=True):
+class PhaseRow(msgspec.Struct, frozen=True):
     """A main thread on the timeline: the mixture of its phases in each column, and over all of the view.
 
     A mixture is in the order of ``PHASES``, empty where nothing was seen; ``shares`` has the largest first.
@@ -75,8 +75,8 @@ class Lane(msgspec.Struct, frozen=True):
     shares: tuple[PhaseShare, ...]
 
 
-class Gauge(msgspec.Struct, frozen=True):
-    """A number on the timeline: its mean in each column, and one value for all.
+class Series(msgspec.Struct, frozen=True):
+    """A series of numbers on the timeline: its mean in each column, and one value for all.
 
     ``value`` is the newest (``kind`` now) of a live run, else the mean or the peak of the columns in question.
     ``limit`` is what it can be at most, ``slope_per_s`` how it goes on: None where that is not known.
@@ -96,8 +96,8 @@ class Timeline(msgspec.Struct, frozen=True):
 
     ruler: Ruler
     run: Range
-    lanes: tuple[Lane, ...]
-    gauges: tuple[Gauge, ...]
+    phase_rows: tuple[PhaseRow, ...]
+    series: tuple[Series, ...]
     marks: tuple[Mark, ...] = ()
 
 

@@ -26,8 +26,6 @@ _TICKS_NS = tuple(
 )
 _TICK_CELLS = 12
 
-Mixture = Sequence[PhaseShare]
-
 
 def sparkline(cells: Sequence[float | None], top: float) -> str:
     """Return a character for each value of 0 to ``top``; a blank where there is none."""
@@ -38,7 +36,7 @@ def _level(share: float) -> str:
     return _LEVELS[min(max(round(share * _EIGHTHS), 1), _EIGHTHS)]
 
 
-def slices(mixture: Mixture, rows: int) -> list[list[tuple[str, int]]]:
+def slices(mixture: Sequence[PhaseShare], rows: int) -> list[list[tuple[str, int]]]:
     """Return, for each row of a column from the top, the phases stacked in it from the bottom, in eighths of a cell.
 
     Each row's eighths add up to 8. A single row has only the largest: three colors in one cell would be a guess.

@@ -7,7 +7,7 @@ it is answered anew so seldom that this takes a small part of the time, however 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 
 import msgspec
 from textual.message import Message
@@ -52,9 +52,9 @@ class OperatorsRead(Message):
 class TabContent:
     """Answers what the open tab asks for."""
 
-    def __init__(self, reader: RunReader, survey: RunModel, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, reader: RunReader, model: RunModel, now_s: Callable[[], float] = time.monotonic) -> None:
         self._reader = reader
-        self._survey = survey
+        self._model = model
         self._now_s = now_s
         self._answered: Hashable = None
         self._rests_until_s = 0.0
@@ -77,26 +77,19 @@ class TabContent:
         return message
 
     def _flame(self, view: View) -> FlameGrown:
-        survey = self._survey
-        return FlameGrown(grow(self._reader, survey.profile(view), survey.phase_of, survey.busy(view)))
+        model = self._model
+        return FlameGrown(grow(self._reader, model.profile(view), model.phase_of, model.busy(view)))
 
     def _operators(self, view: View) -> OperatorsRead:
         windows = [window for window in self._reader.windows() if not window.error]
-        window = _chosen(windows, view)
+        chosen = view.chosen
+        if chosen is not None:
+            inside = [one for one in windows if one.start_ns < chosen.to_ns and one.end_ns > chosen.from_ns]
+            windows = inside or windows
+        # The last one; of several ranks the first that was written.
+        window = next((one for one in windows if one.asked_ns == windows[-1].asked_ns), None)
         if window is None:
             return OperatorsRead(None)
         operators = by_name(self._reader.operators(window.id))
         steps = len(self._reader.window_steps(window.id))
         return OperatorsRead(WindowOperators(window, self._reader.processes[window.process], steps, tuple(operators)))
-
-
-def _chosen(windows: Sequence[WindowRow], view: View) -> WindowRow | None:
-    """Return the last window within the range, else the last of all; of several ranks the first that was written."""
-    within = [window for window in windows if view.chosen is None or _meets(window, view)] or windows
-    asked_ns = within[-1].asked_ns if within else 0
-    return next((window for window in within if window.asked_ns == asked_ns), None)
-
-
-def _meets(window: WindowRow, view: View) -> bool:
-    chosen = view.chosen
-    return chosen is not None and window.start_ns < chosen.to_ns and window.end_ns > chosen.from_ns

@@ -36,14 +36,14 @@ class TextStyle(msgspec.Struct, frozen=True):
     reverse: bool = False
 
 
-class InkedText(msgspec.Struct, frozen=True):
-    """Text in one ink."""
+class StyledText(msgspec.Struct, frozen=True):
+    """Text in one style."""
 
     text: str
-    ink: TextStyle
+    style: TextStyle
 
 
-Line = tuple[InkedText, ...]
+Line = tuple[StyledText, ...]
 
 
 class Picture(msgspec.Struct, frozen=True):
@@ -88,27 +88,22 @@ class Playback:
 
             self._emulator, self._size = Emulator(*size), size
             self._last_row, self._pending, self._is_cut = 0, b"", False
-        self._read()
+        rows = self._reader.output(self._last_row)
+        if rows:
+            # The run file drops the oldest output of a long run: then the first rows of all are missing.
+            self._is_cut = self._is_cut or rows[0].id > self._last_row + 1
+            self._last_row = rows[-1].id
+            self._pending += b"".join(row.data for row in rows)
+            surplus = len(self._pending) - MOST_BYTES
+            if surplus > 0:
+                self._is_cut = True
+                self._pending = _RESET + self._pending[max(self._pending.find(b"\n", surplus) + 1, surplus) :]
         if not self._pending and not is_new:
             return None
         step = MOST_BYTES if is_new else STEP_BYTES
         self._emulator.feed(self._pending[:step])
         self._pending = self._pending[step:]
         return self._emulator.picture(is_cut=self._is_cut)
-
-    def _read(self) -> None:
-        """Put what was written since the last call behind what waits to be played."""
-        rows = self._reader.output(self._last_row)
-        if not rows:
-            return
-        # The run file drops the oldest output of a long run: then the first rows of all are missing.
-        self._is_cut = self._is_cut or rows[0].id > self._last_row + 1
-        self._last_row = rows[-1].id
-        self._pending += b"".join(row.data for row in rows)
-        if len(self._pending) > MOST_BYTES:
-            self._is_cut = True
-            start = self._pending.find(b"\n", len(self._pending) - MOST_BYTES) + 1
-            self._pending = _RESET + self._pending[max(start, len(self._pending) - MOST_BYTES) :]
 
 
 _ESCAPES = {
@@ -128,7 +123,7 @@ _ESCAPES = {
     "pagedown": "\x1b[6~",
     "shift+tab": "\x1b[Z",
 }
-_SIZE = struct.Struct("4H")  # struct winsize: rows, columns, and their pixels, which nobody tells
+_SIZE = struct.Struct("4H")  # struct winsize: rows, columns, and their pixels, which nobody knows
 _CHUNK_BYTES = 256
 
 
@@ -144,7 +139,7 @@ class Terminal:
         return all(self._write_chunk(data[at : at + _CHUNK_BYTES]) for at in range(0, len(data), _CHUNK_BYTES))
 
     def resize(self, columns: int, lines: int) -> None:
-        """Tell the script how much room it has; it is sent SIGWINCH by the kernel where that changed."""
+        """Give the script other room; the kernel sends it SIGWINCH where that changed."""
         if self.is_open and columns > 0 and lines > 0:
             try:
                 fcntl.ioctl(self._fd, termios.TIOCSWINSZ, _SIZE.pack(lines, columns, 0, 0))

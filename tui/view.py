@@ -34,7 +34,6 @@ class Range(msgspec.Struct, frozen=True):
 
     @property
     def length_ns(self) -> int:
-        """How long it is."""
         return self.to_ns - self.from_ns
 
     def is_near(self, other: Range) -> bool:
@@ -74,7 +73,6 @@ class View(msgspec.Struct, frozen=True):
 
     @property
     def is_everything(self) -> bool:
-        """Whether nothing of the run is left out."""
         return self.span_ns is None and self.chosen is None
 
     @property

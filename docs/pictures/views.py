@@ -56,7 +56,7 @@ def _is_diagnosed(app: ProfdApp) -> bool:
 def _has_come(app: ProfdApp, view: str) -> bool:
     """Say whether that has been read which is read when the view is opened."""
     if view == "flame":
-        return app.screen.query_one(FlameView).walk.tree is not None
+        return app.screen.query_one(FlameView).cursor.tree is not None
     if view == "torch":
         return app.screen.query_one(OperatorTable).shown is not None
     return view != "output" or bool(app.screen.query_one(OutputPane).picture.lines)

@@ -1,57 +1,80 @@
-"""The dashboard: one run, live or finished. Asks the feed for what is looked at, and hands snapshots to the widgets."""
+"""The dashboard: one run, live or finished.
+
+The screen keeps what is looked at (``View``), asks the feed for it, and hands the snapshots to the widgets. What takes
+long (``actions``) runs in a thread, and posts a message when it is done.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
 from msgspec.structs import replace
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import ContentSwitcher, Input
 
+from profd.daemon.exports.formats import FORMATS
 from profd.daemon.render.plaintext import visible
-from profd.tui.feed import Feed, SnapshotTaken
-from profd.tui.screens.acting import Acting
-from profd.tui.screens.filtering import Filtering, FilterLine
-from profd.tui.screens.listening import Listening
-from profd.tui.screens.looking import Looking
-from profd.tui.screens.panes import Pane, Panes
+from profd.daemon.store.rows import RunInfo
+from profd.tui import actions
+from profd.tui.actions import ActionDone, ActionFailed, StacksDumped, WindowRefused
+from profd.tui.feed import Feed, OutputDrawn, SnapshotTaken
+from profd.tui.keys import BINDINGS, TABS
+from profd.tui.samples import selection
+from profd.tui.screens.dialogs import Choice, ChoiceScreen, GotoScreen, LineScreen, StacksScreen
 from profd.tui.snapshot import Snapshot
 from profd.tui.tabcontent import FlameGrown, OperatorsRead
 from profd.tui.terminal import Terminal
-from profd.tui.view import Scope, ScopeKind
-from profd.tui.widgets.drawn import KeyLine
+from profd.tui.view import OutputView, Scope, ScopeKind, View
 from profd.tui.widgets.findings import FindingChosen, FindingsPane
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.header import Header, VerdictLine, ending
 from profd.tui.widgets.hot import HotTable
 from profd.tui.widgets.operators import OperatorTable
-from profd.tui.widgets.output import OutputPane
+from profd.tui.widgets.output import OutputPane, TypingChanged
 from profd.tui.widgets.processes import EventTable, ProcessChosen, ProcessTable
 from profd.tui.widgets.table import CursorMoved
-from profd.tui.widgets.tabs import TABS, TabChosen, TabLine
-from profd.tui.widgets.timeline import Timeline
+from profd.tui.widgets.tabs import KeyLine, TabChosen, TabLine
+from profd.tui.widgets.timeline import Scrubbed, StripsResized, Timeline
+
+Pane = HotTable | FlameView | ProcessTable | OperatorTable | FindingsPane | EventTable
+"""What can be open below the tabs, beside the script's output."""
+
+_LONG_S = 15
+_NEXT_SCOPE = {ScopeKind.MAIN: ScopeKind.ALL, ScopeKind.ALL: ScopeKind.PROCESS, ScopeKind.PROCESS: ScopeKind.MAIN}
 
 
-class Dashboard(Looking, Filtering, Listening, Acting):
-    """The screen."""
+class PanesResized(Message):
+    """The room for the tables and for the script's output has changed."""
+
+
+class Panes(ContentSwitcher):
+    """The tables and the script's output; one of them is shown."""
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.post_message(PanesResized())
+
+
+class Dashboard(Screen[None]):
+    """The screen of one run."""
 
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (9, "-low"), (14, "-short"), (34, "-tall")]
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(str(n), f"open('{tab}')", name, show=False) for n, (tab, name) in enumerate(TABS, start=1)),
-        Binding("o", "sort", "order"),
-        Binding("escape", "close_filter", "clear the filter", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = BINDINGS
 
     def __init__(self, run_file: Path, feed: Feed, terminal: Terminal | None) -> None:
         super().__init__()
-        self._run_file = run_file
-        self._feed = feed
-        self._terminal = terminal
+        self._run_file, self._feed, self._terminal = run_file, feed, terminal
+        self._view = View()
+        self._output_view = OutputView()
+        self._snapshot: Snapshot | None = None
+        self._is_paused = False
 
     def compose(self) -> ComposeResult:
-        """Make the parts, from the top down."""
         yield Header()
         yield VerdictLine()
         yield Timeline()
@@ -64,40 +87,41 @@ class Dashboard(Looking, Filtering, Listening, Acting):
             yield FindingsPane(id="findings")
             yield EventTable(id="events")
             yield OutputPane(self._terminal, id="output")
-        yield FilterLine()
+        yield Input(id="filter", placeholder="show only what has this in it", compact=True)
         yield KeyLine()
 
     def on_mount(self) -> None:
-        """Begin in the first table."""
         self.query_one(HotTable).focus()
         self._feed.look(self._view)
+
+    @property
+    def info(self) -> RunInfo | None:
+        """The run as it was last seen; None before."""
+        return self._snapshot.info if self._snapshot is not None else None
 
     @property
     def _tab(self) -> str:
         return self.query_one(Panes).current or TABS[0][0]
 
     @property
-    def pane(self) -> Pane | None:
+    def _pane(self) -> Pane | None:
         """What is open below the tabs; None where it is the script's output."""
         pane = self.query_one(f"#{self._tab}")
         return pane if isinstance(pane, Pane) else None
 
-    @property
-    def run_file(self) -> Path:
-        """The file that is shown."""
-        return self._run_file
-
     @on(SnapshotTaken)
     def _show(self, message: SnapshotTaken) -> None:
-        before, self._snapshot = self._snapshot, message.snapshot
+        was_live, self._snapshot = self._is_live(), message.snapshot
         self.query_one(Header).show(message.snapshot)
         self.query_one(VerdictLine).show(message.snapshot)
         self.query_one(Timeline).show(message.snapshot)
         self.query_one(TabLine).show(message.snapshot)
         self.query_one(OutputPane).set_mode(message.snapshot.info.mode)
         self._show_table()
-        if before is not None and before.info.state == "live" != message.snapshot.info.state:
-            self._say_ended(message.snapshot)
+        if was_live and message.snapshot.info.state == "interrupted":
+            self.notify("profd's recorder was ended; all it wrote is kept", severity="error", markup=False)
+        elif was_live and not self._is_live():
+            self.notify(f"the run has come to its end: {ending(message.snapshot.info)}", markup=False)
 
     @on(FlameGrown)
     def _show_flame(self, message: FlameGrown) -> None:
@@ -106,33 +130,41 @@ class Dashboard(Looking, Filtering, Listening, Acting):
     @on(OperatorsRead)
     def _show_operators(self, message: OperatorsRead) -> None:
         self.query_one(OperatorTable).show_window(message.shown)
-        self.note()
+        self._update_note()
 
-    @on(FindingChosen)
-    def _show_proof(self, message: FindingChosen) -> None:
-        """Look at the range of a finding, and at the stacks with its line."""
-        evidence = message.finding.evidence
-        processes = evidence.selection.processes or frozenset()
-        scope = Scope(ScopeKind.PROCESS, min(processes)) if len(processes) == 1 else Scope()
-        self._look(replace(self._view, scope=scope))
-        self.choose_range(evidence.from_ns, evidence.to_ns)
-        self.action_open("flame")
-        if evidence.line is not None:
-            self.search_for(f"{evidence.line.module_path}:{evidence.line.line}")
+    def _show_table(self) -> None:
+        if self._pane is not None and self._snapshot is not None:
+            self._pane.show_snapshot(self._snapshot)
 
     @on(CursorMoved)
-    def note(self) -> None:
-        """Say in the line above the table what its keys do just now."""
-        pane, note = self.pane, ""
+    def _update_note(self) -> None:
+        """Say in the line above the table what its keys do now."""
+        pane, note = self._pane, ""
         if isinstance(pane, OperatorTable) and pane.shown is not None:
             note = pane.about
-        elif isinstance(pane, FlameView) and pane.walk.zoomed is not None:
-            note = f"zoomed to {visible(pane.walk.zoomed.title)} · ⌫ goes back"
+        elif isinstance(pane, FlameView) and pane.cursor.zoomed is not None:
+            note = f"zoomed to {visible(pane.cursor.zoomed.title)} · ⌫ goes back"
         elif not isinstance(pane, FlameView) and pane is not None and pane.has_cursor and self._is_live():
             note = "rows hold their places · esc lets them go"
-        elif self._tab == "output":
-            note = self.output_note
+        elif self._tab == "output" and self._terminal is not None and self._terminal.is_open:
+            is_typing = self._output_view.is_typing
+            note = "keys go to the script · esc comes back" if is_typing else "⏎ types to the script"
         self.query_one(TabLine).open(self._tab, note)
+
+    def _is_live(self) -> bool:
+        return self._snapshot is not None and self._snapshot.info.state == "live"
+
+    # --- tabs, rows and the filter
+
+    def action_open(self, tab: str) -> None:
+        """Open a tab; keys go to its table."""
+        self._clear_filter()
+        self.query_one(Panes).current = tab
+        self._focus_pane()
+        self._look(tab=tab)
+        self._look_at_output(is_shown=tab == "output")
+        self._show_table()
+        self._update_note()
 
     @on(TabChosen)
     def _open_clicked(self, message: TabChosen) -> None:
@@ -140,37 +172,245 @@ class Dashboard(Looking, Filtering, Listening, Acting):
 
     @on(ProcessChosen)
     def _look_at_process(self, message: ProcessChosen) -> None:
-        self._look(replace(self._view, scope=Scope(ScopeKind.PROCESS, message.process)))
+        self._look(scope=Scope(ScopeKind.PROCESS, message.process))
         self.action_open("hot")
 
-    def action_open(self, tab: str) -> None:
-        """Open a tab; keys go to its table."""
-        self.clear_filter()
-        self.query_one(Panes).current = tab
-        self.focus_pane()
-        self._look(replace(self._view, tab=tab))
-        self._look_at_output(replace(self._output_view, is_shown=tab == "output"))
-        self._show_table()
-        self.note()
-
-    def action_close_filter(self) -> None:
-        """Show all rows again, and give keys back to them; without a filter go back to what is live."""
-        if not self.is_filtering:
-            self.action_live()
-        self.clear_filter()
-        self.focus_pane()
+    @on(FindingChosen)
+    def _look_at_evidence(self, message: FindingChosen) -> None:
+        """Look at the range of a finding, and at the stacks with its line."""
+        evidence = message.finding.evidence
+        processes = evidence.selection.processes or frozenset()
+        scope = Scope(ScopeKind.PROCESS, min(processes)) if len(processes) == 1 else Scope()
+        self._look(scope=scope)
+        self.choose_range(evidence.from_ns, evidence.to_ns)
+        self.action_open("flame")
+        if evidence.line is not None:
+            self._open_filter().value = f"{evidence.line.module_path}:{evidence.line.line}"
 
     def action_sort(self) -> None:
-        """Order the rows by the next of the columns that rows can be ordered by."""
-        if isinstance(self.pane, HotTable | OperatorTable):
-            self.pane.sort_next()
+        if isinstance(self._pane, HotTable | OperatorTable):
+            self._pane.sort_next()
 
-    def _show_table(self) -> None:
-        if self.pane is not None and self._snapshot is not None:
-            self.pane.show_snapshot(self._snapshot)
+    def action_filter(self) -> None:
+        if self._pane is not None:
+            self.set_focus(self._open_filter())
 
-    def _say_ended(self, snapshot: Snapshot) -> None:
-        if snapshot.info.state == "interrupted":
-            self.notify("profd's recorder was ended; all it wrote is kept", severity="error", markup=False)
-        else:
-            self.notify(f"the run has come to its end: {ending(snapshot.info)}", markup=False)
+    def action_close_filter(self) -> None:
+        """Show all rows again, and give keys back to them; without a filter go back to live."""
+        if not self.query_one("#filter").has_class("-open"):
+            self.action_live()
+        self._clear_filter()
+        self._focus_pane()
+
+    @on(Input.Changed, "#filter")
+    def _filter(self, event: Input.Changed) -> None:
+        if self._pane is not None:
+            self._pane.filter(event.value)
+
+    @on(Input.Submitted, "#filter")
+    def _keep_filter(self, event: Input.Submitted) -> None:
+        event.input.set_class(bool(event.value), "-open")
+        self._focus_pane()
+
+    def _open_filter(self) -> Input:
+        return self.query_one("#filter", Input).add_class("-open")
+
+    def _clear_filter(self) -> None:
+        line = self.query_one("#filter", Input).remove_class("-open")
+        line.value = ""
+        if self._pane is not None:
+            self._pane.filter("")
+
+    def _focus_pane(self) -> None:
+        """Give keys to what is open; to the script's output only when somebody types."""
+        self.set_focus(self._pane.table if isinstance(self._pane, FindingsPane) else self._pane)
+
+    # --- what is looked at: threads, time, and whether the view is held
+
+    def action_scope(self) -> None:
+        """Count main threads, then all threads, then one process."""
+        kind, process = _NEXT_SCOPE[self._view.scope.kind], None
+        if kind is ScopeKind.PROCESS:
+            current = self.query_one(ProcessTable).current
+            rows = self._snapshot.process_rows if self._snapshot is not None else ()
+            if current is not None:
+                process = current.row.id
+            elif rows:
+                process = min(rows, key=lambda row: (row.role != "main", row.id)).id
+            else:
+                kind = ScopeKind.MAIN
+        self._look(scope=Scope(kind, process))
+
+    def action_lines(self) -> None:
+        self._look(by_line=not self._view.by_line)
+
+    def action_pause(self) -> None:
+        self._is_paused = not self._is_paused
+        self._feed.pause(is_paused=self._is_paused)
+        self.query_one(Header).set_paused(is_paused=self._is_paused)
+
+    def action_scrub(self, columns: int) -> None:
+        self.query_one(Timeline).move(lambda scrub, ruler, run: scrub.moved(columns, ruler, run))
+
+    def action_begin_range(self) -> None:
+        self.query_one(Timeline).move(
+            lambda scrub, ruler, run: (scrub if scrub.cursor else scrub.moved(0, ruler, run)).begun()
+        )
+
+    def action_end_range(self) -> None:
+        self.query_one(Timeline).move(
+            lambda scrub, ruler, run: (scrub if scrub.cursor else scrub.moved(0, ruler, run)).finished()
+        )
+
+    def action_zoom(self, steps: int) -> None:
+        self.query_one(Timeline).move(lambda scrub, ruler, run: scrub.zoomed(steps, ruler, run))
+
+    def action_live(self) -> None:
+        """Give up cursor and range, and go on with the run."""
+        self.query_one(Timeline).move(lambda scrub, ruler, run: scrub.released())
+
+    def choose_range(self, from_ns: int, to_ns: int) -> None:
+        """Choose a range, as though it had been marked with the keys."""
+        self.query_one(Timeline).move(
+            lambda scrub, ruler, run: replace(scrub, cursor=None, from_ns=from_ns, to_ns=to_ns)
+        )
+
+    def action_goto(self) -> None:
+        def go(at_ns: int | None) -> None:
+            if at_ns is not None:
+                self.query_one(Timeline).move(lambda scrub, ruler, run: scrub.at(at_ns, ruler, run))
+
+        if self.info is not None:
+            self.app.push_screen(GotoScreen(self.info), go)
+
+    @on(StripsResized)
+    def _resize_strips(self, message: StripsResized) -> None:
+        self._look(columns=message.columns)
+
+    @on(Scrubbed)
+    def _look_at_time(self, message: Scrubbed) -> None:
+        self._look(span_ns=message.scrub.span_ns, end_ns=message.scrub.end_ns, chosen=message.scrub.chosen)
+
+    def _look(self, **changes: object) -> None:
+        self._view = replace(self._view, **changes)
+        self._feed.look(self._view)
+
+    # --- the script's output
+
+    def action_type(self) -> None:
+        """Begin to type to the script."""
+        if self._output_view.is_shown:
+            self.query_one(OutputPane).start_typing()
+
+    def action_page_output(self, pages: int) -> None:
+        """Scroll the script's output, which has no focus as long as nobody types to the script."""
+        pane = self.query_one(OutputPane)
+        pane.scroll_to(y=pane.scroll_offset.y + pages * max(pane.size.height - 1, 1), animate=False)
+
+    @on(OutputDrawn)
+    def _show_output(self, message: OutputDrawn) -> None:
+        self.query_one(OutputPane).show(message.picture)
+
+    @on(PanesResized)
+    def _resize_output(self) -> None:
+        size = self.query_one(Panes).size
+        columns, lines = max(size.width - 1, 1), max(size.height, 1)
+        if self._terminal is not None:
+            self._terminal.resize(columns, lines)
+        self._look_at_output(columns=columns, lines=lines)
+
+    @on(TypingChanged)
+    def _note_typing(self, message: TypingChanged) -> None:
+        self._look_at_output(is_typing=message.is_typing)
+        self._update_note()
+
+    def _look_at_output(self, **changes: object) -> None:
+        self._output_view = replace(self._output_view, **changes)
+        self._feed.look_at_output(self._output_view)
+
+    # --- actions: windows, dumps, marks, exports, the rate, and the end of a recording
+
+    def action_window(self) -> None:
+        self._run_of(actions.take_window)
+
+    def action_dump(self) -> None:
+        self._run_of(actions.dump)
+
+    def action_mark(self) -> None:
+        def mark(note: str | None) -> None:
+            if note is not None:
+                self._run_of(lambda info: actions.mark(info, note))
+
+        if self._may_act():
+            self.app.push_screen(LineScreen("Mark this moment", "a note, or nothing"), mark)
+
+    def action_report(self) -> None:
+        self.notify("writing the report…", timeout=3, markup=False)
+        self._run(lambda: actions.write_report_of(self._run_file))
+
+    def action_export(self) -> None:
+        def export(form: str | None) -> None:
+            if form is not None:
+                chosen, looked_at = self._view.chosen, selection(self._view.scope)
+                if chosen is not None:
+                    looked_at = replace(looked_at, from_ns=chosen.from_ns, to_ns=chosen.to_ns)
+                self.notify("exporting…", timeout=3, markup=False)
+                self._run(lambda: actions.export(self._run_file, form, looked_at))
+
+        choices = [Choice(form, f"{form}: {what}") for form, what in FORMATS.items()]
+        self.app.push_screen(ChoiceScreen("Export into the current folder", "", choices), export)
+
+    def action_rate(self, steps: int) -> None:
+        self._run_of(lambda info: actions.change_rate(info, steps))
+
+    def action_stop(self) -> None:
+        def stop(answer: str | None) -> None:
+            if answer == "stop":
+                self._run_of(actions.stop)
+
+        if self._may_act():
+            text = "The script runs on; what was recorded is kept."
+            choices = [Choice("stop", "end the recording", ("s", "y")), Choice("go on", "go on recording", ("n",))]
+            self.app.push_screen(ChoiceScreen("Stop profiling?", text, choices), stop)
+
+    def _may_act(self) -> bool:
+        """Say whether the run is recorded, and notify the person where it is not."""
+        if not self._is_live():
+            self.notify("the run is not recorded any more", severity="warning", markup=False)
+        return self._is_live()
+
+    def _run_of(self, action: Callable[[RunInfo], Message]) -> None:
+        if (info := self.info) is not None:
+            self._run(lambda: action(info))
+
+    def _run(self, action: Callable[[], Message]) -> None:
+        """Run an action in a thread; its message is posted here."""
+        self.run_worker(lambda: self.post_message(action()), thread=True, group="action")
+
+    @on(ActionDone)
+    def _say_done(self, message: ActionDone) -> None:
+        self.notify(message.text, title=message.title, timeout=_LONG_S, markup=False)
+
+    @on(ActionFailed)
+    def _say_failed(self, message: ActionFailed) -> None:
+        self.notify(str(message.error), title=message.title, severity="error", timeout=_LONG_S, markup=False)
+
+    @on(WindowRefused)
+    def _say_refused(self, message: WindowRefused) -> None:
+        def inject(answer: str | None) -> None:
+            if answer == "inject":
+                self._run_of(lambda info: actions.take_window(info, inject=True))
+
+        if not message.may_inject:
+            self.notify(str(message.error), title="No window", severity="error", timeout=_LONG_S, markup=False)
+            return
+        text = (
+            "The script was not launched with --torch-window. The profiler can be started inside of the running "
+            "process: by Python itself from 3.14 on, else by gdb. That runs code of torch in the script."
+        )
+        choices = [Choice("inject", "start it in the process", ("y",)), Choice("leave", "leave it alone", ("n",))]
+        self.app.push_screen(ChoiceScreen("No window so", text, choices), inject)
+
+    @on(StacksDumped)
+    def _show_stacks(self, message: StacksDumped) -> None:
+        self.app.push_screen(StacksScreen(message.dumped, message.stacks))

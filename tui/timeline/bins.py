@@ -31,7 +31,6 @@ class Ruler(msgspec.Struct, frozen=True):
 
     @property
     def to_ns(self) -> int:
-        """The end of the last column."""
         return self.from_ns + self.count * self.column_ns
 
     @property
@@ -41,7 +40,6 @@ class Ruler(msgspec.Struct, frozen=True):
 
     @property
     def first(self) -> int:
-        """The number of the first column on the grid."""
         return self.from_ns // self.column_ns
 
     def column_of(self, at_ns: int) -> int:
@@ -91,7 +89,6 @@ class Weight:
 
     @property
     def mean(self) -> float:
-        """The mean of the value over the time that the key was seen."""
         return self.area / self.length_ns if self.length_ns else 0.0
 
 
@@ -107,7 +104,6 @@ class TimeBins(Generic[Key]):
         self._bins: list[Bin[Key]] = []
 
     def add(self, key: Key, from_ns: int, to_ns: int, value: float = 1.0) -> None:
-        """Count ``key`` as seen over [from_ns, to_ns) with this value."""
         from_ns = max(from_ns, self.origin_ns)
         if to_ns <= from_ns:
             return
@@ -158,7 +154,6 @@ def means_of_means(bins: Sequence[Bin[Key]]) -> tuple[float | None, ...]:
 
 
 def _merged(bins: Sequence[Bin[Key]]) -> Bin[Key]:
-    """Return one bin for many."""
     if len(bins) == 1:
         return bins[0]
     whole: Bin[Key] = {}

@@ -16,7 +16,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.columns import Grid
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow
-from profd.tui.snapshot import Gauge, Steps
+from profd.tui.snapshot import Series, Steps
 from profd.tui.timeline.bins import Ruler
 from profd.tui.view import Range
 
@@ -35,10 +35,9 @@ Cell = float | None
 
 
 class Pace:
-    """The counts of the training process that tells; ranks step together, so one of them says it for all."""
+    """The counts of one training process: ranks step together, so one of them says it for all."""
 
     def __init__(self, reader: RunReader, phases: PhaseIndex, now_ns: Callable[[], int] = time.time_ns) -> None:
-        """``now_ns`` is the time of the day."""
         self._now_ns = now_ns
         self._first: PointRow | None = None
         self._reader = reader
@@ -49,7 +48,6 @@ class Pace:
         self._edges: dict[Grid, dict[int, Cell]] = {}
 
     def catch_up(self) -> None:
-        """Take in the counts that are new."""
         if self._series is None:
             self._series = min(
                 (row.id for row in self._reader.series.values() if row.name == COUNT_SERIES), default=None
@@ -78,7 +76,7 @@ class Pace:
         return self._rate(series.id, within) if series is not None else None
 
     def _latest(self) -> Steps:
-        """Return the step of now: the newest count, and what was made since at the pace of the last ten seconds.
+        """Return the step of now: the newest count, and the steps since then at the pace of the last ten seconds.
 
         Counts that stand still say that the loop pauses.
         """
@@ -103,25 +101,21 @@ class Pace:
         per_s = whole.per_s if whole.per_s is not None else latest.per_s
         return replace(latest, per_s=per_s, made=whole.count, is_about=is_estimate(whole))
 
-    def strip(self, ruler: Ruler, chosen: Range | None) -> Gauge:
+    def strip(self, ruler: Ruler, chosen: Range | None) -> Series:
         """Return the steps a second in each column, and one value: of a range, else of now while the run is live."""
-        cells = self._cells(ruler)
-        if chosen is None and self._reader.info.state == "live":
-            steps = self.steps()
-            return Gauge(STEPS, cells, steps.per_s if steps else None, "now")
-        about = chosen or Range(ruler.from_ns, ruler.to_ns)
-        return Gauge(STEPS, cells, self._rate(self._series, about) if self._series is not None else None, "mean")
-
-    def _cells(self, ruler: Ruler) -> tuple[Cell, ...]:
         edges = [self._count_at_edge(ruler.grid, ruler.first + column) for column in range(ruler.count + 1)]
         seconds = ruler.column_ns / SECOND_NS
-        return tuple(
+        cells = tuple(
             None if before is None or after is None else max(after - before, 0.0) / seconds
             for before, after in itertools.pairwise(edges)
         )
+        if chosen is None and self._reader.info.state == "live":
+            steps = self.steps()
+            return Series(STEPS, cells, steps.per_s if steps else None, "now")
+        about = chosen or Range(ruler.from_ns, ruler.to_ns)
+        return Series(STEPS, cells, self._rate(self._series, about) if self._series is not None else None, "mean")
 
     def _rate(self, series: int, within: Range) -> float | None:
-        """Return the steps a second between the first and the last count in a range."""
         first = self._reader.points_around(series, within.from_ns - 1)[1]
         last = self._reader.points_around(series, within.to_ns)[0]
         if first is None or last is None or last.at_ns <= first.at_ns:

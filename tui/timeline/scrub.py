@@ -1,6 +1,6 @@
 """Where the cursor is in time, which range is chosen, and the events marked on the axis.
 
-Plain values: every move gives another ``Scrub``. Knows nothing of keys, mice and widgets.
+Plain values: every move gives another ``Scrub``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Scrub(msgspec.Struct, frozen=True):
     """A place in the time of a run.
 
     The cursor is a column of the timeline as it was when it went there. A range has one end that was set, or both; the
-    other one is then that of the run. Of ``span_ns`` and ``end_ns`` see ``View``.
+    other one is then that of the run. ``span_ns`` and ``end_ns`` are those of ``View``.
     """
 
     cursor: Range | None = None
@@ -36,7 +36,6 @@ class Scrub(msgspec.Struct, frozen=True):
 
     @property
     def has_range(self) -> bool:
-        """Whether an end of a range was set."""
         return self.from_ns is not None or self.to_ns is not None
 
     @property
@@ -92,14 +91,17 @@ class Scrub(msgspec.Struct, frozen=True):
         span_ns = spans[level] if level < len(spans) else None
         if span_ns is None:
             return replace(self, span_ns=None, end_ns=None)
-        return replace(self, span_ns=span_ns, end_ns=self._end_around(span_ns, run))
+        if self.chosen is None:
+            return replace(self, span_ns=span_ns, end_ns=None)
+        chosen = self.chosen.within(run)  # in the middle of what is shown
+        end_ns = _within((chosen.from_ns + chosen.to_ns + span_ns) // 2, span_ns, run)
+        return replace(self, span_ns=span_ns, end_ns=end_ns)
 
     def released(self) -> Scrub:
         """Give up cursor and range, and go on with the run; how much is shown stays."""
         return Scrub(span_ns=self.span_ns)
 
     def released_range(self) -> Scrub:
-        """Give up the range."""
         return replace(self, from_ns=None, to_ns=None)
 
     def _end_showing(self, cursor: Range, ruler: Ruler, run: Range) -> int | None:
@@ -112,13 +114,6 @@ class Scrub(msgspec.Struct, frozen=True):
         ahead = self.span_ns // 4
         end_ns = cursor.from_ns + 3 * ahead if cursor.from_ns < ruler.from_ns else cursor.to_ns + ahead
         return _within(end_ns, self.span_ns, run)
-
-    def _end_around(self, span_ns: int, run: Range) -> int | None:
-        """Return where a timeline of this length ends that has what is chosen in its middle."""
-        if self.chosen is None:
-            return None
-        chosen = self.chosen.within(run)
-        return _within((chosen.from_ns + chosen.to_ns + span_ns) // 2, span_ns, run)
 
 
 def _within(end_ns: int, span_ns: int, run: Range) -> int:

@@ -13,15 +13,15 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.message import Message
 from textual.widgets import Static
 
-from profd.daemon.findings.finding import CRITICAL, INFO, Finding, Measure
+from profd.daemon.findings.finding import CRITICAL, INFO, Finding
 from profd.daemon.render.plaintext import visible
 from profd.daemon.units import clock, plural, quantity, times
 from profd.tui.cells import Run
 from profd.tui.snapshot import Snapshot
-from profd.tui.widgets.drawn import Drawn
+from profd.tui.widgets.linewidget import StyledWidget
 from profd.tui.widgets.table import Column, CursorMoved, Table
 
-_INKS = {INFO: "dim", CRITICAL: "bad"}
+_STYLES = {INFO: "dim", CRITICAL: "bad"}
 _MARKS = {INFO: "·"}
 _NOT_LOOKED = "Nothing looks for findings: the process that does has ended."
 
@@ -41,7 +41,6 @@ class FindingTable(Table[Finding]):
     empty_text = "Nothing was found yet."
 
     def action_choose(self) -> None:
-        """Ask for the proof of the finding under the cursor, or of the first."""
         if self.shown is not None:
             self.post_message(FindingChosen(self.shown))
 
@@ -51,50 +50,56 @@ class FindingTable(Table[Finding]):
         return self.current or (self.rows[0] if self.rows else None)
 
     def columns(self) -> Sequence[Column]:
-        """Return the columns."""
         return (Column("", 1), Column("finding", share=1), Column("at most", 7, right=True, from_width=34))
 
     def key(self, item: Finding) -> Hashable:
-        """Return its rule and line."""
         return item.rule, item.evidence.line.frame if item.evidence.line else 0
 
     def text(self, item: Finding) -> str:
-        """Return all of its words."""
         return f"{item.title} {item.cause} {item.remedy}"
 
     def cell(self, item: Finding, column: Column, room: int) -> Sequence[Run]:
-        """Return what stands in a column."""
         if column.title == "at most":
             return [self.run("" if item.gain_bound is None else times(item.gain_bound), "bright")]
-        ink = _INKS.get(item.severity, "warn")
+        style = _STYLES.get(item.severity, "warn")
         if not column.title:
-            return [self.run(_MARKS.get(item.severity, "▲"), ink)]
+            return [self.run(_MARKS.get(item.severity, "▲"), style)]
         return [self.run(f"{visible(item.label)}  ", "bright"), self.run(visible(item.sentence))]
 
 
-class EvidencePane(VerticalScroll, Drawn):
+class EvidencePane(VerticalScroll, StyledWidget):
     """What proves a finding, and what to do about it."""
 
     can_focus = False
     finding: Finding | None = None
 
     def compose(self) -> ComposeResult:
-        """Make the text."""
         yield Static(markup=False)
 
     def show(self, finding: Finding | None) -> None:
-        """Show the evidence of a finding."""
         self.finding = finding
         self.query_one(Static).update(Text("\n").join(self._lines(finding)) if finding else "")
 
     def _lines(self, finding: Finding) -> Iterator[Text]:
+        evidence = finding.evidence
         yield self._text(finding.title, "bright")
         yield Text()
         yield self._text(finding.cause)
         yield Text()
-        for measure in finding.evidence.measures:
-            yield self._measure(measure)
-        yield from self._place(finding)
+        for measure in evidence.measures:
+            value = f"{quantity(measure.value, measure.unit):>10}"
+            parts = [self._text(value, "bright"), self._text(f"  {measure.name}")]
+            if measure.low is not None and measure.high is not None:
+                low, high = (quantity(value, measure.unit) for value in (measure.low, measure.high))
+                parts.append(self._text(f"  {low} to {high}", "dim"))
+            if measure.samples is not None:
+                parts.append(self._text(f"  {plural(measure.samples, 'sample')}", "dim"))
+            yield Text.assemble(*parts)
+        yield self._text(f"between {clock(evidence.from_ns)}–{clock(evidence.to_ns)}", "dim")  # noqa: RUF001
+        if evidence.line is not None:
+            yield Text()
+            yield self._text(f"{evidence.line.module_path}:{evidence.line.line}  in {evidence.line.function}", "accent")
+            yield self._text(f"    {evidence.line.source or ''}")
         yield Text()
         yield self._text(finding.remedy, "accent")
         if finding.gain_bound is not None:
@@ -102,54 +107,31 @@ class EvidencePane(VerticalScroll, Drawn):
         yield Text()
         yield self._text("⏎ shows the range and the stacks", "faint")
 
-    def _place(self, finding: Finding) -> Iterator[Text]:
-        evidence = finding.evidence
-        times = f"{clock(evidence.from_ns)}–{clock(evidence.to_ns)}"  # noqa: RUF001
-        yield self._text(f"between {times}", "dim")
-        if evidence.line is not None:
-            yield Text()
-            yield self._text(f"{evidence.line.module_path}:{evidence.line.line}  in {evidence.line.function}", "accent")
-            yield self._text(f"    {evidence.line.source or ''}")
-
-    def _measure(self, measure: Measure) -> Text:
-        parts = [self._text(f"{quantity(measure.value, measure.unit):>10}", "bright"), self._text(f"  {measure.name}")]
-        if measure.low is not None and measure.high is not None:
-            low, high = (quantity(value, measure.unit) for value in (measure.low, measure.high))
-            parts.append(self._text(f"  {low} to {high}", "dim"))
-        if measure.samples is not None:
-            parts.append(self._text(f"  {plural(measure.samples, 'sample')}", "dim"))
-        return Text.assemble(*parts)
-
-    def _text(self, text: str, ink: str = "plain") -> Text:
-        return Text(visible(text), style=self.ink(ink))
+    def _text(self, text: str, style: str = "plain") -> Text:
+        return Text(visible(text), style=self.style_of(style))
 
 
 class FindingsPane(Horizontal):
     """The list, and the evidence beside it."""
 
     def compose(self) -> ComposeResult:
-        """Make both."""
         yield FindingTable(id="finding-list")
         yield EvidencePane(id="evidence")
 
     @property
     def table(self) -> FindingTable:
-        """The list."""
         return self.query_one(FindingTable)
 
     @property
     def has_cursor(self) -> bool:
-        """Whether the cursor is in the list."""
         return self.table.has_cursor
 
     def show_snapshot(self, snapshot: Snapshot) -> None:
-        """Show the findings of a snapshot."""
         self.table.empty_text = _NOT_LOOKED if snapshot.is_undiagnosable else FindingTable.empty_text
         self.table.show(snapshot.findings)
         self._show_evidence()
 
     def filter(self, needle: str) -> None:
-        """Show only findings with a text in them."""
         self.table.filter(needle)
         self._show_evidence()
 

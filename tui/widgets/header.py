@@ -2,58 +2,49 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
-
-import msgspec
+from typing import NamedTuple
 
 from profd.daemon.analyze.phases import STARTUP, phase_named
-from profd.daemon.findings.finding import CRITICAL, INFO, Finding
+from profd.daemon.findings.finding import CRITICAL, INFO
 from profd.daemon.naming import script, signal_name
-from profd.daemon.render.plaintext import visible, width
+from profd.daemon.render.plaintext import visible
 from profd.daemon.render.sections import HEALTHY_SHARE, MUCH_STARTUP, worked_share
 from profd.daemon.store.rows import RunInfo
 from profd.daemon.units import elapsed, percent, plural, rate
-from profd.tui.cells import Run, wrap_runs
-from profd.tui.snapshot import Snapshot, Steps, Verdict
+from profd.tui.cells import Run, cells_of, wrap_runs
+from profd.tui.snapshot import Snapshot, Verdict
 from profd.tui.strips import sparkline
-from profd.tui.widgets.drawn import Lines
 from profd.tui.widgets.hot import without_samples
+from profd.tui.widgets.linewidget import TextLines
 
-GAP = "   "
-HEADROOM = 1.5  # an even course is no solid bar
+_GAP = "   "
+_HEADROOM = 1.5  # an even course is no solid bar
+_WHY_ENDED = {"failed": "recording failed", "elapsed": "stopped after its time", "stopped": "stopped"}
 
 
-class Part(msgspec.Struct, frozen=True):
-    """A part of the line; where room is short, those with the highest ``rank`` go first."""
+class Part(NamedTuple):
+    """A part of the header; where room is short, those with the highest ``rank`` go first."""
 
     rank: int
     runs: tuple[Run, ...]
 
-    @property
-    def width(self) -> int:
-        """The cells that it takes with the gap behind it."""
-        return sum(width(run.text) for run in self.runs) + len(GAP)
 
-
-class Header(Lines):
+class Header(TextLines):
     """The header line."""
 
     snapshot: Snapshot | None = None
     is_paused: bool = False
 
     def show(self, snapshot: Snapshot) -> None:
-        """Draw a snapshot."""
         self.snapshot = snapshot
         self.redraw()
 
     def set_paused(self, *, is_paused: bool) -> None:
-        """Say whether the view is held."""
         self.is_paused = is_paused
         self.refresh()
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
-        """Return the line, with what there is room for."""
         if self.snapshot is None:
             return [self.run(" profd ", "bright"), self.run("opening the run…", "dim")]
         left, right = self._identity(self.snapshot), self._vitals(self.snapshot)
@@ -62,46 +53,25 @@ class Header(Lines):
                 break
             left = [part for part in left if part.rank < rank]
             right = [part for part in right if part.rank < rank]
-        gap = self.run(" " * max(_blanks(left, right, width), 0) + (GAP if right else ""))
-        return [self.run(" "), *self._joined(left), gap, *self._joined(right)]
+        gap = self.run(" " * max(_blanks(left, right, width), 0) + (_GAP if right else ""))
+        joined = [[run for part in half for run in (*part.runs, self.run(_GAP))][:-1] for half in (left, right)]
+        return [self.run(" "), *joined[0], gap, *joined[1]]
 
     def _identity(self, snapshot: Snapshot) -> list[Part]:
         info, workers = snapshot.info, snapshot.vitals.workers
         beside = f" + {plural(workers, 'worker')}" if workers else ""
-        mark, words, ink = self._state(info)
+        mark, words, style = self._state(info)
         return [
-            Part(0, (self.run("profd ", "bright"), self.run(mark, ink))),
+            Part(0, (self.run("profd ", "bright"), self.run(mark, style))),
             Part(1, (self.run(visible(script(info.command)), "bright"),)),
-            *([Part(2, (self.run(words, ink),))] if words else []),
+            *([Part(2, (self.run(words, style),))] if words else []),
             Part(6, (self.run(f"pid {info.pid}{beside}", "dim"),)),
             Part(3, (self.run(elapsed(info.end_ns - info.started_ns)),)),
             *self._steps(snapshot),
         ]
 
-    def _steps(self, snapshot: Snapshot) -> list[Part]:
-        steps = snapshot.vitals.steps
-        if steps is None:
-            return []
-        course = sparkline(steps.recent_per_s, HEADROOM * max(steps.recent_per_s))
-        return [
-            Part(4, (self.run(f"{counted(steps)}  "), self._rate(steps))),
-            *self._mean(steps),
-            Part(9, (self.run(course, "dim"),)),
-        ]
-
-    def _rate(self, steps: Steps) -> Run:
-        return (
-            self.run("pauses", "warn") if steps.pauses and steps.made is None else self.run(rate(steps.per_s), "bright")
-        )
-
-    def _mean(self, steps: Steps) -> list[Part]:
-        """Return the mean rate where it says something beside that of now."""
-        if steps.made is not None or steps.mean_per_s is None or rate(steps.mean_per_s) == rate(steps.per_s):
-            return []
-        return [Part(6, (self.run(f"mean {rate(steps.mean_per_s)}", "dim"),))]
-
     def _state(self, info: RunInfo) -> tuple[str, str, str]:
-        """Return the mark of the run's state, the words for it, and their ink."""
+        """Return the mark of the run's state, the words for it, and their style."""
         if self.is_paused:
             return "❚❚", "paused", "warn"
         if info.state == "live":
@@ -111,42 +81,42 @@ class Header(Lines):
         is_good = info.exit_signal is None and not info.exit_code and info.why_ended != "failed"
         return "■", ending(info), "dim" if is_good else "bad"
 
+    def _steps(self, snapshot: Snapshot) -> list[Part]:
+        steps = snapshot.vitals.steps
+        if steps is None:
+            return []
+        about = "~" if steps.is_about else ""
+        count = f"step {about}{steps.step:,}" if steps.made is None else f"{about}{plural(steps.made, 'step')}"
+        pauses = steps.pauses and steps.made is None
+        pace = self.run("pauses", "warn") if pauses else self.run(rate(steps.per_s), "bright")
+        parts = [Part(4, (self.run(f"{count}  "), pace))]
+        # The mean is shown where it says something beside the rate of now.
+        if steps.made is None and steps.mean_per_s is not None and rate(steps.mean_per_s) != rate(steps.per_s):
+            parts.append(Part(6, (self.run(f"mean {rate(steps.mean_per_s)}", "dim"),)))
+        course = sparkline(steps.recent_per_s, _HEADROOM * max(steps.recent_per_s))
+        return [*parts, Part(9, (self.run(course, "dim"),))]
+
     def _vitals(self, snapshot: Snapshot) -> list[Part]:
-        vitals = snapshot.vitals
+        vitals, info = snapshot.vitals, snapshot.info
         if snapshot.read_share < 1:
             return [Part(2, (self.run(f"reading the run, {percent(snapshot.read_share)}", "accent"),))]
         parts = []
         if vitals.coverage is not None:
-            ink = "dim" if vitals.coverage >= 0.99 else "warn"
-            parts.append(Part(5, (self.run(f"{percent(vitals.coverage, 1)} covered", ink),)))
+            style = "dim" if vitals.coverage >= 0.99 else "warn"
+            parts.append(Part(5, (self.run(f"{percent(vitals.coverage, 1)} covered", style),)))
         if vitals.torn_share is not None:
             parts.append(Part(8, (self.run(f"{percent(vitals.torn_share, 1)} torn", "dim"),)))
         if vitals.cost_cores is not None:
-            word = "costs" if snapshot.info.state == "live" else "cost"
-            cost = self.run(percent(vitals.cost_cores, 1), self._cost_ink(snapshot.info, vitals.cost_cores))
-            parts.append(Part(4, (self.run(f"{word} ", "dim"), cost, *self._view_cost(snapshot))))
+            is_live, budget = info.state == "live", info.options.get("budget_percent")
+            is_over = isinstance(budget, int | float) and 100 * vitals.cost_cores > budget
+            runs = [
+                self.run("costs " if is_live else "cost ", "dim"),
+                self.run(percent(vitals.cost_cores, 1), "warn" if is_over else "plain"),
+            ]
+            if snapshot.view_cores is not None and is_live:  # while somebody can still compare the two
+                runs.append(self.run(f" + view {percent(snapshot.view_cores, 1)}", "dim"))
+            parts.append(Part(4, tuple(runs)))
         return parts
-
-    def _view_cost(self, snapshot: Snapshot) -> list[Run]:
-        """Return what the dashboard takes beside it, while somebody can still compare the two."""
-        if snapshot.view_cores is None or snapshot.info.state != "live":
-            return []
-        return [self.run(f" + view {percent(snapshot.view_cores, 1)}", "dim")]
-
-    def _cost_ink(self, info: RunInfo, cores: float) -> str:
-        budget = info.options.get("budget_percent")
-        return "warn" if isinstance(budget, int | float) and 100 * cores > budget else "plain"
-
-    def _joined(self, parts: Sequence[Part]) -> list[Run]:
-        runs = [[*part.runs, self.run(GAP)] for part in parts]
-        return list(itertools.chain.from_iterable(runs))[:-1]
-
-
-def counted(steps: Steps) -> str:
-    """Return the step that a run is at, or how many steps it made."""
-    if steps.made is None:
-        return f"step {'~' if steps.is_about else ''}{steps.step:,}"
-    return f"{'~' if steps.is_about else ''}{plural(steps.made, 'step')}"
 
 
 def ending(info: RunInfo) -> str:
@@ -155,17 +125,12 @@ def ending(info: RunInfo) -> str:
         return f"ended by {signal_name(info.exit_signal)}"
     if info.exit_code is not None:
         return f"ended with {info.exit_code}"
-    if info.why_ended == "failed":
-        return "recording failed"
-    return {"target-exited": "ended", "elapsed": "stopped after its time", "stopped": "stopped"}.get(
-        info.why_ended or "", "ended"
-    )
+    return _WHY_ENDED.get(info.why_ended or "", "ended")
 
 
 def _blanks(left: Sequence[Part], right: Sequence[Part], width: int) -> int:
     """Return the cells left over between the two halves, with a margin of one on both sides; negative: none are."""
-    parts = [*left, *right]
-    return width - 2 - sum(part.width for part in parts) + len(GAP)
+    return width - 2 - sum(cells_of(part.runs) + len(_GAP) for part in (*left, *right)) + len(_GAP)
 
 
 # In rooms of fewer lines than that the sentence has one of them, else two where it needs them.
@@ -173,7 +138,7 @@ _TWO_LINES_FROM = 20
 _INDENT = 3
 
 
-class VerdictLine(Lines):
+class VerdictLine(TextLines):
     """The sentence, on two lines where one is too short; once it took two it keeps them, so that nothing jumps."""
 
     snapshot: Snapshot | None = None
@@ -181,28 +146,11 @@ class VerdictLine(Lines):
     _width = 0
 
     def show(self, snapshot: Snapshot) -> None:
-        """Draw a snapshot."""
         self.snapshot = snapshot
-        self._make_room()
+        self.on_resize()
         self.redraw()
 
     def on_resize(self) -> None:
-        """Take the lines that are needed in other room."""
-        self._make_room()
-
-    def draw(self, y: int, width: int) -> Sequence[Run]:
-        """Return a line of the sentence; the last has all that is left, and is cut."""
-        lines = wrap_runs(self._sentence(), width, indent=_INDENT)
-        last = self.size.height - 1
-        if y < last:
-            return lines[y] if y < len(lines) else []
-        return [run for line in lines[y:] for run in self._joined(line, is_first=line is lines[y])]
-
-    def _joined(self, line: Sequence[Run], *, is_first: bool) -> Sequence[Run]:
-        """Return a line as it goes on behind another one."""
-        return line if is_first else [self.run(" "), Run(line[0].text.lstrip(" "), line[0].style), *line[1:]]
-
-    def _make_room(self) -> None:
         """Take two lines where they are needed and there."""
         width, is_roomy = self.size.width, self.app.size.height >= _TWO_LINES_FROM
         needed = len(wrap_runs(self._sentence(), width, indent=_INDENT)) if width else 1
@@ -212,40 +160,42 @@ class VerdictLine(Lines):
             self._lines = wanted
             self.styles.height = wanted
 
+    def draw(self, y: int, width: int) -> Sequence[Run]:
+        """Return a line of the sentence; the last has all that is left, and is cut."""
+        lines = wrap_runs(self._sentence(), width, indent=_INDENT)
+        if y < self.size.height - 1 or y >= len(lines):
+            return lines[y] if y < len(lines) else []
+        runs = lines[y]
+        for line in lines[y + 1 :]:
+            runs = [*runs, self.run(" "), Run(line[0].text.lstrip(" "), line[0].style), *line[1:]]
+        return runs
+
     def _sentence(self) -> Sequence[Run]:
         if self.snapshot is None:
             return []
         strongest = next((one for one in self.snapshot.findings if one.severity != INFO), None)
         if strongest is not None:
-            return self._finding(strongest)
+            return [
+                self.run(
+                    f" ▲ {visible(strongest.label).upper()}  ", "bad" if strongest.severity == CRITICAL else "warn"
+                ),
+                self.run(visible(strongest.sentence), "bright"),
+                self.run("   5 why", "dim"),
+            ]
         work = work_share(self.snapshot)
         # Nobody is called healthy before it was looked for what is wrong.
         if work is not None and work >= HEALTHY_SHARE and self.snapshot.is_diagnosed:
             return self._healthy(work, startup_share(self.snapshot))
         verdict = self.snapshot.verdict
         if verdict is None:
-            return [self.run(" "), self._without_samples(self.snapshot)]
-        look = self.phase_look(verdict.phase)
-        runs = [
-            Run(f" {look.letter} ", look.cell),
-            self.run(" "),
-            self.run(percent(verdict.share), "bright"),
-            self.run(f" {sentence(verdict)}"),
-        ]
+            reason = without_samples(self.snapshot, "a main thread")
+            return [self.run(" "), self.run(reason, "bad" if reason.startswith("No samples: ") else "dim")]
+        runs = self._share_of(verdict.phase, verdict.share, sentence(verdict))
         if verdict.where:
             runs += [self.run(", at ", "plain"), self.run(visible(verdict.where), "accent")]
         if verdict.source:
             runs += [self.run(f"   {visible(verdict.source)}", "dim")]
         return runs
-
-    def _finding(self, finding: Finding) -> Sequence[Run]:
-        """Return the sentence of a finding."""
-        ink = "bad" if finding.severity == CRITICAL else "warn"
-        return [
-            self.run(f" ▲ {visible(finding.label).upper()}  ", ink),
-            self.run(visible(finding.sentence), "bright"),
-            self.run("   5 why", "dim"),
-        ]
 
     def _healthy(self, work: float, startup: float) -> Sequence[Run]:
         """Return that nothing is wrong; of a range that startup takes much of only what is in it."""
@@ -253,31 +203,29 @@ class VerdictLine(Lines):
         if startup < MUCH_STARTUP:
             share = self.run(percent(work), "bright")
             return [self.run(" ✓ healthy: ", "good"), share, self.run(f" of the training's time {is_work}")]
-        look = self.phase_look(STARTUP)
-        return [
-            Run(f" {look.letter} ", look.cell),
-            self.run(" "),
-            self.run(percent(startup), "bright"),
-            self.run(f" of this time is startup and import; of the rest {percent(work)} {is_work}"),
-        ]
+        rest = f"of this time is startup and import; of the rest {percent(work)} {is_work}"
+        return self._share_of(STARTUP, startup, rest)
 
-    def _without_samples(self, snapshot: Snapshot) -> Run:
-        """Return why there is nothing to say."""
-        said = without_samples(snapshot, "a main thread")
-        return self.run(said, "bad" if said.startswith("No samples: ") else "dim")
+    def _share_of(self, phase: str, share: float, rest: str) -> list[Run]:
+        look = self.phase_look(phase)
+        letter = Run(f" {look.letter} ", look.cell)
+        return [letter, self.run(" "), self.run(percent(share), "bright"), self.run(f" {rest}")]
 
 
 def work_share(snapshot: Snapshot) -> float | None:
     """Return the share of forward, loss, backward and optimizer in the main threads' time, startup aside."""
-    shares = [{one.phase: one.share for one in lane.shares} for lane in snapshot.timeline.lanes if lane.shares]
-    known = [worked_share(lane) for lane in shares]
+    known = [worked_share(shares) for shares in _phase_shares(snapshot)]
     return sum(known) / len(known) if known else None
 
 
 def startup_share(snapshot: Snapshot) -> float:
     """Return the share of startup and import in the main threads' time."""
-    shares = [{one.phase: one.share for one in lane.shares} for lane in snapshot.timeline.lanes if lane.shares]
-    return sum(lane.get(STARTUP, 0.0) for lane in shares) / (len(shares) or 1)
+    rows = _phase_shares(snapshot)
+    return sum(shares.get(STARTUP, 0.0) for shares in rows) / (len(rows) or 1)
+
+
+def _phase_shares(snapshot: Snapshot) -> list[dict[str, float]]:
+    return [{one.phase: one.share for one in row.shares} for row in snapshot.timeline.phase_rows if row.shares]
 
 
 def sentence(verdict: Verdict) -> str:

@@ -16,14 +16,14 @@ from profd.tui.tabcontent import WindowOperators
 from profd.tui.widgets.table import Column, Table
 
 SORTS = {
-    "self_cpu_ns": "Self CPU",
-    "cpu_total_ns": "CPU total",
-    "self_cuda_ns": "Self CUDA",
-    "cuda_total_ns": "CUDA total",
-    "calls": "# of Calls",
-    "name": "Name",
+    "Self CPU": "self_cpu_ns",
+    "CPU total": "cpu_total_ns",
+    "Self CUDA": "self_cuda_ns",
+    "CUDA total": "cuda_total_ns",
+    "# of Calls": "calls",
+    "Name": "name",
 }
-"""What rows can be ordered by: a field and the column that shows it."""
+"""What rows can be ordered by: a column and the field that it shows."""
 _NAME_CELLS = 26
 _GAP = 2
 
@@ -32,35 +32,28 @@ class OperatorTable(Table[OperatorTotals]):
     """The operators."""
 
     empty_text = "No torch.profiler window was taken yet: w takes one, of a run launched with --torch-window."
+    sorted_by = "Self CPU"
     shown: WindowOperators | None = None
-    sorted_by = "self_cpu_ns"
     _sums = Sums(0, 0)
-    _columns: Sequence[Column] = ()
+    _columns: Sequence[Column] = (Column("Name", share=1),)
     _torch: dict[str, TorchColumn] = {}
 
     def show_window(self, shown: WindowOperators | None) -> None:
-        """Show the operators of a window."""
+        operators = shown.operators if shown else ()
         self.shown = shown
-        self._sums = sums_of(shown.operators if shown else ())
-        self._torch = {column.head: column for column in columns_of(shown.operators if shown else ())}
-        self._columns = self._fitted(shown.operators if shown else ())
-        self.show(sort_rows(shown.operators if shown else (), self.sorted_by))
+        self._sums = sums_of(operators)
+        self._torch = {column.head: column for column in columns_of(operators)}
+        # Columns are as wide as what stands in them; where the table is narrow, the last ones are left out.
+        columns, taken = [Column("Name", share=1)], 1 + _NAME_CELLS + _GAP
+        for head, column in list(self._torch.items())[1:]:
+            cells = max([width(head) + 2, *(width(column.cell(row, self._sums)) for row in operators)])
+            taken += cells + _GAP
+            columns.append(Column(head, cells, right=True, from_width=taken))
+        self._columns = columns
+        self.show(operators)
 
     def show_snapshot(self, snapshot: Snapshot) -> None:
-        """Do nothing: windows are read by themselves."""
-
-    def sort_next(self) -> None:
-        """Order by the next column that there is."""
-        fields = [field for field, head in SORTS.items() if head in self._torch] or list(SORTS)
-        after = fields.index(self.sorted_by) + 1 if self.sorted_by in fields else 0
-        self.sort_by(SORTS[fields[after % len(fields)]])
-
-    def sort_by(self, title: str) -> None:
-        """Order by a column; one that rows cannot be ordered by changes nothing."""
-        for field, head in SORTS.items():
-            if head == title:
-                self.sorted_by = field
-                self.reorder(sort_rows(self._items, field))
+        """Do nothing: the operators of a window are read separately."""
 
     @property
     def about(self) -> str:
@@ -68,38 +61,27 @@ class OperatorTable(Table[OperatorTotals]):
         if self.shown is None:
             return ""
         process, window = self.shown.process, self.shown.window
-        who = f"pid {process.pid}" if process.rank is None else f"rank {process.rank}"
+        title = f"pid {process.pid}" if process.rank is None else f"rank {process.rank}"
         length = step_time((window.end_ns - window.start_ns) / SECOND_NS)
-        return f"{who} · {length} · {plural(self.shown.steps, 'step')} · {window.source}"
+        return f"{title} · {length} · {plural(self.shown.steps, 'step')} · {window.source}"
+
+    def orders(self) -> Sequence[str]:
+        return [title for title in SORTS if title in self._torch] or list(SORTS)
+
+    def ordered(self, items: Sequence[OperatorTotals]) -> Sequence[OperatorTotals]:
+        return sort_rows(items, SORTS[self.sorted_by])
 
     def columns(self) -> Sequence[Column]:
-        """Return the columns."""
-        return self._columns or (Column("Name", share=1),)
-
-    def heading(self, column: Column) -> str:
-        """Return the title of a column, marked where it orders the rows."""
-        return f"{column.title} ▾" if column.title == SORTS[self.sorted_by] else column.title
+        return self._columns
 
     def key(self, item: OperatorTotals) -> Hashable:
-        """Return what tells operators apart."""
         return item.name, item.device, item.is_annotation
 
     def text(self, item: OperatorTotals) -> str:
-        """Return its name."""
         return item.name
 
     def cell(self, item: OperatorTotals, column: Column, room: int) -> Sequence[Run]:
-        """Return what stands in a column."""
         if column.title == "Name":
             return [self.run(cut(visible(item.name), room), "bright" if item.device == "cpu" else "accent")]
-        ink = "plain" if column.title == SORTS[self.sorted_by] else "dim"
-        return [self.run(self._torch[column.title].cell(item, self._sums), ink)]
-
-    def _fitted(self, operators: Sequence[OperatorTotals]) -> Sequence[Column]:
-        """Return columns as wide as what stands in them; where the table is narrow, the last ones are left out."""
-        columns, taken = [Column("Name", share=1)], 1 + _NAME_CELLS + _GAP
-        for head, column in list(self._torch.items())[1:]:
-            cells = max([width(head) + 2, *(width(column.cell(row, self._sums)) for row in operators)])
-            taken += cells + _GAP
-            columns.append(Column(head, cells, right=True, from_width=taken))
-        return columns
+        style = "plain" if column.title == self.sorted_by else "dim"
+        return [self.run(self._torch[column.title].cell(item, self._sums), style)]

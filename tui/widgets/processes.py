@@ -16,7 +16,6 @@ from profd.tui.cells import Run, cut_path
 from profd.tui.snapshot import ProcessState, Snapshot
 from profd.tui.widgets.table import Column, Table
 
-_PHASE_CELLS = 22
 _NUMBERS: dict[str, Callable[[ProcessState], str]] = {
     "pid": lambda item: str(item.row.pid),
     "CPU": lambda item: percent(item.cpu_cores) if item.cpu_cores is not None else "",
@@ -45,7 +44,6 @@ class ProcessTable(Table[ProcessState]):
     _has_gpu = _has_steps = False
 
     def show_snapshot(self, snapshot: Snapshot) -> None:
-        """Show the processes of a snapshot."""
         if snapshot.view.tab != self.id:
             return  # while another tab was open nobody looked at them
         self._is_live = snapshot.info.state == "live"
@@ -54,12 +52,10 @@ class ProcessTable(Table[ProcessState]):
         self.show(snapshot.processes)
 
     def action_choose(self) -> None:
-        """Ask for the functions of the process under the cursor."""
         if self.current is not None:
             self.post_message(ProcessChosen(self.current.row.id))
 
     def columns(self) -> Sequence[Column]:
-        """Return the columns."""
         return (
             Column("process", 22),
             Column("pid", 8, right=True, from_width=40),
@@ -68,53 +64,40 @@ class ProcessTable(Table[ProcessState]):
             *((Column("GPU mem", 8, right=True, from_width=64),) if self._has_gpu else ()),
             Column("threads", 7, right=True, from_width=96),
             *((Column("steps", 8, right=True, from_width=80),) if self._has_steps else ()),
-            Column("phase", _PHASE_CELLS, from_width=140),
+            Column("phase", 22, from_width=140),
             Column("function now" if self._is_live else "function, mostly", share=1, from_width=34),
             Column("where", share=1, from_width=100),
         )
 
     def key(self, item: ProcessState) -> Hashable:
-        """Return the id of its row."""
         return item.row.id
 
     def text(self, item: ProcessState) -> str:
-        """Return its name, PID, command and place."""
         return f"{name(item)} {item.row.pid} {' '.join(item.row.command)} {item.function} {item.where}"
 
     def cell(self, item: ProcessState, column: Column, room: int) -> Sequence[Run]:
-        """Return what stands in a column."""
-        is_running = item.row.ended_ns is None
+        row, is_running = item.row, item.row.ended_ns is None
         if column.title == "process":
-            return self._title(item)
+            branch = "  " * (item.depth - 1) + "└ " if item.depth else ""
+            style = "faint" if not is_running and self._is_live else "bright" if row.role == "main" else "plain"
+            runs = [self.run(branch, "faint"), self.run(name(item), style)]
+            if row.exit_signal is not None and not is_running:
+                runs.append(self.run(f" {signal_name(row.exit_signal)}", "bad"))
+            elif not is_running:
+                runs.append(
+                    self.run(f" ended with {row.exit_code}", "bad") if row.exit_code else self.run(" ended", "faint")
+                )
+            return runs
         if column.title == "where":
             return [self.run(cut_path(visible(item.where), room), "dim")]
         if column.title.startswith("function"):
-            return self._place(item)
-        if column.title == "phase":
-            return [self.run(item.phase or "", "plain" if is_running else "faint")]
-        return [self.run(_NUMBERS[column.title](item), "plain" if is_running else "faint")]
-
-    def _title(self, item: ProcessState) -> list[Run]:
-        branch = "  " * (item.depth - 1) + "└ " if item.depth else ""
-        is_running = item.row.ended_ns is None
-        ink = "faint" if not is_running and self._is_live else "bright" if item.row.role == "main" else "plain"
-        return [self.run(branch, "faint"), self.run(name(item), ink), *self._ending(item)]
-
-    def _ending(self, item: ProcessState) -> list[Run]:
-        if item.row.ended_ns is None:
-            return []
-        if item.row.exit_signal is not None:
-            return [self.run(f" {signal_name(item.row.exit_signal)}", "bad")]
-        if item.row.exit_code:
-            return [self.run(f" ended with {item.row.exit_code}", "bad")]
-        return [self.run(" ended", "faint")]
-
-    def _place(self, item: ProcessState) -> list[Run]:
-        runs = []
-        if item.phase is not None:
+            function = self.run(visible(item.function), "plain" if is_running else "dim")
+            if item.phase is None:
+                return [function]
             look = self.phase_look(item.phase)
-            runs = [Run(look.letter, look.cell), self.run(" ")]
-        return [*runs, self.run(visible(item.function), "plain" if item.row.ended_ns is None else "dim")]
+            return [Run(look.letter, look.cell), self.run(" "), function]
+        text = (item.phase or "") if column.title == "phase" else _NUMBERS[column.title](item)
+        return [self.run(text, "plain" if is_running else "faint")]
 
 
 def name(item: ProcessState) -> str:
@@ -123,7 +106,7 @@ def name(item: ProcessState) -> str:
     return f"rank {item.row.rank} · {role}" if item.row.rank is not None else role
 
 
-_INKS = {"error": "bad", "loss": "warn", "wall-jump": "warn", "started": "good"}
+_STYLES = {"error": "bad", "loss": "warn", "wall-jump": "warn", "started": "good"}
 
 
 class EventTable(Table[EventRow]):
@@ -134,13 +117,11 @@ class EventTable(Table[EventRow]):
     _pids: dict[int, int] = {}
 
     def show_snapshot(self, snapshot: Snapshot) -> None:
-        """Show the events of a snapshot."""
         self._started_ns = snapshot.info.started_ns
         self._pids = {row.id: row.pid for row in snapshot.process_rows}
         self.show(snapshot.events[::-1])
 
     def columns(self) -> Sequence[Column]:
-        """Return the columns."""
         return (
             Column("at", 8),
             Column("after", 10, from_width=60),
@@ -150,17 +131,14 @@ class EventTable(Table[EventRow]):
         )
 
     def key(self, item: EventRow) -> Hashable:
-        """Return the id of its row."""
         return item.id
 
     def text(self, item: EventRow) -> str:
-        """Return its kind and text."""
         return f"{item.kind} {item.text}"
 
     def cell(self, item: EventRow, column: Column, room: int) -> Sequence[Run]:
-        """Return what stands in a column."""
         if column.title == "event":
-            return [self.run(visible(item.kind), _INKS.get(item.kind, "dim"))]
+            return [self.run(visible(item.kind), _STYLES.get(item.kind, "dim"))]
         if column.title == "what":
             return [self.run(visible(item.text))]
         value = {

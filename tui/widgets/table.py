@@ -20,7 +20,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from profd.tui.cells import Run, fit_runs
-from profd.tui.widgets.drawn import Redrawn
+from profd.tui.widgets.linewidget import LineWidget
 
 Item = TypeVar("Item")
 _TITLE_LINES = 1
@@ -41,7 +41,7 @@ class CursorMoved(Message):
     """The cursor went to another row, or out of the table."""
 
 
-class Table(ScrollView, Redrawn, Generic[Item]):
+class Table(ScrollView, LineWidget, Generic[Item]):
     """The table; subclasses say what its columns are and what stands in them."""
 
     can_focus = True
@@ -55,22 +55,19 @@ class Table(ScrollView, Redrawn, Generic[Item]):
         Binding("escape", "release", "let the rows move", show=False),
     ]
     empty_text = ""
+    sorted_by = ""
+    """The title of the column that orders the rows."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._items: list[Item] = []
+        self._items: Sequence[Item] = []
         self._rows: list[Item] = []
         self._held: list[Hashable] | None = None
         self._cursor = 0
         self._needle = ""
 
     def columns(self) -> Sequence[Column]:
-        """Return the columns."""
         raise NotImplementedError
-
-    def heading(self, column: Column) -> str:
-        """Return what stands over a column."""
-        return column.title
 
     def key(self, item: Item) -> Hashable:
         """Return what an item is known by while its numbers change."""
@@ -83,6 +80,14 @@ class Table(ScrollView, Redrawn, Generic[Item]):
     def text(self, item: Item) -> str:
         """Return what a filter looks into."""
         raise NotImplementedError
+
+    def orders(self) -> Sequence[str]:
+        """Return the titles of the columns that rows can be ordered by."""
+        return ()
+
+    def ordered(self, items: Sequence[Item]) -> Sequence[Item]:
+        """Return items in the order of ``sorted_by``."""
+        return items
 
     @property
     def has_cursor(self) -> bool:
@@ -101,25 +106,30 @@ class Table(ScrollView, Redrawn, Generic[Item]):
 
     def show(self, items: Sequence[Item]) -> None:
         """Show other items, in their order unless the cursor holds it."""
-        self._items = list(items)
+        self._items = self.ordered(items)
         self._arrange()
 
-    def reorder(self, items: Sequence[Item]) -> None:
-        """Show items in another order that was asked for: the cursor stays on its row, wherever that goes."""
-        current = self.current
+    def sort_next(self) -> None:
+        """Order by the next of the columns that rows can be ordered by."""
+        orders = self.orders()
+        self.sort_by(orders[(orders.index(self.sorted_by) + 1) % len(orders) if self.sorted_by in orders else 0])
+
+    def sort_by(self, title: str) -> None:
+        """Order by a column, if rows can be ordered by it; the cursor stays on its row, wherever that goes."""
+        if title not in self.orders():
+            return
+        current, self.sorted_by = self.current, title
+        items = self.ordered(self._items)
         if self._held is not None:
             self._held = [self.key(item) for item in items]
         self.show(items)
-        if current is not None and self._held is not None:
+        if current is not None:
             self._move_to([self.key(item) for item in self._rows].index(self.key(current)))
 
     def let_go(self) -> None:
         """Take the cursor out of rows that are to be replaced by others."""
         self._held, self._cursor = None, 0
         self.scroll_to(y=0, animate=False)
-
-    def sort_by(self, title: str) -> None:
-        """Order by a column, where rows can be ordered."""
 
     def filter(self, needle: str) -> None:
         """Show only items whose text has ``needle`` in it, in capitals or not."""
@@ -136,7 +146,6 @@ class Table(ScrollView, Redrawn, Generic[Item]):
         self._move_to(min(max(self._cursor + rows, 0), len(self._rows) - 1))
 
     def action_move_page(self, pages: int) -> None:
-        """Move the cursor by what is visible at once."""
         self.action_move(pages * max(self.size.height - _TITLE_LINES - 1, 1))
 
     def action_release(self) -> None:
@@ -149,29 +158,35 @@ class Table(ScrollView, Redrawn, Generic[Item]):
 
     def on_click(self, event: events.Click) -> None:
         """Put the cursor where the mouse is; on a title order by its column."""
-        if event.y < _TITLE_LINES:
-            self.sort_by(self._title_at(event.x))
         row = int(event.y + self.scroll_offset.y) - _TITLE_LINES
-        if event.y >= _TITLE_LINES and row < len(self._rows):
+        if event.y < _TITLE_LINES:
+            end = 1
+            for column, room in self._shown():
+                end += room + _GAP
+                if event.x < end:
+                    self.sort_by(column.title)
+                    break
+        elif row < len(self._rows):
             self._held = self._held or [self.key(item) for item in self._rows]
             self._move_to(row)
 
     def make_line(self, y: int) -> Strip:
         """Return a line: the titles at the top, however far the rows are scrolled."""
-        width, columns = self.size.width, self._shown()
-        if y < _TITLE_LINES:
-            titles = [[self.run(self.heading(column), "faint")] for column, _ in columns]
-            return self._strip(titles, is_current=False)
         index = y - _TITLE_LINES + self.scroll_offset.y
+        if y < _TITLE_LINES:
+            titles = [f"{one.title} ▾" if one.title == self.sorted_by != "" else one.title for one, _ in self._shown()]
+            return self._strip([[self.run(title, "faint")] for title in titles], is_current=False)
         if index < len(self._rows):
-            cells = [self.cell(self._rows[index], column, room) for column, room in columns]
+            cells = [self.cell(self._rows[index], column, room) for column, room in self._shown()]
             return self._strip(cells, is_current=self.has_cursor and index == self._cursor)
-        text = self._empty() if not self._rows and y == _TITLE_LINES + 1 else ""
-        return Strip(fit_runs([self.run(f"  {text}", "dim")], width, blank=self.ink("plain")), width)
+        text, width = "", self.size.width
+        if not self._rows and y == _TITLE_LINES + 1:
+            is_filtered = self._needle and self._items
+            text = f"Nothing here has “{self._needle}” in it." if is_filtered else self.empty_text
+        return Strip(fit_runs([self.run(f"  {text}", "dim")], width, blank=self.style_of("plain")), width)
 
     def on_resize(self) -> None:
-        """Keep the cursor on the screen."""
-        self._fit_height()
+        self.virtual_size = Size(self.size.width, len(self._rows) + _TITLE_LINES)
 
     def _move_to(self, row: int) -> None:
         self._cursor = row
@@ -182,9 +197,8 @@ class Table(ScrollView, Redrawn, Generic[Item]):
         self.post_message(CursorMoved())
 
     def _arrange(self) -> None:
-        current = (
-            self.key(self._rows[self._cursor]) if self._held is not None and self._cursor < len(self._rows) else None
-        )
+        """Show the items that the filter lets through, in the places that the cursor holds."""
+        current = self.key(self.current) if self.current is not None else None
         rows = [item for item in self._items if not self._needle or self._needle in self.text(item).casefold()]
         if self._held is not None:
             place = {key: at for at, key in enumerate(self._held)}
@@ -193,14 +207,8 @@ class Table(ScrollView, Redrawn, Generic[Item]):
             keys = [self.key(item) for item in rows]
             self._cursor = keys.index(current) if current in keys else min(self._cursor, max(len(rows) - 1, 0))
         self._rows = rows
-        self._fit_height()
+        self.on_resize()
         self.redraw()
-
-    def _fit_height(self) -> None:
-        self.virtual_size = Size(self.size.width, len(self._rows) + _TITLE_LINES)
-
-    def _empty(self) -> str:
-        return f"Nothing here has “{self._needle}” in it." if self._needle and self._items else self.empty_text
 
     def _shown(self) -> list[tuple[Column, int]]:
         """Return the columns that there is room for, with the room of each."""
@@ -210,26 +218,17 @@ class Table(ScrollView, Redrawn, Generic[Item]):
         shares = max(sum(column.share for column in columns), 1)
         return [(column, column.cells or max(left * column.share // shares, 0)) for column in columns]
 
-    def _title_at(self, x: int) -> str:
-        """Return the title of the column at a cell; empty behind the last."""
-        end = 1
-        for column, room in self._shown():
-            end += room + _GAP
-            if x < end:
-                return column.title
-        return ""
-
     def _strip(self, cells: Sequence[Sequence[Run]], *, is_current: bool) -> Strip:
         """Return the cells of a row beside each other."""
-        background = self.ink("cursor") if is_current else self.ink("plain")
+        background = self.style_of("cursor" if is_current else "plain")
         # Only the background of the cursor: what a cell says by its color it goes on saying under it.
         over = Style()
         if is_current:
             over = Style(reverse=True) if self.app.no_color else Style(bgcolor=background.bgcolor)
-        ground = self.ink("plain").bgcolor
+        ground = self.style_of("plain").bgcolor
         segments = [Segment(" ", background)]
         for (column, room), runs in zip(self._shown(), cells, strict=True):
-            inked = [Run(text, style + over if style.bgcolor == ground else style) for text, style in runs]
-            segments += fit_runs(inked, room, right=column.right, blank=background)
+            styled = [Run(text, style + over if style.bgcolor == ground else style) for text, style in runs]
+            segments += fit_runs(styled, room, right=column.right, blank=background)
             segments.append(Segment(" " * _GAP, background))
         return Strip(segments).adjust_cell_length(self.size.width, background)

@@ -1,4 +1,4 @@
-"""The line above the tables: which one is open, and on what its shares rest."""
+"""The line above the tables, with the tabs and what the shares of the open one rest on, and the line of keys."""
 
 from __future__ import annotations
 
@@ -7,23 +7,11 @@ from collections.abc import Sequence
 from textual import events
 from textual.message import Message
 
-from profd.daemon.render.plaintext import width
 from profd.daemon.units import plural, time_range
-from profd.tui.cells import Run
+from profd.tui.cells import Run, cells_of
+from profd.tui.keys import KEYS, TABS, Key
 from profd.tui.snapshot import Snapshot
-from profd.tui.widgets.drawn import Lines
-
-TABS = (
-    ("hot", "Hot"),
-    ("flame", "Flame"),
-    ("processes", "Processes"),
-    ("torch", "Torch"),
-    ("findings", "Findings"),
-    ("events", "Events"),
-    ("output", "Output"),
-)
-"""The tabs by the number keys from 1: id and name."""
-
+from profd.tui.widgets.linewidget import TextLines
 
 _NAMES_FROM = 66
 _ROOMY_FROM = 150
@@ -37,15 +25,14 @@ class TabChosen(Message):
         self.tab = tab
 
 
-class TabLine(Lines):
-    """The line."""
+class TabLine(TextLines):
+    """The tabs, and at the right what the open one rests on, where there is room."""
 
     snapshot: Snapshot | None = None
     tab: str = TABS[0][0]
     note: str = ""
 
     def show(self, snapshot: Snapshot) -> None:
-        """Draw a snapshot."""
         self.snapshot = snapshot
         self.redraw()
 
@@ -55,62 +42,55 @@ class TabLine(Lines):
         self.refresh()
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
-        """Return the tabs, and at the right what the open one rests on, where there is room."""
-        tabs = self._tabs()
-        left = width - _cells(tabs) - 2
-        runs = next((runs for runs in self._basis() if _cells(runs) <= left), [])
-        return [*tabs, self.run(" " * (left - _cells(runs) + 1)), *runs]
+        tabs = [run for runs in self._tabs() for run in runs]
+        left = width - cells_of(tabs) - 2
+        runs = next((runs for runs in self._basis() if cells_of(runs) <= left), [])
+        return [*tabs, self.run(" " * (left - cells_of(runs) + 1)), *runs]
 
     def on_click(self, event: events.Click) -> None:
-        """Open the tab that was clicked on."""
         end = 0
-        for (tab, _), runs in zip(TABS, self._tab_runs(), strict=True):
-            end += _cells(runs)
+        for (tab, _), runs in zip(TABS, self._tabs(), strict=True):
+            end += cells_of(runs)
             if event.x < end:
                 self.post_message(TabChosen(tab))
                 break
 
-    def _tabs(self) -> list[Run]:
-        return [run for runs in self._tab_runs() for run in runs]
-
-    def _tab_runs(self) -> list[list[Run]]:
+    def _tabs(self) -> list[list[Run]]:
         is_narrow = self.size.width < _NAMES_FROM
-        return [
-            [
-                self.run(f" {number}", "accent" if tab == self.tab else "faint"),
-                self.run("" if is_narrow and tab != self.tab else f" {name}{self._count(tab)}", self._name_ink(tab)),
-                self.run("" if is_narrow else " " if self.size.width < _ROOMY_FROM else "  "),
-            ]
-            for number, (tab, name) in enumerate(TABS, start=1)
-        ]
-
-    def _count(self, tab: str) -> str:
-        """Return how many findings there are, in one character."""
-        if tab != "findings" or self.snapshot is None:
-            return ""
-        count = len(self.snapshot.findings)
-        return f" {chr(ord('①') + min(count, 20) - 1)}" if count else ""
-
-    def _name_ink(self, tab: str) -> str:
-        has_errors = self.snapshot is not None and any(event.kind == "error" for event in self.snapshot.events)
-        if tab == "events" and has_errors:
-            return "bad"
-        return "bright" if tab == self.tab else "dim"
+        events, findings = (self.snapshot.events, self.snapshot.findings) if self.snapshot else ((), ())
+        gap = "" if is_narrow else " " if self.size.width < _ROOMY_FROM else "  "
+        shown = []
+        for number, (tab, name) in enumerate(TABS, start=1):
+            is_open = tab == self.tab
+            text = f" {name}"
+            if tab == "findings" and findings:
+                text += f" {chr(ord('①') + min(len(findings), 20) - 1)}"
+            has_errors = tab == "events" and any(event.kind == "error" for event in events)
+            shown.append(
+                [
+                    self.run(f" {number}", "accent" if is_open else "faint"),
+                    self.run(
+                        "" if is_narrow and not is_open else text,
+                        "bad" if has_errors else "bright" if is_open else "dim",
+                    ),
+                    self.run(gap),
+                ]
+            )
+        return shown
 
     def _basis(self) -> list[list[Run]]:
         """Return what to say at the right, the longest first."""
+        snapshot = self.snapshot
         if self.note:
             return [[self.run(self.note, "accent")]]
-        if self.snapshot is None:
+        if snapshot is None:
             return []
-        if self.tab in ("hot", "flame"):
-            return self._samples(self.snapshot)
-        if self.tab == "processes":
-            left_out = self.snapshot.left_out
-            return [[self.run(f"{left_out:,} that ended earlier are not shown", "dim")]] if left_out else []
-        return [[self.run(plural(len(self.snapshot.events), "event"), "dim")]] if self.tab == "events" else []
-
-    def _samples(self, snapshot: Snapshot) -> list[list[Run]]:
+        if self.tab == "processes" and snapshot.left_out:
+            return [[self.run(f"{snapshot.left_out:,} that ended earlier are not shown", "dim")]]
+        if self.tab == "events":
+            return [[self.run(plural(len(snapshot.events), "event"), "dim")]]
+        if self.tab not in ("hot", "flame"):
+            return []
         scope, dot = self.run(snapshot.scope_name, "dim"), self.run(" · ", "faint")
         times = "–".join(time_range(snapshot.from_ns, snapshot.to_ns))  # noqa: RUF001
         samples = [dot, self.run(plural(snapshot.samples, "sample"))]
@@ -128,5 +108,29 @@ class TabLine(Lines):
         ]
 
 
-def _cells(runs: Sequence[Run]) -> int:
-    return sum(width(run.text) for run in runs)
+_GAP = "  "
+
+
+class KeyLine(TextLines):
+    """The keys that there is room for, each with what it does in a word."""
+
+    def draw(self, y: int, width: int) -> Sequence[Run]:
+        return [self.run(" "), *(run for key in self._shown() for run in self._runs(key))]
+
+    async def on_click(self, event: events.Click) -> None:
+        """Do what the key does that was clicked on."""
+        end = 1
+        for key in self._shown():
+            end += cells_of(self._runs(key))
+            if event.x < end:
+                await self.run_action(key.action)
+                return
+
+    def _shown(self) -> list[Key]:
+        shown = list(KEYS)
+        while len(shown) > 1 and 1 + sum(cells_of(self._runs(key)) for key in shown) - len(_GAP) > self.size.width:
+            shown.remove(max(shown, key=lambda key: key.rank))
+        return shown
+
+    def _runs(self, key: Key) -> list[Run]:
+        return [self.run(key.key, "accent"), self.run(f" {key.word}", "dim"), self.run(_GAP)]

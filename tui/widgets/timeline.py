@@ -13,15 +13,14 @@ from textual.message import Message
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.render.plaintext import fit, visible
 from profd.tui.cells import Run
-from profd.tui.snapshot import Gauge, PhaseShare, Snapshot
-from profd.tui.snapshot import Timeline as Strips
+from profd.tui.snapshot import Series, Snapshot
 from profd.tui.strips import axis, slice_run, slices, sparkline
 from profd.tui.timeline.bins import Ruler
-from profd.tui.timeline.gauges import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
 from profd.tui.timeline.pace import STEPS
 from profd.tui.timeline.scrub import Scrub
+from profd.tui.timeline.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
 from profd.tui.view import Range
-from profd.tui.widgets.drawn import Lines
+from profd.tui.widgets.linewidget import TextLines
 from profd.tui.widgets.side import (
     LABELS,
     columns_of,
@@ -40,7 +39,7 @@ _SIDE_CELLS, _NARROW_SIDE_CELLS = 44, 15
 
 
 class StripsResized(Message):
-    """There is other room for the strips."""
+    """The room for the strips has changed."""
 
     def __init__(self, columns: int) -> None:
         super().__init__()
@@ -55,46 +54,50 @@ class Scrubbed(Message):
         self.scrub = scrub
 
 
-class Row(NamedTuple):
-    """What a line shows: ``part`` of ``parts`` of the lane of this number, or the gauge of this name."""
+class Line(NamedTuple):
+    """What a line shows: ``part`` of ``parts`` of the phase row of this number, or the series of this name."""
 
     kind: str
-    strip: int = 0
+    row: int = 0
     part: int = 0
     parts: int = 1
-    gauge: str = ""
+    series: str = ""
 
 
 Move = Callable[[Scrub, Ruler, Range], Scrub]
 
 
-class Timeline(Lines):
+class Timeline(TextLines):
     """The strips one below the other, on one axis."""
 
     snapshot: Snapshot | None = None
     scrub: Scrub = Scrub()
-    _rows: tuple[Row, ...] = (Row("axis"),)
+    _lines: tuple[Line, ...] = (Line("axis"),)
     _columns: int = 0
     _drag_from_ns: int | None = None
 
     def show(self, snapshot: Snapshot) -> None:
-        """Draw a snapshot."""
         self.snapshot = snapshot
         self._lay_out()
         self.refresh()
 
     def move(self, to: Move) -> None:
-        """Look at another time, as a function of where the person is now says."""
+        """Look at another time: ``to`` is given the place, the columns, and the run up to its newest samples."""
         if self.snapshot is None:
             return
-        scrub = to(self.scrub, self.snapshot.timeline.ruler, _sampled(self.snapshot.timeline))
+        timeline = self.snapshot.timeline
+        ruler, run = timeline.ruler, timeline.run
+        cells = (column for row in timeline.phase_rows for column, cell in enumerate(row.cells) if cell)
+        last = max(cells, default=None)
+        if last is not None and ruler.to_ns >= run.to_ns:  # what came later is still in flight
+            run = Range(run.from_ns, min(ruler.from_ns + (last + 1) * ruler.column_ns, run.to_ns))
+        scrub = to(self.scrub, ruler, run)
         if scrub != self.scrub:
             self.scrub = scrub
             self.refresh()
             self.post_message(Scrubbed(scrub))
 
     def on_resize(self, event: events.Resize) -> None:
-        """Tell how many columns there are now."""
         columns = max(event.size.width - LABEL_CELLS - _side_cells(event.size.width) - 2, 1)
         if columns != self._columns:
             self._columns = columns
@@ -102,13 +105,13 @@ class Timeline(Lines):
         self._lay_out()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Put the cursor where the mouse is; let go of it where the line says that the view is not live."""
+        """Put the cursor where the mouse is; release it where the line says that the view is not live."""
         at_ns = self._time_at(event.x)
         if at_ns is not None:
             self._drag_from_ns = at_ns
             self.capture_mouse()
             self.move(lambda scrub, ruler, run: scrub.released_range().at(at_ns, ruler, run))
-        elif event.y == len(self._rows) - 1:
+        elif event.y == len(self._lines) - 1:
             self.move(lambda scrub, ruler, run: scrub.released())
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
@@ -118,103 +121,86 @@ class Timeline(Lines):
             self.move(lambda scrub, ruler, run: scrub.dragged(start_ns, at_ns, ruler, run))
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """End a drag."""
         self._drag_from_ns = None
         self.release_mouse()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Return the number of lines."""
-        return len(self._rows)
+        return len(self._lines)
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
-        """Return a line: the name of the strip, the strip, and what it comes to."""
-        if self.snapshot is None or y >= len(self._rows):
+        """Return a line: the name of the strip, the strip, and its values."""
+        if self.snapshot is None or y >= len(self._lines):
             return []
-        row = self._rows[y]
-        if row.kind == "lane":
-            return self._lane(self.snapshot, row, width)
-        if row.kind == "legend":
-            lanes = self.snapshot.timeline.lanes
-            shares = lanes[0].shares if lanes else ()
-            return [self.run(" " * LABEL_CELLS), *short_legend(self, shares, width - LABEL_CELLS)]
-        if row.kind == "gauge":
-            return self._gauge(self.snapshot, row.gauge, width)
-        return self._marks(self.snapshot, width) if row.kind == "marks" else self._axis(self.snapshot, width)
+        snapshot, line = self.snapshot, self._lines[y]
+        if line.kind == "phases":
+            return self._phases(snapshot, line, width)
+        if line.kind == "series":
+            return self._series(snapshot, line.series, width)
+        label = self.run(" " * LABEL_CELLS)
+        if line.kind == "legend":
+            rows = snapshot.timeline.phase_rows
+            return [label, *short_legend(self, rows[0].shares if rows else (), width - LABEL_CELLS)]
+        if line.kind == "marks":
+            cells = mark_cells(self, snapshot, self.scrub, self._columns)
+            side = mark_side(self, snapshot, self.scrub, _side_cells(width))
+        else:
+            cells = [self.run(fit(axis(snapshot.timeline.ruler, self._columns), self._columns), "faint")]
+            side = time_side(self, snapshot, self.scrub, is_narrow=_side_cells(width) != _SIDE_CELLS)
+        return [label, *cells, self.run("  "), *side]
 
     def _lay_out(self) -> None:
-        lanes = len(self.snapshot.timeline.lanes) if self.snapshot else 1
-        gauges = self.snapshot.timeline.gauges if self.snapshot else ()
-        known = {gauge.name for gauge in gauges if _is_known(gauge)}
-        rows = plan(self.app.size, lanes, has_gpu=GPU_SERIES in known, has_steps=STEPS in known)
-        if rows != self._rows:
-            self._rows = rows
+        rows = len(self.snapshot.timeline.phase_rows) if self.snapshot else 1
+        known = {
+            series.name for series in (self.snapshot.timeline.series if self.snapshot else ()) if _is_known(series)
+        }
+        lines = plan(self.app.size, rows, has_gpu=GPU_SERIES in known, has_steps=STEPS in known)
+        if lines != self._lines:
+            self._lines = lines
             self.refresh(layout=True)
 
-    def _lane(self, snapshot: Snapshot, row: Row, width: int) -> list[Run]:
-        lanes = snapshot.timeline.lanes
-        if row.strip >= len(lanes):
+    def _phases(self, snapshot: Snapshot, line: Line, width: int) -> list[Run]:
+        rows = snapshot.timeline.phase_rows
+        if line.row >= len(rows):
             return []
-        lane = lanes[row.strip]
-        cells = self._lane_cells(snapshot, lane.cells[: self._columns], row)
-        label = visible(lane.label) if row.part == 0 else ""
-        runs = [self.run(f" {fit(label, LABEL_CELLS - 2)} ", "dim"), *cells, self.run("  ")]
-        if _side_cells(width) != _SIDE_CELLS:
-            return runs + short_legend(self, lane.shares[:1], _NARROW_SIDE_CELLS)
-        if row.parts > 1:
-            return runs + tall_legend(self, lane.shares, row.part, row.parts)
-        return runs + short_legend(self, lane.shares, _SIDE_CELLS)
-
-    def _lane_cells(self, snapshot: Snapshot, mixtures: Sequence[Sequence[PhaseShare]], row: Row) -> list[Run]:
+        row = rows[line.row]
         looks = {phase.name: self.phase_look(phase.name) for phase in PHASES}
-        empty, cursor = self.ink("plain"), self._cursor_columns(snapshot)
-        cells = []
-        for column, mixture in enumerate(mixtures):
-            parts = slices(mixture, row.parts)[row.part]
+        empty, cursor = self.style_of("plain"), self._cursor_columns(snapshot)
+        label = visible(row.label) if line.part == 0 else ""
+        runs = [self.run(f" {fit(label, LABEL_CELLS - 2)} ", "dim")]
+        for column, mixture in enumerate(row.cells[: self._columns]):
+            parts = slices(mixture, line.parts)[line.part]
             if column in cursor:
                 letter = looks[max(parts, key=lambda part: part[1])[0]].letter if parts else " "
-                cells.append(Run(letter, empty + Style(reverse=True, bold=True)))
+                runs.append(Run(letter, empty + Style(reverse=True, bold=True)))
             else:
-                cells.append(slice_run(parts, looks, empty))
-        return [*cells, Run(" " * (self._columns - len(cells)), empty)]
+                runs.append(slice_run(parts, looks, empty))
+        runs += [Run(" " * max(self._columns - len(row.cells), 0), empty), self.run("  ")]
+        if _side_cells(width) != _SIDE_CELLS:
+            return runs + short_legend(self, row.shares[:1], _NARROW_SIDE_CELLS)
+        if line.parts > 1:
+            return runs + tall_legend(self, row.shares, line.part, line.parts)
+        return runs + short_legend(self, row.shares, _SIDE_CELLS)
 
-    def _gauge(self, snapshot: Snapshot, name: str, width: int) -> list[Run]:
-        gauges = {gauge.name: gauge for gauge in snapshot.timeline.gauges}
-        gauge = gauges.get(name)
-        if gauge is None:
+    def _series(self, snapshot: Snapshot, name: str, width: int) -> list[Run]:
+        known = {series.name: series for series in snapshot.timeline.series}
+        series = known.get(name)
+        if series is None:
             return []
         label = self.run(f" {fit(LABELS[name], LABEL_CELLS - 1)}", "dim")
-        if name == GPU_SERIES and not _is_known(gauge):
+        if name == GPU_SERIES and not _is_known(series):
             return [label, self.run(fit("no GPU", self._columns), "faint")]
-        strip = fit(sparkline(gauge.cells[: self._columns], top_of(gauge)), self._columns)
-        own = {row.gauge for row in self._rows}
-        is_wide = _side_cells(width) == _SIDE_CELLS
-        beside = {other: value for other, value in gauges.items() if other not in own}
-        if not is_wide:  # there is room for a short number, but for no second strip
-            beside = {other: value for other, value in beside.items() if other == GPU_POWER_SERIES}
-        side = side_of(self, gauge, beside, _side_cells(width))
-        return [label, *self._highlighted(snapshot, strip), self.run("  "), *side]
-
-    def _highlighted(self, snapshot: Snapshot, strip: str) -> list[Run]:
-        """Return a strip with its cursor, and what is chosen of it brighter than the rest."""
-        chosen = self.scrub.chosen
+        # The cursor stands out in the strip, and what is chosen of it is brighter than the rest.
+        chosen, cursor = self.scrub.chosen, self._cursor_columns(snapshot)
         inside = columns_of(chosen, snapshot, self._columns) if chosen and self.scrub.has_range else range(0)
-        cursor = self._cursor_columns(snapshot)
-        runs = []
-        for column, cell in enumerate(strip):
-            style = self.ink("accent" if column in inside else "bar")
-            runs.append(Run(cell, style + Style(reverse=True) if column in cursor else style))
-        return runs
-
-    def _marks(self, snapshot: Snapshot, width: int) -> list[Run]:
-        cells = mark_cells(self, snapshot, self.scrub, self._columns)
-        side = mark_side(self, snapshot, self.scrub, _side_cells(width))
-        return [self.run(" " * LABEL_CELLS), *cells, self.run("  "), *side]
-
-    def _axis(self, snapshot: Snapshot, cells: int) -> list[Run]:
-        times = fit(axis(snapshot.timeline.ruler, self._columns), self._columns)
-        runs = [self.run(" " * LABEL_CELLS), self.run(times, "faint"), self.run("  ")]
-        is_narrow = _side_cells(cells) != _SIDE_CELLS
-        return [*runs, *time_side(self, snapshot, self.scrub, is_narrow=is_narrow)]
+        strip = []
+        for column, cell in enumerate(fit(sparkline(series.cells[: self._columns], top_of(series)), self._columns)):
+            style = self.style_of("accent" if column in inside else "bar")
+            strip.append(Run(cell, style + Style(reverse=True) if column in cursor else style))
+        own = {line.series for line in self._lines}
+        beside = {other: value for other, value in known.items() if other not in own}
+        if _side_cells(width) != _SIDE_CELLS:  # there is room for a short number, but for no second strip
+            beside = {other: value for other, value in beside.items() if other == GPU_POWER_SERIES}
+        return [label, *strip, self.run("  "), *side_of(self, series, beside, _side_cells(width))]
 
     def _cursor_columns(self, snapshot: Snapshot) -> range:
         cursor = self.scrub.cursor
@@ -231,46 +217,34 @@ class Timeline(Lines):
         return ruler.from_ns + column * ruler.column_ns if 0 <= column < ruler.count else None
 
 
-def plan(screen: Size, lanes: int, *, has_gpu: bool = False, has_steps: bool = True) -> tuple[Row, ...]:
+def plan(screen: Size, rows: int, *, has_gpu: bool, has_steps: bool) -> tuple[Line, ...]:
     """Return the lines for a screen of this size: everything where there is room, else the phases first."""
-    lanes = max(lanes, 1)
+    rows = max(rows, 1)
     if screen.height < 20:
-        return Row("lane"), Row("legend")
+        return Line("phases"), Line("legend")
     is_roomy = screen.height >= 30
-    lines = 6 if screen.height >= 50 else 4 if is_roomy else 2
-    shown = min(lanes, 2 * lines if is_roomy else lines)
-    parts = max(lines // lanes, 1) if is_roomy else 1
-    rows = [Row("lane", index, part, parts) for index in range(shown) for part in range(parts)]
-    if screen.width < _WIDE and lanes == 1:
-        rows.append(Row("legend"))
-    rows += [Row("gauge", gauge=name) for name in _gauges(screen, has_gpu=has_gpu, has_steps=has_steps)]
-    return (*rows, Row("marks"), Row("axis"))
-
-
-def _gauges(screen: Size, *, has_gpu: bool, has_steps: bool) -> Sequence[str]:
-    """Return the gauges that get a line, from the top down; those beside others have none."""
+    height = 6 if screen.height >= 50 else 4 if is_roomy else 2
+    shown = min(rows, 2 * height if is_roomy else height)
+    parts = max(height // rows, 1) if is_roomy else 1
+    lines = [Line("phases", row, part, parts) for row in range(shown) for part in range(parts)]
+    if screen.width < _WIDE and rows == 1:
+        lines.append(Line("legend"))
+    # The series that get a line, from the top down; those beside others have none.
+    steps = [STEPS] if has_steps else []
     if screen.height < 30:
-        return (GPU_SERIES, "cpu_cores") if has_gpu else ("cpu_cores", "rss_bytes")
-    steps = (STEPS,) if has_steps else ()
-    if screen.height < 50 and screen.width >= _WIDE:
-        return (GPU_SERIES, "cpu_cores", *steps)
-    gpus = (GPU_SERIES, GPU_MEMORY_SERIES) if has_gpu else (GPU_SERIES,)
-    host = ("host_cpu_share",) if screen.height >= 50 else ()
-    return (*gpus, "cpu_cores", "rss_bytes", *host, *steps)
+        series = [GPU_SERIES, "cpu_cores"] if has_gpu else ["cpu_cores", "rss_bytes"]
+    elif screen.height < 50 and screen.width >= _WIDE:
+        series = [GPU_SERIES, "cpu_cores", *steps]
+    else:
+        gpus = [GPU_SERIES, GPU_MEMORY_SERIES] if has_gpu else [GPU_SERIES]
+        host = ["host_cpu_share"] if screen.height >= 50 else []
+        series = [*gpus, "cpu_cores", "rss_bytes", *host, *steps]
+    return (*lines, *(Line("series", series=name) for name in series), Line("marks"), Line("axis"))
 
 
-def _sampled(timeline: Strips) -> Range:
-    """Return the run up to its newest samples, where these are to be seen: what came later is still in flight."""
-    ruler, run = timeline.ruler, timeline.run
-    last = max((column for lane in timeline.lanes for column, cell in enumerate(lane.cells) if cell), default=None)
-    if last is None or ruler.to_ns < run.to_ns:
-        return run
-    return Range(run.from_ns, min(ruler.from_ns + (last + 1) * ruler.column_ns, run.to_ns))
-
-
-def _is_known(gauge: Gauge) -> bool:
-    """Say whether anything is known of a gauge: a run without a GPU has its gauges, too."""
-    return gauge.value is not None or any(cell is not None for cell in gauge.cells)
+def _is_known(series: Series) -> bool:
+    """Say whether anything is known of a series: a run without a GPU has its series, too."""
+    return series.value is not None or any(cell is not None for cell in series.cells)
 
 
 def _side_cells(width: int) -> int:

@@ -90,7 +90,7 @@ def test_the_dashboard_says_what_the_summary_says(reader: RunReader, scope: Scop
         assert (shown.self_samples, shown.total_samples) == (row.self_samples, row.total_samples)
         assert (shown.self_share, shown.total_share) == pytest.approx((row.self_share, row.total_share))
         assert (shown.self_error, shown.total_error) == pytest.approx((row.self_error, row.total_error))
-    assert {part.phase: part.share for part in snapshot.timeline.lanes[0].shares} == summarize(reader).phases
+    assert {part.phase: part.share for part in snapshot.timeline.phase_rows[0].shares} == summarize(reader).phases
     assert snapshot.verdict is not None
     assert snapshot.verdict.share == pytest.approx(0.5)
 

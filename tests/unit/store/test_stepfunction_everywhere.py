@@ -26,7 +26,7 @@ from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.stepfunction import Aggregate
 from profd.tui.timeline.bins import Ruler
-from profd.tui.timeline.gauges import Gauges
+from profd.tui.timeline.series import RunSeries
 from profd.tui.view import Range
 
 RANGES = ((0, SECONDS), (0, 60), (95, 150), (90, 870), (601, 602))
@@ -62,9 +62,9 @@ def test_a_range_has_one_mean(reader: RunReader, span: tuple[int, int], name: st
     selection = Selection(within.from_ns, within.to_ns)
     expected = read_one_by_one(reader, series_of(reader, name, DEVICE), *span).mean
     gpu = summarize(reader, selection).gpus[0]
-    gauges = Gauges(reader)
-    gauges.catch_up()
-    strips = {gauge.name: gauge.value for gauge in gauges.strips(Ruler.filling(*span_ns(), 100), within)}
+    series = RunSeries(reader)
+    series.catch_up()
+    strips = {one.name: one.value for one in series.strips(Ruler.filling(*span_ns(), 100), within)}
 
     assert mean_of_series(reader, name, None, selection, DEVICE) == pytest.approx(expected)
     assert (gpu.utilization if name == UTILIZATION else gpu.power_watts) == pytest.approx(expected)
@@ -77,19 +77,20 @@ def span_ns() -> tuple[int, int]:
 
 def test_a_range_has_one_mean_of_a_process(reader: RunReader) -> None:
     process = next(row.id for row in reader.processes.values() if row.pid == MAIN_TID)
-    gauges = Gauges(reader)
-    gauges.catch_up()
+    series = RunSeries(reader)
+    series.catch_up()
     for from_s, to_s in RANGES:
         within = Range(STARTED_NS + from_s * SECOND_NS, STARTED_NS + to_s * SECOND_NS)
         summary = summarize(reader, Selection(within.from_ns, within.to_ns))
         cores = next(one.cpu_cores for one in summary.processes if one.pid == MAIN_TID)
-        assert gauges.of_process("cpu_cores", process, within) == pytest.approx(cores)
+        assert series.mean("cpu_cores", process, within) == pytest.approx(cores)
 
 
 def test_the_run_cost_the_same(reader: RunReader) -> None:
     expected = read_one_by_one(reader, series_of(reader, COST_SERIES)).mean
     assert summarize(reader).cost_core_share == pytest.approx(expected)
-    assert Gauges(reader).mean(COST_SERIES) == pytest.approx(expected)
+    run = Range(reader.info.started_ns, reader.info.end_ns)
+    assert RunSeries(reader).mean(COST_SERIES, None, run) == pytest.approx(expected)
 
 
 def test_the_metrics_count_its_integral(path: Path, reader: RunReader, monkeypatch: pytest.MonkeyPatch) -> None:

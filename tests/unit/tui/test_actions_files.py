@@ -9,7 +9,7 @@ import pytest
 from support.synthetic import write_run
 
 from profd.daemon.analyze.selection import MAIN_THREADS
-from profd.tui.actions import ActionDone, ActionFailed, ReportFailed, ReportWritten, export, write_report_of
+from profd.tui.actions import ActionDone, ActionFailed, export, write_report_of
 
 
 @pytest.fixture
@@ -30,22 +30,22 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_report_is_named_after_the_run(run_file: Path, here: Path) -> None:
     written = write_report_of(run_file)
-    assert isinstance(written, ReportWritten)
-    assert written.path == here / "a.html"
-    assert "train.py" in written.path.read_text()
+    assert isinstance(written, ActionDone)
+    assert (written.title, written.text) == ("Report written", str(here / "a.html"))
+    assert "train.py" in (here / "a.html").read_text()
 
 
 def test_a_report_that_cannot_be_written_is_none(run_file: Path, here: Path) -> None:
     (here / "a.html").mkdir()
     failed = write_report_of(run_file)
-    assert isinstance(failed, ReportFailed)
+    assert isinstance(failed, ActionFailed)
     assert "a.html" in str(failed.error)
 
 
 def test_a_run_that_cannot_be_read_is_neither_reported_nor_exported(here: Path) -> None:
     broken = here / "broken.profd"
     broken.write_text("no run")
-    assert isinstance(write_report_of(broken), ReportFailed)
+    assert isinstance(write_report_of(broken), ActionFailed)
     assert isinstance(export(broken, "collapsed", MAIN_THREADS), ActionFailed)
     assert list(here.iterdir()) == [broken]
 

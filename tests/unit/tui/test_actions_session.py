@@ -13,15 +13,15 @@ from textual.message import Message
 from profd.daemon.errors import SessionFailed
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
-from profd.tui import actions as session_errands
+from profd.tui import actions
 from profd.tui.actions import ActionDone, ActionFailed, WindowRefused, change_rate, mark, stop, take_window
 
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
     session = FakeSession()
-    monkeypatch.setattr(session_errands, "ControlClient", session)
-    monkeypatch.setattr(session_errands, "end_session", session.end)
+    monkeypatch.setattr(actions, "ControlClient", session)
+    monkeypatch.setattr(actions, "end_session", session.end)
     return session
 
 

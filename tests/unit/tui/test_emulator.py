@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from profd.tui.emulator import SCROLLED_LINES, Emulator
-from profd.tui.terminal import InkedText, Picture, TextStyle
+from profd.tui.terminal import Picture, StyledText, TextStyle
 
 PIECES = (
     *("\x1b[", "\x1b]", "\x1b", "\x9b", "\x9d", ";", "?", ">", "$", "#", "(", "%", "9999", "3", "²", "\x07", "\x0e"),
@@ -50,13 +50,13 @@ def test_colors_come_out_by_name_or_by_number() -> None:
 
     assert emulator.picture().lines == (
         (
-            InkedText("w", TextStyle(color="yellow", bold=True)),
-            InkedText(" ", TextStyle()),
-            InkedText("x", TextStyle(color="#0102ff")),
-            InkedText(" ", TextStyle()),
-            InkedText("y", TextStyle(background="bright_magenta")),
-            InkedText(" ", TextStyle()),
-            InkedText("z", TextStyle()),
+            StyledText("w", TextStyle(color="yellow", bold=True)),
+            StyledText(" ", TextStyle()),
+            StyledText("x", TextStyle(color="#0102ff")),
+            StyledText(" ", TextStyle()),
+            StyledText("y", TextStyle(background="bright_magenta")),
+            StyledText(" ", TextStyle()),
+            StyledText("z", TextStyle()),
         ),
     )
 
@@ -69,7 +69,7 @@ def test_a_sequence_of_xterms_own_underlines_nothing() -> None:
     emulator = Emulator(10, 2)
     emulator.feed(b"\x1b[>4;2mkeys")
 
-    assert emulator.picture().lines == ((InkedText("keys", TextStyle()),),)
+    assert emulator.picture().lines == ((StyledText("keys", TextStyle()),),)
 
 
 def test_a_heap_of_marks_on_one_letter_stays_small() -> None:

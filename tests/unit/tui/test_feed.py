@@ -15,17 +15,18 @@ from support.waiting import DEADLINE_S
 from textual.message import Message
 
 from profd.daemon.errors import RunUnreadable, SessionFailed
+from profd.daemon.session.control import ControlClient, SessionStatus
 from profd.daemon.store import records
 from profd.daemon.store.rows import RunInfo
 from profd.daemon.store.writer import RunWriter
 from profd.tui.feed import LOOKS_TO_RETRY, Feed, FeedFailed, OutputDrawn, SnapshotTaken, Watch
+from profd.tui.keys import TABS
 from profd.tui.view import OutputView, Scope, ScopeKind, View
-from profd.tui.widgets.tabs import TABS
 
 Kind = TypeVar("Kind", bound=Message)
 
 
-class Connection:
+class Connection(ControlClient):
     """A session that can be watched."""
 
     def __init__(self, path: Path) -> None:
@@ -33,8 +34,9 @@ class Connection:
         self.is_watched = False
         self.is_closed = threading.Event()
 
-    def watch(self) -> None:
+    def watch(self) -> SessionStatus:
         self.is_watched = True
+        return SessionStatus("run", "a.profd", session_pid=1, target_pid=2, rate_hz=100, watchers=1)
 
     def close(self) -> None:
         self.is_closed.set()

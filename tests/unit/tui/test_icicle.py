@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from profd.daemon.store.rows import FrameRow
 from profd.tui.flametree import Node, folded, inverted
-from profd.tui.icicle import Block, FlameSearch, FlameWalk, lay_out
+from profd.tui.icicle import Block, FlameCursor, FlameSearch, lay_out
 
 Stack = tuple[int, ...]
 LIBRARY_FROM = 5
@@ -38,10 +38,10 @@ def tree_of(profile: dict[Stack, int]) -> Node:
                 path[-1].add_child(below)
             path.append(below)
         for node in path:
-            node.count(time_ns, 1, {"forward": time_ns})
+            node.count(time_ns, {"forward": time_ns})
         path[-1].own_ns += time_ns
     for node in root.walk():
-        node.sort()
+        node.children.sort(key=lambda child: (child.frame.id if child.frame else 0, child.hidden))
     return root
 
 
@@ -130,70 +130,70 @@ def test_nothing_is_found_by_nothing() -> None:
     assert FlameSearch("").share(tree_of({(1,): 1})) == 0
 
 
-class TestWalk:
-    def walk(self, profile: dict[Stack, int], lines: int = 20) -> FlameWalk:
-        walk = FlameWalk()
-        walk.fit(100, lines)
-        walk.take(tree_of(profile))
-        return walk
+class TestCursor:
+    def cursor(self, profile: dict[Stack, int], lines: int = 20) -> FlameCursor:
+        cursor = FlameCursor()
+        cursor.fit(100, lines)
+        cursor.show(tree_of(profile))
+        return cursor
 
-    def at(self, walk: FlameWalk) -> tuple[object, ...]:
-        assert walk.current is not None
-        return walk.current.path
+    def at(self, cursor: FlameCursor) -> tuple[object, ...]:
+        assert cursor.block is not None
+        return cursor.block.path
 
     def test_down_goes_to_what_takes_the_longest_and_along_the_row_to_its_siblings(self) -> None:
-        walk = self.walk({(1, 2): 30, (1, 3): 60, (1, 4): 10})
+        cursor = self.cursor({(1, 2): 30, (1, 3): 60, (1, 4): 10})
         for _ in range(3):
-            walk.climb(1)
-        assert self.at(walk) == (1, 3)
-        walk.walk(1)
-        assert self.at(walk) == (1, 4)
-        walk.walk(1)
-        assert self.at(walk) == (1, 4)
-        walk.climb(-1)
-        assert self.at(walk) == (1,)
+            cursor.climb(1)
+        assert self.at(cursor) == (1, 3)
+        cursor.step(1)
+        assert self.at(cursor) == (1, 4)
+        cursor.step(1)
+        assert self.at(cursor) == (1, 4)
+        cursor.climb(-1)
+        assert self.at(cursor) == (1,)
 
     def test_zoom_takes_the_width_and_back_gives_it_again_with_the_cursor(self) -> None:
-        walk = self.walk({(1, 2, 4): 30, (1, 3): 70})
-        walk.climb(1)
-        walk.go_to(walk.row(2)[0])
-        walk.zoom()
-        assert [(block.node.key, block.width) for block in walk.row(0)] == [(2, 100)]
-        assert walk.zoomed is not None
-        walk.climb(1)
-        walk.zoom()
-        assert [block.node.key for block in walk.row(0)] == [4]
-        walk.back()
-        walk.back()
-        assert self.at(walk) == (1, 2)
-        assert walk.zoomed is None
+        cursor = self.cursor({(1, 2, 4): 30, (1, 3): 70})
+        cursor.climb(1)
+        cursor.go_to(cursor.row(2)[0])
+        cursor.zoom()
+        assert [(block.node.key, block.width) for block in cursor.row(0)] == [(2, 100)]
+        assert cursor.zoomed is not None
+        cursor.climb(1)
+        cursor.zoom()
+        assert [block.node.key for block in cursor.row(0)] == [4]
+        cursor.back()
+        cursor.back()
+        assert self.at(cursor) == (1, 2)
+        assert cursor.zoomed is None
 
     def test_the_place_is_kept_while_the_tree_grows_and_given_up_where_it_is_gone(self) -> None:
-        walk = self.walk({(1, 2): 30, (1, 3): 70})
-        walk.climb(1)
-        walk.go_to(walk.row(2)[0])
-        walk.take(tree_of({(1, 2): 30, (1, 3): 700, (4,): 5}))
-        assert self.at(walk) == (1, 2)
-        walk.zoom()
-        walk.take(tree_of({(1, 3): 700}))
-        assert walk.zoomed is None
-        assert not walk.has_cursor
+        cursor = self.cursor({(1, 2): 30, (1, 3): 70})
+        cursor.climb(1)
+        cursor.go_to(cursor.row(2)[0])
+        cursor.show(tree_of({(1, 2): 30, (1, 3): 700, (4,): 5}))
+        assert self.at(cursor) == (1, 2)
+        cursor.zoom()
+        cursor.show(tree_of({(1, 3): 700}))
+        assert cursor.zoomed is None
+        assert not cursor.is_set
 
     def test_what_is_too_narrow_for_a_cell_gives_the_cursor_to_its_caller(self) -> None:
-        walk = self.walk({(1, 2): 30, (1, 3): 70})
-        walk.climb(1)
-        walk.go_to(walk.row(2)[0])
-        walk.take(tree_of({(1, 2): 30, (1, 3): 700_000}))
-        assert self.at(walk) == (1,)
+        cursor = self.cursor({(1, 2): 30, (1, 3): 70})
+        cursor.climb(1)
+        cursor.go_to(cursor.row(2)[0])
+        cursor.show(tree_of({(1, 2): 30, (1, 3): 700_000}))
+        assert self.at(cursor) == (1,)
 
     def test_the_picture_moves_along_with_the_cursor(self) -> None:
-        walk = self.walk({tuple(1 + depth % 9 for depth in range(200)): 10}, lines=10)
+        cursor = self.cursor({tuple(1 + depth % 9 for depth in range(200)): 10}, lines=10)
         for _ in range(150):
-            walk.climb(1)
-        assert len(self.at(walk)) == 149
-        assert walk.first_row == 140
-        walk.release()
-        assert walk.first_row == 0
+            cursor.climb(1)
+        assert len(self.at(cursor)) == 149
+        assert cursor.first_row == 140
+        cursor.release()
+        assert cursor.first_row == 0
 
 
 def test_of_ten_thousand_functions_two_hundred_deep_only_what_is_seen_is_laid_out() -> None:
@@ -202,11 +202,11 @@ def test_of_ten_thousand_functions_two_hundred_deep_only_what_is_seen_is_laid_ou
         node = root
         for depth in range(200):
             below = Node(branch * 200 + depth + 1, frame(branch * 200 + depth + 1))
-            below.count(1000 - depth, 1, {})
+            below.count(1000 - depth, {})
             below.own_ns = 1.0
             node.add_child(below)
             node = below
-    root.count(50_000, 1, {})
+    root.count(50_000, {})
     for form in (root, inverted(root), folded(root)):
         rows = lay_out(form, 200, 60)
         assert len(rows) <= 60

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import StackTotal
 from profd.tui.samples import Samples, selection
 from profd.tui.view import Range, Scope, ScopeKind
 
@@ -33,33 +34,38 @@ def samples(reader: RunReader) -> Samples:
     return Samples(reader, take_lives(reader))
 
 
+def samples_in(totals: Sequence[StackTotal]) -> int:
+    return sum(total.samples for total in totals)
+
+
 def test_a_scope_has_the_samples_of_its_threads(samples: Samples, reader: RunReader) -> None:
     # Two threads of the main process, and one of each worker.
-    assert samples.of_scope(MAIN, WHOLE).samples == 100 * SECONDS
-    assert samples.of_scope(ALL, WHOLE).samples == 4 * 100 * SECONDS
-    assert samples.of_scope(MAIN, HALF).samples == 100 * 10
+    assert samples_in(samples.of_scope(MAIN, WHOLE)) == 100 * SECONDS
+    assert samples_in(samples.of_scope(ALL, WHOLE)) == 4 * 100 * SECONDS
+    assert samples_in(samples.of_scope(MAIN, HALF)) == 100 * 10
     main = next(row for row in reader.threads.values() if row.os_tid == MAIN_TID)
     process = Scope(ScopeKind.PROCESS, main.process)
-    assert samples.of_scope(process, WHOLE).samples == 2 * 100 * SECONDS
-    times = samples.take(WHOLE).of_threads()
-    assert sum(times[main.id].values()) == SECONDS * SECOND_NS
-    assert times.keys() == reader.threads.keys()
+    assert samples_in(samples.of_scope(process, WHOLE)) == 2 * 100 * SECONDS
+    totals = samples.totals(WHOLE)
+    assert sum(total.duration_ns for total in totals if total.thread == main.id) == SECONDS * SECOND_NS
+    assert {total.thread for total in totals} == reader.threads.keys()
 
 
 @pytest.mark.parametrize("asked", [WHOLE, HALF])
 def test_a_profile_is_that_of_the_summary(samples: Samples, reader: RunReader, asked: Range) -> None:
-    mine, part = samples.profile(MAIN, asked)
-    assert part.samples == mine.total_samples
+    totals = samples.of_scope(MAIN, asked)
+    mine = samples.profile(MAIN, asked, totals)
+    assert samples_in(totals) == mine.total_samples
     theirs = take_profile(reader, Selection(asked.from_ns, asked.to_ns, main_threads=True))
     assert mine.samples == theirs.samples
     assert mine.time_ns == pytest.approx(theirs.time_ns)
 
 
 def test_hot_functions_have_their_shares(samples: Samples, reader: RunReader) -> None:
-    hot = samples.hot(MAIN, WHOLE, by_line=False)
-    assert hot.part.samples == 100 * SECONDS
-    assert sum(row.self_share for row in hot.rows) == pytest.approx(1.0)
-    assert [row.self_share for row in hot.rows] == sorted((row.self_share for row in hot.rows), reverse=True)
+    rows = samples.hot(MAIN, WHOLE, samples.of_scope(MAIN, WHOLE), by_line=False)
+    assert sum(row.self_samples for row in rows) == 100 * SECONDS
+    assert sum(row.self_share for row in rows) == pytest.approx(1.0)
+    assert [row.self_share for row in rows] == sorted((row.self_share for row in rows), reverse=True)
 
 
 def test_a_scope_stands_for_a_selection() -> None:

@@ -97,7 +97,7 @@ async def test_a_run_without_samples_says_why(tmp_path: Path) -> None:
         assert "recording failed" in opened.text(Header)
         events = [segment for segment in opened.widget(TabLine).render_line(0) if "Events" in segment.text]
         assert events[0].style is not None
-        assert events[0].style.color == opened.widget(TabLine).ink("bad").color
+        assert events[0].style.color == opened.widget(TabLine).style_of("bad").color
 
 
 async def test_a_file_that_breaks_under_any_tab_gives_that_screen(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken
 from profd.daemon.store.writer import RunWriter
 from profd.tui.timeline.bins import Ruler
-from profd.tui.timeline.gauges import Gauges
+from profd.tui.timeline.series import RunSeries
 from profd.tui.widgets.hot import HotTable
 from profd.tui.widgets.timeline import Timeline
 
@@ -51,10 +51,10 @@ async def test_without_a_gpu_that_is_said_and_nothing_is_ordered_by_it(tmp_path:
 
 def test_gpus_are_averaged(tmp_path: Path) -> None:
     with RunReader(write_gpus(tmp_path / "a.profd")) as reader:
-        gauges = Gauges(reader)
-        gauges.catch_up()
+        series = RunSeries(reader)
+        series.catch_up()
         ruler = Ruler.filling(STARTED_NS, STARTED_NS + 4 * SECOND_NS, 4)
-        found = {gauge.name: gauge for gauge in gauges.strips(ruler, None)}["gpu_utilization_share"]
+        found = {one.name: one for one in series.strips(ruler, None)}["gpu_utilization_share"]
     assert (found.cells, found.value, found.kind) == ((0.5,) * 4, 0.5, "mean")
 
 

@@ -14,7 +14,6 @@ from textual.widget import Widget
 from profd.tui.app import ProfdApp
 from profd.tui.colors import DARK, LIGHT
 from profd.tui.view import ScopeKind
-from profd.tui.widgets.drawn import KeyLine
 from profd.tui.widgets.findings import FindingTable
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.header import Header, VerdictLine
@@ -22,7 +21,7 @@ from profd.tui.widgets.hot import HotTable
 from profd.tui.widgets.operators import OperatorTable
 from profd.tui.widgets.output import OutputPane
 from profd.tui.widgets.processes import EventTable, ProcessTable
-from profd.tui.widgets.tabs import TabLine
+from profd.tui.widgets.tabs import KeyLine, TabLine
 from profd.tui.widgets.timeline import Timeline
 
 SIZES = [(20, 5), (30, 9), (50, 14), (80, 24), (120, 36), (200, 60)]
@@ -67,7 +66,7 @@ async def test_every_tab_fits_every_size(tmp_path: Path, live: bool, sizes: list
         grown = opened.widget(Header).snapshot
         assert grown is not None
         assert grown.view.columns == 120 - 10 - 44 - 2
-        assert live or len(grown.timeline.lanes[0].cells) == grown.view.columns
+        assert live or len(grown.timeline.phase_rows[0].cells) == grown.view.columns
         assert "he main thread waits" in opened.text(VerdictLine)
 
 
@@ -112,8 +111,8 @@ async def test_every_theme_can_be_chosen(tmp_path: Path) -> None:
 async def test_without_color_letters_carry_the_phase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     async with open_dashboard(synthetic.write_run(tmp_path / "a.profd", seconds=40)) as opened:
-        lanes = opened.text(Timeline).splitlines()[:4]
-        strips = [line[10:74] for line in lanes]
+        rows = opened.text(Timeline).splitlines()[:4]
+        strips = [line[10:74] for line in rows]
         await opened.press("down")
         table = opened.widget(HotTable)
         reversed_rows = [

@@ -64,7 +64,7 @@ async def test_a_filter_keeps_those_with_a_word_and_enter_goes_to_the_range_and_
         taken = await opened.snapshot(lambda snapshot: snapshot.view.chosen is not None)
         assert (taken.from_ns, taken.to_ns) == (wanted.from_ns, wanted.to_ns)
         assert opened.dashboard.query_one(Input).value == "train.py:58"
-        if opened.widget(FlameView).walk.tree is None:
+        if opened.widget(FlameView).cursor.tree is None:
             await opened.until(FlameGrown)
         assert "% of the time has “train.py:58” in its stack" in opened.text(FlameView)
 

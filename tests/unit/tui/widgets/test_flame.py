@@ -30,7 +30,7 @@ async def open_flame(opened: OpenDashboard) -> FlameView:
 
 
 def title(view: FlameView) -> str:
-    block = view.walk.current
+    block = view.cursor.block
     assert block is not None
     return block.node.title
 
@@ -44,8 +44,8 @@ async def test_widths_are_the_shares_of_the_main_thread(ended: Path) -> None:
         view = await open_flame(opened)
         assert "main threads · whole run · 4,000 samples" in opened.text(TabLine)
         # <module> and main, then the six lines of the loop in the order in which they were seen first.
-        assert [len(row) for row in view.walk.rows[:3]] == [1, 1, 1]
-        row = view.walk.row(3)
+        assert [len(row) for row in view.cursor.rows[:3]] == [1, 1, 1]
+        row = view.cursor.row(3)
         assert [(block.node.place, block.width) for block in row] == [
             ("train.py:58", 48),
             ("train.py:60", 2),
@@ -73,10 +73,10 @@ async def test_arrows_walk_enter_zooms_and_backspace_goes_back(ended: Path) -> N
         assert "train.py:61" in opened.text(FlameView).splitlines()[-2]
 
         await opened.press("enter")
-        assert [(block.node.place, block.width) for block in view.walk.row(0)] == [("train.py:61", 120)]
+        assert [(block.node.place, block.width) for block in view.cursor.row(0)] == [("train.py:61", 120)]
         assert "zoomed to train_epoch · ⌫ goes back" in opened.text(TabLine)
         await opened.press("backspace")
-        assert [block.node.title for block in view.walk.row(0)] == ["all"]
+        assert [block.node.title for block in view.cursor.row(0)] == ["all"]
         assert "train.py:61" in opened.text(FlameView).splitlines()[-2]
 
         await opened.press("up", "up")
@@ -91,11 +91,11 @@ async def test_i_puts_the_leaves_on_top_f_folds_libraries_and_c_colors_by_module
     async with open_dashboard(ended) as opened:
         view = await open_flame(opened)
         await opened.press("i")
-        assert {block.node.title for block in view.walk.row(1)} >= {"Condition.wait", "_engine_run_backward"}
+        assert {block.node.title for block in view.cursor.row(1)} >= {"Condition.wait", "_engine_run_backward"}
         assert "leaves on top" in opened.text(FlameView)
         assert "folded" not in opened.text(FlameView)
         await opened.press("i", "f")
-        folded = [block.node.title for block in view.walk.row(4)]
+        folded = [block.node.title for block in view.cursor.row(4)]
         assert "torch · 4 frames" in folded
         assert "colors by phase   folded" in opened.text(FlameView)
         await opened.press("f")
@@ -115,14 +115,16 @@ async def test_c_colors_by_the_idle_gpu_where_there_is_one(tmp_path: Path) -> No
     run = write_gpu_run(tmp_path / "a.profd", {"0": waits}, {MAIN: ("0",)})
     async with open_dashboard(run) as opened:
         view = await open_flame(opened)
-        assert view.walk.tree is not None
-        assert view.walk.tree.gpu_idle == pytest.approx(0.55)
+        assert view.cursor.tree is not None
+        assert view.cursor.tree.gpu_idle == pytest.approx(0.55)
         await opened.press("c", "c")
         assert "colors by idle GPU   busy" in opened.text(FlameView)
         for form in ((), ("i",), ("f",)):
             await opened.press(*form)
             looks = {
-                round(block.node.gpu_idle or 0.0, 2): view._look(block.node) for row in view.walk.rows for block in row
+                round(block.node.gpu_idle or 0.0, 2): view._look(block.node)
+                for row in view.cursor.rows
+                for block in row
             }
             assert looks[1.0] == view.idle_look(1.0)
             assert looks[0.1] == view.idle_look(0.1) != looks[1.0]
@@ -170,15 +172,15 @@ async def test_a_click_takes_the_cursor_there_another_zooms_and_it_follows_the_s
     async with open_dashboard(ended) as opened:
         view = await open_flame(opened)
         await opened.click(FlameView, (60, 3))
-        assert place(view.walk.current) == "train.py:61"
+        assert place(view.cursor.block) == "train.py:61"
         await opened.click(FlameView, (60, 3))
-        assert [place(block) for block in view.walk.row(0)] == ["train.py:61"]
+        assert [place(block) for block in view.cursor.row(0)] == ["train.py:61"]
 
         await opened.press("t")
         await opened.snapshot(lambda snapshot: snapshot.view.scope.kind is ScopeKind.ALL)
         grown = await opened.until(FlameGrown)
         assert grown.tree.total_ns == 4 * 40e9
-        assert view.walk.tree is grown.tree
+        assert view.cursor.tree is grown.tree
 
 
 async def test_it_grows_with_the_run_and_the_cursor_stays(tmp_path: Path) -> None:
@@ -186,10 +188,10 @@ async def test_it_grows_with_the_run_and_the_cursor_stays(tmp_path: Path) -> Non
         async with open_dashboard(run.path) as opened:
             view = await open_flame(opened)
             await opened.press("down", "down", "down", "down")
-            before = view.walk.current
+            before = view.cursor.block
             train_backward(run, seconds=20)
             await opened.until(FlameGrown, lambda message: message.tree.total_ns >= 22e9)
-            after = view.walk.current
+            after = view.cursor.block
             assert before is not None
             assert after is not None
             assert after.path == before.path

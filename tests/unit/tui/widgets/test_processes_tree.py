@@ -74,7 +74,7 @@ async def test_what_has_ended_keeps_its_last_numbers_and_is_dimmed(tmp_path: Pat
                 assert "300 MB" in line
             table = opened.widget(ProcessTable)
             faint = [part for part in table.render_line(3) if "97 %" in part.text]
-            assert faint[0].style == table.ink("faint")
+            assert faint[0].style == table.style_of("faint")
 
 
 async def test_in_a_range_it_is_the_mean_of_the_time_that_a_process_lived(tmp_path: Path) -> None:

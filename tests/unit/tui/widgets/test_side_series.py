@@ -8,25 +8,25 @@ import pytest
 from rich.style import Style
 
 from profd.tui.cells import Run
-from profd.tui.snapshot import Gauge
-from profd.tui.timeline.gauges import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
-from profd.tui.widgets.drawn import Lines
+from profd.tui.snapshot import Series
+from profd.tui.timeline.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
+from profd.tui.widgets.linewidget import TextLines
 from profd.tui.widgets.side import side_of
 
 CELLS = (0.5,) * 64
-MEMORY = Gauge(GPU_MEMORY_SERIES, CELLS, 12.1e9, "peak", 139e9)
-POWER = Gauge(GPU_POWER_SERIES, CELLS, 2212.0, "mean")
+MEMORY = Series(GPU_MEMORY_SERIES, CELLS, 12.1e9, "peak", 139e9)
+POWER = Series(GPU_POWER_SERIES, CELLS, 2212.0, "mean")
 
 
-class Inks:
-    """Writes in any ink."""
+class AnyStyle:
+    """Writes in any style."""
 
-    def run(self, text: str, ink: str = "plain") -> Run:
+    def run(self, text: str, style: str = "plain") -> Run:
         return Run(text, Style())
 
 
-def side(gauge: Gauge, beside: list[Gauge], cells: int) -> str:
-    runs = side_of(cast(Lines, Inks()), gauge, {one.name: one for one in beside}, cells)
+def side(one: Series, beside: list[Series], cells: int) -> str:
+    runs = side_of(cast(TextLines, AnyStyle()), one, {one.name: one for one in beside}, cells)
     text = "".join(run.text for run in runs)
     assert len(text) <= cells
     return text
@@ -34,20 +34,20 @@ def side(gauge: Gauge, beside: list[Gauge], cells: int) -> str:
 
 @pytest.mark.parametrize("kind", ["now", "mean"])
 def test_beside_a_narrow_strip_a_gpu_has_its_watts(kind: str) -> None:
-    text = side(Gauge(GPU_SERIES, CELLS, 1.0, kind), [POWER], 15)
+    text = side(Series(GPU_SERIES, CELLS, 1.0, kind), [POWER], 15)
     assert text.split() == ["100", "%", "2212", "W"]
 
 
 @pytest.mark.parametrize("kind", ["now", "mean"])
 def test_where_there_is_room_it_has_memory_and_watts_and_neither_is_cut(kind: str) -> None:
-    memory = Gauge(GPU_MEMORY_SERIES, CELLS, 12.1e9, "now" if kind == "now" else "peak", 139e9)
-    text = side(Gauge(GPU_SERIES, CELLS, 1.0, kind), [memory, POWER], 44)
+    memory = Series(GPU_MEMORY_SERIES, CELLS, 12.1e9, "now" if kind == "now" else "peak", 139e9)
+    text = side(Series(GPU_SERIES, CELLS, 1.0, kind), [memory, POWER], 44)
     assert "2212 W" in text
     assert ("12 GB of 139 GB" in text) == (kind == "now")
     assert "12 GB" in text
 
 
 def test_with_less_room_memory_stays_and_watts_go() -> None:
-    text = side(Gauge(GPU_SERIES, CELLS, 1.0, "mean"), [MEMORY, POWER], 36)
+    text = side(Series(GPU_SERIES, CELLS, 1.0, "mean"), [MEMORY, POWER], 36)
     assert "12 GB peak" in text
     assert "W" not in text

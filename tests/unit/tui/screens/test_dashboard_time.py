@@ -46,8 +46,8 @@ async def test_left_and_right_move_a_cursor_and_everything_below_follows(ended: 
         assert seconds_of(found) == (52, 53)
         assert "12:00:52–12:00:53 · 100 samples" in opened.text(TabLine)  # noqa: RUF001
         assert opened.text(Timeline).splitlines()[-2][LABEL_CELLS + 52] == "┃"
-        assert found.timeline.gauges[0].kind == "mean"
-        assert [share.share for share in found.timeline.lanes[0].shares] == pytest.approx(
+        assert found.timeline.series[0].kind == "mean"
+        assert [share.share for share in found.timeline.phase_rows[0].shares] == pytest.approx(
             sorted(synthetic.PHASE_SHARES.values(), reverse=True)
         )
 
@@ -125,10 +125,10 @@ async def test_what_is_looked_at_stays_while_the_run_goes_on_and_escape_follows_
             assert (after.from_ns, after.to_ns, after.functions) == (before.from_ns, before.to_ns, before.functions)
             assert after.timeline.ruler == before.timeline.ruler
             # The last column was not over yet.
-            assert after.timeline.lanes[0].cells[:-1] == before.timeline.lanes[0].cells[:-1]
+            assert after.timeline.phase_rows[0].cells[:-1] == before.timeline.phase_rows[0].cells[:-1]
             found = await press(opened, "escape")
             assert found.to_ns == found.info.end_ns
-            assert found.timeline.lanes[0].shares[0].phase == "backward"
+            assert found.timeline.phase_rows[0].shares[0].phase == "backward"
 
 
 async def test_a_range_without_an_end_grows_with_the_run(tmp_path: Path) -> None:
@@ -162,5 +162,5 @@ async def test_without_color_cursor_and_range_are_signs(ended: Path, monkeypatch
         await press(opened, "left", "left_square_bracket", "left", "left")
         marks = opened.text(Timeline).splitlines()[-2]
         assert (marks[LABEL_CELLS + 61], marks[LABEL_CELLS + 63]) == ("┃", "[")
-        lane = opened.widget(Timeline).render_line(3)
-        assert [segment.text for segment in lane if segment.style and segment.style.reverse] == ["D"]
+        row = opened.widget(Timeline).render_line(3)
+        assert [segment.text for segment in row if segment.style and segment.style.reverse] == ["D"]

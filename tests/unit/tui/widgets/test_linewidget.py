@@ -13,12 +13,12 @@ from textual.strip import Strip
 
 from profd.tui.colors import LIGHT
 from profd.tui.snapshot import Snapshot
-from profd.tui.widgets.drawn import Redrawn
 from profd.tui.widgets.header import Header, VerdictLine
 from profd.tui.widgets.hot import HotTable
+from profd.tui.widgets.linewidget import LineWidget
 from profd.tui.widgets.tabs import TabLine
 
-KINDS: tuple[type[Redrawn], ...] = (Header, VerdictLine, TabLine, HotTable)
+KINDS: tuple[type[LineWidget], ...] = (Header, VerdictLine, TabLine, HotTable)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def snapshot_of(opened: OpenDashboard) -> Snapshot:
     return snapshot
 
 
-def drawn(widget: Redrawn) -> list[Strip]:
+def drawn(widget: LineWidget) -> list[Strip]:
     """Return the lines of a widget as the terminal has them."""
     return [strip.crop(0, widget.size.width) for strip in widget.render_lines(Region(0, 0, *widget.size))]
 

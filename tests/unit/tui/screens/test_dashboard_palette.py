@@ -12,7 +12,7 @@ from textual.command import CommandPalette
 from textual.message import Message
 from textual.widgets import OptionList
 
-from profd.tui.actions import ActionFailed, ReportWritten, WindowRefused
+from profd.tui.actions import ActionDone, ActionFailed, WindowRefused
 from profd.tui.screens.dialogs import ChoiceScreen, GotoScreen, HelpScreen, Leaving, LeavingScreen, LineScreen
 from profd.tui.tabcontent import FlameGrown
 from profd.tui.view import ScopeKind
@@ -39,7 +39,7 @@ QUESTIONS: dict[str, type[object]] = {
     "Leave": LeavingScreen,
 }
 ANSWERS: dict[str, type[Message]] = {
-    "Report": ReportWritten,
+    "Report": ActionDone,
     # Nobody records this run, and its target is made up: that is said.
     "Window": WindowRefused,
     "Dump": ActionFailed,

@@ -7,7 +7,7 @@ import pytest
 from support import synthetic
 from support.waiting import until
 
-import profd.tui.runmodel as survey_module
+import profd.tui.runmodel as runmodel_module
 from profd.daemon.analyze.coverage import take_coverage
 from profd.daemon.analyze.functions import hot_functions
 from profd.daemon.analyze.phases import PHASES
@@ -28,11 +28,11 @@ VALUES = {"cpu_cores": 0.6 + 2 * 0.97, "rss_bytes": 904e6 + 600e6, "host_cpu_sha
 ALL = View(scope=Scope(ScopeKind.ALL))
 
 
-def survey_of(reader: RunReader) -> RunModel:
-    survey = RunModel(reader)
-    while survey.catch_up():
+def model_of(reader: RunReader) -> RunModel:
+    model = RunModel(reader)
+    while model.catch_up():
         pass
-    return survey
+    return model
 
 
 def assert_alike(one: Snapshot, other: Snapshot) -> None:
@@ -54,7 +54,7 @@ def ended(tmp_path: Path) -> Path:
 
 def test_a_snapshot_has_the_functions_that_the_analysis_has(ended: Path) -> None:
     with RunReader(ended) as reader:
-        snapshot = survey_of(reader).snapshot(View())
+        snapshot = model_of(reader).snapshot(View())
 
         assert list(snapshot.functions) == hot_functions(reader, take_profile(reader, MAIN_THREADS))
         assert snapshot.samples == 4000
@@ -72,16 +72,16 @@ def test_what_grew_bit_by_bit_is_what_is_read_at_once(tmp_path: Path) -> None:
             pass
 
         with RunReader(run.path) as other:
-            at_once = survey_of(other)
+            at_once = model_of(other)
             for view in (View(), RECENT, ALL, View(scope=Scope(ScopeKind.PROCESS, 2))):
                 assert_alike(growing.snapshot(view), at_once.snapshot(view))
 
 
 def test_the_scope_decides_whose_samples_count(ended: Path) -> None:
     with RunReader(ended) as reader:
-        survey = survey_of(reader)
-        everything = survey.snapshot(ALL)
-        worker = survey.snapshot(View(scope=Scope(ScopeKind.PROCESS, 2)))
+        model = model_of(reader)
+        everything = model.snapshot(ALL)
+        worker = model.snapshot(View(scope=Scope(ScopeKind.PROCESS, 2)))
 
         # The main process's two threads and one of each worker.
         assert everything.samples == 4 * 4000
@@ -89,12 +89,12 @@ def test_the_scope_decides_whose_samples_count(ended: Path) -> None:
         assert worker.samples == 4000
         assert worker.functions[0].function == "elastic_deform"
         assert worker.scope_name == "worker 1 · pid 4243"
-        assert survey.snapshot(View()).samples == 4000
+        assert model.snapshot(View()).samples == 4000
 
 
 def test_the_recent_window_is_the_last_half_minute(ended: Path) -> None:
     with RunReader(ended) as reader:
-        snapshot = survey_of(reader).snapshot(RECENT)
+        snapshot = model_of(reader).snapshot(RECENT)
 
         selection = msgspec.structs.replace(MAIN_THREADS, from_ns=reader.info.end_ns - 30 * SECOND_NS)
         assert list(snapshot.functions) == hot_functions(reader, take_profile(reader, selection))
@@ -105,19 +105,19 @@ def test_the_recent_window_is_the_last_half_minute(ended: Path) -> None:
 @pytest.mark.parametrize("view", [View(), RECENT])
 def test_lanes_and_shares_are_those_of_the_main_threads(ended: Path, view: View) -> None:
     with RunReader(ended) as reader:
-        (lane,) = survey_of(reader).snapshot(view).timeline.lanes
+        (row,) = model_of(reader).snapshot(view).timeline.phase_rows
 
-    assert {part.phase: part.share for part in lane.shares} == pytest.approx(synthetic.PHASE_SHARES)
-    assert lane.shares[0].phase == "data wait"
+    assert {part.phase: part.share for part in row.shares} == pytest.approx(synthetic.PHASE_SHARES)
+    assert row.shares[0].phase == "data wait"
     order = [phase.name for phase in PHASES]
-    for mixture in lane.cells:
+    for mixture in row.cells:
         assert sum(part.share for part in mixture) == pytest.approx(1)
         assert sorted(mixture, key=lambda part: order.index(part.phase)) == list(mixture)
 
 
 def test_the_verdict_names_the_largest_phase_and_the_users_line(ended: Path) -> None:
     with RunReader(ended) as reader:
-        verdict = survey_of(reader).snapshot(View()).verdict
+        verdict = model_of(reader).snapshot(View()).verdict
 
     assert verdict is not None
     assert verdict.phase == "data wait"
@@ -128,7 +128,7 @@ def test_the_verdict_names_the_largest_phase_and_the_users_line(ended: Path) -> 
 @pytest.mark.parametrize("live", [True, False])
 def test_vitals_are_those_of_the_analysis(tmp_path: Path, live: bool) -> None:
     with RunReader(synthetic.write_run(tmp_path / "a.profd", live=live, seconds=5)) as reader:
-        vitals = survey_of(reader).snapshot(View()).vitals
+        vitals = model_of(reader).snapshot(View()).vitals
         coverage = take_coverage(reader, Selection())
 
     assert vitals.coverage == pytest.approx(coverage.share)
@@ -137,15 +137,15 @@ def test_vitals_are_those_of_the_analysis(tmp_path: Path, live: bool) -> None:
     assert vitals.workers == 2
 
 
-def gauges(snapshot: Snapshot) -> dict[str, tuple[float | None, str]]:
-    return {gauge.name: (gauge.value, gauge.kind) for gauge in snapshot.timeline.gauges if gauge.name in VALUES}
+def series(snapshot: Snapshot) -> dict[str, tuple[float | None, str]]:
+    return {one.name: (one.value, one.kind) for one in snapshot.timeline.series if one.name in VALUES}
 
 
 def test_gauges_sum_up_the_tree_now_and_are_means_and_peaks_later(tmp_path: Path) -> None:
     with RunReader(synthetic.write_run(tmp_path / "live.profd", live=True, seconds=5)) as reader:
-        live = gauges(survey_of(reader).snapshot(View()))
+        live = series(model_of(reader).snapshot(View()))
     with RunReader(synthetic.write_run(tmp_path / "ended.profd", seconds=5)) as reader:
-        later = gauges(survey_of(reader).snapshot(View(columns=5)))
+        later = series(model_of(reader).snapshot(View(columns=5)))
 
     assert {name: kind for name, (_, kind) in live.items()} == dict.fromkeys(VALUES, "now")
     assert {name: value for name, (value, _) in live.items()} == pytest.approx(VALUES)
@@ -156,7 +156,7 @@ def test_gauges_sum_up_the_tree_now_and_are_means_and_peaks_later(tmp_path: Path
 def test_processes_of_a_range_have_the_numbers_of_the_summary(ended: Path) -> None:
     first_half = Range(synthetic.STARTED_NS, synthetic.STARTED_NS + 20 * SECOND_NS)
     with RunReader(ended) as reader:
-        shown = survey_of(reader).snapshot(View(tab="processes", chosen=first_half)).processes
+        shown = model_of(reader).snapshot(View(tab="processes", chosen=first_half)).processes
         expected = summarize(reader, Selection(to_ns=first_half.to_ns)).processes
     found = {one.row.pid: (one.cpu_cores, one.rss_bytes) for one in shown}
     assert found == {one.pid: pytest.approx((one.cpu_cores, one.rss_bytes)) for one in expected}
@@ -164,7 +164,7 @@ def test_processes_of_a_range_have_the_numbers_of_the_summary(ended: Path) -> No
 
 def test_processes_are_a_tree_with_what_each_is_doing(tmp_path: Path) -> None:
     with RunReader(synthetic.write_run(tmp_path / "a.profd", live=True, seconds=5)) as reader:
-        main, first, second = survey_of(reader).snapshot(View(tab="processes")).processes
+        main, first, second = model_of(reader).snapshot(View(tab="processes")).processes
 
     assert [(state.depth, state.row.role, state.row.ordinal) for state in (main, first, second)] == [
         (0, "main", None),
@@ -178,34 +178,34 @@ def test_processes_are_a_tree_with_what_each_is_doing(tmp_path: Path) -> None:
 
 def test_nothing_new_is_no_snapshot(tmp_path: Path) -> None:
     with synthetic.live_run(tmp_path / "a.profd") as run, RunReader(run.path) as reader:
-        follower = PollingThread(reader, Analysis(()))
-        while follower.look():
+        polling = PollingThread(reader, Analysis(()))
+        while polling.look():
             pass
-        assert follower.snapshot(View()) is not None
+        assert polling.snapshot(View()) is not None
         # What was found comes after what was seen, and is new.
         assert run.writer.put(FindingsTaken(run.started_ns, ()))
         run.advance(0)
-        until(lambda: follower.look() or follower.snapshot(View()) is not None, "what was found")
+        until(lambda: polling.look() or polling.snapshot(View()) is not None, "what was found")
 
-        follower.look()
-        assert follower.snapshot(View()) is None
-        assert follower.snapshot(ALL) is not None
+        polling.look()
+        assert polling.snapshot(View()) is None
+        assert polling.snapshot(ALL) is not None
 
         run.advance()
-        follower.look()
-        assert follower.snapshot(ALL) is not None
+        polling.look()
+        assert polling.snapshot(ALL) is not None
 
 
 def test_a_run_of_any_length_is_read_in_batches_that_say_how_far_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(survey_module, "BATCH_RECORDINGS", 128)
+    monkeypatch.setattr(runmodel_module, "BATCH_RECORDINGS", 128)
     with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=100)) as reader:
-        survey = RunModel(reader)
+        model = RunModel(reader)
         shares = []
-        while survey.catch_up():
-            shares.append(survey.snapshot(View()).read_share)
-        whole = survey.snapshot(View())
+        while model.catch_up():
+            shares.append(model.snapshot(View()).read_share)
+        whole = model.snapshot(View())
 
     assert shares == sorted(shares)
     assert all(0 < share < 1 for share in shares)

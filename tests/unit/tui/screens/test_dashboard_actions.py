@@ -17,7 +17,7 @@ from profd.daemon.errors import SessionFailed
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread
 from profd.daemon.tree import treedump
 from profd.daemon.tree.treedump import DumpedProcess
-from profd.tui import actions as session_errands
+from profd.tui import actions
 from profd.tui.screens.dashboard import Dashboard
 from profd.tui.screens.dialogs import ChoiceScreen, Leaving, LeavingScreen, LineScreen, StacksScreen
 
@@ -25,8 +25,8 @@ from profd.tui.screens.dialogs import ChoiceScreen, Leaving, LeavingScreen, Line
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
     session = FakeSession()
-    monkeypatch.setattr(session_errands, "ControlClient", session)
-    monkeypatch.setattr(session_errands, "end_session", session.end)
+    monkeypatch.setattr(actions, "ControlClient", session)
+    monkeypatch.setattr(actions, "end_session", session.end)
     return session
 
 

@@ -36,7 +36,7 @@ Column = dict[int, Phases]
 """By thread: the nanoseconds of each phase."""
 
 
-class Lanes:
+class PhaseRows:
     """The phases of the main threads of a run by columns, of the grids that were drawn last."""
 
     def __init__(self, reader: RunReader, places: Places) -> None:
@@ -44,7 +44,7 @@ class Lanes:
         self._places = places
         self._known: OrderedDict[Grid, dict[int, Column]] = OrderedDict()
         self._sampled: dict[tuple[int, int], Column] = {}
-        """What a part of a column tells, by when it begins and ends."""
+        """What a part of a column says, by when it begins and ends."""
         self._ruler = Ruler(0, 1, 0)
         self._is_stale = True
         self._cells: dict[int, tuple[tuple[PhaseShare, ...], ...]] = {}
@@ -59,7 +59,6 @@ class Lanes:
                     known.pop(column, None)
 
     def ids(self) -> list[int]:
-        """Return the ids of the main threads."""
         return [thread.id for thread in self._reader.main_threads()]
 
     def cells(self, ruler: Ruler) -> dict[int, tuple[tuple[PhaseShare, ...], ...]]:
@@ -79,7 +78,6 @@ class Lanes:
 
     @property
     def is_drawn(self) -> bool:
-        """Whether anything was drawn."""
         return self._ruler.count > 0
 
     @property
@@ -123,7 +121,6 @@ class Lanes:
         return f"rank {rank}" if rank is not None else "main" if is_alone else str(pid)
 
     def rank(self, thread: ThreadRow) -> int | None:
-        """Return the rank of a thread's process."""
         return self._reader.processes[thread.process].rank
 
     def _source(self) -> tuple[Grid, range]:
@@ -148,20 +145,27 @@ class Lanes:
         return [column for column in asked if column not in known]
 
     def _column(self, known: Mapping[int, Column], index: int) -> Column:
-        """Return a column of the ruler: as it was read, as the minutes in it tell that were read, or as a part does."""
+        """Return a column of the ruler: as it was read, from the minutes in it that were read, or from a part."""
         ruler = self._ruler
+        found: Column | None = None
         if ruler.column_ns < WIDE_NS:
             found = known.get(ruler.first + index)
         else:
             begin_ns = ruler.from_ns + index * ruler.column_ns - self._reader.info.started_ns
             # A minute belongs to the column in which its middle lies.
             first, last = (round(at_ns / MINUTE_NS) for at_ns in (begin_ns, begin_ns + ruler.column_ns))
-            minutes = [known[minute] for minute in range(first, last) if minute in known]
-            found = _together(minutes) if minutes else None
+            for minute in range(first, last):
+                if minute not in known:
+                    continue
+                found = {} if found is None else found
+                for thread, phases in known[minute].items():
+                    sums = found.setdefault(thread, {})
+                    for phase, time_ns in phases.items():
+                        sums[phase] = sums.get(phase, 0) + time_ns
         return self._estimate(index) if found is None else found
 
     def _estimate(self, index: int) -> Column:
-        """Return a column as a part of it tells."""
+        """Return a column as a part of it has it."""
         from_ns = self._ruler.from_ns + index * self._ruler.column_ns
         to_ns = min(from_ns + self._ruler.column_ns, self._reader.info.end_ns)
         column = self._sampled.get((from_ns, to_ns))
@@ -185,21 +189,9 @@ class Lanes:
                 yield from stack_times(self._reader, grid, begin, end, rest.threads)
 
     def _count(self, column: Column, thread: int, stack: int, time_ns: int) -> None:
-        """Count time of a thread in a stack."""
         phases = column.setdefault(thread, {})
         phase = self._places.of_stack(stack)[0]
         phases[phase] = phases.get(phase, 0) + time_ns
-
-
-def _together(columns: Iterable[Column]) -> Column:
-    """Return columns as one."""
-    found: Column = {}
-    for column in columns:
-        for thread, phases in column.items():
-            sums = found.setdefault(thread, {})
-            for phase, time_ns in phases.items():
-                sums[phase] = sums.get(phase, 0) + time_ns
-    return found
 
 
 def _stretches(columns: Sequence[int]) -> list[tuple[int, int]]:

@@ -16,10 +16,10 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, Point, PointsTaken
 from profd.daemon.store.stepfunction import MINUTE_NS
-from profd.tui.snapshot import Gauge
-from profd.tui.timeline import gauges as gauges_module
+from profd.tui.snapshot import Series
+from profd.tui.timeline import series as series_module
 from profd.tui.timeline.bins import Ruler
-from profd.tui.timeline.gauges import GPU_SERIES, Gauges
+from profd.tui.timeline.series import GPU_SERIES, RunSeries
 from profd.tui.view import Range
 
 SECONDS = 20
@@ -33,66 +33,66 @@ def reader(tmp_path: Path) -> Iterator[RunReader]:
         yield reader
 
 
-def gauges_of(reader: RunReader) -> Gauges:
-    gauges = Gauges(reader)
-    while gauges.has_backlog:
-        gauges.read_backlog()
-    gauges.catch_up()
-    return gauges
+def series_of(reader: RunReader) -> RunSeries:
+    series = RunSeries(reader)
+    while series.has_backlog:
+        series.read_backlog()
+    series.catch_up()
+    return series
 
 
 def row_of(reader: RunReader, identity: Identity) -> int:
     return next(row.id for row in reader.processes.values() if row.pid == identity.pid)
 
 
-def strip(gauges: Gauges, name: str, chosen: Range | None = None) -> Gauge:
-    return next(gauge for gauge in gauges.strips(WHOLE, chosen) if gauge.name == name)
+def strip(series: RunSeries, name: str, chosen: Range | None = None) -> Series:
+    return next(one for one in series.strips(WHOLE, chosen) if one.name == name)
 
 
 def test_each_column_has_the_sum_of_all_processes(reader: RunReader) -> None:
-    assert gauges_of(reader).cells("cpu_cores", WHOLE) == pytest.approx((CORES,) * SECONDS)
+    assert series_of(reader).cells("cpu_cores", WHOLE) == pytest.approx((CORES,) * SECONDS)
     # 900 MB, and one more each second, beside two workers of 300 MB.
-    memory = gauges_of(reader).cells("rss_bytes", WHOLE)
+    memory = series_of(reader).cells("rss_bytes", WHOLE)
     assert memory == pytest.approx([1500e6 + 1e6 * second for second in range(SECONDS)])
 
 
 def test_columns_outside_of_the_run_are_empty(reader: RunReader) -> None:
     ruler = Ruler(STARTED_NS - 2 * SECOND_NS, SECOND_NS, 4)
-    assert gauges_of(reader).cells("host_cpu_share", ruler) == (None, None, 0.64, 0.64)
+    assert series_of(reader).cells("host_cpu_share", ruler) == (None, None, 0.64, 0.64)
 
 
 def test_finer_columns_than_readings_repeat_them(reader: RunReader) -> None:
     ruler = Ruler(STARTED_NS + SECOND_NS, SECOND_NS // 10, 20)
-    assert gauges_of(reader).cells("rss_bytes", ruler) == pytest.approx([1501e6] * 10 + [1502e6] * 10)
+    assert series_of(reader).cells("rss_bytes", ruler) == pytest.approx([1501e6] * 10 + [1502e6] * 10)
 
 
 def test_the_backlog_of_a_long_run_tells_the_same(reader: RunReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    at_once = gauges_of(reader)
-    monkeypatch.setattr(gauges_module, "BACKLOG_NS", 5 * SECOND_NS)
-    gauges = Gauges(reader)
-    assert gauges.has_backlog
-    assert gauges.read_share == 0.0
-    gauges.read_backlog()
-    assert 0 < gauges.read_share < 1
-    while gauges.has_backlog:
-        gauges.read_backlog()
-    assert gauges.read_share == 1.0
-    gauges.catch_up()
+    at_once = series_of(reader)
+    monkeypatch.setattr(series_module, "BACKLOG_NS", 5 * SECOND_NS)
+    series = RunSeries(reader)
+    assert series.has_backlog
+    assert series.read_share == 0.0
+    series.read_backlog()
+    assert 0 < series.read_share < 1
+    while series.has_backlog:
+        series.read_backlog()
+    assert series.read_share == 1.0
+    series.catch_up()
     for name in ("cpu_cores", "rss_bytes", "host_cpu_share"):
-        assert gauges.cells(name, WHOLE) == pytest.approx(at_once.cells(name, WHOLE))
-    assert gauges.newest("cpu_cores", row_of(reader, MAIN)) == at_once.newest("cpu_cores", row_of(reader, MAIN))
+        assert series.cells(name, WHOLE) == pytest.approx(at_once.cells(name, WHOLE))
+    assert series.newest("cpu_cores", row_of(reader, MAIN)) == at_once.newest("cpu_cores", row_of(reader, MAIN))
 
 
 def test_a_run_of_many_readings_is_read_by_the_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     minutes = Ruler(STARTED_NS, MINUTE_NS, 4)
     with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=210)) as reader:
-        at_once = gauges_of(reader)
-        monkeypatch.setattr(gauges_module, "BACKLOG_NS", 5 * SECOND_NS)
-        monkeypatch.setattr(gauges_module, "MOST_READINGS", 0)
-        gauges = gauges_of(reader)
+        at_once = series_of(reader)
+        monkeypatch.setattr(series_module, "BACKLOG_NS", 5 * SECOND_NS)
+        monkeypatch.setattr(series_module, "MOST_READINGS", 0)
+        series = series_of(reader)
         for name in ("cpu_cores", "rss_bytes", "host_cpu_share"):
-            assert gauges.cells(name, minutes) == pytest.approx(at_once.cells(name, minutes))
-        finer = gauges.cells("rss_bytes", Ruler(STARTED_NS, MINUTE_NS // 4, 4))
+            assert series.cells(name, minutes) == pytest.approx(at_once.cells(name, minutes))
+        finer = series.cells("rss_bytes", Ruler(STARTED_NS, MINUTE_NS // 4, 4))
         assert finer == pytest.approx((at_once.cells("rss_bytes", minutes)[0],) * 4)
 
 
@@ -103,38 +103,38 @@ def test_readings_that_are_missing_leave_a_gap(tmp_path: Path) -> None:
         for at_s in seconds
     ]
     with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=SECONDS, also=also)) as reader:
-        gauges = gauges_of(reader)
-    assert gauges.cells(GPU_SERIES, WHOLE) == (None, *[0.5] * 3, *[None] * 5, *[0.5] * 3, *[None] * 8)
+        series = series_of(reader)
+    assert series.cells(GPU_SERIES, WHOLE) == (None, *[0.5] * 3, *[None] * 5, *[0.5] * 3, *[None] * 8)
     # What is read every five seconds by design has none.
-    assert gauges.cells("gpu_power_watts", WHOLE) == (*[0.5] * 15, *[None] * 5)
+    assert series.cells("gpu_power_watts", WHOLE) == (*[0.5] * 15, *[None] * 5)
 
 
 def test_the_newest_value_is_that_of_a_process_or_of_the_host(reader: RunReader) -> None:
-    gauges = gauges_of(reader)
-    assert gauges.newest("cpu_cores", row_of(reader, worker(1))) == 0.97
-    assert gauges.newest("rss_bytes", row_of(reader, MAIN)) == 900e6 + 1e6 * (SECONDS - 1)
-    assert gauges.newest("host_cpu_share") == 0.64
-    assert gauges.newest("gpu_process_memory_bytes", row_of(reader, MAIN)) is None
+    series = series_of(reader)
+    assert series.newest("cpu_cores", row_of(reader, worker(1))) == 0.97
+    assert series.newest("rss_bytes", row_of(reader, MAIN)) == 900e6 + 1e6 * (SECONDS - 1)
+    assert series.newest("host_cpu_share") == 0.64
+    assert series.newest("gpu_process_memory_bytes", row_of(reader, MAIN)) is None
 
 
 def test_means_are_of_the_run_or_of_a_process_in_a_range(reader: RunReader) -> None:
-    gauges, main = gauges_of(reader), row_of(reader, MAIN)
-    assert gauges.mean("profd_cpu_cores") == pytest.approx(0.041)
+    series, main = series_of(reader), row_of(reader, MAIN)
+    assert series.mean("profd_cpu_cores", None, Range(reader.info.started_ns, reader.info.end_ns)) == pytest.approx(
+        0.041
+    )
     first_half = Range(STARTED_NS, STARTED_NS + 10 * SECOND_NS)
     of_summary = mean_of_series(reader, "rss_bytes", main, Selection(to_ns=first_half.to_ns))
-    assert gauges.of_process("rss_bytes", main, first_half) == of_summary == pytest.approx(904.5e6)
-    assert (
-        gauges.of_process("rss_bytes", main, Range(STARTED_NS + 99 * SECOND_NS, STARTED_NS + 100 * SECOND_NS)) is None
-    )
+    assert series.mean("rss_bytes", main, first_half) == of_summary == pytest.approx(904.5e6)
+    assert series.mean("rss_bytes", main, Range(STARTED_NS + 99 * SECOND_NS, STARTED_NS + 100 * SECOND_NS)) is None
 
 
 def test_of_an_ended_run_a_strip_has_its_mean_or_its_peak(reader: RunReader) -> None:
-    gauges = gauges_of(reader)
-    cpu, memory = strip(gauges, "cpu_cores"), strip(gauges, "rss_bytes")
+    series = series_of(reader)
+    cpu, memory = strip(series, "cpu_cores"), strip(series, "rss_bytes")
     assert (cpu.kind, memory.kind) == ("mean", "peak")
     assert (cpu.value, memory.value) == pytest.approx((CORES, 1519e6))
     chosen = Range(STARTED_NS + 2 * SECOND_NS, STARTED_NS + 5 * SECOND_NS)
-    assert strip(gauges, "rss_bytes", chosen).value == pytest.approx(1504e6)
+    assert strip(series, "rss_bytes", chosen).value == pytest.approx(1504e6)
 
 
 def test_of_a_range_a_strip_has_the_columns_in_it_alone(tmp_path: Path) -> None:
@@ -142,18 +142,18 @@ def test_of_a_range_a_strip_has_the_columns_in_it_alone(tmp_path: Path) -> None:
     with RunReader(write_gpu_run(tmp_path / "gpu.profd", {"0": waits}, {})) as reader:
         chosen = Range(STARTED_NS + SECOND_NS, STARTED_NS + 2 * SECOND_NS)
         of_summary = mean_of_series(reader, GPU_SERIES, None, Selection(chosen.from_ns, chosen.to_ns), "0")
-        assert strip(gauges_of(reader), GPU_SERIES, chosen).value == of_summary == pytest.approx(0.9)
+        assert strip(series_of(reader), GPU_SERIES, chosen).value == of_summary == pytest.approx(0.9)
 
 
 def test_of_a_live_run_a_strip_has_what_is_now(tmp_path: Path) -> None:
     with synthetic.live_run(tmp_path / "live.profd", seconds=3) as run, RunReader(run.path) as reader:
-        gauges = gauges_of(reader)
-        assert strip(gauges, "rss_bytes").kind == "now"
-        assert strip(gauges, "rss_bytes").value == pytest.approx(1502e6)
+        series = series_of(reader)
+        assert strip(series, "rss_bytes").kind == "now"
+        assert strip(series, "rss_bytes").value == pytest.approx(1502e6)
         ruler = Ruler(run.started_ns, SECOND_NS, 5)
-        assert gauges.cells("host_cpu_share", ruler) == (0.64, 0.64, 0.64, None, None)
+        assert series.cells("host_cpu_share", ruler) == (0.64, 0.64, 0.64, None, None)
         run.advance(2)
         reader.refresh()
-        gauges.catch_up()
-        assert strip(gauges, "rss_bytes").value == pytest.approx(1504e6)
-        assert gauges.cells("host_cpu_share", ruler) == (0.64,) * 5
+        series.catch_up()
+        assert strip(series, "rss_bytes").value == pytest.approx(1504e6)
+        assert series.cells("host_cpu_share", ruler) == (0.64,) * 5

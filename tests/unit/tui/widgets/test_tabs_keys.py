@@ -11,11 +11,11 @@ from support.dashboard import open_dashboard
 from textual.binding import Binding
 
 from profd.tui.app import ProfdApp
+from profd.tui.keys import HELP
 from profd.tui.screens.dashboard import Dashboard
-from profd.tui.screens.dialogs import KEYS, LEAVING, GotoScreen, HelpScreen
-from profd.tui.widgets.drawn import KeyLine
+from profd.tui.screens.dialogs import GotoScreen, HelpScreen
 from profd.tui.widgets.flame import FlameView
-from profd.tui.widgets.tabs import TabLine
+from profd.tui.widgets.tabs import KeyLine, TabLine
 from profd.tui.widgets.timeline import Timeline
 
 NAMES = {
@@ -63,7 +63,7 @@ def bindings() -> Iterator[Binding]:
 @pytest.mark.parametrize("binding", list(bindings()), ids=lambda binding: binding.action)
 def test_every_key_is_on_the_sheet(binding: Binding) -> None:
     key = binding.key.split(",")[0]
-    lines = [*KEYS, *LEAVING]
+    lines = HELP
     named = {
         word for keys, meaning in lines for word in f"{keys} {meaning}".replace(",", " ").replace(";", " ").split()
     }

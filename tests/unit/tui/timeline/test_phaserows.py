@@ -13,15 +13,15 @@ from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.tui.samples import Places
-from profd.tui.timeline import lanes as lanes_module
+from profd.tui.timeline import phaserows as phaserows_module
 from profd.tui.timeline.bins import Ruler
-from profd.tui.timeline.lanes import Lanes
+from profd.tui.timeline.phaserows import PhaseRows
 
 SECONDS = 24
 
 
-def lanes_of(reader: RunReader) -> Lanes:
-    return Lanes(reader, Places(PhaseIndex(reader)))
+def rows_of(reader: RunReader) -> PhaseRows:
+    return PhaseRows(reader, Places(PhaseIndex(reader)))
 
 
 @pytest.fixture
@@ -33,17 +33,17 @@ def reader(tmp_path: Path) -> Iterator[RunReader]:
 @pytest.mark.parametrize(
     ("columns", "exact_ns", "error"),
     [
-        (SECONDS, lanes_module.EXACT_NS, 1e-9),  # a second each, by the intervals
+        (SECONDS, phaserows_module.EXACT_NS, 1e-9),  # a second each, by the intervals
         (6, 0, 0.02),  # four seconds each, by parts of them
     ],
 )
 def test_each_column_has_the_shares_of_a_step(
     reader: RunReader, columns: int, exact_ns: int, error: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lanes_module, "EXACT_NS", exact_ns)
-    lanes = lanes_of(reader)
+    monkeypatch.setattr(phaserows_module, "EXACT_NS", exact_ns)
+    rows = rows_of(reader)
     ruler = Ruler.filling(STARTED_NS, STARTED_NS + SECONDS * SECOND_NS, columns)
-    (cells,) = lanes.cells(ruler).values()
+    (cells,) = rows.cells(ruler).values()
     assert len(cells) == columns
     for cell in cells:
         assert {one.phase: one.share for one in cell} == pytest.approx(PHASE_SHARES, abs=error)
@@ -55,66 +55,66 @@ def test_wide_columns_are_drawn_from_minutes_that_are_read_by_and_by(
 ) -> None:
     with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=370, workers=0)) as reader:
         ruler = Ruler.filling(STARTED_NS, reader.info.end_ns, 3)
-        at_once = lanes_of(reader)
+        at_once = rows_of(reader)
         (cells,) = at_once.cells(ruler).values()
         assert not at_once.has_backlog
 
-        monkeypatch.setattr(lanes_module, "MINUTES_AT_ONCE", 2)
-        lanes = lanes_of(reader)
-        lanes.cells(ruler)
-        shares = [lanes.read_share]
-        while lanes.has_backlog:
-            lanes.read_backlog()
-            shares.append(lanes.read_share)
+        monkeypatch.setattr(phaserows_module, "MINUTES_AT_ONCE", 2)
+        rows = rows_of(reader)
+        rows.cells(ruler)
+        shares = [rows.read_share]
+        while rows.has_backlog:
+            rows.read_backlog()
+            shares.append(rows.read_share)
         assert shares == pytest.approx([2 / 7, 4 / 7, 6 / 7, 1.0])
-        assert list(lanes.cells(ruler).values()) == [cells]
+        assert list(rows.cells(ruler).values()) == [cells]
     for cell in cells:
         assert {one.phase: one.share for one in cell} == pytest.approx(PHASE_SHARES, abs=1e-9)
 
 
 def test_a_mixture_has_the_order_of_the_phases(reader: RunReader) -> None:
-    (cells,) = lanes_of(reader).cells(Ruler.filling(STARTED_NS, STARTED_NS + SECOND_NS, 1)).values()
+    (cells,) = rows_of(reader).cells(Ruler.filling(STARTED_NS, STARTED_NS + SECOND_NS, 1)).values()
     names = [one.phase for one in cells[0]]
     assert names == [phase.name for phase in PHASES if phase.name in names]
 
 
 def test_where_nothing_was_seen_a_column_is_empty(reader: RunReader) -> None:
-    (cells,) = lanes_of(reader).cells(Ruler(STARTED_NS - 2 * SECOND_NS, SECOND_NS, 4)).values()
+    (cells,) = rows_of(reader).cells(Ruler(STARTED_NS - 2 * SECOND_NS, SECOND_NS, 4)).values()
     assert [bool(cell) for cell in cells] == [False, False, True, True]
 
 
 def test_columns_in_which_more_was_recorded_are_read_again(tmp_path: Path) -> None:
     with synthetic.live_run(tmp_path / "a.profd", seconds=2, workers=0) as run, RunReader(run.path) as reader:
-        lanes = lanes_of(reader)
+        rows = rows_of(reader)
         ruler = Ruler(run.started_ns, SECOND_NS, 4)
-        (before,) = lanes.cells(ruler).values()
+        (before,) = rows.cells(ruler).values()
         newest = reader.recordings()[-1].id
         run.advance(2)
         reader.refresh()
-        lanes.add(reader.recordings_after(newest))
-        (after,) = lanes.cells(ruler).values()
+        rows.add(reader.recordings_after(newest))
+        (after,) = rows.cells(ruler).values()
     assert [bool(cell) for cell in before] == [True, True, False, False]
     assert [bool(cell) for cell in after] == [True] * 4
     assert after[:2] == before[:2]
 
 
 def test_a_thread_is_called_by_its_rank_or_its_pid_and_alone_by_neither(reader: RunReader, tmp_path: Path) -> None:
-    lanes = lanes_of(reader)
-    (thread,) = lanes.threads(lanes.ids())
-    assert lanes.label(thread, is_alone=True) == "main"
-    assert lanes.label(thread, is_alone=False) == str(synthetic.MAIN.pid)
+    rows = rows_of(reader)
+    (thread,) = rows.threads(rows.ids())
+    assert rows.label(thread, is_alone=True) == "main"
+    assert rows.label(thread, is_alone=False) == str(synthetic.MAIN.pid)
     with RunReader(rankrun.write_run(tmp_path / "ranks.profd")) as ranks:
-        lanes = lanes_of(ranks)
-        assert [lanes.label(row, is_alone=False) for row in lanes.threads(reversed(lanes.ids()))] == [
+        rows = rows_of(ranks)
+        assert [rows.label(row, is_alone=False) for row in rows.threads(reversed(rows.ids()))] == [
             "rank 0",
             "rank 1",
         ]
-        assert lanes.threads([]) == []
+        assert rows.threads([]) == []
 
 
 def test_threads_come_by_rank_whichever_was_seen_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with RunReader(rankrun.write_run(tmp_path / "ranks.profd")) as reader:
-        lanes = lanes_of(reader)
-        first, second = sorted(lanes.ids())
-        monkeypatch.setattr(lanes, "rank", lambda thread: {first: 1, second: 0}[thread.id])
-        assert [row.id for row in lanes.threads(lanes.ids())] == [second, first]
+        rows = rows_of(reader)
+        first, second = sorted(rows.ids())
+        monkeypatch.setattr(rows, "rank", lambda thread: {first: 1, second: 0}[thread.id])
+        assert [row.id for row in rows.threads(rows.ids())] == [second, first]

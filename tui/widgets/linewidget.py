@@ -1,0 +1,84 @@
+"""Widgets that draw themselves line by line from styled runs of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.style import Style
+from textual.dom import DOMNode
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from profd.tui.cells import Run, fit_runs
+from profd.tui.colors import PhaseLook, idle_look, phase_look
+
+
+class StyledWidget(Widget):
+    """A widget with the named styles of the style sheet: ``plain``, ``dim``, ``bad`` and so on."""
+
+    def style_of(self, name: str) -> Style:
+        """Return a named style on the background of this widget.
+
+        The style sheet is applied to the class here. Textual does so for component classes, but works them out anew,
+        used or not, whenever a style of the widget may have changed: that took a third of the time in which the
+        dashboard opens.
+        """
+        known: dict[tuple[str, str], Style] = self.__dict__.setdefault("_named_styles", {})
+        asked = (name, self.app.theme)
+        if asked not in known:
+            node = DOMNode(classes=f"style--{name}")
+            node._attach(self)
+            self.app.stylesheet.apply(node, animate=False)
+            known[asked] = node.rich_style
+        return known[asked]
+
+    def run(self, text: str, style: str = "plain") -> Run:
+        return Run(text, self.style_of(style))
+
+    def phase_look(self, name: str) -> PhaseLook:
+        return phase_look(name, self.app.console.color_system, is_monochrome=self.app.no_color)
+
+    def idle_look(self, share: float) -> PhaseLook:
+        """Return the look of a GPU that was idle for a share of the time, 0 to 1."""
+        return idle_look(round(10 * share), self.app.console.color_system, is_monochrome=self.app.no_color)
+
+
+class LineWidget(StyledWidget):
+    """A widget that draws only those lines on the terminal again that have changed.
+
+    Most of what a dashboard costs is what comes after a line was made: making it once more, to compare, is cheap.
+    """
+
+    def make_line(self, y: int) -> Strip:
+        """Return line ``y`` as it is now."""
+        raise NotImplementedError
+
+    def render_line(self, y: int) -> Strip:
+        line = self._on_screen[y] = self.make_line(y)
+        return line
+
+    def redraw(self) -> None:
+        """Draw the lines that have changed."""
+        lines = range(self.size.height)
+        changed = [y for y in lines if y not in self._on_screen or self._on_screen[y] != self.make_line(y)]
+        if changed:
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+
+    @property
+    def _on_screen(self) -> dict[int, Strip]:
+        """The lines as they were drawn last."""
+        drawn: dict[int, Strip] = self.__dict__.setdefault("_drawn_lines", {})
+        return drawn
+
+
+class TextLines(LineWidget):
+    """A widget of a few lines of text."""
+
+    def draw(self, y: int, width: int) -> Sequence[Run]:
+        """Return line ``y``; what is wider than ``width`` cells is cut."""
+        raise NotImplementedError
+
+    def make_line(self, y: int) -> Strip:
+        width = self.size.width
+        return Strip(fit_runs(self.draw(y, width), width, blank=self.style_of("plain")), width)
