@@ -1,12 +1,11 @@
 """Acts as the user of a process, in a program of its own: reads and writes files as that user sees them.
 
-Runs as ``python -I -S asuser.py ROOT UID GID GROUP,...``, with a socket as stdin from which it takes requests until
-that is closed; ``ROOT`` is a descriptor of what is root to the process. Where it has the rights of root it gives them
-up before the first request. It imports nothing but the standard library: that user may not be allowed to read where
-profd is installed.
+Runs as ``python -I -S asuser.py ROOT UID GID GROUP,...``, with a socket as stdin for the requests of ``userfiles``;
+``ROOT`` is a descriptor of the root folder of the process. Where it has the rights of root it gives them up before the
+first request. It imports the standard library alone: that user may not be allowed to read where profd is installed.
 
 A path means what it means to the process: each link is followed below its root, and no device, pipe or socket is
-opened. ``userfiles`` is who asks, and does not wait for ever: this one may hang in a file system that is gone.
+opened. It may hang in a file system that is gone; ``userfiles`` has a timeout.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ READ, IS_FILE, OPEN, MAKE, WRITE, REMOVE = b"r", b"i", b"o", b"m", b"w", b"d"
 what follows the NUL after its path; a file, or a folder with its files, to be removed."""
 HEADER = struct.Struct("!I")
 READY = b"R"
-"""Said once, before the first request."""
+"""Sent once, before the first request."""
 NOTHING = 0xFFFFFFFF
-"""In place of a length: there is no such file."""
+"""In place of a length where there is no such file."""
 MOST_BYTES = 4 << 20
 _MOST_LINKS, _LONGEST = 40, 4096
 _PATH = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def open_below(root: int, path: str) -> int:
-    """Return a descriptor of what a path names below a folder, as ``O_PATH``; raises OSError.
+    """Return an ``O_PATH`` descriptor of a path below a folder; raises OSError.
 
-    Links are followed as if the folder were the root of everything, whatever others do to the path meanwhile.
+    Links are followed as if the folder were ``/``, whatever others do to the path meanwhile.
     """
     if len(path) > _LONGEST:
         raise OSError(errno.ENAMETOOLONG, "the path is too long")
@@ -78,7 +77,7 @@ def read(root: int, path: str) -> bytes | None:
         state = os.fstat(found)
         if not stat.S_ISREG(state.st_mode) or state.st_size > MOST_BYTES:
             return None
-        # What was looked at is what is read: the path may be another file's by now.
+        # The file that was checked is read: the path may lead to another one by now.
         with open(f"/proc/self/fd/{found}", "rb") as file:  # noqa: PTH123  pathlib would be half of the start
             return file.read(MOST_BYTES)
     finally:
@@ -109,7 +108,7 @@ def open_file(root: int, path: str) -> int | None:
 
 
 def make_folder(root: int, path: str) -> bytes:
-    """Make a folder with a name that nobody can guess, for this user alone, and return the name."""
+    """Make a folder for this user alone, with a name that nobody can guess, and return the name."""
     above, name = open_below(root, path), f"profd-window-{secrets.token_hex(8)}"
     try:
         os.mkdir(name, 0o700, dir_fd=above)
@@ -151,17 +150,17 @@ def remove(root: int, path: str) -> bytes:
 
 
 def become(uid: int, gid: int, groups: Sequence[int]) -> None:
-    """Take on a user and its groups, for good, where this process is root's and may."""
+    """Take on a user and its groups, for good, where this process is root."""
     if os.geteuid() == 0 and uid != 0:
         os.setgroups(groups)
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
 
 
-def answer(root: int, request: bytes, said: bytes) -> tuple[bytes | None, list[int]]:
-    """Return what is to be answered, and the descriptors to be sent with it."""
-    name, _, content = said.partition(b"\0")
-    path = os.fsdecode(name if request == WRITE else said)
+def answer(root: int, request: bytes, argument: bytes) -> tuple[bytes | None, list[int]]:
+    """Return the answer, and the descriptors to send with it."""
+    name, _, content = argument.partition(b"\0")
+    path = os.fsdecode(name if request == WRITE else argument)
     if request == OPEN:
         found = open_file(root, path)
         return (None, []) if found is None else (b"", [found])
@@ -171,12 +170,12 @@ def answer(root: int, request: bytes, said: bytes) -> tuple[bytes | None, list[i
 
 
 def serve(requests: socket.socket, root: int) -> None:
-    """Answer requests, one after the other, until nobody asks any more."""
+    """Answer requests, one after the other, until the socket is closed."""
     with requests, requests.makefile("rb") as coming:
         while head := coming.read(1 + HEADER.size):
-            said = coming.read(*HEADER.unpack(head[1:]))
+            argument = coming.read(*HEADER.unpack(head[1:]))
             try:
-                content, opened = answer(root, head[:1], said)
+                content, opened = answer(root, head[:1], argument)
             except (OSError, ValueError):  # not there, not ours to enter, or a name that no file system takes
                 content, opened = None, []
             length = HEADER.pack(NOTHING if content is None else len(content))
@@ -186,14 +185,9 @@ def serve(requests: socket.socket, root: int) -> None:
                 os.close(fd)
 
 
-def main() -> None:
-    """Become the user that the command line names, and serve."""
-    root, uid, gid, groups = sys.argv[1:]
-    become(int(uid), int(gid), [int(word) for word in groups.split(",") if word])
-    asking = socket.socket(fileno=os.dup(0))
-    asking.sendall(READY)
-    serve(asking, int(root))
-
-
 if __name__ == "__main__":
-    main()
+    _root, _uid, _gid, _groups = sys.argv[1:]
+    become(int(_uid), int(_gid), [int(word) for word in _groups.split(",") if word])
+    _requests = socket.socket(fileno=os.dup(0))
+    _requests.sendall(READY)
+    serve(_requests, int(_root))

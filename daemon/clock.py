@@ -15,18 +15,18 @@ MICROSECOND_NS = 1_000
 
 
 class Clock(Protocol):
-    """Tell the time of a run."""
+    """The time of a run."""
 
     def now_ns(self) -> int:
         """Return nanoseconds since the epoch, never going back."""
         ...
 
     def wall_jump_ns(self) -> int:
-        """Return by how many nanoseconds the wall clock has left this clock since it was made."""
+        """Return how many nanoseconds the wall clock is ahead of this clock: it was set since this clock was made."""
         ...
 
     def suspended_ns(self) -> int:
-        """Return for how many nanoseconds the machine has slept since this clock was made; it stood still meanwhile."""
+        """Return the nanoseconds that the machine has slept since this clock was made; it stood still meanwhile."""
         ...
 
 
@@ -41,15 +41,12 @@ class AnchoredClock:
         self._slept_before_ns = _slept_ns()
 
     def now_ns(self) -> int:
-        """Return nanoseconds since the epoch, never going back."""
         return self.anchor_wall_ns + time.monotonic_ns() - self.anchor_monotonic_ns
 
     def wall_jump_ns(self) -> int:
-        """Return by how many nanoseconds the wall clock has left this clock since it was made."""
         return time.time_ns() - self.now_ns()
 
     def suspended_ns(self) -> int:
-        """Return for how many nanoseconds the machine has slept since this clock was made; it stood still meanwhile."""
         return _slept_ns() - self._slept_before_ns
 
 

@@ -1,7 +1,7 @@
 """The errors of profd, and the exit code of each.
 
 Each says what failed and why, then what to do about it. They are caught in two places only: the entry of the command
-line and the error screen of the dashboard. Nothing here knows who raises them.
+line and the error screen of the dashboard.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from enum import IntEnum
 class ExitCode(IntEnum):
     """Exit codes of profd's own failures; documented in ``docs/commands.md``.
 
-    ``profd run`` passes the script's own code on (128 + N for a signal), so these lie where scripts seldom are, and a
-    failure of profd before the script starts can be told from one of the script.
+    ``profd run`` passes the script's own code on (128 + N for a signal), so these lie where the codes of scripts seldom
+    are: a failure of profd before the script starts differs from one of the script.
     """
 
     OK = 0
@@ -37,14 +37,17 @@ class ExitCode(IntEnum):
 
 
 class ProfdError(Exception):
-    """Say what failed and why, and what to do about it.
+    """An error with its cause and its remedy.
 
-    Args:
-        what: what failed and why, as one clause without a full stop.
-        remedy: what to do about it, as one clause; empty where nothing can be done.
+    ``what`` says what failed and why, as one clause without a full stop; ``remedy`` what to do about it, as one clause,
+    empty where nothing can be done.
     """
 
     exit_code: ExitCode = ExitCode.FAILURE
+
+    def __init_subclass__(cls, exit_code: ExitCode | None = None) -> None:
+        if exit_code is not None:
+            cls.exit_code = exit_code
 
     def __init__(self, what: str, remedy: str = "") -> None:
         super().__init__(f"{what}: {remedy}" if remedy else what)
@@ -52,91 +55,61 @@ class ProfdError(Exception):
         self.remedy = remedy
 
 
-class UsageError(ProfdError):
+class UsageError(ProfdError, exit_code=ExitCode.USAGE):
     """The command line asks for something that cannot be."""
 
-    exit_code = ExitCode.USAGE
 
-
-class NoSuchProcess(ProfdError):
+class NoSuchProcess(ProfdError, exit_code=ExitCode.NO_PROCESS):
     """No process has this PID."""
 
-    exit_code = ExitCode.NO_PROCESS
 
-
-class ZombieProcess(ProfdError):
+class ZombieProcess(ProfdError, exit_code=ExitCode.ZOMBIE):
     """The process has ended and only waits for its parent."""
 
-    exit_code = ExitCode.ZOMBIE
 
-
-class NotPython(ProfdError):
+class NotPython(ProfdError, exit_code=ExitCode.NOT_PYTHON):
     """Neither the process nor a descendant runs CPython."""
 
-    exit_code = ExitCode.NOT_PYTHON
 
-
-class UnsupportedPython(ProfdError):
+class UnsupportedPython(ProfdError, exit_code=ExitCode.UNSUPPORTED_PYTHON):
     """py-spy cannot read this version of Python."""
 
-    exit_code = ExitCode.UNSUPPORTED_PYTHON
 
-
-class OtherUsersProcess(ProfdError):
+class OtherUsersProcess(ProfdError, exit_code=ExitCode.OTHER_USER):
     """The process belongs to another user."""
 
-    exit_code = ExitCode.OTHER_USER
 
-
-class PtraceScopeForbids(ProfdError):
+class PtraceScopeForbids(ProfdError, exit_code=ExitCode.PTRACE_SCOPE):
     """Yama's ptrace_scope lets no one but an ancestor read the process."""
 
-    exit_code = ExitCode.PTRACE_SCOPE
 
-
-class MissingCapability(ProfdError):
+class MissingCapability(ProfdError, exit_code=ExitCode.MISSING_CAPABILITY):
     """A container or security module withholds the right to read other processes."""
 
-    exit_code = ExitCode.MISSING_CAPABILITY
 
-
-class RunUnreadable(ProfdError):
+class RunUnreadable(ProfdError, exit_code=ExitCode.UNREADABLE_RUN):
     """A file is no run file, or a damaged or newer one."""
 
-    exit_code = ExitCode.UNREADABLE_RUN
 
-
-class NoSuchRun(ProfdError):
+class NoSuchRun(ProfdError, exit_code=ExitCode.NO_RUN):
     """No run, or more than one, answers to this name."""
 
-    exit_code = ExitCode.NO_RUN
 
-
-class OutputUnwritable(ProfdError):
+class OutputUnwritable(ProfdError, exit_code=ExitCode.UNWRITABLE_OUTPUT):
     """A file that was asked for cannot be written."""
 
-    exit_code = ExitCode.UNWRITABLE_OUTPUT
 
-
-class SessionFailed(ProfdError):
+class SessionFailed(ProfdError, exit_code=ExitCode.SESSION):
     """A session could not be started, reached or commanded."""
 
-    exit_code = ExitCode.SESSION
 
-
-class MissingTool(ProfdError):
+class MissingTool(ProfdError, exit_code=ExitCode.MISSING_TOOL):
     """A program that profd needs is not installed."""
 
-    exit_code = ExitCode.MISSING_TOOL
 
-
-class CommandNotFound(ProfdError):
+class CommandNotFound(ProfdError, exit_code=ExitCode.COMMAND_NOT_FOUND):
     """The command to launch does not exist."""
 
-    exit_code = ExitCode.COMMAND_NOT_FOUND
 
-
-class CommandNotExecutable(ProfdError):
+class CommandNotExecutable(ProfdError, exit_code=ExitCode.COMMAND_NOT_EXECUTABLE):
     """The command to launch exists but cannot be executed."""
-
-    exit_code = ExitCode.COMMAND_NOT_EXECUTABLE

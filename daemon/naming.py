@@ -1,4 +1,4 @@
-"""What commands, processes and signals are called, wherever they are shown.
+"""The names of commands, processes and signals, wherever they are shown.
 
 Imports hardly anything: the first picture of the dashboard waits for it.
 """
@@ -12,7 +12,6 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 
-_MODULE_OPTION = "-m"
 _SCRIPT_ENDING = ".py"
 _LAUNCHER = re.compile(
     r"(.*/)?(torchrun|accelerate|deepspeed)|torch\.distributed\.(run|launch)|accelerate\.commands\..+|deepspeed\..+"
@@ -20,12 +19,18 @@ _LAUNCHER = re.compile(
 
 
 def script(command: Sequence[str]) -> str:
-    """Return what runs in a command: the name of its script's file, its module after ``-m``, else of its program.
+    """Return the name of a command: that of its script's file, its module after ``-m``, else its program.
 
     ``python -u train.py --lr 1`` gives ``train.py``, ``python -m app.train`` gives ``app.train``, ``torchrun x.py``
     gives ``x.py``.
     """
-    module = _module(command)
+    module = ""
+    for word, following in itertools.pairwise(command):
+        if word.endswith(_SCRIPT_ENDING):  # a ``-m`` after it is the script's own
+            break
+        if word == "-m":
+            module = following
+            break
     if module and not is_launcher(module):
         return module
     path = _script_path(command)
@@ -46,12 +51,12 @@ def script_folder(command: Sequence[str], cwd: str) -> Path | None:
 
 
 def is_launcher(program: str) -> bool:
-    """Say whether a script or module only starts others: its own name says nothing of what it runs."""
+    """Say whether a script or module only starts others, so that its name says nothing about the training."""
     return _LAUNCHER.fullmatch(program) is not None
 
 
 def process_title(role: str, ordinal: int | None, rank: int | None = None) -> str:
-    """Return what a process is: ``main``, ``rank 0``, ``worker 1``, ``helper``."""
+    """Return the title of a process: ``main``, ``rank 0``, ``worker 1``, ``helper``."""
     if role == "main" and rank is not None:
         return f"rank {rank}"
     return role if ordinal is None else f"{role} {ordinal}"
@@ -68,13 +73,3 @@ def signal_name(number: int) -> str:
 def _script_path(command: Sequence[str]) -> str:
     """Return the word of a command that is a script of Python; empty where there is none."""
     return next((word for word in command if word.endswith(_SCRIPT_ENDING)), "")
-
-
-def _module(command: Sequence[str]) -> str:
-    """Return the module that Python's own ``-m`` names; empty where a script comes first, or there is none."""
-    for word, following in itertools.pairwise(command):
-        if word.endswith(_SCRIPT_ENDING):
-            return ""
-        if word == _MODULE_OPTION:
-            return following
-    return ""

@@ -37,22 +37,18 @@ def runtime_folder() -> Path:
 
     Raises OutputUnwritable where it cannot be made, or is another user's.
     """
-    own, login = home(), _login_folder()
+    own = home()
+    # Not by platformdirs, which warns on stderr where a container or cron sets no such folder.
+    login = Path(os.environ["XDG_RUNTIME_DIR"]) if os.environ.get("XDG_RUNTIME_DIR") else None
+    try:  # `su` and `sudo` may pass on another user's
+        login = login if login and login.stat().st_uid == os.getuid() else None
+    except OSError:
+        login = None
     folder = own / "run" if own else login / "profd" if login else None
     # The path of a Unix socket holds 107 bytes, and a run's id takes about 50 of them.
     if folder is None or len(os.fsencode(folder)) > 50:
         folder = Path(f"/tmp/profd-{os.getuid()}")
     return make_private(folder)
-
-
-def _login_folder() -> Path | None:
-    """Return ``$XDG_RUNTIME_DIR`` where it is this user's: `su` and `sudo` may pass on another one's."""
-    # Not by platformdirs, which warns on stderr where a container or cron sets no such folder.
-    folder = os.environ.get("XDG_RUNTIME_DIR")
-    try:
-        return Path(folder) if folder and Path(folder).stat().st_uid == os.getuid() else None
-    except OSError:
-        return None
 
 
 def make_private(folder: Path) -> Path:
@@ -78,20 +74,20 @@ def new_run_id(name: str, now: datetime | None = None) -> str:
 
 
 def clean_name(name: str) -> str:
-    """Return ``name`` reduced to what may stand in a file name: letters, digits, ``_`` and ``.``, at most 24."""
+    """Return ``name`` reduced to letters, digits, ``_`` and ``.``, at most 24, as part of a file name."""
     return re.sub(r"[^A-Za-z0-9_.]+", "_", name).strip("._")[:24] or "run"
 
 
 def new_run_file(run_id: str, output: Path | None = None) -> Path:
-    """Return where a new run is to be written, its folder made; raises OutputUnwritable where nothing can be."""
+    """Return the path of a new run, its folder made; raises OutputUnwritable where it cannot be written."""
     if output is None:
         folder, path = runs_folder(), runs_folder() / f"{run_id}{SUFFIX}"
         make_private(folder)
     else:
         folder, path = output.absolute().parent, output.absolute()
-        if _exists(path):
+        if os.path.exists(path):  # noqa: PTH110  Path raises for a folder that is not ours, and for long names
             raise OutputUnwritable(f"{output} exists already", "choose another name, or remove it first")
-        if not _is_folder(folder):
+        if not os.path.isdir(folder):  # noqa: PTH112
             raise OutputUnwritable(f"the folder {folder} does not exist", "create it, or choose another place")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OutputUnwritable(
@@ -103,12 +99,13 @@ def new_run_file(run_id: str, output: Path | None = None) -> Path:
 
 
 def find_run(word: str) -> Path:
-    """Return the run file that is meant: a path, an id, a unique prefix of an id or a name, or ``latest``.
+    """Return the run file of a word: a path, an id, a unique prefix of an id or a name, or ``latest``.
 
-    Raises NoSuchRun where none, or more than one, answers to it.
+    Raises NoSuchRun where it means none, or more than one.
     """
-    if os.sep in word or word.endswith(SUFFIX) or (word and _exists(Path(word)) and not _is_folder(Path(word))):
-        if not _exists(Path(word)):
+    is_there = os.path.exists(word)  # noqa: PTH110  Path raises for long names
+    if os.sep in word or word.endswith(SUFFIX) or (is_there and not os.path.isdir(word)):  # noqa: PTH112
+        if not is_there:
             raise NoSuchRun(f"there is no file {word}", "see `profd ls` for the runs there are")
         return Path(word)
     runs = list_runs()
@@ -127,32 +124,17 @@ def find_run(word: str) -> Path:
 
 
 def word_for(run_file: Path) -> str:
-    """Return the word by which commands find a run again: its id, or its path where it lies elsewhere."""
+    """Return the word for a run in commands: its id, or its path where it lies elsewhere."""
     return run_file.stem if run_file.parent == runs_folder() else str(run_file)
 
 
 def list_runs() -> list[Path]:
     """Return this user's run files, the newest first."""
-    folder = runs_folder()
-    found = [(path.stem[:15], _written_ns(path), path) for path in folder.glob(f"*{SUFFIX}")]
-    return [path for _, written_ns, path in sorted(found, reverse=True) if written_ns]
-
-
-def _written_ns(path: Path) -> int:
-    """Return when a file was last written; 0 where it is no file, or gone again."""
-    try:
-        return path.stat().st_mtime_ns if path.is_file() else 0
-    except OSError:
-        return 0
-
-
-def _exists(path: Path) -> bool:
-    """Say whether there is something under this path, as far as we may look; no name is an error."""
-    return os.path.exists(path)  # noqa: PTH110  Path raises for a folder that is not ours, and for long names
-
-
-def _is_folder(path: Path) -> bool:
-    return os.path.isdir(path)  # noqa: PTH112
+    found: list[tuple[str, int, Path]] = []
+    for path in runs_folder().glob(f"*{SUFFIX}"):
+        with contextlib.suppress(OSError):  # gone again
+            found += [(path.stem[:15], path.stat().st_mtime_ns, path)] if path.is_file() else []
+    return [path for _, _, path in sorted(found, reverse=True)]
 
 
 def run_name(path: Path) -> str:
@@ -180,38 +162,29 @@ def _file_system(path: Path, mounts: str | None) -> str:
         mounts = Path("/proc/self/mounts").read_text(errors="replace")
     path = path.resolve()
     best, kind = Path(), ""
-    for line in mounts.splitlines():
-        mount, file_system = _mount_of(line)
+    for words in (line.split(" ") for line in mounts.splitlines()):
+        if len(words) < 3:
+            continue
+        # Spaces, tabs, newlines and backslashes stand there as three octal digits.
+        mount = Path(re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), words[1]))
         # The later one of two at the same place lies above.
         if path.is_relative_to(mount) and len(mount.parts) >= len(best.parts):
-            best, kind = mount, file_system
+            best, kind = mount, words[2]
     return kind
-
-
-def _mount_of(line: str) -> tuple[Path, str]:
-    """Return place and file system of a line of mounts; a relative place, which nothing lies below, for a bad one."""
-    words = line.split(" ")
-    if len(words) < 3:
-        return Path("unknown"), ""
-    # Spaces, tabs, newlines and backslashes stand there as three octal digits.
-    place = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), words[1])
-    return Path(place), words[2]
-
-
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextlib.contextmanager
 def replacing(target: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """Give a file to write to, which takes the place of ``target`` once it is written and on the disk; raises OSError.
+    """Give a file to write to, which replaces ``target`` once it is written and on the disk; raises OSError.
 
-    Meanwhile it has a name that nobody can guess, and is its owner's alone unless ``mode`` says more. A failure leaves
-    what was there before.
+    Meanwhile it has a name that nobody can guess, and is its owner's alone unless ``mode`` says more. After a failure
+    ``target`` is as before.
     """
     folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     name = f".profd-{secrets.token_hex(8)}"
     try:
-        made = os.open(name, _FLAGS, mode, dir_fd=folder)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        made = os.open(name, flags, mode, dir_fd=folder)
         try:
             with os.fdopen(made, "wb") as file:
                 yield file
@@ -222,20 +195,20 @@ def replacing(target: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
             with contextlib.suppress(OSError):
                 os.unlink(name, dir_fd=folder)
             raise
-        with contextlib.suppress(OSError):  # some file systems know no such thing of a folder
+        with contextlib.suppress(OSError):  # some file systems cannot do that for a folder
             os.fsync(folder)
     finally:
         os.close(folder)
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file beside its place and move it there: a failure leaves what was there before.
+    """Write a file beside its place and move it there: after a failure the place is as before.
 
     Pipes and devices are written to directly. Raises OutputUnwritable.
     """
     try:
         if path.exists() and not path.is_file():
-            path.write_bytes(content)  # of a folder the system says so itself
+            path.write_bytes(content)  # for a folder, the system's own error
         else:
             with replacing(path.resolve(), mode=0o666) as file:
                 file.write(content)

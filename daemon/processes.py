@@ -1,9 +1,7 @@
 """Reads processes from /proc: identity, times, environment, state, and the OOM score of this process.
 
-Opened each time: that costs 5 µs more than a descriptor that is kept, and a run of hundreds of processes runs out of
-none.
-
-Plain reads without history; nothing here watches anything. A process that is gone, or not ours to read, gives None.
+Files are opened for each read: that costs 5 µs more than a descriptor that is kept, and hundreds of processes use up no
+descriptors. A process that is gone, or not ours to read, gives None.
 """
 
 from __future__ import annotations
@@ -22,16 +20,22 @@ _CHUNK_BYTES = 1 << 16
 _PAIR = re.compile(rb"^(\w+):?[ \t]+(\d+)", re.MULTILINE)
 _PRESSURE = re.compile(rb"^(some|full) .*total=(\d+)", re.MULTILINE)
 
+PROC = Path("/proc")
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGESIZE")
+_PYTHON_NAME = re.compile(r"python(\d(?:\.\d+)?)?[a-z]*$")
+_LIBPYTHON = re.compile(r"/libpython(\d\.\d+)[a-z]*\.so")
+
 
 def read(path: str) -> bytes | None:
-    """Return what stands in a file; None where it cannot be read."""
+    """Return the content of a file; None where it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
         found = os.read(descriptor, _CHUNK_BYTES)
-        # A read may give less than is left: of lists the kernel hands out a page at a time.
+        # A read may give less than is left: the kernel gives lists a page at a time.
         while more := os.read(descriptor, _CHUNK_BYTES):
             found += more
     except OSError:
@@ -42,7 +46,7 @@ def read(path: str) -> bytes | None:
 
 
 def read_number(path: str) -> int | None:
-    """Return the number that a file holds alone; None where it holds a word, as a limit does that is none."""
+    """Return the number in a file; None where it holds a word, such as ``max`` for no limit."""
     text = (read(path) or b"").strip()
     return int(text) if text.isdigit() else None
 
@@ -53,15 +57,8 @@ def read_pairs(path: str) -> dict[bytes, int]:
 
 
 def read_pressure_us(path: str) -> dict[bytes, int]:
-    """Return for how long ``some`` and ``full`` tasks stood still, in microseconds, by pressure stall information."""
+    """Return for how many microseconds some and all tasks stalled (``some``, ``full``), from pressure information."""
     return {name: int(total) for name, total in _PRESSURE.findall(read(path) or b"")}
-
-
-PROC = Path("/proc")
-CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGESIZE")
-_PYTHON_NAME = re.compile(r"python(\d(?:\.\d+)?)?[a-z]*$")
-_LIBPYTHON = re.compile(r"/libpython(\d\.\d+)[a-z]*\.so")
 
 
 class Stat(msgspec.Struct, frozen=True):
@@ -83,32 +80,30 @@ class Stat(msgspec.Struct, frozen=True):
     image: int
     """The address where its stack starts: another one means that the process has exec'ed.
 
-    0 where we may not look, while a process is dying (its memory goes long before it is a zombie), and in the midst of
-    an exec, where the kernel moves the stack once more before it says where the code starts.
+    0 where we may not look, while a process is dying (its memory goes long before it is a zombie), and during an exec,
+    where the kernel moves the stack once more before it says where the code starts.
     """
     block_delay_ticks: int | None
-    """For how long it waited for disks; None where the kernel is too old to say."""
+    """The time in which it waited for disks; None where the kernel is too old to count that."""
     exit_status: int
     """As of ``waitpid``; 0 unless the process is a zombie that we may look into."""
 
     @property
     def cpu_ticks(self) -> int:
-        """User and system time."""
         return self.user_ticks + self.system_ticks
 
     @property
     def is_running(self) -> bool:
-        """Whether it is neither a zombie nor dead."""
         return self.state not in "ZX"
 
     @property
     def age_s(self) -> float:
-        """For how long it has been there."""
+        """The seconds since its start."""
         return uptime_s() - self.start_ticks / CLOCK_TICKS
 
 
 class Owner(NamedTuple):
-    """As whom a process opens files."""
+    """The user and groups with which a process opens files."""
 
     uid: int
     gid: int
@@ -171,7 +166,7 @@ def status(pid: int, os_tid: int | None = None) -> dict[str, str]:
 
 
 def link(pid: int, name: str) -> str:
-    """Return where a link of a process leads: ``exe``, ``cwd``, ``fd/3``; empty where we may not look.
+    """Return the target of a link of a process: ``exe``, ``cwd``, ``fd/3``; empty where we may not look.
 
     Bytes that are no text are replaced.
     """
@@ -183,7 +178,7 @@ def link(pid: int, name: str) -> str:
 
 
 def maps(pid: int) -> str:
-    """Return what a process has mapped, as the kernel lists it; empty where we may not look."""
+    """Return the memory map of a process, as the kernel lists it; empty where we may not look."""
     return (read(f"{PROC}/{pid}/maps") or b"").decode(errors="replace")
 
 
@@ -227,21 +222,17 @@ def _own_id(pid: int, os_tid: int | None = None) -> int | None:
 
 
 class Io(NamedTuple):
-    """Bytes that system calls of a process read and wrote in all, and those that were read from a disk.
-
-    A network file system counts in the first two alone, a file that is mapped in the last.
-    """
+    """Bytes that system calls of a process have read and written; those of mapped files are not among them."""
 
     read: int
     written: int
-    read_from_disk: int
 
 
 def io_bytes(pid: int) -> Io | None:
-    """Return what a process has read and written; None where the kernel will not tell."""
+    """Return what a process has read and written; None where the kernel does not say."""
     counters = read_pairs(f"{PROC}/{pid}/io")
     try:
-        return Io(counters[b"rchar"], counters[b"wchar"], counters[b"read_bytes"])
+        return Io(counters[b"rchar"], counters[b"wchar"])
     except KeyError:
         return None
 
@@ -253,7 +244,7 @@ def rss_bytes(pid: int) -> int | None:
 
 
 def environment(pid: int, allowed: frozenset[str]) -> dict[str, str]:
-    """Return the variables of ``allowed`` that the process was started with; no other one leaves this function."""
+    """Return the variables in ``allowed`` that the process was started with; no other one leaves this function."""
     words = (read(f"{PROC}/{pid}/environ") or b"").split(b"\0")
     pairs = (word.decode(errors="replace").partition("=") for word in words)
     return {name: value for name, _, value in pairs if name in allowed}
@@ -274,10 +265,10 @@ def owner_uid(pid: int) -> int | None:
 
 
 def owner(pid: int) -> Owner | None:
-    """Return as whom a process opens files; None where it is gone."""
+    """Return the user and groups with which a process opens files; None where it is gone."""
     fields = status(pid)
     try:
-        # Of each four ids the last is the one that counts for files.
+        # The last of each four ids counts for files.
         uid, gid = (int(fields[name].split()[3]) for name in ("Uid", "Gid"))
         return Owner(uid, gid, tuple(map(int, fields["Groups"].split())))
     except (KeyError, ValueError, IndexError):
@@ -295,8 +286,8 @@ def user_name(uid: int) -> str:
 def python_version(pid: int) -> str | None:
     """Return ``major.minor`` of the CPython that the process runs, ``""`` where it is Python of unknown version.
 
-    None where it is no Python, or not ours to look into. Taken from the name of the executable and of the libpython
-    that it has mapped: no byte of the process's memory is read.
+    None where it is no Python, or not ours to look into. From the name of the executable and of the mapped libpython:
+    no byte of the process's memory is read.
     """
     executable = link(pid, "exe").removesuffix(" (deleted)")
     if not executable:
@@ -310,20 +301,14 @@ def python_version(pid: int) -> str | None:
     return "" if match else None
 
 
-_MOST = 1000
-
-
 def volunteer(points: int = 500) -> None:
-    """Have the kernel take this process, and what it starts, before those beside it; refused rights change nothing."""
+    """Have the OOM killer choose this process, and what it starts, before others; without the right nothing changes."""
+    score = PROC / "self/oom_score_adj"
     with contextlib.suppress(OSError, ValueError):
-        _file("self").write_text(str(min(_MOST, int(_file("self").read_text()) + points)))
+        score.write_text(str(min(1000, int(score.read_text()) + points)))
 
 
 def spare(pid: int, like: int) -> None:
-    """Have the kernel take a process no sooner than another one; refused rights change nothing."""
+    """Have the OOM killer choose a process no sooner than another one; without the right nothing changes."""
     with contextlib.suppress(OSError):
-        _file(pid).write_text(_file(like).read_text())
-
-
-def _file(pid: int | str) -> Path:
-    return Path(f"/proc/{pid}/oom_score_adj")
+        (PROC / str(pid) / "oom_score_adj").write_text((PROC / str(like) / "oom_score_adj").read_text())

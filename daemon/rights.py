@@ -1,8 +1,5 @@
 """What the kernel lets this process read of other processes, and the facts that explain a refusal.
 
-Owns the attempt itself, capabilities, Yama's ptrace_scope, the credentials of a process, and whether this is a
-container. Knows nothing of what is to be done about a refusal.
-
 ``python -m profd.daemon.rights PROGRAM [WORD ...]`` becomes a program without them.
 """
 
@@ -27,10 +24,12 @@ _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 _CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 _CONTAINER_GROUP = re.compile(r"/(docker|kubepods|lxc|containerd|libpod)\b")
 _READ_LENGTH = 8
+_SET_NO_NEW_PRIVILEGES = 38
+_VERSION_3 = 0x20080522
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """Who a process is. ``uids`` are its real, effective and saved user ids; ``tgid`` its PID, where it is a thread."""
+    """The identity of a process or thread: ``uids`` are the real, effective and saved user ids, ``tgid`` is the PID."""
 
     name: str
     tgid: int
@@ -46,7 +45,7 @@ class _IoVec(ctypes.Structure):
 
 
 class Rights:
-    """The rights of this process, asked of the running kernel."""
+    """The rights of this process, by the running kernel."""
 
     def __init__(self, proc: Path = Path("/proc"), yama: Path = _YAMA) -> None:
         self._proc = proc
@@ -54,11 +53,10 @@ class Rights:
 
     @property
     def uid(self) -> int:
-        """The effective user id of this process."""
         return os.geteuid()
 
     def credentials(self, pid: int) -> Credentials | None:
-        """Return who a process is; None where there is none, or it is hidden from us."""
+        """Return the credentials of a process; None where there is none, or it is hidden from us."""
         try:
             text = (self._proc / str(pid) / "status").read_text(errors="replace")
         except OSError:
@@ -82,7 +80,7 @@ class Rights:
         except ProcessLookupError:
             return False
         except PermissionError:
-            return True
+            pass
         return True
 
     def may_read_all(self) -> bool:
@@ -122,21 +120,21 @@ class Rights:
 
     def executable(self, pid: int) -> str | None:
         """Return the path of the program that a process runs; None where it may not be looked at."""
-        try:
-            return str((self._proc / str(pid) / "exe").readlink())
-        except OSError:
-            return None
+        return processes.link(pid, "exe") or None
 
     def python_version(self, pid: int) -> str | None:
-        """Return ``major.minor`` of a process's CPython, ``""`` where unknown, None where it is no Python."""
         return processes.python_version(pid)
 
     def read_memory(self, pid: int) -> int:
         """Try to read some bytes of a process's memory, as py-spy does; return 0, or the error's number."""
         try:
-            address = self._readable_address(pid)
-        except OSError as error:
+            with (self._proc / str(pid) / "maps").open() as maps:
+                readable = (line for line in maps if line.split(" ", 2)[1].startswith("r"))
+                address = int(next(readable, "0").partition("-")[0], 16)
+        except OSError as error:  # its map is closed to us
             return error.errno or errno.EIO
+        if not address:
+            return errno.ESRCH
         buffer = ctypes.create_string_buffer(_READ_LENGTH)
         local = _IoVec(ctypes.cast(buffer, ctypes.c_void_p), _READ_LENGTH)
         remote = _IoVec(address, _READ_LENGTH)
@@ -149,25 +147,9 @@ class Rights:
         # EFAULT: we were let in, and the mapping has gone in the meantime.
         return 0 if done >= 0 or ctypes.get_errno() == errno.EFAULT else ctypes.get_errno()
 
-    def _readable_address(self, pid: int) -> int:
-        """Return an address that the process itself may read; raises OSError where its map is closed to us."""
-        with (self._proc / str(pid) / "maps").open() as maps:
-            for line in maps:
-                span, permissions, *_ = line.split(" ", 2)
-                if permissions.startswith("r"):
-                    return int(span.partition("-")[0], 16)
-        raise OSError(errno.ESRCH, os.strerror(errno.ESRCH))
-
-
-_SET_NO_NEW_PRIVILEGES = 38
-_VERSION_3 = 0x20080522
-
 
 def drop() -> None:
-    """Give up all capabilities, for good: no program that is executed later gets any back.
-
-    Of no effect on who is not root.
-    """
+    """Give up all capabilities, for good: no program that is executed later gets any back. Only root has any."""
     if os.geteuid() != 0:
         return
     libc = ctypes.CDLL(None, use_errno=True)

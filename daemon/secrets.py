@@ -60,6 +60,7 @@ _TOKEN = re.compile(
 _WITH_AT = re.compile(r"(?<!\S)\S+(?=@)")
 _USER = re.compile(r"(?<=[\w+.\-])://[^\s:/@]*:(?=.)")
 _CODE_OPTION = re.compile(r"-\w*c")
+"""The next word is code, with words of its own: ``bash -lc``, ``python -c``."""
 
 
 def mask_command(words: Iterable[str]) -> tuple[str, ...]:
@@ -73,13 +74,18 @@ def mask_command(words: Iterable[str]) -> tuple[str, ...]:
         if left <= 0:
             masked.append(CUT)
             break
-        masked.append(MASK if _is_value_of_secret(before, word) else _shown(word, is_code=_is_code_option(before)))
+        if _is_value_of_secret(before, word):
+            masked.append(MASK)
+        else:  # cut after the masking: the part of a secret before a cut would not be known for one
+            shown = _mask_word(word[:_READ_CHARACTERS], is_code=_CODE_OPTION.fullmatch(before) is not None)
+            is_whole = len(word) <= _READ_CHARACTERS and len(shown) <= WORD_CHARACTERS
+            masked.append(shown if is_whole else f"{shown[:WORD_CHARACTERS]}{CUT}")
         before, left = word, left - len(masked[-1]) - 1
     return tuple(masked)
 
 
 def mask_line(line: str) -> str:
-    """Return a line of source or output with ``***`` in place of each secret: what is named so, and what looks so."""
+    """Return a line of source or output with ``***`` in place of each secret, known by its name or by its shape."""
     line = _mask_word(line, is_code=True)
     return _TOKEN.sub(MASK, _LITERAL.sub(_mask_literal, line))
 
@@ -92,16 +98,8 @@ def _mask_literal(match: re.Match[str]) -> str:
     return f"{name}{match['between']}{MASK if is_secret else text}"
 
 
-def _shown(word: str, *, is_code: bool) -> str:
-    """Return a word masked, then cut: the part of a secret before a cut would not be known for one."""
-    masked = _mask_word(word[:_READ_CHARACTERS], is_code=is_code)
-    if len(word) <= _READ_CHARACTERS and len(masked) <= WORD_CHARACTERS:
-        return masked
-    return f"{masked[:WORD_CHARACTERS]}{CUT}"
-
-
 def is_secret_name(name: str) -> bool:
-    """Say whether what goes by this name is a secret: ``--hf-token``, ``WANDB_API_KEY``, ``dbPassword``."""
+    """Say whether a name is one of secrets: ``--hf-token``, ``WANDB_API_KEY``, ``dbPassword``."""
     parts = [part.lower() for part in _NAME_PART.findall(name)]
     if any(part in _SECRET_WORDS or part.endswith(_SECRET_ENDINGS) for part in parts):
         return True
@@ -114,13 +112,7 @@ def _is_value_of_secret(option: str, word: str) -> bool:
     return is_option and is_secret_name(option) and bool(word) and not word.startswith("-")
 
 
-def _is_code_option(word: str) -> bool:
-    """Say whether the next word is code, with words of its own: ``bash -lc``, ``python -c``."""
-    return _CODE_OPTION.fullmatch(word) is not None
-
-
 def _mask_word(word: str, *, is_code: bool) -> str:
-    """Mask the secrets within one word."""
     whole = None if is_code else _WHOLE_ASSIGNMENT.fullmatch(word)
     if whole and is_secret_name(whole["name"]):
         return f"{whole['name']}={MASK}"
@@ -132,7 +124,7 @@ def _mask_word(word: str, *, is_code: bool) -> str:
 
 
 def _mask_password(before_at: re.Match[str]) -> str:
-    """Mask the password in an address, given all that stands without a space before its last ``@``."""
+    """Mask the password in an address, given the text before its last ``@``, back to a space."""
     user = _USER.search(before_at[0])
     return f"{before_at[0][: user.end()]}{MASK}" if user else before_at[0]
 

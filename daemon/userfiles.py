@@ -1,8 +1,8 @@
-"""Files as the user of a process sees them: read with that user's rights, below its root, and never waited for long.
+"""Files as the user of a process sees them: read with that user's rights, below its root, with a short timeout.
 
-A target says which files its code is from, and it may say what it likes: files of others, pipes, a file system whose
-server is gone. So a child process that has taken on the user's rights opens them (``asuser``). One that does not answer
-in time is given up; for a while then, and until it is gone, nothing more is read.
+The target names the files of its code, and may name any: files of others, pipes, a file system whose server is gone.
+So a child process with the user's rights opens them (``asuser``). One that does not answer in time is given up; then
+nothing more is read for a while, and until it is gone.
 """
 
 from __future__ import annotations
@@ -21,20 +21,19 @@ from typing import Any
 from profd.daemon import asuser, processes
 
 DEADLINE_S = 2.0
-"""For so long a file is waited for: network file systems take less, and who waits can be kept that long."""
+"""The timeout of a file: network file systems take less, and the caller can wait that long."""
 START_S = 10.0
-"""For so long the child process is waited for, which reads nothing of the target's until it is ready: on a machine with
-many busy processes Python takes a second or two to start."""
+"""The timeout of the child's start; on a machine with many busy processes Python takes a second or two for that."""
 PAUSE_S = 30.0
-"""For so long nothing is read after that, so that little of a run's time is spent on waiting."""
+"""Nothing is read for that long after a timeout, so that little of a run's time is spent on waiting."""
 
 
 class Unanswered(Exception):
-    """Nobody answered in time, or nobody was asked for a while because of that."""
+    """The child did not answer in time, or is not asked for a while because of that."""
 
 
 class UserFiles:
-    """The files that a process sees. Threads may share it; one at a time is answered."""
+    """The files that a process sees. Threads may share it; it answers one at a time."""
 
     _root = -1
     _socket: socket.socket | None = None
@@ -49,7 +48,7 @@ class UserFiles:
         deadline_s: float = DEADLINE_S,
         pause_s: float = PAUSE_S,
     ) -> None:
-        """Act as ``owner``, or who we are, with paths below ``root``; raises OSError where that is gone."""
+        """Act as ``owner``, or as our own user, with paths below ``root``; raises OSError where that is gone."""
         owner = owner or processes.Owner(os.geteuid(), os.getegid(), tuple(os.getgroups()))
         self._root = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         ids = (str(self._root), str(owner.uid), str(owner.gid), ",".join(map(str, owner.groups)))
@@ -62,7 +61,7 @@ class UserFiles:
         self.close()
 
     def close(self) -> None:
-        """Let the child process go."""
+        """End the child process."""
         self._give_up()
         if self._root >= 0:
             os.close(self._root)
@@ -71,15 +70,13 @@ class UserFiles:
     def read(self, path: str) -> bytes:
         """Return the bytes of a file; none where it is no plain file of usual size, or may not be read.
 
-        Raises Unanswered where that is not known in time: it may be read later.
+        Raises Unanswered where the answer does not come in time: it may be read later.
         """
-        answer, _ = self._ask(asuser.READ, path)
-        return answer or b""
+        return self._ask(asuser.READ, path)[0] or b""
 
     def is_file(self, path: str) -> bool:
         """Say whether a path names a plain file; False where the answer does not come in time."""
-        answer, _ = self._try(asuser.IS_FILE, path)
-        return answer is not None
+        return self._try(asuser.IS_FILE, path)[0] is not None
 
     def open(self, path: str) -> int | None:
         """Return a descriptor of a plain file that is no link, which the caller closes; None where there is none."""
@@ -93,22 +90,21 @@ class UserFiles:
 
     def write(self, path: str, content: bytes) -> bool:
         """Make a file for the user alone; False where that cannot be, or there is anything of its name."""
-        answer, _ = self._try(asuser.WRITE, path, b"\0" + content)
-        return answer is not None
+        return self._try(asuser.WRITE, path, b"\0" + content)[0] is not None
 
     def remove(self, path: str) -> None:
         """Remove a file, or a folder with the files in it, where that can be."""
         self._try(asuser.REMOVE, path)
 
     def _try(self, request: bytes, path: str, content: bytes = b"") -> tuple[bytes | None, list[int]]:
-        """Do as ``_ask``; nothing is answered where nobody answers in time."""
+        """Do as ``_ask``; the answer is None where none comes in time."""
         try:
             return self._ask(request, path, content)
         except Unanswered:
             return None, []
 
     def _ask(self, request: bytes, path: str, content: bytes = b"") -> tuple[bytes | None, list[int]]:
-        """Return what is answered, None for nothing, and the descriptors that come with it; raises Unanswered."""
+        """Return the answer, None for no file, and the descriptors that come with it; raises Unanswered."""
         if not self._lock.acquire(timeout=self._deadline_s):
             raise Unanswered(path)
         try:
@@ -123,7 +119,7 @@ class UserFiles:
             self._lock.release()
 
     def _is_ready(self) -> bool:
-        """Say whether there is a child to ask; makes one, unless one was given up lately or is not gone yet.
+        """Say whether there is a child to ask; start one, unless one was given up lately or is not gone yet.
 
         Raises OSError where it does not start.
         """
@@ -170,12 +166,12 @@ class UserFiles:
         return bytes(answer), opened
 
     def _give_up(self) -> None:
-        """Kill the child; where it hangs in the kernel it stays until that answers."""
+        """Kill the child; where it hangs in the kernel it stays until the kernel answers."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
         if self._helper is not None:
-            # Root may lack the right to end another user's process; this one ends by itself, as nobody asks any more.
+            # Root may lack the right to end another user's process; this one ends by itself once its socket is closed.
             with contextlib.suppress(subprocess.TimeoutExpired, PermissionError):
                 self._helper.kill()
                 self._helper.wait(0.1)
@@ -185,9 +181,9 @@ _known: weakref.WeakValueDictionary[tuple[processes.Owner, str], UserFiles] = we
 
 
 def files_of(pid: int) -> UserFiles:
-    """Return the files that a process sees; processes of one user that see the same share a child of ours.
+    """Return the files that a process sees; processes of one user that see the same share one child.
 
-    Those of one that is gone, or not ours to look into, are the files that we see, and as root that nobody sees.
+    For a process that is gone, or not ours to look into: the files that we see, as root those that nobody sees.
     """
     owner, root, namespace = processes.owner(pid) or processes.NOBODY, Path("/"), ""
     with contextlib.suppress(OSError):
@@ -201,9 +197,9 @@ def files_of(pid: int) -> UserFiles:
 
 
 def as_owner(pid: int) -> dict[str, Any]:
-    """Return what has ``subprocess`` start a program as the user of a process; nothing where that is who we are.
+    """Return the arguments with which ``subprocess`` starts a program as the user of a process; none for our own user.
 
-    Such a program gets an environment of its own, which that user can read.
+    The program gets an environment of its own, which that user can read.
     """
     owner = processes.owner(pid) or processes.NOBODY
     if os.geteuid() != 0 or owner.uid == 0:
