@@ -34,12 +34,12 @@ SERIES = (
 
 def state(look: Look) -> Iterator[Sample]:
     """Yield what the run is, and whether it goes on."""
-    info, hangs = look.reader.info, look.reader.hang_count()
+    info, hangs = look.reader.info, look.reader.hangs()
     yield look.sample(catalog.RUN_INFO, 1, info.name, info.mode, info.host)
     yield look.sample(catalog.RUN_STARTED, info.started_ns / SECOND_NS)
     yield look.sample(catalog.RUN_WRITTEN, info.end_ns / SECOND_NS)
-    yield look.sample(catalog.HANGS, hangs.count)
-    yield look.sample(catalog.HANGING, min(hangs.going_on, 1))
+    yield look.sample(catalog.HANGS, len(hangs))
+    yield look.sample(catalog.HANGING, any(hang.ended_ns is None for hang in hangs))
 
 
 def findings(look: Look) -> Iterator[Sample]:

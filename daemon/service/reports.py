@@ -157,7 +157,7 @@ class Incidents:
         for run_id, entry in live.items():
             try:
                 with RunReader(run_file(run_id), Entities()) as reader:
-                    count = reader.hang_count().count
+                    count = len(reader.hangs())
                     findings = [one for one in findings_now(reader) if one.severity != "info"]
             except ProfdError as error:
                 self._log.complain("unreadable", error, run=run_id)

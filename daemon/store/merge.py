@@ -18,7 +18,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import database, records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame, FrameDescription, Identity, Interval, Point, Record, ThreadTimeline
-from profd.daemon.store.rows import RecordingRow, RunInfo, ThreadRow, WindowRow
+from profd.daemon.store.rows import RecordingRow, ThreadRow, WindowRow
 from profd.daemon.store.tables import Tables, time_of
 
 NODES = "nodes"
@@ -69,6 +69,14 @@ def join_runs(readers: Sequence[RunReader], nodes: Sequence[JoinedNode], name: s
     badly = [info for info in infos if info.exit_code or info.exit_signal]
     info = (badly or infos)[0]
     ended = records.RunEnded(end_ns, info.why_ended or "stopped", info.exit_code, info.exit_signal)
+    # What else is known of the job are the first node's words.
+    words = {
+        field: getattr(infos[0], field) for field in ("name", "mode", "command", "cwd", "user", "versions", "options")
+    }
+    target, recorder = Identity(infos[0].pid, infos[0].start_ticks), Identity(infos[0].recorder.pid, 0)
+    started = records.RunStarted(
+        **words, id=name, target=target, host=f"{len(infos)} nodes", started_ns=started_ns, recorder=recorder
+    )
     # Of a frame that several files have the first one's description counts.
     descriptions: dict[Frame, FrameDescription] = {}
     for row in (row for reader in readers for row in reader.frames.values()):
@@ -77,7 +85,7 @@ def join_runs(readers: Sequence[RunReader], nodes: Sequence[JoinedNode], name: s
     connection = database.create(path)
     try:
         tables = Tables(connection, descriptions.__getitem__)
-        tables.begin(_started(infos[0], len(infos), name, started_ns))
+        tables.begin(started)
         in_meta = (NODES, msgspec.json.encode(list(nodes)).decode())
         with contextlib.closing(connection.execute("INSERT INTO meta (name, value) VALUES (?, ?)", in_meta)):
             pass
@@ -95,24 +103,6 @@ def join_runs(readers: Sequence[RunReader], nodes: Sequence[JoinedNode], name: s
     except sqlite3.Error as error:
         connection.close()
         raise database.unwritable(path, error) from error
-
-
-def _started(info: RunInfo, nodes: int, name: str, started_ns: int) -> records.RunStarted:
-    """Return the start of the job: the first node's words, for all of them."""
-    return records.RunStarted(
-        id=name,
-        name=info.name,
-        mode=info.mode,
-        target=Identity(info.pid, info.start_ticks),
-        command=info.command,
-        cwd=info.cwd,
-        host=f"{nodes} nodes",
-        user=info.user,
-        started_ns=started_ns,
-        recorder=Identity(info.recorder.pid, 0),
-        versions=info.versions,
-        options=info.options,
-    )
 
 
 class _Replay:

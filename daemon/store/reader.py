@@ -18,7 +18,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import database, rows
 from profd.daemon.store.entities import Entities
-from profd.daemon.store.records import OperatorTotals, Value
+from profd.daemon.store.records import OperatorTotals, Value, WindowStep
 from profd.daemon.store.rollups import StoredRollups
 from profd.daemon.store.rows import FrameRow, IntervalRow, PointRow, RecordingRow, StackTotal, count_total
 from profd.daemon.store.runfile import RunFile, time_range
@@ -231,10 +231,6 @@ class RunReader(RunFile):
         """Return the hangs of the run in order of time; none from a file that is older than their table."""
         return self.fetch_from("hang", rows.HangRow, "1 ORDER BY id")
 
-    def hang_count(self) -> rows.HangCount:
-        """Return how many hangs there were, from the file of a live run."""
-        return self.fetch(rows.HangCount, "SELECT count(*), count(*) - count(ended_ns) FROM hang")[0]
-
     def placements(self) -> dict[int, rows.PlacementRow]:
         """Return by process the places of ranks in their job; none from a file that is older than their table."""
         return {one.process: one for one in self.fetch_from("placement", rows.PlacementRow)}
@@ -259,9 +255,9 @@ class RunReader(RunFile):
         self.check_known(processes={one.process for one in found})
         return found
 
-    def window_steps(self, window: int) -> list[rows.WindowStepRow]:
+    def window_steps(self, window: int) -> list[WindowStep]:
         """Return the whole steps within a window, in order of time."""
-        return self.fetch_from("window_step", rows.WindowStepRow, "window = ? ORDER BY start_ns", window)
+        return self.fetch_from("window_step", WindowStep, "window = ? ORDER BY start_ns", window)
 
     def operators(self, window: int) -> list[OperatorTotals]:
         """Return the operators of a window by input shape, and its kernels."""

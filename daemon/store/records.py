@@ -167,11 +167,11 @@ class EventHappened(msgspec.Struct, frozen=True, tag="event"):
     identity: Identity | None = None
 
 
-class WindowStep(NamedTuple):
+class WindowStep(msgspec.Struct, frozen=True, order=True):
     """A whole step of the training within a window."""
 
-    start_ns: int
-    end_ns: int
+    start_ns: Time
+    end_ns: Time
 
 
 class DeviceTime(NamedTuple):

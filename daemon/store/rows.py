@@ -240,13 +240,6 @@ class WindowRow(msgspec.Struct, frozen=True):
     kept_bytes: int | None
 
 
-class WindowStepRow(msgspec.Struct, frozen=True):
-    """A whole step within a window."""
-
-    start_ns: Time
-    end_ns: Time
-
-
 class HangRow(msgspec.Struct, frozen=True):
     """A time without progress: from ``since_ns`` on, told at ``at_ns``; ``ended_ns`` is None where it did not end."""
 
@@ -273,13 +266,6 @@ class FindingRow(msgspec.Struct, frozen=True):
     from_ns: Time
     to_ns: Time | None
     report: str
-
-
-class HangCount(msgspec.Struct, frozen=True):
-    """How many hangs there were, and how many of them go on."""
-
-    count: Count
-    going_on: Count
 
 
 class OutputRow(msgspec.Struct, frozen=True):

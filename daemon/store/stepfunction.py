@@ -1,22 +1,12 @@
-"""How long a reading of a series holds, and so what the series was over a range of time.
+"""How long a reading holds, and so what a series was over a range of time; docs/architecture.md says why.
 
-This is the only answer to that question: sums, summary, findings, dashboard, report, metrics and exports ask here.
+All that needs an answer asks here, while a run is written and afterwards: both have to agree to the nanosecond.
 
-1. A reading holds for the time since the one before it. Rates (cores, utilization, bytes a second) are stored as the
-   mean of exactly that time. A state such as memory is the same either way, up to the distance of two readings.
+1. A reading holds for the time since the one before it: a rate is stored as the mean of that time.
 2. After a pause of more than three usual distances it holds for the last three of them, and what lies before is
-   unknown. The usual distance is the median of the last nine. So each series brings its own measure: one that is read
-   once a minute by design has no gaps, one that is read six times a second has one after half a second, and one that is
-   read less often from some time on is known again after five readings. One reading that came late, as on a busy
-   machine, is no gap.
-3. The first reading holds for as long as the second one does. Nothing says since when it does, and to drop it would
-   leave a tenth out of what is known of a worker that lives for ten seconds.
+   unknown. The usual distance is the median of the last nine, so that a part of a series gives the same as all of it.
+3. The first reading holds for as long as the second one does: else a worker that lives for ten seconds lacks a tenth.
 4. After the last reading nothing is known. A single reading is known at its own moment and holds for no time.
-
-What is usual follows from the readings just before. So a part of a series says the same of its time as all of it does,
-and whoever adds up readings as they come gets the same as whoever reads them afterwards.
-
-Here once for all, since who sums up while a run is written and who reads it one by one have to agree to the nanosecond.
 """
 
 from __future__ import annotations

@@ -186,7 +186,7 @@ class Tables:
         window = insert(self._connection, "window", values)
         self._connection.executemany(
             "INSERT OR IGNORE INTO window_step (window, start_ns, end_ns) VALUES (?,?,?)",
-            [(window, *step) for step in record.steps],
+            [(window, step.start_ns, step.end_ns) for step in record.steps],
         )
         self._connection.executemany(
             f"INSERT INTO operator VALUES (?{',?' * len(records.OperatorTotals.__struct_fields__)})",

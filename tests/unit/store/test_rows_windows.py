@@ -11,7 +11,7 @@ from support.training_stacks import describe
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import DeviceTime, OperatorTotals, Record, WindowStep, WindowTaken
-from profd.daemon.store.rows import WindowRow, WindowStepRow
+from profd.daemon.store.rows import WindowRow
 from profd.daemon.store.writer import RunWriter
 
 ADD = OperatorTotals("aten::add", "cpu", False, "[[2, 3], []]", 4, 10, 20, 30, 40, -1, -2, 5, 6, 24)
@@ -46,7 +46,7 @@ def test_window_comes_out_as_it_was_taken(tmp_path: Path) -> None:
         (process,) = reader.processes
         taken = WindowRow(1, process, "kineto", TAKEN.asked_ns, "", TAKEN.start_ns, TAKEN.end_ns, 4, 2, 1, 1000, 6)
         assert reader.windows() == [taken]
-        assert reader.window_steps(1) == [WindowStepRow(*step) for step in TAKEN.steps]
+        assert reader.window_steps(1) == list(TAKEN.steps)
         assert reader.operators(1) == list(TAKEN.operators)
         assert reader.operators(1)[1].is_annotation is True
         assert reader.window_trace(1) == b"packed"

@@ -98,7 +98,7 @@ async def test_window_is_reduced_and_kept_with_its_trace(run: Run) -> None:
     window = await run.outcome()
     assert (window.error, window.asked_ns, window.source) == ("", asked_ns, "kineto")
     assert (window.start_ns, window.end_ns) == (0, 25_000)
-    assert [tuple(step) for step in window.steps] == [(0, 10_000), (10_000, 25_000)]
+    assert [(step.start_ns, step.end_ns) for step in window.steps] == [(0, 10_000), (10_000, 25_000)]
     assert {operator.name: operator.calls for operator in window.operators} == {
         "aten::add": 2,
         "Optimizer.step#SGD.step": 2,
@@ -112,7 +112,7 @@ async def test_window_is_reduced_and_kept_with_its_trace(run: Run) -> None:
 async def test_window_of_seconds_begins_in_the_middle_of_a_step(run: Run) -> None:
     run.begin(WindowRequest(seconds=0.5))
     (await run.give_configuration()).write_bytes(steps_of_two())
-    assert [tuple(step) for step in (await run.outcome()).steps] == [(10_000, 25_000)]
+    assert [(step.start_ns, step.end_ns) for step in (await run.outcome()).steps] == [(10_000, 25_000)]
 
 
 async def test_process_that_ends_in_the_middle_is_said(run: Run) -> None:

@@ -12,7 +12,7 @@ ADAM, SGD = "Optimizer.step#Adam.step", "Optimizer.step#SGD.step"
 
 
 def steps_of(script: TraceScript, begun_ns: int | None = None) -> list[tuple[int, ...]]:
-    return [tuple(step) for step in find_steps(script.spans(), begun_ns)]
+    return [(step.start_ns, step.end_ns) for step in find_steps(script.spans(), begun_ns)]
 
 
 def test_marks_of_the_profiler_are_steps() -> None:
