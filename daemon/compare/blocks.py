@@ -2,9 +2,9 @@
 
 The error of sampling is not all that separates two stretches of a run: machines are uneven. Means of blocks hold both.
 
-Who computes on the neighboring core takes cache, memory traffic and, where two logical cores share a physical one, a
-part of its execution units; who computes on the same core takes all of it for a while. Both make a whole run slower or
-faster, which no unrest within the run tells.
+A process on the neighboring core takes cache, memory traffic and, where two logical cores share a physical one, a part
+of its execution units; a process on the same core takes all of it for a while. Both make a whole run slower or faster,
+which no noise within the run shows.
 """
 
 from __future__ import annotations
@@ -20,20 +20,27 @@ import msgspec
 from profd.daemon.analyze.coverage import COST_SERIES, mean_of_series
 from profd.daemon.analyze.phases import COPY, DATA_LOAD, DATA_WAIT, STEP, PhaseIndex
 from profd.daemon.analyze.profile import selected_totals
-from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.series import PRESSURE, machine_cores, main_thread_cores, own_core_wait, take_course
+from profd.daemon.analyze.selection import Selection, cut
+from profd.daemon.analyze.series import (
+    PRESSURE,
+    machine_cores,
+    main_thread_cores,
+    mean_of_known,
+    own_core_wait,
+    take_course,
+)
 from profd.daemon.analyze.steps import take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import FrameRow, SeriesRow
+from profd.daemon.store.rows import FrameRow
 
 BLOCKS = 12
 MOST_BLOCKS = 24
-"""More blocks tell their own unrest better, where each of them still holds a hundred samples or so."""
+"""More blocks show their own noise better, where each of them still holds a hundred samples or so."""
 _BLOCK_NS = 2 * SECOND_NS
 TRAINING = frozenset({DATA_WAIT, DATA_LOAD, COPY, *STEP})
-_LOOKED_AT = 64
-"""The beginning of the training is looked for in so many parts of the run."""
+_PARTS = 64
+"""The beginning of the training is looked for in the first half of these parts of the run."""
 
 Item = tuple[str, str, str, int]
 """What is compared: its kind, name, module path and line (0 but for lines).
@@ -82,37 +89,23 @@ def take_blocks(reader: RunReader, selection: Selection) -> Blocks:
     phases = PhaseIndex(reader)
     from_ns, to_ns = _training_range(reader, selection, phases)
     count = min(max((to_ns - from_ns) // _BLOCK_NS, BLOCKS), MOST_BLOCKS)
-    edges = [from_ns + (to_ns - from_ns) * number // count for number in range(count + 1)]
-    parts = [
-        msgspec.structs.replace(selection, from_ns=start_ns, to_ns=end_ns)
-        for start_ns, end_ns in itertools.pairwise(edges)
-    ]
+    parts = [selection.between(*block) for block in cut(from_ns, to_ns, count)]
     shares: defaultdict[Item, list[float]] = defaultdict(lambda: [0.0] * count)
     for number, part in enumerate(parts):
         for item, share in _shares(reader, part, phases).items():
             shares[item][number] = share
-    paces = _paces(reader, parts, phases)
-    whole = msgspec.structs.replace(selection, from_ns=from_ns, to_ns=to_ns)
-    step_s = _step_s(reader, whole, phases)
-    if paces:  # blocks tell how uneven steps are; how long they are is known best over all of them
-        step_s = Mean(step_s.value, mean_of(paces).error) if step_s else mean_of(paces)
-    return Blocks(count, shares, step_s, paces, from_ns, to_ns, _functions_of_lines(reader))
-
-
-def _paces(reader: RunReader, parts: Sequence[Selection], phases: PhaseIndex) -> list[float]:
-    """Return the seconds a step of each block; nothing where one of them does not tell."""
     rates = [take_steps(reader, part, phases).per_s for part in parts]
-    known = [1 / rate for rate in rates if rate]
-    return known if len(known) == len(parts) else []
-
-
-def _step_s(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Mean | None:
-    """Return the seconds a step of a range as a whole."""
-    steps = take_steps(reader, selection, phases)
-    if not steps.per_s:
-        return None
-    # The error of a rate is the most that it can be off by: about two standard errors.
-    return Mean(1 / steps.per_s, (steps.per_s_error or 0.0) / steps.per_s**2 / 2)
+    paces = [1 / rate for rate in rates if rate]
+    if len(paces) < count:
+        paces = []
+    steps = take_steps(reader, selection.between(from_ns, to_ns), phases)
+    step_s = None
+    if steps.per_s:  # the error of a rate is the most that it can be off by: about two standard errors
+        step_s = Mean(1 / steps.per_s, (steps.per_s_error or 0.0) / steps.per_s**2 / 2)
+    if paces:  # blocks show how uneven steps are; how long they are is known best over all of them
+        step_s = Mean(step_s.value, mean_of(paces).error) if step_s else mean_of(paces)
+    functions = {_line_item(frame): (frame.module_path, frame.function) for frame in reader.frames.values()}
+    return Blocks(count, shares, step_s, paces, from_ns, to_ns, functions)
 
 
 def mean_of(values: Sequence[float]) -> Mean:
@@ -152,37 +145,26 @@ def _items(reader: RunReader, stack: int, phases: PhaseIndex) -> Iterator[Item]:
         yield _line_item(line)
 
 
-def _functions_of_lines(reader: RunReader) -> dict[Item, tuple[str, str]]:
-    """Return the function of each line of the user's code."""
-    return {_line_item(frame): (frame.module_path, frame.function) for frame in reader.frames.values()}
-
-
 def _line_item(frame: FrameRow) -> Item:
     return "line", frame.source or frame.function, frame.module_path, frame.line
 
 
 def _training_range(reader: RunReader, selection: Selection, phases: PhaseIndex) -> tuple[int, int]:
-    """Return the range of time that is compared: without the start-up, where the program has one that can be told."""
-    info = reader.info
-    from_ns = info.started_ns if selection.from_ns is None else max(selection.from_ns, info.started_ns)
-    to_ns = info.end_ns if selection.to_ns is None else min(selection.to_ns, info.end_ns)
-    to_ns = max(to_ns, from_ns)
-    if selection.from_ns is not None:
-        return from_ns, to_ns
-    for number in range(_LOOKED_AT // 2):
-        start_ns = from_ns + (to_ns - from_ns) * number // _LOOKED_AT
-        end_ns = from_ns + (to_ns - from_ns) * (number + 1) // _LOOKED_AT
-        part = msgspec.structs.replace(selection, from_ns=start_ns, to_ns=end_ns)
-        if any(phases.of_stack(total.stack) in TRAINING for total in selected_totals(reader, part, phases)):
-            return end_ns, to_ns
+    """Return the range of time that is compared: without the start-up, where the program has one that can be seen."""
+    from_ns, to_ns = selection.bounds(reader.info)
+    if selection.from_ns is None:
+        for start_ns, end_ns in cut(from_ns, to_ns, _PARTS)[: _PARTS // 2]:
+            part = selection.between(start_ns, end_ns)
+            if any(phases.of_stack(total.stack) in TRAINING for total in selected_totals(reader, part, phases)):
+                return end_ns, to_ns
     return from_ns, to_ns
 
 
 # Steps of a loop in Python take 1.4 to 1.7 times as long while the other logical core of a physical one is busy.
-_OF_MORE_COMPANY = 0.5
-# As much company in both runs is not the same company: beside one that kept a third of a core busy in either, steps
-# differed by up to 6.4 %.
-_OF_ANY_COMPANY = 0.25
+_OF_MORE_CONTENTION = 0.5
+# As much contention in both runs is not the same contention: beside a process that kept a third of a core busy in
+# either, steps differed by up to 6.4 %.
+_OF_ANY_CONTENTION = 0.25
 
 
 class CpuContention(msgspec.Struct, frozen=True):
@@ -198,48 +180,46 @@ class CpuContention(msgspec.Struct, frozen=True):
 
 
 def take_cpu_contention(reader: RunReader, part: Selection) -> CpuContention | None:
-    """Return the company in a selection's range of time; None where the machine's CPU time was not read."""
+    """Return the contention in a selection's range of time; None where the machine's CPU time was not read."""
     busy, cores = mean_of_series(reader, "host_cpu_share", None, part), machine_cores(reader)
     if busy is None or not cores:
         return None
-    own = sum(_cores(reader, row, part) for row in reader.series.values() if _is_own(row))
-    others = busy * cores - own - (mean_of_series(reader, COST_SERIES, None, part) or 0.0)
+    others = busy * cores - _own_cores(reader, part) - (mean_of_series(reader, COST_SERIES, None, part) or 0.0)
     return CpuContention(min(max(others, 0.0) / max(cores - 1, 1), 1.0), _lacking(reader, part))
 
 
 def slowing(base: CpuContention | None, new: CpuContention | None) -> float:
-    """Return the part of a step that company may have added in one of two runs; 0 where it is not known."""
+    """Return the part of a step that contention may have added in one of two runs; 0 where it is not known."""
     if base is None or new is None:
         return 0.0
-    beside = _OF_MORE_COMPANY * abs(new.others - base.others) + _OF_ANY_COMPANY * max(base.others, new.others)
+    beside = _OF_MORE_CONTENTION * abs(new.others - base.others) + _OF_ANY_CONTENTION * max(base.others, new.others)
     longer = sorted(1 / (1 - min(side.lacking, 0.99)) for side in (base, new))
-    return beside + longer[1] / longer[0] - 1 + _OF_ANY_COMPANY * (longer[1] - 1)
+    return beside + longer[1] / longer[0] - 1 + _OF_ANY_CONTENTION * (longer[1] - 1)
 
 
 def _lacking(reader: RunReader, part: Selection) -> float:
     """Return for which share of the time main threads had no core, or the most that it may have been.
 
-    Where the kernel does not tell it of them, it is no longer than any task of the machine waited.
+    Where the kernel does not count it for them, it is no longer than any task of the machine waited.
     """
     mains = [row.id for row in reader.processes.values() if row.role == "main"]
     waited = own_core_wait(mains, lambda name, process: mean_of_series(reader, name, process, part))
     if waited is not None:
         return waited
-    known = [main_thread_cores(reader, process, part.from_ns, part.to_ns) for process in mains]
-    off = [1 - min(cores, 1.0) for cores in known if cores is not None]
+    cores = [main_thread_cores(reader, process, part.from_ns, part.to_ns) for process in mains]
+    off = mean_of_known(None if used is None else 1 - min(used, 1.0) for used in cores)
     pressure = mean_of_series(reader, PRESSURE, None, part) or 0.0
-    return min(statistics.fmean(off), pressure) if off else pressure
+    return pressure if off is None else min(off, pressure)
 
 
-def _is_own(row: SeriesRow) -> bool:
-    return row.name == "cpu_cores" and row.process is not None and row.os_tid is None
-
-
-def _cores(reader: RunReader, row: SeriesRow, part: Selection) -> float:
-    """Return the mean number of cores that a process used, over the whole part: it may have lived for less."""
-    assert row.process is not None and part.from_ns is not None and part.to_ns is not None  # noqa: PT018
-    process = reader.processes[row.process]
-    start_ns = max(process.seen_ns, part.from_ns)
-    end_ns = min(process.ended_ns or part.to_ns, part.to_ns)
-    mean = take_course(reader, row.id, start_ns, end_ns).total().mean
-    return (mean or 0.0) * max(end_ns - start_ns, 0) / max(part.to_ns - part.from_ns, 1)
+def _own_cores(reader: RunReader, part: Selection) -> float:
+    """Return the mean number of cores that the run used over a part of it; processes may have lived for less."""
+    from_ns, to_ns = part.from_ns or 0, part.to_ns or 0
+    cores = 0.0
+    for row in reader.series.values():
+        if row.name == "cpu_cores" and row.process is not None and row.os_tid is None:
+            process = reader.processes[row.process]
+            start_ns, end_ns = max(process.seen_ns, from_ns), min(process.ended_ns or to_ns, to_ns)
+            mean = take_course(reader, row.id, start_ns, end_ns).total().mean or 0.0
+            cores += mean * max(end_ns - start_ns, 0) / max(to_ns - from_ns, 1)
+    return cores

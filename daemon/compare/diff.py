@@ -1,22 +1,23 @@
 """What changed from one run to another, and limits on what may change.
 
-Compared are the main threads of the training processes: seconds a step where both runs tell their steps, else shares of
+Compared are the main threads of the training processes: seconds a step where both runs show their steps, else shares of
 the time. Two runs of one script differ by more than sampling: each is cut into blocks, and a difference counts where it
-is larger than the unrest of the blocks explains, all items taken together, and larger than ``least``. What makes a
-whole run slower is not in its blocks: seconds a step count where they go beyond what the company on the machine may do,
-or where the share of the step changed as well. Beside time there are memory, GPUs and the operators of windows.
+is larger than the noise of the blocks explains, all items taken together, and larger than ``least``. What makes a whole
+run slower is not in its blocks: seconds a step count where they go beyond what contention for the CPU may do, or where
+the share of the step changed as well. Beside time there are memory, GPUs and the operators of windows.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from profd.daemon.analyze.coverage import mean_of_series
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.analyze.series import PRESSURE
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import Blocks, CpuContention, Item, mean_of, slowing, take_blocks, take_cpu_contention
 from profd.daemon.compare.change import Change, Judge
@@ -28,9 +29,8 @@ VERSION = 1
 LEAST = 0.02
 """A change that is smaller than this part of a step is none: two runs of one script are seldom more alike."""
 ALIKE = 0.15
-"""By so much all parts of a step may be longer in one of two runs of one script: of forty, alone, 15 % was most."""
+"""All parts of a step may be longer by this in one of two runs of one script: 15 % was the most of forty, alone."""
 _COMPARED_SHARE = 0.005
-_HALF = 0.5
 _ERROR_RATE_OF_READINGS = 0.01
 """How often chance calls anything of them a change: the most of 5 % of comparisons is left to times."""
 
@@ -112,18 +112,23 @@ def take_diff(
     """Compare two runs, each over its selection; what makes all parts longer by up to ``alike`` is no change."""
     blocks = take_blocks(base, selections[0]), take_blocks(new, selections[1])
     by_step = all(side.step_s is not None for side in blocks)
-    items = _compared(blocks)
-    whole = blocks[0].step_s.value if by_step and blocks[0].step_s else 1.0
-    sides = tuple(
-        _side(reader, side, _part(selection, side))
-        for reader, side, selection in zip((base, new), blocks, selections, strict=True)
+    # Those whose share in either run is worth comparing.
+    items = sorted(
+        item
+        for item in blocks[0].shares.keys() | blocks[1].shares.keys()
+        if any(mean_of(side.shares[item]).value >= _COMPARED_SHARE for side in blocks if item in side.shares)
     )
+    whole = blocks[0].step_s.value if by_step and blocks[0].step_s else 1.0
+    parts = [part.between(side.from_ns, side.to_ns) for part, side in zip(selections, blocks, strict=True)]
+    sides = [_side(reader, side, part) for reader, side, part in zip((base, new), blocks, parts, strict=True)]
     slower = alike + slowing(sides[0].company, sides[1].company) if by_step else 0.0
     judge = Judge(len(items) + 1, min(side.count for side in blocks) - 1, whole, least, slower)
     changes = [_changed(judge, item, blocks, by_step=by_step) for item in items]
     changes = _without_moves(changes, {**blocks[0].functions, **blocks[1].functions})
     changes.sort(key=lambda change: (not change.is_significant, -abs(change.difference)))
-    readings = _readings((base, new), selections, blocks)
+    readers, (first, second) = (base, new), parts
+    pairs = [*memory_pairs(readers, (first, second)), *gpu_pairs(readers, (first, second))]
+    readings = judged([*pairs, *operator_pairs(readers, selections)], _ERROR_RATE_OF_READINGS)
     step_time = _step_time(judge, blocks, changes)
     return Diff(
         version=VERSION,
@@ -133,10 +138,10 @@ def take_diff(
         least=least,
         alike=alike,
         step_time=step_time,
-        phases=_of_kind("phase", changes),
-        functions=_of_kind("function", changes),
-        lines=_of_kind("line", changes),
-        leaves=_of_kind("leaf", changes),
+        phases=tuple(one for one in changes if one.kind == "phase"),
+        functions=tuple(one for one in changes if one.kind == "function"),
+        lines=tuple(one for one in changes if one.kind == "line"),
+        leaves=tuple(one for one in changes if one.kind == "leaf"),
         operators=tuple(one for one in readings if one.kind == "operator"),
         memory=tuple(one for one in readings if one.kind == "memory"),
         gpus=tuple(one for one in readings if one.kind == "gpu"),
@@ -144,17 +149,16 @@ def take_diff(
     )
 
 
-def _readings(
-    readers: tuple[RunReader, RunReader], selections: tuple[Selection, Selection], blocks: tuple[Blocks, Blocks]
-) -> tuple[Reading, ...]:
-    """Return what is compared beside time: memory and GPUs over the parts that are compared, windows of all."""
-    parts = _part(selections[0], blocks[0]), _part(selections[1], blocks[1])
-    pairs = [*memory_pairs(readers, parts), *gpu_pairs(readers, parts), *operator_pairs(readers, selections)]
-    return judged(pairs, _ERROR_RATE_OF_READINGS)
-
-
-def _part(selection: Selection, blocks: Blocks) -> Selection:
-    return msgspec.structs.replace(selection, from_ns=blocks.from_ns, to_ns=blocks.to_ns)
+def _side(reader: RunReader, blocks: Blocks, part: Selection) -> Side:
+    return Side(
+        run=reader.info.id,
+        name=reader.info.name,
+        compared_s=(blocks.to_ns - blocks.from_ns) / SECOND_NS,
+        step_s=None if blocks.step_s is None else blocks.step_s.value,
+        cpu_pressure=mean_of_series(reader, PRESSURE, None, part),
+        company=take_cpu_contention(reader, part),
+        blocks=blocks.count,
+    )
 
 
 def _changed(judge: Judge, item: Item, blocks: tuple[Blocks, Blocks], *, by_step: bool) -> Change:
@@ -162,8 +166,23 @@ def _changed(judge: Judge, item: Item, blocks: tuple[Blocks, Blocks], *, by_step
     base, new = (side.mean(item, by_step=by_step) for side in blocks)
     if not by_step:
         return judge.change(item, base, new)
-    shares = tuple(side.mean(item, by_step=False) for side in blocks)
-    return judge.change(item, base, new, is_more_than_company=judge.differ(shares, new.value - base.value))
+    shares = [side.mean(item, by_step=False) for side in blocks]
+    return judge.change(item, base, new, is_more_than_contention=judge.differ(shares, new.value - base.value))
+
+
+def _step_time(judge: Judge, blocks: tuple[Blocks, Blocks], changes: Sequence[Change]) -> Change | None:
+    """Judge the time of a step: where half of its change lies in a part that surely changed, that explains it."""
+    base, new = (side.step_s for side in blocks)
+    if base is None or new is None:
+        return None
+    difference = new.value - base.value
+    is_explained = any(change.is_significant and _explains(change.difference, difference) for change in changes)
+    return judge.change(("step", "step time", "", 0), base, new, is_more_than_contention=is_explained)
+
+
+def _explains(part: float, whole: float) -> bool:
+    """Say whether a difference is at least half of another one."""
+    return part * whole > 0 and abs(part) >= abs(whole) / 2
 
 
 def _likeliest(
@@ -182,9 +201,7 @@ def _likeliest(
         for change in changes
         if change.kind == "function"
         and change.difference * way > 0
-        and judge.lean(
-            (blocks[0].mean(_item(change), by_step=False), blocks[1].mean(_item(change), by_step=False)), way
-        )
+        and judge.differ([side.mean(change.item, by_step=False) for side in blocks], way, alone=True)
     ]
     return max(found, key=lambda change: abs(change.difference), default=None)
 
@@ -201,58 +218,10 @@ def _without_moves(changes: Sequence[Change], functions: Mapping[Item, tuple[str
             moved[change.module_path, change.name.rpartition(" → ")[2]] += change.difference
     return [
         msgspec.structs.replace(change, is_significant=False)
-        if change.kind == "line" and not _follows(change, moved[functions.get(_item(change), ("", ""))])
+        if change.kind == "line" and not _explains(moved[functions.get(change.item, ("", ""))], change.difference)
         else change
         for change in changes
     ]
-
-
-def _follows(line: Change, of_function: float) -> bool:
-    return of_function * line.difference > 0 and abs(of_function) >= _HALF * abs(line.difference)
-
-
-def _item(change: Change) -> Item:
-    return change.kind, change.name, change.module_path, change.line
-
-
-def _step_time(judge: Judge, blocks: tuple[Blocks, Blocks], changes: Sequence[Change]) -> Change | None:
-    """Judge the time of a step: where half of its change lies in a part that surely changed, that explains it."""
-    base, new = (side.step_s for side in blocks)
-    if base is None or new is None:
-        return None
-    difference = new.value - base.value
-    is_explained = any(
-        change.difference * difference > 0 and abs(change.difference) >= _HALF * abs(difference)
-        for change in changes
-        if change.is_significant
-    )
-    return judge.change(("step", "step time", "", 0), base, new, is_more_than_company=is_explained)
-
-
-def _compared(blocks: tuple[Blocks, Blocks]) -> list[Item]:
-    """Return the items that have a share worth comparing in either run."""
-    items = blocks[0].shares.keys() | blocks[1].shares.keys()
-    return sorted(
-        item
-        for item in items
-        if any(mean_of(side.shares[item]).value >= _COMPARED_SHARE for side in blocks if item in side.shares)
-    )
-
-
-def _of_kind(kind: str, changes: Iterable[Change]) -> tuple[Change, ...]:
-    return tuple(change for change in changes if change.kind == kind)
-
-
-def _side(reader: RunReader, blocks: Blocks, part: Selection) -> Side:
-    return Side(
-        run=reader.info.id,
-        name=reader.info.name,
-        compared_s=(blocks.to_ns - blocks.from_ns) / SECOND_NS,
-        step_s=None if blocks.step_s is None else blocks.step_s.value,
-        cpu_pressure=mean_of_series(reader, "host_cpu_pressure_share", None, part),
-        company=take_cpu_contention(reader, part),
-        blocks=blocks.count,
-    )
 
 
 _FORM = re.compile(
@@ -272,27 +241,22 @@ class Limit(msgspec.Struct, frozen=True):
 
     def is_broken_by(self, diff: Diff) -> bool:
         """Say whether a significant change goes beyond the bound; raises UsageError where the diff cannot tell."""
-        change = self._find(diff)
+        change: Change | Reading | None
+        if self.kind == "step":
+            if diff.step_time is None:
+                raise UsageError(f"{self.text} cannot be checked: one of the runs does not tell its steps")
+            change = diff.step_time
+        elif self.kind in _READINGS:  # as ``gpu:GPU 0, idle share``, or what changed of ``gpu:GPU 0``
+            readings: tuple[Reading, ...] = getattr(diff, _READINGS[self.kind])
+            named = [one for one in readings if self.name in (one.name, f"{one.name}, {one.measure}")]
+            change = max(named, key=lambda one: one.is_significant, default=None)
+        else:
+            changes = diff.phases if self.kind == "phase" else (*diff.functions, *diff.leaves)
+            change = next((one for one in changes if self.name in (one.name, one.name.split(" → ")[-1])), None)
         if change is None or not change.is_significant:
             return False
         relative = change.difference / change.base if change.base else float("inf")
         return relative > self.bound if self.relation == ">" else relative < self.bound
-
-    def _find(self, diff: Diff) -> Change | Reading | None:
-        if self.kind == "step":
-            if diff.step_time is None:
-                raise UsageError(f"{self.text} cannot be checked: one of the runs does not tell its steps")
-            return diff.step_time
-        if self.kind in _READINGS:
-            return self._find_reading(diff)
-        changes = diff.phases if self.kind == "phase" else (*diff.functions, *diff.leaves)
-        return next((change for change in changes if self.name in (change.name, change.name.split(" → ")[-1])), None)
-
-    def _find_reading(self, diff: Diff) -> Reading | None:
-        """Return the reading that is named: ``gpu:GPU 0, idle share``, or what changed of ``gpu:GPU 0``."""
-        readings: tuple[Reading, ...] = getattr(diff, _READINGS[self.kind])
-        named = [one for one in readings if self.name in (one.name, f"{one.name}, {one.measure}")]
-        return max(named, key=lambda one: one.is_significant, default=None)
 
 
 def parse_limit(text: str) -> Limit:

@@ -1,19 +1,17 @@
 """Memory, GPUs and operators of two runs beside each other.
 
-Where several values of each run tell how uneven a number is, its difference has bounds, which hold for all such numbers
-at once. Where there is one value a run, as of a peak, nothing tells that: a change is what is larger than ``least``.
+Where several values of each run show how uneven a number is, its difference has bounds, which hold for all such numbers
+at once. Where there is one value a run, as of a peak, a change is what is larger than ``least``. Operators need several
+windows of a run: of a single one there are no bounds, and no difference is called a change.
 
-Runs may have got different GPUs of a machine: the first of one is compared with the first of the other, and so on.
-
-PIDs mean nothing from one run to another, so processes are put together by rank and role: of a role counts the process
-that has most, or that grows fastest.
-
-What tells how uneven an operator is are several windows of a run. Of a single one there are no bounds, and no
-difference is called a change.
+Runs may have got different GPUs of a machine: the first of one is compared with the first of the other, and so on. PIDs
+mean nothing from one run to another, so processes are put together by rank and role: the process of a role counts that
+has most, or that grows fastest.
 """
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 import statistics
@@ -25,19 +23,22 @@ import msgspec
 from profd.daemon.analyze.confidence import CONFIDENCE_95, t_quantile
 from profd.daemon.analyze.gputracks import IDLE_BELOW, UTILIZATION
 from profd.daemon.analyze.memory import GPU_SERIES, Growth, growth
-from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.operators import HOST
+from profd.daemon.analyze.selection import Selection, cut
+from profd.daemon.analyze.series import points_of
+from profd.daemon.analyze.torchtraces import selected_windows
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import BLOCKS, Mean, mean_of
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import PointRow, ProcessRow, WindowRow
+from profd.daemon.store.rows import ProcessRow, WindowRow
 from profd.daemon.store.stepfunction import Step, StepFunction
 
 
 class Reading(msgspec.Struct, frozen=True):
     """A number of both runs; ``kind`` is memory, gpu or operator, ``name`` says whose it is, ``measure`` what it is.
 
-    ``unit`` is bytes, bytes/s, share, or s/step. ``low`` and ``high`` bound the difference; None where nothing tells
-    how uneven the number is.
+    ``unit`` is bytes, bytes/s, share, or s/step. ``low`` and ``high`` bound the difference; None where it is
+    unknown how uneven the number is.
     """
 
     kind: str
@@ -72,51 +73,43 @@ class Pair(msgspec.Struct, frozen=True):
 def judged(pairs: Sequence[Pair], error_rate: float) -> tuple[Reading, ...]:
     """Judge numbers: with probability ``error_rate`` at most, chance makes one of those that have bounds a change."""
     bounded = sum(pair.freedom > 0 for pair in pairs)
-    return tuple(_judged(pair, error_rate / max(bounded, 1)) for pair in pairs)
-
-
-def _judged(pair: Pair, error_rate: float) -> Reading:
-    difference = pair.new.value - pair.base.value
-    margin = 0.0
-    if pair.freedom > 0:
-        margin = t_quantile(1 - error_rate / 2, pair.freedom) * math.hypot(pair.base.error, pair.new.error)
-    return Reading(
-        kind=pair.kind,
-        name=pair.name,
-        measure=pair.measure,
-        unit=pair.unit,
-        base=pair.base.value,
-        new=pair.new.value,
-        difference=difference,
-        low=difference - margin if pair.freedom > 0 else None,
-        high=difference + margin if pair.freedom > 0 else None,
-        is_significant=abs(difference) > margin and abs(difference) >= pair.least,
-    )
+    found = []
+    for pair in pairs:
+        difference = pair.new.value - pair.base.value
+        margin = 0.0
+        if pair.freedom > 0:
+            critical = t_quantile(1 - error_rate / bounded / 2, pair.freedom)
+            margin = critical * math.hypot(pair.base.error, pair.new.error)
+        reading = Reading(
+            kind=pair.kind,
+            name=pair.name,
+            measure=pair.measure,
+            unit=pair.unit,
+            base=pair.base.value,
+            new=pair.new.value,
+            difference=difference,
+            low=difference - margin if pair.freedom > 0 else None,
+            high=difference + margin if pair.freedom > 0 else None,
+            is_significant=abs(difference) > margin and abs(difference) >= pair.least,
+        )
+        found.append(reading)
+    return tuple(found)
 
 
 LEAST_POINTS = 0.02
 """A utilization that differs by less than two points is alike."""
 
-Measure = Callable[[float], float]
-
-
-def _utilization(value: float) -> float:
-    return value
-
-
-def _idle(value: float) -> float:
-    return float(value < IDLE_BELOW)
-
-
-_GPU_MEASURES: tuple[tuple[str, Measure], ...] = (("utilization", _utilization), ("idle share", _idle))
+_GPU_MEASURES: Mapping[str, Callable[[float], float]] = {
+    "utilization": float,
+    "idle share": lambda value: float(value < IDLE_BELOW),
+}
 
 
 def gpu_pairs(readers: tuple[RunReader, RunReader], parts: tuple[Selection, Selection]) -> Iterator[Pair]:
     """Yield what was read of each GPU that both runs have, over the parts of the runs that are compared."""
-    tracks = [list(_tracks(reader)) for reader in readers]
-    for number, pair in enumerate(zip(*tracks, strict=False)):
-        for name, measure in _GPU_MEASURES:
-            sides = [_by_block(track, measure, part) for track, part in zip(pair, parts, strict=True)]
+    for number, tracks in enumerate(zip(*map(_tracks, readers), strict=False)):
+        for name, measure in _GPU_MEASURES.items():
+            sides = [_by_block(track, measure, part) for track, part in zip(tracks, parts, strict=True)]
             if all(sides):
                 base, new = map(mean_of, sides)
                 yield Pair("gpu", f"GPU {number}", name, "share", base, new, BLOCKS - 1, LEAST_POINTS)
@@ -130,14 +123,12 @@ def _tracks(reader: RunReader) -> Iterator[StepFunction]:
             yield reader.steps(series.id)
 
 
-def _by_block(track: StepFunction, measure: Measure, part: Selection) -> list[float]:
+def _by_block(track: StepFunction, measure: Callable[[float], float], part: Selection) -> list[float]:
     """Return the mean of a measure over each block; nothing where one of them was not read."""
     measured = StepFunction(
         [Step(step.start_ns, step.end_ns, measure(step.value)) for step in track.steps], track.period_ns
     )
-    from_ns, to_ns = part.from_ns or 0, part.to_ns or 0
-    edges = [from_ns + (to_ns - from_ns) * number // BLOCKS for number in range(BLOCKS + 1)]
-    found = [measured.mean(start_ns, end_ns) for start_ns, end_ns in itertools.pairwise(edges)]
+    found = [measured.mean(*block) for block in cut(part.from_ns or 0, part.to_ns or 0, BLOCKS)]
     return [mean for mean, _ in found] if all(known_ns for _, known_ns in found) else []
 
 
@@ -160,31 +151,25 @@ class Held(msgspec.Struct, frozen=True):
 
 
 def memory_pairs(readers: tuple[RunReader, RunReader], parts: tuple[Selection, Selection]) -> Iterator[Pair]:
-    """Yield peaks and slopes of each role that either run has, over the parts of the runs that are compared."""
-    base, new = (_held(reader, part) for reader, part in zip(readers, parts, strict=True))
-    for key in sorted(base.keys() | new.keys()):
-        yield _peak(key, base.get(key), new.get(key))
-        if (slope := _slope(key, base.get(key), new.get(key))) is not None:
-            yield slope
+    """Yield peaks and slopes of each role that either run has, over the parts of the runs that are compared.
+
+    A slope of what does not grow is the slope of noise.
+    """
+    sides = [_held(reader, part) for reader, part in zip(readers, parts, strict=True)]
+    for key in sorted(sides[0].keys() | sides[1].keys()):
+        role, kind = key
+        held = [side.get(key, Held(0.0, None)) for side in sides]
+        base, new = (Mean(one.peak_bytes, 0.0) for one in held)
+        least = max(LEAST_MEMORY_SHARE * max(base.value, new.value), LEAST_BYTES)
+        yield Pair("memory", role, f"{kind}, peak", "bytes", base, new, 0, least)
+        grown = [one.growth for one in held if one.growth is not None]
+        if len(grown) == len(sides):
+            least = 0.0 if any(one.verdict == "growing" for one in grown) else math.inf
+            base, new = map(_mean_slope, grown)
+            yield Pair("memory", role, f"{kind}, growth", "bytes/s", base, new, BLOCKS - 1, least)
 
 
-def _peak(key: MemoryKey, base: Held | None, new: Held | None) -> Pair:
-    peaks = [held.peak_bytes if held else 0.0 for held in (base, new)]
-    least = max(LEAST_MEMORY_SHARE * max(peaks), LEAST_BYTES)
-    return Pair("memory", key[0], f"{key[1]}, peak", "bytes", Mean(peaks[0], 0.0), Mean(peaks[1], 0.0), 0, least)
-
-
-def _slope(key: MemoryKey, base: Held | None, new: Held | None) -> Pair | None:
-    """Return the slopes, where both are known; a slope of what does not grow is the slope of noise."""
-    sides = [held.growth if held else None for held in (base, new)]
-    if sides[0] is None or sides[1] is None:
-        return None
-    least = 0.0 if any(side and side.verdict == "growing" for side in sides) else float("inf")
-    means = [_mean_memory(side) for side in (sides[0], sides[1])]
-    return Pair("memory", key[0], f"{key[1]}, growth", "bytes/s", means[0], means[1], BLOCKS - 1, least)
-
-
-def _mean_memory(grown: Growth) -> Mean:
+def _mean_slope(grown: Growth) -> Mean:
     low, high = grown.interval_bytes_per_s or (0.0, 0.0)
     return Mean(grown.slope_bytes_per_s or 0.0, (high - low) / 2 / CONFIDENCE_95)
 
@@ -198,27 +183,17 @@ def _held(reader: RunReader, part: Selection) -> Mapping[MemoryKey, Held]:
         if one.series not in _KINDS:
             continue
         key = role_title(reader.processes[one.process]), _KINDS[one.series]
-        points = _points(reader, one, part)
-        peaks[key] = max(peaks[key], _held_peak(points))
+        points = points_of(reader, one.series, one.process, part, one.device)
+        values = [point.value for point in points]
+        # The most that two readings in a row had: which single reading a spike is caught by is chance. A process that
+        # ends is such a spike, as it touches libraries that it did not use before.
+        peak = max(map(min, itertools.pairwise(values)), default=max(values, default=0.0))
+        peaks[key] = max(peaks[key], peak)
         lives_ns[key] += points[-1].at_ns - points[0].at_ns if points else 0
         if one.slope_bytes_per_s is not None:
             grown[key] = max(one, grown.get(key, one), key=lambda each: each.slope_bytes_per_s or 0.0)
     least_ns = LEAST_LIFE * ((part.to_ns or 0) - (part.from_ns or 0))
     return {key: Held(peak, grown.get(key)) for key, peak in peaks.items() if peak and lives_ns[key] >= least_ns}
-
-
-def _held_peak(points: Sequence[PointRow]) -> float:
-    """Return the most that two readings in a row had: which single reading a spike is caught by is chance.
-
-    A process that ends is such a spike, as it touches libraries that it did not use before.
-    """
-    values = [point.value for point in points]
-    return max(map(min, itertools.pairwise(values)), default=max(values, default=0.0))
-
-
-def _points(reader: RunReader, one: Growth, part: Selection) -> list[PointRow]:
-    series = reader.find_series(one.series, one.process, one.device)
-    return reader.points(series.id, part.from_ns, part.to_ns) if series else []
 
 
 def role_title(row: ProcessRow) -> str:
@@ -245,50 +220,39 @@ def operator_pairs(readers: tuple[RunReader, RunReader], selections: tuple[Selec
     base, new = (_windows(reader, selection) for reader, selection in zip(readers, selections, strict=True))
     if not base or not new:
         return
-    tells = min(len(base), len(new)) >= _LEAST_WINDOWS
+    windows = min(len(base), len(new))
+    is_bounded = windows >= _LEAST_WINDOWS
     for measure in _OPERATOR_MEASURES:
-        sides = [_means(windows, measure) for windows in (base, new)]
+        sides = [_means(side, measure) for side in (base, new)]
         whole = sum(mean.value for mean in sides[0].values())
-        least = LEAST_OPERATOR_SHARE * whole if tells else math.inf
-        for name in _heaviest(sides):
-            means = [side.get(name, Mean(0.0, 0.0)) for side in sides]
-            freedom = min(len(base), len(new)) - 1 if tells else 0
-            yield Pair("operator", name, measure, "s/step", means[0], means[1], freedom, least)
-
-
-def _heaviest(sides: Sequence[Mapping[str, Mean]]) -> list[str]:
-    most: Counter[str] = Counter()
-    for side in sides:
-        for name, mean in side.items():
-            most[name] = max(most[name], mean.value)  # type: ignore[assignment]  # a Counter of seconds
-    return [name for name, _ in most.most_common(MOST)]
+        least = LEAST_OPERATOR_SHARE * whole if is_bounded else math.inf
+        most: defaultdict[str, float] = defaultdict(float)
+        for name, mean in (pair for side in sides for pair in side.items()):
+            most[name] = max(most[name], mean.value)
+        for name in heapq.nlargest(MOST, most, key=most.__getitem__):
+            first, second = (side.get(name, Mean(0.0, 0.0)) for side in sides)
+            yield Pair("operator", name, measure, "s/step", first, second, windows - 1 if is_bounded else 0, least)
 
 
 def _means(windows: Sequence[Mapping[OperatorKey, float]], measure: str) -> dict[str, Mean]:
     """Return by operator the mean over windows with its standard error."""
-    names = {name for window in windows for name, kind in window if kind == measure}
-    return {name: _mean_of_windows([window.get((name, measure), 0.0) for window in windows]) for name in names}
-
-
-def _mean_of_windows(values: Sequence[float]) -> Mean:
-    error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-    return Mean(statistics.fmean(values), error)
+    found = {}
+    for name in {name for window in windows for name, kind in window if kind == measure}:
+        values = [window.get((name, measure), 0.0) for window in windows]
+        error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+        found[name] = Mean(statistics.fmean(values), error)
+    return found
 
 
 def _windows(reader: RunReader, selection: Selection) -> list[Mapping[OperatorKey, float]]:
-    """Return seconds a step by operator of each window; ranks whose windows were asked for at once are one."""
+    """Return seconds a step by operator of each window within a range; those that were asked for at once are one."""
     together: defaultdict[int, list[WindowRow]] = defaultdict(list)
-    for row in reader.windows():
-        if not row.error and selection.takes_process(reader.processes[row.process]) and _lies_in(row, selection):
+    for row in selected_windows(reader, selection):
+        is_early = selection.from_ns is not None and row.start_ns < selection.from_ns
+        if not is_early and (selection.to_ns is None or row.end_ns <= selection.to_ns):
             together[row.asked_ns].append(row)
     found = (_seconds_a_step(reader, rows) for rows in together.values())
     return [window for window in found if window]
-
-
-def _lies_in(row: WindowRow, selection: Selection) -> bool:
-    return (selection.from_ns is None or row.start_ns >= selection.from_ns) and (
-        selection.to_ns is None or row.end_ns <= selection.to_ns
-    )
 
 
 def _seconds_a_step(reader: RunReader, rows: Sequence[WindowRow]) -> dict[OperatorKey, float]:
@@ -298,7 +262,7 @@ def _seconds_a_step(reader: RunReader, rows: Sequence[WindowRow]) -> dict[Operat
     for row in rows:
         for one in reader.operators(row.id):
             # Annotations hold operators, and kernels are counted for the operators that start them.
-            if one.device == "cpu" and not one.is_annotation:
+            if one.device == HOST and not one.is_annotation:
                 spent_ns[one.name, _OPERATOR_MEASURES[0]] += one.self_cpu_ns
                 spent_ns[one.name, _OPERATOR_MEASURES[1]] += one.self_cuda_ns
     return {key: time_ns / SECOND_NS / steps for key, time_ns in spent_ns.items() if time_ns} if steps else {}
