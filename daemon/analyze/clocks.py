@@ -1,7 +1,7 @@
 """How far the clocks of a job's nodes are apart, and how sure that is.
 
 The moments are many, some are missing on either side, and each was seen only to within the distance of two samples.
-Steps are alike, so that one may be taken for its neighbor: without a good guess only their uneven lengths tell.
+Steps are alike, so that one may be taken for its neighbor: without a good guess only their uneven lengths differ.
 
 Where both nodes were recorded from the start: ranks that join a job all leave the joining together, once. Else by the
 numbers of steps: the loop counter is read every few seconds, at whichever place of a step, and the late rank advances
@@ -15,11 +15,15 @@ import itertools
 import math
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from profd.daemon.analyze.collectives import DepartureIndex
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.series import points_of
 from profd.daemon.analyze.steps import COUNT_SERIES
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
@@ -36,14 +40,14 @@ _OUTERMOST = 0.1
 _FARTHEST_NS = 100 * MILLISECOND_NS
 
 
-class Guess(msgspec.Struct, frozen=True):
+class Guess(NamedTuple):
     """Where the offset of the second clock to the first may be: ``offset_ns``, give or take ``reach_ns``."""
 
     offset_ns: int
     reach_ns: int
 
 
-class Offset(msgspec.Struct, frozen=True):
+class Offset(NamedTuple):
     """By how much the second clock is ahead of the first, with its 95 % interval, from ``matched`` moments."""
 
     offset_ns: int
@@ -53,7 +57,7 @@ class Offset(msgspec.Struct, frozen=True):
 
 
 def align(first: Sequence[int], second: Sequence[int], guess: Guess) -> Offset | None:
-    """Return by how much the second clock is ahead; None where the moments do not tell it from other offsets.
+    """Return by how much the second clock is ahead; None where the moments fit other offsets nearly as well.
 
     ``first`` and ``second`` are the same moments by either clock, in order, each of them incomplete.
     """
@@ -62,11 +66,32 @@ def align(first: Sequence[int], second: Sequence[int], guess: Guess) -> Offset |
     # Each moment of the side that knows fewer is looked for on the other, which may know many more.
     if len(second) > len(first):
         turned = align(second, first, Guess(-guess.offset_ns, guess.reach_ns))
-        return None if turned is None else Offset(
-            -turned.offset_ns, -turned.high_ns, -turned.low_ns, turned.matched
-        )  # fmt: skip
-    found_ns = _search(first, second, guess)
-    return None if found_ns is None else _refine(first, second, found_ns)
+        return turned and Offset(-turned.offset_ns, -turned.high_ns, -turned.low_ns, turned.matched)
+    # From this distance on two moments do not belong together: half of what is usual between neighbors.
+    distances = [after - before for before, after in itertools.pairwise(first)]
+    farthest_ns = min(int(statistics.median(distances) / 2), _FARTHEST_NS)
+    found_ns = _search(first, second, guess, farthest_ns)
+    if found_ns is None:
+        return None
+    differences = [(at_ns, _difference(first, at_ns - found_ns)) for at_ns in second]
+    matched = [(at_ns, difference) for at_ns, difference in differences if abs(difference) < farthest_ns]
+    if len(matched) < FEWEST_MATCHED:
+        return None
+    center_ns = int(_center([difference for _, difference in matched]))
+    # What shows how far differences vary by chance are their means over stretches of a recording's length, as times
+    # within one recording are off together. Where there are few stretches, the differences themselves.
+    blocks: defaultdict[int, list[int]] = defaultdict(list)
+    for at_ns, difference in matched:
+        blocks[at_ns // _BLOCK_NS].append(difference)
+    means = [_center(block) for block in blocks.values()]
+    is_enough = len(means) >= _FEWEST_BLOCKS
+    low_ns, high_ns = median_interval(means if is_enough else [float(difference) for _, difference in matched])
+    return Offset(
+        found_ns + center_ns,
+        found_ns + min(int(low_ns), center_ns),
+        found_ns + max(int(high_ns), center_ns),
+        len(matched),
+    )
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
@@ -85,79 +110,34 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     return ordered[rank], ordered[-1 - rank]
 
 
-def _search(first: Sequence[int], second: Sequence[int], guess: Guess) -> int | None:
-    """Return the offset at which moments meet best; None where another meets nearly as well."""
+def _search(first: Sequence[int], second: Sequence[int], guess: Guess, farthest_ns: int) -> int | None:
+    """Return the offset at which moments meet best; None where another meets them nearly as well.
+
+    Best is better by far more than chance has it, than at any offset farther away than ``farthest_ns``.
+    """
     steps = range(-guess.reach_ns, guess.reach_ns + 1, _TRIED_EVERY_NS)
     tried = [guess.offset_ns + step_ns for step_ns in steps]
     shown = second[:: -(-len(second) * len(tried) // _MOST_LOOKED_UP)]
-    farthest_ns = _farthest(first)
-    costs = [sum(_misses(first, shown, offset_ns, farthest_ns)) for offset_ns in tried]
+
+    def misses(offset_ns: int) -> list[int]:
+        """Return how far each moment of the second clock is from the next one of the first."""
+        return [min(abs(_difference(first, at_ns - offset_ns)), farthest_ns) for at_ns in shown]
+
+    costs = [sum(misses(offset_ns)) for offset_ns in tried]
     best_ns = tried[min(range(len(tried)), key=costs.__getitem__)]
     rivals = [at for at, offset_ns in enumerate(tried) if abs(offset_ns - best_ns) > farthest_ns]
     if not rivals:
         return best_ns
     rival_ns = tried[min(rivals, key=costs.__getitem__)]
-    return best_ns if _is_better(first, shown, best_ns, rival_ns, farthest_ns) else None
-
-
-def _is_better(
-    first: Sequence[int], shown: Sequence[int], best_ns: int, rival_ns: int, farthest_ns: int
-) -> bool:  # fmt: skip
-    """Say whether moments meet better at one offset than at another by far more than chance has it."""
-    gains = [
-        rival - best
-        for best, rival in zip(
-            _misses(first, shown, best_ns, farthest_ns), _misses(first, shown, rival_ns, farthest_ns), strict=True
-        )
-    ]
+    gains = [rival - best for best, rival in zip(misses(best_ns), misses(rival_ns), strict=True)]
     error = statistics.stdev(gains) / math.sqrt(len(gains))
-    return statistics.fmean(gains) > _SURE * error
-
-
-def _farthest(first: Sequence[int]) -> int:
-    """Return from which distance on two moments do not belong together: half of what is usual between neighbors."""
-    distances = [after - before for before, after in itertools.pairwise(first)]
-    return min(int(statistics.median(distances) / 2), _FARTHEST_NS)
-
-
-def _misses(first: Sequence[int], second: Sequence[int], offset_ns: int, farthest_ns: int) -> list[int]:
-    """Return how far each moment of the second clock is from the next one of the first, at most ``farthest_ns``."""
-    return [min(abs(_difference(first, at_ns - offset_ns)), farthest_ns) for at_ns in second]
+    return best_ns if statistics.fmean(gains) > _SURE * error else None
 
 
 def _difference(first: Sequence[int], at_ns: int) -> int:
     """Return by how much a time is after the moment that is nearest to it."""
     place = bisect.bisect(first, at_ns)
     return min((at_ns - first[at] for at in (place - 1, place) if 0 <= at < len(first)), key=abs)
-
-
-def _refine(first: Sequence[int], second: Sequence[int], offset_ns: int) -> Offset | None:
-    """Return the mean offset of moments that belong together, and its interval."""
-    farthest_ns = _farthest(first)
-    differences = [(at_ns, _difference(first, at_ns - offset_ns)) for at_ns in second]
-    matched = [(at_ns, difference) for at_ns, difference in differences if abs(difference) < farthest_ns]
-    if len(matched) < FEWEST_MATCHED:
-        return None
-    center_ns = int(_center([difference for _, difference in matched]))
-    low_ns, high_ns = median_interval(_independent(matched))
-    return Offset(
-        offset_ns + center_ns,
-        offset_ns + min(int(low_ns), center_ns),
-        offset_ns + max(int(high_ns), center_ns),
-        len(matched),
-    )
-
-
-def _independent(matched: Sequence[tuple[int, int]]) -> list[float]:
-    """Return what tells how far differences vary by chance: their means over stretches of a recording's length.
-
-    Times within one recording are off together. Where there are few stretches, the differences themselves.
-    """
-    blocks: dict[int, list[int]] = {}
-    for at_ns, difference in matched:
-        blocks.setdefault(at_ns // _BLOCK_NS, []).append(difference)
-    means = [_center(block) for block in blocks.values()]
-    return means if len(means) >= _FEWEST_BLOCKS else [float(difference) for _, difference in matched]
 
 
 def _center(differences: Sequence[int]) -> float:
@@ -176,16 +156,22 @@ _STEPS_OFF = 1.5
 
 def joined_ns(reader: RunReader, departures: DepartureIndex) -> dict[str, int]:
     """Return by function when a rank last left each of those in which all ranks join, as far as it was seen there."""
-    stacks = _joining_stacks(reader)
+    names = {row.id: row.function for row in reader.frames.values() if _JOINING.fullmatch(row.function)}
+    stacks: dict[int, frozenset[str]] = {}
+    for stack in sorted(reader.stacks.values(), key=lambda row: row.id) if names else ():  # callers first
+        above = stacks.get(stack.parent, frozenset())
+        inside = above | {names[stack.frame]} if stack.frame in names else above
+        if inside:
+            stacks[stack.id] = inside
     if not stacks or not departures.threads:
         return {}
     # A thread that is renamed has a row under each name.
     rank = departures.threads[0]
-    names = [thread.id for thread in departures.threads if thread.process == rank.process]
+    threads = [thread.id for thread in departures.threads if thread.process == rank.process]
     found: dict[str, int] = {}
-    for row in reader.intervals(threads=names):
+    for row in reader.intervals(threads=threads):
         for function in stacks.get(row.stack, ()):
-            found[function] = row.start_ns + row.duration_ns
+            found[function] = row.end_ns
     return {function: at_ns - departures.half_a_sample(rank, at_ns) for function, at_ns in found.items()}
 
 
@@ -199,8 +185,14 @@ def guess_by_joining(first: Mapping[str, int], second: Mapping[str, int]) -> Gue
 
 def take_counts(reader: RunReader, threads: Sequence[ThreadRow]) -> list[PointRow]:
     """Return the counts of the rank of which most are known, without those that repeat the one before."""
-    found = [_counts(reader, thread.process) for thread in threads]
-    return max(found, key=len, default=[])
+    most: list[PointRow] = []
+    for thread in threads:
+        found: list[PointRow] = []
+        for point in points_of(reader, COUNT_SERIES, thread.process, Selection()):
+            if not found or point.value > found[-1].value:
+                found.append(point)
+        most = max(most, found, key=len)
+    return most
 
 
 def guess_by_counts(first: Sequence[PointRow], second: Sequence[PointRow]) -> Guess | None:
@@ -209,28 +201,8 @@ def guess_by_counts(first: Sequence[PointRow], second: Sequence[PointRow]) -> Gu
     if not differences or len(first) < 2:
         return None
     spread_ns = (max(differences) - min(differences)) / 2
-    return Guess(int(statistics.median(differences)), int(spread_ns + _STEPS_OFF * _step_ns(first)))
-
-
-def _joining_stacks(reader: RunReader) -> dict[int, frozenset[str]]:
-    """Return the stacks within functions in which ranks join, with these; callers come before what they call."""
-    names = {row.id: row.function for row in reader.frames.values() if _JOINING.fullmatch(row.function)}
-    found: dict[int, frozenset[str]] = {}
-    for row in sorted(reader.stacks.values(), key=lambda row: row.id) if names else ():
-        above = found.get(row.parent, frozenset())
-        inside = above | {names[row.frame]} if row.frame in names else above
-        if inside:
-            found[row.id] = inside
-    return found
-
-
-def _counts(reader: RunReader, process: int) -> list[PointRow]:
-    series = reader.find_series(COUNT_SERIES, process)
-    found: list[PointRow] = []
-    for point in reader.points(series.id) if series else ():
-        if not found or point.value > found[-1].value:
-            found.append(point)
-    return found
+    step_ns = (first[-1].at_ns - first[0].at_ns) / (first[-1].value - first[0].value)
+    return Guess(int(statistics.median(differences)), int(spread_ns + _STEPS_OFF * step_ns))
 
 
 def _time_of(counts: Sequence[PointRow], count: float) -> int | None:
@@ -245,14 +217,8 @@ def _time_of(counts: Sequence[PointRow], count: float) -> int | None:
     return before.at_ns + int(share * (after.at_ns - before.at_ns))
 
 
-def _step_ns(counts: Sequence[PointRow]) -> float:
-    """Return how long a step takes, of two counts or more."""
-    return (counts[-1].at_ns - counts[0].at_ns) / (counts[-1].value - counts[0].value)
-
-
-FIRST, COLLECTIVES, JOINING, STEPS, WALL_CLOCK = (
-    "the first node", "collectives", "the start of the job", "step counters", "the wall clock"
-)  # fmt: skip
+FIRST, COLLECTIVES, JOINING = "the first node", "collectives", "the start of the job"
+STEPS, WALL_CLOCK = "step counters", "the wall clock"
 
 _LONGEST_NS = 300 * SECOND_NS
 _FARTHEST_START_NS = 5 * SECOND_NS
@@ -261,7 +227,7 @@ _FARTHEST_START_NS = 5 * SECOND_NS
 class ClockOffset(msgspec.Struct, frozen=True):
     """By how much a node's clock is ahead of the first node's, give or take ``error_ns`` (95 % by collectives).
 
-    ``source`` is what tells; where nothing does, the wall clocks are taken for equal and ``error_ns`` is None.
+    ``source`` is how that is known; where it is not, the wall clocks are taken for equal and ``error_ns`` is None.
     ``matched`` is on how many moments it rests.
     """
 
@@ -272,7 +238,7 @@ class ClockOffset(msgspec.Struct, frozen=True):
 
 
 class _Side:
-    """What is known of a node that tells its clock."""
+    """What is known of a node that bears on its clock."""
 
     def __init__(self, reader: RunReader) -> None:
         self.info = reader.info
@@ -288,10 +254,18 @@ def take_offsets(readers: Sequence[RunReader]) -> tuple[ClockOffset, ...]:
 
 
 def _offset(first: _Side, other: _Side) -> ClockOffset:
-    """Return by how much the clock of another node is ahead, by the best that tells it."""
-    guesses = list(_guesses(first, other))
+    """Return by how much the clock of another node is ahead, by the best guess that can be sharpened."""
+    by_joining = guess_by_joining(first.joined_ns, other.joined_ns)
+    by_counts = guess_by_counts(first.counts, other.counts)
+    guesses = [(source, guess) for source, guess in ((JOINING, by_joining), (STEPS, by_counts)) if guess is not None]
     for _, guess in (*guesses, (WALL_CLOCK, Guess(0, _FARTHEST_START_NS))):
-        found = align(*_departures(first, other, guess), guess)
+        # When ranks of both nodes left their waits, in the time of which both know the end.
+        ahead_ns = guess.offset_ns
+        from_ns = max(first.info.started_ns, other.info.started_ns - ahead_ns)
+        to_ns = max(min(first.info.end_ns, other.info.end_ns - ahead_ns), from_ns)
+        from_ns = max(from_ns, to_ns - _LONGEST_NS)
+        left = other.departures.between(from_ns + ahead_ns, to_ns + ahead_ns)
+        found = align(first.departures.between(from_ns, to_ns), left, guess)
         if found is not None:
             by_chance_ns = max(found.high_ns - found.offset_ns, found.offset_ns - found.low_ns)
             error_ns = by_chance_ns + max(first.departures.slack_ns, other.departures.slack_ns)
@@ -299,25 +273,3 @@ def _offset(first: _Side, other: _Side) -> ClockOffset:
     for source, guess in guesses:
         return ClockOffset(guess.offset_ns, guess.reach_ns, source)
     return ClockOffset(0, None, WALL_CLOCK)
-
-
-def _guesses(first: _Side, other: _Side) -> Iterator[tuple[str, Guess]]:
-    """Yield first guesses and what they rest on, the best first."""
-    by_joining = guess_by_joining(first.joined_ns, other.joined_ns)
-    if by_joining is not None:
-        yield JOINING, by_joining
-    by_counts = guess_by_counts(first.counts, other.counts)
-    if by_counts is not None:
-        yield STEPS, by_counts
-
-
-def _departures(first: _Side, other: _Side, guess: Guess) -> tuple[list[int], list[int]]:
-    """Return when ranks of both nodes left their waits, of the time that both know the end."""
-    ahead_ns = guess.offset_ns
-    from_ns = max(first.info.started_ns, other.info.started_ns - ahead_ns)
-    to_ns = max(min(first.info.end_ns, other.info.end_ns - ahead_ns), from_ns)
-    from_ns = max(from_ns, to_ns - _LONGEST_NS)
-    return (
-        first.departures.between(from_ns, to_ns),
-        other.departures.between(from_ns + ahead_ns, to_ns + ahead_ns),
-    )

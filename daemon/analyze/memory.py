@@ -1,7 +1,4 @@
-"""Memory of a run: which processes grow, how long that can go on, what the limit is, and when it jumped.
-
-What growth is stands in ``trend``; here it is asked of the series of a run file. Nothing here knows how it is shown.
-"""
+"""Memory of a run: which processes grow, how long that can go on, what the limit is, and when it jumped."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ import msgspec
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.series import take_course
+from profd.daemon.analyze.series import points_of, take_course
 from profd.daemon.analyze.steps import COUNT_SERIES
 from profd.daemon.analyze.trend import LEAST_SPAN_S, Trend, trend
 from profd.daemon.clock import SECOND_NS
@@ -42,30 +39,24 @@ class Limit(msgspec.Struct, frozen=True):
 
 def tightest(reader: RunReader, row: SeriesRow, selection: Selection) -> Limit | None:
     """Return the limit that a series of a process is nearest to at the end of a selection; None if none is known."""
-    limits = _of_gpu(reader, row, selection) if row.name == GPU_SERIES else _of_process(reader, row, selection)
+    limits: list[Limit] = []
+
+    def add(kind: str, name: str, limit_row: SeriesRow | None, used_row: SeriesRow | None) -> None:
+        limit, used = _last(reader, limit_row, selection), _last(reader, used_row, selection)
+        if limit is not None and used is not None:
+            limits.append(Limit(kind, name, int(limit), int(used)))
+
+    if row.name == GPU_SERIES:
+        total = reader.find_series("gpu_memory_total_bytes", device=row.device)
+        add("gpu", row.device or "", total, reader.find_series("gpu_memory_used_bytes", device=row.device))
+    else:
+        total = reader.find_series("host_memory_total_bytes")
+        add("host", reader.info.host, total, reader.find_series("host_memory_used_bytes"))
+        for bound in reader.series.values():
+            if bound.name == "cgroup_memory_limit_bytes" and bound.process == row.process:
+                held = reader.find_series("cgroup_memory_working_set_bytes", device=bound.device)
+                add("cgroup", bound.device or "", bound, held)
     return min(limits, key=lambda limit: limit.left_bytes, default=None)
-
-
-def _of_gpu(reader: RunReader, row: SeriesRow, selection: Selection) -> Iterator[Limit]:
-    total = _last(reader, reader.find_series("gpu_memory_total_bytes", device=row.device), selection)
-    used = _last(reader, reader.find_series("gpu_memory_used_bytes", device=row.device), selection)
-    if total is not None and used is not None:
-        yield Limit("gpu", row.device or "", int(total), int(used))
-
-
-def _of_process(reader: RunReader, row: SeriesRow, selection: Selection) -> Iterator[Limit]:
-    """Yield what bounds main memory: that of the machine, and of each control group that the process is in."""
-    total = _last(reader, reader.find_series("host_memory_total_bytes"), selection)
-    used = _last(reader, reader.find_series("host_memory_used_bytes"), selection)
-    if total is not None and used is not None:
-        yield Limit("host", reader.info.host, int(total), int(used))
-    for bound in reader.series.values():
-        if bound.name == "cgroup_memory_limit_bytes" and bound.process == row.process:
-            limit = _last(reader, bound, selection)
-            held = reader.find_series("cgroup_memory_working_set_bytes", device=bound.device)
-            used = _last(reader, held, selection)
-            if limit is not None and used is not None:
-                yield Limit("cgroup", bound.device or "", int(limit), int(used))
 
 
 def _last(reader: RunReader, row: SeriesRow | None, selection: Selection) -> float | None:
@@ -87,7 +78,7 @@ MOST_OF_FILES = 0.5
 ENDING_NS = 10 * SECOND_NS
 EVERYTHING = Selection()
 LEAST_MINUTES = 240
-"""Of so many minutes the least and the highest value are all that is looked at."""
+"""From this many minutes on, the least and the highest value of each are all that is looked at."""
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -134,7 +125,15 @@ def _growths(reader: RunReader, selection: Selection) -> tuple[Growth, ...]:
         if row.name in SERIES and row.process in reader.processes and row.os_tid is None
         if selection.takes_process(reader.processes[row.process])
     ]
-    return tuple(_with_times(found))
+    # All that grow towards the same limit use it up together.
+    slopes: defaultdict[tuple[str, str, str], float] = defaultdict(float)
+    growing = [(number, one, one.limit) for number, one in enumerate(found) if one.verdict == "growing" and one.limit]
+    for _, one, limit in growing:
+        slopes[one.series, limit.kind, limit.name] += one.slope_bytes_per_s or 0.0
+    for number, one, limit in growing:
+        left_s = limit.left_bytes / slopes[one.series, limit.kind, limit.name]
+        found[number] = msgspec.structs.replace(one, time_to_limit_s=left_s)
+    return tuple(found)
 
 
 def _growth(reader: RunReader, process: ProcessRow, row: SeriesRow, selection: Selection) -> Growth:
@@ -143,15 +142,18 @@ def _growth(reader: RunReader, process: ProcessRow, row: SeriesRow, selection: S
     unknown = Growth(process.id, process.pid, row.name, row.device, "unknown")
     if not points:
         return unknown
-    counts = _points(reader, COUNT_SERIES, process.id, selection)
-    found = _by_time(points)
+    counts = points_of(reader, COUNT_SERIES, process.id, selection)
+    found = _trend([point.at_ns / SECOND_NS for point in points], [point.value for point in points])
     if found is None:
         return unknown
     if not found.is_growing:
         found = _by_steps(points, counts) or found
     verdict = "growing" if found.is_growing else "steady"
-    if verdict == "growing" and row.name != GPU_SERIES and _is_of_files(reader, process, found, selection):
-        verdict = "cached"
+    if verdict == "growing" and row.name != GPU_SERIES:
+        files = points_of(reader, FILE_SERIES, process.id, selection)
+        inside = [point.value for point in files if found.start_s <= point.at_ns / SECOND_NS <= found.end_s]
+        if len(inside) >= 2 and inside[-1] - inside[0] > MOST_OF_FILES * found.grew:
+            verdict = "cached"
     return msgspec.structs.replace(
         unknown,
         verdict=verdict,
@@ -174,21 +176,17 @@ def _before_its_end(points: Sequence[PointRow], process: ProcessRow) -> Sequence
     return points[:first]
 
 
-def _by_time(points: Sequence[PointRow]) -> Trend | None:
-    return _trend([point.at_ns / SECOND_NS for point in points], [point.value for point in points])
-
-
 def _by_steps(points: Sequence[PointRow], counts: Sequence[PointRow]) -> Trend | None:
     """Return the growth of a series for whose steps no even time was taken; None where there is none.
 
-    Its axis are seconds as they would be had all steps taken as long; who leaks at each step grows evenly by it.
+    Its axis are seconds as they would be had all steps taken as long; a leak at each step grows evenly by it.
     """
     if len(counts) < 2 or counts[-1].value <= counts[0].value:
         return None
     took_s = (counts[-1].at_ns - counts[0].at_ns) / SECOND_NS
     step_s = took_s / (counts[-1].value - counts[0].value)
     inside = [point for point in points if counts[0].at_ns <= point.at_ns <= counts[-1].at_ns]
-    even_s = [(steps - counts[0].value) * step_s for steps in _interpolate(counts, inside)]
+    even_s = [(_steps_at(counts, point.at_ns) - counts[0].value) * step_s for point in inside]
     found = _trend(even_s, [point.value for point in inside])
     if found is None or not found.is_growing:
         return None
@@ -205,14 +203,12 @@ def _by_steps(points: Sequence[PointRow], counts: Sequence[PointRow]) -> Trend |
     )
 
 
-def _interpolate(counts: Sequence[PointRow], points: Sequence[PointRow]) -> Iterator[float]:
-    """Yield the step count at the time of each point, all of them between the first and the last count."""
-    times_ns = [count.at_ns for count in counts]
-    for point in points:
-        after = min(max(bisect.bisect_right(times_ns, point.at_ns), 1), len(counts) - 1)
-        low, high = counts[after - 1], counts[after]
-        share = (point.at_ns - low.at_ns) / max(high.at_ns - low.at_ns, 1)
-        yield low.value + share * (high.value - low.value)
+def _steps_at(counts: Sequence[PointRow], at_ns: int) -> float:
+    """Return the step count at a time between the first and the last count."""
+    after = min(max(bisect.bisect_right(counts, at_ns, key=lambda count: count.at_ns), 1), len(counts) - 1)
+    low, high = counts[after - 1], counts[after]
+    share = (at_ns - low.at_ns) / max(high.at_ns - low.at_ns, 1)
+    return low.value + share * (high.value - low.value)
 
 
 def _trend(times_s: Sequence[float], values: Sequence[float]) -> Trend | None:
@@ -232,33 +228,6 @@ def _per_step(found: Trend, counts: Sequence[PointRow]) -> float | None:
     return found.slope_per_s * took_s / (inside[-1].value - inside[0].value)
 
 
-def _is_of_files(reader: RunReader, process: ProcessRow, found: Trend, selection: Selection) -> bool:
-    """Say whether the growth is that of files which the process maps."""
-    points = _points(reader, FILE_SERIES, process.id, selection)
-    inside = [point.value for point in points if found.start_s <= point.at_ns / SECOND_NS <= found.end_s]
-    return len(inside) >= 2 and inside[-1] - inside[0] > MOST_OF_FILES * found.grew
-
-
-def _points(reader: RunReader, name: str, process: int, selection: Selection) -> list[PointRow]:
-    row = reader.find_series(name, process)
-    return reader.points(row.id, selection.from_ns, selection.to_ns) if row else []
-
-
-def _with_times(found: Iterable[Growth]) -> Iterator[Growth]:
-    """Yield each with the time that is left, all that grow towards the same limit together."""
-    every = list(found)
-    slopes: defaultdict[tuple[str, str, str], float] = defaultdict(float)
-    for one in every:
-        if one.verdict == "growing" and one.limit and one.slope_bytes_per_s:
-            slopes[one.series, one.limit.kind, one.limit.name] += one.slope_bytes_per_s
-    for one in every:
-        if one.verdict == "growing" and one.limit:
-            left_s = one.limit.left_bytes / slopes[one.series, one.limit.kind, one.limit.name]
-            yield msgspec.structs.replace(one, time_to_limit_s=left_s)
-        else:
-            yield one
-
-
 JUMP_SERIES = ("rss_bytes", GPU_SERIES)
 LEAST_BYTES = 32e6
 LEAST_JUMP_SHARE = 0.05
@@ -268,10 +237,7 @@ LEAST_STEPS = 10
 NEAR_NS = 2 * SECOND_NS
 LONGEST_STACK_NS = 30 * SECOND_NS
 MOST_JUMPS = 10
-# Of so many minutes those are looked at closely in which there may be a jump.
-LEAST_MINUTES = 240
 NEAR_STEP_NS = 90 * SECOND_NS
-EVERYTHING = Selection()
 
 
 class Jump(msgspec.Struct, frozen=True):
@@ -299,25 +265,39 @@ def jumps(reader: RunReader, phases: PhaseIndex, selection: Selection = EVERYTHI
     events = [event for event in reader.events() if event.kind != "finding"]  # what follows from it is no cause
     for row in reader.series.values():
         process = reader.processes.get(row.process or 0)
-        if row.name in JUMP_SERIES and process and selection.takes_process(process):
-            steps = _steps_of(reader, row.id, selection)
-            found += (_jump(reader, phases, row, before, after, events) for before, after in steps)
+        if row.name not in JUMP_SERIES or not process or not selection.takes_process(process):
+            continue
+        for before, after in _steps_of(reader, row.id, selection):
+            stack = _stack_between(reader, process.id, before.at_ns, after.at_ns)
+            since_ns, until_ns = before.at_ns - NEAR_NS, after.at_ns + NEAR_NS
+            jump = Jump(
+                process=process.id,
+                pid=process.pid,
+                series=row.name,
+                device=row.device,
+                from_ns=before.at_ns,
+                at_ns=after.at_ns,
+                by_bytes=after.value - before.value,
+                stack=stack,
+                line=None if stack is None else phases.user_line(stack),
+                events=tuple(event for event in events if since_ns <= event.at_ns <= until_ns),
+            )
+            found.append(jump)
     found.sort(key=lambda jump: -jump.by_bytes)
     return tuple(sorted(found[:MOST_JUMPS], key=lambda jump: (jump.at_ns, jump.process)))
 
 
-def _steps_of(reader: RunReader, series: int, selection: Selection) -> Iterator[tuple[PointRow, PointRow]]:
-    """Yield the readings between which a series jumped; of a long time, those in the minutes that say so."""
+def _steps_of(reader: RunReader, series: int, selection: Selection) -> Iterable[tuple[PointRow, PointRow]]:
+    """Return the readings between which a series jumped; of a long time, those in the minutes that show it."""
     course = take_course(reader, series, selection.from_ns, selection.to_ns, LEAST_MINUTES)
     coarse = list(_steps(course.extremes(reader.info.started_ns)))
     if not course.minutes:
-        yield from coarse
-        return
+        return coarse
     found: dict[int, tuple[PointRow, PointRow]] = {}
     for before, after in sorted(coarse, key=lambda step: step[0].value - step[1].value)[:MOST_JUMPS]:
         near = reader.points(series, before.at_ns - NEAR_STEP_NS, after.at_ns + NEAR_STEP_NS)
         found |= {step[1].at_ns: step for step in _steps(near)}
-    yield from found.values()
+    return found.values()
 
 
 def _steps(points: Sequence[PointRow]) -> Iterator[tuple[PointRow, PointRow]]:
@@ -334,31 +314,11 @@ def _steps(points: Sequence[PointRow]) -> Iterator[tuple[PointRow, PointRow]]:
             yield before, after
 
 
-def _jump(
-    reader: RunReader, phases: PhaseIndex, row: SeriesRow, before: PointRow, after: PointRow, events: Sequence[EventRow]
-) -> Jump:
-    process = row.process or 0
-    stack = _stack_between(reader, process, before.at_ns, after.at_ns)
-    return Jump(
-        process=process,
-        pid=reader.processes[process].pid,
-        series=row.name,
-        device=row.device,
-        from_ns=before.at_ns,
-        at_ns=after.at_ns,
-        by_bytes=after.value - before.value,
-        stack=stack,
-        line=None if stack is None else phases.user_line(stack),
-        events=tuple(event for event in events if before.at_ns - NEAR_NS <= event.at_ns <= after.at_ns + NEAR_NS),
-    )
-
-
 def _stack_between(reader: RunReader, process: int, from_ns: int, to_ns: int) -> int | None:
     """Return the stack that the main thread of a process spent most of a time in."""
     threads = [thread.id for thread in reader.threads.values() if thread.process == process and thread.is_main]
     spent_ns: defaultdict[int, int] = defaultdict(int)
     for interval in reader.intervals(from_ns - LONGEST_STACK_NS, to_ns, threads):
-        end_ns = interval.start_ns + interval.duration_ns
-        spent_ns[interval.stack] += max(min(end_ns, to_ns) - max(interval.start_ns, from_ns), 0)
-    stack = max(spent_ns, key=lambda stack: spent_ns[stack], default=None)
+        spent_ns[interval.stack] += max(min(interval.end_ns, to_ns) - max(interval.start_ns, from_ns), 0)
+    stack = max(spent_ns, key=spent_ns.__getitem__, default=None)
     return stack if stack is not None and spent_ns[stack] else None

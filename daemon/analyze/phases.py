@@ -1,9 +1,6 @@
 """Phases: what a thread is doing, one word for each stack, by an ordered table of rules.
 
-Decides by the table of ``rules``, once a stack. Knows nothing of times and shares; what a phase looks like on a screen
-(letter, color) stands here, so that it looks the same everywhere.
-
-Knows frames and patterns. What a phase is, and how the rules are run over stacks, is the matter of ``phases``.
+What a phase looks like on a screen (letter, color) stands here too, so that it looks the same everywhere.
 """
 
 from __future__ import annotations
@@ -12,15 +9,16 @@ import fnmatch
 import functools
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 import platformdirs
 
 from profd.daemon.errors import UsageError
-from profd.daemon.store.rows import FrameRow, StackRow
+from profd.daemon.store.entities import Entities
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import FrameRow
 
 BUILT_IN = Path(__file__).with_name("phases.toml")
 _NOTHING = re.compile(r"(?!)")
@@ -47,22 +45,14 @@ class _RuleFile(msgspec.Struct, forbid_unknown_fields=True):
     rule: tuple[Rule, ...] = ()
 
 
-FrameTest = Callable[[FrameRow], bool]
-
-
-def user_rules_file() -> Path:
-    """Return where the user's own rules are looked for; the file need not exist."""
-    home = os.environ.get("PROFD_HOME")
-    return (Path(home) if home else Path(platformdirs.user_config_dir("profd"))) / "phases.toml"
-
-
 def load_rules(phases: Iterable[str]) -> tuple[Rule, ...]:
     """Return the rules in the order in which they are tried: the user's, then the built-in ones.
 
     ``phases`` are the names that a rule may give. Raises UsageError where the user's file is wrong.
     """
     known = frozenset(phases)
-    own = user_rules_file()
+    home = os.environ.get("PROFD_HOME")
+    own = (Path(home) if home else Path(platformdirs.user_config_dir("profd"))) / "phases.toml"
     return (*(read_rules(own, known) if own.is_file() else ()), *read_rules(BUILT_IN, known))
 
 
@@ -77,23 +67,21 @@ def read_rules(file: Path, phases: frozenset[str]) -> tuple[Rule, ...]:
             f"{file} is no table of phase rules ({error})", "docs/phases.md shows what it holds"
         ) from error
     for number, rule in enumerate(rules, 1):
-        _check(rule, f"{file}, rule {number}", phases)
+        where = f"{file}, rule {number}"
+        if rule.phase not in phases:
+            raise UsageError(f"{where}: there is no phase {rule.phase!r}", f"use one of: {'; '.join(sorted(phases))}")
+        if not (rule.function or rule.module or rule.source):
+            raise UsageError(f"{where}: it says nothing of a frame", "give it a function, a module or a source")
+        try:
+            re.compile(rule.source)
+        except re.error as error:
+            raise UsageError(
+                f"{where}: {rule.source!r} is no regular expression ({error})", "mend its source"
+            ) from error
     return rules
 
 
-def _check(rule: Rule, where: str, phases: frozenset[str]) -> None:
-    """Raise UsageError where a rule can never work."""
-    if rule.phase not in phases:
-        raise UsageError(f"{where}: there is no phase {rule.phase!r}", f"use one of: {'; '.join(sorted(phases))}")
-    if not (rule.function or rule.module or rule.source):
-        raise UsageError(f"{where}: it says nothing of a frame", "give it a function, a module or a source")
-    try:
-        re.compile(rule.source)
-    except re.error as error:
-        raise UsageError(f"{where}: {rule.source!r} is no regular expression ({error})", "mend its source") from error
-
-
-def frame_test(rule: Rule) -> FrameTest:
+def _frame_test(rule: Rule) -> Callable[[FrameRow], bool]:
     """Return a function that says whether a frame meets the conditions of a rule, ``leaf`` and ``innermost`` aside."""
     function = _name_test(rule.function)
     module = _any_of(rule.module)
@@ -113,7 +101,7 @@ def frame_test(rule: Rule) -> FrameTest:
 def _name_test(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     """Return a function that compares a name with patterns.
 
-    Up to Python 3.10 a frame tells ``step`` where later ones tell ``Adam.step``. So a name without a dot is compared
+    Up to Python 3.10 a frame has ``step`` where later ones have ``Adam.step``. So a name without a dot is compared
     with the end of a pattern with one. Not so where that end is ``*``, which would meet every function there is, nor
     where the class has a wildcard: of ``*Loss.forward`` the end alone says nothing.
     """
@@ -187,7 +175,7 @@ PHASES: tuple[Phase, ...] = (
 """Every phase, in the order of a training step, then of what interrupts it."""
 
 STEP = frozenset({FORWARD, LOSS, BACKWARD, OPTIMIZER})
-"""What a training is there for."""
+"""The phases that a training is for."""
 WITHOUT_WORK = frozenset({DATA_WAIT, SYNCHRONIZE, COLLECTIVE, WAITING, COPY})
 """Phases in which the main thread itself has nothing to do."""
 WITHOUT_STEP = frozenset({STARTUP, COMPILE, EVALUATION, CHECKPOINT})
@@ -205,24 +193,6 @@ def own_frame(frames: Sequence[FrameRow]) -> FrameRow | None:
     return next((frame for frame in reversed(frames) if not frame.is_library), None)
 
 
-class StackTables(Protocol):
-    """Who knows the stacks of a run: a reader of its file."""
-
-    @property
-    def stacks(self) -> Mapping[int, StackRow]:
-        """The stacks, by id."""
-        ...
-
-    @property
-    def frames(self) -> Mapping[int, FrameRow]:
-        """The frames that the stacks are made of, by id."""
-        ...
-
-    def frames_of(self, stack: int) -> tuple[FrameRow, ...]:
-        """Return the frames of a stack from the root to the leaf."""
-        ...
-
-
 class PhaseIndex:
     """The phase of every stack of a run.
 
@@ -231,14 +201,14 @@ class PhaseIndex:
     its own meets: one bit a rule, the first rule lowest, so that each stack costs one step however deep it is.
     """
 
-    def __init__(self, reader: StackTables, rules: tuple[Rule, ...] | None = None) -> None:
+    def __init__(self, reader: RunReader | Entities, rules: tuple[Rule, ...] | None = None) -> None:
         """Index the stacks of ``reader``, those written later too.
 
         ``rules`` are those of the two tables where none are given; raises UsageError where the user's is wrong.
         """
         self._reader = reader
         self.rules = load_rules(_BY_NAME) if rules is None else rules
-        self._tests = [frame_test(rule) for rule in self.rules]
+        self._tests = [_frame_test(rule) for rule in self.rules]
         self._leaf_rules = sum(1 << number for number, rule in enumerate(self.rules) if rule.leaf)
         self._innermost_rules = sum(1 << number for number, rule in enumerate(self.rules) if rule.innermost)
         self._met_by_frame: dict[int, int] = {}
@@ -259,11 +229,13 @@ class PhaseIndex:
         forward pass, however much of their own code the model runs.
         """
         rule = self._rule(stack)
+        is_on_any = rule is not None and not (self.rules[rule].leaf or self.rules[rule].innermost)
+        deciding = 1 << rule if rule is not None and is_on_any else 0
         found = None
         for frame in self._reader.frames_of(stack):
             if not frame.is_library:
                 found = frame
-            if rule is not None and self._is_on_any(rule) and self._met(frame) >> rule & 1:
+            if deciding and self._met(frame) & deciding:
                 break
         return found
 
@@ -300,9 +272,6 @@ class PhaseIndex:
         met = self._met_by_innermost[stack]
         self._met_by_innermost.update(dict.fromkeys(above, met))
         return met
-
-    def _is_on_any(self, rule: int) -> bool:
-        return not (self.rules[rule].leaf or self.rules[rule].innermost)
 
     def _frame(self, stack: int) -> FrameRow:
         return self._reader.frames[self._reader.stacks[stack].frame]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import cast
 
 from profd.daemon.analyze.phases import PhaseIndex, Rule
+from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, StackRow
 from support.folders import DATA
 
@@ -34,6 +36,10 @@ class Tables:
             stack = number
         return stack
 
+    def phases(self, rules: tuple[Rule, ...] | None = None) -> PhaseIndex:
+        """Return the phases of these stacks, by the built-in rules where none are given."""
+        return PhaseIndex(cast(RunReader, self), rules)
+
     def frames_of(self, stack: int) -> tuple[FrameRow, ...]:
         """Return the frames of a stack, root first."""
         found: list[FrameRow] = []
@@ -47,7 +53,7 @@ def phase_of(*frames: str, rules: tuple[Rule, ...] | None = None) -> str:
     """Return the phase of a stack, by the built-in rules where none are given."""
     tables = Tables()
     stack = tables.add(*frames)
-    return PhaseIndex(tables, rules).of_stack(stack)
+    return tables.phases(rules).of_stack(stack)
 
 
 def stacks_in(name: str) -> list[tuple[str, list[str]]]:

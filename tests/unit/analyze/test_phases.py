@@ -7,7 +7,7 @@ import pytest
 from support import synthetic
 from support.stacktables import TRAIN, Tables, phase_of, stacks_in
 
-from profd.daemon.analyze.phases import BUILT_IN, PHASES, PhaseIndex, Rule, phase_named, read_rules
+from profd.daemon.analyze.phases import BUILT_IN, PHASES, Rule, phase_named, read_rules
 from profd.daemon.errors import UsageError
 from profd.daemon.store.records import Frame
 from profd.daemon.store.rows import FrameRow, StackRow
@@ -97,7 +97,7 @@ def test_phase_is_owed_to_the_line_that_calls_into_it() -> None:
     )
     library = tables.add("run | threading.py")
     unknown = tables.add(ROOT, f"train | {TRAIN} | x = x @ w", "helper | torch/x.py")
-    index = PhaseIndex(tables)
+    index = tables.phases()
 
     log = "logging.info(dumps(sizes))"
     reported = tables.add(f"<module> | {TRAIN} | log(main())", f"main | {TRAIN} | {log}", "dumps | json/__init__.py")
@@ -164,7 +164,7 @@ def test_each_of_ten_thousand_deep_stacks_costs_a_few_steps() -> None:
     for number in range(leaf + 1, leaf + 10_001):
         tables.frames[number] = FrameRow(number, f"leaf_{number % 3000}", "a.py", "a.py", number, False, "x()")
         tables.stacks[number] = StackRow(number, leaf, 1 + number % leaf)
-    index = PhaseIndex(tables)
+    index = tables.phases()
 
     counted.lookups = 0
     for stack in counted:
@@ -178,7 +178,7 @@ def test_synthetic_run_has_the_phases_that_it_claims() -> None:
     shares: Counter[str] = Counter()
     for frames, length_ms in synthetic.STEP:
         stack = tables.add(*map(_as_text, frames))
-        shares[PhaseIndex(tables).of_stack(stack)] += length_ms
+        shares[tables.phases().of_stack(stack)] += length_ms
 
     assert {phase: total / 500 for phase, total in shares.items()} == pytest.approx(synthetic.PHASE_SHARES)
 
