@@ -1,19 +1,19 @@
-"""Reads the GPUs of a run once a second, in a thread of its own: cadence, lost drivers, calls that do not return.
+"""Threads that read the GPUs of a run once a second, and wait for the errors that the NVIDIA driver reports by itself.
 
-A call into the driver may take as long as the driver likes. So this thread may hang, and nothing else waits for it:
-``check``, called from another thread, watches it. ``reader`` does the reading.
+A call into the driver may take as long as the driver likes. So these threads may hang, and nothing else waits for them:
+``GpuCollector.check``, called from another thread, watches the one that reads.
 """
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import traceback
 from collections.abc import Callable, Iterable
 
-from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.gpu.devices import GpuNames
-from profd.daemon.gpu.events import GpuEvents
-from profd.daemon.gpu.nvml import LIBRARY_NOT_FOUND, NO_MODULE, Call, Nvml, explain
+from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
+from profd.daemon.gpu.devices import GpuNames, list_gpus
+from profd.daemon.gpu.nvml import LIBRARY_NOT_FOUND, NO_MODULE, Answer, Call, Nvml, explain
 from profd.daemon.gpu.processes import GpuUsers
 from profd.daemon.gpu.reader import GpuSet
 from profd.daemon.store.records import EventHappened, Identity, Record
@@ -23,6 +23,30 @@ RETRY_S = 30.0
 BLOCKED_NS = 3 * SECOND_NS
 CLOSING_TIMEOUT_S = 0.5
 _HOPELESS = (LIBRARY_NOT_FOUND, NO_MODULE)  # nobody installs a driver under a running program
+_DOUBLE_BIT_ECC, _XID = 0x2, 0x8
+_WAIT_MS = 400  # a wait cannot be called off, and the end of a run should not have to wait for it
+_PAUSE_S = 1.0
+_CLOSING_TIMEOUT_S = 2.0
+# The Xid errors that training runs meet, in the words of NVIDIA's catalog; others show their number.
+XIDS = {
+    13: "graphics engine exception, mostly a faulty kernel",
+    31: "GPU memory page fault, mostly an illegal address in a kernel",
+    43: "GPU stopped processing, after an error in the program",
+    45: "preemptive cleanup, after another error or the end of a program",
+    48: "double bit ECC error",
+    61: "internal micro-controller breakpoint",
+    62: "internal micro-controller halt",
+    63: "ECC page retirement or row remapping",
+    64: "ECC page retirement or row remapping failed",
+    74: "NVLink error",
+    79: "GPU has fallen off the bus",
+    92: "high single-bit ECC error rate",
+    94: "contained ECC error",
+    95: "uncontained ECC error",
+    119: "GSP firmware timed out",
+    120: "GSP firmware error",
+    140: "unrecovered ECC error",
+}
 
 
 class GpuCollector:
@@ -44,7 +68,7 @@ class GpuCollector:
         self._everything = everything
         self._in_container = in_container
         self._interval_s = interval_s
-        self._retry_s = retry_s
+        self._retry_after_ns = int(retry_s * SECOND_NS)
         self._identities: tuple[Identity, ...] = ()
         self._nvml = Nvml(clock)
         self._names = GpuNames()
@@ -110,7 +134,7 @@ class GpuCollector:
         return True
 
     def _open(self) -> bool:
-        self._retry_later()
+        self._retry_ns = self.clock.now_ns() + self._retry_after_ns
         if not self._nvml.open():
             self._report_failure()
             return False
@@ -133,13 +157,13 @@ class GpuCollector:
         for name, words in gpus.lost().items():
             if name not in self._lost_reported and name in self._used:
                 self._lost_reported.add(name)
-                self._retry_later()
+                self._retry_ns = self.clock.now_ns() + self._retry_after_ns
                 self._report(f"{name} does not answer any more: {words}")
         if self._nvml.failure is None:
             self._read_ns = gpus.read_ns
         else:
             self._release()
-            self._retry_later()
+            self._retry_ns = self.clock.now_ns() + self._retry_after_ns
             self._report_failure()
 
     def _release(self) -> None:
@@ -150,9 +174,6 @@ class GpuCollector:
             self._gpus.close()
         self._events = self._gpus = None
         self._nvml.close()
-
-    def _retry_later(self) -> None:
-        self._retry_ns = self.clock.now_ns() + int(self._retry_s * SECOND_NS)
 
     def _report_failure(self) -> None:
         """Report once why there are no counters, or no more; nothing where the machine has nothing of NVIDIA."""
@@ -174,3 +195,57 @@ class GpuCollector:
     def _hand_over(self, record: Record) -> None:
         if not self._ended.is_set():
             self._put(record)
+
+
+class GpuEvents:
+    """Waits for Xid errors and uncorrectable memory errors, in a thread and with an ``Nvml`` of its own.
+
+    ``take`` is called in the thread with the name of the device and the error in words.
+    """
+
+    def __init__(self, names: GpuNames, clock: Clock, take: Callable[[str, str], None]) -> None:
+        self._names = names
+        self._clock = clock
+        self._take = take
+        self._nvml = Nvml(clock)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="profd-gpu-events", daemon=True)
+        self._thread.start()
+
+    def close(self, timeout_s: float = _CLOSING_TIMEOUT_S) -> None:
+        """Stop waiting; a thread that hangs in the driver is left behind."""
+        self._ended.set()
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        nvml = self._nvml
+        if not nvml.open():
+            return
+        events = nvml.ask_driver("nvmlEventSetCreate")
+        names: dict[int | None, str] = {}  # by the addresses of the handles
+        for gpu in list_gpus(nvml, self._names) if events is not None else ():
+            supported = nvml.ask(gpu.handle, "nvmlDeviceGetSupportedEventTypes") if gpu.parent is None else None
+            wanted = (supported or 0) & (_XID | _DOUBLE_BIT_ECC)
+            if wanted:
+                nvml.ask(gpu.handle, "nvmlDeviceRegisterEvents", wanted, then=(events,))
+                names[_address(gpu.handle.pointer)] = gpu.name
+        while names and nvml.failure is None and not self._ended.is_set():
+            before_ns = self._clock.now_ns()
+            event = nvml.ask_driver("nvmlEventSetWait_v2", events, _WAIT_MS)
+            if event is not None:
+                self._take(names.get(_address(event.device), "a GPU"), in_words(event.eventType, event.eventData))
+            elif self._clock.now_ns() - before_ns < _WAIT_MS * MILLISECOND_NS // 2:
+                self._ended.wait(_PAUSE_S)  # an error that comes at once would come again at once
+        if events is not None:
+            nvml.ask_driver("nvmlEventSetFree", events)
+        nvml.close()
+
+
+def in_words(kind: int, data: int) -> str:
+    if kind == _XID:
+        return f"Xid {data}: {XIDS[data]}" if data in XIDS else f"Xid {data}"
+    return "a memory error that ECC could not correct"
+
+
+def _address(pointer: Answer) -> int | None:
+    return ctypes.cast(pointer, ctypes.c_void_p).value

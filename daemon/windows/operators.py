@@ -1,22 +1,25 @@
-"""Sums a trace by operator and input shape, to the numbers of torch's own ``key_averages()``.
+"""Sums a trace by operator and input shape, to the numbers of torch's own ``key_averages()``, with FLOPs.
 
 Times are integer nanoseconds, so sums are exact. Rows are by shape; the table by name alone is their sum.
 
 A span that lies within another one on the same thread was called by it. A call whose only call is one of the same name
 counts once.
+
+torch computes the operations of a call for its tables and does not write them to a trace; the formulas here are those
+of ``torch/csrc/profiler/util.cpp``. A multiply-add is two operations.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
+from math import prod
 from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon.windows.flops import NO_SHAPES, InputTable
 from profd.daemon.windows.trace import (
     ANNOTATIONS,
     FRONTEND,
@@ -42,15 +45,7 @@ def nest(spans: Spans) -> list[HostSpan]:
         if span.id and span.category in FRONTEND:
             span.kernels_ns = launched.get(span.id, 0)
     ordered = sorted(spans.host, key=lambda span: (span.start_ns, -span.end_ns))
-    _find_parents(ordered)
-    calls = _fold_namesakes(ordered)
-    for span in reversed(calls):  # children come after their parents
-        span.device_ns = span.kernels_ns + sum(child.device_ns for child in span.children)
-    return calls
-
-
-def _find_parents(ordered: Iterable[HostSpan]) -> None:
-    """Give each span the innermost one on its thread that it lies within; one that overlaps another has none."""
+    # The parent is the innermost span on the thread that a span lies within; one that overlaps another has none.
     open_spans: defaultdict[Thread, list[HostSpan]] = defaultdict(list)
     for span in ordered:
         stack = open_spans[span.thread]
@@ -60,31 +55,23 @@ def _find_parents(ordered: Iterable[HostSpan]) -> None:
             span.parent = stack[-1]
             stack[-1].children.append(span)
         stack.append(span)
-
-
-def _fold_namesakes(ordered: Iterable[HostSpan]) -> list[HostSpan]:
-    kept = []
+    calls = []
     for span in ordered:
         parent = span.parent
         if parent is None or parent.name != span.name or len(parent.children) != 1:
-            kept.append(span)
+            calls.append(span)
             continue
         parent.children = span.children
         parent.kernels_ns = span.kernels_ns
         for child in span.children:
             child.parent = parent
-    return kept
-
-
-class Memory(NamedTuple):
-    """Bytes allocated minus bytes freed."""
-
-    host_bytes: int
-    device_bytes: int
+    for span in reversed(calls):  # children come after their parents
+        span.device_ns = span.kernels_ns + sum(child.device_ns for child in span.children)
+    return calls
 
 
 class MemoryLedger:
-    """All changes of memory in a trace, in order of time."""
+    """All changes of memory in a trace, in order of time: bytes allocated minus bytes freed."""
 
     def __init__(self, changes: Sequence[MemoryChange]) -> None:
         self._changes = changes
@@ -92,18 +79,13 @@ class MemoryLedger:
         self._host = [0, *accumulate(change.host_bytes for change in changes)]
         self._device = [0, *accumulate(change.device_bytes for change in changes)]
 
-    def __bool__(self) -> bool:
-        return bool(self._times)
-
-    def within(self, span: HostSpan) -> Memory:
-        """Return what changed from the start of a span to its end, both included."""
+    def within(self, span: HostSpan) -> tuple[int, int]:
+        """Return the bytes on host and device from the start of a span to its end, both included."""
         first, after = self._range(span)
-        return Memory(self._host[after] - self._host[first], self._device[after] - self._device[first])
+        return self._host[after] - self._host[first], self._device[after] - self._device[first]
 
     def outside(self, spans: Iterable[HostSpan]) -> list[MemoryChange]:
         """Return the changes that happened in none of the spans."""
-        if not self._times:
-            return []
         edges = [0] * (len(self._times) + 1)
         for span in spans:
             first, after = self._range(span)
@@ -113,6 +95,112 @@ class MemoryLedger:
 
     def _range(self, span: HostSpan) -> tuple[int, int]:
         return bisect_left(self._times, span.start_ns), bisect_right(self._times, span.end_ns)
+
+
+Dims = Sequence[object]
+"""The inputs' shapes as a trace has them: a list of sizes each, empty for what is no tensor."""
+Concrete = Sequence[object]
+"""The values as text of the inputs that are no tensors."""
+
+
+def estimate(name: str, dims: Dims, concrete: Concrete) -> int:
+    """Return the operations of one call of an operator; 0 where torch has no formula, or the shapes fit none."""
+    formula = _FORMULAS.get(name)
+    if formula is None:
+        return 0
+    try:
+        return formula(dims, concrete)
+    except (LookupError, TypeError, ValueError, ZeroDivisionError):
+        return 0
+
+
+def _mm(dims: Dims, concrete: Concrete) -> int:
+    first = _sizes(dims[0])
+    return 2 * prod(first) // first[-1] * prod(_sizes(dims[1]))
+
+
+def _bmm(dims: Dims, concrete: Concrete) -> int:
+    return _mm(dims, concrete) // _sizes(dims[0])[0]
+
+
+def _elementwise(dims: Dims, concrete: Concrete) -> int:
+    return prod(_sizes(dims[0]))
+
+
+def _conv2d(dims: Dims, concrete: Concrete) -> int:
+    batch, channels_in, height, width = _sizes(dims[0])
+    channels_out, _, kernel_height, kernel_width = _sizes(dims[1])
+    stride, padding, dilation = (_pair(concrete[position]) for position in (3, 4, 5))
+    groups = int(str(concrete[6]))
+    height_out = _reach(height, kernel_height, stride[0], padding[0], dilation[0])
+    width_out = _reach(width, kernel_width, stride[1], padding[1], dilation[1])
+    macs = batch * height_out * width_out * kernel_height * kernel_width * channels_in * channels_out
+    return 2 * macs // groups
+
+
+def _reach(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
+    """Return how many positions a kernel takes along one side of an image."""
+    return (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+
+
+def _pair(text: object) -> tuple[int, int]:
+    """Return two sizes from text such as ``[2, 2]``; one stands for both."""
+    sizes = msgspec.json.decode(str(text), type=list[int])
+    return sizes[0], sizes[-1]
+
+
+def _sizes(shape: object) -> list[int]:
+    return msgspec.convert(shape, list[int])
+
+
+_FORMULAS: dict[str, Callable[[Dims, Concrete], int]] = {
+    "aten::conv2d": _conv2d,
+    "aten::mm": _mm,
+    "aten::addmm": lambda dims, concrete: _mm(dims[1:], concrete),
+    "aten::mul": _elementwise,
+    "aten::add": _elementwise,
+    "aten::bmm": _bmm,
+    "aten::baddbmm": lambda dims, concrete: _bmm(dims[1:], concrete),
+}
+
+
+NO_SHAPES = "[]"
+
+
+class Inputs(NamedTuple):
+    """The shapes of an operator's inputs as torch prints them, and the operations of one call with them."""
+
+    shapes: str
+    flops: int
+
+
+class InputTable:
+    """The inputs of calls. Few shapes have many calls, so each distinct text is decoded once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, bytes, bytes], Inputs] = {}
+
+    def inputs_of(self, span: HostSpan) -> Inputs:
+        """Return the inputs of a call; none where its shapes were not recorded."""
+        if span.event is None or not (dims := bytes(span.event.args.input_dims)):
+            return Inputs(NO_SHAPES, 0)
+        concrete = bytes(span.event.args.concrete_inputs)
+        key = (span.name if span.name in _FORMULAS else "", dims, concrete)
+        known = self._known.get(key)
+        if known is None:
+            shapes = _decode_list(dims)
+            # torch's tables show no shape of a list of tensors.
+            plain = [[] if isinstance(one, list) and one and isinstance(one[0], list) else one for one in shapes]
+            known = Inputs(str(plain), estimate(span.name, shapes, _decode_list(concrete)))
+            self._known[key] = known
+        return known
+
+
+def _decode_list(text: bytes) -> list[object]:
+    try:
+        return msgspec.json.decode(text, type=list[object]) if text else []
+    except msgspec.DecodeError:  # of another version of torch, which writes something else here
+        return []
 
 
 HOST, DEVICE = "cpu", "cuda"
@@ -167,8 +255,20 @@ def sum_up(spans: Spans) -> Operators:
     for span in nest(spans):
         if span.category != PYTHON_FUNCTION:
             inputs = table.inputs_of(span)
-            key = OperatorKey(_row_name(span.name), HOST, span.category in ANNOTATIONS, inputs.shapes)
-            _add_host(operators[key], span, ledger, inputs.flops)
+            totals = operators[OperatorKey(_row_name(span.name), HOST, span.category in ANNOTATIONS, inputs.shapes)]
+            totals.calls += 1
+            totals.cpu_total_ns += span.duration_ns
+            totals.self_cpu_ns += span.duration_ns - sum(child.duration_ns for child in span.children)
+            totals.cuda_total_ns += span.device_ns
+            totals.self_cuda_ns += span.kernels_ns
+            totals.flops += inputs.flops
+            if spans.memory:
+                host_bytes, device_bytes = ledger.within(span)
+                of_children = [ledger.within(child) for child in span.children]
+                totals.cpu_bytes += host_bytes
+                totals.self_cpu_bytes += host_bytes - sum(of_host for of_host, _ in of_children)
+                totals.cuda_bytes += device_bytes
+                totals.self_cuda_bytes += device_bytes - sum(of_device for _, of_device in of_children)
     for work in spans.device:
         totals = operators[OperatorKey(_row_name(work.name), DEVICE, work.category in ANNOTATIONS)]
         totals.calls += 1
@@ -179,18 +279,3 @@ def sum_up(spans: Spans) -> Operators:
 
 def _row_name(name: str) -> str:
     return "ProfilerStep*" if name.startswith(MARKED_STEP) else name
-
-
-def _add_host(totals: Totals, span: HostSpan, ledger: MemoryLedger, flops: int) -> None:
-    totals.calls += 1
-    totals.cpu_total_ns += span.duration_ns
-    totals.self_cpu_ns += span.duration_ns - sum(child.duration_ns for child in span.children)
-    totals.cuda_total_ns += span.device_ns
-    totals.self_cuda_ns += span.kernels_ns
-    totals.flops += flops
-    if ledger:
-        memory, of_children = ledger.within(span), [ledger.within(child) for child in span.children]
-        totals.cpu_bytes += memory.host_bytes
-        totals.self_cpu_bytes += memory.host_bytes - sum(child.host_bytes for child in of_children)
-        totals.cuda_bytes += memory.device_bytes
-        totals.self_cuda_bytes += memory.device_bytes - sum(child.device_bytes for child in of_children)

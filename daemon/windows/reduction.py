@@ -36,7 +36,7 @@ _WITH_STEP = "--begins-with-step"
 def add_up(work: Sequence[DeviceSpan], start_ns: int, end_ns: int) -> DeviceTime | None:
     """Return the time of all devices together over a window; None where none did anything.
 
-    Busy is where at least one thing ran, overlap where two did at once, on streams of one device.
+    A device is busy while at least one thing runs; overlap is the time of two or more, on its streams.
     """
     by_device: defaultdict[int | str, list[DeviceSpan]] = defaultdict(list)
     for span in work:
@@ -44,30 +44,24 @@ def add_up(work: Sequence[DeviceSpan], start_ns: int, end_ns: int) -> DeviceTime
             by_device[span.device[0]].append(span)
     if not by_device:
         return None
-    times = [_of_one(spans, start_ns, end_ns) for spans in by_device.values()]
-    busy_ns, overlap_ns = (sum(time[part] for time in times) for part in (0, 1))
-    return DeviceTime(busy_ns, len(times) * (end_ns - start_ns) - busy_ns, overlap_ns)
-
-
-def _of_one(spans: Sequence[DeviceSpan], start_ns: int, end_ns: int) -> tuple[int, int]:
-    """Return for how long one device was at one thing or more, and at two or more."""
-    edges = sorted(
-        edge
-        for span in spans
-        for edge in ((max(span.start_ns, start_ns), 1), (min(span.end_ns, end_ns), -1))
-        if span.start_ns < end_ns and span.end_ns > start_ns
-    )
-    busy_ns = overlap_ns = running = 0
-    before_ns = start_ns
-    for at_ns, change in edges:
-        busy_ns += at_ns - before_ns if running >= 1 else 0
-        overlap_ns += at_ns - before_ns if running >= 2 else 0
-        running, before_ns = running + change, at_ns
-    return busy_ns, overlap_ns
+    busy_ns = overlap_ns = 0
+    for spans in by_device.values():
+        edges = sorted(
+            edge
+            for span in spans
+            for edge in ((max(span.start_ns, start_ns), 1), (min(span.end_ns, end_ns), -1))
+            if span.start_ns < end_ns and span.end_ns > start_ns
+        )
+        running, before_ns = 0, start_ns
+        for at_ns, change in edges:
+            busy_ns += at_ns - before_ns if running >= 1 else 0
+            overlap_ns += at_ns - before_ns if running >= 2 else 0
+            running, before_ns = running + change, at_ns
+    return DeviceTime(busy_ns, len(by_device) * (end_ns - start_ns) - busy_ns, overlap_ns)
 
 
 class Reduction(msgspec.Struct, frozen=True, tag=True):
-    """What is kept of a trace; ``packed`` is the trace gzipped, None where that is larger than ``KEPT_BYTES``."""
+    """The summary of a trace; ``packed`` is the trace gzipped, None where that is larger than ``KEPT_BYTES``."""
 
     start_ns: int
     end_ns: int
@@ -86,7 +80,7 @@ class Refusal(msgspec.Struct, frozen=True, tag=True):
 
 
 def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
-    """Return what is to be kept of the trace in a file; raises TraceUnreadable."""
+    """Return the summary of the trace in a file; raises TraceUnreadable."""
     text = trace.read_text(file)
     spans = read_spans(trace.decode(text))
     everything = [(span.start_ns, span.end_ns) for span in spans.host]

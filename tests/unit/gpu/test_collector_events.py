@@ -10,8 +10,8 @@ from support.clocks import StoppedClock
 from support.fakedriver import FakeDriver
 from support.waiting import DEADLINE_S
 
+from profd.daemon.gpu.collector import GpuEvents, in_words
 from profd.daemon.gpu.devices import GpuNames
-from profd.daemon.gpu.events import GpuEvents, in_words
 
 Told = queue.Queue[tuple[str, str]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profd.daemon.windows.flops import estimate
+from profd.daemon.windows.operators import estimate
 
 CONV = ("", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "4")
 
