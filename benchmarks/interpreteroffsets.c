@@ -1,5 +1,25 @@
 // Prints where things lie in the structures of the CPython whose headers it is compiled with, in the names of
-// daemon/interpreter/offsets.py.
+// daemon/interpreter/offsets.py. The structures are defined in these files of CPython's Include folder:
+//
+// structure               3.8 to 3.10                         from 3.11 on
+// _PyRuntimeState         internal/pycore_pystate.h (3.8),    internal/pycore_runtime.h, _runtime_structs.h (3.14)
+//                         internal/pycore_runtime.h
+// PyInterpreterState      internal/pycore_pystate.h (3.8),    internal/pycore_interp.h, _interp_structs.h (3.14)
+//                         internal/pycore_interp.h
+// PyThreadState           cpython/pystate.h                   cpython/pystate.h
+// frame                   frameobject.h (3.8),                internal/pycore_frame.h, _interpframe_structs.h (3.14)
+//                         cpython/frameobject.h
+// PyCodeObject            code.h (3.8), cpython/code.h        cpython/code.h
+// PyDictKeysObject        Objects/dict-common.h               internal/pycore_dict.h
+// PyLongObject            longintrepr.h                       cpython/longintrepr.h
+// PyASCIIObject           cpython/unicodeobject.h             cpython/unicodeobject.h
+// PyBytesObject           cpython/bytesobject.h               cpython/bytesobject.h
+// PyTypeObject            cpython/object.h                    cpython/object.h
+// PyHeapTypeObject        cpython/object.h                    cpython/object.h
+// PyGenObject             genobject.h                         cpython/genobject.h, _interpframe_structs.h (3.14)
+// PyDictValues            -                                   internal/pycore_dict.h
+// an object's front       -                                   internal/pycore_object.h
+// _PyRangeIterObject      Objects/rangeobject.c (to 3.11)     internal/pycore_range.h (from 3.12)
 #define Py_BUILD_CORE 1
 #define NDEBUG 1
 #include <Python.h>

@@ -75,11 +75,9 @@ class Look(msgspec.Struct, frozen=True):
     unread: int
 
     def main_stacks(self) -> dict[Identity, Stack]:
-        """Return where the main threads of the training processes stand."""
         return {row.member.identity: row.stack for row in self.mains()}
 
     def mains(self) -> list[Standing]:
-        """Return the main threads of the training processes."""
         return [row for row in self.standing if row.is_main and row.member.role == roles.MAIN]
 
     def groups(self) -> tuple[HangGroup, ...]:
@@ -116,7 +114,6 @@ def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Loo
 
 
 def is_training(member: Member) -> bool:
-    """Say whether a process trains."""
     return member.role == roles.MAIN and member.python is not None
 
 

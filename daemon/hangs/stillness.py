@@ -42,7 +42,6 @@ class Stillness:
         self._gpus: dict[str, deque[tuple[int, float]]] = {}
 
     def take(self, record: PointsTaken) -> None:
-        """Learn from points of CPU, steps and GPUs."""
         cores, processes = 0.0, 0
         for point in record.points:
             if point.name == _CPU and point.os_tid is None:
@@ -99,7 +98,6 @@ class Stillness:
             yield (at_ns - before_ns) / SECOND_NS, cores, processes
 
     def has_stepped_since(self, at_ns: int) -> bool:
-        """Say whether a step was made after a time."""
         return self.step_ns is not None and self.step_ns > at_ns
 
     def gpu_moves_since(self, at_ns: int) -> bool:
@@ -107,7 +105,6 @@ class Stillness:
         return any(max(values) - min(values) > _GPU_MOVES for values in self._gpu_since(at_ns).values() if values)
 
     def gpu_facts(self, at_ns: int) -> list[str]:
-        """Return how busy each GPU was since a time, in words."""
         gpus = sorted(self._gpu_since(at_ns).items())
         return [f"{name} at a constant {percent(values[-1])}" for name, values in gpus if values]
 
@@ -146,7 +143,6 @@ class SpinWatch:
         self._first: Look | None = None
 
     def take(self, recording: RecordingTaken) -> None:
-        """Learn from a recording where a process stands."""
         main = next((thread for thread in recording.threads if thread.is_main), None)
         place = self._places.get(recording.identity)
         for interval in main.intervals if main else ():

@@ -44,20 +44,16 @@ NameOf = Callable[[int], str]
 """The name of the process of a PID."""
 
 
-class Pipe(NamedTuple):
-    """A pipe or FIFO, on this machine."""
-
-    device: int
-    inode: int
+Pipe = tuple[int, int]
+"""A pipe or FIFO, on this machine: its device and inode."""
 
 
 def pipe_of(pid: int, fd: int) -> Pipe | None:
-    """Return the pipe behind a descriptor; None where it is none."""
     try:
         found = Path(f"/proc/{pid}/fd/{fd}").stat()
     except OSError:
         return None
-    return Pipe(found.st_dev, found.st_ino) if stat.S_ISFIFO(found.st_mode) else None
+    return (found.st_dev, found.st_ino) if stat.S_ISFIFO(found.st_mode) else None
 
 
 def holders(pipe: Pipe, mode: int) -> list[int] | None:
@@ -126,13 +122,6 @@ class Wait(NamedTuple):
     text: str
 
 
-class Call(NamedTuple):
-    """A system call that a thread is in, with its arguments as words."""
-
-    name: str
-    arguments: tuple[int, ...]
-
-
 def read_wait(pid: int, os_tid: int, name_of: NameOf) -> Wait:
     """Return what a thread waits for; ``name_of`` names other processes."""
     stat = processes.read_stat(pid, os_tid)
@@ -142,14 +131,14 @@ def read_wait(pid: int, os_tid: int, name_of: NameOf) -> Wait:
         return Wait("stopped", "it is stopped by a signal")
     call = _call_of(pid, os_tid)
     wchan = _wchan(pid, os_tid) if call is None or stat.state == "D" else None
-    wait = _wait_in(call, pid, name_of) if call else _wait_without_call(stat.state, wchan)
+    wait = _wait_in(*call, pid, name_of) if call else _wait_without_call(stat.state, wchan)
     if stat.state == "D":
         return Wait(wait.kind, f"{wait.text}, uninterruptible (state D) in {wchan or 'the kernel'}")
     return wait
 
 
 def _wait_without_call(state: str, wchan: str | None) -> Wait:
-    """Return the wait of a thread that is in no system call that we may see, but in this function of the kernel."""
+    """Return the wait of a thread whose system call we do not see, by its function of the kernel."""
     if state == "R" or (state != "D" and wchan is None):
         return Wait("running", "it is running") if state == "R" else Wait("unknown", "the kernel does not say")
     if wchan is not None and "futex" in wchan:
@@ -159,11 +148,11 @@ def _wait_without_call(state: str, wchan: str | None) -> Wait:
     return Wait("read" if state == "D" else "unknown", f"waits in the kernel ({wchan or 'unknown'})")
 
 
-def _wait_in(call: Call, pid: int, name_of: NameOf) -> Wait:
-    first, second = call.arguments[:2]
-    match call.name:
+def _wait_in(call: str, first: int, second: int, pid: int, name_of: NameOf) -> Wait:
+    """Return the wait of a thread that is in a system call with these arguments first."""
+    match call:
         case name if name in _READS or name in _WRITES:
-            return _wait_at(pid, first, is_reader=call.name in _READS, name_of=name_of)
+            return _wait_at(pid, first, is_reader=call in _READS, name_of=name_of)
         case "poll" | "ppoll":
             return _wait_at_several(pid, first, min(second, _MOST_POLLED), name_of)
         case "select" | "pselect6" | "epoll_wait" | "epoll_pwait":
@@ -171,19 +160,19 @@ def _wait_in(call: Call, pid: int, name_of: NameOf) -> Wait:
         case "flock" | "fcntl":
             return Wait("lock", f"a lock of {processes.link(pid, f'fd/{first}') or 'a file'}")
         case "futex" | "futex_waitv" | "semop" | "semtimedop":
-            return Wait("lock", f"a lock ({call.name} {first:#x})")
+            return Wait("lock", f"a lock ({call} {first:#x})")
         case "open" | "openat" | "newfstatat":
-            path = _memory(pid, first if call.name == "open" else second, _PATH_BYTES).partition(b"\0")[0]
+            path = _memory(pid, first if call == "open" else second, _PATH_BYTES).partition(b"\0")[0]
             return Wait("read", f"opens {path.decode(errors='replace') or 'a file'}")
         case "wait4" | "waitid":
-            child = second if call.name == "waitid" else first
+            child = second if call == "waitid" else first
             who = name_of(child) if 0 < child < 1 << 22 else "a child"
             return Wait("child", f"waits for the end of {who}")
         case "nanosleep" | "clock_nanosleep":
             return Wait("sleep", "sleeps")
         case "fsync" | "fdatasync" | "msync" | "sync":
-            return Wait("flush", f"waits for the disk ({call.name})")
-    return Wait("unknown", f"waits in {call.name}")
+            return Wait("flush", f"waits for the disk ({call})")
+    return Wait("unknown", f"waits in {call}")
 
 
 def _wait_at_several(pid: int, address: int, count: int, name_of: NameOf) -> Wait:
@@ -198,7 +187,6 @@ def _wait_at_several(pid: int, address: int, count: int, name_of: NameOf) -> Wai
 
 
 def _wait_at(pid: int, fd: int, *, is_reader: bool, name_of: NameOf) -> Wait:
-    """Return the wait at a descriptor."""
     kind, does = ("read", "reads") if is_reader else ("write", "writes")
     pipe = pipe_of(pid, fd)
     if pipe is not None:
@@ -235,8 +223,8 @@ def _address(word: str) -> str:
     return f"port {int(port, 16)}"
 
 
-def _call_of(pid: int, os_tid: int) -> Call | None:
-    """Return the system call that a thread is in; None where it is in none, or we may not see it."""
+def _call_of(pid: int, os_tid: int) -> tuple[str, int, int] | None:
+    """Return the name of the system call that a thread is in, with its first arguments; None where we see none."""
     try:
         words = Path(f"/proc/{pid}/task/{os_tid}/syscall").read_text().split()
         number, *arguments = (int(word, 0) for word in words)
@@ -244,7 +232,7 @@ def _call_of(pid: int, os_tid: int) -> Call | None:
         return None
     if number < 0 or len(arguments) < 6:
         return None
-    return Call(_NAMES.get(number, f"system call {number}"), tuple(arguments))
+    return _NAMES.get(number, f"system call {number}"), arguments[0], arguments[1]
 
 
 def _wchan(pid: int, os_tid: int) -> str | None:
@@ -257,7 +245,6 @@ def _wchan(pid: int, os_tid: int) -> str | None:
 
 
 def _memory(pid: int, address: int, length: int) -> bytes:
-    """Return the bytes at an address of a process; none where they cannot be read."""
     try:
         with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
             return os.pread(memory.fileno(), length, address)

@@ -41,7 +41,6 @@ class Hook:
         self.running: list[subprocess.Popen[bytes]] = []
 
     def start(self, variables: Mapping[str, str]) -> str | None:
-        """Start the command with these variables; returns why it could not be started, None where it was."""
         if self._command is None:
             return None
         try:
@@ -111,7 +110,6 @@ class HangWatch:
             self._inbox.put(record)
 
     def start(self) -> None:
-        """Watch from now on, in the running event loop."""
         self._task = asyncio.ensure_future(self._run())
         self._task.add_done_callback(self._say_failure)
 
@@ -122,7 +120,6 @@ class HangWatch:
             await asyncio.wait([self._task])
 
     def _say_failure(self, task: asyncio.Task[None]) -> None:
-        """Say what ended the watch: the recording goes on without it."""
         if not task.cancelled() and (error := task.exception()) is not None:
             traceback.print_exception(error)
             self._put(EventHappened(self._clock.now_ns(), "error", f"hangs are no longer watched for: {error!r}"))
@@ -133,7 +130,6 @@ class HangWatch:
             await self.check()
 
     async def check(self) -> None:
-        """Read the records that came, and report a hang, or its end, where there is one now."""
         self._hook.reap()
         while not self._inbox.empty():
             record = self._inbox.get()
@@ -182,7 +178,6 @@ class HangWatch:
         return await asyncio.to_thread(partial(self._look, members, self._clock.now_ns(), mains_only=mains_only))
 
     def _has_moved(self, first: Look, second: Look) -> bool:
-        """Say whether anything went on between two looks."""
         stillness, seconds = self._stillness, (second.at_ns - first.at_ns) / SECOND_NS
         if stillness.has_stepped_since(first.at_ns) or stillness.gpu_moves_since(first.at_ns):
             return True
@@ -215,7 +210,6 @@ class HangWatch:
             self._put(EventHappened(self._clock.now_ns(), "error", failure))
 
     def _check_end(self, hang: HangFound) -> None:
-        """Say that a run goes on after a hang."""
         now_ns = self._clock.now_ns()
         moves = self._spin.has_moved_since if self._is_spin else self._stillness.is_busy_since
         if not (self._stillness.has_stepped_since(hang.at_ns) or moves(hang.at_ns)):

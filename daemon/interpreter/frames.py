@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import PurePath
 
@@ -69,7 +69,6 @@ class Interpreter:
         self._code_at = lru_cache(_CODES_HELD)(self._read_code)
 
     def main_thread(self) -> int:
-        """Return the address of the main thread's state."""
         ident = self.memory.word(self._runtime + self.offsets.main_thread)
         for thread in self._threads():
             if self.memory.word(thread + self.offsets.ident) == ident:
@@ -107,7 +106,6 @@ class Interpreter:
         return 0 if reference & 3 == 3 else reference & ~3
 
     def is_of_type(self, address: int, name: str) -> bool:
-        """Say whether an object is of exactly this type."""
         return address != 0 and self.memory.word(address + TYPE) == self.type(name)
 
     def type(self, name: str) -> int:
@@ -118,13 +116,11 @@ class Interpreter:
             raise Unreadable(f"it does not export {name}") from None
 
     def code(self, address: int) -> Code:
-        """Return a code object."""
         if not self.is_of_type(address, "PyCode_Type"):
             raise Unreadable("what has to be a code is none")
         return self._code_at(address)
 
     def text(self, address: int) -> str:
-        """Return a ``str``."""
         head = self._object(address, "PyUnicode_Type", STRING_STATE + 4)
         length = word_at(head, SIZE)
         (state,) = struct.unpack_from("<I", head, STRING_STATE)
@@ -162,7 +158,6 @@ class Interpreter:
         )
 
     def _names(self, address: int) -> tuple[str, ...]:
-        """Return the strings in a tuple."""
         head = self._object(address, "PyTuple_Type", SIZE + 8)
         length = word_at(head, SIZE)
         if length > _MOST_NAMES:
@@ -171,7 +166,6 @@ class Interpreter:
         return tuple(self.text(item) for (item,) in struct.iter_unpack("<Q", items))
 
     def _object(self, address: int, kind: str, length: int) -> bytes:
-        """Return the first bytes of an object of this type."""
         data = self.memory.read(address, length)
         if word_at(data, TYPE) != self.type(kind):
             raise Unreadable(f"what has to be a {kind.removeprefix('Py').removesuffix('_Type').lower()} is none")
@@ -182,11 +176,12 @@ def open_interpreter(pid: int) -> Interpreter:
     """Find the CPython in a process; raises Unreadable where there is none that can be read, with the reason."""
     memory = Memory(pid)
     try:
-        for start, path in _programs(pid):
+        maps, programs = _programs(pid)
+        for start, path in programs:
             symbols = exported(memory, start, ("_PyRuntime", "Py_Version", *TYPES, *MAY_BE_MISSING))
             if "_PyRuntime" not in symbols or not symbols.keys() >= set(TYPES):
                 continue
-            version = _version(memory, symbols, pid, path)
+            version = _version(memory, symbols, (PurePath(path).name, maps))
             types = {name: symbols[name] for name in (*TYPES, *MAY_BE_MISSING) if name in symbols}
             return Interpreter(memory, version, symbols["_PyRuntime"], types)
     except BaseException:
@@ -196,29 +191,24 @@ def open_interpreter(pid: int) -> Interpreter:
     raise Unreadable("no CPython is in it")
 
 
-def _programs(pid: int) -> Iterator[tuple[int, str]]:
-    """Yield where libraries and programs that may be Python are mapped: its library before the executable."""
+def _programs(pid: int) -> tuple[str, list[tuple[int, str]]]:
+    """Return the memory map, and where what may be Python is mapped: its library before the executable."""
     try:
         executable = str((PROC / str(pid) / "exe").readlink())
         maps = (PROC / str(pid) / "maps").read_text(errors="replace")
     except OSError as error:
         raise Unreadable(f"its memory map cannot be read ({error.strerror})") from error
     found = [(int(start, 16), path) for start, path in _MAPPED.findall(maps)]
-    yield from ((start, path) for start, path in found if PurePath(path).name.startswith("libpython3"))
-    yield from ((start, path) for start, path in found if path == executable)
+    libraries = [(start, path) for start, path in found if PurePath(path).name.startswith("libpython3")]
+    return maps, [*libraries, *((start, path) for start, path in found if path == executable)]
 
 
-def _version(memory: Memory, symbols: dict[str, int], pid: int, path: str) -> tuple[int, int]:
-    """Return the version: since 3.11 the interpreter says it, before that the names of its files do."""
+def _version(memory: Memory, symbols: dict[str, int], names: Sequence[str]) -> tuple[int, int]:
+    """Return the version: since 3.11 the interpreter has it, before that the names of its files do."""
     if "Py_Version" in symbols:
-        said = memory.word(symbols["Py_Version"])
-        return said >> 24 & 0xFF, said >> 16 & 0xFF
-    try:
-        maps = (PROC / str(pid) / "maps").read_text(errors="replace")
-    except OSError as error:
-        raise Unreadable(f"its memory map cannot be read ({error.strerror})") from error
-    for text in (PurePath(path).name, maps):
-        named = re.search(r"python3\.(\d{1,2})\b", text)
-        if named:
+        version = memory.word(symbols["Py_Version"])
+        return version >> 24 & 0xFF, version >> 16 & 0xFF
+    for name in names:
+        if named := re.search(r"python3\.(\d{1,2})\b", name):
             return 3, int(named[1])
     raise Unreadable("neither the process nor the names of its files say its version")

@@ -175,7 +175,6 @@ class IntegerReader:
         return None
 
     def _slot(self, variable: Referred) -> Slot:
-        """Return where the reference lies now."""
         if isinstance(variable, Global):
             return self._slots.in_dictionary(variable.dictionary, variable.name)
         if isinstance(variable, Attribute):

@@ -78,7 +78,6 @@ class Memory:
 
 
 def word_at(data: bytes, at: int) -> int:
-    """Return the 8 bytes at a place as a number."""
     return int.from_bytes(data[at : at + 8], "little")
 
 

@@ -1,28 +1,8 @@
 """Where things lie in the structures of CPython, by minor version, on 64 bits.
 
 ``benchmarks/interpreteroffsets.py`` prints these numbers for an interpreter at hand, from its headers by ``offsetof``;
-the table holds what it printed for 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1, 3.13.0, 3.14.10 and 3.15.2. The structures
-are defined in these files of CPython's ``Include`` folder:
-
-    structure               3.8 to 3.10                         from 3.11 on
-    _PyRuntimeState         internal/pycore_pystate.h (3.8),    internal/pycore_runtime.h, _runtime_structs.h (3.14)
-                            internal/pycore_runtime.h
-    PyInterpreterState      internal/pycore_pystate.h (3.8),    internal/pycore_interp.h, _interp_structs.h (3.14)
-                            internal/pycore_interp.h
-    PyThreadState           cpython/pystate.h                   cpython/pystate.h
-    frame                   frameobject.h (3.8),                internal/pycore_frame.h, _interpframe_structs.h (3.14)
-                            cpython/frameobject.h
-    PyCodeObject            code.h (3.8), cpython/code.h        cpython/code.h
-    PyDictKeysObject        Objects/dict-common.h               internal/pycore_dict.h
-    PyLongObject            longintrepr.h                       cpython/longintrepr.h
-    PyASCIIObject           cpython/unicodeobject.h             cpython/unicodeobject.h
-    PyBytesObject           cpython/bytesobject.h               cpython/bytesobject.h
-    PyTypeObject            cpython/object.h                    cpython/object.h
-    PyHeapTypeObject        cpython/object.h                    cpython/object.h
-    PyGenObject             genobject.h                         cpython/genobject.h, _interpframe_structs.h (3.14)
-    PyDictValues            -                                   internal/pycore_dict.h
-    an object's front       -                                   internal/pycore_object.h
-    _PyRangeIterObject      Objects/rangeobject.c (to 3.11)     internal/pycore_range.h (from 3.12)
+the table holds what it printed for 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1, 3.13.0, 3.14.10 and 3.15.2.
+``benchmarks/interpreteroffsets.c`` names the headers.
 
 From 3.13 on the interpreter has most of them at the beginning of ``_PyRuntime`` (``_Py_DebugOffsets``, in
 internal/pycore_runtime.h, and since 3.14 in internal/pycore_debug_offsets.h): those of its runtime, interpreter and

@@ -50,12 +50,6 @@ class Slot(msgspec.Struct, frozen=True):
     """Its value may be a cell, which has the value that is meant."""
 
 
-class _Key(NamedTuple):
-    keys: int
-    entry: int
-    name: int
-
-
 class Slots:
     """Finds slots in an interpreter, and remembers where in a table of keys each name was.
 
@@ -64,7 +58,8 @@ class Slots:
 
     def __init__(self, interpreter: Interpreter) -> None:
         self._python = interpreter
-        self._known: dict[tuple[int, str], _Key] = {}
+        self._known: dict[tuple[int, str], tuple[int, Link]] = {}
+        """By the owner of values and a name: the table of keys, and the entry there."""
 
     def in_dictionary(self, dictionary: int, name: str) -> Slot:
         """Return the slot of a name in a dictionary, which may share its keys."""
@@ -77,7 +72,7 @@ class Slots:
         if values:
             return self._in_values(values, keys, (dictionary, name), links)
         key = self._key(keys, (dictionary, name))
-        return Slot(key.entry + 8, (*links, Link(key.entry, key.name)))
+        return Slot(key.place + 8, (*links, key))
 
     def of_attribute(self, instance: int, kind: int, name: str) -> Slot:
         """Return the slot of an attribute that an instance of a type has of its own, not by its class or ``__slots__``.
@@ -100,9 +95,7 @@ class Slots:
                 return self._in_values(values, keys, (instance, name), [*links, Link(place, keys)])
         elif at <= 0:
             # Negative: behind the items of an object that has a number of them, a tuple for instance.
-            raise Missing(
-                "its object has no dictionary" if not at else "its object has its dictionary behind its items"
-            )
+            raise Missing("its object has its dictionary behind its items" if at else "its object has no dictionary")
         dictionary = python.memory.word(instance + at)
         if not dictionary:
             raise Missing(_NO_SUCH)
@@ -134,14 +127,13 @@ class Slots:
         """Return the slot in an array of values, at the place that the name has among the keys."""
         key = self._key(keys, of)
         start, width, _ = self._table(keys)
-        place = (key.entry - start) // width
-        return Slot(values + self._python.offsets.first_value + 8 * place, (*links, Link(key.entry, key.name)))
+        number = (key.place - start) // width
+        return Slot(values + self._python.offsets.first_value + 8 * number, (*links, key))
 
-    def _key(self, keys: int, of: tuple[int, str]) -> _Key:
-        """Return where a name is in a table of keys."""
+    def _key(self, keys: int, of: tuple[int, str]) -> Link:
         python = self._python
-        known = self._known.get(of)
-        if known is not None and known.keys == keys and python.memory.word(known.entry) == known.name:
+        of_table, known = self._known.get(of, (0, Link(0, 0)))
+        if of_table == keys and python.memory.word(known.place) == known.address:
             return known
         start, width, count = self._table(keys)
         table = python.memory.read(start, count * width)
@@ -150,7 +142,8 @@ class Slots:
             at = (number + 1) * width - 16
             key = word_at(table, at)
             if key and python.is_of_type(key, "PyUnicode_Type") and python.text(key) == of[1]:
-                self._known[of] = found = _Key(keys, start + at, key)
+                found = Link(start + at, key)
+                self._known[of] = keys, found
                 return found
         raise Missing(_NO_SUCH)
 

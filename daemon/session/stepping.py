@@ -39,7 +39,6 @@ class Stepping:
             self._thread.start()
 
     def end(self, identity: Identity) -> None:
-        """Stop following a process that has ended."""
         with self._lock:
             if identity in self._readers:
                 self._ended.append(self._readers.pop(identity))

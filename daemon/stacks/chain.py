@@ -73,12 +73,10 @@ class StackChain:
         self._hurry.set()
 
     def stop(self) -> None:
-        """End the chain with the recording in flight."""
         self._stop.set()
         self._hurry.set()
 
     async def run(self) -> None:
-        """Record until the process is gone or the chain is stopped."""
         with self._abandoning():
             current, from_ns = await self._begin_patiently(), None
             while current is not None:
@@ -110,7 +108,6 @@ class StackChain:
 
     @contextlib.contextmanager
     def _abandoning(self) -> Iterator[None]:
-        """Abandon what is in flight when the chain is broken off."""
         try:
             yield
         finally:
@@ -160,7 +157,6 @@ class StackChain:
             self._say("error", f"its stacks cannot be read: {reason}")
 
     async def _finish(self, recording: Recording, keep: Span) -> None:
-        """End and collect a recording and hand over its record."""
         # Before the end: a thread that goes while py-spy writes was there until then. Once the process ends, and its
         # threads one by one, what was known of them stays.
         is_alive = processes.is_running(*self.identity) and not recording.ended.done()
@@ -183,12 +179,10 @@ class StackChain:
         self._in_flight.discard(recording)
 
     async def _wait_until_due(self, current: Recording) -> None:
-        """Wait until the recording is long enough, has ended by itself, or someone is in a hurry."""
         await self._wait(self._hurry, current.ended, current.length_s)
         self._calm_down()
 
     async def _pause(self, pause_s: float) -> None:
-        """Wait for a while, or until someone is in a hurry."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._hurry.wait(), pause_s)
         self._calm_down()
@@ -200,7 +194,6 @@ class StackChain:
 
     @staticmethod
     async def _wait(event: asyncio.Event, future: asyncio.Future[bool], timeout_s: float) -> None:
-        """Wait for the first of the two, or until the time is over."""
         happened = asyncio.ensure_future(event.wait())
         waited: set[asyncio.Future[Any]] = {happened, future}
         try:

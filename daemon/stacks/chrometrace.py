@@ -173,7 +173,6 @@ def as_read(traces: Sequence[ThreadTrace], samples: int, cpu_ns: int) -> list[Th
 
 
 def _mean_depth(trace: ThreadTrace) -> float:
-    """Return the mean number of frames over a thread's time."""
     whole = trace.changes[-1].at_us - trace.changes[0].at_us
     stays = zip(trace.changes, trace.changes[1:], strict=False)
     return sum(len(now.frames) * (after.at_us - now.at_us) for now, after in stays) / whole if whole else 0.0

@@ -81,7 +81,6 @@ def read_log(said: bytes, wall_ahead_ns: int) -> tuple[FailedRead, ...]:
 
 
 def without_log(said: bytes) -> bytes:
-    """Return what py-spy said beside its log."""
     return _LOGGED.sub(b"", said)
 
 
@@ -130,7 +129,6 @@ class TornShares:
         return min(share, _MOST)
 
     def _along(self, stack: Stack, *, makes: bool = False) -> Iterator[_Place]:
-        """Yield the places on the way into a stack, as far as they are known."""
         place = self._outside
         yield place
         for frame in stack[:_DEEPEST]:

@@ -151,7 +151,6 @@ class Recording:
         self._memory: int | None = memory
 
     def stop(self) -> None:
-        """Ask py-spy to end and to write what it has."""
         self._signal(signal.SIGINT)
 
     async def collect(self) -> RawRecording:
@@ -195,7 +194,6 @@ class Recording:
                 os.kill(self._pid, number)
 
     def _read_pipe(self) -> None:
-        """Read py-spy's log; at the end of it, reap the process."""
         try:
             said = os.read(self._pipe, 65536)
         except BlockingIOError:

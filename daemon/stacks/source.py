@@ -92,6 +92,16 @@ def is_library(file: str) -> bool:
     return any(folder in parts for folder in _LIBRARY_FOLDERS) or bool(_STANDARD_LIBRARY.search(file))
 
 
+def parsed(text: str) -> ast.Module | None:
+    """Return the tree of a text; None where that is another Python's syntax, no Python, or cut in two."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 MOST_LINES = 1000
 _FUNCTION = re.compile(r"(async\s+)?def\b")
 # What stands alone at the left and neither begins a statement nor ends one that is longer.
@@ -216,19 +226,13 @@ class Statements:
             if len(self._answers) >= _ANSWERS_HELD:
                 self._answers.clear()
             block = block_around(self._sources.lines(file), line)
-            try:
-                self._answers[place] = _statement(block.text, line - block.first_line + 1) if block else None
-            # Another Python's syntax, no Python, or cut in two.
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                self._answers[place] = None
+            tree = parsed(block.text) if block else None
+            self._answers[place] = _statement(tree, line - block.first_line + 1) if block and tree else None
         return self._answers[place]
 
 
-def _statement(source: str, line: int) -> Statement | None:
-    """Return the statement of a text that holds a line; None where none does or several begin on its first line."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tree = ast.parse(source)
+def _statement(tree: ast.Module, line: int) -> Statement | None:
+    """Return the statement that holds a line; None where none does or several begin on its first line."""
     above = [(first, node) for node in _statements(tree) if (first := _first_line(node)) <= line]
     nearest = max((first for first, _ in above), default=0)
     nodes = [node for first, node in above if first == nearest]

@@ -84,7 +84,6 @@ class Calls:
             self.times_left[caller] += times
 
     def callers(self, callee: Code) -> Counter[Frame]:
-        """Return how often a function was entered from each line."""
         return self._callers.get(callee) or Counter()
 
     def usual_line(self, caller: Frame, callee: Code) -> Frame | None:
@@ -102,7 +101,6 @@ class SuffixIndex:
         self._held = 0
 
     def learn(self, seen: Mapping[Stack, int]) -> None:
-        """Learn whole stacks, and how often each was seen."""
         if self._held > _STACKS_HELD:  # a program that makes up functions, or recurses: begin anew
             self._stacks.clear()
             self._held = 0

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from profd.daemon.stacks.source import SourceTree, block_around
+from profd.daemon.stacks.source import SourceTree, block_around, parsed
 from profd.daemon.userfiles import UserFiles
 
 _FUNCTIONS_HELD = 256
@@ -75,9 +74,8 @@ class Function(msgspec.Struct, frozen=True):
 
     def around(self, line: int) -> tuple[Loop, ...]:
         """Return the loops around a line, the outermost first: in their bodies, or at heads of more than one line."""
-        return tuple(
-            one for one in self.loops if one.first_line <= line <= one.last_line and one.first_line < one.body_line
-        )
+        around = (one for one in self.loops if one.first_line <= line <= one.last_line)
+        return tuple(one for one in around if one.first_line < one.body_line)
 
 
 class Declared:
@@ -88,7 +86,6 @@ class Declared:
         self._functions: defaultdict[tuple[str, str], list[Function]] = defaultdict(list)
 
     def path_of(self, file: str) -> str:
-        """Return the path of a file from its outermost package down."""
         return self._sources.module_path(file)
 
     def function_at(self, file: str, name: str, line: int) -> Function:
@@ -108,13 +105,8 @@ class Declared:
 def _parse(lines: Sequence[str], line: int) -> Function:
     """Return the function around a line; only that line, without loops, where its source cannot be had."""
     block = block_around(lines, line)
-    if block is None:
-        return Function(line, line)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(block.text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # another Python's syntax, no Python, or cut in two
+    tree = parsed(block.text) if block is not None else None
+    if block is None or tree is None:
         return Function(line, line)
     body = tree.body
     while len(body) == 1 and isinstance(body[0], ast.If):
@@ -137,7 +129,6 @@ def _nodes(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 
 def _stores(loop: Loops) -> Tally[str | None]:
-    """Return how often each variable is set in a loop."""
     return Tally(
         path(node)
         for node in ast.walk(loop)
@@ -150,7 +141,7 @@ def _loop(node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops
     last_line = node.end_lineno or node.lineno
     own = list(_own(node.body, ()))
     calls = [(call, ifs) for one, ifs in own for call in ast.walk(one) if isinstance(call, ast.Call)]
-    updates = [ifs for call, ifs in calls if _is_update(call)]
+    updates = [ifs for call, ifs in calls if _OPTIMIZER.search(_owner(call, "step"))]
     backward = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Call) and _name(one.func) == "backward"]
     middle = min(backward, default=(node.body[0].lineno + last_line) / 2)
     counters = [
@@ -266,12 +257,12 @@ def _number(given: Sequence[ast.expr], default: int) -> int | str | None:
     return path(given[0])
 
 
-def _is_update(call: ast.Call) -> bool:
-    """Say whether a call is the optimizer's step, by the names in it."""
+def _owner(call: ast.Call, method: str) -> str:
+    """Return the last part of the name of what a method is called of, or of the sequence that has it."""
     match call.func:
-        case ast.Attribute(value=ast.Subscript(value=owner) | owner, attr="step"):
-            return bool(_OPTIMIZER.search(_name(owner)))
-    return False
+        case ast.Attribute(value=ast.Subscript(value=owner) | owner, attr=name) if name == method:
+            return _name(owner)
+    return ""
 
 
 def _bar(call: ast.Call) -> str | None:
@@ -294,5 +285,4 @@ def _every(updates: Sequence[_Ifs]) -> int | str | None:
 
 
 def _name(node: ast.expr) -> str:
-    """Return the last part of a name."""
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""

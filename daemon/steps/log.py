@@ -25,7 +25,6 @@ _LINE_BYTES = 4096
 
 
 def step_in(line: str) -> int | None:
-    """Return the step in a line of output."""
     found = _BRACKET.search(line) or _WORD.search(line) or _BAR.search(line)
     return int(found[1].replace(",", "")) if found else None
 

@@ -40,7 +40,6 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, int]:
-        """What identifies a loop."""
         return self.file, self.loop.first_line
 
 
@@ -58,7 +57,6 @@ _Chain = tuple[Place, ...]
 
 
 def find_loop(stacks: Sequence[Stack], declared: Declared) -> StepLoop | None:
-    """Return the loop of the steps; None where the stacks show none."""
     backward: Tally[_Chain] = Tally()
     optimizer: Tally[_Chain] = Tally()
     others: Tally[_Chain] = Tally()
@@ -105,7 +103,6 @@ def trains(frame: Frame) -> bool:
 
 
 def _places(frames: Sequence[Frame], declared: Declared) -> Iterator[Place]:
-    """Yield the loops that the frames of a stack are in, the outermost first."""
     for frame in frames:
         if frame.function.endswith(("<listcomp>", "<genexpr>", "<setcomp>", "<dictcomp>", "<lambda>")):
             continue  # a part of the function that it stands in, whose frame is beside

@@ -64,14 +64,6 @@ class _Check(NamedTuple):
     rounds: int
 
 
-class _Counted(NamedTuple):
-    """What counts, or did: the key of the loop, and the name and the variable of the source; the log has none."""
-
-    key: tuple[str, int]
-    name: str
-    variable: Variable | None
-
-
 class StepReader:
     """Reads the steps of one process, and gives records to ``put``.
 
@@ -106,7 +98,8 @@ class StepReader:
         self._outside: Variable | None = None
         self._check: _Check | None = None
         self._bound_ns = 0
-        self._counted: _Counted | None = None
+        self._counted: tuple[tuple[str, int], Source | None] | None = None
+        """What counts, or did last: the key of its loop, and the source, None for the log."""
         self._every = 1
         """The rounds for each step of the optimizer."""
         self._count = Count()
@@ -121,7 +114,6 @@ class StepReader:
         self._earned_ns = clock.now_ns()
 
     def hear(self, data: bytes) -> None:
-        """Keep what the script wrote to its terminal."""
         self._heard.append((self._clock.now_ns(), data))
 
     def poll(self) -> float:
@@ -204,11 +196,11 @@ class StepReader:
 
     def _counted_by(self) -> str | None:
         """Return the name of what counts the present loop, or did before it paused."""
-        loop, counted = self._loop, self._counted
-        return counted.name if loop is not None and counted is not None and counted.key == loop.place.key else None
+        if self._loop is None or self._counted is None or self._counted[0] != self._loop.place.key:
+            return None
+        return self._counted[1].name if self._counted[1] is not None else LOG
 
     def _bind(self, program: Program, loop: StepLoop) -> Source | None:
-        """Return what counts the rounds of the loop now."""
         found = program.sources_of(loop)
         if not found:
             return None
@@ -232,19 +224,19 @@ class StepReader:
 
     def _begin(self, loop: StepLoop, source: Source | None, every: int = 1) -> None:
         """Count by another source from now on, None for the log: of a loop after those before, or of the same one."""
-        before, every_before = self._counted, self._every
-        variable = source.variable if source is not None else None
-        self._counted = _Counted(loop.place.key, source.name if source is not None else LOG, variable)
-        if source and before and source.is_added and (variable, every) == (before.variable, every_before):
+        key, before = self._counted or (None, None)
+        is_first, self._counted = self._counted is None, (loop.place.key, source)
+        is_same = source is not None and before is not None and source.variable == before.variable
+        if source is not None and source.is_added and is_same and every == self._every:
             return  # one number of all loops
         if self._count.round is not None:
-            self._goes_on = before is not None and before.key == loop.place.key
+            self._goes_on = key == loop.place.key
             rest = (0, 0) if self._goes_on else self._count.rest(self._unread_s())
             self._before, self._error_before = self._made(*rest)
         self._every, self._count = every, Count()
         if source is not None:
             self._count = Count(is_added=source.is_added, is_late=source.is_late)
-            if before is None:  # the script's own number: that of a loop that goes on from a checkpoint begins there
+            if is_first:  # the script's own number: that of a loop that goes on from a checkpoint begins there
                 self._before = source.start // source.stride
 
     # Readings
@@ -292,11 +284,9 @@ class StepReader:
             self._before += before - self._made()[0]
 
     def _unread_s(self) -> float:
-        """Return how long after the last reading the loop was left."""
         return (self._off_since_ns - self._count.at_ns) / SECOND_NS if self._off_since_ns else READ_S
 
     def _pauses(self, at_ns: int) -> bool:
-        """Say whether the count stands still for longer than steps take."""
         still_s = (at_ns - max(self._count.changed_ns, self._bound_ns)) / SECOND_NS
         is_long = still_s > 3 * READ_S and still_s * self._count.per_s() > _STILL_STEPS
         return is_long or still_s > _LONGEST_STEP_S
@@ -367,7 +357,6 @@ class StepReader:
             self._check = check._replace(number=number, rounds=rounds)
 
     def _read_log(self) -> None:
-        """Count by the steps that the script prints, while there is no other source."""
         if self._output is None:
             self._output = OutputFile(self._identity.pid, self._files)
         if data := self._output.new():

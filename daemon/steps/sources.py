@@ -163,13 +163,11 @@ class Program:
         return line is not None and (loop.body_line if loop.shared else loop.first_line) <= line <= loop.last_line
 
     def number_of(self, place: Place, path: str) -> int | None:
-        """Return the value that a path has in a loop's function; None where it is no number."""
         frame = _frame_of(self._python.stack(self._thread), place)
         variable = self._variable(frame, path) if frame is not None else None
         return self.value(variable) if variable is not None else None
 
     def value(self, variable: Variable) -> int | None:
-        """Return the value of a variable; None where it has none now."""
         try:
             return self._reader.read(variable)
         except Missing:
@@ -223,7 +221,6 @@ class Program:
         return f"loop counter `{counter}` in {function} ({self._declared.path_of(file)}:{loop.first_line})"
 
     def _bars(self, frame: Frame, place: Place) -> Iterator[Source]:
-        """Yield the progress bars that the loop brings forward by one in each round."""
         for name in place.loop.bars:
             with contextlib.suppress(Missing, Unreadable):
                 bar = self._reader.object_of(local_of(frame, name) or Global(frame.globals, name))

@@ -106,7 +106,6 @@ class RealSystem(Rights):
     """The running kernel and the installed py-spy."""
 
     def dump_failure(self, pid: int) -> str:
-        """Return why py-spy cannot read a process, on one line; empty where it can."""
         try:
             take_dump(pid)
         except DumpFailed as error:

@@ -34,7 +34,6 @@ class Watch:
             raise ProcessLookupError(identity.pid)
 
     def fileno(self) -> int:
-        """Return the descriptor to wait for."""
         return self._pidfd
 
     def send(self, number: int) -> None:

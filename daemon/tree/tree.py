@@ -92,7 +92,6 @@ class ProcessTree:
         return member
 
     def record_of(self, member: Member) -> ProcessSeen:
-        """Return a member as the run file takes it."""
         return ProcessSeen(
             identity=member.identity,
             parent=member.parent,
@@ -106,7 +105,6 @@ class ProcessTree:
         )
 
     def _look_at(self, member: Member) -> Iterator[Change]:
-        """Notice that a member has ended or exec'ed."""
         identity = member.identity
         stat = processes.read_stat(identity.pid)
         if stat is None or stat.start_ticks != identity.start_ticks or not stat.is_running:
@@ -119,7 +117,6 @@ class ProcessTree:
             yield Execed(member)
 
     def _add(self, pids: Iterable[int], parent: Member | None) -> list[Appeared]:
-        """Make members of processes that are not yet."""
         appeared = []
         for pid in pids:
             stat = processes.read_stat(pid)
@@ -136,7 +133,6 @@ class ProcessTree:
         return appeared
 
     def _read(self, member: Member, image: int) -> None:
-        """Read from /proc what a process is."""
         pid = member.identity.pid
         parent = self.members.get(member.parent) if member.parent else None
         member.image = image

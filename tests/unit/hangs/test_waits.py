@@ -15,7 +15,7 @@ import pytest
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon import processes
-from profd.daemon.hangs.waits import Pipe, Wait, holders, name_of_stranger, pipe_of, read_wait
+from profd.daemon.hangs.waits import Wait, holders, name_of_stranger, pipe_of, read_wait
 
 
 def name_of(pid: int) -> str:
@@ -127,7 +127,7 @@ def test_stopped() -> None:
 
 def test_who_is_gone_waits_for_nothing() -> None:
     assert read_wait(2**22 + 1, 2**22 + 1, name_of) == Wait("unknown", "it is gone")
-    assert holders(Pipe(-1, -1), os.O_RDONLY) == []
+    assert holders((-1, -1), os.O_RDONLY) == []
 
 
 def test_strangers_are_named_as_the_kernel_calls_them() -> None:
