@@ -43,12 +43,12 @@ def command(
     """
     from profd.daemon.clock import SECOND_NS
     from profd.daemon.fleet.dataset import DataSet
-    from profd.daemon.fleet.fleet import DaskEngine, LocalEngine, Question, ask
+    from profd.daemon.fleet.fleet import Question, ask
     from profd.daemon.fleet.output import fleet_text
 
     until_ns = None if until is None else int(until.replace(tzinfo=timezone.utc).timestamp()) * SECOND_NS
     question = Question(until_ns=until_ns, days=days, least=least / 100, memory_bytes=int(memory_gb * 1e9))
-    fleet = ask(DataSet(url), question, LocalEngine() if address is None else DaskEngine(address))
+    fleet = ask(DataSet(url), question, address)
     if output is not None:
         from profd.daemon.fleet.output import write_fleet_page
 

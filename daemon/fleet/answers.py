@@ -1,14 +1,20 @@
-"""What is answered over all runs of a data set: what ``profd fleet --json`` writes, as one struct.
+"""The answers over all runs of a data set, as ``profd fleet --json`` writes them, and the costs among them.
 
-Its fields are a promise to whoever reads the JSON: they may be added to, and ``version`` rises when one changes its
-meaning. Hours are those of ranks (training processes) and of their GPUs. Nothing here knows how it is shown.
+The fields are a promise to readers of the JSON: fields may be added, and ``version`` rises when one changes its
+meaning. Hours are those of ranks (training processes) and of their GPUs.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import msgspec
 
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.fleet.reduction import Found, Partial, RuleKey, Spent
+
 VERSION = 1
+_HOUR_NS = 3600 * SECOND_NS
 
 
 class Hours(msgspec.Struct, frozen=True):
@@ -41,8 +47,7 @@ class FindingCost(msgspec.Struct, frozen=True):
     gpus_lost_at_most: float
     jobs: int
     runs: int
-    most_in: str
-    """The job that has most of it."""
+    most_in: str  # the job that has most of it
 
 
 class FunctionCost(msgspec.Struct, frozen=True):
@@ -142,3 +147,60 @@ class Fleet(msgspec.Struct, frozen=True):
     nodes_compared: int
     slower: tuple[Slower, ...]
     paces: tuple[JobPace, ...]
+
+
+def hours_of(spent: Spent) -> Hours:
+    """Return times as hours."""
+    times = (spent.rank_ns, spent.gpu_ns, spent.lost_ns, spent.gpu_lost_ns, spent.gpu_idle_ns)
+    return Hours(*(time_ns / _HOUR_NS for time_ns in times))
+
+
+def phase_costs(partial: Partial) -> tuple[PhaseCost, ...]:
+    """Return the cost of each phase, the largest loss first, then the largest cost."""
+    job_of = {run.run: run.job for run in partial.runs}
+    spent: defaultdict[str, Spent] = defaultdict(Spent)
+    jobs: defaultdict[str, set[str]] = defaultdict(set)
+    for key, one in partial.phases:
+        spent[key.phase] = spent[key.phase].plus(one)
+        jobs[key.phase].add(job_of[key.run])
+
+    def by_loss(cost: PhaseCost) -> tuple[float | str, ...]:
+        hours = cost.hours
+        return (-hours.gpus_lost, -hours.ranks_lost, -hours.gpus, -hours.ranks, cost.phase)
+
+    return tuple(sorted((PhaseCost(phase, hours_of(spent[phase]), len(jobs[phase])) for phase in spent), key=by_loss))
+
+
+def finding_costs(partial: Partial) -> tuple[FindingCost, ...]:
+    """Return the cost of what each rule found, those first whose fixes can give back most."""
+    by_rule: defaultdict[str, list[tuple[RuleKey, Found]]] = defaultdict(list)
+    for key, found in partial.findings:
+        by_rule[key.rule].append((key, found))
+    costs = []
+    for rule, some in by_rule.items():
+        key, most = max(some, key=lambda one: (one[1].gpu_lost_ns, one[1].lost_ns, one[0].job))
+        cost = FindingCost(
+            rule=rule,
+            label=most.label,
+            ranks_lost_at_most=sum(one.lost_ns for _, one in some) / _HOUR_NS,
+            gpus_lost_at_most=sum(one.gpu_lost_ns for _, one in some) / _HOUR_NS,
+            jobs=len(some),
+            runs=sum(one.runs for _, one in some),
+            most_in=key.job,
+        )
+        costs.append(cost)
+    return tuple(sorted(costs, key=lambda one: (-one.gpus_lost_at_most, -one.ranks_lost_at_most, -one.runs, one.rule)))
+
+
+def function_costs(partial: Partial, *, leaves: bool, most: int) -> tuple[FunctionCost, ...]:
+    """Return the functions that take most, of the user's code or by themselves."""
+    spent: defaultdict[tuple[str, str, str], Spent] = defaultdict(Spent)
+    jobs: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for key, one in partial.functions:
+        if key.is_leaf == leaves:
+            place = (key.function, key.file, key.phase)
+            spent[place] = spent[place].plus(one)
+            jobs[place].add(key.job)
+    found = [FunctionCost(*place, hours_of(one), len(jobs[place]), one.runs) for place, one in spent.items()]
+    found.sort(key=lambda one: (-one.hours.gpus, -one.hours.ranks, one.function, one.file, one.phase))
+    return tuple(found[:most])

@@ -1,10 +1,7 @@
 """A data set of many runs, as a folder or a URL that fsspec knows: where its files lie and which columns they have.
 
-A run is there from the moment that its manifest is, and no longer: files are written before it, and removed after it.
-Knows nothing of what stands in the files.
-
 ``<table>/date=…/job=…/node=…/rank=…/<run>-<export>.parquet``, and for each run ``manifests/<run>.json``, which names
-its files: what no manifest names is not part of the data set. Knows no file system and no run file.
+its files: what no manifest names is not part of the data set. Files are written before the manifest, and removed after.
 """
 
 from __future__ import annotations
@@ -17,6 +14,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -202,21 +200,17 @@ class DataSet:
         if _PATTERN.search(self.root):
             raise UsageError(f"{url} has a character that stands for others", "name it without * ? [ ] { }")
 
-    @property
-    def is_local(self) -> bool:
-        """Whether it is a folder of this machine."""
+    def place(self, path: str) -> str:
+        """Return the place of a file as ``file_system`` opens it."""
+        place = f"{self.root}/{path}"
+        return place if self.file_system is None else str(self.files.unstrip_protocol(place))
+
+    @cached_property
+    def file_system(self) -> fsspec.AbstractFileSystem | None:
+        """What opens the files; None: they are in a folder of this machine."""
         from fsspec.implementations.local import LocalFileSystem
 
-        return isinstance(self.files, LocalFileSystem)
-
-    def place(self, path: str) -> str:
-        """Return the place of a file as whoever has ``file_system`` opens it."""
-        return f"{self.root}/{path}" if self.is_local else str(self.files.unstrip_protocol(f"{self.root}/{path}"))
-
-    @property
-    def file_system(self) -> fsspec.AbstractFileSystem | None:
-        """What opens the files; None: they are local."""
-        return None if self.is_local else self.files
+        return None if isinstance(self.files, LocalFileSystem) else self.files
 
     def manifests(self) -> list[Manifest]:
         """Return what there is of all runs, in order of their names; raises RunUnreadable."""
@@ -232,7 +226,7 @@ class DataSet:
 
     def manifest(self, run: str) -> Manifest | None:
         """Return what there is of a run; None where it is not there."""
-        path = self._manifest_path(run)
+        path = f"{self.root}/{MANIFESTS}/{encoded(run)}.json"
         with self._reading():
             if not self.files.exists(path):
                 return None
@@ -247,10 +241,10 @@ class DataSet:
         """Make a run's new files the ones that count; ``source`` is a local file that may be overwritten."""
         with self._writing():
             source.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
-            self._put(self._manifest_path(manifest.run), source)
+            self._put(f"{self.root}/{MANIFESTS}/{encoded(manifest.run)}.json", source)
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Remove files of which no manifest tells any more."""
+        """Remove files that no manifest names any more."""
         for path in paths:
             with self._writing(), contextlib.suppress(FileNotFoundError):
                 self.files.rm_file(f"{self.root}/{path}")
@@ -266,7 +260,7 @@ class DataSet:
         return found
 
     def _put(self, place: str, source: Path) -> None:
-        if not self.is_local:
+        if self.file_system is not None:
             self.files.makedirs(place.rpartition("/")[0], exist_ok=True)
             self.files.put_file(str(source), place)
             return
@@ -278,9 +272,6 @@ class DataSet:
             beside.replace(target)
         finally:
             beside.unlink(missing_ok=True)
-
-    def _manifest_path(self, run: str) -> str:
-        return f"{self.root}/{MANIFESTS}/{encoded(run)}.json"
 
     def _decoded(self, path: str, content: object) -> Manifest:
         if isinstance(content, Exception):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from profd.daemon.errors import MissingTool, OutputUnwritable
 from profd.daemon.fleet.dataset import TABLES, VERSION, DataFile, DataSet, Manifest, Partition, date_of, encoded
-from profd.daemon.fleet.tables import ROWS, Row, Source
+from profd.daemon.fleet.tables import ROWS, Source
 from profd.daemon.store.reader import RunReader
 
 if TYPE_CHECKING:
@@ -86,22 +86,35 @@ class PartitionFile:
 
 
 def export_run(reader: RunReader, data: DataSet) -> Manifest:
-    """Write a run into a data set, in the place of what was there of it, and return what is there now.
+    """Write a run into a data set, in the place of its earlier exports, and return its manifest.
 
     Raises MissingTool without pyarrow, OutputUnwritable, and RunUnreadable where the run or the data set is damaged.
     """
     schema_of("samples")  # before anything is read that would be of no use without pyarrow
-    source = Source(reader)
+    source, info = Source(reader), reader.info
     before = data.manifest(source.run)
     try:
         with tempfile.TemporaryDirectory(prefix="profd-") as folder:
-            files = _write(source, Path(folder))
-            manifest = place_files(data, source.run, (reader.info.started_ns, reader.info.end_ns), files, Path(folder))
+            files: dict[tuple[str, Partition], PartitionFile] = {}
+            for table, rows in ROWS.items():
+                written = len(files)
+                for row in rows(source):
+                    key = (table, Partition(date_of(row.at_ns), info.name, info.host, row.rank))
+                    if key not in files:
+                        files[key] = PartitionFile(*key, Path(folder) / str(len(files)))
+                    files[key].add(row.values)
+                for file in list(files.values())[written:]:
+                    file.close()
+            manifest = place_files(data, source.run, (info.started_ns, info.end_ns), files.values(), Path(folder))
     except OSError as error:
         raise OutputUnwritable(
             f"cannot write temporary files ({error.strerror})", "set TMPDIR to a folder with space"
         ) from error
-    data.remove(_superseded(data, manifest, before))
+    now = {file.path for file in manifest.files}
+    earlier = set() if before is None else {file.path for file in before.files}
+    # Exports that failed left files too.
+    folders = sorted({path.rpartition("/")[0] for path in now})
+    data.remove({*earlier, *data.leftovers(folders, f"{encoded(manifest.run)}-")} - now)
     return manifest
 
 
@@ -118,34 +131,3 @@ def place_files(
     manifest = Manifest(VERSION, run, *between, tuple(placed))
     data.commit(manifest, folder / "manifest.json")
     return manifest
-
-
-def _write(source: Source, folder: Path) -> list[PartitionFile]:
-    """Write the tables of a run to local files."""
-    written: list[PartitionFile] = []
-    for table, rows in ROWS.items():
-        files: dict[Partition, PartitionFile] = {}
-        for row in rows(source):
-            _file_of(files, table, _partition(source.reader, row), folder).add(row.values)
-        for file in files.values():
-            file.close()
-        written += files.values()
-    return written
-
-
-def _file_of(files: dict[Partition, PartitionFile], table: str, partition: Partition, folder: Path) -> PartitionFile:
-    if partition not in files:
-        files[partition] = PartitionFile(table, partition, folder / f"{table}-{len(files)}")
-    return files[partition]
-
-
-def _partition(reader: RunReader, row: Row) -> Partition:
-    return Partition(date_of(row.at_ns), reader.info.name, reader.info.host, row.rank)
-
-
-def _superseded(data: DataSet, manifest: Manifest, before: Manifest | None) -> set[str]:
-    """Return the files of earlier exports of a run, those of exports that failed among them."""
-    now = {file.path for file in manifest.files}
-    folders = {path.rpartition("/")[0] for path in now}
-    known = set() if before is None else {file.path for file in before.files}
-    return {*known, *data.leftovers(sorted(folders), f"{encoded(manifest.run)}-")} - now

@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from datetime import datetime, timezone
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import MissingTool, ProfdError, RunUnreadable, SessionFailed, UsageError
-from profd.daemon.fleet.answers import VERSION, Fleet
-from profd.daemon.fleet.costs import finding_costs, function_costs, phase_costs, whole
+from profd.daemon.fleet.answers import VERSION, Fleet, finding_costs, function_costs, hours_of, phase_costs
 from profd.daemon.fleet.dataset import DAY_NS, DataSet, Manifest
 from profd.daemon.fleet.paces import find_slow_nodes, take_paces
-from profd.daemon.fleet.reduction import Partial, Task, merged, reduce_runs
+from profd.daemon.fleet.reduction import Partial, Spent, Task, merged, reduce_runs
 from profd.daemon.fleet.weeks import find_slower
 
 _MOST_SAMPLES = 8_000_000
@@ -27,50 +26,32 @@ _CONNECT_S = 10
 _THIS = "this version of profd"
 
 
-class Engine(Protocol):
-    """Something that reduces groups of runs."""
+def _reduce_on_dask(address: str, tasks: Sequence[Task]) -> Iterator[Partial]:
+    """Yield the sums of each group, by workers that have profd installed and reach the data set by the same URL.
 
-    def reduce(self, tasks: Sequence[Task]) -> Iterable[Partial]:
-        """Return what each group comes to, in any order."""
-
-
-class LocalEngine:
-    """One process, with DuckDB on all cores: one group at a time, so that memory is that of one group."""
-
-    def reduce(self, tasks: Sequence[Task]) -> Iterator[Partial]:
-        """Yield what each group comes to."""
-        return map(reduce_runs, tasks)
-
-
-class DaskEngine:
-    """The workers of a Dask scheduler, which have profd installed and reach the data set by the same URL."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-
-    def reduce(self, tasks: Sequence[Task]) -> Iterator[Partial]:
-        """Yield what each group comes to; raises MissingTool without Dask, SessionFailed without its scheduler."""
-        try:
-            import distributed
-        except ImportError:
-            raise MissingTool("this needs Dask, not installed here", "pip install 'profd[dask]'") from None
-        try:
-            client: Any = distributed.Client(self._address, timeout=_CONNECT_S, set_as_default=False)  # type: ignore[no-untyped-call]
-        except (OSError, ValueError) as error:
-            raise SessionFailed(
-                f"no Dask scheduler answers at {self._address} ({str(error) or type(error).__name__})",
-                "name it as tcp://HOST:PORT",
-            ) from None
-        with client:
-            if not client.nthreads():
-                raise SessionFailed(f"the Dask scheduler at {self._address} has no workers", "start some")
-            alone = [msgspec.structs.replace(task, threads=1) for task in tasks]
-            futures = client.map(reduce_encoded, [msgspec.json.encode(task) for task in alone], pure=False)
-            yield from map(_outcome, futures)
+    Raises MissingTool without Dask, SessionFailed without its scheduler.
+    """
+    try:
+        import distributed
+    except ImportError:
+        raise MissingTool("this needs Dask, not installed here", "pip install 'profd[dask]'") from None
+    try:
+        client: Any = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise SessionFailed(
+            f"no Dask scheduler answers at {address} ({str(error) or type(error).__name__})",
+            "name it as tcp://HOST:PORT",
+        ) from None
+    with client:
+        if not client.nthreads():
+            raise SessionFailed(f"the Dask scheduler at {address} has no workers", "start some")
+        alone = [msgspec.structs.replace(task, threads=1) for task in tasks]
+        futures = client.map(reduce_encoded, [msgspec.json.encode(task) for task in alone], pure=False)
+        yield from map(_outcome, futures)
 
 
 def _outcome(future: Any) -> Partial:  # noqa: ANN401  Dask has no types
-    """Return what a group came to; raises SessionFailed where its worker failed, RunUnreadable where its files did."""
+    """Return the sums of a group; raises SessionFailed where its worker failed, RunUnreadable where its files did."""
     try:
         error = future.exception()
     except CancelledError:
@@ -96,7 +77,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Reduced(msgspec.Struct, frozen=True, tag=True):
-    """What a group comes to."""
+    """The sums of a group."""
 
     partial: Partial
 
@@ -123,45 +104,41 @@ def grouped(runs: Iterable[Manifest]) -> Iterator[tuple[Manifest, ...]]:
         yield tuple(group)
 
 
-LEAST = 0.02
-FUNCTIONS = 20
-DAYS = 28
-MEMORY_BYTES = 2_000_000_000
-
-
 class Question(msgspec.Struct, frozen=True):
-    """What is asked of a data set: the last ``days`` before ``until_ns``, which is the newest run's end unless given.
+    """A question to a data set: about the last ``days`` before ``until_ns``, by default the newest run's end.
 
-    Differences below ``least`` are called none.
+    Differences below ``least`` do not count.
     """
 
     until_ns: int | None = None
-    days: int = DAYS
-    least: float = LEAST
-    functions: int = FUNCTIONS
-    memory_bytes: int = MEMORY_BYTES
+    days: int = 28
+    least: float = 0.02
+    functions: int = 20
+    memory_bytes: int = 2_000_000_000
 
 
-def ask(data: DataSet, question: Question, engine: Engine | None = None) -> Fleet:
-    """Return the answers; raises UsageError where no run lies in the time that is asked for."""
-    runs = data.manifests()
-    until_ns = question.until_ns or max((run.ended_ns for run in runs), default=0) + 1
+def ask(data: DataSet, question: Question, dask: str | None = None) -> Fleet:
+    """Return the answers, by a Dask scheduler at an address or in this process, one group at a time.
+
+    Raises UsageError where no run lies in the time that is asked for.
+    """
+    manifests = data.manifests()
+    until_ns = question.until_ns or max((run.ended_ns for run in manifests), default=0) + 1
     since_ns = until_ns - question.days * DAY_NS
-    chosen = [run for run in runs if run.started_ns < until_ns and run.ended_ns >= since_ns]
+    chosen = [run for run in manifests if run.started_ns < until_ns and run.ended_ns >= since_ns]
     if not chosen:
         raise UsageError(f"{data.url} has no runs in the time asked for", "ask for more with --days and --until")
     tasks = [Task(data.url, group, since_ns, until_ns, question.memory_bytes) for group in grouped(chosen)]
-    return answer(merged((engine or LocalEngine()).reduce(tasks)), question, chosen, (since_ns, until_ns))
-
-
-def answer(partial: Partial, question: Question, runs: Sequence[Manifest], between: tuple[int, int]) -> Fleet:
-    """Return the answers that follow from what all runs come to."""
+    partial = merged(map(reduce_runs, tasks) if dask is None else _reduce_on_dask(dask, tasks))
+    total = Spent()
+    for _, spent in partial.phases:
+        total = total.plus(spent)
     paces = take_paces(partial)
     slow_nodes, compared = find_slow_nodes(paces, question.least)
     slow = {one.node for one in slow_nodes}
-    # A slow node is told once: what it does to a job would hide what the job does itself.
+    # A slow node is reported once: its effect on a job would hide what the job does itself.
     slower, job_paces = find_slower([one for one in paces if one.run.node not in slow], question.least)
-    since, until = (datetime.fromtimestamp(at // SECOND_NS, timezone.utc).isoformat() for at in between)
+    since, until = (datetime.fromtimestamp(at // SECOND_NS, timezone.utc).isoformat() for at in (since_ns, until_ns))
     return Fleet(
         version=VERSION,
         since=since,
@@ -169,8 +146,8 @@ def answer(partial: Partial, question: Question, runs: Sequence[Manifest], betwe
         runs=len(partial.runs),
         jobs=len({run.job for run in partial.runs}),
         nodes=len({run.node for run in partial.runs}),
-        samples=sum(run.samples for run in runs),
-        hours=whole(partial),
+        samples=sum(run.samples for run in chosen),
+        hours=hours_of(total),
         phases=phase_costs(partial),
         findings=finding_costs(partial),
         functions=function_costs(partial, leaves=False, most=question.functions),

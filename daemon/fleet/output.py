@@ -10,7 +10,7 @@ from typing import NamedTuple
 from profd.daemon.fleet.answers import FindingCost, Fleet, FunctionCost, Hours, PhaseCost, Slower, SlowNode
 from profd.daemon.paths import write_whole
 from profd.daemon.render.htmlpage import render_page
-from profd.daemon.render.plaintext import fit, visible, width
+from profd.daemon.render.plaintext import fit, listed, visible, width
 from profd.daemon.units import UNKNOWN, number, percent, plural, step_time
 
 
@@ -29,7 +29,7 @@ class Table(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """What hours are of: GPUs, or ranks where no run has GPUs."""
+    """The unit of hours: GPUs, or ranks where no run has GPUs."""
 
     gpus: bool
 
@@ -38,28 +38,20 @@ class Unit(NamedTuple):
         """The unit in words."""
         return "GPU hours" if self.gpus else "rank hours"
 
-    def lost(self, hours: Hours) -> float:
-        """Return the hours that are lost."""
-        return hours.gpus_lost if self.gpus else hours.ranks_lost
-
-    def whole(self, hours: Hours) -> float:
-        """Return all hours."""
-        return hours.gpus if self.gpus else hours.ranks
-
-    def at_most(self, cost: FindingCost) -> float:
-        """Return what a fix can give back at most."""
-        return cost.gpus_lost_at_most if self.gpus else cost.ranks_lost_at_most
+    def of(self, hours: Hours) -> tuple[float, float]:
+        """Return the hours that are lost, and all of them."""
+        return (hours.gpus_lost, hours.gpus) if self.gpus else (hours.ranks_lost, hours.ranks)
 
 
 def unit_of(fleet: Fleet) -> Unit:
-    """Return what hours of these answers are of."""
+    """Return the unit of these answers."""
     return Unit(fleet.hours.gpus > 0)
 
 
 def headline(fleet: Fleet) -> str:
-    """Return what was looked at, and how much of it is lost."""
+    """Return the size of the data set, and how much of its time is lost."""
     unit = unit_of(fleet)
-    lost, whole = unit.lost(fleet.hours), unit.whole(fleet.hours)
+    lost, whole = unit.of(fleet.hours)
     share = percent(lost / whole) if whole else UNKNOWN
     return (
         f"{plural(fleet.runs, 'run')} of {plural(fleet.jobs, 'job')} on {plural(fleet.nodes, 'node')}: "
@@ -68,11 +60,10 @@ def headline(fleet: Fleet) -> str:
 
 
 def verdict(fleet: Fleet) -> str:
-    """Return the one thing of each kind that is to be looked at first, as sentences."""
+    """Return what to look at first, one sentence for each kind."""
     unit, said = unit_of(fleet), []
-    if fleet.phases and unit.lost(fleet.phases[0].hours):
-        first = fleet.phases[0]
-        said.append(f"Most is lost in {visible(first.phase)}: {number(unit.lost(first.hours))} {unit.name}.")
+    if fleet.phases and (lost := unit.of(fleet.phases[0].hours)[0]):
+        said.append(f"Most is lost in {visible(fleet.phases[0].phase)}: {number(lost)} {unit.name}.")
     if fleet.slow_nodes:
         node = fleet.slow_nodes[0]
         said.append(f"{visible(node.node)} takes {node.times:.2f} times as long as other nodes.")
@@ -83,126 +74,94 @@ def verdict(fleet: Fleet) -> str:
 
 
 def tables(fleet: Fleet) -> list[Table]:
-    """Return all questions with their answers."""
-    return [
-        _phases(fleet),
-        _findings(fleet),
-        _functions(fleet, fleet.functions, "Functions of your code that cost most, with what they call in libraries"),
-        _functions(fleet, fleet.leaves, "Functions that cost most by themselves"),
-        _nodes(fleet),
-        _slower(fleet),
-        _paces(fleet),
-    ]
-
-
-def _phases(fleet: Fleet) -> Table:
+    """Return all questions with their answers; all text is visible."""
     unit = unit_of(fleet)
-    rows = [_phase(one, unit) for one in fleet.phases]
-    note = "Lost is the time for which a GPU was idle; where nobody read it, that of phases that leave it idle."
-    heads = ("lost", "of", "share", "measured", "phase", "jobs")
-    return Table(
-        f"{unit.name[0].upper()}{unit.name[1:]} lost by phase", note, heads, frozenset((*heads[:4], "jobs")), rows
-    )
+    name = f"{unit.name[0].upper()}{unit.name[1:]}"
+    steps = []
+    for job in fleet.paces:
+        weeks = ", ".join(f"{step_time(week.step_s)} ({plural(week.runs, 'run')})" for week in job.weeks)
+        steps.append((job.job, weeks, job.why_untold or ""))
+    found = [
+        Table(
+            f"{name} lost by phase",
+            "Lost is the time for which a GPU was idle; where nobody read it, that of phases that leave it idle.",
+            ("lost", "of", "share", "measured", "phase", "jobs"),
+            frozenset(("lost", "of", "share", "measured", "jobs")),
+            [_phase(one, unit) for one in fleet.phases],
+        ),
+        Table(
+            "Findings that cost most",
+            f"{name} that fixes give back at most; two findings may mean the same ones.",
+            ("at most", "finding", "rule", "jobs", "runs", "most in"),
+            frozenset(("at most", "jobs", "runs")),
+            [_finding(one, unit) for one in fleet.findings],
+            "No findings.",
+        ),
+        _functions(fleet.functions, unit, "Functions of your code that cost most, with what they call in libraries"),
+        _functions(fleet.leaves, unit, "Functions that cost most by themselves"),
+        Table(
+            "Slow nodes",
+            "Steps against those of the same job, command and week on other nodes, without time in collectives; bounds "
+            "hold for all nodes at once (95 %).",
+            ("times", "bounds", "node", "runs", "jobs"),
+            frozenset(("times", "bounds", "runs")),
+            [(*_times(one), one.node, f"{one.runs:,}", listed(one.jobs, 4)) for one in fleet.slow_nodes],
+            f"None of {plural(fleet.nodes_compared, 'node')} that could be compared is surely slow.",
+        ),
+        Table(
+            "Slower than last week",
+            "Seconds a step in the last seven days against the week before, by how much runs differ by chance; bounds "
+            "hold for all jobs at once (95 %). Below a job the phases that grew.",
+            ("times", "bounds", "before", "now", "job", "runs", "against"),
+            frozenset(("times", "bounds", "before", "now")),
+            [row for one in fleet.slower for row in _job(one)],
+            f"None of {plural(sum(one.why_untold is None for one in fleet.paces), 'job')} that could be compared is "
+            "surely slower.",
+        ),
+        Table(
+            "Steps of each job",
+            "Seconds a step by the week, the last one last, without runs on slow nodes.",
+            ("job", "weeks", "not compared, as"),
+            frozenset(),
+            steps,
+        ),
+    ]
+    return [table._replace(rows=[tuple(map(visible, row)) for row in table.rows]) for table in found]
 
 
 def _phase(one: PhaseCost, unit: Unit) -> tuple[str, ...]:
-    lost, whole = unit.lost(one.hours), unit.whole(one.hours)
+    lost, whole = unit.of(one.hours)
     measured = percent(min(one.hours.gpus_idle / lost, 1.0)) if unit.gpus and lost else UNKNOWN
     share = percent(lost / whole) if whole else UNKNOWN
-    return number(lost), number(whole), share, measured, visible(one.phase), f"{one.jobs:,}"
+    return number(lost), number(whole), share, measured, one.phase, f"{one.jobs:,}"
 
 
-def _findings(fleet: Fleet) -> Table:
-    unit = unit_of(fleet)
-    rows = [
-        (
-            number(unit.at_most(one)),
-            visible(one.label),
-            visible(one.rule),
-            f"{one.jobs:,}",
-            f"{one.runs:,}",
-            visible(one.most_in),
+def _finding(one: FindingCost, unit: Unit) -> tuple[str, ...]:
+    at_most = one.gpus_lost_at_most if unit.gpus else one.ranks_lost_at_most
+    return number(at_most), one.label, one.rule, f"{one.jobs:,}", f"{one.runs:,}", one.most_in
+
+
+def _functions(functions: Sequence[FunctionCost], unit: Unit, title: str) -> Table:
+    rows = []
+    for one in functions:
+        lost, whole = unit.of(one.hours)
+        rows.append(
+            (number(whole), number(lost), one.function, PurePath(one.file).name, one.phase, f"{one.jobs:,}"),
         )
-        for one in fleet.findings
-    ]
-    note = f"{unit.name[0].upper()}{unit.name[1:]} that fixes give back at most; two findings may mean the same ones."
-    heads = ("at most", "finding", "rule", "jobs", "runs", "most in")
-    return Table("Findings that cost most", note, heads, frozenset(("at most", "jobs", "runs")), rows, "No findings.")
-
-
-def _functions(fleet: Fleet, functions: Sequence[FunctionCost], title: str) -> Table:
-    unit = unit_of(fleet)
-    rows = [
-        (
-            number(unit.whole(one.hours)),
-            number(unit.lost(one.hours)),
-            visible(one.function),
-            visible(PurePath(one.file).name),
-            visible(one.phase),
-            f"{one.jobs:,}",
-        )
-        for one in functions
-    ]
     heads = (unit.name, "lost", "function", "file", "phase", "jobs")
     return Table(title, "Of the main threads of all ranks.", heads, frozenset((unit.name, "lost", "jobs")), rows)
 
 
-def _nodes(fleet: Fleet) -> Table:
-    rows = [_node(one) for one in fleet.slow_nodes]
-    note = (
-        "Steps against those of the same job, command and week on other nodes, without time in collectives; bounds "
-        "hold for all nodes at once (95 %)."
-    )
-    nothing = f"None of {plural(fleet.nodes_compared, 'node')} that could be compared is surely slow."
-    heads = ("times", "bounds", "node", "runs", "jobs")
-    return Table("Slow nodes", note, heads, frozenset(("times", "bounds", "runs")), rows, nothing)
+def _times(one: SlowNode | Slower) -> tuple[str, str]:
+    return f"{one.times:.2f}", f"{one.low:.2f} to {one.high:.2f}"
 
 
-def _node(one: SlowNode) -> tuple[str, ...]:
-    jobs = ", ".join(visible(job) for job in one.jobs[:4]) + (f" and {len(one.jobs) - 4} more" if one.jobs[4:] else "")
-    return f"{one.times:.2f}", f"{one.low:.2f} to {one.high:.2f}", visible(one.node), f"{one.runs:,}", jobs
-
-
-def _slower(fleet: Fleet) -> Table:
-    compared = sum(1 for one in fleet.paces if one.why_untold is None)
-    rows = [row for one in fleet.slower for row in _job(one)]
-    note = (
-        "Seconds a step in the last seven days against the week before, by how much runs differ by chance; bounds hold "
-        "for all jobs at once (95 %). Below a job the phases that grew."
-    )
-    heads = ("times", "bounds", "before", "now", "job", "runs", "against")
-    nothing = f"None of {plural(compared, 'job')} that could be compared is surely slower."
-    return Table("Slower than last week", note, heads, frozenset(("times", "bounds", "before", "now")), rows, nothing)
-
-
-def _job(one: Slower) -> list[tuple[str, ...]]:
+def _job(one: Slower) -> Iterator[tuple[str, ...]]:
     runs = f"{one.before} and {one.now}{'' if one.basis == 'runs' else f' {one.basis}'}"
-    found: list[tuple[str, ...]] = [
-        (
-            f"{one.times:.2f}",
-            f"{one.low:.2f} to {one.high:.2f}",
-            step_time(one.before_s),
-            step_time(one.now_s),
-            visible(one.job),
-            runs,
-            _week(one.weeks_ago),
-        )
-    ]
+    yield (*_times(one), step_time(one.before_s), step_time(one.now_s), one.job, runs, _week(one.weeks_ago))
     for phase in one.phases:
         bounds = f"+{step_time(phase.difference_low_s)} to +{step_time(phase.difference_high_s)}"
-        found.append(
-            ("", bounds, step_time(phase.before_s), step_time(phase.now_s), f"  {visible(phase.phase)}", "", "")
-        )
-    return found
-
-
-def _paces(fleet: Fleet) -> Table:
-    rows = []
-    for one in fleet.paces:
-        weeks = ", ".join(f"{step_time(week.step_s)} ({plural(week.runs, 'run')})" for week in one.weeks)
-        rows.append((visible(one.job), weeks, one.why_untold or ""))
-    note = "Seconds a step by the week, the last one last, without runs on slow nodes."
-    return Table("Steps of each job", note, ("job", "weeks", "not compared, as"), frozenset(), rows)
+        yield "", bounds, step_time(phase.before_s), step_time(phase.now_s), f"  {phase.phase}", "", ""
 
 
 def _week(weeks_ago: int) -> str:
@@ -233,16 +192,10 @@ def _section(table: Table) -> Iterator[str]:
     shown = [table.heads, *table.rows[:ROWS]]
     widths = [min(max(width(row[column]) for row in shown), _CELLS) for column in range(len(table.heads))]
     for row in shown:
-        yield "  " + "  ".join(
-            _cell(text, cells, head in table.numbers)
-            for text, cells, head in zip(row, widths, table.heads, strict=True)
-        )
+        cells = zip(row, widths, table.heads, strict=True)
+        yield "  " + "  ".join(fit(text, room, right=head in table.numbers) for text, room, head in cells)
     if len(table.rows) > ROWS:
         yield f"  and {len(table.rows) - ROWS} more"
-
-
-def _cell(text: str, cells: int, is_number: bool) -> str:
-    return " " * max(cells - width(text), 0) + fit(text, min(cells, width(text))) if is_number else fit(text, cells)
 
 
 BAR_WIDTH = 160
@@ -256,6 +209,9 @@ def write_fleet_page(path: Path, fleet: Fleet) -> None:
 
 def render_fleet_page(fleet: Fleet) -> str:
     """Return the answers as HTML; the page holds them as data too."""
+    unit = unit_of(fleet)
+    hours = [unit.of(one.hours) for one in fleet.phases]
+    most = max((whole for _, whole in hours), default=0.0) or 1.0
     return render_page(
         "fleet.html.j2",
         (),
@@ -266,16 +222,7 @@ def render_fleet_page(fleet: Fleet) -> str:
         until=fleet.until,
         samples=f"{fleet.samples:,}",
         tables=tables(fleet),
-        bars=_bars(fleet),
+        # How wide the bars of all and of lost hours are.
+        bars=[(BAR_WIDTH * whole / most, BAR_WIDTH * lost / most) for lost, whole in hours[:_BARS]],
         bar_width=BAR_WIDTH,
     )
-
-
-def _bars(fleet: Fleet) -> list[tuple[str, float, float]]:
-    """Return of each phase how wide the bars of its hours and of those lost are."""
-    unit = unit_of(fleet)
-    most = max((unit.whole(one.hours) for one in fleet.phases), default=0.0) or 1.0
-    return [
-        (visible(one.phase), BAR_WIDTH * unit.whole(one.hours) / most, BAR_WIDTH * unit.lost(one.hours) / most)
-        for one in fleet.phases[:_BARS]
-    ]

@@ -71,8 +71,8 @@ def take_paces(partial: Partial) -> list[RunPaces]:
     """Return the runs that tell their steps, in order of their names."""
     steps: defaultdict[str, dict[int, Stepped]] = defaultdict(dict)
     phases: defaultdict[str, defaultdict[int, dict[str, Spent]]] = defaultdict(lambda: defaultdict(dict))
-    for day, stepped in partial.steps:
-        steps[day.run][day.day] = stepped
+    for run_name, day, stepped in partial.steps:
+        steps[run_name][day] = stepped
     for key, spent in partial.phases:
         phases[key.run][key.day][key.phase] = spent
     return [RunPaces(run, steps[run.run], phases[run.run]) for run in partial.runs if run.run in steps]
@@ -89,21 +89,13 @@ def executions(runs: Iterable[RunPaces]) -> list[list[RunPaces]]:
     """Return the runs of a job, those of the nodes of one execution together: they don't differ by chance."""
     found: list[list[RunPaces]] = []
     for one in sorted(runs, key=lambda one: (one.run.command, one.run.started_ns, one.run.run)):
-        if found and _is_with(found[-1][-1].run, one.run):
+        before, run = found[-1][-1].run if found else one.run, one.run
+        is_one = before.is_part and run.is_part and run.started_ns - before.started_ns <= _TOGETHER_NS
+        if found and is_one and (before.command, before.world_size) == (run.command, run.world_size):
             found[-1].append(one)
         else:
             found.append([one])
     return found
-
-
-def _is_with(earlier: RunPart, run: RunPart) -> bool:
-    """Say whether two runs of a job, in order of time, are of nodes that began together."""
-    return (
-        earlier.is_part
-        and run.is_part
-        and (earlier.command, earlier.world_size) == (run.command, run.world_size)
-        and run.started_ns - earlier.started_ns <= _TOGETHER_NS
-    )
 
 
 def by_job(paces: Iterable[RunPaces]) -> dict[str, list[RunPaces]]:
@@ -161,8 +153,8 @@ def combined(gaps: Sequence[Gap]) -> Gap:
     """
     whole = sum(one.weight for one in gaps)
     squares = [(one.weight / whole * one.error) ** 2 for one in gaps]
-    doubt = sum(square**2 / one.freedom for square, one in zip(squares, gaps, strict=True))
-    freedom = sum(squares) ** 2 / doubt if doubt else sum(one.freedom for one in gaps)
+    spread = sum(square**2 / one.freedom for square, one in zip(squares, gaps, strict=True))
+    freedom = sum(squares) ** 2 / spread if spread else sum(one.freedom for one in gaps)
     value = sum(one.weight / whole * one.value for one in gaps)
     return Gap(value, math.sqrt(sum(squares)), max(int(freedom), 1), whole)
 
@@ -176,57 +168,38 @@ Values = Mapping[Work, Mapping[str, Sequence[float]]]
 def find_slow_nodes(paces: Iterable[RunPaces], least: float) -> tuple[list[SlowNode], int]:
     """Return the nodes that are surely slower than the others, by ``least`` or more, and how many were compared.
 
-    The slowest first. Who was found is left out when the rest are compared: two slow nodes don't hide each other.
+    The slowest first. Found nodes are left out when the rest are compared: two slow nodes don't hide each other.
     """
-    values = _values(paces)
-    nodes = sorted({node for by_node in values.values() for node in by_node})
-    compared = len(_gaps(values, nodes, frozenset()))
+    values: defaultdict[Work, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for one in paces:
+        for week in sorted(one.weeks):
+            pace = one.pace(one.days(week))
+            if pace is not None and pace.own_s > 0:
+                values[one.run.job, one.run.command, week][one.run.node].append(math.log(pace.own_s))
+    compared = len(_gaps(values, frozenset()))
     found: list[SlowNode] = []
     while len(found) < compared:
-        known = frozenset(one.node for one in found)
-        slow = [
-            one
-            for node, gaps in _gaps(values, nodes, known).items()
-            if (one := _judged(node, gaps, values, compared)) is not None and one.times >= 1 + least
-        ]
+        slow = []
+        for node, gaps in _gaps(values, frozenset(one.node for one in found)).items():
+            gap = combined([gaps[work] for work in sorted(gaps)])
+            low, high = gap.bounds(compared)
+            if low > 0 and math.exp(gap.value) >= 1 + least:
+                runs = sum(len(values[work][node]) for work in gaps)
+                jobs = tuple(sorted({job for job, _, _ in gaps}))
+                slow.append(SlowNode(node, math.exp(gap.value), math.exp(low), math.exp(high), jobs, runs))
         if not slow:
             break
         found.append(max(slow, key=lambda one: (one.low, one.node)))
     return sorted(found, key=lambda one: (-one.times, one.node)), compared
 
 
-def _values(paces: Iterable[RunPaces]) -> Values:
-    found: defaultdict[Work, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for one in paces:
-        for week in sorted(one.weeks):
-            pace = one.pace(one.days(week))
-            if pace is not None and pace.own_s > 0:
-                found[one.run.job, one.run.command, week][one.run.node].append(math.log(pace.own_s))
+def _gaps(values: Values, known: frozenset[str]) -> dict[str, dict[Work, Gap]]:
+    """Return how each node that is not ``known`` to be slow differs from the others, work by work."""
+    found: defaultdict[str, dict[Work, Gap]] = defaultdict(dict)
+    for work, by_node in values.items():
+        for node in by_node.keys() - known:
+            others = [one for other in by_node.keys() - known - {node} for one in by_node[other]]
+            difference = pooled_gap(by_node[node], others)
+            if difference is not None:
+                found[node][work] = difference
     return found
-
-
-def _gaps(values: Values, nodes: Iterable[str], known: frozenset[str]) -> dict[str, dict[Work, Gap]]:
-    """Return of each node that is not ``known`` to be slow how it differs from the others, work by work."""
-    found: dict[str, dict[Work, Gap]] = {}
-    for node in nodes:
-        gaps = {work: _gap(by_node, node, known) for work, by_node in values.items() if node in by_node}
-        told = {work: one for work, one in gaps.items() if one is not None}
-        if told and node not in known:
-            found[node] = told
-    return found
-
-
-def _gap(by_node: Mapping[str, Sequence[float]], node: str, known: frozenset[str]) -> Gap | None:
-    others = [value for other, values in by_node.items() if other != node and other not in known for value in values]
-    return pooled_gap(by_node[node], others)
-
-
-def _judged(node: str, gaps: Mapping[Work, Gap], values: Values, compared: int) -> SlowNode | None:
-    """Return a node as a slow one; None where it may be as fast as the others."""
-    gap = combined([gaps[work] for work in sorted(gaps)])
-    low, high = gap.bounds(compared)
-    if low <= 0:
-        return None
-    runs = sum(len(values[work][node]) for work in gaps)
-    jobs = tuple(sorted({job for job, _, _ in gaps}))
-    return SlowNode(node, math.exp(gap.value), math.exp(low), math.exp(high), jobs, runs)

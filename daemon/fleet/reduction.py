@@ -1,7 +1,4 @@
-"""Reduces runs of a data set by DuckDB to partial sums, and adds these up.
-
-The same here and in a task on a cluster. Knows nothing of questions and answers.
-"""
+"""Reduces runs of a data set by DuckDB to partial sums, and adds these up; the same here and on a cluster."""
 
 from __future__ import annotations
 
@@ -73,13 +70,6 @@ class RuleKey(msgspec.Struct, frozen=True):
     rule: str
 
 
-class DayKey(msgspec.Struct, frozen=True):
-    """A run on a day."""
-
-    run: str
-    day: int
-
-
 class Spent(msgspec.Struct, frozen=True):
     """Time of ranks, and of their GPUs; ``lost`` of it while GPUs were idle.
 
@@ -95,7 +85,6 @@ class Spent(msgspec.Struct, frozen=True):
     runs: int = 0
 
     def plus(self, other: Spent) -> Spent:
-        """Return the sum."""
         mine, others = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
         return Spent(*(one + two for one, two in zip(mine, others, strict=True)))
 
@@ -109,7 +98,6 @@ class Found(msgspec.Struct, frozen=True):
     gpu_lost_ns: int
 
     def plus(self, other: Found) -> Found:
-        """Return the sum."""
         return Found(
             max(self.label, other.label),
             self.runs + other.runs,
@@ -126,20 +114,20 @@ class Stepped(msgspec.Struct, frozen=True):
 
 
 class Partial(msgspec.Struct, frozen=True):
-    """What some runs come to, as pairs of keys and values."""
+    """The sums of some runs, as pairs of keys and values; steps by run and day."""
 
     runs: list[RunPart] = []
     phases: list[tuple[PhaseKey, Spent]] = []
-    steps: list[tuple[DayKey, Stepped]] = []
+    steps: list[tuple[str, int, Stepped]] = []
     functions: list[tuple[FunctionKey, Spent]] = []
     findings: list[tuple[RuleKey, Found]] = []
 
 
 def merged(parts: Iterable[Partial]) -> Partial:
-    """Return what the runs of all parts come to, in an order of its own; no run is in two of them."""
+    """Return the sums of all parts, in an order of its own; no run is in two of them."""
     runs: list[RunPart] = []
     phases: list[tuple[PhaseKey, Spent]] = []
-    steps: list[tuple[DayKey, Stepped]] = []
+    steps: list[tuple[str, int, Stepped]] = []
     functions: dict[FunctionKey, Spent] = {}
     findings: dict[RuleKey, Found] = {}
     for part in parts:
@@ -150,17 +138,17 @@ def merged(parts: Iterable[Partial]) -> Partial:
             functions[function] = functions[function].plus(spent) if function in functions else spent
         for rule, found in part.findings:
             findings[rule] = findings[rule].plus(found) if rule in findings else found
+
+    def order(pair: tuple[msgspec.Struct, object]) -> tuple[object, ...]:
+        return msgspec.structs.astuple(pair[0])
+
     return Partial(
         sorted(runs, key=lambda one: one.run),
-        sorted(phases, key=_order),
-        sorted(steps, key=_order),
-        sorted(functions.items(), key=_order),
-        sorted(findings.items(), key=_order),
+        sorted(phases, key=order),
+        sorted(steps, key=lambda one: one[:2]),
+        sorted(functions.items(), key=order),
+        sorted(findings.items(), key=order),
     )
-
-
-def _order(pair: tuple[msgspec.Struct, object]) -> tuple[object, ...]:
-    return msgspec.structs.astuple(pair[0])
 
 
 IDLING = (DATA_WAIT, DATA_LOAD, COLLECTIVE, CHECKPOINT, LOGGING, COMPILE, STARTUP, WAITING)
@@ -170,6 +158,15 @@ _QUERIES: Mapping[str, str] = dict(
         r"^-- (\w+)(?::[^\n]*)?\n(CREATE.*?;)$", Path(__file__).with_name("reduction.sql").read_text(), re.S | re.M
     )
 )
+_TABLES = {
+    "trainers": "runs",
+    "stacks": "stacks",
+    "samples": "samples",
+    "hours": None,
+    "steps": "steps",
+    "findings": "findings",
+}
+"""The queries in their order, each with the table that it reads."""
 _SPENT = "sum(rank_ns), sum(gpu_ns), sum(lost_ns), sum(gpu_lost_ns), sum(gpu_idle_ns)"
 
 
@@ -185,23 +182,6 @@ class Task(msgspec.Struct, frozen=True):
     """None: as many as there are cores."""
 
 
-def reduce_runs(task: Task) -> Partial:
-    """Return what the runs of a task come to.
-
-    Raises MissingTool without DuckDB, RunUnreadable where files are missing or damaged.
-    """
-    data = DataSet(task.url)
-    with _connected(data, task) as (database, folder):
-        _reduce(database, data, task, folder)
-        return Partial(
-            runs=[RunPart(*row) for row in _rows(database, _RUNS)],
-            phases=[(PhaseKey(*row[:3]), Spent(*row[3:])) for row in _rows(database, _PHASES)],
-            steps=[(DayKey(*row[:2]), Stepped(*row[2:])) for row in _rows(database, "SELECT * FROM step")],
-            functions=[(FunctionKey(*row[:5]), Spent(*row[5:])) for row in _rows(database, _FUNCTIONS)],
-            findings=[(RuleKey(*row[:2]), Found(*row[2:])) for row in _rows(database, "SELECT * FROM finding")],
-        )
-
-
 _RUNS = """
     SELECT run, max(name), max(host), max(command), min(started_ns), max(ended_ns), count(*), sum(gpus), sum(lived_ns),
         sum(lived_ns * gpus), max(world_size)
@@ -215,26 +195,37 @@ _FUNCTIONS = f"""
 """
 
 
-def _reduce(database: duckdb.DuckDBPyConnection, data: DataSet, task: Task, empty: Path) -> None:
-    """Make the tables of ``reduction.sql``; ``empty`` is a folder for tables of which there are no rows."""
-    times = {"until": task.until_ns, "since": task.since_ns}
-    files = {table: _places(data, task, table, empty) for table in ("runs", "stacks", "samples", "steps", "findings")}
-    database.execute(_QUERIES["trainers"], {"files": files["runs"]})
-    database.execute(_QUERIES["stacks"], {"files": files["stacks"]})
-    database.execute(_QUERIES["samples"], {"files": files["samples"], **times})
-    database.execute(_QUERIES["hours"], {"idling": list(IDLING)})
-    database.execute(_QUERIES["steps"], {"files": files["steps"], **times})
-    database.execute(_QUERIES["findings"], {"files": files["findings"], **times})
+def reduce_runs(task: Task) -> Partial:
+    """Return the sums of a task's runs.
 
+    Raises MissingTool without DuckDB, RunUnreadable where files are missing or damaged.
+    """
+    data = DataSet(task.url)
+    with _connected(data, task) as (database, folder):
+        times = {"until": task.until_ns, "since": task.since_ns}
+        given: dict[str, dict[str, Any]] = {
+            "hours": {"idling": list(IDLING)},
+            "samples": times,
+            "steps": times,
+            "findings": times,
+        }
+        for query, table in _TABLES.items():
+            files: dict[str, list[str]] = {}
+            if table is not None:
+                places = [data.place(path) for manifest in task.runs for path in manifest.paths(table)]
+                files["files"] = places or [str(empty_file(table, folder / table))]
+            database.execute(_QUERIES[query], {**files, **given.get(query, {})})
 
-def _places(data: DataSet, task: Task, table: str, empty: Path) -> list[str]:
-    """Return where the files of a table lie; where there are none, that of an empty one."""
-    places = [data.place(path) for manifest in task.runs for path in manifest.paths(table)]
-    return places or [str(empty_file(table, empty / table))]
+        def rows(sql: str) -> list[Any]:
+            return database.execute(sql).fetchall()
 
-
-def _rows(database: duckdb.DuckDBPyConnection, sql: str) -> list[Any]:
-    return database.execute(sql).fetchall()
+        return Partial(
+            runs=[RunPart(*row) for row in rows(_RUNS)],
+            phases=[(PhaseKey(*row[:3]), Spent(*row[3:])) for row in rows(_PHASES)],
+            steps=[(run, day, Stepped(*sums)) for run, day, *sums in rows("SELECT * FROM step")],
+            functions=[(FunctionKey(*row[:5]), Spent(*row[5:])) for row in rows(_FUNCTIONS)],
+            findings=[(RuleKey(*row[:2]), Found(*row[2:])) for row in rows("SELECT * FROM finding")],
+        )
 
 
 @contextlib.contextmanager
@@ -258,13 +249,8 @@ def _connected(data: DataSet, task: Task) -> Iterator[tuple[duckdb.DuckDBPyConne
             what = f"the data set cannot be read within {size(task.memory_bytes)}"
             raise RunUnreadable(what, "allow more with --memory GB") from None
         except duckdb.Error as error:
-            why = _said(str(error))
+            # DuckDB hands on whole tracebacks of file systems: the line that says what failed is the first below.
+            why, *others = str(error).splitlines() or [""]
+            if why.startswith("Traceback"):
+                why = next((line for line in others if line and not line[0].isspace()), why)
             raise RunUnreadable(f"the data set {data.url} cannot be read ({why})", "export its runs again") from None
-
-
-def _said(error: str) -> str:
-    """Return the line of an error of DuckDB's that says what failed: it hands on whole tracebacks of file systems."""
-    first, *others = error.splitlines() or [""]
-    if first.startswith("Traceback"):
-        return next((line for line in others if line and not line[0].isspace()), first)
-    return first

@@ -1,14 +1,13 @@
 """The rows of a data set out of one run file: runs, minutes of threads, readings, and steps.
 
-The columns are those of ``layout.TABLES``, in their order. Knows nothing of files to be written.
-
-A long run is read from its sums by the minute, and what these do not tell interval by interval: both say the same.
+The columns are those of ``dataset.TABLES``, in their order. A long run is read from its rollups, and what these do not
+cover interval by interval: both say the same.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -25,11 +24,11 @@ from profd.daemon.analyze.steps import COUNT_SERIES, take_steps, training_range
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import BLOCKS
 from profd.daemon.exports.tables import Value
-from profd.daemon.findings.finding import Finding
+from profd.daemon.findings.finding import Finding, Line
 from profd.daemon.findings.stored import findings_in
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rollups import Rest, stack_minutes
-from profd.daemon.store.rows import FrameRow, PointRow, ProcessRow
+from profd.daemon.store.rollups import stack_minutes
+from profd.daemon.store.rows import FrameRow, ProcessRow
 from profd.daemon.store.stepfunction import MINUTE_NS
 
 
@@ -53,12 +52,34 @@ def take_minutes(reader: RunReader) -> Iterator[Minute]:
     """Yield the minutes of all threads, those of a thread in order of time."""
     weights = process_weights(reader, take_lives(reader))
     found: dict[tuple[int, int, int], Minute] = {}
+
+    def add(thread: int, number: int, stack: int, sums: tuple[int, int, int, int]) -> None:
+        key = (thread, number, stack)
+        if key not in found:
+            found[key] = Minute(thread, stack, reader.info.started_ns + number * MINUTE_NS)
+        minute, (samples, time_ns, known_ns, idle_ns) = found[key], sums
+        minute.samples += samples
+        minute.time_ns += time_ns
+        minute.gpu_known_ns += known_ns
+        minute.gpu_idle_ns += idle_ns
+
     for one in reader.sums.split(None, None, reader.threads):
         for row in stack_minutes(reader, one.threads, one.minutes):
-            minute = _minute(found, reader, row.thread, row.minute, row.stack)
-            _add(minute, row.samples, row.duration_ns, row.known_ns, row.idle_ns)
+            add(row.thread, row.minute, row.stack, (row.samples, row.duration_ns, row.known_ns, row.idle_ns))
         for rest in one.rest:
-            _read(found, reader, rest)
+            tracks = GpuTracks(reader, rest.from_ns, rest.to_ns)
+            condition = (Condition("gpu-idle"),) if tracks.devices else ()
+            covers = covers_of(reader, condition, rest.threads, within(rest.from_ns, rest.to_ns))
+            for interval in reader.intervals(rest.from_ns, rest.to_ns, rest.threads):
+                end_ns = interval.start_ns + interval.duration_ns
+                known_ns = idle_ns = 0
+                if covers:
+                    track = tracks.of_process(reader.threads[interval.thread].process)
+                    known_ns = track.mean(interval.start_ns, end_ns)[1]
+                    idle_ns = covers[interval.thread].between(interval.start_ns, end_ns)
+                number = (interval.start_ns - reader.info.started_ns) // MINUTE_NS
+                sums = (interval.samples, interval.duration_ns, known_ns, idle_ns)
+                add(interval.thread, number, interval.stack, sums)
     for key in sorted(found):
         minute = found.pop(key)
         weight = weights[reader.threads[minute.thread].process]
@@ -68,41 +89,8 @@ def take_minutes(reader: RunReader) -> Iterator[Minute]:
         yield minute
 
 
-def _read(found: dict[tuple[int, int, int], Minute], reader: RunReader, rest: Rest) -> None:
-    """Add what the intervals of a range of time say."""
-    tracks = GpuTracks(reader, rest.from_ns, rest.to_ns)
-    condition = (Condition("gpu-idle"),) if tracks.devices else ()
-    covers = covers_of(reader, condition, rest.threads, within(rest.from_ns, rest.to_ns))
-    for interval in reader.intervals(rest.from_ns, rest.to_ns, rest.threads):
-        end_ns = interval.start_ns + interval.duration_ns
-        known_ns = idle_ns = 0
-        if covers:
-            track = tracks.of_process(reader.threads[interval.thread].process)
-            known_ns = track.mean(interval.start_ns, end_ns)[1]
-            idle_ns = covers[interval.thread].between(interval.start_ns, end_ns)
-        number = (interval.start_ns - reader.info.started_ns) // MINUTE_NS
-        minute = _minute(found, reader, interval.thread, number, interval.stack)
-        _add(minute, interval.samples, interval.duration_ns, known_ns, idle_ns)
-
-
-def _minute(
-    found: dict[tuple[int, int, int], Minute], reader: RunReader, thread: int, number: int, stack: int
-) -> Minute:
-    key = (thread, number, stack)
-    if key not in found:
-        found[key] = Minute(thread, stack, reader.info.started_ns + number * MINUTE_NS)
-    return found[key]
-
-
-def _add(minute: Minute, samples: int, time_ns: int, known_ns: int, idle_ns: int) -> None:
-    minute.samples += samples
-    minute.time_ns += time_ns
-    minute.gpu_known_ns += known_ns
-    minute.gpu_idle_ns += idle_ns
-
-
 class StepCount(msgspec.Struct, frozen=True):
-    """A training process made so many steps from ``at_ns`` on; parts of steps count."""
+    """The number of steps of a training process from ``at_ns`` on; parts of steps count."""
 
     process: int
     at_ns: int
@@ -111,18 +99,12 @@ class StepCount(msgspec.Struct, frozen=True):
 
 
 def take_step_counts(reader: RunReader, phases: PhaseIndex) -> Iterator[StepCount]:
-    """Yield the steps of each process that has a counter; where none has, of the first one whose stacks tell."""
+    """Yield the steps of each process that has a counter; where none has, of the first one whose stacks show them."""
     trainers = [row for row in reader.processes.values() if row.role == "main"]
     trainers.sort(key=lambda row: (row.rank is None, row.rank or 0, row.id))
     counted = [one for process in trainers for one in _by_counter(reader, process)]
-    if counted:
-        yield from counted
-        return
-    for process in trainers:
-        cycles = list(_by_cycles(reader, process, phases))
-        if cycles:
-            yield from cycles
-            return
+    by_cycles = (list(_by_cycles(reader, process, phases)) for process in trainers)
+    yield from counted or next(filter(None, by_cycles), [])
 
 
 def _by_counter(reader: RunReader, process: ProcessRow) -> Iterator[StepCount]:
@@ -131,22 +113,9 @@ def _by_counter(reader: RunReader, process: ProcessRow) -> Iterator[StepCount]:
     points = reader.points(series.id) if series else []
     if len(points) < 2:
         return
-    first = points[0].at_ns
-    edges = [first, *range(_minute_after(reader, first), points[-1].at_ns, MINUTE_NS), points[-1].at_ns]
-    counts = _interpolated(points, edges)
-    for (start_ns, before), (end_ns, after) in itertools.pairwise(zip(edges, counts, strict=True)):
-        if end_ns > start_ns and after >= before:
-            yield StepCount(process.id, start_ns, end_ns - start_ns, after - before)
-
-
-def _minute_after(reader: RunReader, at_ns: int) -> int:
-    """Return when the first minute of the run begins that begins after a time."""
-    started_ns = reader.info.started_ns
-    return started_ns + ((at_ns - started_ns) // MINUTE_NS + 1) * MINUTE_NS
-
-
-def _interpolated(points: Sequence[PointRow], edges: Sequence[int]) -> list[float]:
-    """Return the counts at some times in order, none of which lies outside of the points."""
+    started_ns, first_ns, last_ns = reader.info.started_ns, points[0].at_ns, points[-1].at_ns
+    next_minute_ns = started_ns + ((first_ns - started_ns) // MINUTE_NS + 1) * MINUTE_NS
+    edges = [first_ns, *range(next_minute_ns, last_ns, MINUTE_NS), last_ns]
     counts, number = [], 0
     for at_ns in edges:
         while number + 2 < len(points) and points[number + 1].at_ns < at_ns:
@@ -154,7 +123,9 @@ def _interpolated(points: Sequence[PointRow], edges: Sequence[int]) -> list[floa
         before, after = points[number], points[number + 1]
         part = (at_ns - before.at_ns) / (after.at_ns - before.at_ns)
         counts.append(before.value + (after.value - before.value) * part)
-    return counts
+    for (start_ns, least), (end_ns, most) in itertools.pairwise(zip(edges, counts, strict=True)):
+        if end_ns > start_ns and most >= least:
+            yield StepCount(process.id, start_ns, end_ns - start_ns, most - least)
 
 
 def _by_cycles(reader: RunReader, process: ProcessRow, phases: PhaseIndex) -> Iterator[StepCount]:
@@ -181,13 +152,14 @@ class Row(NamedTuple):
 
 
 class Source:
-    """A run file that is being taken apart."""
+    """A run file, with what the rows of several tables need."""
 
     def __init__(self, reader: RunReader) -> None:
         self.reader = reader
         self.phases = PhaseIndex(reader)
         self.tracks = GpuTracks(reader)
-        self.run = run_key(reader)
+        # Two nodes may well begin runs of one name in one second.
+        self.run = f"{reader.info.id}@{reader.info.host}"
         self.seen: set[int] = set()
         """The stacks that samples were seen in."""
 
@@ -205,11 +177,6 @@ class Source:
         known_ns = take_lives(self.reader).known_to_ns
         ended_ns = known_ns if process.ended_ns is None else min(process.ended_ns, known_ns)
         return max(min(ended_ns, to_ns) - max(process.seen_ns, from_ns), 0)
-
-
-def run_key(reader: RunReader) -> str:
-    """Return what tells a run from all others: two nodes may well begin runs of one name in one second."""
-    return f"{reader.info.id}@{reader.info.host}"
 
 
 def _samples(source: Source) -> Iterator[Row]:
@@ -240,14 +207,13 @@ def _stacks(source: Source) -> Iterator[Row]:
     for stack in sorted(source.seen):
         frames = source.reader.frames_of(stack)
         leaf = frames[-1]
-        own = own_frame(frames)
         path = ";".join(frame.label for frame in frames)
         phase = source.phases.of_stack(stack)
-        values = (source.run, stack, phase, leaf.function, leaf.file, leaf.line, *_place(own), path)
+        values = (source.run, stack, phase, leaf.function, leaf.file, leaf.line, *_place(own_frame(frames)), path)
         yield Row(source.reader.info.started_ns, None, values)
 
 
-def _place(frame: FrameRow | None) -> tuple[Value, Value, Value]:
+def _place(frame: FrameRow | Line | None) -> tuple[Value, Value, Value]:
     return (None, None, None) if frame is None else (frame.function, frame.file, frame.line)
 
 
@@ -257,12 +223,13 @@ def _series(source: Source) -> Iterator[Row]:
     for series in reader.series.values():
         process = None if series.process is None else reader.processes[series.process]
         pid, rank = (None, None) if process is None else (process.pid, process.rank)
-        for values in _parts(reader, take_course(reader, series.id, None, None)):
-            yield Row(values[0], rank, (source.run, pid, series.os_tid, series.device, series.name, *values))
+        for at_ns, known_ns, *values in _means(reader, take_course(reader, series.id, None, None)):
+            place = (source.run, pid, series.os_tid, series.device, series.name)
+            yield Row(at_ns, rank, (*place, at_ns, known_ns, *values))
 
 
-def _parts(reader: RunReader, course: SeriesCourse) -> Iterator[tuple[int, int, float, float, float]]:
-    """Yield of each reading or minute its time, for how long it holds, its mean, least and highest value."""
+def _means(reader: RunReader, course: SeriesCourse) -> Iterator[tuple[int, int, float, float, float]]:
+    """Yield the time of each reading or minute, for how long it holds, its mean, least and highest value."""
     for step in course.head.steps():
         yield step.end_ns, step.end_ns - step.start_ns, step.value, step.value, step.value
     for one in course.minutes:
@@ -280,15 +247,14 @@ def _steps(source: Source) -> Iterator[Row]:
 
 def _findings(source: Source) -> Iterator[Row]:
     for finding in findings_in(source.reader, MAIN_THREADS, source.phases):
-        line, evidence = finding.evidence.line, finding.evidence
-        place = (None, None, None) if line is None else (line.function, line.file, line.line)
+        evidence = finding.evidence
         values = (
             source.run,
             finding.rule,
             finding.severity,
             finding.label,
             finding.title,
-            *place,
+            *_place(evidence.line),
             finding.gain_bound,
             evidence.from_ns,
             evidence.to_ns,

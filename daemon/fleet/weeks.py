@@ -1,7 +1,7 @@
 """What got slower since last week: the steps of each job, and the phases of those whose steps did.
 
-What differs by chance are runs, those of the nodes of one job taken as one: machines and data are never alike. Days of
-one run tell where that run lasts from one week to the other. Where neither is there, nothing is said.
+Runs differ by chance; those of the nodes of one execution count as one. Where one run lasts from one week to the other,
+its days are compared. Where neither is there, nothing is said.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def find_slower(paces: Iterable[RunPaces], least: float) -> tuple[list[Slower], 
     """
     jobs = by_job(paces)
     pairs = {job: _pair(job, runs) for job, runs in jobs.items()}
-    told = [pair for pair in pairs.values() if isinstance(pair, Pair)]
-    slower = [one for pair in told if (one := _judged(pair, len(told), least)) is not None]
+    compared = [pair for pair in pairs.values() if isinstance(pair, Pair)]
+    slower = [one for pair in compared if (one := _judged(pair, len(compared), least)) is not None]
     slower.sort(key=lambda one: (-one.times, one.job))
     return slower, [_job_pace(job, runs, pairs[job]) for job, runs in jobs.items()]
 
@@ -67,44 +67,40 @@ def _pair(job: str, runs: Sequence[RunPaces]) -> Pair | str:
     if min(len(now), len(before)) >= 2:
         return Pair(job, now, before, week, RUNS)
     for run in runs:
-        days = [_days(run, 0), _days(run, week)]
-        if min(map(len, days)) >= _FEWEST_DAYS:
-            return Pair(job, days[0], days[1], week, DAYS)
+        now, before = ([pace for day in run.days(one) if (pace := run.pace([day]))] for one in (0, week))
+        if min(len(now), len(before)) >= _FEWEST_DAYS:
+            return Pair(job, now, before, week, DAYS)
     return "one run a week tells nothing of how much runs differ by chance"
 
 
 def _paces(runs: Iterable[RunPaces], week: int) -> list[Pace]:
     """Return the paces of a week, one for each execution however many nodes it ran on."""
     found = [[run.pace(run.days(week)) for run in together] for together in executions(runs)]
-    told = [[pace for pace in paces if pace is not None] for paces in found]
-    return [mean_pace(paces) for paces in told if paces]
-
-
-def _days(run: RunPaces, week: int) -> list[Pace]:
-    return [pace for day in run.days(week) if (pace := run.pace([day])) is not None]
+    known = [[pace for pace in paces if pace is not None] for paces in found]
+    return [mean_pace(paces) for paces in known if paces]
 
 
 def _judged(pair: Pair, comparisons: int, least: float) -> Slower | None:
     """Return a job as one that got slower; None where that may be chance, or is little."""
-    found = pair.gap(_log_step)
+    found = pair.gap(lambda pace: math.log(pace.step_s))
     if found is None or found.value < math.log1p(least):
         return None
     low, high = found.bounds(comparisons)
     if low <= 0:
         return None
-    before_s, now_s = pair.means(_step)
+    before_s, now_s = pair.means(lambda pace: pace.step_s)
     return Slower(
-        pair.job,
-        before_s,
-        now_s,
-        math.exp(found.value),
-        math.exp(low),
-        math.exp(high),
-        pair.weeks_ago,
-        len(pair.before),
-        len(pair.now),
-        pair.basis,
-        tuple(_phases(pair, least * before_s)),
+        job=pair.job,
+        before_s=before_s,
+        now_s=now_s,
+        times=math.exp(found.value),
+        low=math.exp(low),
+        high=math.exp(high),
+        weeks_ago=pair.weeks_ago,
+        before=len(pair.before),
+        now=len(pair.now),
+        basis=pair.basis,
+        phases=tuple(_phases(pair, least * before_s)),
     )
 
 
@@ -113,7 +109,10 @@ def _phases(pair: Pair, least_s: float) -> list[PhaseChange]:
     names = sorted({phase for pace in (*pair.now, *pair.before) for phase in pace.phases})
     found = []
     for phase in names:
-        in_phase = _seconds_of(phase)
+
+        def in_phase(pace: Pace, phase: str = phase) -> float:
+            return pace.phases.get(phase, 0.0)
+
         difference = pair.gap(in_phase)
         if difference is not None and difference.value >= least_s:
             low, high = difference.bounds(len(names))
@@ -122,26 +121,9 @@ def _phases(pair: Pair, least_s: float) -> list[PhaseChange]:
     return sorted(found, key=lambda one: one.before_s - one.now_s)
 
 
-def _step(pace: Pace) -> float:
-    return pace.step_s
-
-
-def _log_step(pace: Pace) -> float:
-    return math.log(pace.step_s)
-
-
-def _seconds_of(phase: str) -> Callable[[Pace], float]:
-    return lambda pace: pace.phases.get(phase, 0.0)
-
-
 def _job_pace(job: str, runs: Sequence[RunPaces], pair: Pair | str) -> JobPace:
-    weeks = sorted({week for run in runs for week in run.weeks}, reverse=True)
-    by_week = {week: _paces(runs, week) for week in weeks}
-    return JobPace(
-        job,
-        tuple(
-            WeekPace(week, statistics.fmean(pace.step_s for pace in paces), len(paces))
-            for week, paces in by_week.items()
-        ),
-        pair if isinstance(pair, str) else None,
-    )
+    weeks = []
+    for week in sorted({week for run in runs for week in run.weeks}, reverse=True):
+        paces = _paces(runs, week)
+        weeks.append(WeekPace(week, statistics.fmean(pace.step_s for pace in paces), len(paces)))
+    return JobPace(job, tuple(weeks), pair if isinstance(pair, str) else None)

@@ -17,7 +17,7 @@ from profd.cli.main import run_command_line
 from profd.daemon.errors import ExitCode, RunUnreadable, SessionFailed
 from profd.daemon.fleet import fleet
 from profd.daemon.fleet.dataset import DataSet
-from profd.daemon.fleet.fleet import DaskEngine, Question, ask
+from profd.daemon.fleet.fleet import Question, ask
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.requires("distributed")
@@ -55,7 +55,7 @@ def test_a_cluster_gives_identical_answers_from_both_workers(
 ) -> None:
     here = asked(made)
     assert here.slow_nodes
-    assert ask(DataSet(str(made / "fleet")), Question(), DaskEngine(address)) == here
+    assert ask(DataSet(str(made / "fleet")), Question(), address) == here
     with distributed.Client(address, set_as_default=False) as client:
         executed = client.run(lambda dask_worker: dask_worker.state.executed_count)
     assert len(executed) == 2
@@ -72,7 +72,7 @@ def test_what_fails_on_a_worker_is_said_here(made: Path, tmp_path: Path, address
     shutil.copytree(made / "fleet", tmp_path / "fleet")
     next((tmp_path / "fleet").glob("samples/**/*.parquet")).unlink()
     with pytest.raises(RunUnreadable, match="on a worker"):
-        ask(DataSet(str(tmp_path / "fleet")), Question(), DaskEngine(address))
+        ask(DataSet(str(tmp_path / "fleet")), Question(), address)
 
 
 def unknown_there(task: bytes) -> bytes:
@@ -83,7 +83,7 @@ def unknown_there(task: bytes) -> bytes:
 def test_workers_without_this_profd_are_said(made: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "reduce_encoded", unknown_there)
     with pytest.raises(SessionFailed, match="install this version of profd"):
-        ask(DataSet(str(made / "fleet")), Question(), DaskEngine(address))
+        ask(DataSet(str(made / "fleet")), Question(), address)
 
 
 def test_a_scheduler_without_workers_is_said(made: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_scheduler_without_workers_is_said(made: Path) -> None:
         distributed.LocalCluster(n_workers=0, processes=True, dashboard_address=":0", host="127.0.0.1") as cluster,
         pytest.raises(SessionFailed, match="has no workers"),
     ):
-        ask(DataSet(str(made / "fleet")), Question(), DaskEngine(cluster.scheduler_address))
+        ask(DataSet(str(made / "fleet")), Question(), cluster.scheduler_address)
 
 
 def test_no_scheduler_is_said_in_words(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,4 +99,4 @@ def test_no_scheduler_is_said_in_words(made: Path, monkeypatch: pytest.MonkeyPat
     with socket.socket() as bound:  # nobody listens
         bound.bind(("127.0.0.1", 0))
         with pytest.raises(SessionFailed, match="no Dask scheduler"):
-            ask(DataSet(str(made / "fleet")), Question(), DaskEngine(f"tcp://127.0.0.1:{bound.getsockname()[1]}"))
+            ask(DataSet(str(made / "fleet")), Question(), f"tcp://127.0.0.1:{bound.getsockname()[1]}")
