@@ -93,11 +93,9 @@ class Followed:
 
     @property
     def run_file(self) -> Path:
-        """The file that the session writes."""
         return self.session.run_file
 
     def wait_closed(self, timeout_s: float | None) -> bool:
-        """Wait until the session is gone, and end the metrics; see ``Recording``."""
         is_closed = self.session.wait_closed(timeout_s)
         self.exporter.end()
         return is_closed

@@ -20,7 +20,6 @@ class Integral:
     """The sum of a series over time, with its mean over the last seconds."""
 
     def __init__(self, began_ns: int) -> None:
-        """Count from ``began_ns`` on."""
         self.newest_ns = began_ns - 1
         self.total_s = 0.0
         """The values, each times the seconds for which it holds."""
@@ -64,7 +63,6 @@ class Look:
         return Sample(metric, (self.reader.info.id, *labels), math.nan if value is None else value)
 
     def of_name(self, name: str) -> Iterator[SeriesRow]:
-        """Yield the series of this name."""
         return (row for row in self.reader.series.values() if row.name == name)
 
     def value(self, name: str, device: str | None = None) -> float | None:

@@ -26,7 +26,6 @@ class Sender:
     """Sends at intervals until it is closed."""
 
     def __init__(self, endpoint: str, samples: Callable[[], Iterable[Sample]]) -> None:
-        """Send what ``samples`` returns to the OTLP receiver whose URL is ``endpoint``."""
         reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=metrics_url(endpoint)))
         service = Resource.create({} if "OTEL_SERVICE_NAME" in os.environ else {"service.name": "profd"})
         self._provider = MeterProvider(metric_readers=[reader], resource=service, shutdown_on_exit=False)

@@ -121,12 +121,10 @@ class StepCounts:
     """The newest counts of each rank; a rank that was counted keeps its number when its process ends."""
 
     def __init__(self, trends: Trends) -> None:
-        """Ask ``trends`` for the rate where nothing is counted."""
         self._trends = trends
         self._counts: dict[str, tuple[int, deque[PointRow]]] = {}
 
     def take(self, look: Look) -> Iterator[Sample]:
-        """Take in the new counts."""
         ranks = {process.id: rank_of(process) for process in look.trainers()}
         for series in look.of_name(COUNT_SERIES):
             if series.process in ranks and series.id in look.newest:
@@ -162,7 +160,6 @@ class Quality:
         self._ended_lived_ns = self._ended_covered_ns = 0
 
     def take(self, look: Look) -> Iterator[Sample]:
-        """Take in the new recordings."""
         trainers = {process.id: process for process in look.trainers()}
         for ended in self._lives.keys() - trainers.keys():
             life = self._lives.pop(ended)

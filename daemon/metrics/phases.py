@@ -43,7 +43,6 @@ class PhaseSeconds:
         self._seconds = _Seconds(phases)
 
     def take(self, look: Look) -> Iterator[Sample]:
-        """Take in the new recordings."""
         self._seconds.know(rank_of(process) for process in look.trainers())
         for row in span_totals(look.reader, self._spans(look)):
             process = look.reader.processes[look.reader.threads[row.thread].process]

@@ -102,7 +102,6 @@ class Runs:
     """The runs that are recorded now; may be asked by several threads."""
 
     def __init__(self, find: Callable[[], Iterable[Path]], now_s: Callable[[], float] = time.monotonic) -> None:
-        """Tell of those run files that ``find`` returns."""
         self._find = find
         self._now_s = now_s
         self._lock = threading.Lock()

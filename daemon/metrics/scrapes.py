@@ -63,7 +63,6 @@ class Server(ThreadingMixIn, WSGIServer):
         self.set_app(make_wsgi_app(registry))
 
     def start(self) -> None:
-        """Serve in a thread that ends with the program."""
         # Nobody stops it, so it need not wake up to see whether somebody does.
         threading.Thread(target=self.serve_forever, args=(_NEVER_S,), name="profd-scrapes", daemon=True).start()
 
@@ -75,7 +74,6 @@ class Server(ThreadingMixIn, WSGIServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
-        """Answer a request, and make room for another one."""
         try:
             super().process_request_thread(request, client_address)
         finally:

@@ -1,8 +1,8 @@
 """The ids of what a run file says again and again: processes, threads, series, frames, stacks.
 
-A run may go on for weeks, with new workers every few seconds and functions that are made up as it goes. So what is held
-here is bounded: who has ended is forgotten soon, the rest when there is much that is newer, and what was forgotten is
-found again in the file.
+A run may go on for weeks, with new workers every few seconds and functions that are made up as it goes. So the memory
+is bounded: processes that ended are forgotten soon, the rest when much is newer. What was forgotten is found again in
+the file.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ STACKS_HELD = 4096
 # Of one process: workers that come and go leave threads behind in the one that started them.
 THREADS_HELD = 256
 SERIES_HELD = 512
-
-_PROCESS = "SELECT id, ended_ns FROM process WHERE pid = ? AND start_ticks = ?"
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -75,7 +73,6 @@ class Interning:
         self._stacks: Recent[tuple[int, int]] = Recent(STACKS_HELD)
 
     def __len__(self) -> int:
-        """Return how much is held in memory."""
         members = (self._shared, *self._members.values())
         of_members = sum(1 + len(member.threads) + len(member.series) for member in members)
         return len(self._frames) + len(self._stacks) + len(self._ended) + of_members
@@ -86,15 +83,14 @@ class Interning:
         return member.process if member else None
 
     def take_in(self, identity: Identity, process: int) -> None:
-        """Take in that a process that is new in the file has this id."""
+        """Hold the id of a process that is new in the file."""
         self._members[identity] = _Member(process)
 
     def end(self, identity: Identity, at_ns: int) -> None:
-        """Take in that a process has ended: it is forgotten soon, and all that belongs to it."""
+        """Forget a process that has ended, and all that belongs to it, a while from now."""
         self._ended.append((at_ns, identity))
 
     def forget(self, now_ns: int) -> None:
-        """Forget the processes that have ended a while ago."""
         while self._ended and self._ended[0][0] + REMEMBERED_NS < now_ns:
             self._members.pop(self._ended.popleft()[1], None)
 
@@ -138,15 +134,16 @@ class Interning:
         return self._stacks.get((parent, frame), lambda: self._find_or_add("stack", {"parent": parent, "frame": frame}))
 
     def _frame(self, frame: Frame) -> int:
-        def description() -> dict[str, object]:
+        def describe() -> dict[str, object]:
             return msgspec.structs.asdict(self._describe_frame(frame))
 
-        return self._frames.get(frame, lambda: self._find_or_add("frame", frame._asdict(), description))
+        return self._frames.get(frame, lambda: self._find_or_add("frame", frame._asdict(), describe))
 
     def _member(self, identity: Identity) -> _Member | None:
         member = self._members.get(identity)
         if member is None:
-            found = self._connection.execute(_PROCESS, identity).fetchone()
+            sql = "SELECT id, ended_ns FROM process WHERE pid = ? AND start_ticks = ?"
+            found = self._connection.execute(sql, identity).fetchone()
             if found is not None:
                 member = self._members[identity] = _Member(int(found[0]))
                 if found[1] is not None:  # it goes with the one that ended last
@@ -184,7 +181,6 @@ class _Member:
 
 
 def insert(connection: sqlite3.Connection, table: str, row: Mapping[str, object]) -> int:
-    """Add a row to a table, and return its id."""
     names, places = ", ".join(row), ", ".join("?" * len(row))
     cursor = connection.execute(f"INSERT INTO {table} ({names}) VALUES ({places})", tuple(row.values()))
     if cursor.lastrowid is None:

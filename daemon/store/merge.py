@@ -165,7 +165,6 @@ class _Replay:
                 yield records.HangEnded(hang.ended_ns - self._ahead_ns, at_ns)
 
     def readings(self, from_ns: int, to_ns: int) -> Iterator[Record]:
-        """Yield the values of all series in a range of time."""
         at: defaultdict[int, list[Point]] = defaultdict(list)
         for series in self._reader.series.values():
             identity = None if series.process is None else self._identity(series.process)

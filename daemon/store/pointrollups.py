@@ -117,7 +117,6 @@ class PointRollups:
             del self._minutes[series]
 
     def finish(self) -> None:
-        """Write the minutes that are going on."""
         self._end(list(self._minutes))
 
     def _end(self, every: list[int]) -> None:

@@ -72,7 +72,6 @@ class PointMinuteRow(msgspec.Struct, frozen=True):
 
     @property
     def aggregate(self) -> Aggregate:
-        """What the series was in the minute."""
         return Aggregate(self.known_ns, self.area, self.least, self.most)
 
 

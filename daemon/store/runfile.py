@@ -50,7 +50,6 @@ class RunFile:
         self._data_version: int | None = None
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
 
     def changed(self) -> bool:
@@ -84,7 +83,6 @@ class RunFile:
             return found
 
     def fetch(self, row: type[Row], sql: str, *values: int | str, **named: int) -> list[Row]:
-        """Return the rows of this type that a query gives."""
         found, turned = self.select(row, sql, *values, **named), _columns(row)[1]
         if not turned:
             return [row(*one) for one in found]
@@ -102,7 +100,6 @@ class RunFile:
         return self.fetch(row, f"SELECT {', '.join(row.__struct_fields__)} FROM {table} WHERE {rest}", *values)
 
     def run_info(self) -> RunInfo:
-        """Return the facts of the run as they are now."""
         meta = dict(self._query("SELECT name, value FROM meta"))
         if not meta.keys() >= _STARTED_FIELDS:
             raise database.unreadable(self.path, "its first records are missing")

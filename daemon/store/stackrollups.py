@@ -1,9 +1,8 @@
-"""Sums of intervals by the minute, kept while a run is written: how long threads stood in which stack, while what.
+"""Writes sums of intervals by the minute while a run is written: how long threads stood in which stack, while what.
 
 A recording is summed up a little after its end, when the readings of that time have come in. Until then its intervals
-are held in memory: the file is not read for them. Of each process the intervals of one range of time are in the sums,
-whole; what contradicts that range has the sums of the process begin anew. Belongs to the writer's thread, and works
-within the transaction that is open.
+are held in memory, and not read from the file. The sums of a process have all intervals of one range of time; what
+contradicts that range makes them begin anew. All is done by the writer's thread, within the transaction that is open.
 """
 
 from __future__ import annotations
@@ -14,24 +13,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.store import stepfunction
 from profd.daemon.store.intervals import Walk, common
 from profd.daemon.store.rollups import ADDED_UP, FIELDS, HOUR_MINUTES, hours_between
 from profd.daemon.store.rows import PointRow
-from profd.daemon.store.stepfunction import (
-    LONGEST_INTERVAL_NS,
-    MEMORY_OF_PROCESS,
-    MINUTE_NS,
-    READINGS,
-    THREAD_CPU,
-    UTILIZATION,
-    StepFunction,
-    devices_used,
-    idle_time,
-    mean_function,
-    on_cpu_time,
-    samples_inside,
-    step_function,
-)
+from profd.daemon.store.stepfunction import MINUTE_NS, StepFunction
 
 LAG_NS = 20 * SECOND_NS
 """After so long the readings of a time are there: the CPU time of threads is read every five seconds."""
@@ -108,11 +94,11 @@ class StackRollups:
         self.begin()
 
     def begin(self) -> None:
-        """Take in that a transaction begins: ``undo`` goes back to here."""
+        """Begin a transaction: ``undo`` goes back to here."""
         self._before = self._waiting.copy(), self._summed.copy(), self._many
 
     def undo(self) -> None:
-        """Take back what was taken in since ``begin``: the transaction failed."""
+        """Go back to ``begin``: the transaction failed."""
         self._waiting, self._summed, self._many = self._before
         self.begin()
 
@@ -123,8 +109,7 @@ class StackRollups:
         recording = _Recording(process, begin_ns, max([end_ns - 1, *starts]) + 1, intervals)
         known = self._summed.get(process)
         if known is not None and begin_ns < known.to_ns:  # at once: from now on the sums of its minutes lack it
-            self._forget(process)
-            self._set(process, self._anew(recording, known))
+            self._set(process, self._anew(process, known, max(known.to_ns, recording.end_ns)))
         else:
             self._waiting.append(recording)
 
@@ -150,11 +135,9 @@ class StackRollups:
         devices = self._devices_of(process)
         known = self._summed.get(process) or _Summed(0, 0, devices)
         if recording.start_ns < known.to_ns:
-            self._forget(process)
-            known = self._anew(recording, known)
+            known = self._anew(process, known, max(known.to_ns, recording.end_ns))
         if devices != known.devices:
-            self._forget(process)
-            known = _Summed(known.to_ns, known.to_ns, devices)
+            known = self._anew(process, known, known.to_ns)._replace(devices=devices)
         if recording.end_ns > known.to_ns:
             self._add(recording, devices)
             hours = hours_between(known.from_ns - self._started_ns, recording.end_ns - self._started_ns)
@@ -166,11 +149,11 @@ class StackRollups:
             known = known._replace(to_ns=recording.end_ns)
         self._set(process, known)
 
-    @staticmethod
-    def _anew(late: _Recording, known: _Summed) -> _Summed:
-        """Return the sums that begin after a recording that came late, as yet empty."""
-        begin_ns = max(known.to_ns, late.end_ns)
-        return known._replace(from_ns=begin_ns, to_ns=begin_ns)
+    def _anew(self, process: int, known: _Summed, from_ns: int) -> _Summed:
+        """Have the sums of a process begin anew at a time, as yet empty."""
+        for table in ("stack_minute", "stack_hour"):
+            self._connection.execute(f"DELETE FROM {table} WHERE {_OF_PROCESS}", {"process": process})
+        return known._replace(from_ns=from_ns, to_ns=from_ns)
 
     def _set(self, process: int, known: _Summed) -> None:
         self._summed[process] = known
@@ -179,19 +162,14 @@ class StackRollups:
             (process, known.from_ns, known.to_ns),
         )
 
-    def _forget(self, process: int) -> None:
-        for table in ("stack_minute", "stack_hour"):
-            self._connection.execute(f"DELETE FROM {table} WHERE {_OF_PROCESS}", {"process": process})
-
     def _add(self, recording: _Recording, devices: frozenset[str]) -> None:
-        """Add up the intervals of a recording."""
         if not recording.intervals:
             return
-        held = _Held(self._connection, recording.start_ns, recording.end_ns, recording.process, devices)
+        conditions = _Conditions(self._connection, recording.start_ns, recording.end_ns, recording.process, devices)
         sums: defaultdict[tuple[int, int, int], _Sum] = defaultdict(_Sum)
         for start_ns, thread, duration_ns, stack, samples in recording.intervals:
             minute = (start_ns - self._started_ns) // MINUTE_NS
-            held.count(sums[thread, minute, stack], thread, start_ns, duration_ns, samples)
+            conditions.count(sums[thread, minute, stack], thread, start_ns, duration_ns, samples)
         self._connection.executemany(
             _ADD,
             [
@@ -203,30 +181,29 @@ class StackRollups:
     def _devices_of(self, process: int) -> frozenset[str]:
         """Return the GPUs that a process uses, as far as is known by now."""
         execute = self._connection.execute
-        devices = frozenset(device for (device,) in execute(_DEVICES, (UTILIZATION,)))
+        devices = frozenset(device for (device,) in execute(_DEVICES, (stepfunction.UTILIZATION,)))
         if not devices:
             return devices
         parents: dict[int, int | None] = {}
         held: defaultdict[int, set[str]] = defaultdict(set)
-        for one, parent, device in execute(_HELD_BY_LINE, {"process": process, "name": MEMORY_OF_PROCESS}):
+        for one, parent, device in execute(_HELD_BY_LINE, {"process": process, "name": stepfunction.MEMORY_OF_PROCESS}):
             parents[one] = parent
             held[one].update([device] if device is not None else [])
-        return devices_used(process, parents, held, devices)
+        return stepfunction.devices_used(process, parents, held, devices)
 
 
-class _Held:
+class _Conditions:
     """What held for the threads of one process in a range of time."""
 
     def __init__(
         self, connection: sqlite3.Connection, from_ns: int, to_ns: int, process: int, devices: frozenset[str]
     ) -> None:
         self._connection = connection
-        self._range = {"from": from_ns, "to": to_ns + LONGEST_INTERVAL_NS}
+        self._range = {"from": from_ns, "to": to_ns + stepfunction.LONGEST_INTERVAL_NS}
         self._process = process
-        self._utilization = mean_function(
-            [track for device in sorted(devices) if (track := self._track(UTILIZATION, None, None, device)).steps]
-        )
-        self._idle = idle_time(self._utilization)
+        of_devices = [self._steps(stepfunction.UTILIZATION, None, None, device) for device in sorted(devices)]
+        self._utilization = stepfunction.mean_function([one for one in of_devices if one.steps])
+        self._idle = stepfunction.idle_time(self._utilization)
         self._of_thread: dict[int, tuple[Walk, Walk, Walk]] = {}
 
     def count(self, to: _Sum, thread: int, start_ns: int, duration_ns: int, samples: int) -> None:
@@ -240,22 +217,22 @@ class _Held:
         to.busy_ns += mean * known_ns
         if thread not in self._of_thread:
             os_tid = self._connection.execute("SELECT os_tid FROM thread WHERE id = ?", (thread,)).fetchone()[0]
-            ran = on_cpu_time(self._track(THREAD_CPU, self._process, os_tid, None))
+            ran = stepfunction.on_cpu_time(self._steps(stepfunction.THREAD_CPU, self._process, os_tid, None))
             self._of_thread[thread] = Walk(self._idle), Walk(ran), Walk(common(self._idle, ran))
         idle, on_cpu, both = self._of_thread[thread]
         idle_ns, cpu_ns = idle.between(start_ns, end_ns), on_cpu.between(start_ns, end_ns)
         both_ns = both.between(start_ns, end_ns) if idle_ns and cpu_ns else 0
         for part, inside_ns in enumerate((idle_ns, cpu_ns, both_ns)):
             if inside_ns:
-                to.parts[2 * part] += samples_inside(samples, duration_ns, inside_ns)
+                to.parts[2 * part] += stepfunction.samples_inside(samples, duration_ns, inside_ns)
                 to.parts[2 * part + 1] += inside_ns
 
-    def _track(self, name: str, process: int | None, os_tid: int | None, device: str | None) -> StepFunction:
+    def _steps(self, name: str, process: int | None, os_tid: int | None, device: str | None) -> StepFunction:
         found = self._connection.execute(
             "SELECT id FROM series WHERE name = ? AND process IS ? AND os_tid IS ? AND device IS ?",
             (name, process, os_tid, device),
         ).fetchone()
         if found is None:
             return StepFunction([], None)
-        rows = self._connection.execute(READINGS, {"series": found[0], **self._range})
-        return step_function([PointRow(*row) for row in rows])
+        rows = self._connection.execute(stepfunction.READINGS, {"series": found[0], **self._range})
+        return stepfunction.step_function([PointRow(*row) for row in rows])

@@ -49,7 +49,6 @@ class StepBuilder:
         self._distances_ns: deque[int] = deque(maxlen=USUAL_OF)
 
     def copy(self) -> StepBuilder:
-        """Return another one that has seen the same."""
         other = StepBuilder()
         other._first, other._last_ns, other._distances_ns = self._first, self._last_ns, self._distances_ns.copy()
         return other
@@ -143,7 +142,6 @@ class StepFunction:
         return (whole / known_ns if known_ns else 0.0), known_ns
 
     def over(self, from_ns: int, to_ns: int) -> Aggregate:
-        """Return what the series was over [from_ns, to_ns)."""
         inside = list(self.clipped(from_ns, to_ns))
         lengths_ns = [step.end_ns - step.start_ns for step in inside]
         return Aggregate(

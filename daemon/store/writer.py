@@ -1,9 +1,9 @@
 """Writes a run file: one thread takes records off a bounded queue and commits them in batches.
 
-Whoever collects calls ``put`` and never waits: when the queue is full the record is dropped and counted. What the disk
-or a lock refuses is tried again until it is granted; the run says then what was dropped meanwhile. A record that no
-file takes is dropped alone. Only a file that is damaged ends the writer, which says so in ``failure`` and takes nothing
-more; whatever was committed stays readable.
+Collectors call ``put`` and never wait: when the queue is full the record is dropped and counted. What the disk or a
+lock refuses is tried again until it is granted; the run then says what was dropped meanwhile. A record that no file
+takes is dropped alone. Only a damaged file ends the writer, which says so in ``failure`` and takes nothing more;
+whatever was committed stays readable.
 
 profd stops well before the disk is full. What it leaves free is also what folding the log into the file may take.
 """
@@ -20,17 +20,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store import database
-from profd.daemon.store.records import (
-    DescribeFrame,
-    EventHappened,
-    OutputWritten,
-    PointsTaken,
-    Record,
-    RecordingTaken,
-    RunStarted,
-    WindowTaken,
-)
+from profd.daemon.store import database, records
+from profd.daemon.store.records import DescribeFrame, EventHappened, Record
 from profd.daemon.store.tables import Tables, time_of
 from profd.daemon.units import size
 
@@ -49,7 +40,6 @@ class Losses:
         self._silent_to_ns = 0
 
     def count(self, record: Record, why: str) -> None:
-        """Take in that a record was dropped."""
         at_ns = time_of(record)
         with self._lock:
             if not self._unsaid:
@@ -61,28 +51,26 @@ class Losses:
     def take(self, written_ns: int, *, is_end: bool = False) -> list[EventHappened]:
         """Return what is to be said in a run that is written up to a time; it then counts as said.
 
-        What was dropped is younger than what is still queued. To tell of it before that is written would have the sums
-        of the run believe that all up to then is there.
+        What was dropped is younger than what is still queued. If the event came before that is written, the sums of the
+        run would take all up to then for complete.
         """
         with self._lock:
             if not self._unsaid or (not is_end and written_ns < max(self._first_ns, self._silent_to_ns)):
                 return []
             self._silent_to_ns = written_ns + SAID_AGAIN_NS
             length_s = (self._last_ns - self._first_ns) / SECOND_NS
-            said = "; ".join(f"{count} {_were_dropped(count)}: {why}" for why, count in self._unsaid.most_common())
+            said = "; ".join(
+                f"{count} {'record was' if count == 1 else 'records were'} dropped: {why}"
+                for why, count in self._unsaid.most_common()
+            )
             self._unsaid.clear()
             text = f"within {length_s:.0f} s {said}" if length_s >= 1 else said
             return [EventHappened(min(self._first_ns, written_ns), "loss", text)]
 
 
-def _were_dropped(count: int) -> str:
-    return "record was dropped" if count == 1 else "records were dropped"
-
-
 LEFT_FREE_BYTES = 1 << 30
 LEFT_FREE_SHARE = 0.05
 """Of the whole disk; the smaller one of the two is left free."""
-_MORE = 1.5  # so much of it has to be free again before a run goes on: it is not to stop and go all the time
 
 
 class Room:
@@ -105,7 +93,8 @@ class Room:
         free_bytes, whole_bytes = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
         file_bytes, log_bytes = map(_size, self._files)
         kept_bytes = min(LEFT_FREE_BYTES, LEFT_FREE_SHARE * whole_bytes) + log_bytes
-        was_short, self.is_short = self.is_short, free_bytes < kept_bytes * (_MORE if self.is_short else 1)
+        # More has to be free again before a run goes on: it is not to stop and go all the time.
+        was_short, self.is_short = self.is_short, free_bytes < kept_bytes * (1.5 if self.is_short else 1)
         self.why = f"{size(free_bytes)} are free on the disk of the run file"
         if self._most_bytes is not None and file_bytes + log_bytes > self._most_bytes:
             self.is_short = True
@@ -126,7 +115,6 @@ BATCH_LENGTH = 256
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.05, 2.0
 """Between two tries at what was refused; each wait is twice the one before."""
 TROUBLE_TIMEOUT_S = 10.0
-_FOLD_TRIES = 3
 _PART_BYTES = 16384  # of the queue's length
 
 
@@ -134,7 +122,7 @@ class RunWriter:
     """The writer of one run file, with its thread."""
 
     def __init__(
-        self, path: Path, started: RunStarted, describe_frame: DescribeFrame, most_bytes: int | None = None
+        self, path: Path, started: records.RunStarted, describe_frame: DescribeFrame, most_bytes: int | None = None
     ) -> None:
         """Create the run file and start the thread.
 
@@ -162,7 +150,6 @@ class RunWriter:
 
     @property
     def dropped(self) -> int:
-        """How many records were dropped."""
         return self._losses.total
 
     def put(self, record: Record) -> bool:
@@ -208,14 +195,10 @@ class RunWriter:
             self._fold()
         except Exception as error:  # noqa: BLE001  the end of a thread: whatever it was, it is said and not lost here
             self.failure = str(error) or type(error).__name__
-            self._empty_queue()
+            with contextlib.suppress(queue.Empty):
+                while True:  # no one will write these, and whoever closes the writer needs room to say so
+                    self._queue.get_nowait()
         self._tables.close()
-
-    def _empty_queue(self) -> None:
-        """Let go of what no one will write, so that whoever closes the writer finds room to say so."""
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._queue.get_nowait()
 
     def _write_batch(self) -> bool:
         """Wait for a record, commit it with all that are there by then; False at the end of the run."""
@@ -274,7 +257,7 @@ class RunWriter:
 
     def _fold(self) -> None:
         """Fold the log into the file; the run is complete without that, so what cannot be is not tried for long."""
-        for _ in range(_FOLD_TRIES):
+        for _ in range(3):
             try:
                 self._tables.fold()
             except (sqlite3.Error, MemoryError):
@@ -303,17 +286,17 @@ class _WeighedQueue(queue.Queue["Record | None"]):
 
 def _is_bulk(record: Record) -> bool:
     """Say whether a record is of those that take the room, and of which a run may lack some."""
-    return isinstance(record, (RecordingTaken, PointsTaken, OutputWritten, WindowTaken))
+    return isinstance(record, (records.RecordingTaken, records.PointsTaken, records.OutputWritten, records.WindowTaken))
 
 
 def _length_of(record: Record | None) -> int:
     """Return what a record takes in memory, in parts of the queue's length."""
     held = 0
-    if isinstance(record, RecordingTaken):
+    if isinstance(record, records.RecordingTaken):
         held = 160 * sum(len(thread.intervals) for thread in record.threads)
         held += 64 * sum(len(stack) for stack in record.stacks)
-    elif isinstance(record, OutputWritten):
+    elif isinstance(record, records.OutputWritten):
         held = len(record.data)
-    elif isinstance(record, WindowTaken):
+    elif isinstance(record, records.WindowTaken):
         held = len(record.trace or b"") + 300 * len(record.operators)
     return 1 + held // _PART_BYTES
