@@ -85,7 +85,6 @@ async def _supervise(file: Path | None, configuration: Configuration) -> None:
 
 
 def _checked(configuration: Configuration) -> str:
-    """Return a configuration with every default, and the processes that meet a rule now."""
     values = msgspec.json.format(msgspec.json.encode(configuration), indent=2).decode()
     most = f"at most {configuration.most_sessions} sessions at a time, in {paths.runs_folder()}"
     rows = []

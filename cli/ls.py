@@ -77,7 +77,6 @@ def command(as_json: bool) -> None:
 
 
 def list_run(path: Path) -> ListedRun:
-    """Return one run file, whatever state it is in."""
     try:
         with RunReader(path) as reader:
             info = reader.info

@@ -107,7 +107,6 @@ class RecordingOptions(NamedTuple):
     steps: bool = True
 
     def session(self, command: tuple[str, ...], mode: str, pid: int = 0, start_ticks: int = 0) -> SessionOptions:
-        """Return the options of a session that records a command, under a new id."""
         from profd.daemon import paths
         from profd.daemon.naming import script_name
         from profd.daemon.session.session import SessionOptions
@@ -184,7 +183,6 @@ class SelectionWords(NamedTuple):
 
 
 def _check_known(what: str, value: int | str | None, known: set[Any]) -> None:
-    """Raise UsageError where the run does not have a value."""
     if value is not None and value not in known:
         listed = ", ".join(map(str, sorted(known)[:12])) or "none"
         raise UsageError(f"the run has no {what} {value}", f"it has: {listed}")
@@ -203,7 +201,6 @@ def selection_options(command: Command) -> Command:
 def _gathered(
     command: Command, name: str, kind: type[RecordingOptions | SelectionWords], options: tuple[Callable[..., Any], ...]
 ) -> Command:
-    """Give a command options that arrive together, as the fields of one tuple."""
 
     @functools.wraps(command)
     def gathering(**values: object) -> object:

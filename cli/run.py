@@ -99,7 +99,6 @@ def start_recording(
 
 
 def sum_up(run_file: Path) -> str:
-    """Return the closing lines of a finished run; raises RunUnreadable."""
     from profd.daemon.render.summary import summarize
     from profd.daemon.render.text import closing_lines
     from profd.daemon.store.reader import RunReader
@@ -115,5 +114,4 @@ def narrate(line: str) -> None:
 
 
 def dashboard_command(run_file: Path, pty_fd: int) -> list[str]:
-    """Return the command of a dashboard on a live run, with the descriptor of the script's terminal."""
     return [sys.executable, "-c", _VIEW, "view", str(run_file), "--pty-fd", str(pty_fd)]

@@ -70,7 +70,6 @@ class ScriptChannel:
         self.flush()
 
     def wrote_all(self) -> None:
-        """Pass on how much was lost in the end."""
         if self._lost_bytes:
             self._backlog.append(ScriptWrote(b"", self._lost_bytes))
             self._lost_bytes = 0
@@ -101,7 +100,6 @@ class ScriptChannel:
         return self._end.fileno()
 
     def copy(self) -> ScriptChannel:
-        """Return another one to the same session, which may be closed without this one."""
         return ScriptChannel(self._end.dup())
 
     def close(self) -> None:

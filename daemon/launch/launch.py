@@ -32,9 +32,7 @@ class RecordingSession(Protocol):
     """A session that records the script."""
 
     @property
-    def run_file(self) -> Path:
-        """The file that it writes."""
-        ...
+    def run_file(self) -> Path: ...
 
     def wait_closed(self, timeout_s: float | None) -> bool:
         """Wait until the session is gone; False where it has not closed its file within ``timeout_s``."""
@@ -128,7 +126,6 @@ class Launch:
         self._is_given_up = False
 
     def run(self) -> int:
-        """Act on events until all has ended; returns the script's exit code."""
         self._screen.start(Identity(self._script.pid, self._script.start_ticks))
         self._in_thread(self._listen)
         self._in_thread(self._start_session)

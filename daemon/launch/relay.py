@@ -88,11 +88,9 @@ class Relay:
         self._order(script=script, is_shown=True)
 
     def show(self, notice: bytes) -> None:
-        """Write a notice, and what the script writes from then on, to the real terminal."""
         self._order(is_shown=True, notice=notice[:CHUNK_BYTES])
 
     def say(self, notice: bytes) -> None:
-        """Write a notice to the real terminal between what the script writes."""
         self._order(notice=notice[:CHUNK_BYTES])
 
     def hide(self) -> None:
@@ -104,7 +102,6 @@ class Relay:
         self._order(dashboard=dashboard)
 
     def finish(self) -> None:
-        """Return when all is copied that the ended script has left unread."""
         self._order(has_ended=True)
 
     def _order(self, **changes: Identity | bytes | bool | None) -> None:
@@ -129,7 +126,6 @@ class Keyboard(threading.Thread):
         self._typed = b""
 
     def run(self) -> None:
-        """Copy keys; no more of them while the script has not taken those before."""
         while self._wake_fd not in (ready := dict(self._poller().poll())):
             if self._typed:
                 self._type()
@@ -174,7 +170,6 @@ class _Copier:
     """The work of the relay's process."""
 
     def __init__(self, master_fd: int, screen_fd: int, link: ScriptChannel, launcher: socket.socket) -> None:
-        """Copy from the master of the pseudo-terminal, which does not block."""
         self._master_fd = master_fd
         self._screen_fd: int | None = screen_fd
         self._link = link

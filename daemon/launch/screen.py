@@ -49,7 +49,6 @@ class Dashboard:
         return State.KILLED if os.WIFSIGNALED(status) else State.LEFT
 
     def end(self) -> None:
-        """End a dashboard that has not ended, and wait for that."""
         for number in (signal.SIGTERM, signal.SIGCONT):
             os.kill(self.pid, number)
         os.waitpid(self.pid, 0)
@@ -128,7 +127,6 @@ class SharedScreen(Screen):
         return self._dashboard is not None
 
     def start(self, script: Identity) -> None:
-        """Show the script until there is a dashboard: one that ends at once has been seen."""
         self.pseudo_terminal.release()
         self._attach_keyboard()
         self._relay.follow(script)

@@ -96,7 +96,6 @@ def _become(
     libc: ctypes.CDLL | None,
     report_fd: int,
 ) -> NoReturn:
-    """Turn this forked process into the script, or report the error's number and end."""
     try:
         if terminal is not None:
             terminal.adopt()

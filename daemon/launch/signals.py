@@ -77,7 +77,6 @@ def taken() -> Iterator[InheritedSignals]:
 
 
 def is_from_process(info: signal.struct_siginfo) -> bool:
-    """Say whether a process sent the signal, rather than the kernel."""
     return info.si_code <= 0
 
 

@@ -53,16 +53,13 @@ class Terminal:
 
     @property
     def size(self) -> bytes:
-        """The window's size, as the kernel packs it."""
         return fcntl.ioctl(self.fd, termios.TIOCGWINSZ, bytes(_SIZE.size))
 
     def make_raw(self) -> None:
-        """Let every key through as a byte; nothing where the terminal is gone."""
         with contextlib.suppress(OSError, termios.error):
             tty.setraw(self.fd, termios.TCSADRAIN)
 
     def restore(self) -> None:
-        """Give the terminal back the modes that it had; nothing where it is gone."""
         with contextlib.suppress(OSError, termios.error):
             termios.tcsetattr(self.fd, termios.TCSADRAIN, self.modes)
 
@@ -77,7 +74,6 @@ class PseudoTerminal:
     """A terminal for the script alone, in the modes and the size of the real one."""
 
     def __init__(self, like: Terminal) -> None:
-        """Open it; raises OSError where the system has none left."""
         self.master_fd, self.slave_fd = os.openpty()
         # A script that does not read may hold up nobody. The flag is one for all that share the descriptor: the
         # dashboard and the session have to expect BlockingIOError.
@@ -86,14 +82,12 @@ class PseudoTerminal:
         self.resize(like)
 
     def adopt(self) -> None:
-        """Make this process the leader of a new session on the terminal, with it as stdin, stdout and stderr."""
         os.setsid()
         fcntl.ioctl(self.slave_fd, termios.TIOCSCTTY, 0)
         for fd in _STANDARD:
             os.dup2(self.slave_fd, fd)
 
     def resize(self, like: Terminal) -> None:
-        """Take on the size of the real window; the kernel signals that to the script."""
         with contextlib.suppress(OSError):
             fcntl.ioctl(self.master_fd, termios.TIOCSWINSZ, like.size)
 

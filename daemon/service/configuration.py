@@ -85,14 +85,12 @@ class Configuration(msgspec.Struct, frozen=True):
 
     @property
     def most_of_one_user(self) -> int:
-        """How many sessions of one user there can be at a time."""
         if self.most_per_user:
             return self.most_per_user
         return self.most_sessions if os.geteuid() != 0 else max(self.most_sessions * 3 // 5, 1)
 
     @property
     def most_sessions(self) -> int:
-        """How many sessions there can be at a time."""
         return max(int(self.budget_percent / self.least_percent), 1)
 
 
@@ -113,7 +111,6 @@ def read_configuration(file: Path) -> Configuration:
 
 
 def _check_owner(file: Path, state: os.stat_result) -> None:
-    """Raise UsageError where root is to do what a file says that others may write: it names commands."""
     if os.geteuid() == 0 and (state.st_uid != 0 or state.st_mode & 0o022):
         raise UsageError(f"{file} may be written by others than root", f"chown root {file}; chmod go-w {file}")
 
@@ -146,7 +143,6 @@ def _check_keys(table: dict[str, Any], kind: type[msgspec.Struct], where: str) -
 
 
 def _tables_in(value: object, kind: object) -> list[tuple[dict[str, Any], type[msgspec.Struct]]]:
-    """Return the tables in a value that is to be one or several, each with its kind."""
     inner = next((part for part in (kind, *typing.get_args(kind)) if _is_struct(part)), None)
     if inner is None:
         return []
@@ -159,7 +155,6 @@ def _is_struct(kind: object) -> bool:
 
 
 def _check_meaning(configuration: Configuration, where: str) -> None:
-    """Raise UsageError where what is said can never work."""
     if configuration.least_percent > configuration.budget_percent:
         raise UsageError(f"{where}: least_percent is more than budget_percent", "a session would have no room")
     if configuration.folder and not os.path.isabs(configuration.folder):  # noqa: PTH117

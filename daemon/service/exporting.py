@@ -56,7 +56,6 @@ class Exporting:
             rest_s = min(2 * rest_s, _LONGEST_REST_S)
 
     async def _serve(self, command: tuple[str, ...]) -> int:
-        """Run the process to its end, and return its exit code."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *command, stdin=pipe, stdout=asyncio.subprocess.DEVNULL, stderr=pipe, cwd="/",

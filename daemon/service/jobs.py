@@ -90,11 +90,9 @@ class Jobs:
         self._resting_ns: dict[Identity, int] = {}
 
     def skip(self, root: Identity) -> None:
-        """Do not record a job."""
         self._taken.add(root)
 
     def adopt(self, root: Identity) -> None:
-        """Take in a job that another supervisor has begun to record."""
         self.skip(root)
         program = self._table.program(root.pid)
         if program is not None:

@@ -61,7 +61,6 @@ class SystemdNotifier:
         self._address = "\0" + address[1:] if address.startswith("@") else address
 
     def tell(self, state: str) -> None:
-        """Say ``READY=1``, ``WATCHDOG=1`` or ``STOPPING=1``."""
         if self._address:
             with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
                 sender.sendto(state.encode(), self._address)

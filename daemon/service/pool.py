@@ -39,7 +39,6 @@ class HostBudget:
         self._ledger = Ledger()
 
     def spend(self, cpu_s: float) -> None:
-        """Add the CPU seconds that were spent since the last call."""
         now_ns = self._clock.now_ns()
         self._ledger.add(Spending(cpu_s, max(now_ns - self._last_ns, 1) / SECOND_NS))
         self._last_ns = now_ns
@@ -91,7 +90,6 @@ class SessionPool:
 
     @property
     def live(self) -> dict[str, Entry]:
-        """The entries of the runs that are being recorded, by their ids."""
         return {run_id: recording.entry for run_id, recording in self._live.items()}
 
     def begin(self, jobs: list[Job]) -> None:
@@ -113,7 +111,6 @@ class SessionPool:
         return True
 
     def meter(self) -> None:
-        """Read what the sessions have cost since the last call, and share the budget anew."""
         self._budget.spend(self._ended_cpu_s + sum(map(self._spent_s, self._live.values())))
         self._ended_cpu_s = 0.0
         self.share()
@@ -130,11 +127,9 @@ class SessionPool:
                 self._go(self._stop(recording))
 
     def share(self) -> None:
-        """Send each session its part of the budget, where that has changed."""
         self._go(self._share())
 
     async def stop_all(self) -> None:
-        """End every session, and wait until they have."""
         for recording in list(self._live.values()):
             await self._stop(recording)
         while self._live:
@@ -142,7 +137,6 @@ class SessionPool:
             await self._one_less.wait()
 
     async def settle(self) -> None:
-        """Wait for sessions that start, end, or get another budget now."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -197,7 +191,6 @@ class SessionPool:
             recording.budget_percent = part
 
     def _spent_s(self, recording: Recording) -> float:
-        """Return the CPU seconds of a session since the last call."""
         before_s, recording.cpu_s = recording.cpu_s, max(self._sessions.cpu_s(recording), recording.cpu_s)
         return recording.cpu_s - before_s
 

@@ -117,7 +117,6 @@ class ProcessTable:
         return found
 
     def age_s(self, pid: int) -> float:
-        """Return for how long a process has run; 0 where it is gone."""
         stat = processes.read_stat(pid)
         return stat.age_s if stat is not None else 0.0
 
@@ -156,7 +155,6 @@ class ProcessTable:
         return maps if _LIBPYTHON in maps else None
 
     def program(self, pid: int) -> Program | None:
-        """Return a process of any user; None where it is gone."""
         stat, uid = processes.read_stat(pid), processes.owner_uid(pid)
         if stat is None or uid is None or not stat.is_running:
             return None
@@ -173,7 +171,6 @@ class ProcessTable:
         return found
 
     def cpu_s(self, pid: int) -> float:
-        """Return the CPU seconds of a process and its living descendants."""
         stats = map(processes.read_stat, {pid, *self.descendants(pid)})
         return sum(stat.cpu_ticks for stat in stats if stat is not None) / processes.CLOCK_TICKS
 
@@ -216,7 +213,6 @@ class ProcessScanner:
         self._began_ns: dict[int, int] = {}
 
     def poll(self) -> list[ProcessInfo]:
-        """Return the Python processes among those that are to be looked at now."""
         now_ns, pids = self._clock.now_ns(), self._table.pids()
         for pid in self._due_ns.keys() - pids:
             del self._due_ns[pid], self._began_ns[pid]
@@ -230,7 +226,6 @@ class ProcessScanner:
         return [process for process in map(self._table.look, due) if process is not None]
 
     def look_again(self, pid: int, in_s: float) -> None:
-        """Look at a process in ``in_s`` seconds, also at a settled one."""
         if pid in self._due_ns:
             self._due_ns[pid] = self._clock.now_ns() + int(in_s * SECOND_NS)
 

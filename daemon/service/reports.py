@@ -114,7 +114,6 @@ class ReportQueue:
         self._has_work.set()
 
     async def work(self) -> None:
-        """Write reports until cancelled."""
         while True:
             await self._has_work.wait()
             entry = next(iter(self._waiting.values()))
@@ -151,7 +150,6 @@ class Incidents:
         self._findings: dict[str, frozenset[int]] = {}
 
     def look(self, live: Mapping[str, Entry]) -> None:
-        """Log what is new in the live runs, by their ids."""
         self._hangs = {run_id: count for run_id, count in self._hangs.items() if run_id in live}
         self._findings = {run_id: ids for run_id, ids in self._findings.items() if run_id in live}
         for run_id, entry in live.items():

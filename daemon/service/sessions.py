@@ -95,7 +95,6 @@ class Sessions:
             return None  # it has ended while it was looked at
 
     def allow(self, recording: Recording, budget_percent: float) -> None:
-        """Set what a session may cost from now on; raises SessionFailed."""
         with contextlib.closing(ControlClient(recording.control_socket)) as client:
             client.aim_at_budget(budget_percent)
 
@@ -106,7 +105,6 @@ class Sessions:
         return (_cpu_ticks(pid) + sum(map(_cpu_ticks, children))) / processes.CLOCK_TICKS
 
     def stop(self, recording: Recording) -> None:
-        """Ask a session to end; raises SessionFailed."""
         with contextlib.suppress(ProcessLookupError):
             end_session(recording.watch.identity).close()
 
@@ -133,13 +131,11 @@ def why_ended(run_id: str) -> str:
 
 
 def _cpu_ticks(pid: int) -> int:
-    """Return the CPU time of a process and of its children that have ended; that of a zombie, too."""
     stat = processes.read_stat(pid)
     return 0 if stat is None else stat.cpu_ticks + stat.ended_children_ticks
 
 
 def _watch(pid: int) -> Watch:
-    """Return a handle on a session's process; raises OSError where it is gone."""
     stat = processes.read_stat(pid)
     if stat is None:
         raise ProcessLookupError(f"pid {pid} is gone")

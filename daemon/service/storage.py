@@ -186,12 +186,10 @@ class RunStorage:
         return sum(found.st_size for found in self._files(part, run_id))
 
     def written_ns(self, run_id: str) -> int:
-        """Return when a run or its report was last written; 0 where nothing is left of it."""
         files = [*self._files(RUN_FILES, run_id), *self._files(REPORT_FILES, run_id)]
         return max((found.st_mtime_ns for found in files), default=0)
 
     def remove(self, part: str, run_id: str) -> None:
-        """Remove the plain files of a part."""
         folder, endings = self._parts[part]
         with _opened(folder) as descriptor:
             for name in (f"{run_id}{ending}" for ending in endings):
@@ -218,7 +216,6 @@ def _plain_file(name: str, folder: int | None) -> os.stat_result | None:
 
 @contextlib.contextmanager
 def _opened(folder: Path) -> Iterator[int | None]:
-    """Open a folder; None where it is a link, or not there."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

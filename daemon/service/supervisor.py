@@ -45,7 +45,6 @@ class Supervisor:
         log: JsonLog,
         clock: Clock,
     ) -> None:
-        """Belongs to the running event loop."""
         self._configuration = configuration
         self._jobs = jobs
         self._sessions = sessions

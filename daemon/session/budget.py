@@ -29,14 +29,12 @@ class CostMeter:
     """
 
     def __init__(self, clock: Clock) -> None:
-        """Begin with the start of this process."""
         self._clock = clock
         stat = processes.read_stat(os.getpid())
         self._last_ns = clock.now_ns() - int((max(stat.age_s, 0.0) if stat else 0.0) * SECOND_NS)
         self._last_cpu_s = 0.0
 
     def take(self) -> Spending:
-        """Return the spending since the last call, or since this process started."""
         now_ns, cpu_s = self._clock.now_ns(), self._cpu_s()
         # A living child is counted in ticks, one that has ended exactly: the sum may go back by one of them.
         cpu_s = max(cpu_s, self._last_cpu_s)
@@ -45,7 +43,6 @@ class CostMeter:
         return spending
 
     def rss_bytes(self) -> int:
-        """Return the resident memory of this process and its living children."""
         pids = [os.getpid(), *_children()]
         return sum(processes.rss_bytes(pid) or 0 for pid in pids)
 
@@ -84,7 +81,6 @@ class Ledger:
         self._held_s = 0.0
 
     def add(self, spending: Spending) -> None:
-        """Enter a reading, and forget what is older than a minute."""
         self._entries.append(spending)
         self._held_s += spending.over_s
         while self._held_s - self._entries[0].over_s >= MINUTE_S:
@@ -167,7 +163,6 @@ class Governor:
         self._readings.clear()
 
     def aim_at_budget(self, budget_cores: float) -> None:
-        """Keep to another budget from now on; what the last minute cost counts against it."""
         self._budget_cores = budget_cores
 
     def take(self, spending: Spending) -> bool:
@@ -191,7 +186,6 @@ class Governor:
         return True
 
     def _lower(self) -> None:
-        """Note a lowering: one that takes a raise back makes the next raise wait longer."""
         if self._since_rise_s < MINUTE_S:
             self._patience_s = min(2 * self._patience_s, _MOST_PATIENCE_S)
         self._since_lowering_s = 0.0

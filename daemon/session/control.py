@@ -132,7 +132,6 @@ class ControlServer:
             os.umask(previous)
 
     async def close(self) -> None:
-        """Stop answering and remove the socket."""
         if self._server is not None:
             self._server.close()
         tasks = [task for task in self._connections.values() if task]
@@ -202,7 +201,6 @@ class ControlClient:
         return self._ask(Request("watch"), SessionStatus)
 
     def window(self, request: WindowRequest) -> WindowBegun:
-        """Ask for a torch.profiler window; raises SessionFailed where the session cannot take one."""
         return self._ask(Request("window", request), WindowBegun)
 
     def mark(self, note: str) -> SessionStatus:
@@ -214,7 +212,6 @@ class ControlClient:
         return self._ask(Request("rate", rate_hz=rate_hz), SessionStatus)
 
     def aim_at_budget(self, budget_percent: float) -> SessionStatus:
-        """Ask to cost this much at most from now on, in percent of one core."""
         return self._ask(Request("budget", budget_percent=budget_percent), SessionStatus)
 
     def close(self) -> None:

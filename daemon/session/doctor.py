@@ -78,7 +78,6 @@ def examine(pid: int | None = None, system: System | None = None) -> list[Check]
 
 
 def check_kernel() -> Check:
-    """Check for Linux with a /proc that names the children of a process."""
     found = f"{platform.system()} {platform.release()}"
     if platform.system() != "Linux":
         return Check("kernel", Verdict.FAILED, found, "profd works on Linux alone")
@@ -166,7 +165,6 @@ def check_runs_folder() -> Check:
 
 
 def check_sockets() -> Check:
-    """Check that a session's control socket has a place."""
     try:
         return Check("control sockets", Verdict.PASSED, str(paths.runtime_folder()))
     except OutputUnwritable as error:
@@ -233,7 +231,6 @@ def check_torch_of(pid: int) -> Check:
 
 
 def check_process(pid: int, system: System) -> Check:
-    """Check whether ``profd attach`` can record a process."""
     try:
         check_attachable(pid, system)
     except ProfdError as error:

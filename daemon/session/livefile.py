@@ -26,7 +26,6 @@ class LiveFile:
     """
 
     def __init__(self, wanted: Path) -> None:
-        """Choose the place; raises OutputUnwritable where nothing can be put at ``wanted``."""
         self.path = wanted
         self.most_bytes: int | None = None
         self.warning = ""

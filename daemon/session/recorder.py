@@ -64,7 +64,6 @@ class Recorder:
     """One session: records a tree of processes into one run file."""
 
     def __init__(self, options: SessionOptions, clock: Clock) -> None:
-        """Nothing is touched before ``run``."""
         self.options = options
         self.has_begun = False
         self._clock = clock
@@ -281,7 +280,6 @@ class Recorder:
 
 
 def run_started(options: SessionOptions, control_socket: Path, now_ns: int) -> RunStarted:
-    """Return the first record of a run that this process begins to write."""
     me = processes.read_stat(os.getpid())
     return RunStarted(
         id=options.run_id,

@@ -40,7 +40,6 @@ class Sampling:
     """
 
     def __init__(self, executable: str, governor: Governor, clock: Clock, put: Callable[[Record], object]) -> None:
-        """Sample with the py-spy at ``executable``, at the rate that ``governor`` allows."""
         self.is_watched = False
         self.governor = governor
         self._executable = executable
@@ -67,7 +66,6 @@ class Sampling:
             self._chains[member.identity][0].stop()
 
     def hurry(self) -> None:
-        """Hand over now what is being recorded."""
         for chain, _ in self._chains.values():
             chain.hurry()
 
@@ -133,7 +131,6 @@ class Members:
         clock: Clock,
         put: Callable[[Record], object],
     ) -> None:
-        """Without ``stepping`` no steps are followed."""
         self.root_status: int | None = None
         self._tree = tree
         self._sampling = sampling

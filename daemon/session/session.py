@@ -77,7 +77,6 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 def encode(message: SessionOptions | Ready | Failed) -> bytes:
-    """Return a message between a session and its starter as JSON."""
     return msgspec.json.encode(message, enc_hook=os.fspath)
 
 
@@ -102,7 +101,6 @@ class RunningSession:
         return self._process.poll() is None
 
     def end(self) -> None:
-        """Ask the session to end; one that has just ended by itself is as good."""
         self._process.terminate()
 
     def wait_closed(self, timeout_s: float | None) -> bool:

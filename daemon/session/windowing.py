@@ -46,7 +46,6 @@ class Windowing:
         """The rules whose findings have had their window."""
 
     def start(self) -> None:
-        """Listen to the script from now on; raises SessionFailed."""
         if self._on_demand is not None:
             self._on_demand.start()
 
@@ -104,7 +103,6 @@ class Windowing:
         return Injection(injection.helper_for(member.python or ""), self._clock) if request.inject else None
 
     async def close(self) -> None:
-        """Give up the windows that are being taken."""
         await self._taker.close()
         if self._on_demand is not None:
             self._on_demand.close()
