@@ -98,27 +98,21 @@ def launch(plan: Plan) -> int:
         return Launch(plan, inherited, screen, script, bystander, link, session_end).run()
 
 
+@dataclass(eq=False)
 class Launch:
     """One script from its start to the end of all that was started for it."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        inherited: InheritedSignals,
-        screen: Screen,
-        script: Script,
-        bystander: SignalBystander | None,
-        link: ScriptChannel,
-        session_end: socket.socket,
-    ) -> None:
-        self._plan = plan
-        self._inherited = inherited
-        self._screen = screen
-        self._script = script
-        self._bystander = bystander
-        self._standing = Standing(script.pid, screen.pseudo_terminal is None, os.getsid(0) == os.getpid())
+    plan: Plan
+    inherited: InheritedSignals
+    screen: Screen
+    script: Script
+    bystander: SignalBystander | None
+    link: ScriptChannel
+    session_end: socket.socket
+
+    def __post_init__(self) -> None:
+        self._standing = Standing(self.script.pid, self.screen.pseudo_terminal is None, os.getsid(0) == os.getpid())
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._link, self._session_end = link, session_end
         self._session: RecordingSession | None = None
         self._news: list[str] = []
         self._has_script_ended = False
@@ -126,22 +120,22 @@ class Launch:
         self._is_given_up = False
 
     def run(self) -> int:
-        self._screen.start(Identity(self._script.pid, self._script.start_ticks))
+        self.screen.start(Identity(self.script.pid, self.script.start_ticks))
         self._in_thread(self._listen)
         self._in_thread(self._start_session)
         while True:
-            is_done = self._is_given_up or (self._is_session_over and not self._screen.is_occupied)
+            is_done = self._is_given_up or (self._is_session_over and not self.screen.is_occupied)
             if self._has_script_ended and is_done:
                 break
             self._handle(self._events.get())
-            if self._script.status is not None and not self._has_script_ended:
-                self._end_script(self._script.status)
-        self._screen.leave()
-        if self._bystander is not None:
-            self._bystander.close()
+            if self.script.status is not None and not self._has_script_ended:
+                self._end_script(self.script.status)
+        self.screen.leave()
+        if self.bystander is not None:
+            self.bystander.close()
         for line in self._news:
-            self._plan.narrate(line)
-        return self._script.exit_code
+            self.plan.narrate(line)
+        return self.script.exit_code
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, SessionStarted):
@@ -152,11 +146,11 @@ class Launch:
         elif isinstance(event, SessionOver):
             self._is_session_over = True
             # At the end where it would get between the script's lines now.
-            if event.news and not self._screen.say(event.news):
+            if event.news and not self.screen.say(event.news):
                 self._news.append(event.news)
         elif event.si_signo == signal.SIGCHLD:
-            self._script.poll()
-            self._show_script(self._screen.child_changed())
+            self.script.poll()
+            self._show_script(self.screen.child_changed())
         else:
             self._take_signal(event)
 
@@ -166,38 +160,38 @@ class Launch:
             self._is_given_up = info.si_signo in ENDING
             return
         if info.si_signo in (signal.SIGWINCH, signal.SIGCONT):
-            self._screen.renew()
+            self.screen.renew()
         if not self._standing.owes(info):
             return
-        if self._bystander is not None and is_from_process(info) and self._bystander.saw(info):
+        if self.bystander is not None and is_from_process(info) and self.bystander.saw(info):
             return  # it reached the script, too
-        terminal = self._screen.pseudo_terminal
+        terminal = self.screen.pseudo_terminal
         if terminal is None or is_from_process(info):
-            self._script.send(info.si_signo)
+            self.script.send(info.si_signo)
         else:
             terminal.send(info.si_signo)
-            self._screen.signaled(info.si_signo)
+            self.screen.signaled(info.si_signo)
 
     def _end_script(self, status: int) -> None:
         self._has_script_ended = True
-        self._screen.script_ended()
-        self._link.exited(status)
-        self._link.close()
+        self.screen.script_ended()
+        self.link.exited(status)
+        self.link.close()
         if self._session is not None:
             self._in_thread(self._close_session)
 
     def _open_dashboard(self, run_file: Path) -> None:
-        terminal = self._screen.pseudo_terminal
-        if self._plan.dashboard is None or terminal is None or self._has_script_ended:
+        terminal = self.screen.pseudo_terminal
+        if self.plan.dashboard is None or terminal is None or self._has_script_ended:
             return
         try:
-            self._screen.open_dashboard(self._plan.dashboard(run_file, terminal.master_fd), self._inherited.mask)
+            self.screen.open_dashboard(self.plan.dashboard(run_file, terminal.master_fd), self.inherited.mask)
         except OSError as error:
             self._show_script(f"the dashboard did not start ({error.strerror})")
 
     def _show_script(self, why: str) -> None:
         if why and not self._has_script_ended:
-            self._screen.show_script(f"profd: {why}; the command (pid {self._script.pid}) runs on")
+            self.screen.show_script(f"profd: {why}; the command (pid {self.script.pid}) runs on")
 
     def _in_thread(self, work: Callable[[], None]) -> None:
         threading.Thread(target=work, name=work.__name__, daemon=True).start()
@@ -209,16 +203,14 @@ class Launch:
     def _start_session(self) -> None:
         event: Event = SessionOver("")
         try:
-            event = SessionStarted(self._plan.start_session(self._script, self._session_end))
+            event = SessionStarted(self.plan.start_session(self.script, self.session_end))
         except NoSuchProcess:
-            event = SessionOver(
-                "profd: the command ended before its recording had begun" if self._plan.farewell else ""
-            )
+            event = SessionOver("profd: the command ended before its recording had begun" if self.plan.farewell else "")
         except ProfdError as error:
             event = SessionOver(f"profd: nothing is recorded: {error}")
         finally:
             # Whatever else goes wrong in here shows its traceback, and the script's end is still waited for.
-            self._session_end.close()
+            self.session_end.close()
             self._events.put(event)
 
     def _close_session(self) -> None:
@@ -227,8 +219,8 @@ class Launch:
         try:
             if not self._session.wait_closed(CLOSING_TIMEOUT_S):
                 news.append("profd: the recording broke off, or is still being closed: the run holds what is written")
-            if self._plan.farewell is not None:
-                news.append(self._plan.farewell())
+            if self.plan.farewell is not None:
+                news.append(self.plan.farewell())
         except ProfdError as error:
             news.append(f"profd: {error}")
         finally:

@@ -103,16 +103,13 @@ def read_configuration(file: Path) -> Configuration:
     """Return the configuration in a file; raises UsageError with what is wrong in it."""
     try:
         with file.open("rb") as opened:
-            _check_owner(file, os.fstat(opened.fileno()))
-            content = opened.read()
+            state, content = os.fstat(opened.fileno()), opened.read()
     except OSError as error:
         raise UsageError(f"{file} cannot be read ({error.strerror})", "name another one with --config FILE") from error
-    return decode(content, str(file))
-
-
-def _check_owner(file: Path, state: os.stat_result) -> None:
+    # It names commands, which root would run.
     if os.geteuid() == 0 and (state.st_uid != 0 or state.st_mode & 0o022):
         raise UsageError(f"{file} may be written by others than root", f"chown root {file}; chmod go-w {file}")
+    return decode(content, str(file))
 
 
 def decode(content: bytes, where: str) -> Configuration:
@@ -126,35 +123,6 @@ def decode(content: bytes, where: str) -> Configuration:
         configuration = msgspec.convert(tables, Configuration)
     except msgspec.ValidationError as error:
         raise UsageError(f"{where}: {error}", _PAGE) from error
-    _check_meaning(configuration, where)
-    return configuration
-
-
-def _check_keys(table: dict[str, Any], kind: type[msgspec.Struct], where: str) -> None:
-    """Raise UsageError for a key that a table of this kind does not have, with the nearest one that it has."""
-    fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
-    for key, value in table.items():
-        if key not in fields:
-            near = difflib.get_close_matches(key, fields, 1, 0.5)
-            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(fields)}"
-            raise UsageError(f"{where}: there is no key {key}", hint)
-        for number, (below, inner) in enumerate(_tables_in(value, fields[key]), 1):
-            _check_keys(below, inner, f"{where}, {key} {number}" if isinstance(value, list) else f"{where}, {key}")
-
-
-def _tables_in(value: object, kind: object) -> list[tuple[dict[str, Any], type[msgspec.Struct]]]:
-    inner = next((part for part in (kind, *typing.get_args(kind)) if _is_struct(part)), None)
-    if inner is None:
-        return []
-    many = value if isinstance(value, list) else [value]
-    return [(one, inner) for one in many if isinstance(one, dict)]
-
-
-def _is_struct(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-
-
-def _check_meaning(configuration: Configuration, where: str) -> None:
     if configuration.least_percent > configuration.budget_percent:
         raise UsageError(f"{where}: least_percent is more than budget_percent", "a session would have no room")
     if configuration.folder and not os.path.isabs(configuration.folder):  # noqa: PTH117
@@ -167,6 +135,22 @@ def _check_meaning(configuration: Configuration, where: str) -> None:
         if not (exclusion.command or exclusion.users):
             raise UsageError(f"{where}, exclude {number}: it would meet everything", "give it command or users")
         _check_pattern(exclusion.command, f"{where}, exclude {number}")
+    return configuration
+
+
+def _check_keys(table: dict[str, Any], kind: type[msgspec.Struct], where: str) -> None:
+    """Raise UsageError for a key that a table of this kind does not have, with the nearest one that it has."""
+    fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    for key, value in table.items():
+        if key not in fields:
+            near = difflib.get_close_matches(key, fields, 1, 0.5)
+            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(fields)}"
+            raise UsageError(f"{where}: there is no key {key}", hint)
+        kinds = (fields[key], *typing.get_args(fields[key]))
+        inner = next((one for one in kinds if isinstance(one, type) and issubclass(one, msgspec.Struct)), None)
+        tables = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
+        for number, below in enumerate(tables if inner is not None else (), 1):
+            _check_keys(below, inner, f"{where}, {key} {number}" if isinstance(value, list) else f"{where}, {key}")
 
 
 def _check_pattern(pattern: str, where: str) -> None:

@@ -39,8 +39,7 @@ class Exporting:
         """Keep a process with this command running from now on; none where it is empty."""
         if command != self._command:
             self._command = command
-            before, self._keeping = self._keeping, None
-            self._keeping = asyncio.ensure_future(self._keep(self._command, before))
+            self._keeping = asyncio.ensure_future(self._keep(command, self._keeping))
 
     async def close(self) -> None:
         await _end(self._keeping)
@@ -48,32 +47,29 @@ class Exporting:
     async def _keep(self, command: tuple[str, ...], before: asyncio.Task[None] | None) -> None:
         await _end(before)  # it may hold the same port
         rest_s = _FIRST_REST_S
+        pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+        environment = {**os.environ, "PYTHONSAFEPATH": "1"}
         while command:
-            code = await self._serve(command)
-            text = f"the metrics broke off with {code}; again in {rest_s:.0f} s"
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=pipe, stdout=null, stderr=pipe, cwd="/", env=environment
+            )
+            assert process.stderr is not None
+            try:
+                async for line in process.stderr:
+                    self._log.say("metrics", line.decode(errors="replace").strip())
+                await process.wait()  # it has closed stderr, and ends in its own way
+            except ValueError:  # a line without end
+                process.kill()
+                await process.wait()
+            finally:
+                if process.returncode is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        process.terminate()
+                    await process.wait()
+            text = f"the metrics broke off with {process.returncode}; again in {rest_s:.0f} s"
             self._log.say("unserved", text, level="warning")
             await asyncio.sleep(rest_s)
             rest_s = min(2 * rest_s, _LONGEST_REST_S)
-
-    async def _serve(self, command: tuple[str, ...]) -> int:
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=pipe, stdout=asyncio.subprocess.DEVNULL, stderr=pipe, cwd="/",
-            env={**os.environ, "PYTHONSAFEPATH": "1"},
-        )  # fmt: skip
-        assert process.stderr is not None
-        try:
-            async for line in process.stderr:
-                self._log.say("metrics", line.decode(errors="replace").strip())
-            return await process.wait()  # it has let go of stderr, and ends in its own way
-        except ValueError:  # a line without end
-            process.kill()
-            return await process.wait()
-        finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.terminate()
-                await process.wait()
 
 
 async def _end(task: asyncio.Task[None] | None) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -34,12 +35,12 @@ class HostBudget:
     """The ledger of the last minute."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+        self.clock = clock
         self._last_ns = clock.now_ns()
         self._ledger = Ledger()
 
     def spend(self, cpu_s: float) -> None:
-        now_ns = self._clock.now_ns()
+        now_ns = self.clock.now_ns()
         self._ledger.add(Spending(cpu_s, max(now_ns - self._last_ns, 1) / SECOND_NS))
         self._last_ns = now_ns
 
@@ -53,30 +54,23 @@ class HostBudget:
         return max(allowed / max(sessions, 1), min(least_percent, budget_percent))
 
 
+@dataclass(eq=False)
 class SessionPool:
     """The sessions that live; ``ended`` is called with the entry of each one that has ended."""
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        sessions: Sessions,
-        jobs: Jobs,
-        registry: RunRegistry,
-        log: JsonLog,
-        clock: Clock,
-        ended: Callable[[Entry], None],
-    ) -> None:
-        self.configuration = configuration
-        self._sessions = sessions
-        self._jobs = jobs
-        self._registry = registry
-        self._log = log
-        self._clock = clock
-        self._ended = ended
+    configuration: Configuration
+    sessions: Sessions
+    jobs: Jobs
+    registry: RunRegistry
+    log: JsonLog
+    clock: Clock
+    ended: Callable[[Entry], None]
+
+    def __post_init__(self) -> None:
         self._live: dict[str, Recording] = {}
         self._ended_cpu_s = 0.0
         """CPU seconds of sessions that ended since the last ``meter``."""
-        self._budget = HostBudget(clock)
+        self._budget = HostBudget(self.clock)
         self._starting = 0
         self._sharing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -99,14 +93,14 @@ class SessionPool:
 
     def adopt(self, entry: Entry) -> bool:
         """Take over the session of an entry; False where it lives no more."""
-        recording = self._sessions.adopt(entry)
+        recording = self.sessions.adopt(entry)
         if recording is None:
             return False
-        self._jobs.adopt(entry.root)
+        self.jobs.adopt(entry.root)
         # What it cost before is past and unknown here.
-        recording.cpu_s = self._sessions.cpu_s(recording)
+        recording.cpu_s = self.sessions.cpu_s(recording)
         self._follow(recording)
-        self._log.say("adopted", "its session goes on", run=entry.run_id, pid=entry.root.pid)
+        self.log.say("adopted", "its session goes on", run=entry.run_id, pid=entry.root.pid)
         self.share()
         return True
 
@@ -117,13 +111,13 @@ class SessionPool:
 
     def make_room(self) -> None:
         """Let a job go that has been quiet for long, where another one waits for its place; one at a time."""
-        if not self._jobs.is_any_waiting or any(recording.is_released for recording in self._live.values()):
+        if not self.jobs.is_any_waiting or any(recording.is_released for recording in self._live.values()):
             return
-        root = self._jobs.quietest()
+        root = self.jobs.quietest()
         for run_id, recording in self._live.items():
             if recording.entry.root == root:
                 recording.is_released = True
-                self._log.say("released", "it has been quiet, and another job waits", run=run_id, pid=root.pid)
+                self.log.say("released", "it has been quiet, and another job waits", run=run_id, pid=root.pid)
                 self._go(self._stop(recording))
 
     def share(self) -> None:
@@ -154,26 +148,26 @@ class SessionPool:
         await self._share()
         part = self._part()
         try:
-            recording = await asyncio.to_thread(self._sessions.start, job, part)
+            recording = await asyncio.to_thread(self.sessions.start, job, part)
         except ProfdError as error:
-            self._jobs.fail(job.root)
-            if self._jobs.is_first_notice(job.root):
-                self._log.complain("refused", error, pid=job.root.pid)
+            self.jobs.fail(job.root)
+            if self.jobs.is_first_notice(job.root):
+                self.log.complain("refused", error, pid=job.root.pid)
         else:
             recording.budget_percent = part
             self._follow(recording)
             rule = f"by rule {job.rule or 'without a name'}"
-            self._log.say("recording", rule, run=recording.entry.run_id, pid=job.root.pid)
+            self.log.say("recording", rule, run=recording.entry.run_id, pid=job.root.pid)
         finally:
             self._starting -= 1
         await self._share()
 
     async def _stop(self, recording: Recording) -> None:
         try:
-            await asyncio.to_thread(self._sessions.stop, recording)
+            await asyncio.to_thread(self.sessions.stop, recording)
         except ProfdError as error:
             recording.is_released = False
-            self._log.complain("unreachable", error, run=recording.entry.run_id)
+            self.log.complain("unreachable", error, run=recording.entry.run_id)
 
     async def _share(self) -> None:
         async with self._sharing:
@@ -183,15 +177,15 @@ class SessionPool:
 
     async def _allow(self, recording: Recording, part: float) -> None:
         try:
-            await asyncio.to_thread(self._sessions.allow, recording, part)
+            await asyncio.to_thread(self.sessions.allow, recording, part)
         except ProfdError as error:
             # One that is about to end no longer answers; its end is logged in a moment.
-            self._log.complain("unreachable", error, run=recording.entry.run_id)
+            self.log.complain("unreachable", error, run=recording.entry.run_id)
         else:
             recording.budget_percent = part
 
     def _spent_s(self, recording: Recording) -> float:
-        before_s, recording.cpu_s = recording.cpu_s, max(self._sessions.cpu_s(recording), recording.cpu_s)
+        before_s, recording.cpu_s = recording.cpu_s, max(self.sessions.cpu_s(recording), recording.cpu_s)
         return recording.cpu_s - before_s
 
     def _follow(self, recording: Recording) -> None:
@@ -205,17 +199,17 @@ class SessionPool:
 
     async def _end(self, recording: Recording) -> None:
         run_id, root = recording.entry.run_id, recording.entry.root
-        why = await asyncio.to_thread(self._sessions.close, recording)
+        why = await asyncio.to_thread(self.sessions.close, recording)
         if recording.is_released and why == STOPPED:
             why = QUIET
-        entry = msgspec.structs.replace(recording.entry, ended_ns=self._clock.now_ns(), why_ended=why)
+        entry = msgspec.structs.replace(recording.entry, ended_ns=self.clock.now_ns(), why_ended=why)
         del self._live[run_id]
         self._one_less.set()
         try:
-            self._registry.put(entry)
+            self.registry.put(entry)
         except ProfdError as error:
-            self._log.complain("unwritable", error, run=run_id)
-        self._log.say("ended", why, run=run_id, pid=root.pid)
-        self._jobs.end(root, why)
-        self._ended(entry)
+            self.log.complain("unwritable", error, run=run_id)
+        self.log.say("ended", why, run=run_id, pid=root.pid)
+        self.jobs.end(root, why)
+        self.ended(entry)
         await self._share()

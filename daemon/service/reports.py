@@ -10,6 +10,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -23,7 +24,6 @@ from profd.daemon.store.entities import Entities
 from profd.daemon.store.findings import findings_now
 from profd.daemon.store.reader import RunReader
 
-_LOWEST_PRIORITY = 19
 _TIMEOUT_S = 1800.0
 _MOST_CHARACTERS = 400
 
@@ -70,7 +70,7 @@ async def _profd(output: Path, *words: str) -> None:
             env={**os.environ, "PYTHONSAFEPATH": "1"},
         )
     with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, process.pid, _LOWEST_PRIORITY)
+        os.setpriority(os.PRIO_PROCESS, process.pid, 19)
     try:
         _, stderr = await asyncio.wait_for(process.communicate(), _TIMEOUT_S)
     except asyncio.TimeoutError:
@@ -84,20 +84,16 @@ async def _profd(output: Path, *words: str) -> None:
         raise SessionFailed(f"`profd {words[0]}` ended with {process.returncode} ({reason})", "run it by hand")
 
 
+@dataclass(eq=False)
 class ReportQueue:
     """The queue of reports; ``written`` is called after each."""
 
-    def __init__(
-        self,
-        write_report: Callable[[str], Awaitable[str]],
-        registry: RunRegistry,
-        log: JsonLog,
-        written: Callable[[], None],
-    ) -> None:
-        self._write_report = write_report
-        self._registry = registry
-        self._log = log
-        self._written = written
+    write_report: Callable[[str], Awaitable[str]]
+    registry: RunRegistry
+    log: JsonLog
+    written: Callable[[], None]
+
+    def __post_init__(self) -> None:
         self._waiting: dict[str, Entry] = {}
         self._has_work = asyncio.Event()
         self._is_idle = asyncio.Event()
@@ -119,18 +115,18 @@ class ReportQueue:
             entry = next(iter(self._waiting.values()))
             noted = entry
             try:
-                incident = await self._write_report(entry.run_id)
+                incident = await self.write_report(entry.run_id)
             except ProfdError as error:  # the next supervisor tries again
-                self._log.complain("unreported", error, run=entry.run_id)
+                self.log.complain("unreported", error, run=entry.run_id)
             else:
                 level = "warning" if incident else "info"
-                self._log.say("reported", incident or "nothing to worry about", level=level, run=entry.run_id)
+                self.log.say("reported", incident or "nothing to worry about", level=level, run=entry.run_id)
                 noted = msgspec.structs.replace(entry, is_reported=bool(entry.ended_ns), incident=incident)
             if self._waiting[entry.run_id] is entry:
                 del self._waiting[entry.run_id]
             with contextlib.suppress(ProfdError):  # logged when the session ended; the report is there all the same
-                self._registry.put(noted)
-            self._written()
+                self.registry.put(noted)
+            self.written()
             if not self._waiting:
                 self._has_work.clear()
                 self._is_idle.set()

@@ -15,6 +15,7 @@ import os
 import re
 import stat
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -30,7 +31,6 @@ from profd.daemon.store.records import Identity
 _RUN_ID = re.compile(r"\d{8}-\d{6}-[A-Za-z0-9_.]+-[0-9a-f]{4}")
 _AGED = "aged"
 """An empty file whose time says when age last removed something."""
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class RunRegistry:
     """The entries of this user on this host."""
 
     def __init__(self, folder: Path) -> None:
-        """Keep them in ``folder``, which is made; raises OutputUnwritable."""
+        """Make ``folder``; raises OutputUnwritable."""
         paths.make_private(folder.parent)
         self._folder = paths.make_private(folder)
 
@@ -111,7 +111,7 @@ def register_folder() -> Path:
 
 def boot_id() -> str:
     """Return the kernel's id of this boot of the machine."""
-    return _BOOT.read_text().strip()
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 RUN_FILES, REPORT_FILES = "detail", "report"
@@ -216,15 +216,14 @@ def _plain_file(name: str, folder: int | None) -> os.stat_result | None:
 
 @contextlib.contextmanager
 def _opened(folder: Path) -> Iterator[int | None]:
-    try:
+    descriptor = None
+    with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        yield None
-        return
     try:
         yield descriptor
     finally:
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 _AGED_EVERY_NS = _HOUR_NS
@@ -235,25 +234,25 @@ A machine that boots with a clock of years ahead finds everything too old; until
 """
 
 
+@dataclass(frozen=True)
 class RunRetention:
     """Removes what the retention does not keep of the supervisor's runs that have ended."""
 
-    def __init__(self, registry: RunRegistry, storage: RunStorage, log: JsonLog, clock: Clock) -> None:
-        self._registry = registry
-        self._storage = storage
-        self._log = log
-        self._clock = clock
+    registry: RunRegistry
+    storage: RunStorage
+    log: JsonLog
+    clock: Clock
 
     def apply(self, retention: Retention, in_use: Collection[str]) -> None:
         """Remove what is not kept; nothing of the runs ``in_use`` (live, or being reported)."""
-        size = self._storage.size
-        entries = self._registry.entries()
+        size = self.storage.size
+        entries = self.registry.entries()
         ended = [entry for entry in entries if entry.ended_ns and entry.run_id not in in_use]
         kept = [
             Kept(
                 run_id=entry.run_id,
                 # A session that began before the clock was set right notes another age than its files.
-                ended_ns=max(entry.ended_ns, self._storage.written_ns(entry.run_id)),
+                ended_ns=max(entry.ended_ns, self.storage.written_ns(entry.run_id)),
                 is_incident=bool(entry.incident),
                 detail_bytes=size(RUN_FILES, entry.run_id),
                 report_bytes=size(REPORT_FILES, entry.run_id),
@@ -263,15 +262,15 @@ class RunRetention:
         live = {entry.run_id for entry in entries} - {entry.run_id for entry in ended}
         live_bytes = sum(size(RUN_FILES, run_id) for run_id in live)
         # By the clock on the wall, which may have been set right since this one was made.
-        now_ns = self._clock.now_ns() + self._clock.wall_jump_ns()
-        is_too_soon = 0 <= now_ns - self._registry.aged_ns() < _AGED_EVERY_NS
+        now_ns = self.clock.now_ns() + self.clock.wall_jump_ns()
+        is_too_soon = 0 <= now_ns - self.registry.aged_ns() < _AGED_EVERY_NS
         most_old = 0 if is_too_soon else max(int(_AGED_SHARE * len(kept)), 1)
         gone = removals(kept, retention, now_ns, live_bytes, most_old)
         if gone and most_old:
-            self._registry.note_aged(now_ns)
+            self.registry.note_aged(now_ns)
         for removal in gone:
-            self._storage.remove(removal.part, removal.run_id)
-            self._log.say("removed", f"the {removal.part} was removed to keep to the retention", run=removal.run_id)
+            self.storage.remove(removal.part, removal.run_id)
+            self.log.say("removed", f"the {removal.part} was removed to keep to the retention", run=removal.run_id)
         for entry in ended:
             if not size(RUN_FILES, entry.run_id) and not size(REPORT_FILES, entry.run_id):
-                self._registry.remove(entry.run_id)
+                self.registry.remove(entry.run_id)

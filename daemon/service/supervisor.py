@@ -8,6 +8,7 @@ import fcntl
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,30 +32,27 @@ INCIDENTS_EVERY_S = 3.0
 _STOPPING_S = 30.0
 
 
+@dataclass(eq=False)
 class Supervisor:
-    """Supervises the host until it is told to end."""
+    """Supervises the host, in the event loop that runs when it is made."""
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        jobs: Jobs,
-        sessions: Sessions,
-        write_report: Callable[[str], Awaitable[str]],
-        registry: RunRegistry,
-        storage: RunStorage,
-        log: JsonLog,
-        clock: Clock,
-    ) -> None:
-        self._configuration = configuration
-        self._jobs = jobs
-        self._sessions = sessions
-        self._registry = registry
-        self._log = log
-        self._retention = RunRetention(registry, storage, log, clock)
-        self._reports = ReportQueue(write_report, registry, log, self._apply_retention)
-        self._pool = SessionPool(configuration, sessions, jobs, registry, log, clock, self._reports.ask)
-        self._exporting = Exporting(log)
-        self._incidents = Incidents(log, self._reports.ask)
+    configuration: Configuration
+    jobs: Jobs
+    sessions: Sessions
+    write_report: Callable[[str], Awaitable[str]]
+    registry: RunRegistry
+    storage: RunStorage
+    log: JsonLog
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        self._retention = RunRetention(self.registry, self.storage, self.log, self.clock)
+        self._reports = ReportQueue(self.write_report, self.registry, self.log, self._apply_retention)
+        self._pool = SessionPool(
+            self.configuration, self.sessions, self.jobs, self.registry, self.log, self.clock, self._reports.ask
+        )
+        self._exporting = Exporting(self.log)
+        self._incidents = Incidents(self.log, self._reports.ask)
         self._ended = asyncio.Event()
 
     def end(self) -> None:
@@ -62,8 +60,8 @@ class Supervisor:
 
     def use(self, configuration: Configuration) -> None:
         """Go by another configuration from now on; sessions that live keep their rate and the length of their run."""
-        self._configuration = self._pool.configuration = configuration
-        self._sessions.configuration = self._jobs.configuration = configuration
+        self.configuration = self._pool.configuration = configuration
+        self.sessions.configuration = self.jobs.configuration = configuration
         self._pool.share()
         self._exporting.use(metrics_command(configuration, paths.runs_folder()))
 
@@ -74,7 +72,7 @@ class Supervisor:
             loop.add_signal_handler(number, self.end)
         loop.add_signal_handler(signal.SIGHUP, reload)
         self._take_over()
-        self._exporting.use(metrics_command(self._configuration, paths.runs_folder()))
+        self._exporting.use(metrics_command(self.configuration, paths.runs_folder()))
         beats: list[tuple[Callable[[], None], float]] = [
             (lambda: self._incidents.look(self._pool.live), INCIDENTS_EVERY_S),
             (self._apply_retention, _RETENTION_EVERY_S),
@@ -86,7 +84,7 @@ class Supervisor:
             asyncio.ensure_future(work) for work in (self._look(), self._reports.work(), *beating, self._ended.wait())
         ]
         notifier.tell("READY=1")
-        self._log.say("ready", f"looks every {self._configuration.look_every_s:g} s")
+        self.log.say("ready", f"looks every {self.configuration.look_every_s:g} s")
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         notifier.tell("STOPPING=1")
         await self._close(tasks)
@@ -96,20 +94,20 @@ class Supervisor:
 
         A run that ended meanwhile is noted; one that never began is forgotten.
         """
-        for entry in self._registry.entries():
+        for entry in self.registry.entries():
             if not entry.ended_ns:
                 if self._pool.adopt(entry):
                     continue
                 try:
                     written_ns = run_file(entry.run_id).stat().st_mtime_ns
                 except OSError:
-                    self._registry.remove(entry.run_id)
+                    self.registry.remove(entry.run_id)
                     continue
                 why = why_ended(entry.run_id)
-                self._log.say("ended", f"{why}, while no supervisor ran", run=entry.run_id, pid=entry.root.pid)
+                self.log.say("ended", f"{why}, while no supervisor ran", run=entry.run_id, pid=entry.root.pid)
                 entry = msgspec.structs.replace(entry, ended_ns=written_ns, why_ended=why)
             if entry.why_ended == STOPPED and entry.is_of_this_boot:
-                self._jobs.skip(entry.root)
+                self.jobs.skip(entry.root)
             if not entry.is_reported:
                 self._reports.ask(entry)
 
@@ -120,14 +118,14 @@ class Supervisor:
             self._pool.meter()
             failure = ""
             try:
-                self._pool.begin(self._jobs.poll(self._pool.room))
+                self._pool.begin(self.jobs.poll(self._pool.room))
                 self._pool.make_room()
             except Exception as error:  # noqa: BLE001  one process may be the reason, and the others are to be recorded
                 failure = f"the processes could not be looked at ({error!r})"
             if failure and failure != last_failure:
-                self._log.say("unlooked", failure, level="error")
+                self.log.say("unlooked", failure, level="error")
             last_failure = failure
-            await asyncio.sleep(self._configuration.look_every_s)
+            await asyncio.sleep(self.configuration.look_every_s)
 
     @staticmethod
     async def _beat(what: Callable[[], None], every_s: float) -> None:
@@ -136,7 +134,7 @@ class Supervisor:
             await asyncio.sleep(every_s)
 
     def _apply_retention(self) -> None:
-        self._retention.apply(self._configuration.retention, {*self._pool.live, *self._reports.in_work})
+        self._retention.apply(self.configuration.retention, {*self._pool.live, *self._reports.in_work})
 
     async def _close(self, tasks: list[asyncio.Future[Any]]) -> None:
         """End in order, and raise what kept the supervision from going on."""
@@ -146,10 +144,10 @@ class Supervisor:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._exporting.close()
         with contextlib.suppress(asyncio.TimeoutError):
-            if self._configuration.at_exit == "stop":
+            if self.configuration.at_exit == "stop":
                 await asyncio.wait_for(self._pool.stop_all(), _STOPPING_S)
             await asyncio.wait_for(self._pool.settle(), _STOPPING_S)
-        self._log.say("stopping", f"{len(self._pool.live)} sessions go on")
+        self.log.say("stopping", f"{len(self._pool.live)} sessions go on")
         for task in done:
             task.result()
 

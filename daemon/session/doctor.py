@@ -5,7 +5,6 @@ A check tries the thing itself where it can: py-spy really reads a process.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import re
@@ -13,7 +12,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from enum import Enum
 from importlib import metadata
 
@@ -120,9 +118,13 @@ def check_py_spy() -> Check:
 
 def check_reading(system: System) -> Check:
     """Check, by doing it, that py-spy reads a process of ours that it did not start."""
-    with _sample_process() as pid:
+    words, pipe = [sys.executable, "-I", "-c", _SAMPLE], subprocess.PIPE
+    # Leaving the context closes its stdin, which ends it, and waits for it.
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
         try:
-            check_attachable(pid, system)
+            check_attachable(process.pid, system)
         except ProfdError as error:
             return _failed("reading stacks", error)
     return Check("reading stacks", Verdict.PASSED, "py-spy read the stacks of a Python process, without stopping it")
@@ -136,12 +138,8 @@ def check_attaching(system: System) -> Check:
     if scope == 0:
         return Check("rights", Verdict.PASSED, f"{where}your own processes can be attached to")
     works = "`profd run` reads the script, but not the workers that it forks" if scope == 1 else "nothing can be read"
-    return Check(
-        "rights",
-        Verdict.NOTE,
-        f"{where}kernel.yama.ptrace_scope is {scope}: {works}",
-        "sudo sysctl kernel.yama.ptrace_scope=0, or run profd as root",
-    )
+    remedy = "sudo sysctl kernel.yama.ptrace_scope=0, or run profd as root"
+    return Check("rights", Verdict.NOTE, f"{where}kernel.yama.ptrace_scope is {scope}: {works}", remedy)
 
 
 def check_runs_folder() -> Check:
@@ -211,9 +209,8 @@ def check_torch() -> Check:
     found = f"torch {version} beside profd"
     if tuple(int(word) for word in re.findall(r"\d+", version)[:2]) < (2, 0):
         # From then on an optimizer's step tells Kineto that a step is over.
-        return Check(
-            "torch windows", Verdict.NOTE, found, "windows by step need torch 2.0 or later; all else works without"
-        )
+        remedy = "windows by step need torch 2.0 or later; all else works without"
+        return Check("torch windows", Verdict.NOTE, found, remedy)
     return Check("torch windows", Verdict.PASSED, f"{found}: `profd run --torch-window` can ask its Kineto")
 
 
@@ -240,18 +237,3 @@ def check_process(pid: int, system: System) -> Check:
 
 def _failed(name: str, error: ProfdError) -> Check:
     return Check(name, Verdict.FAILED, error.what, error.remedy, error.exit_code)
-
-
-@contextlib.contextmanager
-def _sample_process() -> Iterator[int]:
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-c", _SAMPLE],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    with process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        yield process.pid
-        # Leaving closes its stdin, which ends it, and waits for it.
