@@ -17,8 +17,8 @@ import select
 import signal
 import socket
 import threading
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 
@@ -65,7 +65,15 @@ class Relay:
         its_end = self._open_end()
         self._pid = os.fork()
         if self._pid == 0:
-            _stand_apart(_Copier(master_fd, screen_fd, link, its_end))
+            try:
+                os.setsid()
+                os.chdir("/")
+                let_go_of_all_but({master_fd, screen_fd, link.fileno(), its_end.fileno()})
+                with contextlib.suppress(OSError):
+                    Path("/proc/self/comm").write_text("profd-relay")
+                _Copier(master_fd, screen_fd, link, its_end).run()
+            finally:
+                os._exit(0)
         its_end.close()
 
     def _open_end(self) -> socket.socket:
@@ -166,14 +174,16 @@ class Keyboard(threading.Thread):
             self._typed = b""
 
 
+@dataclass(eq=False)
 class _Copier:
-    """The work of the relay's process."""
+    """The work of the relay's process; the master of the pseudo-terminal does not block."""
 
-    def __init__(self, master_fd: int, screen_fd: int, link: ScriptChannel, launcher: socket.socket) -> None:
-        self._master_fd = master_fd
-        self._screen_fd: int | None = screen_fd
-        self._link = link
-        self._launcher = launcher
+    master_fd: int
+    screen_fd: int | None
+    link: ScriptChannel
+    launcher: socket.socket
+
+    def __post_init__(self) -> None:
         self._orders = Orders()
         self._has_launcher = True
         self._is_closed = False
@@ -183,20 +193,17 @@ class _Copier:
         self._rest_bytes = _REST_BYTES
         self._orphan: Identity | None = None
 
-    def descriptors(self) -> set[int | None]:
-        return {self._master_fd, self._screen_fd, self._link.fileno(), self._launcher.fileno()}
-
     def run(self) -> None:
         """Copy until no one has the script's terminal open, all is passed on, and the launcher is gone."""
-        while not self._is_over or self._has_launcher or self._orphan is not None or self._link.has_backlog:
+        while not self._is_over or self._has_launcher or self._orphan is not None or self.link.has_backlog:
             ready = dict(self._poller().poll(self._patience_ms()))
-            if self._link.has_backlog and self._link.fileno() in ready:
-                self._link.flush()
-            if self._is_settled and not self._link.has_backlog:
-                self._link.close()
-            if self._launcher.fileno() in ready:
+            if self.link.has_backlog and self.link.fileno() in ready:
+                self.link.flush()
+            if self._is_settled and not self.link.has_backlog:
+                self.link.close()
+            if self.launcher.fileno() in ready:
                 self._take_orders()
-            elif self._master_fd in ready or (self._is_closed and not self._is_over):
+            elif self.master_fd in ready or (self._is_closed and not self._is_over):
                 self._read()
             elif (
                 self._is_ending and not ready
@@ -215,13 +222,13 @@ class _Copier:
     def _poller(self) -> select.poll:
         poller = select.poll()
         if self._has_launcher:
-            poller.register(self._launcher, select.POLLIN)
-        if self._link.has_backlog:
-            poller.register(self._link, select.POLLOUT)
+            poller.register(self.launcher, select.POLLIN)
+        if self.link.has_backlog:
+            poller.register(self.link, select.POLLOUT)
         # Not before the launcher says whether to show it: what is read while nothing is shown is not shown later.
         is_begun = self._orders.script is not None or not self._has_launcher
         if is_begun and not self._is_closed:
-            poller.register(self._master_fd, select.POLLIN)
+            poller.register(self.master_fd, select.POLLIN)
         return poller
 
     def _patience_ms(self) -> int | None:
@@ -231,7 +238,7 @@ class _Copier:
 
     def _take_orders(self) -> None:
         try:
-            packet = self._launcher.recv(_ORDER_BYTES)
+            packet = self.launcher.recv(_ORDER_BYTES)
         except OSError:
             packet = b""
         if packet:
@@ -244,7 +251,7 @@ class _Copier:
 
     def _answer(self) -> None:
         with contextlib.suppress(OSError):
-            self._launcher.send(b"\0", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            self.launcher.send(b"\0", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     def _miss_launcher(self) -> None:
         """Go on without a launcher. One that was killed has left its dashboard, which may be stopped."""
@@ -261,13 +268,13 @@ class _Copier:
         """Answer that all is copied: later output is of processes that the script left behind, and is dropped."""
         is_awaited = self._is_ending
         self._is_settled = True
-        self._link.wrote_all()
+        self.link.wrote_all()
         if is_awaited:
             self._answer()
 
     def _read(self) -> None:
         try:
-            data = os.read(self._master_fd, CHUNK_BYTES)
+            data = os.read(self.master_fd, CHUNK_BYTES)
         except BlockingIOError:
             return
         except OSError:  # how a pseudo-terminal says that no one has its other end open
@@ -280,7 +287,7 @@ class _Copier:
         self._is_closed = False
         if self._is_settled:
             return
-        self._link.wrote(data)
+        self.link.wrote(data)
         if self._orders.is_shown:
             self._write_screen(data)
         if self._orders.has_ended:
@@ -289,29 +296,17 @@ class _Copier:
                 self._settle()
 
     def _write_screen(self, data: bytes) -> None:
-        while data and self._screen_fd is not None:
+        while data and self.screen_fd is not None:
             try:
-                data = data[os.write(self._screen_fd, data) :]
+                data = data[os.write(self.screen_fd, data) :]
             except BlockingIOError:
                 poller = select.poll()
-                poller.register(self._screen_fd, select.POLLOUT)
+                poller.register(self.screen_fd, select.POLLOUT)
                 poller.poll()
             except OSError:
                 self._leave_screen()  # it is gone; the script is still to be read
 
     def _leave_screen(self) -> None:
-        if self._screen_fd is not None:
-            os.close(self._screen_fd)
-            self._screen_fd = None
-
-
-def _stand_apart(copier: _Copier) -> NoReturn:
-    try:
-        os.setsid()
-        os.chdir("/")
-        let_go_of_all_but(copier.descriptors())
-        with contextlib.suppress(OSError):
-            Path("/proc/self/comm").write_text("profd-relay")
-        copier.run()
-    finally:
-        os._exit(0)
+        if self.screen_fd is not None:
+            os.close(self.screen_fd)
+            self.screen_fd = None

@@ -19,7 +19,6 @@ import struct
 import sys
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from profd.daemon import processes
 from profd.daemon.errors import CommandNotExecutable, CommandNotFound, ProfdError
@@ -62,22 +61,31 @@ class Script:
 
 
 def start_script(
-    command: Sequence[str],
-    inherited: InheritedSignals,
-    terminal: PseudoTerminal | None = None,
-    variables: Mapping[str, str] | None = None,
+    command: Sequence[str], inherited: InheritedSignals, terminal: PseudoTerminal | None, variables: Mapping[str, str]
 ) -> Script:
     """Start a command as a child of this process, which has to have one thread; on ``terminal`` where one is given.
 
     ``variables`` are set in its environment beside those of this process. Raises CommandNotFound or
     CommandNotExecutable, with nothing left behind.
     """
-    environment = {**_environment(), **(variables or {})}
+    environment = {**_environment(), **variables}
     libc = ctypes.CDLL(None) if Rights().ptrace_scope() == _RESTRICTED else None
     failure_fd, report_fd = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _become(command, environment, inherited, terminal, libc, report_fd)
+        try:
+            if terminal is not None:
+                terminal.adopt()
+            if libc is not None:
+                # py-spy is no ancestor of the script, but a descendant of the launcher, which Yama takes as well. The
+                # declaration outlives the exec; the script's own children do not inherit it.
+                libc.prctl(_PR_SET_PTRACER, ctypes.c_ulong(os.getppid()), 0, 0, 0)
+            inherited.hand_on()
+            os.execvpe(command[0], list(command), environment)
+        except OSError as error:
+            os.write(report_fd, str(error.errno).encode())
+        finally:
+            os._exit(_NOT_EXECUTED)
     os.close(report_fd)
     # The end of the pipe is closed by the exec itself: until then this waits.
     with os.fdopen(failure_fd, "rb") as failure:
@@ -86,29 +94,6 @@ def start_script(
         os.waitpid(pid, 0)
         raise _failure(command[0], int(code))
     return Script(pid)
-
-
-def _become(
-    command: Sequence[str],
-    environment: dict[str, str],
-    inherited: InheritedSignals,
-    terminal: PseudoTerminal | None,
-    libc: ctypes.CDLL | None,
-    report_fd: int,
-) -> NoReturn:
-    try:
-        if terminal is not None:
-            terminal.adopt()
-        if libc is not None:
-            # py-spy is no ancestor of the script, but a descendant of the launcher, which Yama takes as well. The
-            # declaration outlives the exec; the script's own children do not inherit it.
-            libc.prctl(_PR_SET_PTRACER, ctypes.c_ulong(os.getppid()), 0, 0, 0)
-        inherited.hand_on()
-        os.execvpe(command[0], list(command), environment)
-    except OSError as error:
-        os.write(report_fd, str(error.errno).encode())
-    finally:
-        os._exit(_NOT_EXECUTED)
 
 
 def _environment() -> dict[str, str]:
@@ -152,7 +137,17 @@ class SignalBystander:
         launcher_pid = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
-            _stand_by(launcher_pid, libc, report_fd)
+            try:
+                libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+                let_go_of_all_but({report_fd})
+                with contextlib.suppress(OSError):
+                    Path("/proc/self/comm").write_text("profd-witness")
+                while os.getppid() == launcher_pid:
+                    info = signal.sigwaitinfo(TAKEN)
+                    if is_from_process(info):
+                        os.write(report_fd, _SIGHTING.pack(info.si_signo, info.si_pid))
+            finally:
+                os._exit(0)
         os.close(report_fd)
         self._poller = select.poll()
         self._poller.register(self._sightings_fd, select.POLLIN)
@@ -173,21 +168,7 @@ class SignalBystander:
         os.close(self._sightings_fd)
 
 
-def _stand_by(launcher_pid: int, libc: ctypes.CDLL, report_fd: int) -> NoReturn:
-    try:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        let_go_of_all_but({report_fd})
-        with contextlib.suppress(OSError):
-            Path("/proc/self/comm").write_text("profd-witness")
-        while os.getppid() == launcher_pid:
-            info = signal.sigwaitinfo(TAKEN)
-            if is_from_process(info):
-                os.write(report_fd, _SIGHTING.pack(info.si_signo, info.si_pid))
-    finally:
-        os._exit(0)
-
-
-def let_go_of_all_but(kept: Container[int | None]) -> None:
+def let_go_of_all_but(kept: Container[int]) -> None:
     """Close what this forked process inherited: a pipe of the script's would otherwise not end with the script."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) not in kept:

@@ -148,8 +148,10 @@ def _check_keys(table: dict[str, Any], kind: type[msgspec.Struct], where: str) -
             raise UsageError(f"{where}: there is no key {key}", hint)
         kinds = (fields[key], *typing.get_args(fields[key]))
         inner = next((one for one in kinds if isinstance(one, type) and issubclass(one, msgspec.Struct)), None)
+        if inner is None:
+            continue
         tables = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, dict)]
-        for number, below in enumerate(tables if inner is not None else (), 1):
+        for number, below in enumerate(tables, 1):
             _check_keys(below, inner, f"{where}, {key} {number}" if isinstance(value, list) else f"{where}, {key}")
 
 

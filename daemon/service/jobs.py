@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.service.configuration import Configuration
@@ -61,23 +62,19 @@ QUIET_S = 300.0
 """A job that was quiet for so long gives its place to one that waits."""
 
 
+@dataclass(eq=False)
 class Jobs:
     """The jobs of the host."""
 
-    def __init__(
-        self,
-        table: ProcessTable,
-        configuration: Configuration,
-        log: JsonLog,
-        clock: Clock,
-    ) -> None:
-        self.configuration = configuration
-        """Holds for jobs to come; what is recorded stays so."""
-        self._clock = clock
-        self._scanner = ProcessScanner(table, clock)
-        self._table = table
-        self._log = log
-        self._activity = Activity(table, clock)
+    table: ProcessTable
+    configuration: Configuration
+    """Holds for jobs to come; what is recorded stays so."""
+    log: JsonLog
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        self._scanner = ProcessScanner(self.table, self.clock)
+        self._activity = Activity(self.table, self.clock)
         self._taken: set[Identity] = set()
         self._places: dict[Identity, int] = {}
         """The jobs that are recorded, and of which user."""
@@ -94,7 +91,7 @@ class Jobs:
 
     def adopt(self, root: Identity) -> None:
         self.skip(root)
-        program = self._table.program(root.pid)
+        program = self.table.program(root.pid)
         if program is not None:
             self._places[root] = program.uid
 
@@ -110,7 +107,7 @@ class Jobs:
             job = self._job_of(process)
             if job is None or job.root in wanting:
                 continue
-            recorded = self._table.recorded() if recorded is None else recorded
+            recorded = self.table.recorded() if recorded is None else recorded
             if self._is_free(job, recorded):
                 wanting[job.root] = job, process.uid
         found: list[Job] = []
@@ -128,7 +125,7 @@ class Jobs:
         for job, _ in wanting.values():
             self._scanner.look_again(job.member, _ROOM_REST_S)
             if self.is_first_notice(job.root):
-                self._log.say("waiting", "there is no room for another session, or of its user", pid=job.root.pid)
+                self.log.say("waiting", "there is no room for another session, or of its user", pid=job.root.pid)
         held = Counter(self._places.values())
         self.is_any_waiting = any(held[uid] < most for _, uid in wanting.values())
         return found
@@ -150,7 +147,7 @@ class Jobs:
         # Forget processes that are gone.
         known = {*self._taken, *self._noticed, *self._resting, *self._failures, *self._resting_ns}
         for one in known:
-            program = self._table.program(one.pid)
+            program = self.table.program(one.pid)
             if program is None or program.identity != one:
                 for roots in (self._taken, self._noticed, self._resting):
                     roots.discard(one)
@@ -178,18 +175,18 @@ class Jobs:
         if process.age_s < rule.min_age_s + grace_s:
             self._scanner.look_again(process.identity.pid, rule.min_age_s + grace_s - process.age_s)
             return None
-        job = job_of(process, rule.name, self._table, self.configuration)
+        job = job_of(process, rule.name, self.table, self.configuration)
         if job is None or job.root in self._taken:
             self._scanner.settle(process.identity.pid)
             return None
-        rest_s = (self._resting_ns.get(job.root, 0) - self._clock.now_ns()) / SECOND_NS
+        rest_s = (self._resting_ns.get(job.root, 0) - self.clock.now_ns()) / SECOND_NS
         if rest_s > 0:
             self._scanner.look_again(job.member, rest_s)
             return None
         return job
 
     def _is_free(self, job: Job, recorded: set[int]) -> bool:
-        is_recorded = recorded & {job.root.pid, job.member, *self._table.descendants(job.root.pid)}
+        is_recorded = recorded & {job.root.pid, job.member, *self.table.descendants(job.root.pid)}
         if is_recorded or (job.root in self._resting and self._activity.quiet_s(job.root) > 0):
             self._scanner.look_again(job.member, _ELSEWHERE_REST_S)
             return False
@@ -198,6 +195,6 @@ class Jobs:
     def _release(self, root: Identity, rest_s: float) -> None:
         """Let a job be found again after a rest, by whichever process of it lives then."""
         self._taken.discard(root)
-        self._resting_ns[root] = self._clock.now_ns() + int(rest_s * SECOND_NS)
-        for pid in {root.pid, *self._table.descendants(root.pid)}:
+        self._resting_ns[root] = self.clock.now_ns() + int(rest_s * SECOND_NS)
+        for pid in {root.pid, *self.table.descendants(root.pid)}:
             self._scanner.look_again(pid, rest_s)

@@ -12,6 +12,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -82,19 +83,18 @@ class Refusal(msgspec.Struct, frozen=True):
 Answer = TypeVar("Answer", SessionStatus, WindowBegun)
 
 
+@dataclass(eq=False)
 class ControlServer:
-    """Listens on a socket that only its owner may reach."""
+    """Listens on a socket that only its owner may reach.
 
-    def __init__(
-        self,
-        path: Path,
-        carry_out: Callable[[Request], SessionStatus | WindowBegun],
-        watchers_changed: Callable[[int], None],
-    ) -> None:
-        """Pass requests to ``carry_out``, which may raise SessionFailed; ``watchers_changed`` gets their number."""
-        self._path = path
-        self._carry_out = carry_out
-        self._watchers_changed = watchers_changed
+    Requests go to ``carry_out``, which may raise SessionFailed, and the number of watchers to ``watchers_changed``.
+    """
+
+    path: Path
+    carry_out: Callable[[Request], SessionStatus | WindowBegun]
+    watchers_changed: Callable[[int], None]
+
+    def __post_init__(self) -> None:
         self._connections: dict[asyncio.StreamWriter, asyncio.Task[object] | None] = {}
         self._watchers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
@@ -105,28 +105,28 @@ class ControlServer:
 
     async def renew(self) -> None:
         """Bind the socket again where it is gone, as the folder of a login is when its user logs out."""
-        if self._server is not None and not self._path.exists():
+        if self._server is not None and not self.path.exists():
             with contextlib.suppress(SessionFailed, OutputUnwritable):  # there is no such folder until the next login
-                paths.make_private(self._path.parent)
+                paths.make_private(self.path.parent)
                 former, self._server = self._server, await self._bind()
                 former.close()
 
     async def _bind(self) -> asyncio.Server:
         """Listen on a socket that gets its name when it listens: one that is only bound refuses clients."""
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        unnamed = self._path.with_name(f".{os.getpid()}")
+        unnamed = self.path.with_name(f".{os.getpid()}")
         previous = os.umask(0o177)
         try:
-            if len(os.fsencode(self._path)) > _MOST_PATH_BYTES:
+            if len(os.fsencode(self.path)) > _MOST_PATH_BYTES:
                 raise OSError("its path is too long for a socket")
             unnamed.unlink(missing_ok=True)
             listening.bind(str(unnamed))
             listening.listen(_BACKLOG)
-            unnamed.rename(self._path)
+            unnamed.rename(self.path)
             return await asyncio.start_unix_server(self._serve, sock=listening, limit=_LINE_LIMIT)
         except OSError as error:
             listening.close()
-            reason = f"{self._path} cannot be bound ({error.strerror or error})"
+            reason = f"{self.path} cannot be bound ({error.strerror or error})"
             raise SessionFailed(reason, "set PROFD_HOME to a local folder") from error
         finally:
             os.umask(previous)
@@ -140,7 +140,7 @@ class ControlServer:
         if tasks:
             await asyncio.wait(tasks, timeout=_CLOSING_TIMEOUT_S)
         with contextlib.suppress(OSError):  # its folder may be gone
-            self._path.unlink()
+            self.path.unlink()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections[writer] = asyncio.current_task()
@@ -155,7 +155,7 @@ class ControlServer:
             self._connections.pop(writer, None)
             if writer in self._watchers:
                 self._watchers.discard(writer)
-                self._watchers_changed(len(self._watchers))
+                self.watchers_changed(len(self._watchers))
             writer.close()
 
     def _answer(self, line: bytes, writer: asyncio.StreamWriter) -> SessionStatus | WindowBegun | Refusal:
@@ -165,9 +165,9 @@ class ControlServer:
             return Refusal(f"not a request ({error})")
         if request.command == "watch":
             self._watchers.add(writer)
-            self._watchers_changed(len(self._watchers))
+            self.watchers_changed(len(self._watchers))
         try:
-            return self._carry_out(request)
+            return self.carry_out(request)
         except SessionFailed as error:
             return Refusal(error.what, error.remedy)
 

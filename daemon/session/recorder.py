@@ -34,20 +34,8 @@ from profd.daemon.session.stepping import Stepping
 from profd.daemon.session.windowing import Windowing
 from profd.daemon.stacks.pyspy import find_py_spy
 from profd.daemon.stacks.source import SourceTree
-from profd.daemon.store.records import (
-    DescribeFrame,
-    EventHappened,
-    FindingsTaken,
-    Frame,
-    FrameDescription,
-    Identity,
-    OutputWritten,
-    ProcessEnded,
-    Record,
-    RecordingTaken,
-    RunEnded,
-    RunStarted,
-)
+from profd.daemon.store import records
+from profd.daemon.store.records import EventHappened, Identity, ProcessEnded, Record
 from profd.daemon.store.writer import RunWriter
 from profd.daemon.tree import exitstatus
 from profd.daemon.tree.attachable import RealSystem
@@ -169,7 +157,7 @@ class Recorder:
             self._put(ProcessEnded(self._root, self._ended_ns, code, number))
             self._say("ended", f"the target {exitstatus.in_words(code, number)}")
         await self._readings.close()
-        self._put(RunEnded(self._ended_ns, self._why, code, number))
+        self._put(records.RunEnded(self._ended_ns, self._why, code, number))
         self._script.close()
         await findings.close(0 if self._writer.failure or self._writer.trouble else analyst.WHOLE_WITHIN_S)
         for task in broken:
@@ -244,7 +232,7 @@ class Recorder:
         self._watchers = watchers
 
     def _put(self, record: Record) -> None:
-        if isinstance(record, RecordingTaken):
+        if isinstance(record, records.RecordingTaken):
             self._members.take_recording(record)
         self._put_watched(record)
 
@@ -257,14 +245,14 @@ class Recorder:
     def _take_findings(self, record: Record) -> None:
         self._put(record)
         schedule = self.options.window_schedule
-        if not isinstance(record, FindingsTaken) or schedule is None or self._ended.is_set():
+        if not isinstance(record, records.FindingsTaken) or schedule is None or self._ended.is_set():
             return
         if schedule.on_finding:
             self._windowing.heed(record.findings, schedule.request, self._tree.members.values())
 
     def _take_output(self, data: bytes) -> None:
         self._output_ns = self._clock.now_ns()
-        self._put(OutputWritten(self._output_ns, data))
+        self._put(records.OutputWritten(self._output_ns, data))
         self._stepping.take_output(data)
 
     def _take_status(self, status: int) -> None:
@@ -279,9 +267,9 @@ class Recorder:
             self._ended.set()
 
 
-def run_started(options: SessionOptions, control_socket: Path, now_ns: int) -> RunStarted:
+def run_started(options: SessionOptions, control_socket: Path, now_ns: int) -> records.RunStarted:
     me = processes.read_stat(os.getpid())
-    return RunStarted(
+    return records.RunStarted(
         id=options.run_id,
         name=options.name,
         mode=options.mode,
@@ -312,10 +300,10 @@ def run_started(options: SessionOptions, control_socket: Path, now_ns: int) -> R
     )
 
 
-def described(describe: DescribeFrame, *, with_source: bool) -> DescribeFrame:
+def described(describe: records.DescribeFrame, *, with_source: bool) -> records.DescribeFrame:
     """Return ``describe`` with secrets in lines of source masked, or without these lines."""
 
-    def masked(frame: Frame) -> FrameDescription:
+    def masked(frame: records.Frame) -> records.FrameDescription:
         found = describe(frame)
         source = mask_line(found.source) if found.source and with_source else None
         return msgspec.structs.replace(found, source=source)

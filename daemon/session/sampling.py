@@ -9,6 +9,7 @@ import asyncio
 import functools
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from profd.daemon.clock import Clock
 from profd.daemon.session.budget import LOWEST_RATE_HZ, Governor
@@ -88,64 +89,55 @@ class Sampling:
             self._put(EventHappened(self._clock.now_ns(), "error", f"sampling stopped: {error!r}", identity))
 
 
+@dataclass(frozen=True)
 class MemberPace:
     """How one member is sampled now: by its role, by the governor, and by whether anyone watches."""
 
-    def __init__(self, sampling: Sampling, member: Member) -> None:
-        self._sampling = sampling
-        self._member = member
+    sampling: Sampling
+    member: Member
 
     def rate_hz(self) -> int:
         """Return samples a second; members that take turns get a part of the main process's rate."""
-        rate_hz = self._sampling.governor.rate_hz
+        rate_hz = self.sampling.governor.rate_hz
         # Not below the lowest rate: a recording is waited for until it has seen something.
         part_hz = min(max(rate_hz // TURN_RATE_DIVISOR, LOWEST_RATE_HZ), rate_hz)
-        return rate_hz if self._member.role == roles.MAIN else part_hz
+        return rate_hz if self.member.role == roles.MAIN else part_hz
 
     def length_s(self) -> float:
         """Return seconds that a recording lasts before the next one is started, which it then overlaps."""
-        length_s = WATCHED_LENGTH_S if self._sampling.is_watched else LENGTH_S
+        length_s = WATCHED_LENGTH_S if self.sampling.is_watched else LENGTH_S
         return max(length_s - OVERLAP_SAMPLES / self.rate_hz(), SHORTEST_LENGTH_S)
 
     def rest_ratio(self) -> float:
         """Return the seconds without a recording for each second of a turn."""
-        turn_share = max(self._sampling.governor.turn_share, SMALLEST_TURN_SHARE)
+        turn_share = max(self.sampling.governor.turn_share, SMALLEST_TURN_SHARE)
         return (1 - turn_share) / turn_share
 
 
 _COMMAND_LENGTH = 200
 
 
+@dataclass(eq=False)
 class Members:
-    """Follows a tree of processes; ``put`` takes records of those that start, change and end.
+    """Follows a tree of processes; ``put`` takes records of those that start, change and end."""
 
-    ``python_threads`` are those of each living process as its last recording had them, by their OS thread ids.
-    ``root_status`` is how the root ended, as of ``waitpid``, once that is known.
-    """
-
-    def __init__(
-        self,
-        tree: ProcessTree,
-        sampling: Sampling,
-        stepping: Stepping | None,
-        clock: Clock,
-        put: Callable[[Record], object],
-    ) -> None:
-        self.root_status: int | None = None
-        self._tree = tree
-        self._sampling = sampling
-        self._stepping = stepping
-        self._clock = clock
-        self._put = put
-        self.python_threads: dict[Identity, frozenset[int]] = {}
+    tree: ProcessTree
+    sampling: Sampling
+    stepping: Stepping | None
+    clock: Clock
+    put: Callable[[Record], object]
+    root_status: int | None = None
+    """How the root ended, as of ``waitpid``, once that is known."""
+    python_threads: dict[Identity, frozenset[int]] = field(default_factory=dict)
+    """The OS thread ids of each living process, as its last recording had them."""
 
     def look(self) -> None:
-        for change in self._tree.poll():
+        for change in self.tree.poll():
             member = change.member
             if isinstance(change, Vanished):
                 self._take_end(member, change.exit_status)
                 continue
-            self._put(self._tree.record_of(member))
+            self.put(self.tree.record_of(member))
             command = " ".join(member.command)[:_COMMAND_LENGTH]
             if isinstance(change, Appeared):
                 place = f" ({in_words(member.placement)})" if member.placement else ""
@@ -153,35 +145,35 @@ class Members:
             elif isinstance(change, Execed):
                 self._say("exec", f"process {member.identity.pid} became {command}", member)
             if member.python is None:
-                self._sampling.end(member)
+                self.sampling.end(member)
                 continue
-            self._sampling.begin(member)
-            if self._stepping is not None:
-                self._stepping.begin(member)
+            self.sampling.begin(member)
+            if self.stepping is not None:
+                self.stepping.begin(member)
 
     def look_at_end(self) -> None:
         """Look a last time: note the ends, and begin nothing."""
-        for change in self._tree.poll():
+        for change in self.tree.poll():
             if isinstance(change, Vanished):
                 self._take_end(change.member, change.exit_status)
 
     def take_recording(self, recording: RecordingTaken) -> None:
         """Learn roles and threads from a recording on its way; it may come after its process has ended."""
-        if recording.identity in self._tree.members:
+        if recording.identity in self.tree.members:
             self.python_threads[recording.identity] = frozenset(thread.os_tid for thread in recording.threads)
-        if member := self._tree.take_stacks(recording.identity, recording.stacks):
-            self._put(self._tree.record_of(member))
+        if member := self.tree.take_stacks(recording.identity, recording.stacks):
+            self.put(self.tree.record_of(member))
 
     def _take_end(self, member: Member, status: int | None) -> None:
         self.python_threads.pop(member.identity, None)
-        if self._stepping is not None:
-            self._stepping.end(member.identity)
+        if self.stepping is not None:
+            self.stepping.end(member.identity)
         code, number = exitstatus.code_and_signal(status)
-        self._put(ProcessEnded(member.identity, self._clock.now_ns(), code, number))
-        if member.identity != self._tree.root:
+        self.put(ProcessEnded(member.identity, self.clock.now_ns(), code, number))
+        if member.identity != self.tree.root:
             self._say("ended", f"{member.role} {member.identity.pid} {exitstatus.in_words(code, number)}", member)
         elif status is not None:
             self.root_status = status
 
     def _say(self, kind: str, text: str, member: Member) -> None:
-        self._put(EventHappened(self._clock.now_ns(), kind, text, member.identity))
+        self.put(EventHappened(self.clock.now_ns(), kind, text, member.identity))

@@ -51,7 +51,17 @@ class Windowing:
 
     def begin(self, members: Collection[Member], request: WindowRequest) -> WindowBegun:
         """Ask every training process for a window, or the one that is named; raises SessionFailed where none can be."""
-        chosen = self._chosen(members, request.pid)
+        training = [member for member in members if member.role == MAIN and member.python is not None]
+        if request.pid is not None:
+            training = [member for member in training if member.identity.pid == request.pid]
+        if not training:
+            who = "no process of this run trains"
+            if request.pid is not None:
+                who = f"process {request.pid} of this run does not train"
+            raise SessionFailed(who, "wait until one does")
+        # One that has not asked yet may be importing torch still: it is given its time.
+        listening = self._on_demand.pids if self._on_demand else frozenset()
+        chosen = [member for member in training if member.identity.pid in listening] or training
         asked = {one.identity: backend for one in chosen if (backend := self._backend_of(one, request)) is not None}
         if not asked:
             raise SessionFailed("this run takes no windows", _REMEDY)
@@ -81,18 +91,6 @@ class Windowing:
 
     def _say(self, text: str) -> None:
         self._put(EventHappened(self._clock.now_ns(), "window", text))
-
-    def _chosen(self, members: Collection[Member], pid: int | None) -> Collection[Member]:
-        training = [member for member in members if member.role == MAIN and member.python is not None]
-        if pid is not None:
-            training = [member for member in training if member.identity.pid == pid]
-        # One that has not asked yet may be importing torch still: it is given its time.
-        listening = self._on_demand.pids if self._on_demand else frozenset()
-        chosen = [member for member in training if member.identity.pid in listening] or training
-        if not chosen:
-            who = "no process of this run trains" if pid is None else f"process {pid} of this run does not train"
-            raise SessionFailed(who, "wait until one does")
-        return chosen
 
     def _backend_of(self, member: Member, request: WindowRequest) -> WindowBackend | None:
         """Return the backend for a process, None where there is none: an armed process is never injected."""
