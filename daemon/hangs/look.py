@@ -38,15 +38,13 @@ class Counters(NamedTuple):
 
         Waits do not separate a loop that polls in short sleeps from one that works; steps do.
         """
-        if self.has_read_or_written_since(before, seconds):
-            return True
-        if self.cpu_s - before.cpu_s > _IDLE_CORES * seconds + _SPARE_CPU_S:
-            return True
-        allowed = _SWITCHES_PER_S * seconds + _SPARE_SWITCHES
-        return not steps_are_known and self.switches - before.switches > allowed
+        has_computed = self.cpu_s - before.cpu_s > _IDLE_CORES * seconds + _SPARE_CPU_S
+        has_waited = self.switches - before.switches > _SWITCHES_PER_S * seconds + _SPARE_SWITCHES
+        is_moving = has_computed or self.has_read_or_written_since(before, seconds)
+        return is_moving or (has_waited and not steps_are_known)
 
     def has_read_or_written_since(self, before: Counters, seconds: float) -> bool:
-        """Say whether more was read and written between two looks than heartbeats are."""
+        """Say whether more was read and written between two looks than by heartbeats."""
         return self.io_bytes - before.io_bytes > _BYTES_PER_S * seconds
 
 

@@ -103,10 +103,10 @@ class IntegerReader:
         self._known: dict[Variable, tuple[int, _Look]] = {}
 
     def read(self, variable: Variable) -> int:
-        """Return the value of a variable.
+        """Return the value of a variable; raises Missing where it has none now that is an ``int``.
 
-        Raises Missing where it has none now that is an ``int``, Moved where it changed at each of some tries, and
-        Unreadable where the memory is not as expected, or the process has ended.
+        Raises Moved where it changed at each of some tries, and Unreadable where the memory is not as expected, or the
+        process has ended.
         """
         known = self._known.get(variable)
         if known is not None and self._is_there(variable, known[1]):

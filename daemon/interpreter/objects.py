@@ -6,6 +6,8 @@
 
 An object may be freed at any moment, and mostly its bytes stay as they were. But its count of references is null then,
 or the address of the next free place, where CPython's allocator put that. So what has no plausible count is gone.
+
+All of it raises Missing where no such object is alive, and Unreadable where the memory is not as expected.
 """
 
 from __future__ import annotations
@@ -50,8 +52,6 @@ def held(interpreter: Interpreter, frame: Frame) -> list[Held]:
     The iterator of each ``for`` loop that runs is among them; ``with`` blocks and unfinished expressions put other
     things in between. How far the stack reaches is not in memory while the function runs. So what it held before may
     follow, as long as that looks like an object: check that one changes, and keeps its type, before using it.
-
-    Raises Unreadable where the memory is not as expected.
     """
     offsets, memory = interpreter.offsets, interpreter.memory
     first = frame.address + offsets.values + 8 * len(frame.code.variables)
@@ -79,19 +79,15 @@ def held(interpreter: Interpreter, frame: Frame) -> list[Held]:
 
 
 def object_at(interpreter: Interpreter, address: int) -> Held:
-    """Return the object at an address, with its type.
-
-    Raises Missing where none is alive there, and Unreadable where the memory is not as expected.
-    """
+    """Return the object at an address, with its type."""
     kind = alive(interpreter, address)
     return Held(address, kind, _name_of(interpreter, kind))
 
 
 def alive(interpreter: Interpreter, address: int, expected: int | None = None) -> int:
-    """Return the address of an object's type.
+    """Return the address of an object's type, which may have to be an ``expected`` one.
 
-    Raises Missing where no object is alive there, or it is not of the ``expected`` type, and Unreadable where there is
-    no such memory. Objects that are never freed, such as None and small integers, look like freed ones.
+    Objects that are never freed, such as None and small integers, look like freed ones.
     """
     if not address or address % 8:
         raise Missing("it is no object")
@@ -104,10 +100,7 @@ def alive(interpreter: Interpreter, address: int, expected: int | None = None) -
 
 
 def generator_code(interpreter: Interpreter, address: int) -> Code:
-    """Return the code of a generator, which may have ended.
-
-    Raises Missing where no generator is alive there, and Unreadable where the memory is not as expected.
-    """
+    """Return the code of a generator, which may have ended."""
     offsets = interpreter.offsets
     alive(interpreter, address, interpreter.type("PyGen_Type"))
     at = offsets.generator_code
@@ -117,11 +110,7 @@ def generator_code(interpreter: Interpreter, address: int) -> Code:
 
 
 def generator_frame(interpreter: Interpreter, address: int, code: int) -> int:
-    """Return the address of a generator's own frame.
-
-    Raises Missing where no generator with this code is alive there, or it has ended, and Unreadable where the memory
-    is not as expected.
-    """
+    """Return the address of the own frame of a generator with this code, unless that has ended."""
     offsets, memory = interpreter.offsets, interpreter.memory
     alive(interpreter, address, interpreter.type("PyGen_Type"))
     if offsets.generator_state is None:
@@ -137,7 +126,6 @@ def generator_frame(interpreter: Interpreter, address: int, code: int) -> int:
 
 
 def _name_of(interpreter: Interpreter, kind: int) -> str:
-    """Return the name of a type; raises Missing where it is none, and Unreadable."""
     memory = interpreter.memory
     of_types = interpreter.type("PyType_Type")
     meta = memory.word(kind + TYPE) if kind and not kind % 8 else 0

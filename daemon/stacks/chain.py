@@ -80,7 +80,7 @@ class StackChain:
         with self._abandoning():
             current, from_ns = await self._begin_patiently(), None
             while current is not None:
-                await self._wait_until_due(current)
+                await self._wait(self._hurry, current.length_s, current.ended)
                 # One that has ended by itself: the process is gone, or has become another program with exec.
                 following = await self._begin() if self._goes_on() and not current.ended.done() else None
                 cut_ns = self._clock.now_ns()
@@ -96,12 +96,12 @@ class StackChain:
                 async with turn:
                     recording = await self._begin() if self._goes_on() else None
                     if recording is not None:
-                        await self._wait_until_due(recording)
+                        await self._wait(self._hurry, recording.length_s, recording.ended)
                         await self._finish(recording, Span())
-                        # Then no one is recorded: who is like others need not be sampled all the time.
-                        await self._pause(recording.length_s * self._pace.rest_ratio())
+                        # Then none is recorded: processes that are alike need not be sampled all the time.
+                        await self._wait(self._hurry, recording.length_s * self._pace.rest_ratio())
                 if recording is None:
-                    await self._pause(RETRY_LAST_S)
+                    await self._wait(self._hurry, RETRY_LAST_S)
 
     def _goes_on(self) -> bool:
         return not self._stop.is_set() and processes.is_running(*self.identity)
@@ -121,7 +121,7 @@ class StackChain:
             recording = await self._begin()
             if recording is not None:
                 return recording
-            await self._pause(pause_s)
+            await self._wait(self._hurry, pause_s)
             pause_s = min(2 * pause_s, RETRY_LAST_S)
         return None
 
@@ -134,7 +134,7 @@ class StackChain:
             self._count_failure(str(error))
             return None
         self._in_flight.add(recording)
-        await self._wait(self._stop, recording.sampling, START_TIMEOUT_S)
+        await self._wait(self._stop, START_TIMEOUT_S, recording.sampling)
         if not recording.sampling.done() or not recording.sampling.result():
             reason = "py-spy did not begin to sample"
             if recording.sampling.done():
@@ -147,8 +147,7 @@ class StackChain:
             self._count_failure(reason)
             return None
         self._has_recorded, self._failures = True, 0
-        await self._wait(self._stop, recording.ended, OVERLAP_SAMPLES / recording.rate_hz)
-        self._calm_down()
+        await self._wait(self._stop, OVERLAP_SAMPLES / recording.rate_hz, recording.ended)
         return recording
 
     def _count_failure(self, reason: str) -> None:
@@ -178,28 +177,16 @@ class StackChain:
             self._say("loss", f"a recording was lost: {error}")
         self._in_flight.discard(recording)
 
-    async def _wait_until_due(self, current: Recording) -> None:
-        await self._wait(self._hurry, current.ended, current.length_s)
-        self._calm_down()
-
-    async def _pause(self, pause_s: float) -> None:
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._hurry.wait(), pause_s)
-        self._calm_down()
-
-    def _calm_down(self) -> None:
-        """Take the hurry for served, but the last one."""
-        if not self._stop.is_set():
-            self._hurry.clear()
-
-    @staticmethod
-    async def _wait(event: asyncio.Event, future: asyncio.Future[bool], timeout_s: float) -> None:
+    async def _wait(self, event: asyncio.Event, timeout_s: float, future: asyncio.Future[bool] | None = None) -> None:
+        """Wait for the first of these, or until the time is over; a hurry, but the last one, is served by then."""
         happened = asyncio.ensure_future(event.wait())
-        waited: set[asyncio.Future[Any]] = {happened, future}
+        waited: set[asyncio.Future[Any]] = {happened} if future is None else {happened, future}
         try:
             await asyncio.wait(waited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             happened.cancel()
+        if not self._stop.is_set():
+            self._hurry.clear()
 
     def _say(self, kind: str, text: str) -> None:
         self._put(EventHappened(self._clock.now_ns(), kind, text, self.identity))

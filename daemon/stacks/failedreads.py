@@ -205,26 +205,22 @@ class _Thread:
         at_us, place = self._times_us[number], self._places[number]
         if not 0 <= place < len(self._starts_us) - 1:
             return None
-        stack = self._hard_stack(place, at_us, (number + 1) * _SPREAD % 1)
-        if stack is None:
-            return None
-        return _Visit(place, at_us, min([self._starts_us[place + 1], *self._times_us[number + 1 : number + 2]]), stack)
-
-    def _hard_stack(self, place: int, at_us: int, chance: float) -> Stack | None:
-        """Return the far harder stack that a read failed in, as likely as it is; None for any other."""
         reach_us = _REACH * self.distance_us
         first = max(bisect_left(self._starts_us, at_us - reach_us) - 1, 0)
         last = min(bisect_right(self._starts_us, at_us + reach_us), len(self._starts_us) - 1)
         far_harder = _FAR_HARDER * self._difficulties[self._numbers[place]]
-        hardest = max((self._difficulties[number] for number in self._numbers[first:last]), default=1.0)
+        hardest = max((self._difficulties[stack] for stack in self._numbers[first:last]), default=1.0)
         if hardest < far_harder:
             return None
         likely = self._likely(first, last, at_us, hardest)
-        left = chance * sum(likely.values())
-        for number, weight in likely.items():
+        left = (number + 1) * _SPREAD % 1 * sum(likely.values())
+        for stack, weight in likely.items():
             left -= weight
             if left <= 0:
-                return self._stacks[number] if self._difficulties[number] >= far_harder else None
+                if self._difficulties[stack] < far_harder:
+                    return None
+                until_us = min([self._starts_us[place + 1], *self._times_us[number + 1 : number + 2]])
+                return _Visit(place, at_us, until_us, self._stacks[stack])
         return None
 
     def _likely(self, first: int, last: int, at_us: int, hardest: float) -> dict[int, float]:
@@ -233,7 +229,12 @@ class _Thread:
         Of the intervals from the ``first`` up to the ``last``. Reads that failed while a stack was held were in it the
         less, the harder others nearby are.
         """
-        failed_us = self._failed_us(first, last, at_us)
+        failed_us = [0.0] * (last - first)  # for how much time of each interval reads failed
+        for number in range(bisect_left(self._places, first), bisect_left(self._places, last)):
+            distance_us = abs(self._times_us[number] - at_us)
+            if distance_us < _REACH * self.distance_us:
+                weight = math.exp(-distance_us / self._near_us) + _FAR_WEIGHT * math.exp(-distance_us / self._far_us)
+                failed_us[self._places[number] - first] += self.distance_us * weight
         past_us = [self._past_us(start_us - at_us) for start_us in self._starts_us[first : last + 1]]
         times_us = [later_us - before_us for before_us, later_us in itertools.pairwise(past_us)]
         likely: dict[int, float] = {}
@@ -252,16 +253,6 @@ class _Thread:
         near = near_us * math.exp(-abs(distance_us) / near_us)
         left_us = near + _FAR_WEIGHT * far_us * math.exp(-abs(distance_us) / far_us)
         return left_us if distance_us < 0 else 2 * (near_us + _FAR_WEIGHT * far_us) - left_us
-
-    def _failed_us(self, first: int, last: int, at_us: int) -> list[float]:
-        """Return for how much time of intervals reads failed, where it counts less the further away it is."""
-        lost_us = [0.0] * (last - first)
-        for number in range(bisect_left(self._places, first), bisect_left(self._places, last)):
-            distance_us = abs(self._times_us[number] - at_us)
-            if distance_us < _REACH * self.distance_us:
-                weight = math.exp(-distance_us / self._near_us) + _FAR_WEIGHT * math.exp(-distance_us / self._far_us)
-                lost_us[self._places[number] - first] += self.distance_us * weight
-        return lost_us
 
 
 def cap(lengths: Sequence[float], whole: float) -> float:

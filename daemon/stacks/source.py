@@ -32,13 +32,12 @@ _LINE_LIMIT = 200
 
 
 class SourceTree:
-    """The source files that a target sees."""
+    """The source files that a target sees, those that we see ourselves where no ``files`` are given.
+
+    ``own`` is the folder of the script: what lies there is the user's, wherever the folder is.
+    """
 
     def __init__(self, files: UserFiles | None = None, own: Path | None = None) -> None:
-        """Read ``files``, those that we see ourselves where none are given.
-
-        ``own`` is the folder of the script: what lies there is the user's, wherever the folder is.
-        """
         self._files = files or UserFiles()
         self._own = f"{own}/" if own else ""
         self._bytes = functools.lru_cache(_FILES_HELD)(self._read)
@@ -213,7 +212,7 @@ class Statements:
         """``line(file, line)``: the text of a line, None where it cannot be read."""
 
     def allow_more(self) -> None:
-        """Let another few functions be parsed: whoever asks is not to be held up by many at once."""
+        """Let another few functions be parsed: many at once would hold the caller up."""
         self._left = PARSED_AT_ONCE
 
     def at(self, file: str, line: int) -> Statement | None:

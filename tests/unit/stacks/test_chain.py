@@ -52,11 +52,13 @@ async def test_the_next_one_overlaps_by_three_mean_distances(stage: Stage, monke
     waited: list[float] = []
     real = StackChain._wait
 
-    async def wait(event: asyncio.Event, future: asyncio.Future[bool], timeout_s: float) -> None:
+    async def wait(
+        self: StackChain, event: asyncio.Event, timeout_s: float, future: asyncio.Future[bool] | None = None
+    ) -> None:
         waited.append(timeout_s)
-        await real(event, future, timeout_s)
+        await real(self, event, timeout_s, future)
 
-    monkeypatch.setattr(StackChain, "_wait", staticmethod(wait))
+    monkeypatch.setattr(StackChain, "_wait", wait)
     stage.pace.hz = 50
     chain = stage.begin()
     await stage.studio.until_made(1)
