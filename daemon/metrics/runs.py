@@ -104,7 +104,7 @@ class Runs:
     def __init__(self, find: Callable[[], Iterable[Path]], now_s: Callable[[], float] = time.monotonic) -> None:
         self._find = find
         self._now_s = now_s
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._watches: dict[Path, RunWatch] = {}
         self._over: set[Path] = set()
         self._asked_s = -FRESH_S
@@ -115,7 +115,7 @@ class Runs:
         """Return the values of all metrics of all runs; of one that has just ended, the last time."""
         with self._lock:
             if self._now_s() - self._asked_s >= FRESH_S:
-                self._look_for_runs()
+                self.look_for_runs()
                 rss_bytes = processes.rss_bytes(os.getpid()) or 0
                 own = [Sample(EXPORTER_CPU, (), time.process_time()), Sample(EXPORTER_MEMORY, (), rss_bytes)]
                 self._samples = [self._build, *self._take_all(), *own]
@@ -130,28 +130,23 @@ class Runs:
     def look_for_runs(self) -> None:
         """Look for runs without asking them anything yet."""
         with self._lock:
-            self._look_for_runs()
-
-    def _look_for_runs(self) -> None:
-        found = list(self._find())
-        self._over.intersection_update(found)
-        for path in found:
-            if path not in self._over and path not in self._watches:
-                self._begin(path)
-
-    def _begin(self, path: Path) -> None:
-        try:
-            watch = RunWatch(path)
-        except RunUnreadable:
-            with contextlib.suppress(OSError):
-                if time.time() - path.stat().st_mtime <= _YOUNG_S:
-                    return  # it may only be in the making
-            self._over.add(path)
-            return
-        if watch.is_recorded():
-            self._watches[path] = watch
-        else:
-            self._over.add(path)
+            found = list(self._find())
+            self._over.intersection_update(found)
+            for path in found:
+                if path in self._over or path in self._watches:
+                    continue
+                try:
+                    watch = RunWatch(path)
+                except RunUnreadable:
+                    with contextlib.suppress(OSError):
+                        if time.time() - path.stat().st_mtime <= _YOUNG_S:
+                            continue  # it may only be in the making
+                    self._over.add(path)
+                else:
+                    if watch.is_recorded():
+                        self._watches[path] = watch
+                    else:
+                        self._over.add(path)
 
     def _take_all(self) -> list[Sample]:
         samples: list[Sample] = []

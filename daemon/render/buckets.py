@@ -19,7 +19,7 @@ from profd.daemon.analyze.profile import parts_while
 from profd.daemon.analyze.selection import Condition
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.render.htmlpage import Columns
-from profd.daemon.store.intervals import IntervalSet, Walk, common
+from profd.daemon.store.intervals import IntervalCursor, IntervalSet, common
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Rest, StackMinuteRow, count_stack_minutes, stack_minutes
 from profd.daemon.store.rows import IntervalRow
@@ -217,11 +217,13 @@ def _add_intervals(reader: RunReader, builder: BucketBuilder, parts: Sequence[Pa
     alone: dict[Part, dict[int, IntervalSet]] = {
         part: covers_of(reader, (Condition(part[0]),), rest.threads, time) for part in parts if len(part) == 1
     }
-    cursors: dict[int, list[Walk]] = {}
+    cursors: dict[int, list[IntervalCursor]] = {}
     for thread in rest.threads:
         held = {part: cover[thread] for part, cover in alone.items()}
         # All conditions together hold where each of them does.
-        cursors[thread] = [Walk(held[part] if part in held else reduce(common, held.values())) for part in parts]
+        cursors[thread] = [
+            IntervalCursor(held[part] if part in held else reduce(common, held.values())) for part in parts
+        ]
     first_ns = reader.info.started_ns if rest.from_ns is None else rest.from_ns
     last_ns = reader.info.end_ns if rest.to_ns is None else rest.to_ns
     edges = [rest.from_ns, *range(first_ns + _READ_AT_ONCE_NS, last_ns, _READ_AT_ONCE_NS), rest.to_ns]

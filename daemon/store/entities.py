@@ -58,8 +58,11 @@ class Entities:
             self.series.update({row.id: row for row in series})
             self.threads.update({row.id: row for row in threads})
             self.processes.update({row.id: row for row in processes})
-            for stack in stacks:
-                self._add_stack(file, stack)
+            for row in stacks:
+                is_after = row.parent < row.id and row.parent in self.stacks
+                if row.frame not in self.frames or (row.parent and not is_after):
+                    raise database.unreadable(file.path, f"stack {row.id} is damaged")
+                self.stacks[row.id] = row
             named = (
                 {row.process for row in threads} | {row.process for row in series} | {row.parent for row in processes}
             )
@@ -78,11 +81,6 @@ class Entities:
         if newest <= after:
             return []
         return file.fetch_from(table, row, f"id > ? AND id <= ? AND {condition} ORDER BY id", after, newest)
-
-    def _add_stack(self, file: RunFile, row: StackRow) -> None:
-        if row.frame not in self.frames or (row.parent and not (row.parent < row.id and row.parent in self.stacks)):
-            raise database.unreadable(file.path, f"stack {row.id} is damaged")
-        self.stacks[row.id] = row
 
     def _forget_ended(self, now_ns: int) -> None:
         """Forget the processes that have ended, but for training processes that have just done so."""

@@ -89,17 +89,13 @@ def common(one: IntervalSet, other: IntervalSet) -> IntervalSet:
     return both
 
 
-class Walk:
-    """A walk along a cover: each range that is asked for starts no earlier than the one before."""
+class IntervalCursor:
+    """How much of ranges is covered, where each range that is asked for starts no earlier than the one before."""
 
     __slots__ = ("_at", "_cover", "_ends", "_starts")
 
     def __init__(self, cover: IntervalSet) -> None:
-        ranges = list(cover.ranges())
-        self._cover = cover
-        self._starts = [start_ns for start_ns, _ in ranges]
-        self._ends = [end_ns for _, end_ns in ranges]
-        self._at = 0
+        self._cover, self._starts, self._ends, self._at = cover, cover._starts, cover._ends, 0
 
     def between(self, from_ns: int, to_ns: int) -> int:
         """Return how much of [from_ns, to_ns) is covered."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import stepfunction
-from profd.daemon.store.intervals import Walk, common
+from profd.daemon.store.intervals import IntervalCursor, common
 from profd.daemon.store.rollups import ADDED_UP, FIELDS, HOUR_MINUTES, hours_between
 from profd.daemon.store.rows import PointRow
 from profd.daemon.store.stepfunction import MINUTE_NS, StepFunction
@@ -204,7 +204,7 @@ class _Conditions:
         of_devices = [self._steps(stepfunction.UTILIZATION, None, None, device) for device in sorted(devices)]
         self._utilization = stepfunction.mean_function([one for one in of_devices if one.steps])
         self._idle = stepfunction.idle_time(self._utilization)
-        self._of_thread: dict[int, tuple[Walk, Walk, Walk]] = {}
+        self._of_thread: dict[int, tuple[IntervalCursor, IntervalCursor, IntervalCursor]] = {}
 
     def count(self, to: _Sum, thread: int, start_ns: int, duration_ns: int, samples: int) -> None:
         """Add an interval of a thread to a sum."""
@@ -218,7 +218,11 @@ class _Conditions:
         if thread not in self._of_thread:
             os_tid = self._connection.execute("SELECT os_tid FROM thread WHERE id = ?", (thread,)).fetchone()[0]
             ran = stepfunction.on_cpu_time(self._steps(stepfunction.THREAD_CPU, self._process, os_tid, None))
-            self._of_thread[thread] = Walk(self._idle), Walk(ran), Walk(common(self._idle, ran))
+            self._of_thread[thread] = (
+                IntervalCursor(self._idle),
+                IntervalCursor(ran),
+                IntervalCursor(common(self._idle, ran)),
+            )
         idle, on_cpu, both = self._of_thread[thread]
         idle_ns, cpu_ns = idle.between(start_ns, end_ns), on_cpu.between(start_ns, end_ns)
         both_ns = both.between(start_ns, end_ns) if idle_ns and cpu_ns else 0

@@ -76,7 +76,7 @@ LEFT_FREE_SHARE = 0.05
 class Room:
     """Looks at the disk of a file that is written with a log beside it, and at the file."""
 
-    def __init__(self, path: Path, most_bytes: int | None = None) -> None:
+    def __init__(self, path: Path, most_bytes: int | None) -> None:
         """Take the file; ``most_bytes`` is how large it may be with its log, None where only the disk says so."""
         self._files = (path, path.with_name(f"{path.name}-wal"))
         self._most_bytes = most_bytes
