@@ -155,7 +155,7 @@ def _window(data: bytes) -> Record:
     found = reduce(BytesIO(data), begins_with_step=True)
     return WindowTaken(
         *(Identity(1, 1), synthetic.STARTED_NS, "kineto", synthetic.STARTED_NS, "", found.start_ns, found.end_ns),
-        *(found.steps, found.device, found.operators, found.trace_bytes, found.packed),
+        *(found.steps, found.device, found.operators, found.trace_bytes, found.trace),
     )
 
 

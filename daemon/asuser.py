@@ -85,7 +85,6 @@ def read(root: int, path: str) -> bytes | None:
 
 
 def is_file(root: int, path: str) -> bytes | None:
-    """Return b"" where a path names a plain file, else None."""
     found = open_below(root, path)
     try:
         return b"" if stat.S_ISREG(os.fstat(found).st_mode) else None
@@ -131,7 +130,6 @@ def write(root: int, path: str, content: bytes) -> bytes:
 
 
 def remove(root: int, path: str) -> bytes:
-    """Remove a file, or a folder with the files in it."""
     above, _, name = path.rpartition("/")
     outer = open_below(root, above)
     try:
@@ -157,32 +155,30 @@ def become(uid: int, gid: int, groups: Sequence[int]) -> None:
         os.setresuid(uid, uid, uid)
 
 
-def answer(root: int, request: bytes, argument: bytes) -> tuple[bytes | None, list[int]]:
-    """Return the answer, and the descriptors to send with it."""
-    name, _, content = argument.partition(b"\0")
-    path = os.fsdecode(name if request == WRITE else argument)
-    if request == OPEN:
-        found = open_file(root, path)
-        return (None, []) if found is None else (b"", [found])
-    if request == WRITE:
-        return write(root, path, content), []
-    return {READ: read, IS_FILE: is_file, MAKE: make_folder, REMOVE: remove}[request](root, path), []
-
-
 def serve(requests: socket.socket, root: int) -> None:
     """Answer requests, one after the other, until the socket is closed."""
     with requests, requests.makefile("rb") as coming:
         while head := coming.read(1 + HEADER.size):
-            argument = coming.read(*HEADER.unpack(head[1:]))
+            request, argument = head[:1], coming.read(*HEADER.unpack(head[1:]))
+            answer: bytes | None = None
+            opened = None
             try:
-                content, opened = answer(root, head[:1], argument)
+                if request == WRITE:
+                    name, _, content = argument.partition(b"\0")
+                    answer = write(root, os.fsdecode(name), content)
+                elif request == OPEN:
+                    opened = open_file(root, os.fsdecode(argument))
+                    answer = None if opened is None else b""
+                else:
+                    functions = {READ: read, IS_FILE: is_file, MAKE: make_folder, REMOVE: remove}
+                    answer = functions[request](root, os.fsdecode(argument))
             except (OSError, ValueError):  # not there, not ours to enter, or a name that no file system takes
-                content, opened = None, []
-            length = HEADER.pack(NOTHING if content is None else len(content))
-            socket.send_fds(requests, [length], opened)
-            requests.sendall(content or b"")
-            for fd in opened:
-                os.close(fd)
+                pass
+            length = HEADER.pack(NOTHING if answer is None else len(answer))
+            socket.send_fds(requests, [length], [] if opened is None else [opened])
+            requests.sendall(answer or b"")
+            if opened is not None:
+                os.close(opened)
 
 
 if __name__ == "__main__":

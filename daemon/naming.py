@@ -71,5 +71,4 @@ def signal_name(number: int) -> str:
 
 
 def _script_path(command: Sequence[str]) -> str:
-    """Return the word of a command that is a script of Python; empty where there is none."""
     return next((word for word in command if word.endswith(_SCRIPT_ENDING)), "")

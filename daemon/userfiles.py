@@ -61,7 +61,6 @@ class UserFiles:
         self.close()
 
     def close(self) -> None:
-        """End the child process."""
         self._give_up()
         if self._root >= 0:
             os.close(self._root)
@@ -93,7 +92,6 @@ class UserFiles:
         return self._try(asuser.WRITE, path, b"\0" + content)[0] is not None
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a folder with the files in it, where that can be."""
         self._try(asuser.REMOVE, path)
 
     def _try(self, request: bytes, path: str, content: bytes = b"") -> tuple[bytes | None, list[int]]:

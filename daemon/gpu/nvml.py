@@ -151,7 +151,6 @@ class Nvml:
 
 
 def _words(error: Answer) -> str:
-    """Return NVML's own words for an error, as part of a sentence."""
     words = str(error).rstrip(".").split()
     return " ".join(word if word.isupper() else word.lower() for word in words)
 

@@ -83,11 +83,9 @@ class ProcessTraces:
         return processes.link(os.getpid(), "ns/pid") == _FIRST_PID_NAMESPACE
 
     def namespace_pids(self, pid: int) -> frozenset[int]:
-        """Return the line ``NSpid`` of a process's status; empty where it is gone."""
         return frozenset(map(int, processes.status(pid).get("NSpid", "").split()))
 
     def open_devices(self, pid: int) -> frozenset[str]:
-        """Return the device files that a process has open; empty where we may not look."""
         try:
             targets = [processes.link(pid, f"fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]
         except OSError:
@@ -119,7 +117,6 @@ class GpuUsers:
         self._users: dict[Identity, _User] = {}
 
     def take(self, identities: Iterable[Identity]) -> None:
-        """Set which processes belong to the run now."""
         self._users = {identity: self._users.get(identity) or _User(identity) for identity in identities}
 
     def identify(self, pids: Mapping[Gpu, Collection[int]], gpus: Sequence[Gpu]) -> dict[int, Identity]:

@@ -79,7 +79,6 @@ class GpuReader:
             yield PointsTaken(at_ns, tuple(points))
 
     def close(self) -> None:
-        """Give back what the driver lent."""
         self._gpm.close(self._nvml)
 
     def _ask(self, function: str, *what: Answer) -> Answer:
@@ -125,7 +124,6 @@ class GpuReader:
         return points
 
     def _processes(self, memory: _Memory, identities: Mapping[int, Identity]) -> Iterator[Point]:
-        """Yield the memory and the share of the time of the run's processes, as far as NVML reports them."""
         ours = {pid: identities[pid] for pid in memory if pid in identities}
         shares = self._shares.read(self._nvml, self.gpu) if ours else {}
         for pid, identity in ours.items():
@@ -172,11 +170,9 @@ class GpuSet:
         self.read_ns = self._clock.now_ns()
 
     def lost(self) -> dict[str, str]:
-        """Return the devices that no longer answer, with NVML's words for it."""
         return {gpu.name: gpu.handle.lost for gpu in self.gpus if gpu.handle.lost is not None}
 
     def close(self) -> None:
-        """Give back what the driver lent."""
         for reader in self.readers.values():
             reader.close()
 

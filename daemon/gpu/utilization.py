@@ -120,7 +120,6 @@ class Gpm:
         self._has_first = True
 
     def close(self, nvml: Nvml) -> None:
-        """Give the memory of the snapshots back."""
         for snapshot in self._snapshots:
             nvml.ask_driver("nvmlGpmSampleFree", snapshot)
         self._snapshots = []
@@ -183,7 +182,6 @@ class Traffic:
                     yield Point(name, kilobytes_per_s * 1000.0, device=gpu.name)
 
     def _counts(self, nvml: Nvml, gpu: Gpu) -> dict[str, float]:
-        """Return the counters that answer, in bytes."""
         answers = nvml.ask(gpu.handle, "nvmlDeviceGetFieldValues", then=(self._fields,))
         answered = list(zip(self._fields, answers or (), strict=False))
         # What the device lacks is not asked for again.

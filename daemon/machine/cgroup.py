@@ -57,7 +57,6 @@ class CpuState(NamedTuple):
 
 
 def hierarchies(mountinfo: bytes | None) -> list[Hierarchy]:
-    """Return the mounted hierarchies from the text of ``/proc/PID/mountinfo``."""
     found = []
     for line in (mountinfo or b"").decode(errors="replace").splitlines():
         before, _, after = line.partition(" - ")
@@ -84,7 +83,6 @@ def groups_of(pid: int, controller: str, mounted: Sequence[Hierarchy]) -> list[G
 
 
 def _upwards(hierarchy: Hierarchy, path: str) -> Iterator[Group]:
-    """Yield a group and those above it, up to the one at the mount point."""
     top, inner = PurePosixPath(hierarchy.root), PurePosixPath(path)
     # A container without a namespace for groups sees its own at the mount point, and calls it by its path outside.
     below = inner.relative_to(top) if inner.is_relative_to(top) and ".." not in inner.parts else PurePosixPath()

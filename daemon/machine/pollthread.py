@@ -77,7 +77,6 @@ class PollThread:
         return done
 
     def close(self) -> None:
-        """Read no more."""
         self._requests.put(None)
 
     def _run(self) -> None:

@@ -2,9 +2,9 @@
 
 While gdb holds the process, two functions are called in it and nothing else: ``mmap`` for a page that the text is
 written to, and ``Py_AddPendingCall`` to queue ``PyRun_SimpleString(page)``. Neither takes memory from the heap or needs
-the GIL; gdb saves all registers around them, the vector registers too, which is why the calls are left to gdb. A gdb
-that cannot give these back (before 14, where the CPU has AMX) shows it on a program of profd's own first.
-Addresses are found before, so that no symbols are read while the process stands still.
+the GIL. gdb saves all registers around them, the vector registers too, so gdb makes the calls. A gdb that cannot
+restore these (before 14, where the CPU has AMX) fails on a program of profd's own first.
+Addresses are found before, so that no symbols are read while the process is stopped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SETTINGS = (
     "set debuginfod enabled off",
     "set auto-solib-add off",
     "set libthread-db-search-path /nonexistent",
-    # Else it opens each of the hundreds of libraries of a torch process while that stands still: 0.2 s and more.
+    # Else it opens each of the hundreds of libraries of a torch process while that is stopped: 0.2 s and more.
     "set sysroot /nonexistent",
     "set confirm off",
     "set pagination off",
@@ -46,7 +46,7 @@ _SETTINGS = (
     "set unwindonsignal on",
 )
 _PASSING = "SIGALRM SIGCHLD SIGCONT SIGHUP SIGIO SIGPIPE SIGPROF SIGTERM SIGURG SIGUSR1 SIGUSR2 SIGVTALRM SIGWINCH"
-"""Signals that reach the process as ever while gdb holds it, and stop nothing."""
+"""Signals that reach the process as usual while gdb holds it, and stop nothing."""
 _URGENCY = -10
 """The niceness of gdb, where the system grants it: a process is held for as long as gdb waits for its turn."""
 _REHEARSAL = ("file /bin/sh", "set startup-with-shell off", "starti", "set $mxcsr = $mxcsr ^ 0x8000", "kill")
@@ -58,7 +58,7 @@ _REMEDY = "restart the command with `profd run --torch-window -- CMD`, which nee
 
 
 class Text(NamedTuple):
-    """A text and the memory that it is to lie in: whole pages, which end with at least one NUL."""
+    """A text and the memory for it: whole pages, which end with at least one NUL."""
 
     content: bytes
     page: int
@@ -66,7 +66,7 @@ class Text(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """Where the functions lie that are called in a process."""
+    """The addresses of the functions that gdb calls in a process."""
 
     map: int
     queue: int
@@ -74,7 +74,6 @@ class Calls(NamedTuple):
 
 
 def require() -> str:
-    """Return the path of gdb; raises MissingTool."""
     path = shutil.which("gdb")
     if path is None:
         raise MissingTool(
@@ -84,7 +83,7 @@ def require() -> str:
 
 
 def find_calls(pid: int) -> Calls:
-    """Return where a process has the functions that are to be called; raises WindowFailed."""
+    """Return the addresses of the functions to call in a process; raises WindowFailed."""
     try:
         found = symbols.find(pid, (_MAP, _QUEUE, _RUN))
     except OSError as error:
@@ -95,7 +94,7 @@ def find_calls(pid: int) -> Calls:
 
 
 def lay_out(pid: int, write: Callable[[int, int], str]) -> Text:
-    """Return a text with its place in a process; ``write`` is given address and length of that, and keeps to it.
+    """Return a text with its place in a process; ``write`` makes it for an address and a length in bytes.
 
     Raises WindowFailed.
     """
@@ -103,7 +102,7 @@ def lay_out(pid: int, write: Callable[[int, int], str]) -> Text:
         page = symbols.free_page(pid)
     except OSError as error:
         raise WindowFailed(f"the map of process {pid} cannot be read ({error.strerror})", _REMEDY) from error
-    # The numbers are part of the text, so its length is taken with the widest that they can be.
+    # The numbers are part of the text, so its length is that with the widest possible numbers.
     page_bytes = (len(write((1 << 64) - 1, (1 << 32) - 1).encode()) // _PAGE_BYTES + 1) * _PAGE_BYTES
     return Text(write(page, page_bytes).encode(), page, page_bytes)
 
@@ -124,7 +123,7 @@ async def execute(pid: int, text: Text, calls: Calls, timeout_s: float = TIMEOUT
 
 
 def commands(pid: int, file: Path, text: Text, calls: Calls) -> str:
-    """Return what gdb is to do with a process while it holds it."""
+    """Return the commands of gdb while it holds a process."""
     return f"""\
 attach {pid}
 set $page = ((long (*)(long, long, int, int, int, long)) {calls.map:#x})\
@@ -140,21 +139,14 @@ detach
 
 
 async def rehearse(program: str, rights: dict[str, Any], timeout_s: float = TIMEOUT_S) -> None:
-    """Raise WindowFailed where gdb cannot write registers, and so could not give back those of a process.
+    """Raise WindowFailed where gdb cannot write registers, and so could not restore those of a process.
 
-    Seen of gdb 13 on a Xeon with AMX: it has room for 2,696 of the 11,008 bytes that the kernel wants back. It would
-    make the call all the same, and then not give back the last registers: a system call that the stop broke off could
-    end with an error that no program knows.
+    gdb 13 on a Xeon with AMX has room for 2,696 of the 11,008 bytes that the kernel wants back. It would make the call
+    all the same, and then not restore the last registers: a system call that the stop interrupted could end with an
+    error that no program knows.
     """
     steps = [word for step in _REHEARSAL for word in ("-ex", step)]
-    process = await asyncio.create_subprocess_exec(
-        *_gdb(program), *steps,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
-        **_speaking_english(rights),
-    )  # fmt: skip
+    process = await _start([*_gdb(program), *steps], rights, stdin=asyncio.subprocess.DEVNULL)
     try:
         said, _ = await asyncio.wait_for(process.communicate(), timeout_s)
     except asyncio.TimeoutError:
@@ -169,19 +161,23 @@ async def rehearse(program: str, rights: dict[str, Any], timeout_s: float = TIME
         )
 
 
-def _speaking_english(rights: dict[str, Any]) -> dict[str, Any]:
-    """Return the rights of gdb with a language in which what it says is known."""
-    return {**rights, "env": {**rights.get("env", os.environ), "LC_ALL": "C"}}
+async def _start(words: list[str], rights: dict[str, Any], stdin: int) -> asyncio.subprocess.Process:
+    """Start a program with these rights, which prints English."""
+    environment = {**rights.get("env", os.environ), "LC_ALL": "C"}
+    out, error = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
+    return await asyncio.create_subprocess_exec(
+        *words, stdin=stdin, stdout=out, stderr=error, start_new_session=True, **{**rights, "env": environment}
+    )
 
 
 def _gdb(program: str) -> list[str]:
-    """Return the command line of a gdb that reads nothing of its own accord."""
+    """Return the command line of a gdb that reads no files of settings or symbols by itself."""
     settings = [word for setting in _SETTINGS for word in ("-iex", setting)]
     return [program, "-nx", "-batch", "-readnever", *settings]
 
 
 async def _held(run: Coroutine[Any, Any, str]) -> str:
-    """Return what gdb said, and have it end before anything else, so that the process is not left in its hands."""
+    """Return the output of gdb, and wait for its end also where this is canceled: it must let go of the process."""
     running = asyncio.ensure_future(run)
     try:
         return await asyncio.shield(running)
@@ -191,7 +187,6 @@ async def _held(run: Coroutine[Any, Any, str]) -> str:
 
 
 async def _run(program: str, pid: int, text: Text, calls: Calls, timeout_s: float, rights: dict[str, Any]) -> str:
-    """Return what gdb said, with these rights."""
     with TemporaryDirectory(prefix="profd-gdb-") as folder:
         page, script = Path(folder) / "page", Path(folder) / "script"
         page.write_bytes(text.content + b"\0")
@@ -199,14 +194,8 @@ async def _run(program: str, pid: int, text: Text, calls: Calls, timeout_s: floa
         for path, mode in ((page, 0o644), (script, 0o644), (Path(folder), 0o755)):
             path.chmod(mode)  # it may be another user's gdb that reads them, and nothing in them is a secret
         opening = ["-ex", f"handle {_PASSING} nostop noprint pass", "-ex", f"file /proc/{pid}/exe"]
-        process = await asyncio.create_subprocess_exec(
-            "/bin/sh", "-c", _AT_A_WORD, program, *_gdb(program), *opening, "-x", str(script),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-            **_speaking_english(rights),
-        )  # fmt: skip
+        words = ["/bin/sh", "-c", _AT_A_WORD, program, *_gdb(program), *opening, "-x", str(script)]
+        process = await _start(words, rights, stdin=asyncio.subprocess.PIPE)
         with contextlib.suppress(OSError):  # not root, as most are
             os.setpriority(os.PRIO_PROCESS, process.pid, _URGENCY)
         processes.spare(process.pid, pid)  # killed in the middle of a call, it takes the process along
@@ -220,10 +209,10 @@ async def _run(program: str, pid: int, text: Text, calls: Calls, timeout_s: floa
 
 
 async def _end(process: asyncio.subprocess.Process, reading: asyncio.Future[tuple[bytes, bytes]], pid: int) -> None:
-    """End gdb, the gentlest way first, and see to it that the process runs on.
+    """End gdb, the gentlest way first, and make sure that the process runs on.
 
-    Interrupted, gdb takes back the call that it waits for; terminated, it lets go of the process. Killed, it is the
-    kernel that lets go, which is safe at any time but in the middle of a call: the last resort.
+    Interrupted, gdb takes back the call that it waits for; terminated, it lets go of the process. Killed, the kernel
+    lets go, which is safe at any time but in the middle of a call: the last resort.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -238,7 +227,7 @@ async def _end(process: asyncio.subprocess.Process, reading: asyncio.Future[tupl
 
 
 def _check_untraced(pid: int) -> None:
-    """Raise WindowFailed where a process is stopped, or in the hands of another debugger."""
+    """Raise WindowFailed where a process is stopped, or another debugger holds it."""
     status = processes.status(pid)
     if not status:
         raise WindowFailed(f"process {pid} cannot be looked at: it is gone")
@@ -249,7 +238,7 @@ def _check_untraced(pid: int) -> None:
 
 
 def _check(pid: int, said: str, page: int) -> None:
-    """Raise WindowFailed where gdb did not do what it was asked for, by what it said."""
+    """Raise WindowFailed where gdb did not queue the call, by its output."""
     if "profd queued 0" in said:
         return
     if "profd queued" in said:

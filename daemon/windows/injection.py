@@ -111,9 +111,23 @@ class Injection:
     @contextlib.asynccontextmanager
     async def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AsyncIterator[int]:
         """Have a process take a window of itself, and give its trace as a descriptor; raises ProfdError."""
-        with meeting(identity.pid) as place:
-            await self._execute(identity.pid, order_of(request, place), place)
-            await self._wait_for(identity, request, place)
+        pid = identity.pid
+        with meeting(pid) as place:
+            await self._execute(pid, order_of(request, place), place)
+            if not await wait_until(lambda: place.has(intarget.BEGUN), identity, self._clock, SAFE_POINT_TIMEOUT_S):
+                raise WindowFailed(
+                    f"process {pid} came to no safe point within {SAFE_POINT_TIMEOUT_S:.0f} s",
+                    "its main thread is in a call of C that lasts; try again later",
+                )
+            timeout_s = (STEPS_TIMEOUT_S if request.seconds is None else request.seconds) + _WRITING_S
+            if not await wait_until(lambda: place.has(intarget.REPORT), identity, self._clock, timeout_s):
+                raise WindowFailed(f"process {pid} has not written its window within {timeout_s:.0f} s")
+            try:
+                error = msgspec.json.decode(place.read(intarget.REPORT), type=dict[str, str])["error"]
+            except (OSError, KeyError, msgspec.DecodeError) as failure:
+                raise WindowFailed(f"what the process reported cannot be read ({failure})") from failure
+            if error:
+                raise WindowFailed(f"process {pid} took none ({error})")
             with place.opened(intarget.TRACE) as trace:
                 yield trace
 
@@ -127,37 +141,11 @@ class Injection:
         text = gdb.lay_out(pid, lambda page, size: text_of(order._replace(page=page, page_bytes=size)))
         await gdb.execute(pid, text, calls)
 
-    async def _wait_for(self, identity: Identity, request: WindowRequest, place: ExchangeFolder) -> None:
-        """Wait until the process has reported; raises WindowFailed where that is a failure."""
-        pid = identity.pid
-        if not await wait_until(lambda: place.has(intarget.BEGUN), identity, self._clock, SAFE_POINT_TIMEOUT_S):
-            raise WindowFailed(
-                f"process {pid} came to no safe point within {SAFE_POINT_TIMEOUT_S:.0f} s",
-                "its main thread is in a call of C that lasts; try again later",
-            )
-        timeout_s = (STEPS_TIMEOUT_S if request.seconds is None else request.seconds) + _WRITING_S
-        if not await wait_until(lambda: place.has(intarget.REPORT), identity, self._clock, timeout_s):
-            raise WindowFailed(f"process {pid} has not written its window within {timeout_s:.0f} s")
-        try:
-            error = msgspec.json.decode(place.read(intarget.REPORT), type=dict[str, str])["error"]
-        except (OSError, KeyError, msgspec.DecodeError) as failure:
-            raise WindowFailed(f"what the process reported cannot be read ({failure})") from failure
-        if error:
-            raise WindowFailed(f"process {pid} took none ({error})")
-
 
 def order_of(request: WindowRequest, place: ExchangeFolder) -> Order:
     """Return the order for a process: the request, and the folder for the trace."""
-    return Order(
-        folder=str(place.there),
-        steps=request.steps,
-        seconds=request.seconds,
-        shapes=request.shapes,
-        memory=request.memory,
-        stacks=request.stacks,
-        flops=request.flops,
-        patience_s=STEPS_TIMEOUT_S,
-    )
+    asked = {name: getattr(request, name) for name in ("steps", "seconds", "shapes", "memory", "stacks", "flops")}
+    return Order(folder=str(place.there), patience_s=STEPS_TIMEOUT_S, **asked)
 
 
 def text_of(order: Order) -> str:

@@ -1,10 +1,10 @@
-"""Runs inside of a training process: takes one window with the profiler of its torch, and leaves nothing behind.
+"""Runs inside a training process: takes one window with the profiler of its torch, and leaves nothing behind.
 
-The text of this file is what profd has a process execute, in a thread and a namespace of its own, so it imports the
-standard library alone and nothing of profd, and runs on Python 3.10 and later. Whatever goes wrong in here is written
-to the folder that the order names, and never reaches the code of the process.
+profd has a process execute the text of this file, in a thread and a namespace of its own, so it imports the standard
+library alone and nothing of profd, and runs on Python 3.10 and later. Whatever goes wrong here is written to the folder
+of the order, and never reaches the code of the process.
 
-The inner half of ``torch.profiler.profile`` is used: the outer one imports all of torch's compiler, 900 modules, first.
+It uses the inner half of ``torch.profiler.profile``: the outer one first imports all of torch's compiler, 900 modules.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _LEAVING_S = 20.0
 
 
 class Order(NamedTuple):
-    """A window that is wanted, of ``steps`` optimizer steps or of ``seconds`` where that is given.
+    """The order for a window of ``steps`` optimizer steps, or of ``seconds`` where that is given.
 
-    ``folder`` takes the trace and the report; where it is gone, the window is not wanted any more. ``patience_s`` is
-    how long steps may take. ``page`` and ``page_bytes`` are the memory that the text came in, 0 where it was a file.
+    ``folder`` is for the trace and the report; where it is gone, the window is not wanted any more. ``patience_s`` is
+    the timeout of the steps. ``page`` and ``page_bytes`` are the memory that the text came in, 0 where it was a file.
     """
 
     folder: str
@@ -43,19 +43,17 @@ class Order(NamedTuple):
 
 
 class Profiler(Protocol):
-    """What is used of ``torch.autograd.profiler.profile``."""
+    """The part of ``torch.autograd.profiler.profile`` that is used here."""
 
     def __enter__(self) -> object: ...
 
     def __exit__(self, kind: None, error: None, traceback: None) -> object: ...
 
-    def export_chrome_trace(self, path: str) -> None:
-        """Write what was recorded to a file."""
-        ...
+    def export_chrome_trace(self, path: str) -> None: ...
 
 
 class WindowRefused(Exception):
-    """No window can be taken of this process; says why."""
+    """No window can be taken of this process; the text says why."""
 
 
 class Window:
@@ -76,27 +74,28 @@ class Window:
         """Take the window and write its trace; raises WindowRefused, and what torch raises."""
         atexit.register(self._leave)
         try:
-            self._record()
-        finally:
-            atexit.unregister(self._leave)
-        self._write()
-
-    def _record(self) -> None:
-        """Record until the window is over; the profiler is off again when this ends."""
-        try:
             if self._order.seconds is None:
                 self._wait_for_steps()
             else:
                 self._start()
                 self._over.wait(self._order.seconds)
         finally:
-            if self._is_running:
-                self._profiler.__exit__(None, None, None)
+            try:
+                if self._is_running:
+                    self._profiler.__exit__(None, None, None)
+            finally:
+                atexit.unregister(self._leave)
         if self._error is not None:
             raise self._error
+        path = os.path.join(self._order.folder, TRACE)  # noqa: PTH118  pathlib may not have been imported here
+        self._profiler.export_chrome_trace(path + ".part")
+        os.replace(path + ".part", path)  # noqa: PTH105
 
     def _wait_for_steps(self) -> None:
-        hook = _optimizers().register_optimizer_step_post_hook(self._take_step)
+        optimizers = sys.modules.get("torch.optim.optimizer")  # ``torch.optim`` has no name for it
+        if optimizers is None or not hasattr(optimizers, "register_optimizer_step_post_hook"):
+            raise WindowRefused("its torch tells nobody of steps, which 2.0 and later do: give --seconds")
+        hook = optimizers.register_optimizer_step_post_hook(self._take_step)
         try:
             is_over = self._over.wait(self._order.patience_s)
         finally:
@@ -108,7 +107,7 @@ class Window:
             )
 
     def _take_step(self, *_: object) -> None:
-        """Take in that an optimizer is done, on the thread that trains: the first time the window begins."""
+        """Count a step that an optimizer has ended, on the thread that trains; the window begins with the first."""
         if self._over.is_set() or os.getpid() != self._pid:
             return
         try:
@@ -117,12 +116,12 @@ class Window:
                 self._start()
             elif self._steps == self._order.steps:
                 self._over.set()
-        except BaseException as error:  # noqa: BLE001  whatever it is, it is not to stop the training
+        except BaseException as error:  # noqa: BLE001  whatever it is, it must not stop the training
             self._error = error
             self._over.set()
 
     def _start(self) -> None:
-        # Kineto would cancel the one that is on, without a word to its owner.
+        # Kineto would silently cancel a profiler that is on.
         profilers = self._torch.autograd.profiler
         if getattr(profilers, "_is_profiler_enabled", False) or self._torch.autograd._profiler_enabled():
             raise WindowRefused("a profiler of its own is on")
@@ -130,46 +129,28 @@ class Window:
         self._is_running = True
 
     def _leave(self) -> None:
-        """End the window because the process ends: what was recorded so far is written."""
+        """End the window because the process ends; the events so far are written."""
         self._over.set()
         self._thread.join(_LEAVING_S)
 
-    def _write(self) -> None:
-        path = os.path.join(self._order.folder, TRACE)  # noqa: PTH118  pathlib may not have been imported here
-        self._profiler.export_chrome_trace(path + ".part")
-        os.replace(path + ".part", path)  # noqa: PTH105
-
 
 def take(order: Order) -> None:
-    """Take a window as ordered and report what came of it; raises nothing."""
+    """Take a window and report its error, if any; raises nothing."""
     error = ""
     try:
         if not _write(order.folder, BEGUN, ""):
             return
-        Window(order, _torch_of_this_process()).take()
-    except BaseException as caught:  # noqa: BLE001  this thread is not the user's, and shall not speak up in their name
+        torch = sys.modules.get("torch")  # profd does not import it
+        if torch is None:
+            raise WindowRefused("it has not imported torch")
+        if not hasattr(torch._C._profiler, "_ExperimentalConfig"):
+            raise WindowRefused(f"its torch {torch.__version__} cannot profile all threads")
+        Window(order, torch).take()
+    except BaseException as caught:  # noqa: BLE001  this thread is not the user's: nothing of it reaches their stderr
         error = str(caught) or type(caught).__name__
     finally:
         _give_back(order.page, order.page_bytes)
     _write(order.folder, REPORT, json.dumps({"error": error}))
-
-
-def _torch_of_this_process() -> ModuleType:
-    """Return torch, where the process has imported it: profd does not."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        raise WindowRefused("it has not imported torch")
-    if not hasattr(torch._C._profiler, "_ExperimentalConfig"):
-        raise WindowRefused(f"its torch {torch.__version__} cannot profile all threads")
-    return torch
-
-
-def _optimizers() -> ModuleType:
-    """Return the module of torch's optimizers; ``torch.optim`` has no name for it."""
-    module = sys.modules.get("torch.optim.optimizer")
-    if module is None or not hasattr(module, "register_optimizer_step_post_hook"):
-        raise WindowRefused("its torch tells nobody of steps, which 2.0 and later do: give --seconds")
-    return module
 
 
 def _make_profiler(torch: ModuleType, order: Order) -> Profiler:
@@ -190,7 +171,7 @@ def _make_profiler(torch: ModuleType, order: Order) -> Profiler:
 
 
 def _write(folder: str, name: str, text: str) -> bool:
-    """Write a file that is there as a whole or not at all; False where nobody wants it any more."""
+    """Write a file as a whole or not at all; False where the folder is gone."""
     path = os.path.join(folder, name)  # noqa: PTH118
     try:
         with open(path + ".part", "w") as file:  # noqa: PTH123
@@ -202,7 +183,7 @@ def _write(folder: str, name: str, text: str) -> bool:
 
 
 def _give_back(page: int, page_bytes: int) -> None:
-    """Return the memory that the text of this file came in to the system."""
+    """Unmap the memory that the text of this file came in."""
     if not page:
         return
     import ctypes  # torch has imported it already

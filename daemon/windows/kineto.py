@@ -77,7 +77,6 @@ class Inquiry(msgspec.Struct, frozen=True):
 
     @property
     def pid(self) -> int:
-        """The process that asks."""
         return self.pids[0]
 
     @property
@@ -95,28 +94,18 @@ def decode(datagram: bytes) -> Context | Inquiry | None:
     if size != len(payload):
         return None
     name = kind.rstrip(b"\0")
-    return _decode_context(payload) if name == b"ctxt" else _decode_inquiry(payload) if name == b"req" else None
+    if name == b"ctxt" and len(payload) == _CONTEXT.size:
+        gpu, pid, _ = _CONTEXT.unpack(payload)
+        return Context(pid, gpu)
+    if name == b"req" and len(payload) >= _REQUEST.size:
+        kinds, count, _ = _REQUEST.unpack_from(payload)
+        if 0 < count <= _ANCESTORS and len(payload) == _REQUEST.size + count * _COUNT.size:
+            return Inquiry(kinds, struct.unpack_from(f"={count}i", payload, _REQUEST.size))
+    return None
 
 
 def encode(kind: str, payload: bytes) -> bytes:
-    """Return a datagram of the protocol."""
     return _HEADER.pack(len(payload), kind.encode()) + payload
-
-
-def _decode_context(payload: bytes) -> Context | None:
-    if len(payload) != _CONTEXT.size:
-        return None
-    gpu, pid, _ = _CONTEXT.unpack(payload)
-    return Context(pid, gpu)
-
-
-def _decode_inquiry(payload: bytes) -> Inquiry | None:
-    if len(payload) < _REQUEST.size:
-        return None
-    kinds, count, _ = _REQUEST.unpack_from(payload)
-    if not 0 < count <= _ANCESTORS or len(payload) != _REQUEST.size + count * _COUNT.size:
-        return None
-    return Inquiry(kinds, struct.unpack_from(f"={count}i", payload, _REQUEST.size))
 
 
 class KinetoDaemon:
@@ -135,7 +124,6 @@ class KinetoDaemon:
 
     @property
     def clients(self) -> frozenset[int]:
-        """The PIDs of all processes that have ever asked."""
         return frozenset(self._heard)
 
     def start(self) -> None:

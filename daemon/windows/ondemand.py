@@ -46,11 +46,9 @@ class OnDemand:
         self._given: dict[int, asyncio.Event] = {}
 
     def start(self) -> None:
-        """Listen to the run's processes from now on; raises SessionFailed."""
         self._daemon.start()
 
     def close(self) -> None:
-        """Listen no more."""
         self._daemon.close()
 
     @property

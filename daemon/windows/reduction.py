@@ -61,7 +61,7 @@ def add_up(work: Sequence[DeviceSpan], start_ns: int, end_ns: int) -> DeviceTime
 
 
 class Reduction(msgspec.Struct, frozen=True, tag=True):
-    """The summary of a trace; ``packed`` is the trace gzipped, None where that is larger than ``KEPT_BYTES``."""
+    """The summary of a trace; ``trace`` is gzipped, None where that is larger than ``KEPT_BYTES``."""
 
     start_ns: int
     end_ns: int
@@ -69,7 +69,7 @@ class Reduction(msgspec.Struct, frozen=True, tag=True):
     device: DeviceTime | None
     operators: tuple[OperatorTotals, ...]
     trace_bytes: int
-    packed: bytes | None
+    trace: bytes | None
 
 
 class Refusal(msgspec.Struct, frozen=True, tag=True):
@@ -99,7 +99,7 @@ def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
             for key, totals in sum_up(spans).items()
         ),
         trace_bytes=len(text),
-        packed=packed if len(packed) <= KEPT_BYTES else None,
+        trace=packed if len(packed) <= KEPT_BYTES else None,
     )
     fields = (field for one in (reduction, *reduction.operators) for field in msgspec.structs.astuple(one))
     if not all(-_LARGEST <= field <= _LARGEST for field in fields if isinstance(field, int)):
@@ -133,7 +133,6 @@ async def reduce_apart(file: int, *, begins_with_step: bool) -> Reduction:
 
 
 def main() -> None:
-    """Reduce the trace on stdin."""
     asuser.become(*processes.NOBODY)
     os.nice(10)
     # All objects are kept to the end: looking for garbage would only cost a quarter of the time.

@@ -97,7 +97,6 @@ def _in_file(file: int | None, start: int, names: Collection[str]) -> dict[str, 
 
 
 def _symbols(image: bytes) -> Iterator[tuple[str, int]]:
-    """Yield the names and addresses of what a file exports."""
     header = _HEADER.unpack_from(image)
     sections_at, section_bytes, count = header[6], header[11], header[12]
     sections = [_SECTION.unpack_from(image, sections_at + number * section_bytes) for number in range(count)]

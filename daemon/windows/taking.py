@@ -14,6 +14,8 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.errors import OutputUnwritable, ProfdError, SessionFailed
@@ -73,21 +75,10 @@ class WindowTaker:
                 reduction = await reduce_apart(trace, begins_with_step=request.seconds is None)
             length = step_time((reduction.end_ns - reduction.start_ns) / SECOND_NS)
             text = f"window of process {identity.pid}: {length}, {plural(len(reduction.steps), 'whole step')}"
-            if reduction.packed is None:
+            if reduction.trace is None:
                 text += f"; its trace ({size(reduction.trace_bytes)}) is too large to be kept"
-            window = WindowTaken(
-                identity,
-                self._clock.now_ns(),
-                backend.source,
-                asked_ns,
-                start_ns=reduction.start_ns,
-                end_ns=reduction.end_ns,
-                steps=reduction.steps,
-                device=reduction.device,
-                operators=reduction.operators,
-                trace_bytes=reduction.trace_bytes,
-                trace=reduction.packed,
-            )
+            found = msgspec.structs.asdict(reduction)
+            window = WindowTaken(identity, self._clock.now_ns(), backend.source, asked_ns, **found)
         except ProfdError as error:
             text = f"no window of process {identity.pid}: {error}"
             window = WindowTaken(identity, self._clock.now_ns(), backend.source, asked_ns, error=str(error))
