@@ -1,12 +1,8 @@
-"""When something held that a selection can ask for: a GPU idle, the CPU saturated, a limit reached, memory growing.
-
-Each condition is a name and one function from a run and a process, or a thread, to a cover of time. Nothing here knows
-of stacks.
-"""
+"""When something held that a selection can ask for: a GPU idle, the CPU saturated, a limit reached, memory growing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import NamedTuple
 
@@ -38,17 +34,12 @@ def within(from_ns: int | None, to_ns: int | None) -> Within:
     return Within(from_ns, None if to_ns is None else to_ns + LONGEST_INTERVAL_NS)
 
 
-def gpu_idle(reader: RunReader, process: int, limit: float, time: Within = WHOLE) -> IntervalSet:
-    """Return when the GPUs of a process were utilized below ``limit``, on average over several."""
-    return idle_time(GpuTracks(reader, *time, longest_ns=0).of_process(process), limit)
-
-
-def cpu_saturated(reader: RunReader, process: int, _: float, time: Within = WHOLE) -> IntervalSet:
+def cpu_saturated(reader: RunReader, time: Within = WHOLE) -> IntervalSet:
     """Return when all cores of the host were busy."""
     return _host_track(reader, "host_cpu_share", time).where(lambda value: value >= SATURATED_ABOVE)
 
 
-def throttled(reader: RunReader, process: int, _: float, time: Within = WHOLE) -> IntervalSet:
+def throttled(reader: RunReader, process: int, time: Within = WHOLE) -> IntervalSet:
     """Return when the control group had used up its CPU time, or a GPU of the process ran slower for heat or power."""
     tracks = [_host_track(reader, "cgroup_cpu_throttled_share", time)]
     for device in GpuTracks(reader).used_by(process):
@@ -57,8 +48,8 @@ def throttled(reader: RunReader, process: int, _: float, time: Within = WHOLE) -
     return reduce(united, (track.where(lambda value: value > 0) for track in tracks))
 
 
-def memory_growing(reader: RunReader, process: int, _: float, time: Within = WHOLE) -> IntervalSet:
-    """Return when the memory of a process grew, on the host or a GPU, from where its growth can be told on."""
+def memory_growing(reader: RunReader, process: int) -> IntervalSet:
+    """Return when the memory of a process grew, on the host or a GPU, from where its growth is seen on."""
     cover = IntervalSet()
     own = [one for one in growth(reader, Selection(processes=frozenset({process}))) if one.verdict == "growing"]
     for since_ns in sorted(one.since_ns for one in own if one.since_ns is not None):
@@ -66,8 +57,8 @@ def memory_growing(reader: RunReader, process: int, _: float, time: Within = WHO
     return cover
 
 
-def on_cpu(reader: RunReader, thread: int, _: float, time: Within = WHOLE) -> IntervalSet:
-    """Return when a thread ran more than it waited."""
+def on_cpu(reader: RunReader, thread: int, time: Within = WHOLE) -> IntervalSet:
+    """Return when a thread used at least half a core."""
     row = reader.threads[thread]
     for series in reader.series.values():
         if (series.name, series.process, series.os_tid) == (THREAD_CPU, row.process, row.os_tid):
@@ -75,65 +66,66 @@ def on_cpu(reader: RunReader, thread: int, _: float, time: Within = WHOLE) -> In
     return IntervalSet()
 
 
-Test = Callable[[RunReader, int, float, Within], IntervalSet]
-CONDITIONS: Mapping[str, Test] = {
-    "gpu-idle": gpu_idle,
-    "cpu-saturated": cpu_saturated,
-    "throttled": throttled,
-    "memory-growing": memory_growing,
-}
-OF_THREADS: Mapping[str, Test] = {"on-cpu": on_cpu}
-"""Conditions that threads of one process meet at different times."""
-
-
 def covers_of(
     reader: RunReader, conditions: tuple[Condition, ...], threads: Iterable[int], time: Within = WHOLE
 ) -> dict[int, IntervalSet]:
     """Return by thread when all of some conditions held for it or its process; nothing where there are none.
 
-    What is told of other times than ``time`` is not complete.
+    Covers are complete within ``time`` only.
     """
     if not conditions:
         return {}
-    of_process = [one for one in conditions if one.name in CONDITIONS]
-    of_thread = [one for one in conditions if one.name in OF_THREADS]
-    processes = {thread: reader.threads[thread].process for thread in threads}
-    known = _with_tracks(reader, of_process, time)
-    held = {
-        process: [known[one.name](reader, process, one.limit, time) for one in of_process]
-        for process in set(processes.values())
-    }
-    return {
-        thread: reduce(
-            common, [*held[process], *(OF_THREADS[one.name](reader, thread, one.limit, time) for one in of_thread)]
-        )
-        for thread, process in processes.items()
-    }
-
-
-def _with_tracks(reader: RunReader, conditions: Iterable[Condition], time: Within) -> Mapping[str, Test]:
-    """Return the conditions, the GPUs' readings shared by all processes where they are asked for."""
-    if not any(one.name == "gpu-idle" for one in conditions):
-        return CONDITIONS
     tracks = GpuTracks(reader, *time, longest_ns=0)
 
-    def shared(reader: RunReader, process: int, limit: float, time: Within) -> IntervalSet:
-        return idle_time(tracks.of_process(process), limit)
+    def held(condition: Condition, process: int) -> IntervalSet:
+        if condition.name == "gpu-idle":  # when its GPUs were utilized below the limit, on average over several
+            return idle_time(tracks.of_process(process), condition.limit)
+        if condition.name == "cpu-saturated":
+            return cpu_saturated(reader, time)
+        return throttled(reader, process, time) if condition.name == "throttled" else memory_growing(reader, process)
 
-    return {**CONDITIONS, "gpu-idle": shared}
+    processes = {thread: reader.threads[thread].process for thread in threads}
+    of_process = [one for one in conditions if one.name != "on-cpu"]
+    covers = {process: [held(one, process) for one in of_process] for process in set(processes.values())}
+    if len(of_process) == len(conditions):
+        return {thread: reduce(common, covers[process]) for thread, process in processes.items()}
+    return {
+        thread: reduce(common, covers[process], on_cpu(reader, thread, time)) for thread, process in processes.items()
+    }
+
+
+CONDITIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "gpu-idle": (
+        (UTILIZATION,),
+        "it has no readings of a GPU's utilization; `profd doctor` says whether GPUs can be read here",
+    ),
+    "cpu-saturated": (("host_cpu_share",), "it has no readings of the host's CPU"),
+    "throttled": (
+        ("cgroup_cpu_throttled_share", "gpu_throttled_share"),
+        "it has no readings of a limit on CPU time or of a GPU's clocks",
+    ),
+    "memory-growing": (("rss_bytes",), "it has no readings of memory"),
+    "on-cpu": ((THREAD_CPU,), "it has no readings of the CPU time of threads"),
+}
+"""The series that each condition rests on, and what is missing where a run has none of them."""
 
 
 def check(reader: RunReader, conditions: tuple[Condition, ...], from_ns: int | None, to_ns: int | None) -> None:
-    """Raise UsageError where a run cannot tell whether a condition held, or not within so short a range."""
+    """Raise UsageError where it is unknown whether a condition held in a run, or in so short a range."""
     info = reader.info
     length_ns = (to_ns or info.end_ns) - (from_ns or info.started_ns)
     for condition in conditions:
-        track = _deciding_track(reader, condition.name)
-        if track.period_ns is None:
-            raise UsageError(f"the run cannot tell {condition.name}", _WHY_UNKNOWN[condition.name])
-        if length_ns < track.period_ns:
+        if condition.name == "gpu-idle":
+            period_ns = GpuTracks(reader).period_ns
+        else:
+            tracks = [reader.steps(series.id) for series in _series_of(reader, condition.name)]
+            # That of the track with the longest distance of readings.
+            period_ns = max((track.period_ns or 0 for track in tracks), default=0) or None
+        if period_ns is None:
+            raise UsageError(f"the run cannot tell {condition.name}", CONDITIONS[condition.name][1])
+        if length_ns < period_ns:
             raise UsageError(
-                f"{condition.name} was read every {track.period_ns // MILLISECOND_NS} ms, which says nothing of "
+                f"{condition.name} was read every {period_ns // MILLISECOND_NS} ms, which says nothing of "
                 f"{length_ns // MILLISECOND_NS} ms",
                 "take a longer range of time",
             )
@@ -141,42 +133,14 @@ def check(reader: RunReader, conditions: tuple[Condition, ...], from_ns: int | N
 
 def can_tell(reader: RunReader, name: str) -> bool:
     """Say whether a run has any of the readings that a condition rests on."""
-    return any(reader.last_point(series.id) is not None for series in _deciding_series(reader, name))
+    return any(reader.last_point(series.id) is not None for series in _series_of(reader, name))
 
 
-_WHY_UNKNOWN = {
-    "gpu-idle": "it has no readings of a GPU's utilization; `profd doctor` says whether GPUs can be read here",
-    "on-cpu": "it has no readings of the CPU time of threads",
-    "cpu-saturated": "it has no readings of the host's CPU",
-    "throttled": "it has no readings of a limit on CPU time or of a GPU's clocks",
-    "memory-growing": "it has no readings of memory",
-}
-
-
-_DECIDING = {
-    "gpu-idle": (UTILIZATION,),
-    "on-cpu": (THREAD_CPU,),
-    "cpu-saturated": ("host_cpu_share",),
-    "throttled": ("cgroup_cpu_throttled_share", "gpu_throttled_share"),
-    "memory-growing": ("rss_bytes",),
-}
-
-
-def _deciding_track(reader: RunReader, name: str) -> StepFunction:
-    """Return the track with the longest period among those that a condition rests on."""
-    if name == "gpu-idle":
-        return StepFunction([], GpuTracks(reader).period_ns)
-    tracks = [reader.steps(series.id) for series in _deciding_series(reader, name)]
-    return max(tracks, key=lambda track: track.period_ns or 0, default=StepFunction([], None))
-
-
-def _deciding_series(reader: RunReader, name: str) -> list[SeriesRow]:
-    """Return the series that a condition rests on."""
-    of_thread = name in OF_THREADS
+def _series_of(reader: RunReader, name: str) -> list[SeriesRow]:
     return [
         series
         for series in reader.series.values()
-        if series.name in _DECIDING[name] and (series.os_tid is not None) == of_thread
+        if series.name in CONDITIONS[name][0] and (series.os_tid is not None) == (name == "on-cpu")
     ]
 
 

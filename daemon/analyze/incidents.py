@@ -14,12 +14,13 @@ import msgspec
 from profd.daemon import processes
 from profd.daemon.analyze.phases import own_frame
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.series import points_of
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.naming import signal_name
 from profd.daemon.secrets import mask_line
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import HangGroup, Stand
-from profd.daemon.store.rows import FrameRow, HangRow, PointRow, ProcessRow, ThreadRow
+from profd.daemon.store.records import Stand
+from profd.daemon.store.rows import ThreadRow
 
 
 class HangPlace(msgspec.Struct, frozen=True):
@@ -47,26 +48,26 @@ class Hang(msgspec.Struct, frozen=True):
 
 def take_hangs(reader: RunReader, selection: Selection) -> tuple[Hang, ...]:
     """Return the hangs that were told in the selection's range of time, in order."""
-    from_ns, to_ns = selection.from_ns or 0, selection.to_ns
-    rows = [row for row in reader.hangs() if row.at_ns >= from_ns and (to_ns is None or row.since_ns < to_ns)]
-    return tuple(_hang(row, reader.info.started_ns) for row in rows)
-
-
-def _hang(row: HangRow, started_ns: int) -> Hang:
-    return Hang(
-        since_s=(row.since_ns - started_ns) / SECOND_NS,
-        told_s=(row.at_ns - started_ns) / SECOND_NS,
-        ended_s=None if row.ended_ns is None else (row.ended_ns - started_ns) / SECOND_NS,
-        cause=row.cause,
-        text=row.text,
-        places=tuple(map(_place, row.report.groups)),
-        facts=row.report.facts,
-    )
-
-
-def _place(group: HangGroup) -> HangPlace:
-    frames = tuple(f"{frame.function} ({frame.file}:{frame.line})" for frame in group.frames)
-    return HangPlace(frames, group.stands)
+    from_ns, to_ns, started_ns = selection.from_ns or 0, selection.to_ns, reader.info.started_ns
+    found = []
+    for row in reader.hangs():
+        if row.at_ns < from_ns or (to_ns is not None and row.since_ns >= to_ns):
+            continue
+        places = (
+            HangPlace(tuple(f"{one.function} ({one.file}:{one.line})" for one in group.frames), group.stands)
+            for group in row.report.groups
+        )
+        hang = Hang(
+            since_s=(row.since_ns - started_ns) / SECOND_NS,
+            told_s=(row.at_ns - started_ns) / SECOND_NS,
+            ended_s=None if row.ended_ns is None else (row.ended_ns - started_ns) / SECOND_NS,
+            cause=row.cause,
+            text=row.text,
+            places=tuple(places),
+            facts=row.report.facts,
+        )
+        found.append(hang)
+    return tuple(found)
 
 
 _LAST_NS = 60 * SECOND_NS
@@ -126,16 +127,30 @@ def take_post_mortem(reader: RunReader) -> PostMortem | None:
     died_unseen = info.state == "interrupted" and not processes.is_running(info.pid, info.start_ticks)
     if not died_unseen and info.exit_signal is None and not info.exit_code:
         return None
-    memory = _memory(reader)
-    output = tuple(mask_line(line[:_LONGEST_LINE]) for line in _output(reader))
+    shortly_ns = info.end_ns - _SHORTLY_NS
+    killed = [event.text for event in reader.events() if event.kind == "oom" and event.at_ns >= shortly_ns]
+    main = next((row for row in reader.processes.values() if row.role == "main"), None)
+    minute = Selection(from_ns=info.end_ns - _LAST_NS)
+    points = points_of(reader, "rss_bytes", main.id, minute) if main else []
+    held = [point for point in points if point.value]  # a process that has ended and is not yet reaped has none
+    memory = tuple(((info.end_ns - point.at_ns) / SECOND_NS, int(point.value)) for point in held[-_CURVE_POINTS:])
+    # Of a line that was written over, what stood there last.
+    written = b"".join(row.data for row in reader.output())[-_OUTPUT_BYTES:].decode(errors="replace")
+    lines = (line.rstrip("\r").rpartition("\r")[2] for line in written.split("\n"))
+    output = tuple(mask_line(line[:_LONGEST_LINE]) for line in lines if line.strip())[-_OUTPUT_LINES:]
     return PostMortem(
         code=info.exit_code,
         signal=None if info.exit_signal is None else signal_name(info.exit_signal),
-        out_of_memory=_out_of_memory(reader),
+        out_of_memory=killed[-1] if killed else None,
         last=tuple(place for thread in reader.main_threads() if (place := _last_place(reader, thread)) is not None),
         rss_bytes=memory[-1][1] if memory else None,
         memory=memory,
-        others=tuple(row.pid for row in reader.processes.values() if _died_with_it(reader, row)),
+        others=tuple(
+            row.pid
+            for row in reader.processes.values()
+            if row.pid != info.pid and (row.exit_signal or row.exit_code)
+            if row.ended_ns is not None and row.ended_ns >= shortly_ns
+        ),
         output=output,
         error=next((line for line in reversed(output) if _ERROR_LINE.match(line)), None),
     )
@@ -147,44 +162,13 @@ def _last_place(reader: RunReader, thread: ThreadRow) -> LastPlace | None:
         last = interval
     if last is None:
         return None
-    frames = reader.frames_of(last.stack)
+    frames, process = reader.frames_of(last.stack), reader.processes[thread.process]
     own = own_frame(frames) or frames[-1]
-    process = reader.processes[thread.process]
-    before_ns = max(reader.info.end_ns - last.start_ns - last.duration_ns, 0)
-    labels = tuple(frame.label for frame in frames)
-    return LastPlace(process.pid, process.rank, labels, _place_of_frame(own), own.source, before_ns / SECOND_NS)
-
-
-def _place_of_frame(frame: FrameRow) -> str:
-    return f"{frame.function} ({PurePath(frame.file).name}:{frame.line})"
-
-
-def _out_of_memory(reader: RunReader) -> str | None:
-    """Return what was said of processes that the kernel ended for want of memory, shortly before the end."""
-    since_ns = reader.info.end_ns - _SHORTLY_NS
-    said = [event.text for event in reader.events() if event.kind == "oom" and event.at_ns >= since_ns]
-    return said[-1] if said else None
-
-
-def _memory(reader: RunReader) -> tuple[tuple[float, int], ...]:
-    """Return the memory of the first training process over its last minute."""
-    main = next((row for row in reader.processes.values() if row.role == "main"), None)
-    series = reader.find_series("rss_bytes", main.id) if main else None
-    end_ns = reader.info.end_ns
-    points: list[PointRow] = reader.points(series.id, end_ns - _LAST_NS) if series else []
-    held = [point for point in points if point.value]  # a process that has ended and is not yet reaped has none
-    return tuple(((end_ns - point.at_ns) / SECOND_NS, int(point.value)) for point in held[-_CURVE_POINTS:])
-
-
-def _died_with_it(reader: RunReader, row: ProcessRow) -> bool:
-    """Say whether another process of the tree was ended by a signal or an error, shortly before the target."""
-    if row.pid == reader.info.pid or row.ended_ns is None or not (row.exit_signal or row.exit_code):
-        return False
-    return row.ended_ns >= reader.info.end_ns - _SHORTLY_NS
-
-
-def _output(reader: RunReader) -> tuple[str, ...]:
-    """Return the last lines that the target wrote; of a line that was written over, what stood there last."""
-    data = b"".join(row.data for row in reader.output())[-_OUTPUT_BYTES:]
-    lines = (line.rstrip("\r").rpartition("\r")[2] for line in data.decode(errors="replace").split("\n"))
-    return tuple([line for line in lines if line.strip()][-_OUTPUT_LINES:])
+    return LastPlace(
+        pid=process.pid,
+        rank=process.rank,
+        frames=tuple(frame.label for frame in frames),
+        place=f"{own.function} ({PurePath(own.file).name}:{own.line})",
+        source=own.source,
+        before_end_s=max(reader.info.end_ns - last.end_ns, 0) / SECOND_NS,
+    )

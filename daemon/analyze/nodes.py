@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -23,8 +23,7 @@ _NAMED = 12
 class NodeFile(msgspec.Struct, frozen=True):
     """A run file of a job: what profd recorded on one node.
 
-    ``job`` is what the launcher told all ranks of the job alike, ``world_size`` how many they are; None where it did
-    not say.
+    ``job`` is what the launcher calls the job on all ranks, ``world_size`` how many they are; None: it did not say.
     """
 
     path: Path
@@ -43,7 +42,7 @@ class NodeFile(msgspec.Struct, frozen=True):
 
 
 class FoundJob(msgspec.Struct, frozen=True):
-    """The files of one job, in the order of their lowest ranks; ``name`` tells it from others of the folder."""
+    """The files of one job, in the order of their lowest ranks; ``name`` is its own in the folder."""
 
     name: str
     files: tuple[NodeFile, ...]
@@ -93,47 +92,35 @@ def join(files: Iterable[NodeFile]) -> tuple[FoundJob, ...]:
     by_key: defaultdict[tuple[object, ...], list[NodeFile]] = defaultdict(list)
     for file in sorted(files, key=lambda file: file.started_ns):
         by_key[_key(file)].append(file)
-    attempts = [attempt for group in by_key.values() for attempt in _attempts(group)]
+    attempts: list[list[NodeFile]] = []
+    for group in by_key.values():
+        attempt: list[NodeFile] = []
+        for file in group:
+            if not attempt or any(file.ranks & other.ranks for other in attempt):
+                attempt = []
+                attempts.append(attempt)
+            attempt.append(file)
     attempts.sort(key=lambda attempt: attempt[0].started_ns)
-    names = _names(attempts)
-    return tuple(
-        FoundJob(name, tuple(sorted(attempt, key=lambda file: (min(file.ranks, default=0), file.run))))
-        for name, attempt in zip(names, attempts, strict=True)
-    )
+    jobs: list[FoundJob] = []
+    for attempt in attempts:
+        first = attempt[0]
+        # What its launcher calls it, else the id of its first run. It is printed, and may come from anywhere.
+        given = first.job if first.job is not None and not first.is_whole else first.run
+        name = "".join(character if character.isprintable() else "?" for character in given)
+        again = sum(known.name.partition("#")[0] == name for known in jobs)
+        nodes = sorted(attempt, key=lambda file: (min(file.ranks, default=0), file.run))
+        jobs.append(FoundJob(f"{name}#{again + 1}" if again else name, tuple(nodes)))
+    return tuple(jobs)
 
 
 def _key(file: NodeFile) -> tuple[object, ...]:
-    """Return what the files of a job have in common, of all that are told."""
+    """Return what the files of a job have in common."""
     if file.is_whole:
         return (file.run, str(file.path))
     if file.job is None:
         return (file.command, file.world_size)
-    # Who meets on the loopback address is on one host; others may use the same port on theirs.
+    # Ranks that meet on the loopback address are on one host; others may use the same port on theirs.
     return (file.job, file.host if file.job.startswith(_LOOPBACK) else None)
-
-
-def _attempts(files: Iterable[NodeFile]) -> Iterator[list[NodeFile]]:
-    """Yield the files of each time that a job ran; ``files`` are in order of time."""
-    attempt: list[NodeFile] = []
-    for file in files:
-        if any(file.ranks & other.ranks for other in attempt):
-            yield attempt
-            attempt = []
-        attempt.append(file)
-    yield attempt
-
-
-def _names(attempts: Sequence[Sequence[NodeFile]]) -> list[str]:
-    """Return a name for each job: what its launcher calls it, else the id of its first run, numbered if told twice."""
-    names: list[str] = []
-    for attempt in attempts:
-        first = attempt[0]
-        told = first.job if first.job is not None and not first.is_whole else first.run
-        # It is printed, and may come from anywhere.
-        name = "".join(character if character.isprintable() else "?" for character in told)
-        again = sum(known.partition("#")[0] == name for known in names)
-        names.append(f"{name}#{again + 1}" if again else name)
-    return names
 
 
 class _JobRow(msgspec.Struct, frozen=True):
@@ -144,6 +131,10 @@ def _read(path: Path) -> NodeFile:
     with RunReader(path) as reader:
         mains = [row for row in reader.processes.values() if row.role == "main" and row.rank is not None]
         sizes = [place.world_size for place in reader.placements().values() if place.world_size is not None]
+        rows = []  # a file that is older than the column has none
+        if reader.select(_JobRow, "SELECT name FROM pragma_table_info('placement') WHERE name = 'job'"):
+            sql = "SELECT job FROM placement WHERE job IS NOT NULL ORDER BY process DESC LIMIT 1"
+            rows = reader.select(_JobRow, sql)
         return NodeFile(
             path=path,
             run=reader.info.id,
@@ -152,16 +143,8 @@ def _read(path: Path) -> NodeFile:
             started_ns=reader.info.started_ns,
             ranks=frozenset(row.rank for row in mains if row.rank is not None),
             world_size=max(sizes, default=None),
-            job=_job(reader),
+            job=rows[0][0] if rows else None,
         )
-
-
-def _job(reader: RunReader) -> str | None:
-    """Return the job that a file's ranks were told; None from a file that is older than its column."""
-    if not reader.select(_JobRow, "SELECT name FROM pragma_table_info('placement') WHERE name = 'job'"):
-        return None
-    rows = reader.select(_JobRow, "SELECT job FROM placement WHERE job IS NOT NULL ORDER BY process DESC LIMIT 1")
-    return rows[0][0] if rows else None
 
 
 @contextlib.contextmanager
@@ -174,8 +157,14 @@ def open_job(job: FoundJob) -> Iterator[RunReader]:
         if len(job.files) == 1:
             yield open_files.enter_context(RunReader(job.files[0].path))
             return
+        try:
+            folder = tempfile.TemporaryDirectory(prefix="profd-")
+        except OSError as error:
+            raise OutputUnwritable(
+                f"cannot make a temporary folder ({error.strerror})", "set TMPDIR to a folder that you can write to"
+            ) from error
         # Not named by what stands in a file: one from elsewhere could say ../../anything.
-        path = open_files.enter_context(_scratch()) / f"job{SUFFIX}"
+        path = Path(open_files.enter_context(folder)) / f"job{SUFFIX}"
         join_files(job, path)
         yield open_files.enter_context(RunReader(path))
 
@@ -186,33 +175,12 @@ def join_files(job: FoundJob, path: Path) -> None:
         readers = [open_files.enter_context(RunReader(file.path)) for file in job.files]
         for reader in readers:
             open_files.enter_context(reader.one_moment())
-        name = f"{job.name} on {len(readers)} nodes"
-        join_runs(readers, _nodes(readers), name, path)
-
-
-@contextlib.contextmanager
-def _scratch() -> Iterator[Path]:
-    """Give a folder of ours that is removed afterwards."""
-    try:
-        folder = tempfile.TemporaryDirectory(prefix="profd-")
-    except OSError as error:
-        raise OutputUnwritable(
-            f"cannot make a temporary folder ({error.strerror})", "set TMPDIR to a folder that you can write to"
-        ) from error
-    with folder as name:
-        yield Path(name)
-
-
-def _nodes(readers: Sequence[RunReader]) -> list[JoinedNode]:
-    """Return the nodes by their hosts; several runs on one host are told apart by numbers."""
-    hosts = [reader.info.host for reader in readers]
-    several, seen = Counter(hosts), Counter[str]()
-    found = []
-    for number, (reader, offset) in enumerate(zip(readers, take_offsets(readers), strict=True)):
-        host = hosts[number]
-        seen[host] += 1
-        found.append(
-            JoinedNode(
+        several, seen = Counter(reader.info.host for reader in readers), Counter[str]()
+        nodes = []
+        for number, (reader, offset) in enumerate(zip(readers, take_offsets(readers), strict=True)):
+            host = reader.info.host
+            seen[host] += 1
+            node = JoinedNode(
                 number=number,
                 host=f"{host}/{seen[host]}" if several[host] > 1 else host,
                 run=reader.info.id,
@@ -221,5 +189,5 @@ def _nodes(readers: Sequence[RunReader]) -> list[JoinedNode]:
                 source=offset.source,
                 matched=offset.matched,
             )
-        )
-    return found
+            nodes.append(node)
+        join_runs(readers, nodes, f"{job.name} on {len(readers)} nodes", path)

@@ -17,27 +17,23 @@ import msgspec
 
 from profd.daemon.analyze.phases import own_frame
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.torchtraces import TorchTrace, decode, trace_text
+from profd.daemon.analyze.torchtraces import TorchTrace, decode, selected_windows, trace_text
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.store.rows import IntervalRow, WindowRow
 
 LARGEST_BYTES = 128 << 20
-"""Traces above it are left: it would be many seconds until a table is shown."""
+"""Larger traces are left out: it would be many seconds until a table is shown."""
 _BEFORE_NS = SECOND_NS
 """What a thread stood in when the window began may have begun that long before."""
 _GAPS = 3
-"""Samples come at random: 95 of 100 times one of them has come within so many of their mean distances."""
+"""Samples come at random: 95 of 100 times one of them has come within this many of their mean distances."""
 _OPERATORS = ("cpu_op", "user_annotation")
 
 
-Threads = tuple[int, ...]
-"""The rows of one thread: it has another one for each name that it had."""
-
-
 class IssuingLine(msgspec.Struct, frozen=True):
-    """A line of the user's code that was running while an operator did, in so many samples of that operator."""
+    """A line of the user's code that was running while an operator did, in ``samples`` of that operator."""
 
     file: str
     module_path: str
@@ -84,12 +80,19 @@ def issuing_lines(reader: RunReader, window: WindowRow) -> dict[str, tuple[Issui
     text = trace_text(reader, window) if window.trace_bytes <= LARGEST_BYTES else None
     if text is None:
         return {}
-    trace, (error_ns, gap_ns) = decode(window, text), _precision(reader, window)
+    trace = decode(window, text)
+    recordings = [
+        recording
+        for recording in reader.recordings(None, window.end_ns)
+        if recording.process == window.process and recording.end_ns > window.start_ns
+    ]
+    error_ns = max((recording.clock_error_ns for recording in recordings), default=0)
+    rate_hz = min((recording.rate_hz for recording in recordings), default=1)
+    gap_ns = _GAPS * SECOND_NS // max(rate_hz, 1)
     seen: defaultdict[str, Counter[Line]] = defaultdict(Counter)
     for threads, calls in _calls_by_thread(reader, window, trace).items():
         intervals = reader.intervals(window.start_ns - _BEFORE_NS, window.end_ns + error_ns, threads)
-        stays = _stays(reader, intervals, gap_ns)
-        for name, line in tie(stays, calls, error_ns):
+        for name, line in tie(_stays(reader, intervals, gap_ns), calls, error_ns):
             seen[name][line] += 1
     return {
         name: tuple(IssuingLine(*line, count) for line, count in lines.most_common()) for name, lines in seen.items()
@@ -117,24 +120,12 @@ def tie(stays: Iterable[Stay], calls: Sequence[Call], error_ns: int) -> Iterator
             yield from ((name, stay.line) for name in sorted(names))
 
 
-def _precision(reader: RunReader, window: WindowRow) -> tuple[int, int]:
-    """Return by how much times of samples in a window may be off at most, and how far samples are surely apart."""
-    recordings = [
-        recording
-        for recording in reader.recordings(None, window.end_ns)
-        if recording.process == window.process and recording.end_ns > window.start_ns
-    ]
-    error_ns = max((recording.clock_error_ns for recording in recordings), default=0)
-    rate_hz = min((recording.rate_hz for recording in recordings), default=1)
-    return error_ns, _GAPS * SECOND_NS // max(rate_hz, 1)
-
-
-def _calls_by_thread(reader: RunReader, window: WindowRow, trace: TorchTrace) -> dict[Threads, list[Call]]:
-    """Return the operators in a trace by the Python thread that they belong to."""
+def _calls_by_thread(reader: RunReader, window: WindowRow, trace: TorchTrace) -> dict[tuple[int, ...], list[Call]]:
+    """Return the operators in a trace by the rows of their Python thread: it has one for each name that it had."""
     rows = [row for row in reader.threads.values() if row.process == window.process]
     named = {row.os_tid: tuple(other.id for other in rows if other.os_tid == row.os_tid) for row in rows}
     main = next((named[row.os_tid] for row in rows if row.is_main), ())
-    calls: defaultdict[Threads, list[Call]] = defaultdict(list)
+    calls: defaultdict[tuple[int, ...], list[Call]] = defaultdict(list)
     for event in trace.events:
         if event.ph == "X" and event.cat in _OPERATORS:
             threads = named.get(event.tid, main) if isinstance(event.tid, int) else main
@@ -145,11 +136,18 @@ def _calls_by_thread(reader: RunReader, window: WindowRow, trace: TorchTrace) ->
 
 
 def _stays(reader: RunReader, intervals: Iterable[IntervalRow], gap_ns: int) -> Iterator[Stay]:
-    """Yield the stays of a thread from its intervals, which are in order of time; a hole ends one."""
+    """Yield the stays of a thread from its intervals, which are in order of time; a hole ends one.
+
+    An interval begins with a sample, and others follow at times that are not known.
+    """
     last: Stay | None = None
     for interval in intervals:
-        stay = _stay(reader, interval, gap_ns)
-        if last and last.line is not None and last.line == stay.line and stay.start_ns <= last.end_ns:
+        start_ns, length_ns = interval.start_ns, interval.duration_ns
+        frame = own_frame(reader.frames_of(interval.stack))
+        line = Line(frame.file, frame.module_path, frame.line) if frame else None
+        moments_ns = [start_ns + number * length_ns // interval.samples for number in range(1, interval.samples)]
+        stay = Stay(start_ns, interval.end_ns, max(interval.end_ns - gap_ns, start_ns), line, [start_ns, *moments_ns])
+        if last and last.line is not None and last.line == line and start_ns <= last.end_ns:
             last = stay._replace(start_ns=last.start_ns, moments_ns=last.moments_ns + stay.moments_ns)
             continue
         if last:
@@ -159,26 +157,11 @@ def _stays(reader: RunReader, intervals: Iterable[IntervalRow], gap_ns: int) -> 
         yield last
 
 
-def _stay(reader: RunReader, interval: IntervalRow, gap_ns: int) -> Stay:
-    """Return what one interval tells: it begins with a sample, and others follow at times that are not known."""
-    start_ns, length_ns = interval.start_ns, interval.duration_ns
-    known_ns = max(start_ns + length_ns - gap_ns, start_ns)
-    moments_ns = [start_ns + number * length_ns // interval.samples for number in range(1, interval.samples)]
-    moments_ns.insert(0, start_ns)
-    return Stay(start_ns, start_ns + length_ns, known_ns, _user_line(reader, interval.stack), moments_ns)
-
-
-def _user_line(reader: RunReader, stack: int) -> Line | None:
-    """Return the innermost line of the user's own code, None where there is none."""
-    frame = own_frame(reader.frames_of(stack))
-    return Line(frame.file, frame.module_path, frame.line) if frame else None
-
-
 HOST = "cpu"
 """The device of operators that run on the host; a kernel has that of its GPU."""
 OPERATORS = 10
 LARGEST_TRACE_BYTES = 16 << 20
-"""Lines come from the trace: one above it would keep a summary waiting for seconds."""
+"""Lines come from the trace: a larger one would keep a summary waiting for seconds."""
 
 
 class OperatorSummary(msgspec.Struct, frozen=True):
@@ -213,9 +196,20 @@ class WindowSummary(msgspec.Struct, frozen=True):
 
 def last_window(reader: RunReader, selection: Selection) -> tuple[WindowSummary, ...]:
     """Return the last window that was taken in a selection's range of time, of each of its processes by rank."""
-    taken = [row for row in reader.windows() if not row.error and _is_selected(reader, row, selection)]
-    last = [row for row in taken if row.asked_ns == taken[-1].asked_ns]
-    found = [_summarize(reader, row) for row in last]
+    taken = list(selected_windows(reader, selection))
+    found = []
+    for window in (row for row in taken if row.asked_ns == taken[-1].asked_ns):
+        process = reader.processes[window.process]
+        summary = WindowSummary(
+            pid=process.pid,
+            rank=process.rank,
+            source=window.source,
+            start_ns=window.start_ns,
+            end_ns=window.end_ns,
+            steps=len(reader.window_steps(window.id)),
+            operators=_heaviest(reader, window),
+        )
+        found.append(summary)
     return tuple(sorted(found, key=lambda one: (one.rank is None, one.rank or 0, one.pid)))
 
 
@@ -224,47 +218,33 @@ def by_name(rows: Iterable[OperatorTotals]) -> list[OperatorTotals]:
     groups: defaultdict[tuple[str, str, bool], list[OperatorTotals]] = defaultdict(list)
     for row in rows:
         groups[row.name, row.device, row.is_annotation].append(row)
-    return [_merge(group) for group in groups.values()]
+    sums = OperatorTotals.__struct_fields__[4:]
+    return [
+        msgspec.structs.replace(
+            group[0], input_shapes="", **{field: sum(getattr(row, field) for row in group) for field in sums}
+        )
+        for group in groups.values()
+    ]
 
 
-def _merge(rows: Sequence[OperatorTotals]) -> OperatorTotals:
-    sums = {field: sum(getattr(row, field) for row in rows) for field in OperatorTotals.__struct_fields__[4:]}
-    return msgspec.structs.replace(rows[0], input_shapes="", **sums)
-
-
-def _is_selected(reader: RunReader, row: WindowRow, selection: Selection) -> bool:
-    begins_late = selection.to_ns is not None and row.start_ns >= selection.to_ns
-    ends_early = selection.from_ns is not None and row.end_ns <= selection.from_ns
-    return selection.takes_process(reader.processes[row.process]) and not begins_late and not ends_early
-
-
-def _summarize(reader: RunReader, window: WindowRow) -> WindowSummary:
-    process = reader.processes[window.process]
+def _heaviest(reader: RunReader, window: WindowRow) -> tuple[OperatorSummary, ...]:
     lines = issuing_lines(reader, window) if window.trace_bytes <= LARGEST_TRACE_BYTES else {}
     # As in torch's table: kernels are counted for the operators that start them.
     rows = [row for row in by_name(reader.operators(window.id)) if row.device == HOST]
     own = [row for row in rows if not row.is_annotation]
     cpu_ns, cuda_ns = sum(row.self_cpu_ns for row in rows), sum(row.self_cuda_ns for row in own)
     own.sort(key=lambda row: (row.self_cuda_ns, row.self_cpu_ns) if cuda_ns else (row.self_cpu_ns, 0), reverse=True)
-    return WindowSummary(
-        pid=process.pid,
-        rank=process.rank,
-        source=window.source,
-        start_ns=window.start_ns,
-        end_ns=window.end_ns,
-        steps=len(reader.window_steps(window.id)),
-        operators=tuple(
-            OperatorSummary(
-                name=row.name,
-                calls=row.calls,
-                self_cpu_ns=row.self_cpu_ns,
-                self_cpu_share=row.self_cpu_ns / cpu_ns if cpu_ns else 0.0,
-                cpu_total_ns=row.cpu_total_ns,
-                self_cuda_ns=row.self_cuda_ns,
-                self_cuda_share=row.self_cuda_ns / cuda_ns if cuda_ns else None,
-                cuda_total_ns=row.cuda_total_ns,
-                line=next(iter(lines.get(row.name, ())), None),
-            )
-            for row in own[:OPERATORS]
-        ),
+    return tuple(
+        OperatorSummary(
+            name=row.name,
+            calls=row.calls,
+            self_cpu_ns=row.self_cpu_ns,
+            self_cpu_share=row.self_cpu_ns / cpu_ns if cpu_ns else 0.0,
+            cpu_total_ns=row.cpu_total_ns,
+            self_cuda_ns=row.self_cuda_ns,
+            self_cuda_share=row.self_cuda_ns / cuda_ns if cuda_ns else None,
+            cuda_total_ns=row.cuda_total_ns,
+            line=next(iter(lines.get(row.name, ())), None),
+        )
+        for row in own[:OPERATORS]
     )

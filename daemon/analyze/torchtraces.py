@@ -1,6 +1,6 @@
 """Reads the traces of torch that a run file keeps, as far as exports of them need to know their parts.
 
-Knows the fields of Kineto's Chrome traces, not what operators are; numbers come from the run file's own tables.
+Numbers come from the run file's own tables.
 """
 
 from __future__ import annotations
@@ -72,14 +72,9 @@ def trace_text(reader: RunReader, window: WindowRow) -> bytes | None:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
             text = file.read(LIMIT_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise RunUnreadable(
-            f"the trace of window {window.id} is damaged ({error})", "choose a range of time without it"
-        ) from error
+        raise _damaged(window, error) from error
     if len(text) > LIMIT_BYTES:
-        raise RunUnreadable(
-            f"the trace of window {window.id} is larger than {LIMIT_BYTES >> 20} MiB",
-            "choose a range of time without it",
-        )
+        raise RunUnreadable(f"the trace of window {window.id} is larger than {LIMIT_BYTES >> 20} MiB", _REMEDY)
     return text
 
 
@@ -91,6 +86,11 @@ def decode(window: WindowRow, text: bytes) -> TorchTrace:
         except UnicodeDecodeError:  # a kernel may be called anything
             return msgspec.json.decode(text.decode(errors="replace"), type=TorchTrace)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise RunUnreadable(
-            f"the trace of window {window.id} is damaged ({error})", "choose a range of time without it"
-        ) from error
+        raise _damaged(window, error) from error
+
+
+_REMEDY = "choose a range of time without it"
+
+
+def _damaged(window: WindowRow, error: Exception) -> RunUnreadable:
+    return RunUnreadable(f"the trace of window {window.id} is damaged ({error})", _REMEDY)

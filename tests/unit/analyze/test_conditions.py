@@ -47,14 +47,14 @@ def test_time_in_which_memory_grew_is_from_where_it_can_be_told(tmp_path: Path) 
 
 def test_all_cores_are_busy_from_95_percent_on(tmp_path: Path) -> None:
     with RunReader(write_readings(tmp_path / "a.profd", "host_cpu_share", [0.1, 0.94, 0.95, 1.0, 0.5])) as reader:
-        cover = conditions.cpu_saturated(reader, 1, 0.0)
+        cover = conditions.cpu_saturated(reader)
     assert list(cover.ranges()) == [(STARTED_NS + SECOND_NS, STARTED_NS + 3 * SECOND_NS)]
 
 
 def test_what_a_control_group_held_back_counts(tmp_path: Path) -> None:
     readings = [0.0, 0.0, 0.3, 0.0]
     with RunReader(write_readings(tmp_path / "a.profd", "cgroup_cpu_throttled_share", readings)) as reader:
-        cover = conditions.throttled(reader, 1, 0.0)
+        cover = conditions.throttled(reader, 1)
     assert list(cover.ranges()) == [(STARTED_NS + SECOND_NS, STARTED_NS + 2 * SECOND_NS)]
 
 
@@ -82,7 +82,7 @@ def test_less_than_half_a_core_is_waiting(tmp_path: Path) -> None:
     assert (profile.total_ns, profile.total_samples) == (2 * SECOND_NS, 200)
 
 
-@pytest.mark.parametrize("name", [*conditions.CONDITIONS, *conditions.OF_THREADS])
+@pytest.mark.parametrize("name", conditions.CONDITIONS)
 def test_a_run_that_cannot_tell_says_why(name: str, tmp_path: Path) -> None:
     run = write_readings(tmp_path / "a.profd", "host_load_1min", [1.0, 1.0])
     with RunReader(run) as reader, pytest.raises(UsageError, match=f"cannot tell {name}: it has no readings"):
