@@ -134,11 +134,27 @@ class Keyboard(threading.Thread):
         self._typed = b""
 
     def run(self) -> None:
-        while self._wake_fd not in (ready := dict(self._poller().poll())):
+        while True:
+            poller = select.poll()
+            poller.register(self._wake_fd, select.POLLIN)
             if self._typed:
-                self._type()
-            elif ready:
-                self._read()
+                poller.register(self._master_fd, select.POLLOUT)
+            elif self._keys_fd is not None:
+                poller.register(self._keys_fd, select.POLLIN)
+            if self._wake_fd in dict(poller.poll()):
+                return
+            if self._typed:  # no more keys are read before the script has taken these
+                try:
+                    self._typed = self._typed[os.write(self._master_fd, self._typed) :]
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    self._typed = b""
+            elif self._keys_fd is not None:
+                with contextlib.suppress(OSError):
+                    self._typed = os.read(self._keys_fd, CHUNK_BYTES)
+                if not self._typed:
+                    self._keys_fd = None  # the terminal is gone
 
     def end(self) -> None:
         """Touch the real terminal no more: when this returns, its keys are someone else's."""
@@ -148,30 +164,6 @@ class Keyboard(threading.Thread):
         if not self.is_alive():
             for fd in (self._wake_fd, self._waker_fd):
                 os.close(fd)
-
-    def _poller(self) -> select.poll:
-        poller = select.poll()
-        poller.register(self._wake_fd, select.POLLIN)
-        if self._typed:
-            poller.register(self._master_fd, select.POLLOUT)
-        elif self._keys_fd is not None:
-            poller.register(self._keys_fd, select.POLLIN)
-        return poller
-
-    def _read(self) -> None:
-        assert self._keys_fd is not None
-        with contextlib.suppress(OSError):
-            self._typed = os.read(self._keys_fd, CHUNK_BYTES)
-        if not self._typed:
-            self._keys_fd = None  # the terminal is gone
-
-    def _type(self) -> None:
-        try:
-            self._typed = self._typed[os.write(self._master_fd, self._typed) :]
-        except BlockingIOError:
-            pass
-        except OSError:
-            self._typed = b""
 
 
 @dataclass(eq=False)

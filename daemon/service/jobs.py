@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -62,6 +62,22 @@ QUIET_S = 300.0
 """A job that was quiet for so long gives its place to one that waits."""
 
 
+@dataclass
+class _State:
+    """What became of a job so far."""
+
+    is_taken: bool = False
+    """Whether it is recorded, or is not to be."""
+    uid: int | None = None
+    """Its user, while it is recorded."""
+    is_quiet: bool = False
+    """Whether its recording ended because it was quiet; it is recorded again once it is not."""
+    is_noticed: bool = False
+    """Whether something was logged of its delay or failure."""
+    failures: int = 0
+    rest_until_ns: int = 0
+
+
 @dataclass(eq=False)
 class Jobs:
     """The jobs of the host."""
@@ -75,32 +91,29 @@ class Jobs:
     def __post_init__(self) -> None:
         self._scanner = ProcessScanner(self.table, self.clock)
         self._activity = Activity(self.table, self.clock)
-        self._taken: set[Identity] = set()
-        self._places: dict[Identity, int] = {}
-        """The jobs that are recorded, and of which user."""
-        self._resting: set[Identity] = set()
-        """The jobs that were let go as they were quiet; they are recorded again once they are not."""
+        self._states: defaultdict[Identity, _State] = defaultdict(_State)
         self.is_any_waiting = False
         """Whether a job that meets the rules found no room at the last look."""
-        self._noticed: set[Identity] = set()
-        self._failures: dict[Identity, int] = {}
-        self._resting_ns: dict[Identity, int] = {}
 
     def skip(self, root: Identity) -> None:
-        self._taken.add(root)
+        self._states[root].is_taken = True
 
     def adopt(self, root: Identity) -> None:
         self.skip(root)
         program = self.table.program(root.pid)
         if program is not None:
-            self._places[root] = program.uid
+            self._states[root].uid = program.uid
+
+    def _places(self) -> Counter[int]:
+        """Return how many jobs of each user are recorded."""
+        return Counter(state.uid for state in self._states.values() if state.uid is not None)
 
     def poll(self, room: int) -> list[Job]:
         """Return the jobs to be recorded from now on, ``room`` of them at most; they count as taken.
 
         Where there is not room for all, the user with the fewest places comes first.
         """
-        self._activity.look({*self._places, *self._resting})
+        self._activity.look([root for root, state in self._states.items() if state.is_quiet or state.uid is not None])
         wanting: dict[Identity, tuple[Job, int]] = {}
         recorded: set[int] | None = None
         for process in self._scanner.poll():
@@ -113,57 +126,53 @@ class Jobs:
         found: list[Job] = []
         most = self.configuration.most_of_one_user
         while wanting and len(found) < room:
-            held = Counter(self._places.values())
+            held = self._places()
             # Among equals the one that began first.
             root = min(wanting, key=lambda root: (held[wanting[root][1]], root.start_ticks, root.pid))
             if held[wanting[root][1]] >= most:
                 break
-            job, self._places[root] = wanting.pop(root)
-            self._taken.add(root)
-            self._resting.discard(root)
+            job, uid = wanting.pop(root)
+            state = self._states[root]
+            state.is_taken, state.is_quiet, state.uid = True, False, uid
             found.append(job)
         for job, _ in wanting.values():
             self._scanner.look_again(job.member, _ROOM_REST_S)
             if self.is_first_notice(job.root):
                 self.log.say("waiting", "there is no room for another session, or of its user", pid=job.root.pid)
-        held = Counter(self._places.values())
+        held = self._places()
         self.is_any_waiting = any(held[uid] < most for _, uid in wanting.values())
         return found
 
     def quietest(self) -> Identity | None:
         """Return the job that has been quiet longest; None where none is for long enough to give up its place."""
-        longest = max(self._places, key=self._activity.quiet_s, default=None)
+        recorded = (root for root, state in self._states.items() if state.uid is not None)
+        longest = max(recorded, key=self._activity.quiet_s, default=None)
         return longest if longest is not None and self._activity.quiet_s(longest) >= QUIET_S else None
 
     def end(self, root: Identity, why: str) -> None:
         """Note why the recording of a job ended: one that somebody stopped is not begun again, others are."""
-        self._places.pop(root, None)
+        self._states[root].uid = None
         if why in (DURATION, QUIET):
             self._release(root, 0.0)
-            if why == QUIET:
-                self._resting.add(root)
+            self._states[root].is_quiet |= why == QUIET
         elif why != STOPPED:
             self.fail(root)
-        # Forget processes that are gone.
-        known = {*self._taken, *self._noticed, *self._resting, *self._failures, *self._resting_ns}
-        for one in known:
+        for one in [root for root, state in self._states.items() if state.uid is None]:
             program = self.table.program(one.pid)
             if program is None or program.identity != one:
-                for roots in (self._taken, self._noticed, self._resting):
-                    roots.discard(one)
-                self._failures.pop(one, None)
-                self._resting_ns.pop(one, None)
+                del self._states[one]
 
     def fail(self, root: Identity) -> None:
         """Note that a job could not be recorded; it is tried again, later each time."""
-        self._places.pop(root, None)
-        self._failures[root] = self._failures.get(root, 0) + 1
-        self._release(root, min(_FIRST_REST_S * 2.0 ** (self._failures[root] - 1), _LONGEST_REST_S))
+        state = self._states[root]
+        state.uid = None
+        state.failures += 1
+        self._release(root, min(_FIRST_REST_S * 2.0 ** (state.failures - 1), _LONGEST_REST_S))
 
     def is_first_notice(self, root: Identity) -> bool:
         """Say whether nothing was logged of a job's delay or failure so far; from now on something was."""
-        is_first = root not in self._noticed
-        self._noticed.add(root)
+        is_first = not self._states[root].is_noticed
+        self._states[root].is_noticed = True
         return is_first
 
     def _job_of(self, process: ProcessInfo) -> Job | None:
@@ -176,10 +185,10 @@ class Jobs:
             self._scanner.look_again(process.identity.pid, rule.min_age_s + grace_s - process.age_s)
             return None
         job = job_of(process, rule.name, self.table, self.configuration)
-        if job is None or job.root in self._taken:
+        if job is None or self._states[job.root].is_taken:
             self._scanner.settle(process.identity.pid)
             return None
-        rest_s = (self._resting_ns.get(job.root, 0) - self.clock.now_ns()) / SECOND_NS
+        rest_s = (self._states[job.root].rest_until_ns - self.clock.now_ns()) / SECOND_NS
         if rest_s > 0:
             self._scanner.look_again(job.member, rest_s)
             return None
@@ -187,14 +196,14 @@ class Jobs:
 
     def _is_free(self, job: Job, recorded: set[int]) -> bool:
         is_recorded = recorded & {job.root.pid, job.member, *self.table.descendants(job.root.pid)}
-        if is_recorded or (job.root in self._resting and self._activity.quiet_s(job.root) > 0):
+        if is_recorded or (self._states[job.root].is_quiet and self._activity.quiet_s(job.root) > 0):
             self._scanner.look_again(job.member, _ELSEWHERE_REST_S)
             return False
         return True
 
     def _release(self, root: Identity, rest_s: float) -> None:
         """Let a job be found again after a rest, by whichever process of it lives then."""
-        self._taken.discard(root)
-        self._resting_ns[root] = self.clock.now_ns() + int(rest_s * SECOND_NS)
+        state = self._states[root]
+        state.is_taken, state.rest_until_ns = False, self.clock.now_ns() + int(rest_s * SECOND_NS)
         for pid in {root.pid, *self.table.descendants(root.pid)}:
             self._scanner.look_again(pid, rest_s)

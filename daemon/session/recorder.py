@@ -46,6 +46,16 @@ from profd.daemon.windows.request import WindowRequest
 TREE_INTERVAL_S = 0.25
 READ_INTERVAL_S = 1.0
 STATUS_TIMEOUT_S = 1.0
+_STORED_OPTIONS = [
+    "rate_hz",
+    "budget_percent",
+    "subprocesses",
+    "steps",
+    "source",
+    "all_gpus",
+    "duration_s",
+    "hang_after_s",
+]
 
 
 class Recorder:
