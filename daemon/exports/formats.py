@@ -1,8 +1,6 @@
-"""The formats that a run can be exported to, and the simplest of them, collapsed stacks.
+"""The formats that a run can be exported to, each one file or a folder, and the simplest of them, collapsed stacks.
 
-A format is one file, or a folder of tables.
-
-The numbers are samples as they were taken, so that totals are those of the run; shares of time stand in the summary.
+The numbers of collapsed stacks are samples as they were taken; shares of time stand in the summary.
 """
 
 from __future__ import annotations
@@ -10,9 +8,9 @@ from __future__ import annotations
 import importlib
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from profd.daemon.analyze.profile import selected_totals
 from profd.daemon.analyze.selection import Selection
@@ -20,10 +18,6 @@ from profd.daemon.errors import OutputUnwritable
 from profd.daemon.paths import write_whole
 from profd.daemon.render.plaintext import visible
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import ThreadRow
-
-if TYPE_CHECKING:
-    from profd.daemon.analyze.selection import Selection
 
 FORMATS = {
     "collapsed": "a stack and its samples a line, as flame graph tools read it",
@@ -51,39 +45,41 @@ ENDINGS = {
     "tensorboard": "-tensorboard",
 }
 """What the name of a file or folder in a format ends with."""
-_FILES = {
-    "speedscope": ("profd.daemon.exports.speedscope", "speedscope"),
-    "svg": ("profd.daemon.exports.svg", "flame_graph_svg"),
-    "pprof": ("profd.daemon.exports.pprof", "pprof"),
-    "perfetto": ("profd.daemon.exports.perfetto", "perfetto"),
+_MAKERS = {
+    "speedscope": ("speedscope", "speedscope"),
+    "svg": ("svg", "flame_graph_svg"),
+    "pprof": ("pprof", "pprof"),
+    "perfetto": ("perfetto", "perfetto"),
+    "csv": ("tables", "csv_files"),
+    "parquet": ("tables", "parquet_files"),
+    "tensorboard": ("tensorboard", "tensorboard_files"),
 }
+"""Module and function of each format; a module is imported when it is used."""
 
 
 def file_content(
     reader: RunReader, selection: Selection, form: str, *, threads: bool = False, processes: bool = False
 ) -> bytes:
-    """Return what is to be written in a format that is one file; ``threads`` and ``processes`` are of collapsed."""
+    """Return the content of a format that is one file; ``threads`` and ``processes`` are options of collapsed."""
     if form == "collapsed":
         lines = collapsed_lines(reader, selection, threads=threads, processes=processes)
         return "".join(f"{line}\n" for line in lines).encode()
-    module, function = _FILES[form]
-    content: bytes = getattr(importlib.import_module(module), function)(reader, selection)
+    content: bytes = _maker(form)(reader, selection)
     return content
 
 
 def tables(reader: RunReader, selection: Selection, form: str) -> Mapping[str, bytes]:
     """Return the files of a format that is a folder, by name."""
-    if form == "tensorboard":
-        from profd.daemon.exports.tensorboard import tensorboard_files
+    files: Mapping[str, bytes] = _maker(form)(reader, selection)
+    return files
 
-        return tensorboard_files(reader, selection)
-    if form == "parquet":
-        from profd.daemon.exports.tables import parquet_files
 
-        return parquet_files(reader, selection)
-    from profd.daemon.exports.tables import csv_files
-
-    return csv_files(reader, selection)
+def _maker(form: str) -> Callable[[RunReader, Selection], Any]:
+    module, function = _MAKERS[form]
+    maker: Callable[[RunReader, Selection], Any] = getattr(
+        importlib.import_module(f"profd.daemon.exports.{module}"), function
+    )
+    return maker
 
 
 def write_tables(files: Mapping[str, bytes], folder: Path) -> list[Path]:
@@ -112,7 +108,11 @@ def collapsed_lines(
     labels: dict[int, str] = {}
     for total in selected_totals(reader, selection):
         if total.thread not in roots:
-            roots[total.thread] = _roots(reader, reader.threads[total.thread], processes=processes, threads=threads)
+            thread = reader.threads[total.thread]
+            process = reader.processes[thread.process]
+            found = [f'process {process.pid}:"{shlex.join(process.command)}"'] if processes else []
+            found += [f"thread ({thread.os_tid}): {thread.name}"] if threads else []
+            roots[total.thread] = list(map(_safe, found))
         frames = reader.frames_of(total.stack)
         for frame in frames:
             if frame.id not in labels:
@@ -120,16 +120,6 @@ def collapsed_lines(
         counted[";".join([*roots[total.thread], *(labels[frame.id] for frame in frames)])] += total.samples
     for stack_text, samples in sorted(counted.items()):
         yield f"{stack_text} {samples}"
-
-
-def _roots(reader: RunReader, thread: ThreadRow, *, processes: bool, threads: bool) -> list[str]:
-    found = []
-    if processes:
-        process = reader.processes[thread.process]
-        found.append(_safe(f'process {process.pid}:"{shlex.join(process.command)}"'))
-    if threads:
-        found.append(_safe(f"thread ({thread.os_tid}): {thread.name}"))
-    return found
 
 
 def _safe(label: str) -> str:

@@ -20,7 +20,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.plaintext import visible
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import StackTotal
+from profd.daemon.store.rows import FrameRow
 
 _PACKAGE = "perftools.profiles"
 _SCHEMA = {
@@ -51,94 +51,74 @@ def profile_message() -> Any:  # noqa: ANN401  the class is made at run time
     for name, fields in _SCHEMA.items():
         message = file.message_type.add(name=name)
         for words in fields.split(", "):
-            _add_field(message, words.split())
+            number, *label, kind, field_name = words.split()
+            field = message.field.add(name=field_name, number=int(number))
+            field.label = field.LABEL_REPEATED if label else field.LABEL_OPTIONAL
+            if kind in _SCHEMA:
+                field.type, field.type_name = field.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
+            else:
+                field.type = descriptor_pb2.FieldDescriptorProto.Type.Value(f"TYPE_{kind.upper()}")
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Profile"))()
 
 
-def _add_field(message: descriptor_pb2.DescriptorProto, words: list[str]) -> None:
-    """Add the field that the words of its line describe."""
-    number, *label, kind, name = words
-    field = message.field.add(name=name, number=int(number))
-    field.label = field.LABEL_REPEATED if label else field.LABEL_OPTIONAL
-    if kind in _SCHEMA:
-        field.type, field.type_name = field.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
-    else:
-        field.type = descriptor_pb2.FieldDescriptorProto.Type.Value(f"TYPE_{kind.upper()}")
-
-
 def pprof(reader: RunReader, selection: Selection) -> bytes:
     """Return the samples of a selection as a gzipped profile."""
-    # Without a time stamp, so that the same run gives the same bytes.
-    return gzip.compress(_Profile(reader, selection).take().SerializeToString(deterministic=True), mtime=0)
-
-
-class _Profile:
-    """A profile while it is made; strings, functions and locations are added when they are first named."""
-
-    def __init__(self, reader: RunReader, selection: Selection) -> None:
-        self._reader = reader
-        self._selection = selection
-        self._phases = PhaseIndex(reader)
-        self._message = profile_message()
-        self._strings: dict[str, int] = {}
-        self._locations: dict[int, int] = {}
-        self._functions: dict[tuple[str, str], int] = {}
-
-    def take(self) -> Any:  # noqa: ANN401  the class is made at run time
-        """Return the message, filled."""
-        self._string("")
-        self._describe()
-        selection, reader = self._selection, self._reader
-        weights = process_weights(reader, take_lives(reader), selection.from_ns, selection.to_ns)
-        for total in selected_totals(reader, selection, self._phases):
-            self._add(total, weights[reader.threads[total.thread].process])
-        return self._message
-
-    def _describe(self) -> None:
-        """Say what the values are, and of when."""
-        info, message = self._reader.info, self._message
-        for name, unit in (("samples", "count"), ("time", "nanoseconds")):
-            message.sample_type.add(type=self._string(name), unit=self._string(unit))
-        message.default_sample_type = self._string("time")
-        message.period_type.type, message.period_type.unit = self._string("time"), self._string("nanoseconds")
-        message.period = SECOND_NS // int(info.options.get("rate_hz") or 100)
-        from_ns = info.started_ns if self._selection.from_ns is None else self._selection.from_ns
-        to_ns = info.end_ns if self._selection.to_ns is None else self._selection.to_ns
-        message.time_nanos, message.duration_nanos = from_ns, max(to_ns - from_ns, 0)
-        message.comment.append(self._string(f"profd run {visible(info.id)}"))
-
-    def _add(self, total: StackTotal, weight: float) -> None:
-        leaf_first = [self._location(frame.id) for frame in reversed(self._reader.frames_of(total.stack))]
-        sample = self._message.sample.add(location_id=leaf_first)
-        sample.value.extend([total.samples, round(total.duration_ns * weight)])
-        thread = self._reader.threads[total.thread]
-        process = self._reader.processes[thread.process]
-        words = {"role": process.role, "thread": thread.name, "phase": self._phases.of_stack(total.stack)}
+    phases, profile, info = PhaseIndex(reader), _Profile(), reader.info
+    string, message = profile.string, profile.message
+    for name, unit in (("samples", "count"), ("time", "nanoseconds")):
+        message.sample_type.add(type=string(name), unit=string(unit))
+    message.default_sample_type = string("time")
+    message.period_type.type, message.period_type.unit = string("time"), string("nanoseconds")
+    message.period = SECOND_NS // int(info.options.get("rate_hz") or 100)
+    from_ns = info.started_ns if selection.from_ns is None else selection.from_ns
+    to_ns = info.end_ns if selection.to_ns is None else selection.to_ns
+    message.time_nanos, message.duration_nanos = from_ns, max(to_ns - from_ns, 0)
+    message.comment.append(string(f"profd run {visible(info.id)}"))
+    weights = process_weights(reader, take_lives(reader), selection.from_ns, selection.to_ns)
+    for total in selected_totals(reader, selection, phases):
+        thread = reader.threads[total.thread]
+        process = reader.processes[thread.process]
+        leaf_first = [profile.location(frame) for frame in reversed(reader.frames_of(total.stack))]
+        sample = message.sample.add(location_id=leaf_first)
+        sample.value.extend([total.samples, round(total.duration_ns * weights[process.id])])
+        words = {"role": process.role, "thread": thread.name, "phase": phases.of_stack(total.stack)}
         for key, word in words.items():
-            sample.label.add(key=self._string(key), str=self._string(visible(word)))
+            sample.label.add(key=string(key), str=string(visible(word)))
         numbers = {"pid": process.pid, "rank": process.rank, "worker": process.ordinal}
         for key, number in numbers.items():
             if number is not None:
-                sample.label.add(key=self._string(key), num=number)
+                sample.label.add(key=string(key), num=number)
+    # Without a time stamp, so that the same run gives the same bytes.
+    return gzip.compress(message.SerializeToString(deterministic=True), mtime=0)
 
-    def _location(self, frame: int) -> int:
-        if frame not in self._locations:
-            row = self._reader.frames[frame]
-            number = self._locations[frame] = len(self._locations) + 1
-            location = self._message.location.add(id=number)
-            location.line.add(function_id=self._function(row.function, row.module_path), line=row.line)
-        return self._locations[frame]
+
+class _Profile:
+    """A profile with its strings, functions and locations, each added when it is first named."""
+
+    def __init__(self) -> None:
+        self.message = profile_message()
+        self._strings: dict[str, int] = {}
+        self._locations: dict[int, int] = {}
+        self._functions: dict[tuple[str, str], int] = {}
+        self.string("")
+
+    def location(self, frame: FrameRow) -> int:
+        if frame.id not in self._locations:
+            number = self._locations[frame.id] = len(self._locations) + 1
+            location = self.message.location.add(id=number)
+            location.line.add(function_id=self._function(frame.function, frame.module_path), line=frame.line)
+        return self._locations[frame.id]
 
     def _function(self, name: str, file: str) -> int:
         if (name, file) not in self._functions:
             number = self._functions[name, file] = len(self._functions) + 1
-            text = self._string(visible(name))
-            self._message.function.add(id=number, name=text, system_name=text, filename=self._string(visible(file)))
+            text = self.string(visible(name))
+            self.message.function.add(id=number, name=text, system_name=text, filename=self.string(visible(file)))
         return self._functions[name, file]
 
-    def _string(self, text: str) -> int:
+    def string(self, text: str) -> int:
         if text not in self._strings:
             self._strings[text] = len(self._strings)
-            self._message.string_table.append(text)
+            self.message.string_table.append(text)
         return self._strings[text]

@@ -7,10 +7,7 @@ of the phase that most of its time belongs to. The report is for looking around;
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
 from xml.sax.saxutils import escape
-
-import msgspec
 
 from profd.daemon.analyze.phases import PhaseIndex, phase_named
 from profd.daemon.analyze.profile import CallNode, Profile, call_tree, take_profile
@@ -32,75 +29,51 @@ _STYLE = (
 )
 
 
-class Box(msgspec.Struct, frozen=True):
-    """A frame where it is drawn: pixels from the left edge and rows from the top."""
-
-    node: CallNode
-    left: float
-    width: float
-    depth: int
-
-
 def flame_graph_svg(reader: RunReader, selection: Selection) -> bytes:
     """Return the flame graph of a selection as an SVG file."""
     phases = PhaseIndex(reader)
     profile = take_profile(reader, selection, phases)
     tree = call_tree(reader, profile)
-    boxes = list(_boxes(tree))
-    colors = _Colors(reader, profile, tree, phases)
-    height = HEAD + MARGIN + ROW * (1 + max((box.depth for box in boxes), default=0))
-    body = "\n".join(_drawn(box, reader, colors, tree.total_ns) for box in boxes)
+    colors = _colors(reader, profile, tree, phases)
+    drawn, deepest = [], 0
+    # Pixels from the left edge and rows from the top; callers come before what they call.
+    waiting = [(tree, float(MARGIN), 0)] if tree.total_ns else []
+    scale = (WIDTH - 2 * MARGIN) / (tree.total_ns or 1.0)
+    while waiting:
+        node, left, depth = waiting.pop()
+        deepest = max(deepest, depth)
+        color = colors.get(id(node), MIXED)
+        drawn.append(_drawn(reader, node, color, (left, node.total_ns * scale, depth), tree.total_ns))
+        for child in sorted(node.children.values(), key=lambda child: -child.total_ns):
+            if child.total_ns * scale >= NARROWEST:
+                waiting.append((child, left, depth + 1))
+            left += child.total_ns * scale
+    height, body = HEAD + MARGIN + ROW * (1 + deepest), "\n".join(drawn)
+    title = _text(f"{script(reader.info.command)} · {reader.info.id}")
+    basis = f"{profile.total_samples:,} samples; width is time, color the phase, libraries are paler"
     picture = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
         f'role="img">\n<style>{_STYLE}</style>\n<rect width="{WIDTH}" height="{height}" fill="#fff"/>\n'
-        f"{_head(reader, profile)}\n{body}\n</svg>\n"
+        f'<text class="n" x="{MARGIN}" y="20">{title}</text>\n'
+        f'<text x="{MARGIN}" y="36">{basis}</text>\n{body}\n</svg>\n'
     )
     return picture.encode()
 
 
-def _head(reader: RunReader, profile: Profile) -> str:
-    """Return the line on top: what ran, and on how much the picture rests."""
-    title = _text(f"{script(reader.info.command)} · {reader.info.id}")
-    basis = f"{profile.total_samples:,} samples"
-    return (
-        f'<text class="n" x="{MARGIN}" y="20">{title}</text>\n'
-        f'<text x="{MARGIN}" y="36">{basis}; width is time, color the phase, libraries are paler</text>'
-    )
-
-
-def _boxes(tree: CallNode) -> Iterator[Box]:
-    """Yield the frames that can be seen, callers before what they call."""
-    if not tree.total_ns:
-        return
-    scale = (WIDTH - 2 * MARGIN) / tree.total_ns
-    waiting = [Box(tree, MARGIN, WIDTH - 2 * MARGIN, 0)]
-    while waiting:
-        box = waiting.pop()
-        yield box
-        left = box.left
-        for child in sorted(box.node.children.values(), key=lambda node: -node.total_ns):
-            width = child.total_ns * scale
-            if width >= NARROWEST:
-                waiting.append(Box(child, left, width, box.depth + 1))
-            left += width
-
-
-def _drawn(box: Box, reader: RunReader, colors: _Colors, whole_ns: float) -> str:
+def _drawn(reader: RunReader, node: CallNode, color: str, place: tuple[float, float, int], whole_ns: float) -> str:
     """Return a frame with its label, as far as there is room, and all that is known of it as a tooltip."""
-    frame = reader.frames.get(box.node.frame)
+    left, width, depth = place
+    frame = reader.frames.get(node.frame)
     label = "all" if frame is None else f"{frame.function} ({frame.module_path}:{frame.line})"
-    top = HEAD + box.depth * ROW
-    pale = ' class="l"' if frame is not None and frame.is_library else ""
-    known = f"{label}\n{percent(box.node.total_ns / whole_ns, 1)}, {box.node.samples:,} samples"
+    known = f"{label}\n{percent(node.total_ns / whole_ns, 1)}, {node.samples:,} samples"
     if frame is not None and frame.source:
         known += f"\n{frame.source}"
-    shape = (
-        f'<rect{pale} x="{box.left:.2f}" y="{top}" width="{box.width:.2f}" height="{ROW}" '
-        f'fill="{colors.of_node(box.node)}"/>'
-    )
-    cells = int((box.width - 6) / _CHARACTER)
-    ink = ' class="w"' if not pale and _is_dark(colors.of_node(box.node)) else ""
-    words = f'<text{ink} x="{box.left + 3:.2f}" y="{top + 12}">{_text(label, cells)}</text>' if cells >= 3 else ""
+    top = HEAD + depth * ROW
+    pale = ' class="l"' if frame is not None and frame.is_library else ""
+    shape = f'<rect{pale} x="{left:.2f}" y="{top}" width="{width:.2f}" height="{ROW}" fill="{color}"/>'
+    cells = int((width - 6) / _CHARACTER)
+    ink = ' class="w"' if not pale and _is_dark(color) else ""
+    words = f'<text{ink} x="{left + 3:.2f}" y="{top + 12}">{_text(label, cells)}</text>' if cells >= 3 else ""
     return f"<g><title>{_text(known)}</title>{shape}{words}</g>"
 
 
@@ -116,20 +89,19 @@ def _text(text: str, cells: int | None = None) -> str:
     return escape("\n".join(lines))
 
 
-class _Colors:
-    """The color of each node: of the phase that has at least half of its time."""
-
-    def __init__(self, reader: RunReader, profile: Profile, tree: CallNode, phases: PhaseIndex) -> None:
-        self._spent_ns: defaultdict[int, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
-        for stack, time_ns in profile.time_ns.items():
-            node, phase = tree, phases.of_stack(stack)
-            for frame in reader.frames_of(stack):
-                node = node.children[frame.id]
-                self._spent_ns[id(node)][phase] += time_ns
-
-    def of_node(self, node: CallNode) -> str:
-        spent_ns: Mapping[str, float] = self._spent_ns.get(id(node), {})
-        phase = max(spent_ns, key=lambda name: spent_ns[name], default=None)
-        if phase is None or spent_ns[phase] < node.total_ns / 2:
-            return MIXED
-        return phase_named(phase).color
+def _colors(reader: RunReader, profile: Profile, tree: CallNode, phases: PhaseIndex) -> dict[int, str]:
+    """Return the color of each node, by its ``id``: of the phase that has at least half of its time."""
+    spent_ns: defaultdict[int, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+    nodes: dict[int, CallNode] = {}
+    for stack, time_ns in profile.time_ns.items():
+        node, phase = tree, phases.of_stack(stack)
+        for frame in reader.frames_of(stack):
+            node = node.children[frame.id]
+            nodes[id(node)] = node
+            spent_ns[id(node)][phase] += time_ns
+    colors = {}
+    for key, by_phase in spent_ns.items():
+        most = max(by_phase, key=lambda name: by_phase[name])
+        if by_phase[most] >= nodes[key].total_ns / 2:
+            colors[key] = phase_named(most).color
+    return colors

@@ -1,7 +1,6 @@
 """A run as tidy tables, one row an observation, in CSV or Parquet files.
 
-``TABLES`` names them; docs/file-format.md describes their columns. Values keep their types here; how a format writes
-them is the format's business.
+``TABLES`` names them; docs/file-format.md describes their columns.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.errors import MissingTool
 from profd.daemon.render.plaintext import visible
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import EventRow, PointRow, ProcessRow, SeriesRow
 
 if TYPE_CHECKING:
     import pyarrow
@@ -63,53 +61,37 @@ def _samples(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, .
 def _series(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
     """Yield the readings of all series in the selection's range of time, of its processes, devices and the host."""
     for series in reader.series.values():
-        if series.process is None or selection.takes_process(reader.processes[series.process]):
+        process = None if series.process is None else reader.processes[series.process]
+        if process is None or selection.takes_process(process):
+            pid, rank = (None, None) if process is None else (process.pid, process.rank)
             for point in reader.points(series.id, selection.from_ns, selection.to_ns):
-                yield _reading(reader, series, point)
-
-
-def _reading(reader: RunReader, series: SeriesRow, point: PointRow) -> tuple[Value, ...]:
-    process = None if series.process is None else reader.processes[series.process]
-    pid, rank = (None, None) if process is None else (process.pid, process.rank)
-    return point.at_ns, series.name, pid, rank, series.os_tid, series.device, point.value
+                yield point.at_ns, series.name, pid, rank, series.os_tid, series.device, point.value
 
 
 def _processes(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
-    """Yield the processes of the selection."""
-    for row in reader.processes.values():
-        if selection.takes_process(row):
-            yield _process(reader, row)
-
-
-def _process(reader: RunReader, row: ProcessRow) -> tuple[Value, ...]:
-    parent = reader.processes.get(row.parent) if row.parent is not None else None
-    command = " ".join(row.command)
-    return (
-        row.pid,
-        None if parent is None else parent.pid,
-        row.role,
-        row.rank,
-        row.ordinal,
-        row.python,
-        command,
-        row.seen_ns,
-        row.ended_ns,
-        row.exit_code,
-        row.exit_signal,
-    )
+    for row in filter(selection.takes_process, reader.processes.values()):
+        parent = reader.processes.get(row.parent) if row.parent is not None else None
+        yield (
+            row.pid,
+            None if parent is None else parent.pid,
+            row.role,
+            row.rank,
+            row.ordinal,
+            row.python,
+            " ".join(row.command),
+            row.seen_ns,
+            row.ended_ns,
+            row.exit_code,
+            row.exit_signal,
+        )
 
 
 def _events(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
-    """Yield the events in the selection's range of time."""
     for event in reader.events():
-        if _is_within(event, selection):
+        is_before = selection.from_ns is not None and event.at_ns < selection.from_ns
+        if not is_before and (selection.to_ns is None or event.at_ns < selection.to_ns):
             process = reader.processes.get(event.process) if event.process is not None else None
             yield event.at_ns, event.kind, None if process is None else process.pid, event.text
-
-
-def _is_within(event: EventRow, selection: Selection) -> bool:
-    after = selection.from_ns is None or event.at_ns >= selection.from_ns
-    return after and (selection.to_ns is None or event.at_ns < selection.to_ns)
 
 
 TABLES: Mapping[str, TidyTable] = {
@@ -159,15 +141,14 @@ _STARTS_FORMULA = ("=", "+", "-", "@")
 
 def csv_files(reader: RunReader, selection: Selection) -> dict[str, bytes]:
     """Return the tables of a selection by file name; UTF-8, a header line, an empty cell for what is not known."""
-    return {f"{name}.csv": _csv(table, reader, selection) for name, table in TABLES.items()}
-
-
-def _csv(table: TidyTable, reader: RunReader, selection: Selection) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows([_cell(value) for value in row] for row in table.rows(reader, selection))
-    return text.getvalue().encode()
+    files = {}
+    for name, table in TABLES.items():
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(table.columns)
+        writer.writerows([_cell(value) for value in row] for row in table.rows(reader, selection))
+        files[f"{name}.csv"] = text.getvalue().encode()
+    return files
 
 
 def _cell(value: Value) -> Value:
@@ -184,27 +165,26 @@ _BATCH = 65_536
 
 def parquet_files(reader: RunReader, selection: Selection) -> dict[str, bytes]:
     """Return the tables of a selection by file name; raises MissingTool where pyarrow is not installed."""
+    files = {}
+    for name, table in TABLES.items():
+        schema, content = parquet_schema(table.columns, "parquet"), io.BytesIO()
+        import pyarrow
+        from pyarrow import parquet
+
+        with parquet.ParquetWriter(content, schema, compression="zstd") as writer:
+            rows = table.rows(reader, selection)
+            while batch := list(itertools.islice(rows, _BATCH)):
+                columns = dict(zip(schema.names, zip(*batch, strict=True), strict=True))
+                writer.write_table(pyarrow.Table.from_pydict(columns, schema=schema))
+        files[f"{name}.parquet"] = content.getvalue()
+    return files
+
+
+def parquet_schema(columns: Mapping[str, type], extra: str, metadata: dict[str, str] | None = None) -> pyarrow.Schema:
+    """Return the schema of a table; raises MissingTool where pyarrow, part of profd's ``extra``, is not installed."""
     try:
         import pyarrow
     except ImportError:
-        raise MissingTool("Parquet needs pyarrow, not installed here", "pip install 'profd[parquet]'") from None
-    types = {int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string()}
-    return {
-        f"{name}.parquet": _parquet(
-            table, pyarrow.schema([(column, types[kind]) for column, kind in table.columns.items()]), reader, selection
-        )
-        for name, table in TABLES.items()
-    }
-
-
-def _parquet(table: TidyTable, schema: pyarrow.Schema, reader: RunReader, selection: Selection) -> bytes:
-    import pyarrow
-    from pyarrow import parquet
-
-    content = io.BytesIO()
-    with parquet.ParquetWriter(content, schema, compression="zstd") as writer:
-        rows = table.rows(reader, selection)
-        while batch := list(itertools.islice(rows, _BATCH)):
-            columns = dict(zip(schema.names, zip(*batch, strict=True), strict=True))
-            writer.write_table(pyarrow.Table.from_pydict(columns, schema=schema))
-    return content.getvalue()
+        raise MissingTool("Parquet needs pyarrow, not installed here", f"pip install 'profd[{extra}]'") from None
+    types = {int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string(), bool: pyarrow.bool_()}
+    return pyarrow.schema([(column, types[kind]) for column, kind in columns.items()], metadata=metadata)

@@ -25,14 +25,6 @@ _STEP = "ProfilerStep#"
 _QUICK = 1
 
 
-class DistributedInfo(msgspec.Struct, frozen=True):
-    """What torch says of a process among others."""
-
-    rank: int
-    world_size: int
-    backend: str = "unknown"
-
-
 def tensorboard_files(reader: RunReader, selection: Selection) -> Mapping[str, bytes]:
     """Return the traces of the windows that were asked for together last, gzipped, by the names of their files.
 
@@ -47,26 +39,25 @@ def tensorboard_files(reader: RunReader, selection: Selection) -> Mapping[str, b
 
 
 def _file(reader: RunReader, window: WindowRow) -> tuple[str, bytes]:
-    process = reader.processes[window.process]
-    ranks = {other.rank for other in reader.processes.values() if other.rank is not None}
-    info = DistributedInfo(process.rank or 0, max(len(ranks), 1))
-    text = trace_text(reader, window)
+    process, text = reader.processes[window.process], trace_text(reader, window)
     assert text is not None
     worker = f"pid{process.pid}" if process.rank is None else f"rank{process.rank}"
     span = window.start_ns // MICROSECOND_NS // 1000
-    return f"{worker}.{span}.pt.trace.json.gz", gzip.compress(_complete(reader, window, text, info), _QUICK, mtime=0)
+    return f"{worker}.{span}.pt.trace.json.gz", gzip.compress(_complete(reader, window, text), _QUICK, mtime=0)
 
 
-def _complete(reader: RunReader, window: WindowRow, text: bytes, info: DistributedInfo) -> bytes:
-    """Return a trace with its rank and its steps, each only where torch has not said it."""
+def _complete(reader: RunReader, window: WindowRow, text: bytes) -> bytes:
+    """Return a trace with its rank and its steps, each only where torch has not written it."""
     trace = decode(window, text)
     try:
         parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     except UnicodeDecodeError:
         parts = msgspec.json.decode(text.decode(errors="replace"), type=dict[str, msgspec.Raw])
     # HTA finds the rank by its text, with a space before the number, and looks from the start of the file on.
-    own = msgspec.Raw(json.dumps(msgspec.structs.asdict(info)).encode())
-    parts = {"distributedInfo": own, **parts}
+    ranks = {process.rank for process in reader.processes.values() if process.rank is not None}
+    rank = reader.processes[window.process].rank or 0
+    info = {"rank": rank, "world_size": max(len(ranks), 1), "backend": "unknown"}
+    parts = {"distributedInfo": msgspec.Raw(json.dumps(info).encode()), **parts}
     if not any(event.name.startswith(_STEP) for event in trace.events):
         steps = [msgspec.json.encode(step) for step in _steps(reader, window, trace)]
         events = bytes(parts["traceEvents"]).rstrip().removesuffix(b"]").rstrip()

@@ -1,4 +1,4 @@
-"""The windows of a run as tracks of its timeline: operators by thread, work by stream, steps, memory, what led to what.
+"""The Trace Event Format, and the windows of a run in it: operators by thread, work by stream, steps, memory, launches.
 
 Operators have tracks of their own beside the Python frames of their thread: the two do not nest. All tracks have
 numbers of 32 bits, which is what the tools read.
@@ -24,7 +24,7 @@ from profd.daemon.analyze.torchtraces import (
 from profd.daemon.clock import MICROSECOND_NS
 from profd.daemon.render.plaintext import process_title, visible
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import ProcessRow, WindowRow
+from profd.daemon.store.rows import WindowRow
 
 Event = dict[str, object]
 Track = tuple[int, int]
@@ -41,53 +41,58 @@ _MEMORY = "[memory]"
 
 
 class _Memory(msgspec.Struct, frozen=True):
-    """What a change of memory says."""
+    """A change of memory."""
 
     total: int | None = msgspec.field(name="Total Allocated", default=None)
     device: int = msgspec.field(name="Device Id", default=-1)
 
 
+def microseconds(reader: RunReader, at_ns: int) -> float:
+    """Return a time as microseconds since the run's start."""
+    return (at_ns - reader.info.started_ns) / MICROSECOND_NS
+
+
+def slice_event(reader: RunReader, name: str, category: str, start_ns: int, end_ns: int) -> Event:
+    """Return a slice, still without its track."""
+    ts = microseconds(reader, start_ns)
+    return {"ph": "X", "cat": category, "name": name, "ts": ts, "dur": (end_ns - start_ns) / MICROSECOND_NS}
+
+
+def name_event(kind: str, pid: int, tid: int, name: str) -> Event:
+    """Return the name of a track or a process, by ``kind``."""
+    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}
+
+
 def window_events(reader: RunReader, selection: Selection) -> Iterator[Event]:
-    """Yield the windows of a selection in the Trace Event Format; raises RunUnreadable."""
+    """Yield the windows of a selection with their whole steps; raises RunUnreadable."""
     for window in selected_windows(reader, selection):
         process = reader.processes[window.process]
-        yield from _steps(reader, window, process)
+        place: Event = {"pid": process.pid, "tid": _STEPS_TID}
+        yield name_event("thread_name", process.pid, _STEPS_TID, "window")
+        yield {**slice_event(reader, f"window by {window.source}", "window", window.start_ns, window.end_ns), **place}
+        for number, step in enumerate(reader.window_steps(window.id), 1):
+            start_ns, end_ns = max(step.start_ns, window.start_ns), min(step.end_ns, window.end_ns)
+            yield {**slice_event(reader, f"step {number}", "step", start_ns, end_ns), **place}
         if (text := trace_text(reader, window)) is not None:
-            yield from _WindowTracks(reader, window, process, decode(window, text)).events()
-
-
-def _steps(reader: RunReader, window: WindowRow, process: ProcessRow) -> Iterator[Event]:
-    """Yield a window and its whole steps."""
-    place: Event = {"pid": process.pid, "tid": _STEPS_TID}
-    yield {"ph": "M", "name": "thread_name", **place, "args": {"name": "window"}}
-    yield {**_slice(reader, f"window by {window.source}", "window", window.start_ns, window.end_ns), **place}
-    for number, step in enumerate(reader.window_steps(window.id), 1):
-        start_ns, end_ns = max(step.start_ns, window.start_ns), min(step.end_ns, window.end_ns)
-        yield {**_slice(reader, f"step {number}", "step", start_ns, end_ns), **place}
-
-
-def _slice(reader: RunReader, name: str, category: str, start_ns: int, end_ns: int) -> Event:
-    ts = (start_ns - reader.info.started_ns) / MICROSECOND_NS
-    return {"ph": "X", "cat": category, "name": name, "ts": ts, "dur": (end_ns - start_ns) / MICROSECOND_NS}
+            yield from _WindowTracks(reader, window, decode(window, text)).events()
 
 
 class _WindowTracks:
     """The trace of one window on the tracks of its process and of the devices that it used."""
 
-    def __init__(self, reader: RunReader, window: WindowRow, process: ProcessRow, trace: TorchTrace) -> None:
+    def __init__(self, reader: RunReader, window: WindowRow, trace: TorchTrace) -> None:
         self._reader = reader
         self._window = window
-        self._process = process
+        self._process = reader.processes[window.process]
         self._trace = trace
 
     def events(self) -> Iterator[Event]:
-        """Yield all that is shown of the trace."""
         tracks: defaultdict[Track, list[TorchEvent]] = defaultdict(list)
         for event in self._trace.events:
             if not isinstance(event.pid, int):  # the profiler's own notes
                 continue
             if event.ph == "X":
-                tracks[self._track(event)].append(event)
+                tracks[self._track(event, on_device=event.cat in DEVICE_WORK)].append(event)
             elif event.ph in _FLOWS:
                 yield self._flow(event)
             elif event.name == _MEMORY:
@@ -104,33 +109,24 @@ class _WindowTracks:
                 yield from self._names(track, used)
                 used += 1
             start_ns, end_ns = self._trace.start_ns(event), self._trace.end_ns(event)
-            shown = _slice(self._reader, visible(event.name), event.cat, start_ns, end_ns)
+            shown = slice_event(self._reader, visible(event.name), event.cat, start_ns, end_ns)
             yield {**shown, "pid": pid, "tid": tid + lane * _IDS, "args": event.args}
 
     def _names(self, track: Track, lane: int) -> Iterator[Event]:
-        """Yield what a track is called, and on its first lane the device."""
+        """Yield the name of a track, and on its first lane that of the device."""
         pid, tid = track
         number = (tid - _LANES_TID) % _IDS
         if pid == self._process.pid:
-            name = f"operators of {self._thread(number)}"
+            rows = (row for row in self._reader.threads.values() if row.process == self._process.id)
+            thread = next((visible(row.name) for row in rows if row.os_tid == number), f"thread {number}")
+            name = f"operators of {thread}"
         else:
             name = f"stream {number}"
-            title = f"GPU {pid % _DEVICES}, {process_title(self._process)}"
-            yield {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": title}}
-        if lane:
-            name = f"{name} ({lane + 1})"
-        yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid + lane * _IDS, "args": {"name": name}}
+            yield name_event("process_name", pid, 0, f"GPU {pid % _DEVICES}, {process_title(self._process)}")
+        yield name_event("thread_name", pid, tid + lane * _IDS, f"{name} ({lane + 1})" if lane else name)
 
-    def _thread(self, os_tid: int) -> str:
-        for row in self._reader.threads.values():
-            if (row.process, row.os_tid) == (self._process.id, os_tid):
-                return visible(row.name)
-        return f"thread {os_tid}"
-
-    def _track(self, event: TorchEvent, *, on_device: bool | None = None) -> Track:
-        """Return the process and the first lane of what an event belongs to."""
-        if on_device is None:
-            on_device = event.cat in DEVICE_WORK
+    def _track(self, event: TorchEvent, *, on_device: bool) -> Track:
+        """Return the process and the first lane of an event."""
         tid = _LANES_TID + _number(event.tid)
         if not on_device:
             return self._process.pid, tid
@@ -147,7 +143,7 @@ class _WindowTracks:
             "id": self._window.id << 32 | own & 0xFFFFFFFF,
             "pid": pid,
             "tid": tid,
-            "ts": self._us(event),
+            "ts": microseconds(self._reader, self._trace.start_ns(event)),
             **({"bp": "e"} if event.ph == "f" else {}),
         }
 
@@ -159,12 +155,9 @@ class _WindowTracks:
             return
         if memory.total is not None:
             where = "cpu" if memory.device < 0 else f"cuda:{memory.device}"
-            place: Event = {"pid": self._process.pid, "tid": 0, "ts": self._us(event)}
+            ts = microseconds(self._reader, self._trace.start_ns(event))
+            place: Event = {"pid": self._process.pid, "tid": 0, "ts": ts}
             yield {"ph": "C", "name": f"torch_allocated_bytes {where}", **place, "args": {"value": memory.total}}
-
-    def _us(self, event: TorchEvent) -> float:
-        """Return when an event began as microseconds since the run's start."""
-        return (self._trace.start_ns(event) - self._reader.info.started_ns) / MICROSECOND_NS
 
 
 def _in_lanes(trace: TorchTrace, events: Iterable[TorchEvent]) -> Iterator[tuple[TorchEvent, int]]:
@@ -185,5 +178,5 @@ def _in_lanes(trace: TorchTrace, events: Iterable[TorchEvent]) -> Iterator[tuple
 
 
 def _number(id: int | str) -> int:
-    """Return a number for what torch calls a thread, a stream or a device."""
+    """Return a number for torch's name of a thread, a stream or a device."""
     return id % _IDS if isinstance(id, int) else zlib.crc32(id.encode()) % _IDS

@@ -8,15 +8,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profd.daemon.errors import MissingTool, OutputUnwritable
+from profd.daemon.errors import OutputUnwritable
+from profd.daemon.exports.tables import Value, parquet_schema
 from profd.daemon.fleet.dataset import TABLES, VERSION, DataFile, DataSet, Manifest, Partition, date_of, encoded
 from profd.daemon.fleet.tables import ROWS, Source
 from profd.daemon.store.reader import RunReader
 
 if TYPE_CHECKING:
     import pyarrow
-
-    from profd.daemon.exports.tables import Value
 
 ROW_GROUP = 1 << 17
 """Rows that are read together: so few that two threads share a file."""
@@ -25,13 +24,7 @@ _BATCH = 16_384
 
 def schema_of(table: str) -> pyarrow.Schema:
     """Return the schema of a table; raises MissingTool where pyarrow is not installed."""
-    try:
-        import pyarrow
-    except ImportError:
-        raise MissingTool("Parquet needs pyarrow, not installed here", "pip install 'profd[fleet]'") from None
-    types = {int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string(), bool: pyarrow.bool_()}
-    fields = [(column, types[kind]) for column, kind in TABLES[table].items()]
-    return pyarrow.schema(fields, metadata={"profd.version": str(VERSION)})
+    return parquet_schema(TABLES[table], "fleet", {"profd.version": str(VERSION)})
 
 
 def empty_file(table: str, path: Path) -> Path:
