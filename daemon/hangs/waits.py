@@ -97,10 +97,7 @@ def name_of_stranger(pid: int) -> str:
 
 
 def _is_open_for(pid: int, fd: str, mode: int) -> bool:
-    try:
-        match = _FLAGS.search(Path(f"/proc/{pid}/fdinfo/{fd}").read_bytes())
-    except OSError:
-        return False
+    match = _FLAGS.search(processes.read(f"/proc/{pid}/fdinfo/{fd}") or b"")
     return match is not None and int(match[1], 8) & os.O_ACCMODE in (mode, os.O_RDWR)
 
 
@@ -205,10 +202,7 @@ def _far_end(pid: int, link: str) -> str:
     """Return the other end of a TCP socket; nothing of any other."""
     inode = link.removeprefix("socket:[").removesuffix("]")
     for name in ("tcp", "tcp6"):
-        try:
-            lines = Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]
-        except OSError:
-            continue
+        lines = (processes.read(f"/proc/{pid}/net/{name}") or b"").decode().splitlines()[1:]
         for fields in map(str.split, lines):
             if len(fields) > 9 and fields[9] == inode:
                 return f" connected to {_address(fields[2])}"
@@ -225,10 +219,10 @@ def _address(word: str) -> str:
 
 def _call_of(pid: int, os_tid: int) -> tuple[str, int, int] | None:
     """Return the name of the system call that a thread is in, with its first arguments; None where we see none."""
+    words = (processes.read(f"/proc/{pid}/task/{os_tid}/syscall") or b"").decode().split()
     try:
-        words = Path(f"/proc/{pid}/task/{os_tid}/syscall").read_text().split()
         number, *arguments = (int(word, 0) for word in words)
-    except (OSError, ValueError):
+    except ValueError:
         return None
     if number < 0 or len(arguments) < 6:
         return None
@@ -237,10 +231,7 @@ def _call_of(pid: int, os_tid: int) -> tuple[str, int, int] | None:
 
 def _wchan(pid: int, os_tid: int) -> str | None:
     """Return the function of the kernel that a thread sleeps in."""
-    try:
-        name = Path(f"/proc/{pid}/task/{os_tid}/wchan").read_text()
-    except OSError:
-        return None
+    name = (processes.read(f"/proc/{pid}/task/{os_tid}/wchan") or b"").decode()
     return name if name not in ("", "0") else None
 
 

@@ -44,16 +44,13 @@ class Hook:
         if self._command is None:
             return None
         try:
-            process = subprocess.Popen(
-                ["/bin/sh", "-c", self._command],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-                env={**os.environ, **variables},
+            command, null = ["/bin/sh", "-c", self._command], subprocess.DEVNULL
+            environment = {**os.environ, **variables}
+            self.running.append(
+                subprocess.Popen(command, stdin=null, stdout=null, start_new_session=True, env=environment)
             )
         except (OSError, ValueError) as error:
             return f"the command for hangs could not be started ({error})"
-        self.running.append(process)
         return None
 
     def reap(self) -> None:
@@ -210,12 +207,11 @@ class HangWatch:
             self._put(EventHappened(self._clock.now_ns(), "error", failure))
 
     def _check_end(self, hang: HangFound) -> None:
-        now_ns = self._clock.now_ns()
         moves = self._spin.has_moved_since if self._is_spin else self._stillness.is_busy_since
-        if not (self._stillness.has_stepped_since(hang.at_ns) or moves(hang.at_ns)):
-            return
-        lasted_s = (now_ns - hang.since_ns) / SECOND_NS
-        self._hang = self._first = None
-        self._stillness.forget()
-        self._put(HangEnded(now_ns, hang.at_ns))
-        self._put(EventHappened(now_ns, "hang", f"progress again, after {lasted_s:.0f} s without"))
+        if self._stillness.has_stepped_since(hang.at_ns) or moves(hang.at_ns):
+            now_ns = self._clock.now_ns()
+            lasted_s = (now_ns - hang.since_ns) / SECOND_NS
+            self._hang = self._first = None
+            self._stillness.forget()
+            self._put(HangEnded(now_ns, hang.at_ns))
+            self._put(EventHappened(now_ns, "hang", f"progress again, after {lasted_s:.0f} s without"))

@@ -18,9 +18,9 @@ from pathlib import PurePath
 
 import msgspec
 
+from profd.daemon import processes
 from profd.daemon.interpreter.memory import Memory, Unreadable, exported, word_at
 from profd.daemon.interpreter.offsets import SIZE, STRING_STATE, TYPE, Offsets, offsets_of
-from profd.daemon.processes import PROC
 
 TYPES = ("PyCode_Type", "PyUnicode_Type", "PyTuple_Type", "PyDict_Type", "PyLong_Type", "PyCell_Type")
 MAY_BE_MISSING = ("PyGen_Type", "PyRangeIter_Type", "PyType_Type", "PyBytes_Type")
@@ -174,9 +174,12 @@ class Interpreter:
 
 def open_interpreter(pid: int) -> Interpreter:
     """Find the CPython in a process; raises Unreadable where there is none that can be read, with the reason."""
-    memory = Memory(pid)
+    memory, maps, executable = Memory(pid), processes.maps(pid), processes.link(pid, "exe")
+    # Its library before the executable.
+    mapped = [(int(start, 16), path) for start, path in _MAPPED.findall(maps)]
+    programs = [(start, path) for start, path in mapped if PurePath(path).name.startswith("libpython3")]
+    programs += [(start, path) for start, path in mapped if path == executable]
     try:
-        maps, programs = _programs(pid)
         for start, path in programs:
             symbols = exported(memory, start, ("_PyRuntime", "Py_Version", *TYPES, *MAY_BE_MISSING))
             if "_PyRuntime" not in symbols or not symbols.keys() >= set(TYPES):
@@ -184,23 +187,10 @@ def open_interpreter(pid: int) -> Interpreter:
             version = _version(memory, symbols, (PurePath(path).name, maps))
             types = {name: symbols[name] for name in (*TYPES, *MAY_BE_MISSING) if name in symbols}
             return Interpreter(memory, version, symbols["_PyRuntime"], types)
+        raise Unreadable("no CPython is in it")
     except BaseException:
         memory.close()
         raise
-    memory.close()
-    raise Unreadable("no CPython is in it")
-
-
-def _programs(pid: int) -> tuple[str, list[tuple[int, str]]]:
-    """Return the memory map, and where what may be Python is mapped: its library before the executable."""
-    try:
-        executable = str((PROC / str(pid) / "exe").readlink())
-        maps = (PROC / str(pid) / "maps").read_text(errors="replace")
-    except OSError as error:
-        raise Unreadable(f"its memory map cannot be read ({error.strerror})") from error
-    found = [(int(start, 16), path) for start, path in _MAPPED.findall(maps)]
-    libraries = [(start, path) for start, path in found if PurePath(path).name.startswith("libpython3")]
-    return maps, [*libraries, *((start, path) for start, path in found if path == executable)]
 
 
 def _version(memory: Memory, symbols: dict[str, int], names: Sequence[str]) -> tuple[int, int]:

@@ -99,9 +99,9 @@ def assemble(
     start_ns = max(start_ns, keep.from_ns) if keep.from_ns is not None else start_ns
     end_ns = min(end_ns, keep.to_ns) if keep.to_ns is not None else end_ns
     return RecordingTaken(
-        identity=identity,
-        start_ns=start_ns,
-        end_ns=max(start_ns, end_ns),
+        identity,
+        start_ns,
+        max(start_ns, end_ns),
         rate_hz=rate_hz,
         samples=samples,
         torn=torn,
@@ -160,11 +160,7 @@ def apportion(total: int, lengths: Sequence[int]) -> list[int]:
 
 
 def _ended(trace: ThreadTrace, rate_hz: int) -> ThreadTrace:
-    """Return the trace of a thread that is gone without what py-spy draws its last stack out to.
-
-    The last sample stands for the mean distance to the next one. Of the samples of all threads, too, it has only
-    those of its life.
-    """
+    """Return the trace of a thread that is gone, up to the mean distance of samples after its last one."""
     *changes, seen, end = trace.changes
     latest_us = seen.at_us + SECOND_NS // MICROSECOND_NS // rate_hz
     end = msgspec.structs.replace(end, at_us=min(end.at_us, latest_us))

@@ -88,10 +88,8 @@ def decode(data: bytes) -> list[ThreadTrace]:
     return [trace for thread in threads.values() if (trace := thread.trace()) is not None]
 
 
-@functools.lru_cache(_FRAMES_HELD)
-def _frame(function: str, file: str, line: int) -> Frame:
-    """Return the one object for a frame: whoever looks it up later, in whichever recording, compares no text."""
-    return Frame(function, file, line)
+# The one object for a frame: later look-ups, in whichever recording, compare no text.
+_frame = functools.lru_cache(_FRAMES_HELD)(Frame)
 
 
 class _Thread:

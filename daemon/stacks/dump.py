@@ -72,13 +72,8 @@ def _ask(pid: int, command: list[str]) -> tuple[int, bytes, bytes]:
     if (before := _hanging.get(pid)) is not None and before.poll() is None:
         raise DumpFailed("py-spy still waits for an answer of the kernel's to an earlier look")
     _hanging.pop(pid, None)
-    process = subprocess.Popen(
-        command,
-        env={**os.environ, **ENVIRONMENT},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    environment, pipe = {**os.environ, **ENVIRONMENT}, subprocess.PIPE
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
     try:
         answer, said = process.communicate(timeout=_TIMEOUT_S)
     except subprocess.TimeoutExpired:

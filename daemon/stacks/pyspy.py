@@ -39,11 +39,11 @@ ENVIRONMENT = {"RUST_LIB_BACKTRACE": "0", **LOG_FAILURES}
 
 
 class PySpyOutput(msgspec.Struct, frozen=True):
-    """What one py-spy process wrote, as it wrote it, with what was noted beside it.
+    """The output of one py-spy process.
 
-    ``trace`` is its file, ``said`` all that it wrote to stdout and stderr: its log and its totals. It spoke of sampling
-    at ``sampling_ns``, 0 where it never did. ``wall_jump_ns`` is by how much the wall clock, which its log goes by, was
-    ahead of the run's clock.
+    ``trace`` is its file, ``said`` all that it wrote to stdout and stderr: its log and its totals. It reported that it
+    samples at ``sampling_ns``, 0 where it never did. ``wall_jump_ns`` is by how much the wall clock, which its log goes
+    by, was ahead of the run's clock.
     """
 
     trace: bytes
@@ -117,38 +117,34 @@ class Recording:
             *("--rate", str(rate_hz), "--duration", str(duration_s), "--output", "/proc/self/fd/3", "--pid", str(pid)),
         ]
         try:
-            self._spawn(executable, arguments)
+            with contextlib.ExitStack() as opened:
+                memory = os.memfd_create("profd-recording")
+                opened.callback(os.close, memory)
+                self._pipe, write_end = os.pipe()
+                opened.callback(os.close, self._pipe)
+                try:
+                    os.set_blocking(self._pipe, False)
+                    self._pid = os.posix_spawn(
+                        executable,
+                        arguments,
+                        {**os.environ, **ENVIRONMENT},
+                        file_actions=[
+                            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                            (os.POSIX_SPAWN_DUP2, write_end, 1),
+                            (os.POSIX_SPAWN_DUP2, write_end, 2),
+                            (os.POSIX_SPAWN_DUP2, memory, 3),
+                        ],
+                        setpgroup=0,  # a Ctrl-C at the terminal is not for it
+                        setsigmask=[],
+                        setsigdef=[signal.SIGINT, signal.SIGPIPE, signal.SIGTERM],
+                    )
+                finally:
+                    os.close(write_end)
+                opened.pop_all()
         except OSError as error:
             raise RecordingFailed(f"py-spy cannot be started ({error.strerror})") from error
-        loop.add_reader(self._pipe, self._read_pipe)
-
-    def _spawn(self, executable: str, arguments: list[str]) -> None:
-        """Start py-spy with a memory file and a pipe for its log; leaves nothing open on failure."""
-        with contextlib.ExitStack() as opened:
-            memory = os.memfd_create("profd-recording")
-            opened.callback(os.close, memory)
-            self._pipe, write_end = os.pipe()
-            opened.callback(os.close, self._pipe)
-            try:
-                os.set_blocking(self._pipe, False)
-                self._pid = os.posix_spawn(
-                    executable,
-                    arguments,
-                    {**os.environ, **ENVIRONMENT},
-                    file_actions=[
-                        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                        (os.POSIX_SPAWN_DUP2, write_end, 1),
-                        (os.POSIX_SPAWN_DUP2, write_end, 2),
-                        (os.POSIX_SPAWN_DUP2, memory, 3),
-                    ],
-                    setpgroup=0,  # a Ctrl-C at the terminal is not for it
-                    setsigmask=[],
-                    setsigdef=[signal.SIGINT, signal.SIGPIPE, signal.SIGTERM],
-                )
-            finally:
-                os.close(write_end)
-            opened.pop_all()
         self._memory: int | None = memory
+        loop.add_reader(self._pipe, self._read_pipe)
 
     def stop(self) -> None:
         self._signal(signal.SIGINT)
@@ -168,13 +164,13 @@ class Recording:
                 self._release()
         return read_output(
             PySpyOutput(
-                trace=trace,
-                said=bytes(self._said),
-                spawned_ns=self.spawned_ns,
-                sampling_ns=self._sampling_ns,
-                ended_ns=self._ended_ns,
-                cpu_ns=self.cpu_ns,
-                wall_jump_ns=self._clock.wall_jump_ns(),
+                trace,
+                bytes(self._said),
+                self.spawned_ns,
+                self._sampling_ns,
+                self._ended_ns,
+                self.cpu_ns,
+                self._clock.wall_jump_ns(),
             )
         )
 

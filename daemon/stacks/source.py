@@ -8,6 +8,7 @@ such as those of a string, is cut in two; it then parses as nothing at all, or a
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import re
 import warnings
@@ -61,10 +62,9 @@ class SourceTree:
 
     def line(self, file: str, line: int) -> str | None:
         """Return the text of a line without the space around it; None where it cannot be read."""
-        try:
+        with contextlib.suppress(Unanswered):
             return self._kept_line(file, line)
-        except Unanswered:
-            return None
+        return None
 
     def _line(self, file: str, line: int) -> str | None:
         # Of bytes, since in a text a form feed would end a line, as it does not in Python.

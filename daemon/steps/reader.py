@@ -255,8 +255,7 @@ class StepReader:
             number = program.round_of(source)
             if not is_short or epoch == outside():
                 break
-        is_variable = isinstance(source.variable, Local | Global)
-        at_ns = self._clock.now_ns()
+        is_variable, at_ns = isinstance(source.variable, Local | Global), self._clock.now_ns()
         if number is None:  # a variable is there again with its function, an iterator is another one then
             if not self._off_since_ns:
                 self._off_since_ns = at_ns

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from profd.daemon import processes
 from profd.daemon.interpreter.frames import Code, Frame, Interpreter, open_interpreter
 from profd.daemon.interpreter.integers import (
     Attribute,
@@ -27,7 +28,6 @@ from profd.daemon.interpreter.integers import (
 from profd.daemon.interpreter.lines import Lines
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.objects import Held, Missing, generator_code, held
-from profd.daemon.processes import PROC
 from profd.daemon.steps.declared import Declared, Loop
 from profd.daemon.steps.loop import ASIDE, Place, StepLoop, trains
 from profd.daemon.store import records
@@ -116,8 +116,8 @@ class Program:
         stack = self._python.stack(self._thread)
         for place in reversed(loop.around):
             frame = _frame_of(stack, place)
-            for counter in place.loop.counters if frame is not None else ():
-                variable = self._variable(frame, counter.name) if counter.stride == 1 and frame is not None else None
+            names = [counter.name for counter in place.loop.counters if counter.stride == 1]
+            for variable in [self._variable(frame, name) for name in names] if frame is not None else []:
                 if variable is not None and self.value(variable) is not None:
                     return variable
         return None
@@ -258,10 +258,9 @@ class Program:
 
 def open_program(pid: int, declared: Declared) -> Program:
     """Return a running program; raises Unreadable where it is no Python that can be read."""
-    try:
-        folder = str((PROC / str(pid) / "cwd").readlink())
-    except OSError as error:
-        raise Unreadable(f"its folder cannot be read ({error.strerror})") from error
+    folder = processes.link(pid, "cwd")
+    if not folder:
+        raise Unreadable("its folder cannot be read")
     return Program(open_interpreter(pid), declared, folder)
 
 

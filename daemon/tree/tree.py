@@ -67,9 +67,7 @@ class ProcessTree:
 
     def poll(self) -> list[Change]:
         """Look at the tree and return what changed since the last look, parents before their children."""
-        changes: list[Change] = []
-        if self._scans == 0:
-            changes += self._add([self.root.pid], None)
+        changes: list[Change] = [*self._add([self.root.pid], None)] if self._scans == 0 else []
         full = self._scans % FULL_SCAN_EVERY == 0
         self._scans += 1
         pending = list(self.members.values())
@@ -92,17 +90,9 @@ class ProcessTree:
         return member
 
     def record_of(self, member: Member) -> ProcessSeen:
-        return ProcessSeen(
-            identity=member.identity,
-            parent=member.parent,
-            command=member.command,
-            role=member.role,
-            rank=member.rank,
-            ordinal=member.ordinal,
-            python=member.python,
-            at_ns=self._clock.now_ns(),
-            placement=member.placement,
-        )
+        fields = msgspec.structs.asdict(member)
+        del fields["image"]
+        return ProcessSeen(**fields, at_ns=self._clock.now_ns())
 
     def _look_at(self, member: Member) -> Iterator[Change]:
         identity = member.identity
