@@ -15,7 +15,7 @@ from profd.daemon.tree.roles import MAIN
 from profd.daemon.tree.tree import Member
 from profd.daemon.windows import injection
 from profd.daemon.windows.injection import Injection
-from profd.daemon.windows.ondemand import Passing, Sockets, on_demand_in, sockets_of
+from profd.daemon.windows.ondemand import OnDemand, Sockets, on_demand_in, sockets_of
 from profd.daemon.windows.request import WindowRequest
 from profd.daemon.windows.taking import WindowBackend, WindowTaker
 
@@ -37,7 +37,7 @@ class Windowing:
     ) -> None:
         """``folder`` is where the script's torch asks for windows; None where it was not armed for that."""
         self._on_demand = on_demand_in(folder, clock) if folder else None
-        self._passing: dict[Sockets, Passing] = {}
+        self._passing: dict[Sockets, OnDemand] = {}
         self._taker = WindowTaker(clock, put)
         self._clock = clock
         self._put = put
@@ -97,7 +97,7 @@ class Windowing:
         if self._on_demand is not None:
             return self._on_demand
         if sockets := sockets_of(member.identity.pid):
-            return self._passing.setdefault(sockets, Passing(sockets.folder, self._clock))
+            return self._passing.setdefault(sockets, OnDemand(sockets.folder, self._clock))
         return Injection(injection.helper_for(member.python or ""), self._clock) if request.inject else None
 
     async def close(self) -> None:

@@ -6,7 +6,6 @@ another launcher: profd listens to such a process only while it takes a window.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import secrets
@@ -32,24 +31,38 @@ _SWITCH, _SOCKETS = "KINETO_USE_DAEMON", "KINETO_IPC_SOCKET_DIR"
 
 
 class OnDemand:
-    """The way to windows through Kineto's own protocol."""
+    """The way to windows through Kineto's own protocol.
+
+    It listens from ``start`` to ``close``; without these, for processes that another launcher has armed, only while a
+    window is taken: no other daemon can serve the sockets meanwhile.
+    """
 
     source = "kineto"
 
     def __init__(
-        self, sockets: Path | None, clock: Clock, place: Callable[[int], AbstractContextManager[ExchangeFolder]]
+        self,
+        sockets: Path | None,
+        clock: Clock,
+        place: Callable[[int], AbstractContextManager[ExchangeFolder]] = meeting,
     ) -> None:
         """``sockets`` is the folder of ``kineto``; ``place`` gives the folder for the trace of a process."""
         self._place = place
         self._clock = clock
-        self._daemon = KinetoDaemon(sockets, self._take_delivery)
-        self._given: dict[int, asyncio.Event] = {}
+        self._delivered: set[int] = set()
+        self._daemon = KinetoDaemon(sockets, self._delivered.add)
+        self._listeners = 0
 
     def start(self) -> None:
-        self._daemon.start()
+        """Listen to the processes; raises SessionFailed."""
+        if not self._listeners:
+            self._daemon.start()
+        self._listeners += 1
 
     def close(self) -> None:
-        self._daemon.close()
+        """Take one ``start`` back: the last one ends the listening."""
+        self._listeners = max(self._listeners - 1, 0)
+        if not self._listeners:
+            self._daemon.close()
 
     @property
     def pids(self) -> frozenset[int]:
@@ -58,64 +71,35 @@ class OnDemand:
 
     @contextlib.asynccontextmanager
     async def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AsyncIterator[int]:
-        """Ask a process for a window and give its trace as a descriptor; raises WindowFailed."""
-        pid, name = identity.pid, f"trace{asked_ns}"
-        with self._place(pid) as place:
-            trace = f"{name}_{pid}.json"
-            self._given[pid] = asyncio.Event()
-            try:
-                self._daemon.ask(pid, request.configuration(place.there / f"{name}.json"))
-                if not await wait_until(self._given[pid].is_set, identity, self._clock, ANSWER_TIMEOUT_S):
-                    raise WindowFailed(
-                        f"process {pid} did not ask for work within {ANSWER_TIMEOUT_S:.0f} s",
-                        "it may have ended its use of torch, or be taking a trace of its own",
-                    )
-                # It is whole once it is there: Kineto writes it under another name first.
-                timeout_s = TRACE_TIMEOUT_S + (request.seconds or 0.0)
-                if not await wait_until(lambda: place.has(trace), identity, self._clock, timeout_s):
-                    remedy = "give --seconds, if its optimizer is not torch's or steps take minutes"
-                    raise WindowFailed(
-                        f"no trace of process {pid} has arrived within {timeout_s:.0f} s",
-                        "" if request.seconds else remedy,
-                    )
-                with place.opened(trace) as opened:
-                    yield opened
-            finally:
-                self._daemon.withdraw(pid)
-                self._given.pop(pid, None)
-                place.remove(trace)
-
-    def _take_delivery(self, pid: int) -> None:
-        with contextlib.suppress(KeyError):
-            self._given[pid].set()
-
-
-class Passing:
-    """The way to windows of processes that another launcher has armed, all with the same sockets.
-
-    No other daemon can serve the sockets while profd does, so they are bound only while a window is taken.
-    """
-
-    source = OnDemand.source
-
-    def __init__(self, sockets: Path | None, clock: Clock) -> None:
-        """``sockets`` is the folder that their environment names, None where that is the abstract namespace."""
-        self._on_demand = OnDemand(sockets, clock, meeting)
-        self._windows = 0
-
-    @contextlib.asynccontextmanager
-    async def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AsyncIterator[int]:
         """Ask a process for a window and give its trace as a descriptor; raises ProfdError."""
-        if not self._windows:
-            self._on_demand.start()
-        self._windows += 1
+        pid, name = identity.pid, f"trace{asked_ns}"
+        trace = f"{name}_{pid}.json"
+        self.start()
         try:
-            async with self._on_demand.trace(identity, request, asked_ns) as trace:
-                yield trace
+            with self._place(pid) as place:
+                try:
+                    self._daemon.ask(pid, request.configuration(place.there / f"{name}.json"))
+                    if not await wait_until(lambda: pid in self._delivered, identity, self._clock, ANSWER_TIMEOUT_S):
+                        raise WindowFailed(
+                            f"process {pid} did not ask for work within {ANSWER_TIMEOUT_S:.0f} s",
+                            "it may have ended its use of torch, or be taking a trace of its own",
+                        )
+                    # It is whole once it is there: Kineto writes it under another name first.
+                    timeout_s = TRACE_TIMEOUT_S + (request.seconds or 0.0)
+                    if not await wait_until(lambda: place.has(trace), identity, self._clock, timeout_s):
+                        remedy = "give --seconds, if its optimizer is not torch's or steps take minutes"
+                        raise WindowFailed(
+                            f"no trace of process {pid} has arrived within {timeout_s:.0f} s",
+                            "" if request.seconds else remedy,
+                        )
+                    with place.opened(trace) as opened:
+                        yield opened
+                finally:
+                    place.remove(trace)
         finally:
-            self._windows -= 1
-            if not self._windows:
-                self._on_demand.close()
+            self._daemon.withdraw(pid)
+            self._delivered.discard(pid)
+            self.close()
 
 
 def on_demand_in(folder: Path, clock: Clock) -> OnDemand:

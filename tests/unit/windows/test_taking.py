@@ -20,7 +20,7 @@ from profd.daemon import processes
 from profd.daemon.errors import SessionFailed
 from profd.daemon.store.records import EventHappened, Identity, Record, WindowTaken
 from profd.daemon.windows import ondemand
-from profd.daemon.windows.ondemand import Passing, on_demand_in
+from profd.daemon.windows.ondemand import OnDemand, on_demand_in
 from profd.daemon.windows.request import WindowRequest
 from profd.daemon.windows.taking import WindowTaker
 
@@ -169,7 +169,7 @@ async def test_end_of_the_session_gives_windows_up_without_a_word(run: Run) -> N
 
 async def test_processes_of_others_are_listened_to_for_as_long_as_a_window_takes(run: Run) -> None:
     run.way.close()
-    sockets, way = run.folder / "dynolog", Passing(run.folder, run.clock)
+    sockets, way = run.folder / "dynolog", OnDemand(run.folder, run.clock)
     sockets.unlink()
     run.taker.begin({run.identity: way}, WindowRequest())
     await eventually(sockets.exists, "the socket")
@@ -185,6 +185,6 @@ async def test_processes_of_others_are_listened_to_for_as_long_as_a_window_takes
 
 
 async def test_socket_that_another_daemon_serves_is_why_there_is_no_window(run: Run) -> None:
-    run.taker.begin({run.identity: Passing(run.folder, run.clock)}, WindowRequest())
+    run.taker.begin({run.identity: OnDemand(run.folder, run.clock)}, WindowRequest())
     window = await run.outcome()
     assert window.error.startswith("another daemon serves this Kineto")
