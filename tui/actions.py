@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,36 +31,36 @@ RATES_HZ = (1, 2, 5, 10, 20, 50, 100, 200, 500, HIGHEST_RATE_HZ)
 """A key press changes the sampling rate to the next of these."""
 
 
+@dataclass
 class ActionDone(Message):
     """The action was done; ``text`` says what came of it."""
 
-    def __init__(self, text: str, title: str = "") -> None:
-        super().__init__()
-        self.text, self.title = text, title
+    text: str
+    title: str = ""
 
 
+@dataclass
 class ActionFailed(Message):
     """The action was not done."""
 
-    def __init__(self, error: ProfdError, title: str) -> None:
-        super().__init__()
-        self.error, self.title = error, title
+    error: ProfdError
+    title: str
 
 
+@dataclass
 class WindowRefused(Message):
     """There is no window; where ``may_inject``, starting the profiler inside the process would give one."""
 
-    def __init__(self, error: SessionFailed, *, may_inject: bool) -> None:
-        super().__init__()
-        self.error, self.may_inject = error, may_inject
+    error: SessionFailed
+    may_inject: bool
 
 
+@dataclass
 class StacksDumped(Message):
     """The stacks of the tree at one moment."""
 
-    def __init__(self, dumped: Sequence[DumpedProcess], stacks: Sequence[MergedStack]) -> None:
-        super().__init__()
-        self.dumped, self.stacks = dumped, stacks
+    dumped: Sequence[DumpedProcess]
+    stacks: Sequence[MergedStack]
 
 
 def take_window(info: RunInfo, *, inject: bool = False) -> Message:

@@ -24,7 +24,6 @@ class Run(NamedTuple):
 
 
 def cells_of(runs: Iterable[Run]) -> int:
-    """Return how many cells runs take."""
     return sum(width(run.text) for run in runs)
 
 

@@ -13,8 +13,10 @@ from collections import deque
 from operator import itemgetter
 
 import pyte
+from rich.style import Style
 
-from profd.tui.terminal import Line, Picture, StyledText, TextStyle
+from profd.tui.cells import Run
+from profd.tui.terminal import Line, Picture
 
 SCROLLED_LINES = 1000
 # Controls of the second set, marks of direction, halves of surrogate pairs, what nobody has given a meaning yet.
@@ -26,11 +28,10 @@ _EXTENSIONS = re.compile(rb"\x1b\[[<=>][0-9;]*[@-~]")
 _MARKS = frozenset({"Mn", "Me"})
 # Enough for any language; a heap of thousands on one letter would cost the square of its height.
 _MOST_MARKS = 4
-_PLAIN = TextStyle()
+_PLAIN = Style()
 _NAMES = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")
 # pyte calls yellow by the name that it had on the first terminals with color, and one background by a slip of the pen.
 _COLORS = {
-    "default": "default",
     **{name: name.replace("brown", "yellow") for name in _NAMES},
     **{f"bright{name}": f"bright_{name.replace('brown', 'yellow')}" for name in _NAMES},
     "bfightmagenta": "bright_magenta",
@@ -84,10 +85,10 @@ class _ScrollingScreen(pyte.Screen):
         row = self.buffer[y]
         cells = [row[x] for x in range(max(row, default=-1) + 1)]
         groups = itertools.groupby(cells, key=itemgetter(slice(1, 8)))
-        runs = [StyledText("".join(cell.data for cell in group), _style_of(look)) for look, group in groups]
+        runs = [Run("".join(cell.data for cell in group), _style_of(look)) for look, group in groups]
         if runs and runs[-1].style == _PLAIN:
             last = runs.pop().text.rstrip()
-            runs += [StyledText(last, _PLAIN)] if last else []
+            runs += [Run(last, _PLAIN)] if last else []
         return tuple(runs)
 
 
@@ -114,15 +115,20 @@ def _pictured(data: str) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def _style_of(look: tuple[str, str, bool, bool, bool, bool, bool]) -> TextStyle:
-    """Return the style for the fields of a ``Char`` after the first."""
-    color, background, *flags = look
-    return TextStyle(_color(color), _color(background), *flags)
+def _style_of(look: tuple[str, str, bool, bool, bool, bool, bool]) -> Style:
+    color, background, bold, italic, underline, strike, reverse = look
+    return Style(
+        color=_color(color),
+        bgcolor=_color(background),
+        bold=bold or None,
+        italic=italic or None,
+        underline=underline or None,
+        strike=strike or None,
+        reverse=reverse or None,
+    )
 
 
-def _color(name: str) -> str:
-    """Return a color of pyte by its name in ``TextStyle``; an unknown one, such as 9999 of red, is the default."""
-    if name in _COLORS:
-        return _COLORS[name]
+def _color(name: str) -> str | None:
+    """Return rich's name of a color of pyte; None for the default and for an unknown one, such as 9999 of red."""
     is_hex = len(name) == 6 and all(digit in "0123456789abcdef" for digit in name)
-    return f"#{name}" if is_hex else "default"
+    return _COLORS.get(name, f"#{name}" if is_hex else None)

@@ -10,6 +10,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -106,28 +107,25 @@ class Watch:
             self._connection = None
 
 
+@dataclass
 class SnapshotTaken(Message):
     """The run was looked at, and something is new."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        super().__init__()
-        self.snapshot = snapshot
+    snapshot: Snapshot
 
 
+@dataclass
 class OutputDrawn(Message):
     """The script wrote something, or there is other room to show it in."""
 
-    def __init__(self, picture: Picture) -> None:
-        super().__init__()
-        self.picture = picture
+    picture: Picture
 
 
+@dataclass
 class FeedFailed(Message):
     """The run cannot be read any further; the feed has ended."""
 
-    def __init__(self, error: ProfdError) -> None:
-        super().__init__()
-        self.error = error
+    error: ProfdError
 
 
 class Feed:
@@ -161,17 +159,14 @@ class Feed:
         self._wake.set()
 
     def look_at_output(self, view: OutputView) -> None:
-        """Show the script's output in other room from now on, and soon."""
         self._output_view = view
         self._wake.set()
 
     def pause(self, *, is_paused: bool) -> None:
-        """Hold what is shown, or go on; the recording goes on in any case."""
         self._is_paused = is_paused
         self._wake.set()
 
     def stop(self) -> None:
-        """End the thread soon."""
         self._is_stopped = True
         self._wake.set()
 

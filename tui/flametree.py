@@ -97,7 +97,6 @@ class Node:
         return f"{self.frame.module_path}:{self.frame.line}" if self.frame else ""
 
     def add_child(self, child: Node) -> None:
-        """Put a node below this one, which has no lazy ones."""
         child.above = self
         self.children.append(child)
 

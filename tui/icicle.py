@@ -121,7 +121,6 @@ class FlameCursor:
 
     @property
     def is_set(self) -> bool:
-        """Whether the cursor is in the picture."""
         return self._path is not None
 
     @property
@@ -131,13 +130,11 @@ class FlameCursor:
 
     @property
     def block(self) -> Block | None:
-        """The block under the cursor."""
         if self._path is None:
             return None
         return next((block for block in self.row(len(self._path)) if block.path == self._path), None)
 
     def row(self, depth: int) -> Row:
-        """Return the blocks of a depth; none where nothing is laid out there."""
         return self.rows[depth] if 0 <= depth < len(self.rows) else []
 
     def show(self, tree: Node) -> None:
@@ -146,7 +143,6 @@ class FlameCursor:
         self._transform()
 
     def fit(self, width: int, lines: int) -> None:
-        """Lay out for other room."""
         self._width, self._lines = width, lines
         self._lay_out()
 
@@ -163,26 +159,22 @@ class FlameCursor:
                 self.go_to(max(below, key=lambda other: other.node.total_ns))
 
     def step(self, blocks: int) -> None:
-        """Go along the row."""
         block = self.block
         if block is not None:
             row = self.row(len(block.path))
             self.go_to(row[min(max(row.index(block) + blocks, 0), len(row) - 1)])
 
     def go_to(self, block: Block) -> None:
-        """Put the cursor on a block, and scroll to it."""
         self._path = block.path
         row = len(block.path)
         self.first_row = min(max(self.first_row, row - self._lines + 1), row)
         self._lay_out()
 
     def release(self) -> None:
-        """Take the cursor out of the picture."""
         self._path, self.first_row = None, 0
         self._lay_out()
 
     def zoom(self) -> None:
-        """Give the block under the cursor the whole width."""
         if self._path:
             self.zooms.append((self.zooms[-1] if self.zooms else ()) + self._path)
             self._path, self.first_row = (), 0

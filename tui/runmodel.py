@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from profd.daemon.analyze.coverage import COST_SERIES, Lives, covered_share
 from profd.daemon.analyze.functions import Busy
@@ -16,10 +16,10 @@ from profd.daemon.analyze.profile import Profile
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.naming import process_title
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import EventRow, StackTotal
+from profd.daemon.store.rows import EventRow
 from profd.tui.processes import ProcessStates
 from profd.tui.samples import PhaseTally, Places, Samples
-from profd.tui.snapshot import PhaseRow, PhaseShare, Snapshot, Timeline, Vitals
+from profd.tui.snapshot import Snapshot, Timeline, Vitals
 from profd.tui.timeline.bins import Ruler
 from profd.tui.timeline.pace import Pace
 from profd.tui.timeline.phaserows import PhaseRows
@@ -71,16 +71,13 @@ class RunModel:
 
     @property
     def has_backlog(self) -> bool:
-        """Whether something that was there before is still to be read."""
         return self._series.has_backlog or self._phase_rows.has_backlog
 
     def profile(self, view: View) -> Profile:
-        """Return for how long each stack ran in what the view is about."""
         about = self._about(view)
         return self._samples.profile(view.scope, about, self._samples.of_scope(view.scope, about))
 
     def busy(self, view: View) -> Mapping[int, Busy]:
-        """Return how busy the GPUs were during each stack in what the view is about."""
         return self._samples.busy(view.scope, self._about(view))
 
     def phase_of(self, stack: int) -> str:
@@ -93,8 +90,15 @@ class RunModel:
         chosen = about if view.chosen else None
         totals = samples.of_scope(view.scope, about)
         of_main = view.scope.kind is ScopeKind.MAIN
-        tallies = self._tallies(totals if of_main else samples.totals(about, self._phase_rows.ids()))
-        phase_rows = self._draw_phase_rows(ruler, tallies)
+        tallies: dict[int, PhaseTally] = {}
+        for total in totals if of_main else samples.totals(about, self._phase_rows.ids()):
+            tallies.setdefault(total.thread, PhaseTally(self._places)).add(total.stack, total.duration_ns)
+        weights, of_all = samples.weights(about), PhaseTally(self._places)
+        for thread, tally in tallies.items():
+            of_all.update(tally, weights[self._reader.threads[thread].process])
+        phase_rows = self._phase_rows.rows(ruler, tallies)
+        process = self._reader.processes.get(view.scope.process or 0)
+        title = process_title(process.role, process.ordinal) if process is not None else ""
         is_now = info.state == "live" and view.chosen is None and view.end_ns is None
         processes, left_out = self._processes.take(None if is_now else about) if view.tab == "processes" else ((), 0)
         strips = (with_slope(strip, ruler) for strip in self._series.strips(ruler, chosen))
@@ -103,7 +107,7 @@ class RunModel:
             view=view,
             read_share=self._read_share(),
             vitals=self._vitals(),
-            verdict=self._together(tallies, about).verdict(self._reader, len(phase_rows)),
+            verdict=of_all.verdict(self._reader, len(phase_rows)),
             timeline=Timeline(
                 ruler=ruler,
                 run=Range(info.started_ns, info.end_ns),
@@ -112,7 +116,7 @@ class RunModel:
                 marks=marks_of(self._events, self._reader.windows()),
             ),
             functions=samples.hot(view.scope, about, totals, by_line=view.by_line) if view.tab == "hot" else (),
-            scope_name=self._scope_name(view),
+            scope_name=view.scope.kind.value if process is None else f"{title} · pid {process.pid}",
             samples=sum(total.samples for total in totals),
             from_ns=about.from_ns,
             to_ns=about.to_ns,
@@ -123,7 +127,6 @@ class RunModel:
         )
 
     def _shown(self, view: View) -> tuple[Ruler, Range]:
-        """Return the columns of the timeline, and the time that it shows."""
         info = self._reader.info
         run = Range(info.started_ns, max(info.end_ns, info.started_ns + 1))
         if view.span_ns is not None:
@@ -138,34 +141,6 @@ class RunModel:
         """Return the time that everything below the timeline is about."""
         info = self._reader.info
         return view.chosen.within(Range(info.started_ns, info.end_ns)) if view.chosen else self._shown(view)[1]
-
-    def _draw_phase_rows(self, ruler: Ruler, tallies: Mapping[int, PhaseTally]) -> tuple[PhaseRow, ...]:
-        cells = self._phase_rows.cells(ruler)
-        threads = self._phase_rows.threads(cells.keys() | tallies.keys())
-        empty: tuple[tuple[PhaseShare, ...], ...] = ((),) * ruler.count
-        return tuple(
-            PhaseRow(
-                self._phase_rows.label(thread, is_alone=len(threads) == 1),
-                cells.get(thread.id, empty),
-                tallies[thread.id].shares() if thread.id in tallies else (),
-            )
-            for thread in threads
-        )
-
-    def _tallies(self, totals: Sequence[StackTotal]) -> Mapping[int, PhaseTally]:
-        """Return the phases of each thread."""
-        tallies: dict[int, PhaseTally] = {}
-        for total in totals:
-            tallies.setdefault(total.thread, PhaseTally(self._places)).add(total.stack, total.duration_ns)
-        return tallies
-
-    def _together(self, tallies: Mapping[int, PhaseTally], about: Range) -> PhaseTally:
-        """Return the phases of threads as one."""
-        weights = self._samples.weights(about)
-        every = PhaseTally(self._places)
-        for thread, tally in tallies.items():
-            every.update(tally, weights[self._reader.threads[thread].process])
-        return every
 
     def _vitals(self) -> Vitals:
         workers = [row for row in self._reader.processes.values() if row.role == "worker"]
@@ -185,12 +160,6 @@ class RunModel:
         info = self._reader.info
         listed = (self._lives.known_to_ns - info.started_ns) / max(info.end_ns - info.started_ns, 1)
         return min((listed + self._series.read_share + self._phase_rows.read_share) / 3, 0.99)
-
-    def _scope_name(self, view: View) -> str:
-        process = self._reader.processes.get(view.scope.process or 0)
-        if view.scope.kind is not ScopeKind.PROCESS or process is None:
-            return view.scope.kind.value
-        return f"{process_title(process.role, process.ordinal)} · pid {process.pid}"
 
 
 LATELY_S = 10.0

@@ -53,7 +53,6 @@ class Samples:
     def hot(
         self, scope: Scope, asked: Range, totals: Sequence[StackTotal], *, by_line: bool
     ) -> tuple[FunctionRow, ...]:
-        """Return the functions or lines of the totals of a scope in a range, the hottest first."""
         busy, index = self.busy(scope, asked), self._indices[by_line]
         return tuple(hot_rows(self._reader, self.profile(scope, asked, totals), busy, index))
 
@@ -73,7 +72,6 @@ class Samples:
         return self._busy
 
     def profile(self, scope: Scope, asked: Range, totals: Sequence[StackTotal]) -> Profile:
-        """Return for how long each stack ran, of the totals of a scope in a range."""
         changes = self._changes_in(asked, selection(scope).threads(self._reader))
         return weighted(self._reader, totals, changes, self.weights(asked))
 
@@ -155,26 +153,22 @@ class PhaseTally:
 
     def __init__(self, places: Places) -> None:
         self._places = places
-        self.time_ns: defaultdict[str, float] = defaultdict(float)
-        self.lines_ns: defaultdict[tuple[str, int], float] = defaultdict(float)
+        self._time_ns: defaultdict[tuple[str, int], float] = defaultdict(float)
 
     def add(self, stack: int, time_ns: float) -> None:
-        place = self._places.of_stack(stack)
-        self.time_ns[place[0]] += time_ns
-        self.lines_ns[place] += time_ns
+        self._time_ns[self._places.of_stack(stack)] += time_ns
 
     def update(self, other: PhaseTally, weight: float) -> None:
-        """Count the time of another thread too, weighted."""
-        for phase, time_ns in other.time_ns.items():
-            self.time_ns[phase] += time_ns * weight
-        for place, time_ns in other.lines_ns.items():
-            self.lines_ns[place] += time_ns * weight
+        for place, time_ns in other._time_ns.items():
+            self._time_ns[place] += time_ns * weight
 
     def shares(self) -> tuple[PhaseShare, ...]:
-        """Return the shares of the phases, the largest first."""
-        whole_ns = sum(self.time_ns.values())
-        order = sorted(self.time_ns, key=lambda phase: -self.time_ns[phase])
-        return tuple(PhaseShare(phase, self.time_ns[phase] / whole_ns) for phase in order if self.time_ns[phase])
+        of_phases: defaultdict[str, float] = defaultdict(float)
+        for (phase, _), time_ns in self._time_ns.items():
+            of_phases[phase] += time_ns
+        whole_ns = sum(of_phases.values())
+        order = sorted(of_phases, key=lambda phase: -of_phases[phase])
+        return tuple(PhaseShare(phase, of_phases[phase] / whole_ns) for phase in order if of_phases[phase])
 
     def verdict(self, reader: RunReader, threads: int) -> Verdict | None:
         """Return the largest phase with the line that most of it was called from; None without samples."""
@@ -182,7 +176,7 @@ class PhaseTally:
         if not shares:
             return None
         phase = shares[0].phase
-        lines = {frame: time_ns for (name, frame), time_ns in self.lines_ns.items() if name == phase and frame}
+        lines = {frame: time_ns for (name, frame), time_ns in self._time_ns.items() if name == phase and frame}
         frame = reader.frames[max(lines, key=lambda frame: lines[frame])] if lines else None
         return Verdict(
             phase=phase,

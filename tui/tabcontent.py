@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 
 import msgspec
 from textual.message import Message
@@ -33,20 +34,18 @@ class WindowOperators(msgspec.Struct, frozen=True):
     operators: tuple[OperatorTotals, ...]
 
 
+@dataclass
 class FlameGrown(Message):
     """The stacks of what is looked at were added up."""
 
-    def __init__(self, tree: Node) -> None:
-        super().__init__()
-        self.tree = tree
+    tree: Node
 
 
+@dataclass
 class OperatorsRead(Message):
     """The operators of a window were read; None where no window was taken."""
 
-    def __init__(self, shown: WindowOperators | None) -> None:
-        super().__init__()
-        self.shown = shown
+    shown: WindowOperators | None
 
 
 class TabContent:
@@ -66,19 +65,19 @@ class TabContent:
         ``is_new`` says that something was written since the last call.
         """
         self._is_stale = self._is_stale or is_new
-        make = {"flame": self._flame, "torch": self._operators}.get(view.tab)
         asked = (view.tab, view.scope, view.span_ns, view.end_ns, view.chosen)
         begun_s = self._now_s()
-        if make is None or (asked == self._answered and (not self._is_stale or begun_s < self._rests_until_s)):
+        is_early = asked == self._answered and (not self._is_stale or begun_s < self._rests_until_s)
+        if view.tab not in ("flame", "torch") or is_early:
             return None
-        message = make(view)
+        if view.tab == "flame":
+            profile, busy = self._model.profile(view), self._model.busy(view)
+            message: Message = FlameGrown(grow(self._reader, profile, self._model.phase_of, busy))
+        else:
+            message = self._operators(view)
         self._answered, self._is_stale = asked, False
         self._rests_until_s = self._now_s() + _REST * (self._now_s() - begun_s)
         return message
-
-    def _flame(self, view: View) -> FlameGrown:
-        model = self._model
-        return FlameGrown(grow(self._reader, model.profile(view), model.phase_of, model.busy(view)))
 
     def _operators(self, view: View) -> OperatorsRead:
         windows = [window for window in self._reader.windows() if not window.error]

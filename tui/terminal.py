@@ -15,35 +15,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from profd.daemon.store.reader import RunReader
+from profd.tui.cells import Run
 from profd.tui.view import OutputView
 
 if TYPE_CHECKING:
     from profd.tui.emulator import Emulator
 
 
-class TextStyle(msgspec.Struct, frozen=True):
-    """How a run of text looks.
-
-    Colors are ``default``, one of the sixteen names of ECMA-48 (``red``, ``bright_red``), or ``#rrggbb``.
-    """
-
-    color: str = "default"
-    background: str = "default"
-    bold: bool = False
-    italic: bool = False
-    underline: bool = False
-    strike: bool = False
-    reverse: bool = False
-
-
-class StyledText(msgspec.Struct, frozen=True):
-    """Text in one style."""
-
-    text: str
-    style: TextStyle
-
-
-Line = tuple[StyledText, ...]
+Line = tuple[Run, ...]
 
 
 class Picture(msgspec.Struct, frozen=True):
@@ -157,7 +136,6 @@ class Terminal:
 
 
 def key_bytes(key: str, character: str | None) -> bytes:
-    """Return what a terminal sends for a key, by the name and the character that Textual has for it."""
     if key in _ESCAPES:
         return _ESCAPES[key].encode()
     control, _, letter = key.partition("ctrl+")

@@ -77,7 +77,6 @@ class View(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What the timeline shows, in two or three words."""
         if self.span_ns is None:
             return "whole run"
         return f"last {span_name(self.span_ns)}" if self.end_ns is None else span_name(self.span_ns)

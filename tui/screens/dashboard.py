@@ -26,7 +26,7 @@ from profd.tui.actions import ActionDone, ActionFailed, StacksDumped, WindowRefu
 from profd.tui.feed import Feed, OutputDrawn, SnapshotTaken
 from profd.tui.keys import BINDINGS, TABS
 from profd.tui.samples import selection
-from profd.tui.screens.dialogs import Choice, ChoiceScreen, GotoScreen, LineScreen, StacksScreen
+from profd.tui.screens.dialogs import Answer, Choice, ChoiceScreen, Dialog, GotoScreen, LineScreen, StacksScreen
 from profd.tui.snapshot import Snapshot
 from profd.tui.tabcontent import FlameGrown, OperatorsRead
 from profd.tui.terminal import Terminal
@@ -40,7 +40,7 @@ from profd.tui.widgets.output import OutputPane, TypingChanged
 from profd.tui.widgets.processes import EventTable, ProcessChosen, ProcessTable
 from profd.tui.widgets.table import CursorMoved
 from profd.tui.widgets.tabs import KeyLine, TabChosen, TabLine
-from profd.tui.widgets.timeline import Scrubbed, StripsResized, Timeline
+from profd.tui.widgets.timeline import Move, Scrubbed, StripsResized, Timeline
 
 Pane = HotTable | FlameView | ProcessTable | OperatorTable | FindingsPane | EventTable
 """What can be open below the tabs, beside the script's output."""
@@ -125,7 +125,7 @@ class Dashboard(Screen[None]):
 
     @on(FlameGrown)
     def _show_flame(self, message: FlameGrown) -> None:
-        self.query_one(FlameView).show(message.tree)
+        self.query_one(FlameView).show_tree(message.tree)
 
     @on(OperatorsRead)
     def _show_operators(self, message: OperatorsRead) -> None:
@@ -249,39 +249,33 @@ class Dashboard(Screen[None]):
         self._feed.pause(is_paused=self._is_paused)
         self.query_one(Header).set_paused(is_paused=self._is_paused)
 
+    def _move(self, to: Move) -> None:
+        self.query_one(Timeline).move(to)
+
     def action_scrub(self, columns: int) -> None:
-        self.query_one(Timeline).move(lambda scrub, ruler, run: scrub.moved(columns, ruler, run))
+        self._move(lambda scrub, ruler, run: scrub.moved(columns, ruler, run))
 
     def action_begin_range(self) -> None:
-        self.query_one(Timeline).move(
-            lambda scrub, ruler, run: (scrub if scrub.cursor else scrub.moved(0, ruler, run)).begun()
-        )
+        self._move(lambda scrub, ruler, run: (scrub if scrub.cursor else scrub.moved(0, ruler, run)).begun())
 
     def action_end_range(self) -> None:
-        self.query_one(Timeline).move(
-            lambda scrub, ruler, run: (scrub if scrub.cursor else scrub.moved(0, ruler, run)).finished()
-        )
+        self._move(lambda scrub, ruler, run: (scrub if scrub.cursor else scrub.moved(0, ruler, run)).finished())
 
     def action_zoom(self, steps: int) -> None:
-        self.query_one(Timeline).move(lambda scrub, ruler, run: scrub.zoomed(steps, ruler, run))
+        self._move(lambda scrub, ruler, run: scrub.zoomed(steps, ruler, run))
 
     def action_live(self) -> None:
         """Give up cursor and range, and go on with the run."""
-        self.query_one(Timeline).move(lambda scrub, ruler, run: scrub.released())
+        self._move(lambda scrub, ruler, run: scrub.released())
 
     def choose_range(self, from_ns: int, to_ns: int) -> None:
         """Choose a range, as though it had been marked with the keys."""
-        self.query_one(Timeline).move(
-            lambda scrub, ruler, run: replace(scrub, cursor=None, from_ns=from_ns, to_ns=to_ns)
-        )
+        self._move(lambda scrub, ruler, run: replace(scrub, cursor=None, from_ns=from_ns, to_ns=to_ns))
 
     def action_goto(self) -> None:
-        def go(at_ns: int | None) -> None:
-            if at_ns is not None:
-                self.query_one(Timeline).move(lambda scrub, ruler, run: scrub.at(at_ns, ruler, run))
-
         if self.info is not None:
-            self.app.push_screen(GotoScreen(self.info), go)
+            screen = GotoScreen(self.info)
+            self._ask(screen, lambda at_ns: self._move(lambda scrub, ruler, run: scrub.at(at_ns, ruler, run)))
 
     @on(StripsResized)
     def _resize_strips(self, message: StripsResized) -> None:
@@ -298,7 +292,6 @@ class Dashboard(Screen[None]):
     # --- the script's output
 
     def action_type(self) -> None:
-        """Begin to type to the script."""
         if self._output_view.is_shown:
             self.query_one(OutputPane).start_typing()
 
@@ -337,47 +330,43 @@ class Dashboard(Screen[None]):
         self._run_of(actions.dump)
 
     def action_mark(self) -> None:
-        def mark(note: str | None) -> None:
-            if note is not None:
-                self._run_of(lambda info: actions.mark(info, note))
-
         if self._may_act():
-            self.app.push_screen(LineScreen("Mark this moment", "a note, or nothing"), mark)
+            screen = LineScreen("Mark this moment", "a note, or nothing")
+            self._ask(screen, lambda note: self._run_of(lambda info: actions.mark(info, note)))
 
     def action_report(self) -> None:
         self.notify("writing the report…", timeout=3, markup=False)
         self._run(lambda: actions.write_report_of(self._run_file))
 
     def action_export(self) -> None:
-        def export(form: str | None) -> None:
-            if form is not None:
-                chosen, looked_at = self._view.chosen, selection(self._view.scope)
-                if chosen is not None:
-                    looked_at = replace(looked_at, from_ns=chosen.from_ns, to_ns=chosen.to_ns)
-                self.notify("exporting…", timeout=3, markup=False)
-                self._run(lambda: actions.export(self._run_file, form, looked_at))
+        def export(form: str) -> None:
+            chosen, looked_at = self._view.chosen, selection(self._view.scope)
+            if chosen is not None:
+                looked_at = replace(looked_at, from_ns=chosen.from_ns, to_ns=chosen.to_ns)
+            self.notify("exporting…", timeout=3, markup=False)
+            self._run(lambda: actions.export(self._run_file, form, looked_at))
 
         choices = [Choice(form, f"{form}: {what}") for form, what in FORMATS.items()]
-        self.app.push_screen(ChoiceScreen("Export into the current folder", "", choices), export)
+        self._ask(ChoiceScreen("Export into the current folder", "", choices), export)
 
     def action_rate(self, steps: int) -> None:
         self._run_of(lambda info: actions.change_rate(info, steps))
 
     def action_stop(self) -> None:
-        def stop(answer: str | None) -> None:
-            if answer == "stop":
-                self._run_of(actions.stop)
-
         if self._may_act():
             text = "The script runs on; what was recorded is kept."
             choices = [Choice("stop", "end the recording", ("s", "y")), Choice("go on", "go on recording", ("n",))]
-            self.app.push_screen(ChoiceScreen("Stop profiling?", text, choices), stop)
+            screen = ChoiceScreen("Stop profiling?", text, choices)
+            self._ask(screen, lambda answer: self._run_of(actions.stop) if answer == "stop" else None)
 
     def _may_act(self) -> bool:
-        """Say whether the run is recorded, and notify the person where it is not."""
         if not self._is_live():
             self.notify("the run is not recorded any more", severity="warning", markup=False)
         return self._is_live()
+
+    def _ask(self, screen: Dialog[Answer], then: Callable[[Answer], None]) -> None:
+        """Open a dialog; ``then`` is given the answer, if there is one."""
+        self.app.push_screen(screen, lambda answer: None if answer is None else then(answer))
 
     def _run_of(self, action: Callable[[RunInfo], Message]) -> None:
         if (info := self.info) is not None:
@@ -397,19 +386,19 @@ class Dashboard(Screen[None]):
 
     @on(WindowRefused)
     def _say_refused(self, message: WindowRefused) -> None:
-        def inject(answer: str | None) -> None:
+        def inject(answer: str) -> None:
             if answer == "inject":
                 self._run_of(lambda info: actions.take_window(info, inject=True))
 
         if not message.may_inject:
-            self.notify(str(message.error), title="No window", severity="error", timeout=_LONG_S, markup=False)
+            self._say_failed(ActionFailed(message.error, "No window"))
             return
         text = (
             "The script was not launched with --torch-window. The profiler can be started inside of the running "
             "process: by Python itself from 3.14 on, else by gdb. That runs code of torch in the script."
         )
         choices = [Choice("inject", "start it in the process", ("y",)), Choice("leave", "leave it alone", ("n",))]
-        self.app.push_screen(ChoiceScreen("No window so", text, choices), inject)
+        self._ask(ChoiceScreen("No window so", text, choices), inject)
 
     @on(StacksDumped)
     def _show_stacks(self, message: StacksDumped) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import PurePath
 from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 from textual import on
@@ -134,19 +135,53 @@ class LeavingScreen(ChoiceScreen):
         super().__init__("Leave", "", choices)
 
 
-class HelpScreen(Dialog[None]):
-    """What each key does; any of the usual keys closes it."""
+class SheetScreen(Dialog[None]):
+    """Text to read; any of the usual keys closes it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark,q,enter,space", "close", "close", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("q,enter,space", "close", "close", show=False)]
+
+    def __init__(self, title: str, text: RenderableType) -> None:
+        super().__init__()
+        self._title, self._text = title, text
 
     def compose(self) -> ComposeResult:
+        with VerticalScroll(classes="sheet") as sheet:
+            sheet.border_title = self._title
+            sheet.border_subtitle = "esc closes"
+            yield Static(self._text, markup=False)
+
+
+class HelpScreen(SheetScreen):
+    """What each key does."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark", "close", "close", show=False)]
+
+    def __init__(self) -> None:
         table = Table.grid(padding=(0, 2))
         for keys, meaning in HELP:
             table.add_row(Text(keys, style="bold", no_wrap=True), Text(meaning))
-        with VerticalScroll(id="sheet") as sheet:
-            sheet.border_title = "Keys"
-            sheet.border_subtitle = "esc closes"
-            yield Static(table)
+        super().__init__("Keys", table)
+
+
+class StacksScreen(SheetScreen):
+    """The stacks of all threads at one moment."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("d", "close", "close", show=False)]
+
+    def __init__(self, dumped: Sequence[DumpedProcess], stacks: Sequence[MergedStack]) -> None:
+        lines = [
+            Text(visible(f"pid {process.pid} cannot be read: {process.error}"), style="italic")
+            for process in dumped
+            if process.error
+        ]
+        for stack in stacks:
+            lines.append(Text(visible(", ".join(stack.owners)), style="bold"))
+            for frame in stack.frames:
+                place = "/".join(PurePath(frame.filename).parts[-2:])
+                lines.append(Text(visible(f"    {frame.name}  ")).append(visible(f"{place}:{frame.line}"), style="dim"))
+            lines.append(Text())
+        threads = sum(len(stack.owners) for stack in stacks)
+        super().__init__(f"{plural(threads, 'thread')} in {plural(len(stacks), 'stack')}", Text("\n").join(lines))
 
 
 class FailureScreen(Screen[None]):
@@ -165,31 +200,3 @@ class FailureScreen(Screen[None]):
             box.border_title = "The run cannot be shown"
             yield Static(text, markup=False)
         yield Footer(compact=True, show_command_palette=False)
-
-
-class StacksScreen(Dialog[None]):
-    """The stacks of all threads at one moment; any of the usual keys closes it."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("q,d,enter,space", "close", "close", show=False)]
-
-    def __init__(self, dumped: Sequence[DumpedProcess], stacks: Sequence[MergedStack]) -> None:
-        super().__init__()
-        self._dumped, self._stacks = dumped, stacks
-
-    def compose(self) -> ComposeResult:
-        threads = sum(len(stack.owners) for stack in self._stacks)
-        with VerticalScroll(classes="sheet") as sheet:
-            sheet.border_title = f"{plural(threads, 'thread')} in {plural(len(self._stacks), 'stack')}"
-            sheet.border_subtitle = "esc closes"
-            yield Static(Text("\n").join(self._lines()), markup=False)
-
-    def _lines(self) -> Iterator[Text]:
-        for process in self._dumped:
-            if process.error:
-                yield Text(visible(f"pid {process.pid} cannot be read: {process.error}"), style="italic")
-        for stack in self._stacks:
-            yield Text(visible(", ".join(stack.owners)), style="bold")
-            for frame in stack.frames:
-                place = "/".join(PurePath(frame.filename).parts[-2:])
-                yield Text(visible(f"    {frame.name}  ")).append(visible(f"{place}:{frame.line}"), style="dim")
-            yield Text()

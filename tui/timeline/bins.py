@@ -47,13 +47,11 @@ class Ruler(msgspec.Struct, frozen=True):
         return (at_ns - self.from_ns) // self.column_ns
 
     def column_at(self, at_ns: int) -> tuple[int, int]:
-        """Return when the column begins and ends in which a time lies."""
         start_ns = self.from_ns + self.column_of(at_ns) * self.column_ns
         return start_ns, start_ns + self.column_ns
 
     @classmethod
     def filling(cls, from_ns: int, to_ns: int, columns: int) -> Ruler:
-        """Return the ruler that spreads [from_ns, to_ns) over all columns."""
         length_ns = max(to_ns - from_ns, 1)
         column_ns = -(-length_ns // columns)
         return cls(from_ns, column_ns, -(-length_ns // column_ns))

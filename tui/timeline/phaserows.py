@@ -15,10 +15,10 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.columns import Grid, stack_times
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import minute_times
-from profd.daemon.store.rows import ColumnTime, RecordingRow, ThreadRow
+from profd.daemon.store.rows import ColumnTime, RecordingRow
 from profd.daemon.store.stepfunction import MINUTE_NS
-from profd.tui.samples import Places
-from profd.tui.snapshot import PhaseShare
+from profd.tui.samples import PhaseTally, Places
+from profd.tui.snapshot import PhaseRow, PhaseShare
 from profd.tui.timeline.bins import Ruler
 from profd.tui.view import Range
 
@@ -31,6 +31,7 @@ GRIDS = 4
 # Of a column that is not read yet so much from its middle on is.
 _PART_NS = SECOND_NS // 2
 
+Cells = tuple[tuple[PhaseShare, ...], ...]
 Phases = dict[str, int]
 Column = dict[int, Phases]
 """By thread: the nanoseconds of each phase."""
@@ -47,7 +48,7 @@ class PhaseRows:
         """What a part of a column says, by when it begins and ends."""
         self._ruler = Ruler(0, 1, 0)
         self._is_stale = True
-        self._cells: dict[int, tuple[tuple[PhaseShare, ...], ...]] = {}
+        self._cells: dict[int, Cells] = {}
 
     def add(self, recordings: Iterable[RecordingRow]) -> None:
         """Forget the columns in which something was recorded since."""
@@ -61,7 +62,7 @@ class PhaseRows:
     def ids(self) -> list[int]:
         return [thread.id for thread in self._reader.main_threads()]
 
-    def cells(self, ruler: Ruler) -> dict[int, tuple[tuple[PhaseShare, ...], ...]]:
+    def cells(self, ruler: Ruler) -> dict[int, Cells]:
         """Return by main thread the mixture of its phases in each column; nothing of threads that were not seen."""
         if ruler != self._ruler:
             self._ruler = ruler
@@ -108,20 +109,25 @@ class PhaseRows:
             for one in times:
                 self._count(known[min(max(one.column, first), last - 1)], one.thread, one.stack, one.time_ns)
 
-    def threads(self, seen: Iterable[int]) -> list[ThreadRow]:
-        """Return main threads by rank."""
-        seen = set(seen)
-        threads = [thread for thread in self._reader.main_threads() if thread.id in seen]
-        return sorted(threads, key=lambda thread: (self.rank(thread) is None, self.rank(thread) or 0, thread.id))
+    def rows(self, ruler: Ruler, tallies: Mapping[int, PhaseTally]) -> tuple[PhaseRow, ...]:
+        """Return the rows of the main threads, by rank; ``tallies`` are their phases over all of the view.
 
-    def label(self, thread: ThreadRow, *, is_alone: bool) -> str:
-        """Return what a main thread is called: by its rank, else by its PID where there are several."""
-        rank = self.rank(thread)
-        pid = self._reader.processes[thread.process].pid
-        return f"rank {rank}" if rank is not None else "main" if is_alone else str(pid)
-
-    def rank(self, thread: ThreadRow) -> int | None:
-        return self._reader.processes[thread.process].rank
+        A row is called by its rank, else by its PID where there are several.
+        """
+        cells = self.cells(ruler)
+        threads = [row for row in self._reader.main_threads() if row.id in cells or row.id in tallies]
+        ranked = [(self._reader.processes[row.process], row.id) for row in threads]
+        ranked.sort(key=lambda pair: (pair[0].rank is None, pair[0].rank or 0, pair[1]))
+        lone = "main" if len(ranked) == 1 else None
+        empty: Cells = ((),) * ruler.count
+        return tuple(
+            PhaseRow(
+                label=f"rank {process.rank}" if process.rank is not None else lone or str(process.pid),
+                cells=cells.get(thread, empty),
+                shares=tallies[thread].shares() if thread in tallies else (),
+            )
+            for process, thread in ranked
+        )
 
     def _source(self) -> tuple[Grid, range]:
         """Return the grid that the columns drawn last are made of, and its columns that lie in them."""

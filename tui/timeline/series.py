@@ -87,7 +87,6 @@ class RunSeries:
         return (self._backlog_ns - self._reader.info.started_ns) / length_ns if length_ns else 1.0
 
     def catch_up(self) -> None:
-        """Take in the points that are new."""
         self._list()
         for row in self._reader.series.values():
             if row.os_tid is None and row.id not in self._finished and (row.name in _STRIPS or row.name in _NUMBERS):

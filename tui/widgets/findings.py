@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.text import Text
@@ -26,12 +27,11 @@ _MARKS = {INFO: "·"}
 _NOT_LOOKED = "Nothing looks for findings: the process that does has ended."
 
 
+@dataclass
 class FindingChosen(Message):
     """The proof of a finding is asked for."""
 
-    def __init__(self, finding: Finding) -> None:
-        super().__init__()
-        self.finding = finding
+    finding: Finding
 
 
 class FindingTable(Table[Finding]):

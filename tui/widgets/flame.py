@@ -11,17 +11,7 @@ from textual import events
 from textual.actions import SkipAction
 from textual.binding import Binding, BindingType
 
-from profd.daemon.analyze.phases import (
-    BACKWARD,
-    CHECKPOINT,
-    COLLECTIVE,
-    EVALUATION,
-    FORWARD,
-    LOGGING,
-    LOSS,
-    OPTIMIZER,
-    OTHER,
-)
+from profd.daemon.analyze import phases
 from profd.daemon.render.plaintext import fit, visible, width
 from profd.daemon.units import percent
 from profd.tui.cells import Run, cut_name, cut_path
@@ -36,7 +26,10 @@ from profd.tui.widgets.table import CursorMoved
 _DETAIL_LINES = 2
 _NAME_CELLS, _PLACE_CELLS = 3, 16
 # Packages have no colors of their own: those of phases are told apart well, and a line below says what they mean.
-_MODULE_COLORS = (FORWARD, BACKWARD, OPTIMIZER, EVALUATION, COLLECTIVE, LOSS, LOGGING, CHECKPOINT)
+_MODULE_COLORS = (
+    *(phases.FORWARD, phases.BACKWARD, phases.OPTIMIZER, phases.EVALUATION),
+    *(phases.COLLECTIVE, phases.LOSS, phases.LOGGING, phases.CHECKPOINT),
+)
 _KEYS = " arrows move · ⏎ zooms · ⌫ back · i inverts · f folds · c colors · / searches"
 
 
@@ -49,14 +42,14 @@ class FlameView(TextLines):
 
     can_focus = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "climb(-1)", "to the caller", show=False),
-        Binding("down,j", "climb(1)", "to what it calls", show=False),
+        Binding("up,k", "move('climb', -1)", "to the caller", show=False),
+        Binding("down,j", "move('climb', 1)", "to what it calls", show=False),
         Binding("left,h", "step(-1)", "to the left", show=False),
         Binding("right", "step(1)", "to the right", show=False),
-        Binding("enter", "zoom", "zoom", show=False),
-        Binding("backspace", "back", "zoom back", show=False),
-        Binding("i", "invert", "invert", show=False),
-        Binding("f", "fold", "fold libraries", show=False),
+        Binding("enter", "move('zoom')", "zoom", show=False),
+        Binding("backspace", "move('back')", "zoom back", show=False),
+        Binding("i", "move('invert')", "invert", show=False),
+        Binding("f", "move('fold')", "fold libraries", show=False),
         Binding("c", "recolor", "colors", show=False),
         Binding("escape", "release", "let the cursor go", show=False),
     ]
@@ -76,7 +69,7 @@ class FlameView(TextLines):
     def show_snapshot(self, snapshot: Snapshot) -> None:
         self._empty_text = without_samples(snapshot, snapshot.scope_name)
 
-    def show(self, tree: Node) -> None:
+    def show_tree(self, tree: Node) -> None:
         """Draw another tree; zoom and cursor stay where they are, as far as it has their frames."""
         self.cursor.show(tree)
         self._search_anew()
@@ -85,30 +78,15 @@ class FlameView(TextLines):
         self.search = FlameSearch(needle)
         self._search_anew()
 
-    def action_climb(self, rows: int) -> None:
-        self.cursor.climb(rows)
+    def action_move(self, how: str, *steps: int) -> None:
+        """Move the cursor, or change what is shown around it, by a method of ``FlameCursor``."""
+        getattr(self.cursor, how)(*steps)
         self._moved()
 
     def action_step(self, blocks: int) -> None:
         if not self.has_cursor:
             raise SkipAction  # time is moved through then
         self.cursor.step(blocks)
-        self._moved()
-
-    def action_zoom(self) -> None:
-        self.cursor.zoom()
-        self._moved()
-
-    def action_back(self) -> None:
-        self.cursor.back()
-        self._moved()
-
-    def action_invert(self) -> None:
-        self.cursor.invert()
-        self._moved()
-
-    def action_fold(self) -> None:
-        self.cursor.fold()
         self._moved()
 
     def action_recolor(self) -> None:
@@ -187,11 +165,11 @@ class FlameView(TextLines):
 
     def _look(self, node: Node) -> PhaseLook:
         if self.coloring == BY_PHASE:
-            return self.phase_look(node.phase if node.phase != MIXED else OTHER)
+            return self.phase_look(node.phase if node.phase != MIXED else phases.OTHER)
         if self.coloring == BY_GPU and node.gpu_idle is not None:
             return self.idle_look(node.gpu_idle)
         if node.frame is None or self.coloring == BY_GPU:
-            return self.phase_look(OTHER)
+            return self.phase_look(phases.OTHER)
         # A color that depends on the name alone: the same in every run, whichever packages come and go.
         return self.phase_look(_MODULE_COLORS[zlib.crc32(node.package.encode()) % len(_MODULE_COLORS)])
 

@@ -33,12 +33,7 @@ class Part(NamedTuple):
 class Header(TextLines):
     """The header line."""
 
-    snapshot: Snapshot | None = None
     is_paused: bool = False
-
-    def show(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-        self.redraw()
 
     def set_paused(self, *, is_paused: bool) -> None:
         self.is_paused = is_paused
@@ -71,7 +66,6 @@ class Header(TextLines):
         ]
 
     def _state(self, info: RunInfo) -> tuple[str, str, str]:
-        """Return the mark of the run's state, the words for it, and their style."""
         if self.is_paused:
             return "❚❚", "paused", "warn"
         if info.state == "live":
@@ -120,7 +114,6 @@ class Header(TextLines):
 
 
 def ending(info: RunInfo) -> str:
-    """Return how a run ended, in a few words."""
     if info.exit_signal is not None:
         return f"ended by {signal_name(info.exit_signal)}"
     if info.exit_code is not None:
@@ -141,7 +134,6 @@ _INDENT = 3
 class VerdictLine(TextLines):
     """The sentence, on two lines where one is too short; once it took two it keeps them, so that nothing jumps."""
 
-    snapshot: Snapshot | None = None
     _lines = 1
     _width = 0
 
@@ -182,10 +174,11 @@ class VerdictLine(TextLines):
                 self.run(visible(strongest.sentence), "bright"),
                 self.run("   5 why", "dim"),
             ]
-        work = work_share(self.snapshot)
+        rows = [{one.phase: one.share for one in row.shares} for row in self.snapshot.timeline.phase_rows if row.shares]
+        work = sum(map(worked_share, rows)) / (len(rows) or 1)
         # Nobody is called healthy before it was looked for what is wrong.
-        if work is not None and work >= HEALTHY_SHARE and self.snapshot.is_diagnosed:
-            return self._healthy(work, startup_share(self.snapshot))
+        if work >= HEALTHY_SHARE and self.snapshot.is_diagnosed:
+            return self._healthy(work, sum(row.get(STARTUP, 0.0) for row in rows) / len(rows))
         verdict = self.snapshot.verdict
         if verdict is None:
             reason = without_samples(self.snapshot, "a main thread")
@@ -210,22 +203,6 @@ class VerdictLine(TextLines):
         look = self.phase_look(phase)
         letter = Run(f" {look.letter} ", look.cell)
         return [letter, self.run(" "), self.run(percent(share), "bright"), self.run(f" {rest}")]
-
-
-def work_share(snapshot: Snapshot) -> float | None:
-    """Return the share of forward, loss, backward and optimizer in the main threads' time, startup aside."""
-    known = [worked_share(shares) for shares in _phase_shares(snapshot)]
-    return sum(known) / len(known) if known else None
-
-
-def startup_share(snapshot: Snapshot) -> float:
-    """Return the share of startup and import in the main threads' time."""
-    rows = _phase_shares(snapshot)
-    return sum(shares.get(STARTUP, 0.0) for shares in rows) / (len(rows) or 1)
-
-
-def _phase_shares(snapshot: Snapshot) -> list[dict[str, float]]:
-    return [{one.phase: one.share for one in row.shares} for row in snapshot.timeline.phase_rows if row.shares]
 
 
 def sentence(verdict: Verdict) -> str:

@@ -130,7 +130,6 @@ _ORDERS: dict[str, Callable[[FunctionRow], tuple[float, ...]]] = {
 
 
 def bar(share: float) -> str:
-    """Return a bar whose full length stands for 1."""
     eighths = round(share * _BAR_CELLS * 8)
     full, rest = divmod(min(max(eighths, 0), _BAR_CELLS * 8), 8)
     return "█" * full + (_EIGHTHS[rest] if rest else "")

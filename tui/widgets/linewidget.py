@@ -12,6 +12,7 @@ from textual.widget import Widget
 
 from profd.tui.cells import Run, fit_runs
 from profd.tui.colors import PhaseLook, idle_look, phase_look
+from profd.tui.snapshot import Snapshot
 
 
 class StyledWidget(Widget):
@@ -51,7 +52,6 @@ class LineWidget(StyledWidget):
     """
 
     def make_line(self, y: int) -> Strip:
-        """Return line ``y`` as it is now."""
         raise NotImplementedError
 
     def render_line(self, y: int) -> Strip:
@@ -73,7 +73,13 @@ class LineWidget(StyledWidget):
 
 
 class TextLines(LineWidget):
-    """A widget of a few lines of text."""
+    """A widget of a few lines of text, which mostly come from a snapshot."""
+
+    snapshot: Snapshot | None = None
+
+    def show(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.redraw()
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
         """Return line ``y``; what is wider than ``width`` cells is cut."""

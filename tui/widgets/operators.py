@@ -57,7 +57,6 @@ class OperatorTable(Table[OperatorTotals]):
 
     @property
     def about(self) -> str:
-        """Which window it is, in a few words."""
         if self.shown is None:
             return ""
         process, window = self.shown.process, self.shown.window

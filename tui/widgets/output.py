@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -15,18 +15,17 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from profd.tui.cells import fit_runs
-from profd.tui.terminal import Picture, Terminal, TextStyle, key_bytes
+from profd.tui.terminal import Picture, Terminal, key_bytes
 from profd.tui.widgets.linewidget import StyledWidget
 
 _ATTACHED = "The script was there before profd: it writes to a terminal of its own."
 
 
+@dataclass
 class TypingChanged(Message):
     """Somebody began to type to the script, or stopped."""
 
-    def __init__(self, *, is_typing: bool) -> None:
-        super().__init__()
-        self.is_typing = is_typing
+    is_typing: bool
 
 
 class OutputPane(ScrollView, StyledWidget):
@@ -111,23 +110,10 @@ class OutputPane(ScrollView, StyledWidget):
                 is_attached = self._mode == "attached"
                 text = _ATTACHED if is_attached else "Nothing was written here."
             return Strip(fit_runs([self.run(f"  {text}", "dim")], width, blank=plain), width)
-        segments = [Segment(run.text, plain + _rich_style(run.style)) for run in lines[index]]
+        segments = [Segment(run.text, plain + run.style) for run in lines[index]]
         strip = Strip(segments).adjust_cell_length(width, plain)
         cursor = self.picture.cursor
         if self.is_typing and cursor is not None and cursor[1] == index and cursor[0] < width:
             before, under, after = strip.divide([cursor[0], cursor[0] + 1, strip.cell_length])
             return Strip.join([before, under.apply_style(Style(reverse=True)), after])
         return strip
-
-
-@functools.lru_cache(maxsize=1024)
-def _rich_style(style: TextStyle) -> Style:
-    return Style(
-        color=None if style.color == "default" else style.color,
-        bgcolor=None if style.background == "default" else style.background,
-        bold=style.bold or None,
-        italic=style.italic or None,
-        underline=style.underline or None,
-        strike=style.strike or None,
-        reverse=style.reverse or None,
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -27,12 +28,11 @@ _NUMBERS: dict[str, Callable[[ProcessState], str]] = {
 """What stands in the columns of numbers; of a process that has ended the last that is known."""
 
 
+@dataclass
 class ProcessChosen(Message):
     """The functions of one process are asked for; ``process`` is the id of its row."""
 
-    def __init__(self, process: int) -> None:
-        super().__init__()
-        self.process = process
+    process: int
 
 
 class ProcessTable(Table[ProcessState]):
@@ -101,7 +101,6 @@ class ProcessTable(Table[ProcessState]):
 
 
 def name(item: ProcessState) -> str:
-    """Return what a process is: its rank and role, which worker it is."""
     role = process_title(item.row.role, item.row.ordinal)
     return f"rank {item.row.rank} · {role}" if item.row.rank is not None else role
 

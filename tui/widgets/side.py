@@ -128,7 +128,6 @@ def top_of(series: Series) -> float:
 
 
 def _amount(series: Series) -> str:
-    """Return the value of a series with its unit, and with its limit where that is known."""
     if series.value is None:
         return UNKNOWN
     if series.name == STEPS:

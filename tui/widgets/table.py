@@ -96,12 +96,10 @@ class Table(ScrollView, LineWidget, Generic[Item]):
 
     @property
     def rows(self) -> Sequence[Item]:
-        """The rows as they are shown."""
         return self._rows
 
     @property
     def current(self) -> Item | None:
-        """The row under the cursor."""
         return self._rows[self._cursor] if self.has_cursor and self._cursor < len(self._rows) else None
 
     def show(self, items: Sequence[Item]) -> None:
@@ -219,7 +217,6 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         return [(column, column.cells or max(left * column.share // shares, 0)) for column in columns]
 
     def _strip(self, cells: Sequence[Sequence[Run]], *, is_current: bool) -> Strip:
-        """Return the cells of a row beside each other."""
         background = self.style_of("cursor" if is_current else "plain")
         # Only the background of the cursor: what a cell says by its color it goes on saying under it.
         over = Style()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from textual import events
 from textual.message import Message
@@ -10,31 +11,24 @@ from textual.message import Message
 from profd.daemon.units import plural, time_range
 from profd.tui.cells import Run, cells_of
 from profd.tui.keys import KEYS, TABS, Key
-from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.linewidget import TextLines
 
 _NAMES_FROM = 66
 _ROOMY_FROM = 150
 
 
+@dataclass
 class TabChosen(Message):
     """A tab was clicked on."""
 
-    def __init__(self, tab: str) -> None:
-        super().__init__()
-        self.tab = tab
+    tab: str
 
 
 class TabLine(TextLines):
     """The tabs, and at the right what the open one rests on, where there is room."""
 
-    snapshot: Snapshot | None = None
     tab: str = TABS[0][0]
     note: str = ""
-
-    def show(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-        self.redraw()
 
     def open(self, tab: str, note: str = "") -> None:
         """Mark the open tab, with a note on what its keys do."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from rich.style import Style
@@ -20,38 +21,26 @@ from profd.tui.timeline.pace import STEPS
 from profd.tui.timeline.scrub import Scrub
 from profd.tui.timeline.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
 from profd.tui.view import Range
+from profd.tui.widgets import side
 from profd.tui.widgets.linewidget import TextLines
-from profd.tui.widgets.side import (
-    LABELS,
-    columns_of,
-    mark_cells,
-    mark_side,
-    short_legend,
-    side_of,
-    tall_legend,
-    time_side,
-    top_of,
-)
 
 LABEL_CELLS = 10
 _WIDE = 100
 _SIDE_CELLS, _NARROW_SIDE_CELLS = 44, 15
 
 
+@dataclass
 class StripsResized(Message):
     """The room for the strips has changed."""
 
-    def __init__(self, columns: int) -> None:
-        super().__init__()
-        self.columns = columns
+    columns: int
 
 
+@dataclass
 class Scrubbed(Message):
     """Another time is looked at."""
 
-    def __init__(self, scrub: Scrub) -> None:
-        super().__init__()
-        self.scrub = scrub
+    scrub: Scrub
 
 
 class Line(NamedTuple):
@@ -70,7 +59,6 @@ Move = Callable[[Scrub, Ruler, Range], Scrub]
 class Timeline(TextLines):
     """The strips one below the other, on one axis."""
 
-    snapshot: Snapshot | None = None
     scrub: Scrub = Scrub()
     _lines: tuple[Line, ...] = (Line("axis"),)
     _columns: int = 0
@@ -115,7 +103,6 @@ class Timeline(TextLines):
             self.move(lambda scrub, ruler, run: scrub.released())
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Choose the time from where the mouse was pressed to where it is."""
         start_ns, at_ns = self._drag_from_ns, self._time_at(event.x, nearest=True)
         if start_ns is not None and at_ns is not None:
             self.move(lambda scrub, ruler, run: scrub.dragged(start_ns, at_ns, ruler, run))
@@ -128,7 +115,6 @@ class Timeline(TextLines):
         return len(self._lines)
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
-        """Return a line: the name of the strip, the strip, and its values."""
         if self.snapshot is None or y >= len(self._lines):
             return []
         snapshot, line = self.snapshot, self._lines[y]
@@ -139,14 +125,14 @@ class Timeline(TextLines):
         label = self.run(" " * LABEL_CELLS)
         if line.kind == "legend":
             rows = snapshot.timeline.phase_rows
-            return [label, *short_legend(self, rows[0].shares if rows else (), width - LABEL_CELLS)]
+            return [label, *side.short_legend(self, rows[0].shares if rows else (), width - LABEL_CELLS)]
         if line.kind == "marks":
-            cells = mark_cells(self, snapshot, self.scrub, self._columns)
-            side = mark_side(self, snapshot, self.scrub, _side_cells(width))
+            cells = side.mark_cells(self, snapshot, self.scrub, self._columns)
+            beside_it = side.mark_side(self, snapshot, self.scrub, _side_cells(width))
         else:
             cells = [self.run(fit(axis(snapshot.timeline.ruler, self._columns), self._columns), "faint")]
-            side = time_side(self, snapshot, self.scrub, is_narrow=_side_cells(width) != _SIDE_CELLS)
-        return [label, *cells, self.run("  "), *side]
+            beside_it = side.time_side(self, snapshot, self.scrub, is_narrow=_side_cells(width) != _SIDE_CELLS)
+        return [label, *cells, self.run("  "), *beside_it]
 
     def _lay_out(self) -> None:
         rows = len(self.snapshot.timeline.phase_rows) if self.snapshot else 1
@@ -176,35 +162,37 @@ class Timeline(TextLines):
                 runs.append(slice_run(parts, looks, empty))
         runs += [Run(" " * max(self._columns - len(row.cells), 0), empty), self.run("  ")]
         if _side_cells(width) != _SIDE_CELLS:
-            return runs + short_legend(self, row.shares[:1], _NARROW_SIDE_CELLS)
+            return runs + side.short_legend(self, row.shares[:1], _NARROW_SIDE_CELLS)
         if line.parts > 1:
-            return runs + tall_legend(self, row.shares, line.part, line.parts)
-        return runs + short_legend(self, row.shares, _SIDE_CELLS)
+            return runs + side.tall_legend(self, row.shares, line.part, line.parts)
+        return runs + side.short_legend(self, row.shares, _SIDE_CELLS)
 
     def _series(self, snapshot: Snapshot, name: str, width: int) -> list[Run]:
         known = {series.name: series for series in snapshot.timeline.series}
         series = known.get(name)
         if series is None:
             return []
-        label = self.run(f" {fit(LABELS[name], LABEL_CELLS - 1)}", "dim")
+        label = self.run(f" {fit(side.LABELS[name], LABEL_CELLS - 1)}", "dim")
         if name == GPU_SERIES and not _is_known(series):
             return [label, self.run(fit("no GPU", self._columns), "faint")]
         # The cursor stands out in the strip, and what is chosen of it is brighter than the rest.
         chosen, cursor = self.scrub.chosen, self._cursor_columns(snapshot)
-        inside = columns_of(chosen, snapshot, self._columns) if chosen and self.scrub.has_range else range(0)
+        inside = side.columns_of(chosen, snapshot, self._columns) if chosen and self.scrub.has_range else range(0)
         strip = []
-        for column, cell in enumerate(fit(sparkline(series.cells[: self._columns], top_of(series)), self._columns)):
+        for column, cell in enumerate(
+            fit(sparkline(series.cells[: self._columns], side.top_of(series)), self._columns)
+        ):
             style = self.style_of("accent" if column in inside else "bar")
             strip.append(Run(cell, style + Style(reverse=True) if column in cursor else style))
         own = {line.series for line in self._lines}
         beside = {other: value for other, value in known.items() if other not in own}
         if _side_cells(width) != _SIDE_CELLS:  # there is room for a short number, but for no second strip
             beside = {other: value for other, value in beside.items() if other == GPU_POWER_SERIES}
-        return [label, *strip, self.run("  "), *side_of(self, series, beside, _side_cells(width))]
+        return [label, *strip, self.run("  "), *side.side_of(self, series, beside, _side_cells(width))]
 
     def _cursor_columns(self, snapshot: Snapshot) -> range:
         cursor = self.scrub.cursor
-        return columns_of(cursor, snapshot, self._columns) if cursor else range(0)
+        return side.columns_of(cursor, snapshot, self._columns) if cursor else range(0)
 
     def _time_at(self, x: int, *, nearest: bool = False) -> int | None:
         """Return the time of the column at a cell; None where there is none, unless the nearest one will do."""
@@ -243,12 +231,10 @@ def plan(screen: Size, rows: int, *, has_gpu: bool, has_steps: bool) -> tuple[Li
 
 
 def _is_known(series: Series) -> bool:
-    """Say whether anything is known of a series: a run without a GPU has its series, too."""
     return series.value is not None or any(cell is not None for cell in series.cells)
 
 
 def _side_cells(width: int) -> int:
-    """Return how many cells there are right of the strips."""
     if width >= _WIDE:
         return _SIDE_CELLS
     return _NARROW_SIDE_CELLS if width >= 50 else 0

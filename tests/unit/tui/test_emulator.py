@@ -4,9 +4,11 @@ import unicodedata
 
 from hypothesis import given
 from hypothesis import strategies as some
+from rich.style import Style
 
+from profd.tui.cells import Run
 from profd.tui.emulator import SCROLLED_LINES, Emulator
-from profd.tui.terminal import Picture, StyledText, TextStyle
+from profd.tui.terminal import Picture
 
 PIECES = (
     *("\x1b[", "\x1b]", "\x1b", "\x9b", "\x9d", ";", "?", ">", "$", "#", "(", "%", "9999", "3", "²", "\x07", "\x0e"),
@@ -50,13 +52,13 @@ def test_colors_come_out_by_name_or_by_number() -> None:
 
     assert emulator.picture().lines == (
         (
-            StyledText("w", TextStyle(color="yellow", bold=True)),
-            StyledText(" ", TextStyle()),
-            StyledText("x", TextStyle(color="#0102ff")),
-            StyledText(" ", TextStyle()),
-            StyledText("y", TextStyle(background="bright_magenta")),
-            StyledText(" ", TextStyle()),
-            StyledText("z", TextStyle()),
+            Run("w", Style(color="yellow", bold=True)),
+            Run(" ", Style()),
+            Run("x", Style(color="#0102ff")),
+            Run(" ", Style()),
+            Run("y", Style(bgcolor="bright_magenta")),
+            Run(" ", Style()),
+            Run("z", Style()),
         ),
     )
 
@@ -69,7 +71,7 @@ def test_a_sequence_of_xterms_own_underlines_nothing() -> None:
     emulator = Emulator(10, 2)
     emulator.feed(b"\x1b[>4;2mkeys")
 
-    assert emulator.picture().lines == ((StyledText("keys", TextStyle()),),)
+    assert emulator.picture().lines == ((Run("keys", Style()),),)
 
 
 def test_a_heap_of_marks_on_one_letter_stays_small() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from support import rankrun, synthetic
 from support.synthetic import PHASE_SHARES, STARTED_NS
@@ -12,7 +13,7 @@ from support.synthetic import PHASE_SHARES, STARTED_NS
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.tui.samples import Places
+from profd.tui.samples import PhaseTally, Places
 from profd.tui.timeline import phaserows as phaserows_module
 from profd.tui.timeline.bins import Ruler
 from profd.tui.timeline.phaserows import PhaseRows
@@ -98,23 +99,36 @@ def test_columns_in_which_more_was_recorded_are_read_again(tmp_path: Path) -> No
     assert after[:2] == before[:2]
 
 
-def test_a_thread_is_called_by_its_rank_or_its_pid_and_alone_by_neither(reader: RunReader, tmp_path: Path) -> None:
-    rows = rows_of(reader)
-    (thread,) = rows.threads(rows.ids())
-    assert rows.label(thread, is_alone=True) == "main"
-    assert rows.label(thread, is_alone=False) == str(synthetic.MAIN.pid)
+def give_ranks(monkeypatch: pytest.MonkeyPatch, reader: RunReader, *ranks: int | None) -> list[int]:
+    """Give the main processes other ranks; return their main threads."""
+    threads = sorted(rows_of(reader).ids())
+    for thread, rank in zip(threads, ranks, strict=True):
+        row = reader.processes[reader.threads[thread].process]
+        monkeypatch.setitem(reader.processes, row.id, msgspec.structs.replace(row, rank=rank))
+    return threads
+
+
+def test_a_row_is_called_by_its_rank_or_its_pid_and_alone_by_neither(
+    reader: RunReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ruler = Ruler(STARTED_NS, SECOND_NS, 4)
+    assert [row.label for row in rows_of(reader).rows(ruler, {})] == ["main"]
     with RunReader(rankrun.write_run(tmp_path / "ranks.profd")) as ranks:
-        rows = rows_of(ranks)
-        assert [rows.label(row, is_alone=False) for row in rows.threads(reversed(rows.ids()))] == [
-            "rank 0",
-            "rank 1",
-        ]
-        assert rows.threads([]) == []
+        assert [row.label for row in rows_of(ranks).rows(ruler, {})] == ["rank 0", "rank 1"]
+        assert rows_of(ranks).rows(Ruler(STARTED_NS - 9 * SECOND_NS, SECOND_NS, 4), {}) == ()
+        threads = give_ranks(monkeypatch, ranks, None, None)
+        pids = [str(ranks.processes[ranks.threads[thread].process].pid) for thread in threads]
+        assert [row.label for row in rows_of(ranks).rows(ruler, {})] == pids
 
 
-def test_threads_come_by_rank_whichever_was_seen_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_come_by_rank_whichever_was_seen_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with RunReader(rankrun.write_run(tmp_path / "ranks.profd")) as reader:
-        rows = rows_of(reader)
-        first, second = sorted(rows.ids())
-        monkeypatch.setattr(rows, "rank", lambda thread: {first: 1, second: 0}[thread.id])
-        assert [row.id for row in rows.threads(rows.ids())] == [second, first]
+        ruler = Ruler(STARTED_NS, SECOND_NS, 4)
+        assert (
+            len(rows_of(reader).rows(ruler, {})) == 2
+        )  # all is read by now: another refresh would bring the ranks back
+        first, second = give_ranks(monkeypatch, reader, 1, 0)
+        tallies = {thread: PhaseTally(Places(PhaseIndex(reader))) for thread in (first, second)}
+        tallies[second].add(next(iter(reader.stacks)), 1.0)
+        rows = rows_of(reader).rows(ruler, tallies)
+        assert [(row.label, bool(row.shares)) for row in rows] == [("rank 0", True), ("rank 1", False)]
