@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from profd.cli.options import RecordingOptions, headless_option, steps_option
-from profd.cli.run import narrate, run_profiled
+from profd.cli.run import narrate, run_profiled, sum_up
 from profd.daemon.errors import MissingTool, UsageError
 
 DEFAULT_TARGET = "cifar_resnet18"
@@ -41,7 +41,8 @@ def command(words: tuple[str, ...], steps: bool, headless: bool) -> int:
     script = (sys.executable, str(target_path(name)), *TARGET_ARGUMENTS[name], *arguments)
     options = RecordingOptions(name=name, steps=steps).session(script, "launched")
     narrate(f"profd: training {name}" + ("" if arguments else ", for about a minute on a laptop"))
-    return run_profiled(options, headless=headless, farewell=partial(sum_up_with_report, options.run_file))
+    farewell = partial(sum_up, options.run_file, options.run_file.with_suffix(".html"))
+    return run_profiled(options, headless=headless, farewell=farewell)
 
 
 def split_words(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
@@ -55,16 +56,3 @@ def split_words(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
 
 def target_path(name: str) -> Path:
     return Path(str(resources.files("profd").joinpath("target", f"{name}.py"))).resolve()
-
-
-def sum_up_with_report(run_file: Path) -> str:
-    """Write the report beside a finished run; return the closing lines, with the report's path as the last."""
-    from profd.daemon.render.report import write_report
-    from profd.daemon.render.summary import summarize
-    from profd.daemon.render.text import closing_lines
-    from profd.daemon.store.reader import RunReader
-
-    report = run_file.with_suffix(".html")
-    with RunReader(run_file) as reader:
-        write_report(reader, report)
-        return closing_lines(summarize(reader), report=str(report))

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from profd.cli.console import say
-from profd.cli.options import SelectionWords, parse_time, run_argument, selection_options
-from profd.cli.runs import brought_here, files_of, job_option, open_run
+from profd.cli.options import SelectionWords, job_option, parse_time, run_argument, selection_options
+from profd.cli.runs import brought_here, files_of, open_run
 from profd.daemon.errors import UsageError
 from profd.daemon.exports.formats import FORMATS, OF_ALL_THREADS, TABLES, file_content, tables, write_tables
 from profd.daemon.paths import write_whole

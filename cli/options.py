@@ -23,25 +23,17 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def run_argument(command: Command) -> Command:
-    """Give a command the argument RUN; it arrives as ``run: str``, a word for ``paths.find_run``."""
-    return click.argument("run", metavar="RUN")(command)
-
-
-def json_option(command: Command) -> Command:
-    """Give a command ``--json``; it arrives as ``as_json: bool``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(command)
-
-
-def steps_option(command: Command) -> Command:
-    """Give a command ``--no-steps``; it arrives as ``steps: bool``."""
-    return click.option("--no-steps", "steps", flag_value=False, default=True, is_flag=True,
-                        help="Do not read the loop counter: count steps by the stacks alone.")(command)  # fmt: skip
-
-
-def headless_option(command: Command) -> Command:
-    """Give a command ``--headless``; it arrives as ``headless: bool``."""
-    return click.option("--headless", is_flag=True, help="Do not open the dashboard.")(command)
+run_argument = click.argument("run", metavar="RUN")
+"""RUN, as ``run: str``: a word for ``paths.find_run``."""
+job_option = click.option("--job", metavar="NAME", help="Where RUN is a folder of several jobs: which of them.")
+"""``--job``, as ``job: str | None``."""
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+"""``--json``, as ``as_json: bool``."""
+steps_option = click.option("--no-steps", "steps", flag_value=False, default=True, is_flag=True,
+                            help="Do not read the loop counter: count steps by the stacks alone.")  # fmt: skip
+"""``--no-steps``, as ``steps: bool``."""
+headless_option = click.option("--headless", is_flag=True, help="Do not open the dashboard.")
+"""``--headless``, as ``headless: bool``."""
 
 
 def output_option(text: str) -> Callable[[Command], Command]:

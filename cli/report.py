@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from profd.cli.options import run_argument
-from profd.cli.runs import brought_here, folder_of, job_option, open_run
+from profd.cli.options import job_option, run_argument
+from profd.cli.runs import brought_here, folder_of, open_run
 from profd.daemon import paths
 from profd.daemon.render.plaintext import visible
 from profd.daemon.render.report import write_report

@@ -98,13 +98,19 @@ def start_recording(
         return exporter.follow(start_session(options, link=link))
 
 
-def sum_up(run_file: Path) -> str:
+def sum_up(run_file: Path, report: Path | None = None) -> str:
+    """Return the closing lines of a finished run, after writing a report where one is wanted."""
     from profd.daemon.render.summary import summarize
     from profd.daemon.render.text import closing_lines
     from profd.daemon.store.reader import RunReader
 
     with RunReader(run_file) as reader:
-        return closing_lines(summarize(reader), run=paths.word_for(run_file))
+        if report is None:
+            return closing_lines(summarize(reader), run=paths.word_for(run_file))
+        from profd.daemon.render.report import write_report
+
+        write_report(reader, report)
+        return closing_lines(summarize(reader), report=str(report))
 
 
 def narrate(line: str) -> None:

@@ -6,11 +6,9 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import click
+from typing import TYPE_CHECKING
 
 from profd.cli.console import say
 from profd.cli.options import RecordingOptions
@@ -23,13 +21,6 @@ from profd.daemon.windows.ondemand import sockets_of
 
 if TYPE_CHECKING:
     from profd.daemon.analyze.nodes import Folder
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def job_option(command: Command) -> Command:
-    """Give a command ``--job``; it arrives as ``job: str | None``."""
-    return click.option("--job", metavar="NAME", help="Where RUN is a folder of several jobs: which of them.")(command)
 
 
 @contextlib.contextmanager

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from profd.cli.console import print_json
-from profd.cli.options import SelectionWords, json_option, run_argument, selection_options
-from profd.cli.runs import job_option, open_run
+from profd.cli.options import SelectionWords, job_option, json_option, run_argument, selection_options
+from profd.cli.runs import open_run
 from profd.daemon.render.summary import summarize
 from profd.daemon.render.text import summary_text
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from profd.cli.options import run_argument
-from profd.cli.runs import brought_here, folder_of, job_option, known_folder
+from profd.cli.options import job_option, run_argument
+from profd.cli.runs import brought_here, folder_of, known_folder
 from profd.daemon import paths
 from profd.daemon.errors import UsageError
 from profd.daemon.render.plaintext import aligned

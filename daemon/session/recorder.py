@@ -20,6 +20,7 @@ from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.gpu.collector import GpuCollector
 from profd.daemon.hangs.watch import HangWatch, Hook
+from profd.daemon.launch.channel import ScriptChannelReader
 from profd.daemon.naming import script_folder
 from profd.daemon.secrets import mask_command, mask_line
 from profd.daemon.session import analyst
@@ -28,7 +29,6 @@ from profd.daemon.session.control import ControlServer, Request, SessionStatus, 
 from profd.daemon.session.livefile import LiveFile
 from profd.daemon.session.readings import Readings
 from profd.daemon.session.sampling import Members, Sampling
-from profd.daemon.session.scriptchannel import ScriptChannelReader
 from profd.daemon.session.session import Ready, SessionOptions
 from profd.daemon.session.stepping import Stepping
 from profd.daemon.session.windowing import Windowing

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from profd.cli import doctor
+from profd.cli.doctor import Check, Verdict
 from profd.daemon.errors import ExitCode
-from profd.daemon.session.doctor import Check, Verdict
 
 
 def report(checks: list[Check], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str]:

@@ -21,6 +21,7 @@ from support.hostfakes import FakeTable
 from support.hostiletexts import EVIL
 
 from profd.cli import attach, daemon, doctor, dump, ls
+from profd.cli.doctor import Check, Verdict
 from profd.cli.main import COMMANDS, run_command_line
 from profd.cli.run import sum_up
 from profd.daemon.analyze.selection import Selection
@@ -29,7 +30,6 @@ from profd.daemon.exports.tables import csv_files
 from profd.daemon.fleet.dataset import DataSet
 from profd.daemon.fleet.export import export_run
 from profd.daemon.render.plaintext import visible_json
-from profd.daemon.session.doctor import Check, Verdict
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread
 from profd.daemon.store.reader import RunReader
 from profd.daemon.tree.attachable import Attachable

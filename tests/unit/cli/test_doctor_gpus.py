@@ -7,8 +7,8 @@ import pytest
 from support.fakedriver import FakeDriver
 from support.fakesystem import FakeSystem
 
+from profd.cli.doctor import Check, Verdict, check_gpus
 from profd.daemon.gpu import nvml
-from profd.daemon.session.doctor import Check, Verdict, check_gpus
 
 
 @pytest.fixture

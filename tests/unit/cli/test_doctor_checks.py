@@ -14,10 +14,10 @@ import pytest
 from support.fakesystem import FakeProcess, FakeSystem
 from support.folders import ROOT
 
+from profd.cli import doctor
+from profd.cli.doctor import Verdict
 from profd.daemon import paths, processes
 from profd.daemon.errors import ExitCode, MissingTool
-from profd.daemon.session import doctor
-from profd.daemon.session.doctor import Verdict
 from profd.daemon.stacks.pyspy import KNOWN_VERSIONS
 
 Usage = namedtuple("Usage", "total used free")

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from support.waiting import eventually
 
-from profd.daemon.launch.channel import ScriptChannel, make_link
-from profd.daemon.session.scriptchannel import ScriptChannelReader
+from profd.daemon.launch.channel import ScriptChannel, ScriptChannelReader, make_link
 
 
 @dataclass
