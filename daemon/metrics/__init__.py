@@ -1,6 +1,6 @@
 """Numbers of live runs for Prometheus and OpenTelemetry, in a process of their own that only reads run files.
 
-``catalog`` names every metric, the parts (``phases``, ``steps``, ``gpus`` …) tell their values of one run, ``watch``
-puts them together, ``runs`` knows which runs there are, ``scrapes`` and ``otlp`` give them out. ``exporter`` starts the
-process and is all that a command imports. Nothing here records.
+``catalog`` names every metric. ``parts`` and ``trends`` take the values of one run from a ``look`` at it. ``runs`` puts
+them together for all live runs, ``scrapes`` and ``otlp`` give them out. ``exporter`` starts the process and is all that
+a command imports.
 """

@@ -1,6 +1,6 @@
 """The exporter's process: ``python -m profd.daemon.metrics FILE|FOLDER [ADDRESS]``.
 
-Of a FILE it ends with the run, of a FOLDER when it is told to. Says on stderr where it serves, and what goes wrong.
+For a FILE it ends with the run, for a FOLDER at a signal. It says on stderr where it serves, and what goes wrong.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from profd.daemon.metrics.exporter import check_endpoint, check_installed, liste
 from profd.daemon.metrics.runs import Folder, Runs
 
 CHECK_S = 2.0
-"""How long after its run a process ends that nobody ends before."""
+"""A process that is not ended before ends so long after its run."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -34,7 +34,7 @@ def main(words: Sequence[str]) -> int:
         signal.signal(number, lambda *_: stop.set())
     os.nice(10)
     processes.volunteer(600)  # before the session
-    rights.drop()  # it reads files of its own user, and answers whoever asks
+    rights.drop()  # it reads files of its own user, and answers any request
     parser = argparse.ArgumentParser(prog="python -m profd.daemon.metrics", allow_abbrev=False)
     parser.add_argument("path", type=Path, help="a live run file, or a folder of runs")
     parser.add_argument("address", nargs="?", help="where to serve: [HOST:]PORT")
@@ -63,7 +63,7 @@ def _export(options: argparse.Namespace, stop: threading.Event) -> None:
     if not is_folder:
         runs.look_for_runs()
         if not runs.is_any():
-            remedy = "metrics are told of live runs; `profd summary` reads others"
+            remedy = "only live runs have metrics; `profd summary` reads others"
             raise NoSuchRun(f"{path} is not being recorded", remedy)
     listener = _listener(options)
     if listener is not None:
@@ -85,7 +85,7 @@ def _export(options: argparse.Namespace, stop: threading.Event) -> None:
             and select.select([sys.stdin.fileno()], [], [], 0)[0]
             and not os.read(sys.stdin.fileno(), 1)
         ):
-            break  # whoever holds the other end of the pipe is gone
+            break  # the process at the other end of the pipe is gone
         stop.wait(CHECK_S)
     if sender is not None:
         sender.close()

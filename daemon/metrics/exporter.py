@@ -56,7 +56,7 @@ def listen(address: Address) -> socket.socket:
 
 
 def url_of(listener: socket.socket) -> str:
-    """Return the address of the metrics as Prometheus is told it."""
+    """Return the address of the metrics, as it stands in Prometheus's configuration."""
     host, port = listener.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
 

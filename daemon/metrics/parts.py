@@ -1,4 +1,4 @@
-"""Metrics of the run as a whole, findings, GPUs, memory, processes, steps, and of how well the run is seen.
+"""Metrics of one run: the run as a whole, findings, GPUs, memory, processes, steps, phases, and its sampling.
 
 A function yields what a look shows. A class also keeps what went before.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from profd.daemon.analyze.coverage import COST_SERIES, sampled_life
+from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.analyze.steps import COUNT_SERIES
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.finding import SEVERITIES
@@ -18,8 +19,9 @@ from profd.daemon.metrics.catalog import Metric, Sample
 from profd.daemon.metrics.look import Look, rank_of
 from profd.daemon.metrics.trends import Trends
 from profd.daemon.store.findings import rules_found
+from profd.daemon.store.rollups import ALL_TOGETHER, Span, minute_times, span_totals
 from profd.daemon.store.rows import PointRow, RecordedTotal, RecordingRow
-from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, UTILIZATION
+from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS, UTILIZATION
 
 GPU_USED, GPU_TOTAL = "gpu_memory_used_bytes", "gpu_memory_total_bytes"
 HOST_USED, HOST_TOTAL = "host_memory_used_bytes", "host_memory_total_bytes"
@@ -114,7 +116,7 @@ class Processes:
 _COUNTS = 9
 """The rate is that over so many counts, which are seconds apart."""
 _STALE_NS = 60 * SECOND_NS
-"""After so long without a count nobody knows the rate."""
+"""After so long without a count the rate is unknown."""
 
 
 class StepCounts:
@@ -149,6 +151,93 @@ class StepCounts:
         counts.extend(look.reader.points(series, counts[-1].at_ns + 1 if counts else look.began_ns))
         if counts:
             self._counts[rank] = series, counts
+
+
+_SUMMED_WITHIN_NS = 2 * MINUTE_NS
+"""After so long the recorder's sums of a time are complete: its recordings are seconds, its delay is 20 s."""
+
+
+class _Seconds:
+    """Time by rank and phase; a rank that was seen has all phases from then on."""
+
+    def __init__(self, phases: PhaseIndex) -> None:
+        self._phases = phases
+        self._spent_ns: dict[tuple[str, str], int] = {}
+
+    def know(self, ranks: Iterable[str]) -> None:
+        for rank in ranks:
+            for phase in PHASES:
+                self._spent_ns.setdefault((rank, phase.name), 0)
+
+    def add(self, rank: str, stack: int, time_ns: int) -> None:
+        self._spent_ns[rank, self._phases.of_stack(stack)] += time_ns
+
+    def samples(self, look: Look, metric: Metric) -> Iterator[Sample]:
+        for labels, time_ns in self._spent_ns.items():
+            yield look.sample(metric, time_ns / SECOND_NS, *labels)
+
+
+class PhaseSeconds:
+    """Time by phase: what the intervals say that came since the look before, each once."""
+
+    def __init__(self, phases: PhaseIndex) -> None:
+        self._read_to_ns: dict[int, int] = {}
+        self._seconds = _Seconds(phases)
+
+    def take(self, look: Look) -> Iterator[Sample]:
+        self._seconds.know(rank_of(process) for process in look.trainers())
+        for row in span_totals(look.reader, self._spans(look)):
+            process = look.reader.processes[look.reader.threads[row.thread].process]
+            self._seconds.add(rank_of(process), row.stack, row.duration_ns)
+        return self._seconds.samples(look, catalog.PHASE_SECONDS)
+
+    def _spans(self, look: Look) -> list[Span]:
+        """Return what of each training main thread was recorded, and not counted yet."""
+        to_ns: dict[int, int] = {}
+        for recording in look.recordings:
+            to_ns[recording.process] = max(to_ns.get(recording.process, 0), recording.end_ns)
+        spans = [
+            Span(thread.id, self._read_to_ns.get(thread.id, look.began_ns), to_ns[thread.process])
+            for thread in look.reader.main_threads()
+            if thread.process in to_ns
+        ]
+        spans = [span for span in spans if span.from_ns < span.to_ns]
+        counted = self._read_to_ns | {span.thread: span.to_ns for span in spans}
+        self._read_to_ns = {thread: at_ns for thread, at_ns in counted.items() if thread in look.reader.threads}
+        return spans
+
+
+class IdleSeconds:
+    """Time by phase while GPUs were idle: what the recorder's sums by the minute say, some 20 s after it happened."""
+
+    def __init__(self, phases: PhaseIndex) -> None:
+        self._counted: dict[tuple[int, int, int], int] = {}
+        self._open_ns: int | None = None
+        self._seconds = _Seconds(phases)
+
+    def take(self, look: Look) -> Iterator[Sample]:
+        """Count what was added to the sums; a run without a GPU has no such time."""
+        if next(look.of_name(UTILIZATION), None) is None:
+            return iter(())
+        trainers = {process.id: rank_of(process) for process in look.trainers()}
+        self._seconds.know(trainers.values())
+        threads = look.reader.threads.values()
+        ranks = {thread.id: trainers[thread.process] for thread in threads if thread.process in trainers}
+        for row in minute_times(look.reader, ranks, range(self._first_open(look), ALL_TOGETHER), "idle_ns"):
+            key = row.thread, row.column, row.stack
+            before_ns, self._counted[key] = self._counted.get(key, 0), row.time_ns
+            # A sum that is less than it was is one that the recorder began anew: all of it counts.
+            added_ns = row.time_ns - before_ns if row.time_ns >= before_ns else row.time_ns
+            self._seconds.add(ranks[row.thread], row.stack, added_ns)
+        return self._seconds.samples(look, catalog.GPU_IDLE_SECONDS)
+
+    def _first_open(self, look: Look) -> int:
+        """Return the first minute that was not over at the last look, and forget what was counted before it."""
+        open_ns = look.began_ns if self._open_ns is None else self._open_ns
+        self._open_ns = max(look.reader.info.end_ns - _SUMMED_WITHIN_NS, open_ns)
+        first = (open_ns - look.reader.info.started_ns) // MINUTE_NS
+        self._counted = {key: time_ns for key, time_ns in self._counted.items() if key[1] >= first}
+        return first
 
 
 class Quality:

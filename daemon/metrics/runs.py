@@ -19,7 +19,6 @@ from profd.daemon.errors import RunUnreadable
 from profd.daemon.metrics import parts
 from profd.daemon.metrics.catalog import BUILD_INFO, EXPORTER_CPU, EXPORTER_MEMORY, Sample
 from profd.daemon.metrics.look import Integral, Look
-from profd.daemon.metrics.phases import IdleSeconds, PhaseSeconds
 from profd.daemon.metrics.trends import Trends
 from profd.daemon.store.entities import Entities
 from profd.daemon.store.reader import RunReader
@@ -44,8 +43,8 @@ class RunWatch:
         self._parts: tuple[Callable[[Look], Iterable[Sample]], ...] = (
             parts.state,
             parts.StepCounts(trends).take,
-            PhaseSeconds(phases).take,
-            IdleSeconds(phases).take,
+            parts.PhaseSeconds(phases).take,
+            parts.IdleSeconds(phases).take,
             parts.gpus,
             parts.Processes().take,
             parts.shared_memory,
@@ -61,7 +60,7 @@ class RunWatch:
 
     def take(self) -> list[Sample]:
         """Return the values of all metrics now, each once; raises RunUnreadable."""
-        # Open for this look alone: a recorder that closes its run finds nobody in the file.
+        # Open for this look alone: a recorder that closes its run finds no reader in the file.
         with RunReader(self._path, self._living) as reader, reader.one_moment():
             self._info = reader.info
             recordings = tuple(reader.recordings_after(self._last_recording, from_ns=self._began_ns))
@@ -74,7 +73,7 @@ class RunWatch:
 
 
 FRESH_S = 1.0
-"""Who asks again so soon is told the same: several may ask at once, and each kind of metric is asked for by itself."""
+"""Within so long the samples stay the same: several may ask at once, and some ask for each kind of metric by itself."""
 _YOUNG_S = 60.0
 
 

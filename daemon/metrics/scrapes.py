@@ -67,7 +67,7 @@ class Server(ThreadingMixIn, WSGIServer):
         threading.Thread(target=self.serve_forever, args=(_NEVER_S,), name="profd-scrapes", daemon=True).start()
 
     def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:  # noqa: ANN401  as in socketserver
-        """Answer a request in a thread of its own; one too many is hung up on, and tried again by whoever scrapes."""
+        """Answer a request in a thread of its own; one too many is hung up on, and its client tries again."""
         if self._free.acquire(blocking=False):
             super().process_request(request, client_address)
         else:

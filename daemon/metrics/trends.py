@@ -1,4 +1,4 @@
-"""Works out what takes longer than a scrape may: the growth of memory, and the rate of steps that nobody counts.
+"""Works out what takes longer than a scrape may: the growth of memory, and the rate of steps that are not counted.
 
 A thread looks at the last part of the run, the more seldom the longer that takes: it uses at most a two-thousandth of a
 core, so that the whole exporter stays below four of them.

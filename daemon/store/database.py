@@ -122,7 +122,7 @@ SCHEMA_VERSION = 1
 _HEADER = struct.Struct(">16sHBBBBBBII")  # SQLite's file header up to the size of the database in pages
 _MAGIC = b"SQLite format 3\0"
 LOCK_TIMEOUT_S = 1.0
-"""For how long a statement waits for who else has locked the file."""
+"""How long a statement waits while another process has locked the file."""
 # SQLITE_BUSY, _LOCKED, _NOMEM, _READONLY, _IOERR, _FULL, _CANTOPEN, _PROTOCOL, without what stands in the upper bytes.
 _PASSING = frozenset({5, 6, 7, 8, 10, 13, 14, 15})
 

@@ -31,7 +31,7 @@ _AT_ONCE_NS = 60 * SECOND_NS
 class JoinedNode(msgspec.Struct, frozen=True):
     """A node of a joined file: its run, how far its clock was ahead of the first node's, and how that is known.
 
-    ``host`` tells it from the others; ``error_ns`` is None where the wall clocks were taken for equal.
+    ``host`` is its name among the nodes; ``error_ns`` is None where the wall clocks were taken for equal.
     """
 
     number: int

@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 Time = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
-"""Nanoseconds: of the run's clock, or a length. What is beyond 140 years is none, and would flood whoever counts it."""
+"""Nanoseconds: of the run's clock, or a length. More than 140 years is an error, and would flood what counts it."""
 IntervalLength = Annotated[int, msgspec.Meta(ge=0, le=1 << 45)]
 """Nanoseconds that a thread stood in one stack: 10 hours, where a recording lasts a minute. Sums of it have 64 bits."""
 Value = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
@@ -52,7 +52,7 @@ DescribeFrame = Callable[[Frame], FrameDescription]
 class Placement(msgspec.Struct, frozen=True):
     """The place of a process in a job: its rank of ``world_size``, and its ``local_rank`` on the node of this number.
 
-    ``job`` is what all ranks of the job are told alike, and no other job's. None where the launcher does not say.
+    ``job`` is the name that its launcher gives all ranks of the job. None where the launcher does not say.
     """
 
     rank: int
@@ -81,7 +81,7 @@ class ProcessSeen(msgspec.Struct, frozen=True, tag="process"):
 
 
 class ProcessEnded(msgspec.Struct, frozen=True, tag="process-ended"):
-    """A process of the tree is gone; code and signal are None where nobody could tell."""
+    """A process of the tree is gone; code and signal are None where they are unknown."""
 
     identity: Identity
     at_ns: int
@@ -147,7 +147,7 @@ class PointsTaken(msgspec.Struct, frozen=True, tag="points"):
 class DeviceSeen(msgspec.Struct, frozen=True, tag="device"):
     """A GPU that is read from now on, or a MIG instance of one; ``name`` is that in ``Point.device``.
 
-    ``index`` is NVML's number of the GPU, ``memory_bytes`` None where it does not tell.
+    ``index`` is NVML's number of the GPU, ``memory_bytes`` None where it is unknown.
     """
 
     at_ns: int
@@ -242,10 +242,10 @@ class HangGroup(msgspec.Struct, frozen=True):
 
 
 class HangReport(msgspec.Struct, frozen=True):
-    """A hang, as it was when it was told.
+    """A hang, as it was when it was reported.
 
     ``cause`` is its group of causes, see docs/hangs.md. ``groups`` are main threads first, then by size. ``facts`` are
-    lines on what else is known: who ended shortly before, the last step, the GPUs.
+    lines on what else is known: processes that ended shortly before, the last step, the GPUs.
     """
 
     cause: str

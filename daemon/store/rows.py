@@ -241,7 +241,7 @@ class WindowRow(msgspec.Struct, frozen=True):
 
 
 class HangRow(msgspec.Struct, frozen=True):
-    """A time without progress: from ``since_ns`` on, told at ``at_ns``; ``ended_ns`` is None where it did not end."""
+    """A time without progress: from ``since_ns`` on, reported at ``at_ns``; ``ended_ns`` is None if it did not end."""
 
     id: int
     at_ns: Time

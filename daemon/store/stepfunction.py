@@ -27,7 +27,7 @@ from profd.daemon.store.rows import PointRow
 LONGEST_DISTANCES = 3
 """For so many usual distances a reading holds at most."""
 USUAL_OF = 9
-"""So many distances between readings tell which distance is usual."""
+"""The usual distance is the median of so many."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -215,7 +215,7 @@ READINGS = """
         9223372036854775807)
     ORDER BY at_ns
 """
-"""The readings that tell of a range of time: two beyond its end, and so many before it as tell what is usual."""
+"""The readings that decide the values in a range: with those before it for the usual distance, and two after it."""
 
 
 def idle_time(utilization: StepFunction, limit: float = IDLE_BELOW) -> IntervalSet:

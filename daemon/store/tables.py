@@ -241,5 +241,5 @@ class Tables:
 
 
 def time_of(record: Record) -> int:
-    """Return the time up to which a record tells."""
+    """Return the time up to which a record reaches."""
     return record.end_ns if isinstance(record, RecordingTaken) else record.at_ns

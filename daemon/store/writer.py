@@ -33,7 +33,6 @@ class Losses:
     """Counts what is dropped, from any thread; nothing that was counted is left unsaid."""
 
     def __init__(self) -> None:
-        self.total = 0
         self._lock = threading.Lock()
         self._unsaid: Counter[str] = Counter()
         self._first_ns = self._last_ns = 0
@@ -44,7 +43,6 @@ class Losses:
         with self._lock:
             if not self._unsaid:
                 self._first_ns = self._last_ns = at_ns
-            self.total += 1
             self._unsaid[why] += 1
             self._first_ns, self._last_ns = min(self._first_ns, at_ns), max(self._last_ns, at_ns)
 
@@ -85,7 +83,7 @@ class Room:
         """What there is room for, or not, in words."""
 
     def look(self) -> bool:
-        """Look again; True where ``is_short`` changed by that. A disk that does not tell has room."""
+        """Look again; True where ``is_short`` changed by that. A disk whose room is unknown has some."""
         try:
             disk = os.statvfs(self._files[0].parent)
         except OSError:
@@ -148,14 +146,10 @@ class RunWriter:
         self._thread = threading.Thread(target=self._run, name="profd-writer", daemon=True)
         self._thread.start()
 
-    @property
-    def dropped(self) -> int:
-        return self._losses.total
-
     def put(self, record: Record) -> bool:
         """Hand a record over; False where it had to be dropped.
 
-        Half of the queue is for what is small and tells what happened: processes, events, the end of the run.
+        Half of the queue is for small records of what happened: processes, events, the end of the run.
         """
         if self.failure is None:
             try:
