@@ -29,7 +29,6 @@ _LONGEST_GAP_NS = 50_000_000
 
 
 def perfetto(reader: RunReader, selection: Selection) -> bytes:
-    """Return a selection as a trace."""
     trace = {
         "displayTimeUnit": "ms",
         "baseTimeNanoseconds": reader.info.started_ns,
@@ -102,7 +101,6 @@ def _frame_slices(reader: RunReader, pieces: list[IntervalRow], place: Event) ->
 
 
 def _phase_slices(reader: RunReader, pieces: list[IntervalRow], phases: PhaseIndex, place: Event) -> Iterator[Event]:
-    """Yield the phases of a main thread, each as long as it lasts."""
     name, start_ns, end_ns = "", 0, 0
     for piece in pieces:
         phase = phases.of_stack(piece.stack)

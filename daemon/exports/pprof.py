@@ -45,7 +45,6 @@ _SCHEMA = {
 
 
 def profile_message() -> Any:  # noqa: ANN401  the class is made at run time
-    """Return an empty Profile."""
     pool = descriptor_pool.DescriptorPool()
     file = descriptor_pb2.FileDescriptorProto(name="profile.proto", package=_PACKAGE, syntax="proto3")
     for name, fields in _SCHEMA.items():

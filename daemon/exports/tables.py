@@ -33,6 +33,12 @@ class TidyTable(msgspec.Struct, frozen=True):
     rows: Callable[[RunReader, Selection], Iterator[tuple[Value, ...]]]
 
 
+def columns(text: str) -> Mapping[str, type]:
+    """Return the columns of a table, given as ``name type`` with commas between them."""
+    types = {kind.__name__: kind for kind in (int, float, str, bool)}
+    return {name: types[kind] for name, kind in (column.split() for column in text.split(", "))}
+
+
 def _samples(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
     """Yield what a selection takes of the intervals: a thread stood in a stack from a time on."""
     phases = PhaseIndex(reader)
@@ -45,17 +51,8 @@ def _samples(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, .
             leaf = frames[-1]
             path = ";".join(frame.label for frame in frames)
             leaves[piece.stack] = (phases.of_stack(piece.stack), leaf.function, leaf.file, leaf.line, path)
-        yield (
-            piece.start_ns,
-            piece.duration_ns,
-            piece.samples,
-            process.pid,
-            process.role,
-            process.rank,
-            thread.name,
-            thread.os_tid,
-            *leaves[piece.stack],
-        )
+        place = (process.pid, process.role, process.rank, thread.name, thread.os_tid)
+        yield (piece.start_ns, piece.duration_ns, piece.samples, *place, *leaves[piece.stack])
 
 
 def _series(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
@@ -71,19 +68,8 @@ def _series(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ..
 def _processes(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
     for row in filter(selection.takes_process, reader.processes.values()):
         parent = reader.processes.get(row.parent) if row.parent is not None else None
-        yield (
-            row.pid,
-            None if parent is None else parent.pid,
-            row.role,
-            row.rank,
-            row.ordinal,
-            row.python,
-            " ".join(row.command),
-            row.seen_ns,
-            row.ended_ns,
-            row.exit_code,
-            row.exit_signal,
-        )
+        identity = (row.pid, None if parent is None else parent.pid, row.role, row.rank, row.ordinal, row.python)
+        yield (*identity, " ".join(row.command), row.seen_ns, row.ended_ns, row.exit_code, row.exit_signal)
 
 
 def _events(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
@@ -96,46 +82,25 @@ def _events(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ..
 
 TABLES: Mapping[str, TidyTable] = {
     "samples": TidyTable(
-        {
-            "start_ns": int,
-            "duration_ns": int,
-            "samples": int,
-            "pid": int,
-            "role": str,
-            "rank": int,
-            "thread": str,
-            "os_tid": int,
-            "phase": str,
-            "function": str,
-            "file": str,
-            "line": int,
-            "stack": str,
-        },
+        columns(
+            "start_ns int, duration_ns int, samples int, pid int, role str, rank int, thread str, os_tid int, "
+            "phase str, function str, file str, line int, stack str"
+        ),
         _samples,
     ),
     "series": TidyTable(
-        {"at_ns": int, "name": str, "pid": int, "rank": int, "os_tid": int, "device": str, "value": float}, _series
+        columns("at_ns int, name str, pid int, rank int, os_tid int, device str, value float"),
+        _series,
     ),
     "processes": TidyTable(
-        {
-            "pid": int,
-            "parent_pid": int,
-            "role": str,
-            "rank": int,
-            "worker": int,
-            "python": str,
-            "command": str,
-            "seen_ns": int,
-            "ended_ns": int,
-            "exit_code": int,
-            "exit_signal": int,
-        },
+        columns(
+            "pid int, parent_pid int, role str, rank int, worker int, python str, command str, seen_ns int, "
+            "ended_ns int, exit_code int, exit_signal int"
+        ),
         _processes,
     ),
-    "events": TidyTable({"at_ns": int, "kind": str, "pid": int, "text": str}, _events),
+    "events": TidyTable(columns("at_ns int, kind str, pid int, text str"), _events),
 }
-
-
 _STARTS_FORMULA = ("=", "+", "-", "@")
 
 

@@ -126,7 +126,6 @@ class _WindowTracks:
         yield name_event("thread_name", pid, tid + lane * _IDS, f"{name} ({lane + 1})" if lane else name)
 
     def _track(self, event: TorchEvent, *, on_device: bool) -> Track:
-        """Return the process and the first lane of an event."""
         tid = _LANES_TID + _number(event.tid)
         if not on_device:
             return self._process.pid, tid

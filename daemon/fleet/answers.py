@@ -150,7 +150,6 @@ class Fleet(msgspec.Struct, frozen=True):
 
 
 def hours_of(spent: Spent) -> Hours:
-    """Return times as hours."""
     times = (spent.rank_ns, spent.gpu_ns, spent.lost_ns, spent.gpu_lost_ns, spent.gpu_idle_ns)
     return Hours(*(time_ns / _HOUR_NS for time_ns in times))
 

@@ -23,6 +23,7 @@ import msgspec
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable, RunUnreadable, UsageError
+from profd.daemon.exports.tables import columns
 from profd.daemon.store.remote import open_url, reaching
 
 if TYPE_CHECKING:
@@ -35,76 +36,27 @@ MANIFESTS = "manifests"
 NONE = "__HIVE_DEFAULT_PARTITION__"
 """What Hive, and with it every reader of such folders, writes for a value that is not known."""
 TABLES: Mapping[str, Mapping[str, type]] = {
-    "samples": {
-        "run": str,
-        "pid": int,
-        "role": str,
-        "thread": str,
-        "is_main": bool,
-        "minute_ns": int,
-        "stack": int,
-        "samples": int,
-        "time_ns": int,
-        "gpu_known_ns": int,
-        "gpu_idle_ns": int,
-    },
-    "stacks": {
-        "run": str,
-        "stack": int,
-        "phase": str,
-        "function": str,
-        "file": str,
-        "line": int,
-        "user_function": str,
-        "user_file": str,
-        "user_line": int,
-        "path": str,
-    },
-    "series": {
-        "run": str,
-        "pid": int,
-        "os_tid": int,
-        "device": str,
-        "name": str,
-        "at_ns": int,
-        "known_ns": int,
-        "mean": float,
-        "least": float,
-        "most": float,
-    },
-    "steps": {"run": str, "pid": int, "at_ns": int, "duration_ns": int, "steps": float},
-    "findings": {
-        "run": str,
-        "rule": str,
-        "severity": str,
-        "label": str,
-        "title": str,
-        "function": str,
-        "file": str,
-        "line": int,
-        "gain_bound": float,
-        "from_ns": int,
-        "to_ns": int,
-        "lost_ns": int,
-        "gpu_lost_ns": int,
-    },
-    "runs": {
-        "run": str,
-        "pid": int,
-        "id": str,
-        "name": str,
-        "host": str,
-        "command": str,
-        "profd": str,
-        "state": str,
-        "started_ns": int,
-        "ended_ns": int,
-        "lived_ns": int,
-        "gpus": int,
-        "gpu_model": str,
-        "local_rank": int,
-        "world_size": int,
-    },
+    "samples": columns(
+        "run str, pid int, role str, thread str, is_main bool, minute_ns int, stack int, samples int, time_ns int, "
+        "gpu_known_ns int, gpu_idle_ns int"
+    ),
+    "stacks": columns(
+        "run str, stack int, phase str, function str, file str, line int, user_function str, user_file str, "
+        "user_line int, path str"
+    ),
+    "series": columns(
+        "run str, pid int, os_tid int, device str, name str, at_ns int, known_ns int, mean float, least float, "
+        "most float"
+    ),
+    "steps": columns("run str, pid int, at_ns int, duration_ns int, steps float"),
+    "findings": columns(
+        "run str, rule str, severity str, label str, title str, function str, file str, line int, gain_bound float, "
+        "from_ns int, to_ns int, lost_ns int, gpu_lost_ns int"
+    ),
+    "runs": columns(
+        "run str, pid int, id str, name str, host str, command str, profd str, state str, started_ns int, "
+        "ended_ns int, lived_ns int, gpus int, gpu_model str, local_rank int, world_size int"
+    ),
 }
 """The columns of each table."""
 
@@ -123,7 +75,6 @@ class Partition(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The folder, each value made safe."""
         rank = NONE if self.rank is None else str(self.rank)
         return f"date={self.date}/job={encoded(self.job)}/node={encoded(self.node)}/rank={rank}"
 
@@ -148,11 +99,9 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def samples(self) -> int:
-        """How many rows of samples it has."""
         return sum(file.rows for file in self.files if file.table == "samples")
 
     def paths(self, table: str) -> list[str]:
-        """Return the files of a table."""
         return [file.path for file in self.files if file.table == table and file.rows]
 
 

@@ -53,14 +53,12 @@ class PartitionFile:
         self._batch: list[tuple[Value, ...]] = []
 
     def add(self, values: tuple[Value, ...]) -> None:
-        """Add a row."""
         self._batch.append(values)
         self.rows += 1
         if len(self._batch) >= _BATCH:
             self._flush()
 
     def write(self, table: pyarrow.Table) -> None:
-        """Add many rows at once, whose columns are those of the schema."""
         self.rows += table.num_rows
         self._writer.write_table(table, row_group_size=ROW_GROUP)
 

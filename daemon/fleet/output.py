@@ -35,16 +35,13 @@ class Unit(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The unit in words."""
         return "GPU hours" if self.gpus else "rank hours"
 
     def of(self, hours: Hours) -> tuple[float, float]:
-        """Return the hours that are lost, and all of them."""
         return (hours.gpus_lost, hours.gpus) if self.gpus else (hours.ranks_lost, hours.ranks)
 
 
 def unit_of(fleet: Fleet) -> Unit:
-    """Return the unit of these answers."""
     return Unit(fleet.hours.gpus > 0)
 
 

@@ -28,11 +28,6 @@ class Pace(msgspec.Struct, frozen=True):
     step_s: float
     phases: Mapping[str, float]
 
-    @property
-    def own_s(self) -> float:
-        """The step without waiting for other ranks, as far as that can be seen."""
-        return self.step_s - self.phases.get(COLLECTIVE, 0.0)
-
 
 class RunPaces:
     """A run by days."""
@@ -99,7 +94,6 @@ def executions(runs: Iterable[RunPaces]) -> list[list[RunPaces]]:
 
 
 def by_job(paces: Iterable[RunPaces]) -> dict[str, list[RunPaces]]:
-    """Return runs by the name of their job, in order."""
     ordered = sorted(paces, key=lambda one: (one.run.job, one.run.run))
     return {job: list(some) for job, some in itertools.groupby(ordered, key=lambda one: one.run.job)}
 
@@ -174,8 +168,10 @@ def find_slow_nodes(paces: Iterable[RunPaces], least: float) -> tuple[list[SlowN
     for one in paces:
         for week in sorted(one.weeks):
             pace = one.pace(one.days(week))
-            if pace is not None and pace.own_s > 0:
-                values[one.run.job, one.run.command, week][one.run.node].append(math.log(pace.own_s))
+            # Without waiting for other ranks, as far as that can be seen.
+            own_s = pace.step_s - pace.phases.get(COLLECTIVE, 0.0) if pace else 0.0
+            if own_s > 0:
+                values[one.run.job, one.run.command, week][one.run.node].append(math.log(own_s))
     compared = len(_gaps(values, frozenset()))
     found: list[SlowNode] = []
     while len(found) < compared:

@@ -165,11 +165,9 @@ class Source:
 
     @cached_property
     def trainers(self) -> tuple[ProcessRow, ...]:
-        """The training processes."""
         return tuple(row for row in self.reader.processes.values() if row.role == "main")
 
     def gpus(self, process: ProcessRow) -> int:
-        """Return how many GPUs a process uses."""
         return len(self.tracks.used_by(process.id))
 
     def lived_ns(self, process: ProcessRow, from_ns: int, to_ns: int) -> int:
@@ -185,21 +183,10 @@ def _samples(source: Source) -> Iterator[Row]:
         thread = reader.threads[minute.thread]
         process = reader.processes[thread.process]
         source.seen.add(minute.stack)
-        known_ns = min(round(minute.gpu_known_ns), round(minute.time_ns))
-        values = (
-            source.run,
-            process.pid,
-            process.role,
-            thread.name,
-            thread.is_main,
-            minute.minute_ns,
-            minute.stack,
-            minute.samples,
-            round(minute.time_ns),
-            known_ns,
-            min(round(minute.gpu_idle_ns), known_ns),
-        )
-        yield Row(minute.minute_ns, process.rank, values)
+        time_ns, known_ns = round(minute.time_ns), min(round(minute.gpu_known_ns), round(minute.time_ns))
+        place = (source.run, process.pid, process.role, thread.name, thread.is_main, minute.minute_ns, minute.stack)
+        sums = (minute.samples, time_ns, known_ns, min(round(minute.gpu_idle_ns), known_ns))
+        yield Row(minute.minute_ns, process.rank, (*place, *sums))
 
 
 def _stacks(source: Source) -> Iterator[Row]:
@@ -248,18 +235,9 @@ def _steps(source: Source) -> Iterator[Row]:
 def _findings(source: Source) -> Iterator[Row]:
     for finding in findings_in(source.reader, MAIN_THREADS, source.phases):
         evidence = finding.evidence
-        values = (
-            source.run,
-            finding.rule,
-            finding.severity,
-            finding.label,
-            finding.title,
-            *_place(evidence.line),
-            finding.gain_bound,
-            evidence.from_ns,
-            evidence.to_ns,
-            *_lost(source, finding),
-        )
+        words = (source.run, finding.rule, finding.severity, finding.label, finding.title)
+        place, lost = _place(evidence.line), _lost(source, finding)
+        values = (*words, *place, finding.gain_bound, evidence.from_ns, evidence.to_ns, *lost)
         yield Row(source.reader.info.started_ns, None, values)
 
 
@@ -273,29 +251,14 @@ def _lost(source: Source, finding: Finding) -> tuple[int, int]:
 
 
 def _runs(source: Source) -> Iterator[Row]:
-    """Yield the run once for each training process."""
     info, placements = source.reader.info, source.reader.placements()
     model = next((device.model for device in source.reader.devices()), None)
     for process in source.trainers:
-        place = placements.get(process.id)
-        gpus = source.gpus(process)
-        values = (
-            source.run,
-            process.pid,
-            info.id,
-            info.name,
-            info.host,
-            " ".join(info.command),
-            info.versions.get("profd"),
-            info.state,
-            info.started_ns,
-            info.end_ns,
-            source.lived_ns(process, info.started_ns, info.end_ns),
-            gpus,
-            model if gpus else None,
-            place.local_rank if place else None,
-            place.world_size if place else None,
-        )
+        place, gpus = placements.get(process.id), source.gpus(process)
+        words = (info.id, info.name, info.host, " ".join(info.command), info.versions.get("profd"), info.state)
+        times = (info.started_ns, info.end_ns, source.lived_ns(process, info.started_ns, info.end_ns))
+        ranks = (place.local_rank, place.world_size) if place else (None, None)
+        values = (source.run, process.pid, *words, *times, gpus, model if gpus else None, *ranks)
         yield Row(info.started_ns, process.rank, values)
 
 

@@ -29,7 +29,6 @@ class Pair(NamedTuple):
     basis: str
 
     def gap(self, measure: Callable[[Pace], float]) -> Gap | None:
-        """Return by how much a measure is higher now."""
         now, before = ([measure(one) for one in paces] for paces in (self.now, self.before))
         if self.basis == RUNS:
             return gap(now, before)
@@ -38,7 +37,6 @@ class Pair(NamedTuple):
         return Gap(one.value - other.value, math.hypot(one.error, other.error), len(now) + len(before) - 2)
 
     def means(self, measure: Callable[[Pace], float]) -> tuple[float, float]:
-        """Return the mean of a measure before and now."""
         return statistics.fmean(map(measure, self.before)), statistics.fmean(map(measure, self.now))
 
 

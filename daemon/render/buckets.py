@@ -107,7 +107,6 @@ class BucketBuilder:
         self._count = sum(map(len, self._threads.values()))
 
     def columns(self) -> dict[int, ThreadBuckets]:
-        """Return the buckets of each thread."""
         return {thread: _columns(entries) for thread, entries in self._threads.items()}
 
     def _entry(self, entries: _Entries, key: tuple[int, int]) -> _Entry:

@@ -172,7 +172,6 @@ def _step(diff: Diff) -> str:
 
 
 def _facts(reader: RunReader, selection: Selection, side: Side) -> dict[str, str]:
-    """Return the facts about a run, by name."""
     info = reader.info
     coverage = take_coverage(reader, compared(reader, selection, side))
     return {

@@ -35,14 +35,6 @@ class Columns(msgspec.Struct, frozen=True):
     """A struct whose fields of type ``list[int]`` are packed as columns."""
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where a column lies: ``numbers`` is the name of a typed array, ``at`` counts bytes from the end of the head."""
-
-    numbers: str
-    at: int
-    count: int
-
-
 _TYPECODES = {"Uint8Array": "B", "Uint16Array": "H", "Uint32Array": "I", "Int32Array": "i", "Float64Array": "d"}
 
 
@@ -65,14 +57,14 @@ def _without_columns(value: Any, columns: bytearray) -> Any:  # noqa: ANN401  wh
     return [_without_columns(each, columns) for each in value] if isinstance(value, list) else value
 
 
-def _moved(numbers: Sequence[int], columns: bytearray) -> Place:
+def _moved(numbers: Sequence[int], columns: bytearray) -> dict[str, str | int]:
     """Move a column into the narrowest typed array that holds it."""
     least, most = min(numbers, default=0), max(numbers, default=0)
     if least < 0:
         kind = "Int32Array" if least >= -(1 << 31) and most < 1 << 31 else "Float64Array"
     else:
         kind = next((f"Uint{bits}Array" for bits in (8, 16, 32) if most < 1 << bits), "Float64Array")
-    place = Place(kind, len(columns), len(numbers))
+    place: dict[str, str | int] = {"numbers": kind, "at": len(columns), "count": len(numbers)}
     values = array(_TYPECODES[kind], numbers)
     if sys.byteorder == "big":
         values.byteswap()

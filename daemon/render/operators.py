@@ -120,7 +120,6 @@ def columns_of(rows: Sequence[OperatorTotals]) -> list[Column]:
 
 
 def _time(time_ns: float) -> str:
-    """Return a time as torch's tables write it."""
     if time_ns >= 1e9:
         return f"{time_ns / 1e9:.3f}s"
     return f"{time_ns / 1e6:.3f}ms" if time_ns >= 1e6 else f"{time_ns / 1e3:.3f}us"
@@ -131,7 +130,6 @@ def _share(time_ns: int, total_ns: int) -> str:
 
 
 def _bytes(size: int) -> str:
-    """Return an amount of memory as torch's tables write it."""
     for power, unit in ((3, "GB"), (2, "MB"), (1, "KB")):
         if abs(size) >= _KIB**power:
             return f"{size / _KIB**power:.2f} {unit}"

@@ -13,7 +13,7 @@ from profd.daemon.analyze.coverage import take_lives
 from profd.daemon.analyze.gputracks import IDLE_BELOW
 from profd.daemon.analyze.memory import Growth
 from profd.daemon.analyze.operators import issuing_lines
-from profd.daemon.analyze.phases import PHASES, PhaseIndex
+from profd.daemon.analyze.phases import PHASES, Phase, PhaseIndex
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.render.buckets import ThreadBuckets, take_buckets
 from profd.daemon.render.htmlpage import Columns
@@ -29,14 +29,6 @@ WINDOW_LIMIT = 32
 """Windows on a schedule come by the thousand; the last ones are carried."""
 OPERATOR_LIMIT = 600
 """Of a window by input shape, those that take the most time."""
-
-
-class PhaseEntry(msgspec.Struct, frozen=True):
-    """A phase with what stands for it: a color, and a letter where there is none."""
-
-    name: str
-    letter: str
-    color: str
 
 
 class FileEntry(msgspec.Struct, frozen=True):
@@ -116,7 +108,7 @@ class Payload(msgspec.Struct, frozen=True):
     duration_ms: int
     known_to_ms: int
     bucket_ms: int
-    phases: list[PhaseEntry]
+    phases: list[Phase]
     files: list[FileEntry]
     functions: FunctionColumns
     frames: FrameColumns
@@ -141,7 +133,6 @@ class FunctionIndex:
         self._index: dict[tuple[str, str], int] = {}
 
     def of(self, frame: FrameRow) -> int:
-        """Return the index of a frame's function."""
         path = self._path_of(frame)
         key = (frame.function, path)
         if key not in self._index:
@@ -180,7 +171,7 @@ def take_payload(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]
         duration_ms=max((info.end_ns - info.started_ns) // MILLISECOND_NS, 1),
         known_to_ms=(lives.known_to_ns - info.started_ns) // MILLISECOND_NS,
         bucket_ms=buckets.width_ms,
-        phases=[PhaseEntry(phase.name, phase.letter, phase.color) for phase in PHASES],
+        phases=list(PHASES),
         frames=FrameColumns(
             function=[functions.of(frame) for frame in frames],
             line=[frame.line for frame in frames],

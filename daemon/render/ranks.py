@@ -78,7 +78,6 @@ def clock(node: JoinedNode) -> str:
 
 
 def known_by(node: JoinedNode) -> str:
-    """Return how the offset of a clock is known."""
     if node.number == 0:
         return "the clock that all times are in"
     if node.error_ns is None:

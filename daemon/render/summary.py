@@ -213,7 +213,6 @@ def _processes(reader: RunReader, selection: Selection) -> tuple[ProcessSummary,
 
 
 def _profiles_of_processes(reader: RunReader, selection: Selection) -> dict[int, Profile]:
-    """Return the profile of each process's main thread."""
     totals: defaultdict[int, list[StackTotal]] = defaultdict(list)
     alone = Selection(from_ns=selection.from_ns, to_ns=selection.to_ns, when=selection.when)
     for total in selected_totals(reader, alone):

@@ -90,7 +90,6 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
 
 
 def _title(summary: Summary) -> str:
-    """Return what ran, how it ended, and how fast it stepped where that is known."""
     title = f"{script(summary.target.command)} {_ending(summary)}"
     steps = summary.steps
     if steps.count is not None:
@@ -121,7 +120,6 @@ def _ending(summary: Summary) -> str:
 
 
 def _evidence(summary: Summary) -> str:
-    """Return how many samples the numbers rest on, and what profd cost."""
     if not summary.samples:
         return "no samples were taken"
     facts = [f"{summary.samples:,} samples"]
