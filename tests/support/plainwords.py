@@ -55,7 +55,7 @@ class Found(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """Where texts for users lie,."""
+    """Where texts for users lie, and whether they are held to plain words."""
 
     name: str
     texts: Callable[[], Iterator[Text]]
