@@ -127,17 +127,16 @@ class GpuCollector:
         """Read once, or try to open the driver again; False where that is hopeless."""
         if (self._gpus is None or self._lost_reported) and self.clock.now_ns() >= self._retry_ns:
             self._release()
-            if not self._open():
+            self._retry_ns = self.clock.now_ns() + self._retry_after_ns
+            if not self._nvml.open():
+                self._report_failure()
                 return self._nvml.failure not in _HOPELESS
+            self._begin()
         if self._gpus is not None:
             self._read(self._gpus)
         return True
 
-    def _open(self) -> bool:
-        self._retry_ns = self.clock.now_ns() + self._retry_after_ns
-        if not self._nvml.open():
-            self._report_failure()
-            return False
+    def _begin(self) -> None:
         self._gpus = GpuSet(self._nvml, self._names, self.clock, since_ns=self._read_ns, everything=self._everything)
         self._events = GpuEvents(self._names, self.clock, self._take_event)
         if self._failure_reported:
@@ -146,7 +145,6 @@ class GpuCollector:
         for name in self._lost_reported & {gpu.name for gpu in self._gpus.gpus}:
             self._lost_reported.discard(name)
             self._report(f"{name} answers again")
-        return True
 
     def _read(self, gpus: GpuSet) -> None:
         self._users.take(self._identities)

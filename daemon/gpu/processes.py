@@ -106,6 +106,10 @@ class _User(msgspec.Struct, eq=False):
     pids: frozenset[int] | None = None
 
 
+def _computes(devices: frozenset[str]) -> bool:
+    return not devices.isdisjoint(_COMPUTING)
+
+
 class GpuUsers:
     """The processes of a run as users of GPUs. Which devices one has open is read again every ten seconds."""
 
@@ -128,7 +132,7 @@ class GpuUsers:
         found = {pid: user for pid in named if (user := self._by_number(pid)) is not None}
         unknown = named - found.keys()
         # Where NVML's numbers are those of our processes, or of others that we see, there is nothing to guess.
-        self._numbers_mean_us |= bool(found) or any(self._computes(self._traces.open_devices(pid)) for pid in unknown)
+        self._numbers_mean_us |= bool(found) or any(_computes(self._traces.open_devices(pid)) for pid in unknown)
         return found if self._numbers_mean_us else self._by_exclusion(pids, gpus)
 
     def may_use(self, gpu: Gpu, gpus: Sequence[Gpu], *, tells_pids: bool) -> bool:
@@ -151,7 +155,7 @@ class GpuUsers:
                 user.pids = self._traces.namespace_pids(user.identity.pid) | {user.identity.pid}
             if host_pid in user.pids:
                 named.append(user)
-        computing = [user.identity for user in named if self._computes(self._devices_of(user))]
+        computing = [user.identity for user in named if _computes(self._devices_of(user))]
         return computing[0] if len(computing) == 1 else None
 
     def _by_exclusion(self, pids: Mapping[Gpu, Collection[int]], gpus: Sequence[Gpu]) -> dict[int, Identity]:
@@ -171,7 +175,7 @@ class GpuUsers:
 
     def _may_compute_on(self, user: _User, gpu: Gpu, gpus: Sequence[Gpu]) -> bool:
         devices = self._devices_of(user)
-        if not self._computes(devices):
+        if not _computes(devices):
             return False
         if gpu.minor is not None and "/dev/nvidiactl" in devices and f"/dev/nvidia{gpu.minor}" not in devices:
             return False
@@ -179,10 +183,6 @@ class GpuUsers:
             user.environment = self._traces.environment(user.identity.pid)
         visible = visible_gpus(user.environment, gpus)
         return visible is None or gpu in visible or any(one.parent is gpu for one in visible)
-
-    @staticmethod
-    def _computes(devices: frozenset[str]) -> bool:
-        return not devices.isdisjoint(_COMPUTING)
 
     def _devices_of(self, user: _User) -> frozenset[str]:
         now_ns = self._clock.now_ns()

@@ -70,8 +70,13 @@ class GpuReader:
             yield from self._utilization()
         at_ns = self._clock.now_ns()
         points = list(self._gauges())
-        if self._readings % _THROUGHPUT_EVERY == 0 or self.gpu.parent is not None:
-            points += self._throughput()
+        if self.gpu.parent is not None:  # no buffer of samples, but the same quantity among the metrics
+            points += self._gpm.read(self._nvml, self.gpu)
+            active = [point.value for point in points if point.name == "gpu_graphics_active_share"]
+            points += [self._point("gpu_utilization_share", value) for value in active]
+        elif self._readings % _THROUGHPUT_EVERY == 0:
+            points += self._gpm.read(self._nvml, self.gpu)
+            points += self._traffic.read(self._nvml, self.gpu, {point.name for point in points})
         if memory is not None:
             points += self._processes(memory, identities)
         self._readings += 1
@@ -113,15 +118,6 @@ class GpuReader:
             value = self._ask(function, *what) if self._readings % every == 0 else None
             if value is not None:
                 yield self._point(name, value * factor)
-
-    def _throughput(self) -> list[Point]:
-        points = list(self._gpm.read(self._nvml, self.gpu))
-        if self.gpu.parent is not None:  # no buffer of samples, but the same quantity among the metrics
-            active = [point.value for point in points if point.name == "gpu_graphics_active_share"]
-            points += [self._point("gpu_utilization_share", value) for value in active]
-        else:
-            points += self._traffic.read(self._nvml, self.gpu, {point.name for point in points})
-        return points
 
     def _processes(self, memory: _Memory, identities: Mapping[int, Identity]) -> Iterator[Point]:
         ours = {pid: identities[pid] for pid in memory if pid in identities}

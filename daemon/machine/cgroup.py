@@ -149,10 +149,22 @@ class Limits:
         self._readings = 0
 
     def read(self, watched: Watched) -> Iterator[Point | EventHappened]:
-        """Yield throttling and OOM kills each time, the rest every fifth time, limits when looked up."""
+        """Yield the worst throttling and OOM kills each time, the rest every fifth time, limits when looked up."""
         yield from self._search(watched)
         self._rates.turn()
-        yield from self._throttling()
+        shares, lost = [], []
+        for group in _different(self._cpu):
+            cpu = cpu_of(group)
+            if cpu is not None:
+                periods = self._rates.grown((group, "periods"), cpu.periods)
+                throttled = self._rates.grown((group, "throttled"), cpu.throttled_periods)
+                lost_s = self._rates.per_s((group, "lost"), cpu.throttled_s)
+                if throttled is not None and lost_s is not None:
+                    shares.append(min(throttled / periods, 1.0) if periods else 0.0)
+                    lost.append(lost_s)
+        if shares:
+            yield Point("cgroup_cpu_throttled_share", max(shares))
+            yield Point("cgroup_cpu_throttled_s_per_s", max(lost))
         yield from self._kills_since()
         if self._readings % 5 == 0:
             self._slow_rates.turn()
@@ -187,22 +199,6 @@ class Limits:
                     cpu = cpu_of(group)
                     if cpu is not None:
                         yield Point("cgroup_cpu_limit_cores", cpu.limit_cores, identity, device=group.path)
-
-    def _throttling(self) -> Iterator[Point]:
-        """Yield the largest share of throttled periods over the groups, and the most time lost by one."""
-        shares, lost = [], []
-        for group in _different(self._cpu):
-            cpu = cpu_of(group)
-            if cpu is not None:
-                periods = self._rates.grown((group, "periods"), cpu.periods)
-                throttled = self._rates.grown((group, "throttled"), cpu.throttled_periods)
-                lost_s = self._rates.per_s((group, "lost"), cpu.throttled_s)
-                if throttled is not None and lost_s is not None:
-                    shares.append(min(throttled / periods, 1.0) if periods else 0.0)
-                    lost.append(lost_s)
-        if shares:
-            yield Point("cgroup_cpu_throttled_share", max(shares))
-            yield Point("cgroup_cpu_throttled_s_per_s", max(lost))
 
     def _kills_since(self) -> Iterator[EventHappened]:
         """Yield an event where the kernel ended processes of a group that holds ours, not of those above."""

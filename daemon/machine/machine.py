@@ -72,13 +72,17 @@ _MOST_DEVICES = 8
 _USER, _NICE, _SYSTEM, _IDLE, _IO_WAIT, _INTERRUPT, _SOFT_INTERRUPT, _STEAL = range(8)
 
 
-class Machine:
-    """How busy the CPUs are, and how full the memory is."""
-
-    interval_s = 1.0
+class _Rated:
+    """A source of rates."""
 
     def __init__(self, clock: Clock) -> None:
         self._rates = Rates(clock)
+
+
+class Machine(_Rated):
+    """How busy the CPUs are, and how full the memory is."""
+
+    interval_s = 1.0
 
     def read(self, watched: Watched) -> Iterator[Point]:
         self._rates.turn()
@@ -89,13 +93,10 @@ class Machine:
             yield Point("host_memory_used_bytes", total - available)
 
 
-class MachineAtLength:
+class MachineAtLength(_Rated):
     """What changes slowly, or matters as a mean: load, swap, traffic, pressure."""
 
     interval_s = 5.0
-
-    def __init__(self, clock: Clock) -> None:
-        self._rates = Rates(clock)
 
     def read(self, watched: Watched) -> Iterator[Point]:
         rates = self._rates
@@ -129,13 +130,10 @@ class MachineAtLength:
         yield from pressure(rates, "host", "/proc/pressure/{}")
 
 
-class Cores:
+class Cores(_Rated):
     """How busy each core is, seldom: machines have hundreds, and each point is written."""
 
     interval_s = 10.0
-
-    def __init__(self, clock: Clock) -> None:
-        self._rates = Rates(clock)
 
     def read(self, watched: Watched) -> Iterator[Point]:
         self._rates.turn()

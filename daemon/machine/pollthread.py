@@ -83,27 +83,25 @@ class PollThread:
         for watched, done in iter(self._requests.get, None):
             for source in list(self._sources):
                 now_ns = self._clock.now_ns()
-                if self._is_due(source, now_ns):
-                    self._read(source, watched, now_ns)
+                if not self._is_due(source, now_ns):
+                    continue
+                try:
+                    found = list(source.read(watched))
+                except (ValueError, LookupError, OSError) as error:  # a kernel that writes its files in another way
+                    self._sources.remove(source)
+                    self._report("error", f"{type(source).__name__} is no longer read: {error!r}")
+                    continue
+                self._due_ns[source] = now_ns + int((source.interval_s - _EARLY_S) * SECOND_NS)
+                points = tuple(point for point in found if isinstance(point, Point))
+                if points:
+                    self._put(PointsTaken(self._clock.now_ns(), points))
+                for event in found:
+                    if isinstance(event, EventHappened):
+                        self._put(event)
             done.set_result(None)
 
     def _is_due(self, source: Source, now_ns: int) -> bool:
         return now_ns >= self._due_ns.get(source, now_ns)
-
-    def _read(self, source: Source, watched: Watched, now_ns: int) -> None:
-        try:
-            found = list(source.read(watched))
-        except (ValueError, LookupError, OSError) as error:  # a kernel that writes its files in another way
-            self._sources.remove(source)
-            self._report("error", f"{type(source).__name__} is no longer read: {error!r}")
-            return
-        self._due_ns[source] = now_ns + int((source.interval_s - _EARLY_S) * SECOND_NS)
-        points = tuple(point for point in found if isinstance(point, Point))
-        if points:
-            self._put(PointsTaken(self._clock.now_ns(), points))
-        for event in found:
-            if isinstance(event, EventHappened):
-                self._put(event)
 
     def _report(self, kind: str, text: str) -> None:
         self._put(EventHappened(self._clock.now_ns(), kind, text))

@@ -60,7 +60,7 @@ def add_up(work: Sequence[DeviceSpan], start_ns: int, end_ns: int) -> DeviceTime
     return DeviceTime(busy_ns, len(by_device) * (end_ns - start_ns) - busy_ns, overlap_ns)
 
 
-class Reduction(msgspec.Struct, frozen=True, tag=True):
+class Reduction(msgspec.Struct, frozen=True):
     """The summary of a trace; ``trace`` is gzipped, None where that is larger than ``KEPT_BYTES``."""
 
     start_ns: int
@@ -70,13 +70,6 @@ class Reduction(msgspec.Struct, frozen=True, tag=True):
     operators: tuple[OperatorTotals, ...]
     trace_bytes: int
     trace: bytes | None
-
-
-class Refusal(msgspec.Struct, frozen=True, tag=True):
-    """Why a trace cannot be read."""
-
-    what: str
-    remedy: str
 
 
 def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
@@ -124,11 +117,11 @@ async def reduce_apart(file: int, *, begins_with_step: bool) -> Reduction:
             raise
         raise TraceUnreadable(f"the trace was not read within {TIMEOUT_S:.0f} s", "take fewer steps") from None
     try:
-        answer = msgspec.msgpack.decode(said, type=Reduction | Refusal)
+        answer = msgspec.msgpack.decode(said, type=Reduction | tuple[str, str])
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise TraceUnreadable("reading the trace broke off", "memory may have run out") from None
-    if isinstance(answer, Refusal):
-        raise TraceUnreadable(answer.what, answer.remedy)
+    if isinstance(answer, tuple):
+        raise TraceUnreadable(*answer)
     return answer
 
 
@@ -137,11 +130,11 @@ def main() -> None:
     os.nice(10)
     # All objects are kept to the end: looking for garbage would only cost a quarter of the time.
     gc.disable()
-    answer: Reduction | Refusal
+    answer: Reduction | tuple[str, str]
     try:
         answer = reduce(sys.stdin.buffer, begins_with_step=_WITH_STEP in sys.argv[1:])
     except ProfdError as error:
-        answer = Refusal(error.what, error.remedy)
+        answer = (error.what, error.remedy)
     sys.stdout.buffer.write(msgspec.msgpack.encode(answer))
 
 

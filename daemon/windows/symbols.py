@@ -56,12 +56,17 @@ def find(pid: int, names: Collection[str]) -> dict[str, int]:
     for mapping in mappings(pid):
         if mapping.offset or not mapping.path.startswith("/"):
             continue
+        image: int | None = None
         if mapping.path == executable:
             # The kernel's own link to the program: it follows no path, so none can mislead.
             image = os.open(PROC / str(pid) / "exe", os.O_RDONLY | os.O_CLOEXEC)
-            found = {**found, **_in_file(image, mapping.start, names)}
         elif _INTERPRETER.match(Path(mapping.path).name):
-            found = {**_in_file(files.open(mapping.path), mapping.start, names), **found}
+            image = files.open(mapping.path)
+        if image is not None:  # else it was replaced since it was mapped, and another file may have the functions
+            with os.fdopen(image, "rb") as file:
+                offsets = exported(file.read(_MOST_BYTES), names)
+            new = {name: mapping.start + offset for name, offset in offsets.items()}
+            found = {**found, **new} if mapping.path == executable else {**new, **found}
     return found
 
 
@@ -86,14 +91,6 @@ def exported(image: bytes, names: Collection[str]) -> dict[str, int]:
         return {} if base is None else {name: at - base for name, at in _symbols(image) if name in names}
     except (struct.error, ValueError, IndexError):  # cut off, or no ELF after all
         return {}
-
-
-def _in_file(file: int | None, start: int, names: Collection[str]) -> dict[str, int]:
-    if file is None:  # replaced since it was mapped: another file may have the functions
-        return {}
-    with os.fdopen(file, "rb") as opened:
-        image = opened.read(_MOST_BYTES)
-    return {name: start + offset for name, offset in exported(image, names).items()}
 
 
 def _symbols(image: bytes) -> Iterator[tuple[str, int]]:

@@ -184,7 +184,10 @@ def read_spans(trace: Trace) -> Spans:
     memory: list[MemoryChange] = []
     for event in trace.events:
         if event.name == MEMORY:
-            memory.append(_memory_change(event, trace.base_ns))
+            size, kind = whole_number(event.args.bytes), whole_number(event.args.device_type)
+            on_host, on_device = size if kind in _HOST_MEMORY else 0, size if kind in _DEVICE_MEMORY else 0
+            at_ns = trace.base_ns + time_ns(event.ts)
+            memory.append(MemoryChange(at_ns, on_host, on_device, (event.pid, event.tid)))
         elif event.ph == "X" and event.name not in _LEFT_OUT:
             thread, start_ns = (event.pid, event.tid), trace.base_ns + time_ns(event.ts)
             if event.cat in FRONTEND or event.cat in LINKED_HOST:
@@ -219,16 +222,6 @@ def whole_number(raw: msgspec.Raw) -> int:
     except ValueError:
         return 0
     return number if abs(number) < _TOO_MANY else 0
-
-
-def _memory_change(event: Event, base_ns: int) -> MemoryChange:
-    size, kind = whole_number(event.args.bytes), whole_number(event.args.device_type)
-    return MemoryChange(
-        base_ns + time_ns(event.ts),
-        size if kind in _HOST_MEMORY else 0,
-        size if kind in _DEVICE_MEMORY else 0,
-        (event.pid, event.tid),
-    )
 
 
 MARKED_STEP = "ProfilerStep#"
