@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -25,17 +26,17 @@ def command(run_file: Path) -> list[str]:
     return [sys.executable, "-m", "profd.daemon.findings.analyst", str(run_file)]
 
 
+@dataclass(eq=False)
 class Analyst:
     """Reads the findings of the process of one session, and passes them to ``put``."""
 
-    def __init__(
-        self, words: Sequence[str], clock: Clock, put: Callable[[Record], None], rests_s: Sequence[float]
-    ) -> None:
-        """Start the process after the first of ``rests_s``, and after each of the others where it has died."""
-        self._words = words
-        self._clock = clock
-        self._put = put
-        self._rests_s = rests_s
+    words: Sequence[str]
+    clock: Clock
+    put: Callable[[Record], None]
+    rests_s: Sequence[float]
+    """Before the first start of the process, and before each other where it has died."""
+
+    def __post_init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
         self._is_closing = False
         self._watching = asyncio.ensure_future(self._watch())
@@ -52,21 +53,21 @@ class Analyst:
     async def _watch(self) -> None:
         """Run one process after the other until the whole run was looked at; note once that one has died."""
         is_noted = False
-        for rest_s in self._rests_s:
+        for rest_s in self.rests_s:
             await asyncio.sleep(rest_s)
             if await self._listen() or self._is_closing:
                 return
-            self._put(AnalysisLost(self._clock.now_ns()))
+            self.put(AnalysisLost(self.clock.now_ns()))
             if not is_noted:
                 text = "nothing looks for findings at the moment: the process that does has ended"
-                self._put(EventHappened(self._clock.now_ns(), "error", text))
+                self.put(EventHappened(self.clock.now_ns(), "error", text))
             is_noted = True
 
     async def _listen(self) -> bool:
         """Start the process and take what it finds; False where it ends before it has looked at the whole run."""
         pipe = asyncio.subprocess.PIPE
         try:
-            process = await asyncio.create_subprocess_exec(*self._words, stdin=pipe, stdout=pipe, limit=_LONGEST_LINE)
+            process = await asyncio.create_subprocess_exec(*self.words, stdin=pipe, stdout=pipe, limit=_LONGEST_LINE)
         except OSError:
             return False
         assert process.stdout is not None
@@ -74,7 +75,7 @@ class Analyst:
         try:
             async for line in process.stdout:
                 taken = msgspec.json.decode(line, type=FindingsTaken)
-                self._put(taken)
+                self.put(taken)
                 if taken.made_by is not None:
                     return True
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError):  # ValueError: a line without end

@@ -35,7 +35,11 @@ class CostMeter:
         self._last_cpu_s = 0.0
 
     def take(self) -> Spending:
-        now_ns, cpu_s = self._clock.now_ns(), self._cpu_s()
+        now_ns = self._clock.now_ns()
+        ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+        living = (processes.read_stat(pid) for pid in _children())
+        cpu_s = sum(stat.cpu_ticks for stat in living if stat is not None) / processes.CLOCK_TICKS
+        cpu_s += sum(usage.ru_utime + usage.ru_stime for usage in ended)
         # A living child is counted in ticks, one that has ended exactly: the sum may go back by one of them.
         cpu_s = max(cpu_s, self._last_cpu_s)
         spending = Spending(cpu_s - self._last_cpu_s, (now_ns - self._last_ns) / SECOND_NS)
@@ -43,15 +47,7 @@ class CostMeter:
         return spending
 
     def rss_bytes(self) -> int:
-        pids = [os.getpid(), *_children()]
-        return sum(processes.rss_bytes(pid) or 0 for pid in pids)
-
-    @staticmethod
-    def _cpu_s() -> float:
-        ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-        living = (processes.read_stat(pid) for pid in _children())
-        ticks = sum(stat.cpu_ticks for stat in living if stat is not None)
-        return sum(usage.ru_utime + usage.ru_stime for usage in ended) + ticks / processes.CLOCK_TICKS
+        return sum(processes.rss_bytes(pid) or 0 for pid in (os.getpid(), *_children()))
 
 
 def _children() -> list[int]:
@@ -178,18 +174,15 @@ class Governor:
         if wanted_hz == self.rate_hz:
             return False
         if wanted_hz < self.rate_hz:
-            self._lower()
+            if self._since_rise_s < MINUTE_S:  # it takes a raise back: the next raise waits longer
+                self._patience_s = min(2 * self._patience_s, _MOST_PATIENCE_S)
+            self._since_lowering_s = 0.0
+            self._is_settling = True  # the reading that comes next is in part of the rate before
         else:
             self._since_rise_s = 0.0
         self.rate_hz = wanted_hz
         self._readings.clear()
         return True
-
-    def _lower(self) -> None:
-        if self._since_rise_s < MINUTE_S:
-            self._patience_s = min(2 * self._patience_s, _MOST_PATIENCE_S)
-        self._since_lowering_s = 0.0
-        self._is_settling = True  # the reading that comes next is in part of the rate before
 
     def _wanted_hz(self) -> int:
         forecast = sum(self._readings) / len(self._readings)

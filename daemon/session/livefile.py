@@ -55,22 +55,19 @@ class LiveFile:
         """
         if self.path == self._wanted:
             return
+        whole = copy = self.path.with_name(f".{self.path.name}.whole")
         try:
-            with self._whole().open("rb") as whole, replacing(self._wanted) as moved:
-                shutil.copyfileobj(whole, moved, _COPIED_AT_ONCE)
+            if not self.path.with_name(f"{self.path.name}-wal").exists():
+                whole = self.path
+            else:  # a reader keeps a part of the run in the log
+                copy.unlink(missing_ok=True)
+                database.copy_whole(self.path, copy)
+            with whole.open("rb") as source, replacing(self._wanted) as moved:
+                shutil.copyfileobj(source, moved, _COPIED_AT_ONCE)
         except OSError as error:
             raise database.unwritable(self._wanted, error) from error
         database.remove(self.path)
-        database.remove(self.path.with_name(_copy_name(self.path)))
-
-    def _whole(self) -> Path:
-        """Return a file that holds all of the run: a copy where a reader keeps a part of it in the log."""
-        if not self.path.with_name(f"{self.path.name}-wal").exists():
-            return self.path
-        whole = self.path.with_name(_copy_name(self.path))
-        whole.unlink(missing_ok=True)
-        database.copy_whole(self.path, whole)
-        return whole
+        database.remove(copy)
 
 
 def _local_folder() -> Path:
@@ -79,7 +76,3 @@ def _local_folder() -> Path:
     folders = [Path(folder) for folder in (tempfile.gettempdir(), *named, "/var/tmp")]
     local = [folder for folder in folders if os.access(folder, os.W_OK | os.X_OK) and not paths.is_on_network(folder)]
     return min(local or folders[:1], key=paths.is_in_memory)
-
-
-def _copy_name(path: Path) -> str:
-    return f".{path.name}.whole"

@@ -29,8 +29,26 @@ class Readings:
 
     async def take(self, identities: Iterable[Identity], python_threads: Mapping[Identity, frozenset[int]]) -> None:
         await self._counters.collect(identities, python_threads)
-        self._take_cost()
-        self._take_wall_clock()
+        spending = self._cost.take()
+        own = (Point("profd_cpu_cores", spending.cores), Point("profd_rss_bytes", self._cost.rss_bytes()))
+        self._put(PointsTaken(self._clock.now_ns(), own))
+        self._governor.take(spending)
+        before_hz, self._noted_hz = self._noted_hz, self._governor.rate_hz
+        if self._noted_hz != before_hz:
+            why = "to stay within its budget" if self._noted_hz < before_hz else "as there is room again"
+            self._say("note", f"profd samples at {self._noted_hz} Hz instead of {before_hz} Hz, {why}")
+        if self._governor.is_beyond_budget and not self._has_noted_excess:
+            self._say("note", f"profd costs more than its budget even at {self._noted_hz} Hz, which is its lowest rate")
+            self._has_noted_excess = True
+        slept_ns = self._clock.suspended_ns()
+        if slept_ns - self._slept_ns > SLEEP_NS:
+            slept_s = (slept_ns - self._slept_ns) / SECOND_NS
+            self._say("wall-jump", f"the machine was suspended for {slept_s:.3f} s, which the run's times leave out")
+            self._slept_ns = slept_ns
+        jump_ns = self._clock.wall_jump_ns() - slept_ns
+        if abs(jump_ns - self._wall_jump_ns) > WALL_JUMP_NS:
+            self._say("wall-jump", f"the wall clock jumped by {(jump_ns - self._wall_jump_ns) / SECOND_NS:+.3f} s")
+            self._wall_jump_ns = jump_ns
 
     async def close(self) -> None:
         """Read a last time, though the target is gone: control groups count what the kernel killed."""
@@ -43,30 +61,6 @@ class Readings:
         self._governor.aim(rate_hz)
         self._noted_hz = self._governor.rate_hz
         self._say("note", f"profd samples at {self._noted_hz} Hz instead of {before_hz} Hz, as it was asked to")
-
-    def _take_cost(self) -> None:
-        spending = self._cost.take()
-        own = (Point("profd_cpu_cores", spending.cores), Point("profd_rss_bytes", self._cost.rss_bytes()))
-        self._put(PointsTaken(self._clock.now_ns(), own))
-        self._governor.take(spending)
-        before_hz, self._noted_hz = self._noted_hz, self._governor.rate_hz
-        if self._noted_hz != before_hz:
-            why = "to stay within its budget" if self._noted_hz < before_hz else "as there is room again"
-            self._say("note", f"profd samples at {self._noted_hz} Hz instead of {before_hz} Hz, {why}")
-        if self._governor.is_beyond_budget and not self._has_noted_excess:
-            self._say("note", f"profd costs more than its budget even at {self._noted_hz} Hz, which is its lowest rate")
-            self._has_noted_excess = True
-
-    def _take_wall_clock(self) -> None:
-        slept_ns = self._clock.suspended_ns()
-        if slept_ns - self._slept_ns > SLEEP_NS:
-            slept_s = (slept_ns - self._slept_ns) / SECOND_NS
-            self._say("wall-jump", f"the machine was suspended for {slept_s:.3f} s, which the run's times leave out")
-            self._slept_ns = slept_ns
-        jump_ns = self._clock.wall_jump_ns() - slept_ns
-        if abs(jump_ns - self._wall_jump_ns) > WALL_JUMP_NS:
-            self._say("wall-jump", f"the wall clock jumped by {(jump_ns - self._wall_jump_ns) / SECOND_NS:+.3f} s")
-            self._wall_jump_ns = jump_ns
 
     def _say(self, kind: str, text: str) -> None:
         self._put(EventHappened(self._clock.now_ns(), kind, text))
