@@ -8,22 +8,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterable, Sequence
-from enum import Enum
 
 from profd.daemon import processes
 from profd.daemon.launch.channel import ScriptChannel
 from profd.daemon.launch.relay import Keyboard, Relay
 from profd.daemon.launch.terminal import PseudoTerminal, Terminal, has_shell
 from profd.daemon.store.records import Identity
-
-
-class State(Enum):
-    """The state of a dashboard's process."""
-
-    RUNNING = "runs"
-    STOPPED = "is stopped, as by Ctrl-Z"
-    LEFT = "ended by itself: the user left, or it reported an error"
-    KILLED = "ended by a signal: the terminal is as it left it"
 
 
 class Dashboard:
@@ -38,15 +28,6 @@ class Dashboard:
             os.set_inheritable(pty_fd, False)
         stat = processes.read_stat(self.pid)
         self.identity = Identity(self.pid, stat.start_ticks if stat else 0)
-
-    def poll(self) -> State:
-        """Return the state of the process; not to be called again once it has ended."""
-        pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
-        if pid == 0:
-            return State.RUNNING
-        if os.WIFSTOPPED(status):
-            return State.STOPPED
-        return State.KILLED if os.WIFSIGNALED(status) else State.LEFT
 
     def end(self) -> None:
         for number in (signal.SIGTERM, signal.SIGCONT):
@@ -149,19 +130,22 @@ class SharedScreen(Screen):
     def child_changed(self) -> str:
         """Reap the dashboard, or stop along with it: the shell that the user wants waits for this process."""
         self._relay.revive()
-        state = self._dashboard.poll() if self._dashboard else State.RUNNING
-        if state is State.STOPPED and self._dashboard:
+        if self._dashboard is None:
+            return ""
+        pid, status = os.waitpid(self._dashboard.pid, os.WNOHANG | os.WUNTRACED)
+        if pid == 0:
+            return ""
+        if os.WIFSTOPPED(status):
             if has_shell():
                 os.killpg(0, signal.SIGSTOP)
             else:
                 self._dashboard.resume()
-        if state not in (State.LEFT, State.KILLED):
             return ""
         self._forget_dashboard()
         self._terminal.restore()
-        if state is State.LEFT:
+        if not os.WIFSIGNALED(status):
             return "the dashboard is closed"
-        self._terminal.reset()
+        self._terminal.reset()  # it is as the dashboard left it
         return "the dashboard was killed"
 
     def renew(self) -> None:

@@ -96,8 +96,6 @@ class ReportQueue:
     def __post_init__(self) -> None:
         self._waiting: dict[str, Entry] = {}
         self._has_work = asyncio.Event()
-        self._is_idle = asyncio.Event()
-        self._is_idle.set()
 
     @property
     def in_work(self) -> frozenset[str]:
@@ -106,7 +104,6 @@ class ReportQueue:
     def ask(self, entry: Entry) -> None:
         """Have the report of a run written; one that waits already is written once, of what is known last."""
         self._waiting[entry.run_id] = entry
-        self._is_idle.clear()
         self._has_work.set()
 
     async def work(self) -> None:
@@ -129,10 +126,6 @@ class ReportQueue:
             self.written()
             if not self._waiting:
                 self._has_work.clear()
-                self._is_idle.set()
-
-    async def until_idle(self) -> None:
-        await self._is_idle.wait()
 
 
 class Incidents:

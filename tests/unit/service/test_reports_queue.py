@@ -27,6 +27,10 @@ class Host:
         self.written = 0
         self.queue = ReportQueue(self.reporter.report, self.registry, self.said, self._count)
 
+    async def until_idle(self) -> None:
+        while self.queue.in_work:
+            await asyncio.sleep(0)
+
     def _count(self) -> None:
         self.written += 1
 
@@ -44,7 +48,7 @@ async def host(profd_home: Path) -> AsyncIterator[Host]:
 async def test_every_report_is_written_and_noted(host: Host) -> None:
     for run in (1, 2):
         host.queue.ask(entry_of(7, run=run, ended_ns=5))
-    await host.queue.until_idle()
+    await host.until_idle()
     assert [entry.is_reported for entry in host.registry.entries()] == [True, True]
     assert (host.written, host.said.events) == (2, ["reported", "reported"])
     assert host.queue.in_work == frozenset()
@@ -53,11 +57,11 @@ async def test_every_report_is_written_and_noted(host: Host) -> None:
 async def test_the_report_of_a_live_run_is_not_its_last(host: Host) -> None:
     live = entry_of(7)
     host.queue.ask(live)
-    await host.queue.until_idle()
+    await host.until_idle()
     (entry,) = host.registry.entries()
     assert not entry.is_reported
     host.queue.ask(msgspec.structs.replace(live, ended_ns=5))
-    await host.queue.until_idle()
+    await host.until_idle()
     (entry,) = host.registry.entries()
     assert entry.is_reported
     assert host.reporter.reported == [live.run_id] * 2
@@ -68,7 +72,7 @@ async def test_a_run_that_ends_while_its_report_is_written_is_reported_again(hos
     ended = msgspec.structs.replace(live, ended_ns=5, why_ended="stopped")
     host.reporter.meanwhile = lambda: host.queue.ask(ended)
     host.queue.ask(live)
-    await host.queue.until_idle()
+    await host.until_idle()
     assert len(host.reporter.reported) == 2
     (entry,) = host.registry.entries()
     assert (entry.why_ended, entry.is_reported) == ("stopped", True)
@@ -77,7 +81,7 @@ async def test_a_run_that_ends_while_its_report_is_written_is_reported_again(hos
 async def test_what_cannot_be_reported_is_told_and_left_for_the_next_supervisor(host: Host) -> None:
     host.reporter.failing = True
     host.queue.ask(entry_of(7, ended_ns=5))
-    await host.queue.until_idle()
+    await host.until_idle()
     (entry,) = host.registry.entries()
     assert not entry.is_reported
     assert host.said.events == ["unreported"]
@@ -86,7 +90,7 @@ async def test_what_cannot_be_reported_is_told_and_left_for_the_next_supervisor(
 async def test_an_incident_is_said_and_noted(host: Host) -> None:
     host.reporter.incident = "input-bound: waits 61 %"
     host.queue.ask(entry_of(7, ended_ns=5))
-    await host.queue.until_idle()
+    await host.until_idle()
     (entry,), (line,) = host.registry.entries(), host.said.lines
     assert entry.incident == line.message == "input-bound: waits 61 %"
     assert line.level == "warning"
