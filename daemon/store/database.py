@@ -176,6 +176,20 @@ def is_of_the_data(error: Exception) -> bool:
     return isinstance(error, of_the_data) or not isinstance(error, (sqlite3.Error, MemoryError))
 
 
+def insert(connection: sqlite3.Connection, table: str, row: Mapping[str, object]) -> int:
+    """Add a row to a table, and return its id."""
+    names, places = ", ".join(row), ", ".join("?" * len(row))
+    cursor = connection.execute(f"INSERT INTO {table} ({names}) VALUES ({places})", tuple(row.values()))
+    if cursor.lastrowid is None:
+        raise sqlite3.DatabaseError("an insert gave no id")
+    return cursor.lastrowid
+
+
+def set_meta(connection: sqlite3.Connection, **values: object) -> None:
+    """Write facts of the run as a whole."""
+    connection.executemany("INSERT OR REPLACE INTO meta (name, value) VALUES (?,?)", list(values.items()))
+
+
 def open_readonly(path: Path) -> BoundedConnection:
     """Open a run file for reading, live or finished.
 

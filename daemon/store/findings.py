@@ -13,6 +13,7 @@ import sqlite3
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.database import set_meta
 from profd.daemon.store.records import FindingsTaken
 from profd.daemon.store.rows import FindingRow
 from profd.daemon.store.runfile import RunFile
@@ -67,17 +68,17 @@ def write_findings(connection: sqlite3.Connection, taken: FindingsTaken) -> None
             if not is_whole:
                 _say(connection, at_ns, one.severity, one.title)
     if is_whole:
-        _set_meta(connection, findings_made_by=taken.made_by)
+        set_meta(connection, findings_made_by=taken.made_by)
         return
     connection.execute("UPDATE finding SET to_ns = ?1 WHERE NOT is_whole AND to_ns IS NULL AND seen_ns < ?1", (at_ns,))
     say_gone(connection, at_ns, AWAY_NS)
-    _set_meta(connection, analyzed_ns=at_ns, analysis_lost_ns=None)
+    set_meta(connection, analyzed_ns=at_ns, analysis_lost_ns=None)
 
 
 def lose_analysis(connection: sqlite3.Connection, at_ns: int) -> None:
     """Write that from now on nothing says whether a finding still holds."""
     connection.execute("UPDATE finding SET to_ns = ? WHERE NOT is_whole AND to_ns IS NULL", (at_ns,))
-    _set_meta(connection, analysis_lost_ns=at_ns)
+    set_meta(connection, analysis_lost_ns=at_ns)
 
 
 def say_gone(connection: sqlite3.Connection, at_ns: int, away_ns: int = 0) -> None:
@@ -96,7 +97,3 @@ def _say(connection: sqlite3.Connection, at_ns: int, severity: str, text: str) -
     """Write an event; what is only worth knowing has none."""
     if severity != "info":
         connection.execute("INSERT INTO event (at_ns, kind, text) VALUES (?, 'finding', ?)", (at_ns, text))
-
-
-def _set_meta(connection: sqlite3.Connection, **values: object) -> None:
-    connection.executemany("INSERT OR REPLACE INTO meta (name, value) VALUES (?,?)", list(values.items()))

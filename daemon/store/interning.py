@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.database import insert
 from profd.daemon.store.records import DescribeFrame, Frame, Identity, Point
 
 # Recordings and counters of a process that has ended come in for some seconds more.
@@ -178,11 +179,3 @@ class _Member:
         self.process = process
         self.threads: Recent[tuple[int, str]] = Recent(THREADS_HELD)
         self.series: Recent[tuple[str, int | None, str | None]] = Recent(SERIES_HELD)
-
-
-def insert(connection: sqlite3.Connection, table: str, row: Mapping[str, object]) -> int:
-    names, places = ", ".join(row), ", ".join("?" * len(row))
-    cursor = connection.execute(f"INSERT INTO {table} ({names}) VALUES ({places})", tuple(row.values()))
-    if cursor.lastrowid is None:
-        raise sqlite3.DatabaseError("an insert gave no id")
-    return cursor.lastrowid

@@ -6,7 +6,6 @@ The caller says by how much each node's clock is ahead.
 from __future__ import annotations
 
 import bisect
-import contextlib
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,8 +20,6 @@ from profd.daemon.store.records import Frame, FrameDescription, Identity, Interv
 from profd.daemon.store.rows import RecordingRow, ThreadRow, WindowRow
 from profd.daemon.store.tables import Tables, time_of
 
-NODES = "nodes"
-"""The name in table ``meta`` under which a joined file has its nodes, as JSON."""
 _NODE_BIT = 40
 """Of the start time of a process: its bits from here up are the number of its node in a joined file."""
 _AT_ONCE_NS = 60 * SECOND_NS
@@ -45,7 +42,7 @@ class JoinedNode(msgspec.Struct, frozen=True):
 
 def nodes_of(reader: RunReader) -> tuple[JoinedNode, ...]:
     """Return the nodes of a joined file; none of any other run's."""
-    nodes = reader.value(str | None, "SELECT value FROM meta WHERE name = ?", NODES)
+    nodes = reader.value(str | None, "SELECT value FROM meta WHERE name = 'nodes'")
     with database.reading(reader.path):
         return msgspec.json.decode(nodes, type=tuple[JoinedNode, ...]) if nodes is not None else ()
 
@@ -86,9 +83,7 @@ def join_runs(readers: Sequence[RunReader], nodes: Sequence[JoinedNode], name: s
     try:
         tables = Tables(connection, descriptions.__getitem__)
         tables.begin(started)
-        in_meta = (NODES, msgspec.json.encode(list(nodes)).decode())
-        with contextlib.closing(connection.execute("INSERT INTO meta (name, value) VALUES (?, ?)", in_meta)):
-            pass
+        database.set_meta(connection, nodes=msgspec.json.encode(list(nodes)).decode())
         tables.commit([record for replay in replays for record in replay.members()])
         # A minute at a time: sums are made as time goes on.
         for at_ns in range(started_ns - _AT_ONCE_NS, end_ns + _AT_ONCE_NS, _AT_ONCE_NS):

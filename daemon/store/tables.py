@@ -14,8 +14,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from profd.daemon.store import records
+from profd.daemon.store.database import insert, set_meta
 from profd.daemon.store.findings import lose_analysis, say_gone, write_findings
-from profd.daemon.store.interning import Interning, insert
+from profd.daemon.store.interning import Interning
 from profd.daemon.store.pointrollups import PointRollups
 from profd.daemon.store.records import DescribeFrame, Identity, ProcessSeen, Record, RecordingTaken
 from profd.daemon.store.stackrollups import IntervalColumns, StackRollups
@@ -41,7 +42,7 @@ class Tables:
         for name in ("target", "recorder", "command", "versions", "options"):
             values[name] = msgspec.json.encode(values[name]).decode()
         with self._transaction():
-            self._set_meta(**values, state="live", written_ns=started.started_ns)
+            set_meta(self._connection, **values, state="live", written_ns=started.started_ns)
         self.written_ns = started.started_ns
         self._stack_sums = StackRollups(self._connection, started.started_ns)
         self._point_sums = PointRollups(self._connection, started.started_ns)
@@ -55,7 +56,7 @@ class Tables:
                 self._write(record)
             # A recording is written after counters that are younger than its end.
             self.written_ns = max(self.written_ns, *map(time_of, batch))
-            self._set_meta(written_ns=self.written_ns)
+            set_meta(self._connection, written_ns=self.written_ns)
             self._point_sums.settle(self.written_ns)
             self._stack_sums.settle(self.written_ns)
         self._ids.forget(self.written_ns)
@@ -226,10 +227,7 @@ class Tables:
     def _(self, record: records.RunEnded) -> None:
         say_gone(self._connection, record.at_ns)
         exit_ = {"why_ended": record.why, "exit_code": record.exit_code, "exit_signal": record.exit_signal}
-        self._set_meta(state="ended", ended_ns=record.at_ns, **exit_)
-
-    def _set_meta(self, **values: object) -> None:
-        self._connection.executemany("INSERT OR REPLACE INTO meta (name, value) VALUES (?,?)", list(values.items()))
+        set_meta(self._connection, state="ended", ended_ns=record.at_ns, **exit_)
 
     def _process_id(self, identity: Identity, at_ns: int) -> int:
         """Return the id of a process; of one whose first record was dropped, little is known until it is seen again."""
