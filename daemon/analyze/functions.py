@@ -36,8 +36,8 @@ def utilization_by_stack(
     index = None if selection.phase is None else phases or PhaseIndex(reader)
     rests: list[Rest] = [Rest(threads, selection.from_ns, selection.to_ns)]
     if not selection.when:
-        splits = reader.sums.split(selection.from_ns, selection.to_ns, threads)
-        for row in (row for one in splits for row in reader.sums.by_stack(one)):
+        splits = reader.rollups.split(selection.from_ns, selection.to_ns, threads)
+        for row in (row for one in splits for row in reader.rollups.by_stack(one)):
             if index is None or index.of_stack(row.stack) == selection.phase:
                 known_ns[row.stack] += row.known_ns
                 busy_ns[row.stack] += row.busy_ns

@@ -87,8 +87,8 @@ def _totals_while(reader: RunReader, selection: Selection, threads: frozenset[in
     rests: list[Rest] = [Rest(threads, selection.from_ns, selection.to_ns)]
     if all(one.name == "on-cpu" or one == Condition("gpu-idle", IDLE_BELOW) for one in selection.when):
         part = parts_while([selection.when])
-        splits = reader.sums.split(selection.from_ns, selection.to_ns, threads)
-        for minute in (minute for one in splits for minute in reader.sums.by_stack(one)):
+        splits = reader.rollups.split(selection.from_ns, selection.to_ns, threads)
+        for minute in (minute for one in splits for minute in reader.rollups.by_stack(one)):
             seen, spent_ns = part(minute)
             if seen or spent_ns:
                 time_ns[minute.thread, minute.stack] += spent_ns

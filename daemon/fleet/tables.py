@@ -63,7 +63,7 @@ def take_minutes(reader: RunReader) -> Iterator[Minute]:
         minute.gpu_known_ns += known_ns
         minute.gpu_idle_ns += idle_ns
 
-    for one in reader.sums.split(None, None, reader.threads):
+    for one in reader.rollups.split(None, None, reader.threads):
         for row in stack_minutes(reader, one.threads, one.minutes):
             add(row.thread, row.minute, row.stack, (row.samples, row.duration_ns, row.known_ns, row.idle_ns))
         for rest in one.rest:

@@ -197,7 +197,7 @@ def take_buckets(reader: RunReader, entry_limit: int = ENTRY_LIMIT, one_by_one: 
 
 def _add_sums(reader: RunReader, builder: BucketBuilder, parts: Sequence[Part]) -> list[Rest]:
     """Add the sums by the minute, and return what has to be read beside them."""
-    found = reader.sums.split(None, None, reader.threads)
+    found = reader.rollups.split(None, None, reader.threads)
     if any(one.minutes for one in found):
         sums_of = parts_while([(), *((Condition(name) for name in names) for names in parts)])
         for width_ms in WIDTHS_MS[WIDTHS_MS.index(MINUTE_MS) :]:

@@ -1,7 +1,7 @@
 """Reads a run file, live or finished: all that shows something reads a run through it.
 
 A reader belongs to one thread at a time. What rows refer to (frames, stacks, processes, threads, series) is held in
-memory and topped up on ``refresh``; the large tables (intervals, points) are read by time range. ``sums`` and the
+memory and topped up on ``refresh``; the large tables (intervals, points) are read by time range. ``rollups`` and the
 functions of ``rollups`` and ``columns`` read sums by the minute and by columns of time.
 """
 
@@ -44,7 +44,7 @@ class RunReader(RunFile):
         self.entities = known or Entities()
         self.frames, self.stacks, self.series = self.entities.frames, self.entities.stacks, self.entities.series
         self.processes, self.threads = self.entities.processes, self.entities.threads
-        self.sums = StoredRollups(self)
+        self.rollups = StoredRollups(self)
         try:
             self.info = self.run_info()
             if known is None:
@@ -127,11 +127,11 @@ class RunReader(RunFile):
         Whole minutes are taken from the sums, the rest from the intervals: the same to the nanosecond.
         """
         found: dict[tuple[int, int], StackTotal] = {}
-        for one in self.sums.split(from_ns, to_ns, self.threads if threads is None else threads):
-            for minutes in self.sums.by_stack(one):
+        for one in self.rollups.split(from_ns, to_ns, self.threads if threads is None else threads):
+            for minutes in self.rollups.by_stack(one):
                 count_total(found, StackTotal(minutes.thread, minutes.stack, minutes.samples, minutes.duration_ns))
             for rest in one.rest:
-                for total in self.sums.beside(rest):
+                for total in self.rollups.beside(rest):
                     count_total(found, total)
         return list(found.values())
 

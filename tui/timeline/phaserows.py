@@ -187,7 +187,7 @@ class PhaseRows:
         info = self._reader.info
         grid = Grid(info.started_ns, MINUTE_NS)
         asked = Range(info.started_ns + first * MINUTE_NS, info.started_ns + last * MINUTE_NS)
-        for one in self._reader.sums.split(*asked.open_at(Range(info.started_ns, info.end_ns)), self.ids()):
+        for one in self._reader.rollups.split(*asked.open_at(Range(info.started_ns, info.end_ns)), self.ids()):
             yield from minute_times(self._reader, one.threads, one.minutes)
             for rest in one.rest:
                 begin = first if rest.from_ns is None else (rest.from_ns - info.started_ns) // MINUTE_NS

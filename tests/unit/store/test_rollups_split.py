@@ -42,12 +42,12 @@ def test_a_range_is_split_into_whole_minutes_and_what_lies_beside(live: Tables, 
     live.commit([longrun.recording(0, at(second), random.Random(1)) for second in range(0, 300, 10)])
     live.finish()
     with RunReader(tmp_path / "live.profd") as reader:
-        [one] = reader.sums.split(at(30), at(270), reader.threads)
+        [one] = reader.rollups.split(at(30), at(270), reader.threads)
         assert (one.minutes, one.is_settled) == (range(1, 4), True)
         assert [(rest.from_ns, rest.to_ns) for rest in one.rest] == [(at(30), at(60)), (at(240), at(270))]
-        [short] = reader.sums.split(at(59), at(59 + LEAST_MINUTES * MINUTE_S), reader.threads)
+        [short] = reader.rollups.split(at(59), at(59 + LEAST_MINUTES * MINUTE_S), reader.threads)
         assert not short.minutes
-        [whole] = reader.sums.split(None, None, reader.threads)
+        [whole] = reader.rollups.split(None, None, reader.threads)
         assert not whole.rest
 
 

@@ -77,11 +77,11 @@ def test_a_run_of_minutes_has_no_whole_hour(reader: RunReader) -> None:
 
 
 def test_who_is_summed_and_until_when(reader: RunReader) -> None:
-    summed = reader.sums.processes()
+    summed = reader.rollups.processes()
     assert set(summed) == set(reader.processes)
     for row in summed.values():
         end_ns = STARTED_NS + SECONDS * SECOND_NS
-        assert (row.from_ns, row.to_ns, reader.sums._ends_ns[row.process]) == (0, end_ns, end_ns)
+        assert (row.from_ns, row.to_ns, reader.rollups._ends_ns[row.process]) == (0, end_ns, end_ns)
     assert count_stack_minutes(reader) == len(stack_minutes(reader, list(reader.threads), range(100)))
 
 
