@@ -14,7 +14,7 @@ import msgspec
 from profd.daemon import processes
 from profd.daemon.hangs.waits import Wait, name_of_stranger, read_wait
 from profd.daemon.stacks.dump import DumpFailed, take_dump
-from profd.daemon.store.records import Frame, HangGroup, Identity, Stand
+from profd.daemon.store.records import Frame, HangGroup, Stand
 from profd.daemon.tree import roles
 from profd.daemon.tree.tree import Member
 
@@ -71,9 +71,6 @@ class Look(msgspec.Struct, frozen=True):
     standing: tuple[Standing, ...]
     counters: Counters
     unread: int
-
-    def main_stacks(self) -> dict[Identity, Stack]:
-        return {row.member.identity: row.stack for row in self.mains()}
 
     def mains(self) -> list[Standing]:
         return [row for row in self.standing if row.is_main and row.member.role == roles.MAIN]

@@ -108,7 +108,6 @@ class HangWatch:
 
     def start(self) -> None:
         self._task = asyncio.ensure_future(self._run())
-        self._task.add_done_callback(self._say_failure)
 
     async def close(self) -> None:
         """Watch no more; a look that is under way is not waited for."""
@@ -116,15 +115,14 @@ class HangWatch:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    def _say_failure(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
+    async def _run(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(min(_TICK_S, self.after_s / 6))
+                await self.check()
+        except Exception as error:  # noqa: BLE001  the recording goes on without it
             traceback.print_exception(error)
             self._put(EventHappened(self._clock.now_ns(), "error", f"hangs are no longer watched for: {error!r}"))
-
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(min(_TICK_S, self.after_s / 6))
-            await self.check()
 
     async def check(self) -> None:
         self._hook.reap()
@@ -181,8 +179,8 @@ class HangWatch:
         steps_are_known = stillness.step_ns is not None
         if second.counters.moved_since(first.counters, seconds, steps_are_known=steps_are_known):
             return True
-        before, now = first.main_stacks(), second.main_stacks()
-        return not now or any(before.get(identity, stack) != stack for identity, stack in now.items())
+        before, now = {row.member.identity: row.stack for row in first.mains()}, second.mains()
+        return not now or any(before.get(row.member.identity, row.stack) != row.stack for row in now)
 
     def _report(self, look: Look, quiet_s: float, *, is_spin: bool = False) -> None:
         now_ns = self._clock.now_ns()

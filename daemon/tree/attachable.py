@@ -123,19 +123,15 @@ def check_attachable(pid: int, system: System | None = None) -> None:
     found = system.credentials(pid)
     if found is None:
         if system.is_hidden(pid):
-            raise OtherUsersProcess(
-                f"pid {pid} belongs to another user, and /proc hides it from you", _AS_ROOT.format(pid=pid)
-            )
+            what = f"pid {pid} belongs to another user, and /proc hides it from you"
+            raise OtherUsersProcess(what, _AS_ROOT.format(pid=pid))
         raise NoSuchProcess(f"there is no process {pid}", _SEE_LS)
     if found.tgid != pid:
-        raise NoSuchProcess(
-            f"{pid} is no process but a thread of pid {found.tgid}", f"attach to its process: profd attach {found.tgid}"
-        )
+        what = f"{pid} is no process but a thread of pid {found.tgid}"
+        raise NoSuchProcess(what, f"attach to its process: profd attach {found.tgid}")
     if found.state in "ZX":
-        raise ZombieProcess(
-            f"pid {pid} ({found.name}) has ended and waits to be reaped by its parent",
-            f"there is nothing left to profile; {_SEE_LS}",
-        )
+        what = f"pid {pid} ({found.name}) has ended and waits to be reaped by its parent"
+        raise ZombieProcess(what, f"there is nothing left to profile; {_SEE_LS}")
     _check_owner(pid, found, system)
     executable = system.executable(pid)
     # Or it does not let us see what it runs.
@@ -178,9 +174,8 @@ def _problem(pid: int, system: System) -> ProfdError | None:
     executable = system.executable(pid)
     other = executable and _OTHER_PYTHON.fullmatch(Path(executable).name)
     if other:
-        return UnsupportedPython(
-            f"pid {pid} runs {other[0]}, and only CPython can be read", "run the script with CPython"
-        )
+        what = f"pid {pid} runs {other[0]}, and only CPython can be read"
+        return UnsupportedPython(what, "run the script with CPython")
     denied = system.read_memory(pid)
     if denied:
         return _refusal(pid, denied, system)
@@ -192,9 +187,9 @@ def _problem(pid: int, system: System) -> ProfdError | None:
         return None
     version = (named and named["version"]) or system.python_version(pid)
     runs = f"Python {version}" if version else "a Python of unknown version"
+    what = f"pid {pid} runs {runs}, which the installed py-spy cannot read ({said})"
     return UnsupportedPython(
-        f"pid {pid} runs {runs}, which the installed py-spy cannot read ({said})",
-        f"profd reads {PYTHON_VERSIONS}; a newer py-spy may read more: pip install -U py-spy",
+        what, f"profd reads {PYTHON_VERSIONS}; a newer py-spy may read more: pip install -U py-spy"
     )
 
 
@@ -211,17 +206,12 @@ def _refusal(pid: int, number: int, system: System) -> ProfdError:
             remedy = f"at 3 it stays until a reboot{where}: set it to 0 in /etc/sysctl.d, and reboot"
         what = f"pid {pid} cannot be read, because kernel.yama.ptrace_scope is {scope} on this machine"
         return PtraceScopeForbids(what, remedy)
+    what = f"the kernel closes pid {pid} even to its own user (it has more rights than you, or is marked undumpable)"
+    remedy = _AS_ROOT.format(pid=pid)
     if system.may_read_all():
-        return MissingCapability(
-            f"a security module (SELinux, AppArmor, seccomp) keeps pid {pid} from being read",
-            "allow ptrace for profd in its policy, or run profd where the process runs",
-        )
-    if in_container:
-        return MissingCapability(
-            f"this container may not read pid {pid}: it lacks the capability SYS_PTRACE",
-            "start it with `docker run --cap-add SYS_PTRACE`, or run profd on the host",
-        )
-    return MissingCapability(
-        f"the kernel closes pid {pid} even to its own user (it has more rights than you, or is marked undumpable)",
-        _AS_ROOT.format(pid=pid),
-    )
+        what = f"a security module (SELinux, AppArmor, seccomp) keeps pid {pid} from being read"
+        remedy = "allow ptrace for profd in its policy, or run profd where the process runs"
+    elif in_container:
+        what = f"this container may not read pid {pid}: it lacks the capability SYS_PTRACE"
+        remedy = "start it with `docker run --cap-add SYS_PTRACE`, or run profd on the host"
+    return MissingCapability(what, remedy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
 
@@ -62,10 +63,7 @@ def _program(command: Sequence[str]) -> str:
 
 def next_ordinal(taken: Collection[int | None]) -> int:
     """Return the lowest number from 1 that no living sibling has: an epoch's new workers take those of the last."""
-    number = 1
-    while number in taken:
-        number += 1
-    return number
+    return next(number for number in itertools.count(1) if number not in taken)
 
 
 _NUMBER = re.compile(r"[0-9]{1,6}")
