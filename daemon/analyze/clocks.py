@@ -120,7 +120,6 @@ def _search(first: Sequence[int], second: Sequence[int], guess: Guess, farthest_
     shown = second[:: -(-len(second) * len(tried) // _MOST_LOOKED_UP)]
 
     def misses(offset_ns: int) -> list[int]:
-        """Return how far each moment of the second clock is from the next one of the first."""
         return [min(abs(_difference(first, at_ns - offset_ns)), farthest_ns) for at_ns in shown]
 
     costs = [sum(misses(offset_ns)) for offset_ns in tried]
@@ -196,7 +195,6 @@ def take_counts(reader: RunReader, threads: Sequence[ThreadRow]) -> list[PointRo
 
 
 def guess_by_counts(first: Sequence[PointRow], second: Sequence[PointRow]) -> Guess | None:
-    """Return a guess by when both counted the same steps; None where they did not."""
     differences = [point.at_ns - at_ns for point in second if (at_ns := _time_of(first, point.value)) is not None]
     if not differences or len(first) < 2:
         return None
@@ -206,7 +204,6 @@ def guess_by_counts(first: Sequence[PointRow], second: Sequence[PointRow]) -> Gu
 
 
 def _time_of(counts: Sequence[PointRow], count: float) -> int | None:
-    """Return when a count was reached; None outside of those that are known."""
     number = bisect.bisect_left(counts, count, key=lambda point: point.value)
     if not counts or count < counts[0].value or number == len(counts):
         return None
@@ -248,7 +245,6 @@ class _Side:
 
 
 def take_offsets(readers: Sequence[RunReader]) -> tuple[ClockOffset, ...]:
-    """Return the offset of each node's clock; the first one's is none by definition."""
     first, *others = map(_Side, readers)
     return (ClockOffset(0, 0, FIRST), *(_offset(first, other) for other in others))
 

@@ -93,7 +93,6 @@ class DepartureIndex:
         return max(found, key=len, default=[])
 
     def half_a_sample(self, thread: ThreadRow, at_ns: int) -> int:
-        """Return half of the distance of two samples of a thread at a time."""
         recordings = self._recordings[thread.process]
         at = bisect.bisect(recordings, at_ns, key=lambda row: row.start_ns) - 1
         return SECOND_NS // (2 * recordings[max(at, 0)].rate_hz) if recordings else 0
@@ -108,7 +107,6 @@ class DepartureIndex:
         return int(SECOND_NS / (2 * statistics.median(rates))) if rates else 0
 
     def _ends(self, thread: ThreadRow, from_ns: int, to_ns: int) -> Iterator[int]:
-        """Yield the starts of the first intervals after each wait."""
         was_waiting, until_ns = False, 0
         for row in self._reader.intervals(from_ns, to_ns, [thread.id]):
             waits = self._is_for_all(row.stack)
@@ -118,7 +116,6 @@ class DepartureIndex:
             was_waiting, until_ns = waits, row.start_ns + row.duration_ns
 
     def _is_for_all(self, stack: int) -> bool:
-        """Say whether a rank that leaves a stack may do so when all others do."""
         known = self._waits_for_all.get(stack)
         if known is None:
             phase = self._phases.of_stack(stack)

@@ -35,7 +35,6 @@ def within(from_ns: int | None, to_ns: int | None) -> Within:
 
 
 def cpu_saturated(reader: RunReader, time: Within = WHOLE) -> IntervalSet:
-    """Return when all cores of the host were busy."""
     return _host_track(reader, "host_cpu_share", time).where(lambda value: value >= SATURATED_ABOVE)
 
 

@@ -42,7 +42,6 @@ class GpuTracks:
 
     @cached_property
     def devices(self) -> frozenset[str]:
-        """The devices that have readings in the run."""
         return frozenset(self.series)
 
     @property
@@ -66,7 +65,6 @@ class GpuTracks:
 
     @cached_property
     def series(self) -> dict[str, int]:
-        """The series of utilization, by device."""
         return {
             row.device: row.id
             for row in self._reader.series.values()

@@ -30,11 +30,9 @@ class Job(msgspec.Struct, frozen=True):
     sleeps_in_waits: bool
 
     def effort(self, rank: int) -> OwnWork:
-        """Return what a rank does; raises KeyError where there is none."""
         return {effort.rank: effort for effort in self.efforts}[rank]
 
     def lateness_of_cores(self, rank: int) -> StragglerTest | None:
-        """Return by how much CPU time a rank is above the others; None where it is not known."""
         return lateness(self.efforts, rank, of_cores=True)
 
     def work_of_others(self, rank: int) -> float:
@@ -127,7 +125,6 @@ def take_ranks(reader: RunReader, selection: Selection, phases: PhaseIndex) -> t
 
 
 def _slowest(job: Job, effort: OwnWork) -> RankPart | None:
-    """Return where a rank spends most more time than the others, if anywhere."""
     found = lateness(job.efforts, effort.rank)
     if found is None or found.place is None or found.place_surplus <= 0:
         return None

@@ -33,7 +33,6 @@ class Limit(msgspec.Struct, frozen=True):
 
     @property
     def left_bytes(self) -> int:
-        """How much there is before the limit."""
         return max(self.limit_bytes - self.used_bytes, 0)
 
 
@@ -60,7 +59,6 @@ def tightest(reader: RunReader, row: SeriesRow, selection: Selection) -> Limit |
 
 
 def _last(reader: RunReader, row: SeriesRow | None, selection: Selection) -> float | None:
-    """Return the newest value of a series, as of the end of the selection."""
     if row is None:
         return None
     point = reader.last_point(row.id, selection.to_ns)
@@ -204,7 +202,6 @@ def _by_steps(points: Sequence[PointRow], counts: Sequence[PointRow]) -> Trend |
 
 
 def _steps_at(counts: Sequence[PointRow], at_ns: int) -> float:
-    """Return the step count at a time between the first and the last count."""
     after = min(max(bisect.bisect_right(counts, at_ns, key=lambda count: count.at_ns), 1), len(counts) - 1)
     low, high = counts[after - 1], counts[after]
     share = (at_ns - low.at_ns) / max(high.at_ns - low.at_ns, 1)
@@ -315,7 +312,6 @@ def _steps(points: Sequence[PointRow]) -> Iterator[tuple[PointRow, PointRow]]:
 
 
 def _stack_between(reader: RunReader, process: int, from_ns: int, to_ns: int) -> int | None:
-    """Return the stack that the main thread of a process spent most of a time in."""
     threads = [thread.id for thread in reader.threads.values() if thread.process == process and thread.is_main]
     spent_ns: defaultdict[int, int] = defaultdict(int)
     for interval in reader.intervals(from_ns - LONGEST_STACK_NS, to_ns, threads):

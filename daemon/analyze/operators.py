@@ -42,7 +42,6 @@ class IssuingLine(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """The line as it is shown."""
         return f"{self.module_path}:{self.line}"
 
 

@@ -240,7 +240,6 @@ class PhaseIndex:
         return found
 
     def _rule(self, stack: int) -> int | None:
-        """Return the number of the rule that decides on a stack."""
         if stack not in self._rule_of_stack:
             met = self._met_along(stack) | self._met_innermost(stack)
             if stack:
@@ -250,7 +249,6 @@ class PhaseIndex:
         return self._rule_of_stack[stack]
 
     def _met_along(self, stack: int) -> int:
-        """Return the rules on any frame that the frames of a stack meet."""
         unknown = []
         while stack not in self._met_by_stack:
             unknown.append(stack)
@@ -277,7 +275,6 @@ class PhaseIndex:
         return self._reader.frames[self._reader.stacks[stack].frame]
 
     def _met(self, frame: FrameRow) -> int:
-        """Return the rules that a frame meets."""
         if frame.id not in self._met_by_frame:
             self._met_by_frame[frame.id] = sum(1 << number for number, test in enumerate(self._tests) if test(frame))
         return self._met_by_frame[frame.id]

@@ -81,7 +81,6 @@ _PARTS: Mapping[frozenset[str], tuple[str, str]] = {
 
 
 def _totals_while(reader: RunReader, selection: Selection, threads: frozenset[int]) -> list[StackTotal]:
-    """Return what was seen by thread and stack while the conditions of a selection held."""
     time_ns: defaultdict[tuple[int, int], int] = defaultdict(int)
     samples: Counter[tuple[int, int]] = Counter()
     rests: list[Rest] = [Rest(threads, selection.from_ns, selection.to_ns)]

@@ -51,15 +51,12 @@ class Reads(msgspec.Struct, frozen=True):
 
     @property
     def failed_share(self) -> float:
-        """The share of the reads that failed."""
         return min(self.failed / self.due, 1.0) if self.due else 0.0
 
     def times(self, weight: float) -> Reads:
-        """Return as many reads weighted."""
         return Reads(self.failed * weight, self.due * weight)
 
     def __add__(self, other: Reads) -> Reads:
-        """Return the reads of both."""
         return Reads(self.failed + other.failed, self.due + other.due)
 
 
@@ -104,7 +101,6 @@ class Transitions:
         self._last: dict[int, tuple[int, int]] = {}
 
     def add(self, row: IntervalRow) -> None:
-        """Take in an interval."""
         stack, end_ns = self._last.get(row.thread, (row.stack, row.start_ns))
         self._last[row.thread] = (row.stack, row.start_ns + row.duration_ns)
         if stack != row.stack and row.start_ns - end_ns < _UNSEEN_NS:
@@ -134,7 +130,6 @@ class Transitions:
             self._moment.clear()
 
     def _end_stretch(self) -> None:
-        """Weigh what has changed by the distance of the samples meanwhile."""
         self._end_moment()
         if not self._samples:
             return
@@ -210,7 +205,6 @@ class ShareVariance(Generic[State]):
         self._reads = Reads()
 
     def add(self, seen: TransitionsSeen) -> None:
-        """Count changes of one process, with what they leave open."""
         self._open_ns2 = seen.open_ns2
         self._reads += seen.reads
         for moment, square in seen.squares.items():

@@ -121,7 +121,6 @@ def mean_of(values: Sequence[float]) -> Mean:
 
 
 def _shares(reader: RunReader, selection: Selection, phases: PhaseIndex) -> dict[Item, float]:
-    """Return the share of each item in the time of a selection."""
     spent_ns: Counter[Item] = Counter()
     whole_ns = 0
     for total in selected_totals(reader, selection, phases):
@@ -132,7 +131,6 @@ def _shares(reader: RunReader, selection: Selection, phases: PhaseIndex) -> dict
 
 
 def _items(reader: RunReader, stack: int, phases: PhaseIndex) -> Iterator[Item]:
-    """Yield what the time in a stack counts for."""
     frames = reader.frames_of(stack)
     yield "phase", phases.of_stack(stack), "", 0
     yield "leaf", frames[-1].function, frames[-1].module_path, 0

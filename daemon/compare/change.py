@@ -38,7 +38,6 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def item(self) -> Item:
-        """What changed."""
         return self.kind, self.name, self.module_path, self.line
 
 
@@ -61,7 +60,6 @@ class Judge:
         return difference > critical * math.hypot(base.error, new.error)
 
     def change(self, item: Item, base: Mean, new: Mean, *, is_more_than_contention: bool = False) -> Change:
-        """Judge a difference."""
         difference = new.value - base.value
         margin = self._critical * math.hypot(base.error, new.error)
         if not is_more_than_contention:

@@ -181,7 +181,6 @@ def _step_time(judge: Judge, blocks: tuple[Blocks, Blocks], changes: Sequence[Ch
 
 
 def _explains(part: float, whole: float) -> bool:
-    """Say whether a difference is at least half of another one."""
     return part * whole > 0 and abs(part) >= abs(whole) / 2
 
 

@@ -116,7 +116,6 @@ def gpu_pairs(readers: tuple[RunReader, RunReader], parts: tuple[Selection, Sele
 
 
 def _tracks(reader: RunReader) -> Iterator[StepFunction]:
-    """Yield the utilization of each GPU, in the order of their numbers."""
     for device in sorted(reader.devices(), key=lambda row: (row.index, row.name)):
         series = reader.find_series(UTILIZATION, device=device.name)
         if series is not None:
@@ -175,7 +174,6 @@ def _mean_slope(grown: Growth) -> Mean:
 
 
 def _held(reader: RunReader, part: Selection) -> Mapping[MemoryKey, Held]:
-    """Return the memory of each role in a part of a run."""
     peaks: defaultdict[MemoryKey, float] = defaultdict(float)
     lives_ns: defaultdict[MemoryKey, int] = defaultdict(int)
     grown: dict[MemoryKey, Growth] = {}
@@ -235,7 +233,6 @@ def operator_pairs(readers: tuple[RunReader, RunReader], selections: tuple[Selec
 
 
 def _means(windows: Sequence[Mapping[OperatorKey, float]], measure: str) -> dict[str, Mean]:
-    """Return by operator the mean over windows with its standard error."""
     found = {}
     for name in {name for window in windows for name, kind in window if kind == measure}:
         values = [window.get((name, measure), 0.0) for window in windows]

@@ -82,7 +82,6 @@ class Analyst:
         return FindingsTaken(info.end_ns, as_stored(ranked((*found, *self._of_the_run))))
 
     def _look_at_all(self, reader: RunReader, recent: Selection, phases: PhaseIndex) -> None:
-        """Renew what the rules say that look at all of the run, where it is time to."""
         if self._now_s() >= self._of_the_run_due_s:
             begun_s = self._spent_s()
             self._of_the_run = find(reader, recent, phases, OF_THE_RUN)
@@ -118,7 +117,6 @@ def _listen(is_ending: threading.Event) -> None:
 
 
 def main() -> int:
-    """Watch the run that the command line names."""
     os.nice(_NICENESS)
     processes.volunteer(100)  # before the session that started it
     rights.drop()  # it reads the file of its own user, and what a training wrote is in there

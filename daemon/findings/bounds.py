@@ -14,7 +14,6 @@ from profd.daemon.store.rows import ThreadRow
 
 
 def cpu_limits(context: FindingContext) -> list[float]:
-    """Return the limits of control groups on the cores that the training uses."""
     rows = [row for row in context.reader.series.values() if row.name == "cgroup_cpu_limit_cores"]
     return [point.value for row in rows if (point := context.reader.last_point(row.id)) is not None]
 
@@ -44,7 +43,6 @@ def core_wait_readings(context: FindingContext) -> list[float]:
 
 
 def thread_cores(context: FindingContext, thread: ThreadRow) -> list[float]:
-    """Return the readings of a thread's CPU time a second, in order of time."""
     return [
         point.value
         for row in context.reader.series.values()

@@ -52,7 +52,6 @@ class Share(msgspec.Struct, frozen=True):
         return 1 / (1 - min(self.high, _MOST))
 
     def measure(self, name: str) -> Measure:
-        """Return it as evidence."""
         return Measure(name, self.value, "share", self.low, self.high, self.samples)
 
     def at_most(self, value: float, low: float, high: float) -> Share:
@@ -60,7 +59,6 @@ class Share(msgspec.Struct, frozen=True):
         return Share(min(self.value, value), min(self.low, low), min(self.high, high), self.samples)
 
     def times(self, part: float) -> Share:
-        """Return a part of the share."""
         return Share(self.value * part, self.low * part, self.high * part, self.samples)
 
 
@@ -68,7 +66,6 @@ NONE = Share(0.0, 0.0, 0.0, 0)
 
 
 def share_around(value: float, error: float, samples: int) -> Share:
-    """Return a share with the interval of a standard error."""
     around = margin(error)
     return Share(value, max(value - around, 0.0), min(value + around, 1.0), samples)
 
@@ -141,11 +138,9 @@ class FindingContext:
 
     @cached_property
     def profile(self) -> Profile:
-        """What the main threads did."""
         return self.profile_on(self.selection)
 
     def profile_on(self, selection: Selection) -> Profile:
-        """Return what another selection did."""
         return take_profile(self.reader, selection, self.phases)
 
     @cached_property
@@ -155,7 +150,6 @@ class FindingContext:
 
     @cached_property
     def trainers(self) -> tuple[ProcessRow, ...]:
-        """The training processes."""
         return tuple(self.selection.trainers(self.reader))
 
     @cached_property
@@ -221,7 +215,6 @@ class FindingContext:
         return series.mean_of_known(means)
 
     def share(self, *phases: str) -> Share:
-        """Return the share that some phases have of the main threads' time."""
         if len(phases) == 1:
             return self._shares.get(phases[0], NONE)
         return self.share_of(self.profile, lambda stack: self.phases.of_stack(stack) in phases)
@@ -232,7 +225,6 @@ class FindingContext:
         return _shares(self.profile, self.phases.of_stack)
 
     def share_of(self, profile: Profile, holds: Callable[[int], bool]) -> Share:
-        """Return the share of those stacks of a profile for which something holds."""
         return _shares(profile, holds).get(True, NONE)
 
     def line(self, *phases: str) -> Line | None:
@@ -258,15 +250,12 @@ class FindingContext:
         return line_of(self.reader.frames[max(spent_ns, key=spent_ns.__getitem__)]) if spent_ns else None
 
     def leaf(self, stack: int) -> FrameRow:
-        """Return the innermost frame of a stack."""
         return self.reader.frames[self.reader.stacks[stack].frame]
 
     def mean(self, name: str, process: int | None = None, device: str | None = None) -> float | None:
-        """Return the mean of a series of a process, a device or the host; None where nothing was read."""
         return mean_of_series(self.reader, name, process, self.selection, device)
 
     def worker_means(self, name: str) -> list[float | None]:
-        """Return the mean of a series of each worker."""
         return [self.mean(name, row.id) for row in self.workers]
 
     def main_thread_cores(self, process: int) -> float | None:
@@ -274,7 +263,6 @@ class FindingContext:
         return series.main_thread_cores(self.reader, process, self.from_ns, self.to_ns)
 
     def values(self, name: str, process: int | None = None, device: str | None = None) -> list[float]:
-        """Return the values of a series, in order of time."""
         return [point.value for point in series.points_of(self.reader, name, process, self.selection, device)]
 
 
@@ -310,5 +298,4 @@ def share_of_series(values: Sequence[float], mean: float | None = None) -> Share
 
 
 def line_of(frame: FrameRow) -> Line:
-    """Return the line that a frame stands at."""
     return Line(frame.file, frame.module_path, frame.line, frame.source, frame.function, frame.id)

@@ -49,12 +49,10 @@ class _Pace(NamedTuple):
 
     @property
     def step_s(self) -> float:
-        """How long a step took."""
         return self.length_s / self.steps
 
     @property
     def middle_s(self) -> float:
-        """When half of its time had gone by."""
         return self.at_s + self.length_s / 2
 
 
@@ -89,7 +87,6 @@ class _Line:
         self.first, self.last = self.at(places[0]), self.at(places[-1])
 
     def at(self, place: float) -> _Estimate:
-        """Return its height at a place."""
         share = 1 / (self._degrees + 2) + (place - self._middle) ** 2 / self._spread
         return _Estimate(self._height + self._slope * place, self.around * math.sqrt(share))
 
@@ -177,7 +174,6 @@ def _gain_bound(context: FindingContext, course: _Course, grown: Sequence[str]) 
 
 
 def _mean_s(paces: Sequence[_Pace]) -> float:
-    """Return how long a step took in all of them."""
     return math.fsum(pace.length_s for pace in paces) / math.fsum(pace.steps for pace in paces)
 
 

@@ -91,7 +91,6 @@ def _is_alone(context: FindingContext) -> bool:
 
 
 def _computing(context: FindingContext) -> Share:
-    """Return the share of the time in which main threads stood in one operation of a step for long."""
     threads, whole, seen = context.selection.threads(context.reader), context.share(*STEP), context.profile.total_ns
     if not seen:
         return NONE

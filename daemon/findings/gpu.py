@@ -13,7 +13,7 @@ from profd.daemon.analyze.torchtraces import selected_windows
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, Share, share_of_series
 from profd.daemon.findings.finding import CRITICAL, PRICE, WARNING, Finding, Measure, at, speeds_up
-from profd.daemon.findings.phases import PhaseLoss
+from profd.daemon.findings.sharerule import ShareRule
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.units import percent, plural, size
 
@@ -118,7 +118,7 @@ def _pcie_bound(
     )
 
 
-_COPIES = PhaseLoss(
+_COPIES = ShareRule(
     rule="host-to-device-copies",
     label="copies",
     phase=COPY,
@@ -146,7 +146,6 @@ class Kernels(msgspec.Struct, frozen=True):
     busy: float
 
     def share(self, kind: re.Pattern[str], *, but: re.Pattern[str] | None = None) -> Share:
-        """Return the share of the training's time in which kernels of one kind run; its samples are calls."""
         whole_ns = sum(row.self_cuda_ns for row in self.rows)
         found = [row for row in self.rows if kind.search(row.name) and not (but and but.search(row.name))]
         value = self.busy * sum(row.self_cuda_ns for row in found) / whole_ns if whole_ns else 0.0

@@ -141,7 +141,6 @@ def idle_workers(context: FindingContext) -> Finding | None:
 
 
 def _likeliest_cause(context: FindingContext, share: Share, loaders: Loaders) -> tuple[str, str]:
-    """Return the likeliest cause of a wait beside idle workers, and its remedy."""
     if loaders.started >= _RESTARTED * loaders.at_once:
         return _STARTS
     for name in {row.name for row in context.reader.threads.values() if _PIN_THREAD in row.name}:

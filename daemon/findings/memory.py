@@ -15,7 +15,8 @@ from profd.daemon.analyze.phases import WITHOUT_WORK
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, Share, share_of_series
-from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding, Measure, at, speeds_up
+from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding, Measure, speeds_up
+from profd.daemon.findings.sharerule import ShareRule
 from profd.daemon.naming import process_title
 from profd.daemon.store.rows import ProcessRow
 from profd.daemon.units import duration, percent, size
@@ -66,6 +67,15 @@ def _kernel_share(context: FindingContext, row: ProcessRow) -> Share | None:
 
 
 _CALL = re.compile(r"\bgc\.collect\(")
+_COLLECTION = ShareRule(
+    rule="garbage-collection",
+    label="garbage collection",
+    measure="gc.collect()",
+    title="gc.collect() takes {share} of the time{at}: leaving it out {speeds_up}",
+    cause="Each call goes through all objects that the process has, whether there is garbage among them or not.",
+    remedy="Leave out the call{at}: tensors are freed with their last reference. Where cycles have to go, call it once "
+    "an epoch, after gc.freeze() has set aside what was there at the start.",
+)
 
 
 def garbage_collection(context: FindingContext) -> Finding | None:
@@ -75,22 +85,7 @@ def garbage_collection(context: FindingContext) -> Finding | None:
         return bool(_CALL.search(context.leaf(stack).source or ""))
 
     share = context.share_of(context.profile, collects)
-    severity = context.severity(share.low)
-    if severity is None:
-        return None
-    line, gain = context.heaviest_line(context.profile, collects), bound(context, share)
-    return context.finding(
-        share.measure("gc.collect()"),
-        rule="garbage-collection",
-        severity=severity,
-        label="garbage collection",
-        title=f"gc.collect() takes {percent(share.value)} of the time{at(line)}: leaving it out {speeds_up(gain)}",
-        cause="Each call goes through all objects that the process has, whether there is garbage among them or not.",
-        remedy=f"Leave out the call{at(line)}: tensors are freed with their last reference. Where cycles have to go, "
-        "call it once an epoch, after gc.freeze() has set aside what was there at the start.",
-        gain=gain,
-        line=line,
-    )
+    return _COLLECTION.of(context, share, line_of=lambda: context.heaviest_line(context.profile, collects))
 
 
 # Sooner than this, there is hardly time to see to it.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-import msgspec
-
 from profd.daemon.analyze.phases import (
     CHECKPOINT,
     COMPILE,
@@ -21,55 +19,11 @@ from profd.daemon.analyze.phases import (
 )
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext
-from profd.daemon.findings.finding import LOSS, PRICE, SEVERITIES, Finding, Measure, Scale, at, speeds_up
+from profd.daemon.findings.finding import PRICE, SEVERITIES, Finding, Measure, Scale, at, speeds_up
+from profd.daemon.findings.sharerule import ShareRule
 from profd.daemon.units import percent
 
-
-class PhaseLoss(msgspec.Struct, frozen=True):
-    """A phase that takes too much.
-
-    ``title``, ``cause`` and ``remedy`` may name {share}, {at} (the line) and {speeds_up}.
-    """
-
-    rule: str
-    label: str
-    phase: str
-    title: str
-    cause: str
-    remedy: str
-    scale: Scale = LOSS
-
-    def __call__(self, context: FindingContext) -> Finding | None:
-        """Return the finding where the phase surely takes its part."""
-        return self.beside(context, None)
-
-    def beside(self, context: FindingContext, busy: float | None) -> Finding | None:
-        """Return the finding where the GPU, ``busy`` for this share of the time, leaves room to lose the phase.
-
-        Steps take at least as long as the GPU works for them.
-        """
-        share = context.share(self.phase)
-        surely = share.low if busy is None else min(share.low, 1 - busy)
-        severity = context.severity(surely, self.scale)
-        if severity is None:
-            return None
-        line, gain = context.line(self.phase), bound(context, share, 1 / busy if busy else None)
-        words = {"share": percent(share.value), "at": at(line), "speeds_up": speeds_up(gain)}
-        return context.finding(
-            share.measure(self.phase),
-            rule=self.rule,
-            severity=severity,
-            label=self.label,
-            title=self.title.format(**words),
-            cause=self.cause.format(**words),
-            remedy=self.remedy.format(**words),
-            gain=gain,
-            phase=self.phase,
-            line=line,
-        )
-
-
-checkpoints = PhaseLoss(
+checkpoints = ShareRule(
     rule="checkpoint-stalls",
     label="checkpoints",
     phase=CHECKPOINT,
@@ -79,7 +33,7 @@ checkpoints = PhaseLoss(
     "(torch.distributed.checkpoint.async_save).",
 )
 
-evaluations = PhaseLoss(
+evaluations = ShareRule(
     rule="evaluation-share",
     label="evaluation",
     phase=EVALUATION,
@@ -89,7 +43,7 @@ evaluations = PhaseLoss(
     scale=PRICE,
 )
 
-logging_stalls = PhaseLoss(
+logging_stalls = ShareRule(
     rule="logging-stalls",
     label="logging",
     phase=LOGGING,
@@ -98,7 +52,7 @@ logging_stalls = PhaseLoss(
     remedy="Report every hundredth step only{at}.",
 )
 
-compilation = PhaseLoss(
+compilation = ShareRule(
     rule="compile-share",
     label="compilation",
     phase=COMPILE,
@@ -110,7 +64,7 @@ compilation = PhaseLoss(
     scale=PRICE,
 )
 
-_ON_GPU = PhaseLoss(
+_ON_GPU = ShareRule(
     rule="synchronization",
     label="synchronization",
     phase=SYNCHRONIZE,
@@ -119,7 +73,7 @@ _ON_GPU = PhaseLoss(
     "that was started before; meanwhile nothing new is started.",
     remedy="Keep values on the device, and bring them over every hundredth step only{at}.",
 )
-_ON_CPU = PhaseLoss(
+_ON_CPU = ShareRule(
     rule="synchronization",
     label="synchronization",
     phase=SYNCHRONIZE,
@@ -139,6 +93,20 @@ def synchronization(context: FindingContext) -> Finding | None:
 _ONE_BY_ONE = frozenset({f"_single_tensor_{name}" for name in ("adam", "adamw", "adagrad", "sgd")})
 
 
+_UNFUSED = ShareRule(
+    rule="unfused-optimizer",
+    label="optimizer",
+    phase=OPTIMIZER,
+    measure="tensor by tensor",
+    title="updating the weights tensor by tensor takes {share} of a step{at}: doing it at once {speeds_up}",
+    cause="For each tensor of weights a dozen operations are called one after the other, and each goes through all of "
+    "its memory.",
+    remedy="Make the optimizer with fused=True (or foreach=True, where its kind or version has no fused form for this "
+    "device).",
+    scale=PRICE,
+)
+
+
 def unfused_optimizer(context: FindingContext) -> Finding | None:
     """Return the finding where an optimizer that could be fused surely takes its part of a step."""
 
@@ -148,26 +116,7 @@ def unfused_optimizer(context: FindingContext) -> Finding | None:
             for frame in context.reader.frames_of(stack)
         )
 
-    share = context.share_of(context.profile, is_one_by_one)
-    severity = context.severity(share.low, PRICE)
-    if severity is None:
-        return None
-    line, gain = context.line(OPTIMIZER), bound(context, share)
-    return context.finding(
-        share.measure("tensor by tensor"),
-        rule="unfused-optimizer",
-        severity=severity,
-        label="optimizer",
-        title=f"updating the weights tensor by tensor takes {percent(share.value)} of a step{at(line)}: "
-        f"doing it at once {speeds_up(gain)}",
-        cause="For each tensor of weights a dozen operations are called one after the other, and each goes through "
-        "all of its memory.",
-        remedy="Make the optimizer with fused=True (or foreach=True, where its kind or version has no fused form for "
-        "this device).",
-        gain=gain,
-        phase=OPTIMIZER,
-        line=line,
-    )
+    return _UNFUSED.of(context, context.share_of(context.profile, is_one_by_one))
 
 
 # A batch of three times the size, which memory mostly allows, spares two thirds: from these shares on a tenth of a step
@@ -243,6 +192,16 @@ _OTHER_RULES = frozenset({DATA_LOAD, DATA_WAIT, STARTUP, SYNCHRONIZE})
 _Key = tuple[str, str]
 
 
+_HOT_FUNCTION = ShareRule(
+    rule="hot-function",
+    label="Python-bound",
+    measure="{name} itself",
+    title="{name} loops in Python for {share} of the time{at}: computing on whole tensors {speeds_up}",
+    cause="Python goes through the elements one by one: each takes longer by far than the arithmetic does.",
+    remedy="Replace the loop in {name}{at} by operations on whole tensors or arrays.",
+)
+
+
 def hot_function(context: FindingContext) -> Finding | None:
     """Return the finding where one function surely takes its part by itself, and is seen at the line of a loop."""
     name = _hottest(context)
@@ -252,22 +211,11 @@ def hot_function(context: FindingContext) -> Finding | None:
     def of_it(stack: int) -> bool:
         return _function_of(context, stack) == name
 
-    share = context.share_of(context.profile, of_it)
-    severity = context.severity(share.low)
-    if severity is None:
-        return None
-    line, gain = context.heaviest_line(context.profile, of_it, context.leaf), bound(context, share)
-    return context.finding(
-        share.measure(f"{name[0]} itself"),
-        rule="hot-function",
-        severity=severity,
-        label="Python-bound",
-        title=f"{name[0]} loops in Python for {percent(share.value)} of the time{at(line)}: "
-        f"computing on whole tensors {speeds_up(gain)}",
-        cause="Python goes through the elements one by one: each takes longer by far than the arithmetic does.",
-        remedy=f"Replace the loop in {name[0]}{at(line)} by operations on whole tensors or arrays.",
-        gain=gain,
-        line=line,
+    return _HOT_FUNCTION.of(
+        context,
+        context.share_of(context.profile, of_it),
+        line_of=lambda: context.heaviest_line(context.profile, of_it, context.leaf),
+        name=name[0],
     )
 
 

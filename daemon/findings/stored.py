@@ -47,7 +47,6 @@ def present_findings(reader: RunReader) -> tuple[Finding, ...]:
 
 
 def as_stored(findings: Iterable[Finding]) -> tuple[Found, ...]:
-    """Return findings as the run file takes them."""
     return tuple(Found(one.rule, one.severity, one.title, msgspec.json.encode(one).decode()) for one in findings)
 
 
