@@ -195,23 +195,21 @@ def take_counts(reader: RunReader, threads: Sequence[ThreadRow]) -> list[PointRo
 
 
 def guess_by_counts(first: Sequence[PointRow], second: Sequence[PointRow]) -> Guess | None:
-    differences = [point.at_ns - at_ns for point in second if (at_ns := _time_of(first, point.value)) is not None]
-    if not differences or len(first) < 2:
+    """Return a guess by when both counted the same steps; None where they did not."""
+    if len(first) < 2:
+        return None
+    differences = []
+    for point in second:
+        number = bisect.bisect_left(first, point.value, key=lambda row: row.value)
+        if first[0].value <= point.value and number < len(first):
+            before, after = first[max(number - 1, 0)], first[number]
+            share = (point.value - before.value) / (after.value - before.value) if after.value > before.value else 1.0
+            differences.append(point.at_ns - before.at_ns - int(share * (after.at_ns - before.at_ns)))
+    if not differences:
         return None
     spread_ns = (max(differences) - min(differences)) / 2
     step_ns = (first[-1].at_ns - first[0].at_ns) / (first[-1].value - first[0].value)
     return Guess(int(statistics.median(differences)), int(spread_ns + _STEPS_OFF * step_ns))
-
-
-def _time_of(counts: Sequence[PointRow], count: float) -> int | None:
-    number = bisect.bisect_left(counts, count, key=lambda point: point.value)
-    if not counts or count < counts[0].value or number == len(counts):
-        return None
-    before, after = counts[max(number - 1, 0)], counts[number]
-    if after.value == before.value:
-        return after.at_ns
-    share = (count - before.value) / (after.value - before.value)
-    return before.at_ns + int(share * (after.at_ns - before.at_ns))
 
 
 FIRST, COLLECTIVES, JOINING = "the first node", "collectives", "the start of the job"

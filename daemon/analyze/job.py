@@ -32,9 +32,6 @@ class Job(msgspec.Struct, frozen=True):
     def effort(self, rank: int) -> OwnWork:
         return {effort.rank: effort for effort in self.efforts}[rank]
 
-    def lateness_of_cores(self, rank: int) -> StragglerTest | None:
-        return lateness(self.efforts, rank, of_cores=True)
-
     def work_of_others(self, rank: int) -> float:
         """Return the share of a step that the other ranks surely work, in the median: no step can be shorter."""
         surely = []
@@ -105,7 +102,13 @@ def take_ranks(reader: RunReader, selection: Selection, phases: PhaseIndex) -> t
     placements, hosts = reader.placements(), hosts_of(reader)
     rows = []
     for effort in job.efforts:
-        own = effort.own_share
+        own, slowest = effort.own_share, None
+        late = lateness(job.efforts, effort.rank)
+        if late is not None and late.place is not None and late.place_surplus > 0:
+            frame, phase = effort.frames[late.place], late.place.phase
+            slowest = RankPart(
+                phase, frame.function, frame.file, frame.module_path, frame.line, frame.source, late.place_surplus
+            )
         place = next((placements[process] for process in sorted(effort.processes) if process in placements), None)
         alone = msgspec.structs.replace(steps, rank=effort.rank)
         row = RankSummary(
@@ -116,19 +119,9 @@ def take_ranks(reader: RunReader, selection: Selection, phases: PhaseIndex) -> t
             own_share=own,
             waiting_share=None if own is None else most - own,
             is_late=any(one.rank == effort.rank for one in job.late),
-            slowest=_slowest(job, effort),
+            slowest=slowest,
             local_rank=place.local_rank if place else None,
             node=place.node if place else None,
         )
         rows.append(row)
     return tuple(rows)
-
-
-def _slowest(job: Job, effort: OwnWork) -> RankPart | None:
-    found = lateness(job.efforts, effort.rank)
-    if found is None or found.place is None or found.place_surplus <= 0:
-        return None
-    frame = effort.frames[found.place]
-    return RankPart(
-        found.place.phase, frame.function, frame.file, frame.module_path, frame.line, frame.source, found.place_surplus
-    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -149,8 +149,11 @@ def lateness(efforts: Sequence[OwnWork], rank: int, *, of_cores: bool = False) -
     """
     late = next(effort for effort in efforts if effort.rank == rank)
     others = [effort for effort in efforts if effort.rank != rank]
-    parts = [effort.cores if of_cores else effort.own for effort in (late, *others)]
-    differences = list(_differences(parts[0], parts[1:]))
+    differences = []  # by part to the median of the others, where all of them were seen
+    for own, *theirs in zip(*(one.cores if of_cores else one.own for one in (late, *others)), strict=True):
+        known = [share for share in theirs if share is not None]
+        if own is not None and known and len(known) == len(theirs):
+            differences.append(own - statistics.median(known))
     if len(differences) < _FEWEST_PARTS:
         return None
     surplus = statistics.fmean(differences)
@@ -185,14 +188,6 @@ def median_of_others(efforts: Sequence[OwnWork], rank: int) -> float | None:
     """Return the share of a step that the other ranks' own work takes in the median."""
     shares = [share for effort in efforts if effort.rank != rank if (share := effort.own_share) is not None]
     return statistics.median(shares) if shares else None
-
-
-def _differences(late: Sequence[float | None], others: Sequence[Sequence[float | None]]) -> Iterable[float]:
-    """Yield by part by how much a rank is above the median of the others, where all of them were seen."""
-    for own, *theirs in zip(late, *others, strict=True):
-        known = [share for share in theirs if share is not None]
-        if own is not None and known and len(known) == len(theirs):
-            yield own - statistics.median(known)
 
 
 class Waiting(msgspec.Struct, frozen=True):

@@ -94,7 +94,11 @@ def count_cycles(intervals: Iterable[Seen]) -> Cycles | None:
     if soonest < LEAST_OF_USUAL * step_ns:
         return None
     for _ in range(_REFINEMENTS):
-        steps = _whole_steps(lengths, step_ns)
+        steps = [max(round(length / step_ns), 1) for length in lengths]
+        missed = sum(number > 1 for number in steps) / len(steps)
+        most = 1 + math.floor(math.log(PAUSE_CHANCE / len(steps)) / math.log(missed)) if 0 < missed < 1 else 1
+        # What is more than can have been missed in a row is a pause, and no step at first.
+        steps = [number if number <= most else 0 for number in steps]
         step_ns = sum(length for length, number in zip(lengths, steps, strict=True) if number) / max(sum(steps), 1)
     odd = sum(abs(length / step_ns - number) > WHOLE_SLACK for length, number in zip(lengths, steps, strict=True))
     # What comes after a pause is one step on.
@@ -104,14 +108,6 @@ def count_cycles(intervals: Iterable[Seen]) -> Cycles | None:
         return None
     # Visits before the first and after the last may have been missed too.
     return Cycles(1 + sum(made), 1 + added + math.sqrt(odd) + 0.1 * odd, last_ns - first_ns)
-
-
-def _whole_steps(lengths: Sequence[int], step_ns: float) -> list[int]:
-    """Return how many steps each distance is; 0 for a pause, which is more than can have been missed in a row."""
-    steps = [max(round(length / step_ns), 1) for length in lengths]
-    missed = sum(number > 1 for number in steps) / len(steps)
-    most = 1 + math.floor(math.log(PAUSE_CHANCE / len(steps)) / math.log(missed)) if 0 < missed < 1 else 1
-    return [number if number <= most else 0 for number in steps]
 
 
 COUNT_SERIES = "step_count"

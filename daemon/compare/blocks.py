@@ -182,7 +182,14 @@ def take_cpu_contention(reader: RunReader, part: Selection) -> CpuContention | N
     busy, cores = mean_of_series(reader, "host_cpu_share", None, part), machine_cores(reader)
     if busy is None or not cores:
         return None
-    others = busy * cores - _own_cores(reader, part) - (mean_of_series(reader, COST_SERIES, None, part) or 0.0)
+    from_ns, to_ns = part.from_ns or 0, part.to_ns or 0
+    others = busy * cores - (mean_of_series(reader, COST_SERIES, None, part) or 0.0)
+    for row in reader.series.values():
+        if row.name == "cpu_cores" and row.process is not None and row.os_tid is None:
+            process = reader.processes[row.process]  # which may have lived for less than the whole part
+            start_ns, end_ns = max(process.seen_ns, from_ns), min(process.ended_ns or to_ns, to_ns)
+            mean = take_course(reader, row.id, start_ns, end_ns).total().mean or 0.0
+            others -= mean * max(end_ns - start_ns, 0) / max(to_ns - from_ns, 1)
     return CpuContention(min(max(others, 0.0) / max(cores - 1, 1), 1.0), _lacking(reader, part))
 
 
@@ -208,16 +215,3 @@ def _lacking(reader: RunReader, part: Selection) -> float:
     off = mean_of_known(None if used is None else 1 - min(used, 1.0) for used in cores)
     pressure = mean_of_series(reader, PRESSURE, None, part) or 0.0
     return pressure if off is None else min(off, pressure)
-
-
-def _own_cores(reader: RunReader, part: Selection) -> float:
-    """Return the mean number of cores that the run used over a part of it; processes may have lived for less."""
-    from_ns, to_ns = part.from_ns or 0, part.to_ns or 0
-    cores = 0.0
-    for row in reader.series.values():
-        if row.name == "cpu_cores" and row.process is not None and row.os_tid is None:
-            process = reader.processes[row.process]
-            start_ns, end_ns = max(process.seen_ns, from_ns), min(process.ended_ns or to_ns, to_ns)
-            mean = take_course(reader, row.id, start_ns, end_ns).total().mean or 0.0
-            cores += mean * max(end_ns - start_ns, 0) / max(to_ns - from_ns, 1)
-    return cores

@@ -106,6 +106,11 @@ def slow_down(context: FindingContext) -> Finding | None:
     line = context.line(phase)
     # What no rule knows has no name that says anything; its line does.
     where = f"at {place(line)}" if line and phase == OTHER else f"in {phase}{at(line)}"
+    gain = None
+    if course.first_s > 0:  # bound by what steps took beyond the very first one, and by all of what has grown
+        lost = max(1 - course.first_s / course.mean_s, 0.0)
+        limit = bound(context, context.share(*grown), indirect=_INDIRECT)
+        gain = bound(context, Share(lost, lost, lost, 0), limit, indirect=_INDIRECT)
     return context.finding(
         Measure("longer a step", ratio, "times", ratio - around, ratio + around),
         Measure("a step at first", early.mean, "s"),
@@ -116,7 +121,7 @@ def slow_down(context: FindingContext) -> Finding | None:
         title=f"steps take {percent(ratio - 1)} longer than at first, most of it {where}",
         cause="Something grows with the steps: a list that is gone through, a graph that is kept, a table, a file.",
         remedy=f"See what takes longer {where} now than in the first third: profd diff compares two ranges.",
-        gain=_gain_bound(context, course, grown),
+        gain=gain,
         selection=msgspec.structs.replace(_third(context, 2), phase=phase),
         line=line,
         series=(COUNT_SERIES,),
@@ -129,7 +134,10 @@ def _course(context: FindingContext) -> _Course | None:
         return None
     least_span_s = _LEAST_SPAN * (context.to_ns - context.from_ns) / SECOND_NS
     for row in context.trainers:
-        points = _apart(points_of(context.reader, COUNT_SERIES, row.id, context.selection))
+        points: list[PointRow] = []  # those that are far enough apart
+        for point in points_of(context.reader, COUNT_SERIES, row.id, context.selection):
+            if not points or point.at_ns - points[-1].at_ns >= _PACE_NS:
+                points.append(point)
         first, second, last = (_paces(points, *third) for third in cut(context.from_ns, context.to_ns, 3))
         paces = [*first, *second, *last]
         if min(len(first), len(last)) >= _LEAST_PACES:
@@ -146,15 +154,6 @@ def _course(context: FindingContext) -> _Course | None:
     return None
 
 
-def _apart(points: Sequence[PointRow]) -> list[PointRow]:
-    """Return the first of some counts, and each that is long enough after the one before."""
-    found: list[PointRow] = []
-    for point in points:
-        if not found or point.at_ns - found[-1].at_ns >= _PACE_NS:
-            found.append(point)
-    return found
-
-
 def _line_through(paces: Sequence[_Pace]) -> _Line:
     """Return the line that paces lie on best: over the time, or over the steps where each makes the next one longer."""
     step_s, numbers = [pace.step_s for pace in paces], [pace.middle for pace in paces]
@@ -162,15 +161,6 @@ def _line_through(paces: Sequence[_Pace]) -> _Line:
     if any(after <= before for before, after in itertools.pairwise(numbers)):  # a counter that begins anew
         return by_time
     return min(by_time, _Line(numbers, step_s), key=lambda line: line.around)
-
-
-def _gain_bound(context: FindingContext, course: _Course, grown: Sequence[str]) -> float | None:
-    """Return the bound on the gain: by what steps took beyond the very first one, and by all of what has grown."""
-    if course.first_s <= 0:
-        return None
-    lost = max(1 - course.first_s / course.mean_s, 0.0)
-    limit = bound(context, context.share(*grown), indirect=_INDIRECT)
-    return bound(context, Share(lost, lost, lost, 0), limit, indirect=_INDIRECT)
 
 
 def _mean_s(paces: Sequence[_Pace]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -71,14 +72,33 @@ _FULL = 0.5
 def pcie_bound(context: FindingContext) -> Finding | None:
     """Return the finding for the first GPU whose link is surely full for most of the time, while it pauses."""
     busy = context.utilization
-    for device in context.devices if busy is not None else ():
-        for series, way in _DIRECTIONS.items():
-            share = _share_of_link(context, series, device)
-            if busy is None or share is None or share.low < _FULL:
-                continue
-            severity = context.severity(min(share.low, 1 - busy))
-            if severity is not None:
-                return _pcie_bound(context, device, f"{way} {device}", share, busy, severity, series)
+    if busy is None:
+        return None
+    for device, series in itertools.product(context.devices, _DIRECTIONS):
+        share = _share_of_link(context, series, device)
+        severity = context.severity(min(share.low, 1 - busy)) if share and share.low >= _FULL else None
+        if share is None or severity is None:
+            continue
+        line, gain = context.line(COPY), bound(context, share, 1 / busy if busy else None)
+        lanes = max(context.values(_LANES, device=device))
+        carried = size(context.mean(series, device=device) or 0.0)
+        return context.finding(
+            share.measure("of the link"),
+            Measure("GPU busy", busy),
+            rule="pcie-bound",
+            severity=severity,
+            label="PCIe-bound",
+            title=f"{carried} a second go {_DIRECTIONS[series]} {device}, {percent(share.value)} of what its link of "
+            f"{lanes:.0f} lanes carries, and it is busy {percent(busy)}: avoiding copies {speeds_up(gain)}",
+            cause="The link between the machine and the GPU carries as much as it can, and steps wait for what it "
+            "brings.",
+            remedy=f"Send less{at(line)}: bytes instead of floats, converted on the GPU; keep on the GPU what comes "
+            "again (data, optimizer state, activations). See whether the link has all its lanes: nvidia-smi -q -d "
+            "PCIE.",
+            gain=gain,
+            line=line,
+            series=(series, _GENERATION, _LANES),
+        )
     return None
 
 
@@ -92,30 +112,6 @@ def _share_of_link(context: FindingContext, series: str, device: str) -> Share |
     capacity = lane * max(lanes, default=0) * _REACHED
     values = context.values(series, device=device)
     return share_of_series([min(value / capacity, 1.0) for value in values]) if capacity else None
-
-
-def _pcie_bound(
-    context: FindingContext, device: str, way: str, share: Share, busy: float, severity: str, series: str
-) -> Finding:
-    line = context.line(COPY)
-    gain = bound(context, share, 1 / busy if busy else None)
-    lanes = max(context.values(_LANES, device=device))
-    carried = context.mean(series, device=device) or 0.0
-    return context.finding(
-        share.measure("of the link"),
-        Measure("GPU busy", busy),
-        rule="pcie-bound",
-        severity=severity,
-        label="PCIe-bound",
-        title=f"{size(carried)} a second go {way}, {percent(share.value)} of what its link of {lanes:.0f} "
-        f"lanes carries, and it is busy {percent(busy)}: avoiding copies {speeds_up(gain)}",
-        cause="The link between the machine and the GPU carries as much as it can, and steps wait for what it brings.",
-        remedy=f"Send less{at(line)}: bytes instead of floats, converted on the GPU; keep on the GPU what comes again "
-        "(data, optimizer state, activations). See whether the link has all its lanes: nvidia-smi -q -d PCIE.",
-        gain=gain,
-        line=line,
-        series=(series, _GENERATION, _LANES),
-    )
 
 
 _COPIES = ShareRule(

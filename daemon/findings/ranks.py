@@ -6,7 +6,7 @@ import msgspec
 
 from profd.daemon.analyze.job import Job
 from profd.daemon.analyze.phases import BACKWARD, COLLECTIVE, DATA_WAIT, STEP
-from profd.daemon.analyze.ranks import StragglerTest, median_of_others, take_waiting
+from profd.daemon.analyze.ranks import StragglerTest, lateness, median_of_others, take_waiting
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import PRESSURE
 from profd.daemon.findings.context import NONE, FindingContext, Share, line_of
@@ -65,8 +65,10 @@ def straggler(context: FindingContext) -> Finding | None:
     share = Share(late.surplus, max(late.low, 0.0), late.high, effort.samples)
     line, phase = _line(context, job, late), late.place.phase if late.place else BACKWARD
     function = line.function if line else phase
-    by_cores = job.lateness_of_cores(late.rank) if job.sleeps_in_waits and not late.is_of_cores else None
-    is_off_cpu = by_cores is not None and by_cores.surplus < _OFF_CPU * late.surplus
+    is_off_cpu = False
+    if job.sleeps_in_waits and not late.is_of_cores:
+        by_cores = lateness(job.efforts, late.rank, of_cores=True)
+        is_off_cpu = by_cores is not None and by_cores.surplus < _OFF_CPU * late.surplus
     gain = share.gain
     if not is_off_cpu:
         # It may compute more than the others in backward too, beyond what is seen of it: then a step is no shorter than
