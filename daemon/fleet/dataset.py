@@ -183,14 +183,26 @@ class DataSet:
 
     def put(self, path: str, source: Path) -> None:
         """Copy a local file to its place, where it is whole as soon as it is there; raises OutputUnwritable."""
+        place = f"{self.root}/{path}"
         with self._writing():
-            self._put(f"{self.root}/{path}", source)
+            if self.file_system is not None:
+                self.files.makedirs(place.rpartition("/")[0], exist_ok=True)
+                self.files.put_file(str(source), place)
+                return
+            target = Path(place)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            beside = target.with_name(f".{secrets.token_hex(8)}")
+            try:
+                shutil.copyfile(source, beside)
+                beside.replace(target)
+            finally:
+                beside.unlink(missing_ok=True)
 
     def commit(self, manifest: Manifest, source: Path) -> None:
         """Make a run's new files the ones that count; ``source`` is a local file that may be overwritten."""
         with self._writing():
             source.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
-            self._put(f"{self.root}/{MANIFESTS}/{encoded(manifest.run)}.json", source)
+        self.put(f"{MANIFESTS}/{encoded(manifest.run)}.json", source)
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files that no manifest names any more."""
@@ -207,20 +219,6 @@ class DataSet:
                     names = [str(name).rpartition("/")[2] for name in self.files.ls(f"{self.root}/{folder}", False)]
                     found += [f"{folder}/{name}" for name in names if name.startswith(prefix)]
         return found
-
-    def _put(self, place: str, source: Path) -> None:
-        if self.file_system is not None:
-            self.files.makedirs(place.rpartition("/")[0], exist_ok=True)
-            self.files.put_file(str(source), place)
-            return
-        target = Path(place)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(f".{secrets.token_hex(8)}")
-        try:
-            shutil.copyfile(source, beside)
-            beside.replace(target)
-        finally:
-            beside.unlink(missing_ok=True)
 
     def _decoded(self, path: str, content: object) -> Manifest:
         if isinstance(content, Exception):

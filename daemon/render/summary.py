@@ -38,7 +38,7 @@ from profd.daemon.findings.stored import findings_in
 from profd.daemon.naming import signal_name
 from profd.daemon.store.merge import JoinedNode, nodes_of
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import ProcessRow, RunInfo, StackTotal
+from profd.daemon.store.rows import ProcessRow, StackTotal
 
 VERSION = 1
 FUNCTIONS = 20
@@ -136,6 +136,8 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     busy = utilization_by_stack(reader, tracks, selection, phases)
     info = reader.info
     from_ns, to_ns = selection.from_ns or 0, selection.to_ns or info.end_ns + 1
+    first_ns = max(info.started_ns, selection.from_ns or info.started_ns)
+    last_ns = min(info.end_ns, info.end_ns if selection.to_ns is None else selection.to_ns)
     losses = (event.text for event in reader.events() if event.kind == "loss" and from_ns <= event.at_ns < to_ns)
     hangs, post_mortem = take_hangs(reader, selection), take_post_mortem(reader)
     findings = findings_in(reader, selection, phases)
@@ -149,7 +151,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         state=info.state,
         why_ended=info.why_ended,
         target=Target(info.command, info.pid, _exit(info.exit_code, info.exit_signal)),
-        duration_s=_duration_s(info, selection),
+        duration_s=max(last_ns - first_ns, 0) / SECOND_NS,
         samples=profile.total_samples,
         coverage=coverage.share,
         torn_share=coverage.torn_share,
@@ -226,12 +228,6 @@ def _profiles_of_processes(reader: RunReader, selection: Selection) -> dict[int,
         process: weighted(reader, totals[process], {process: changes[process]} if process in changes else {}, alike)
         for process in reader.processes
     }
-
-
-def _duration_s(info: RunInfo, selection: Selection) -> float:
-    from_ns = max(info.started_ns, selection.from_ns or info.started_ns)
-    to_ns = min(info.end_ns, info.end_ns if selection.to_ns is None else selection.to_ns)
-    return max(to_ns - from_ns, 0) / SECOND_NS
 
 
 def _exit(code: int | None, number: int | None) -> Exit:

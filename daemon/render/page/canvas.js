@@ -64,17 +64,9 @@ const MODULE_COLORS = ["#0072B2", "#009E73", "#CC79A7", "#E69F00", "#882255", "#
 function theme() {
   const style = getComputedStyle(document.documentElement);
   const value = (name) => style.getPropertyValue(`--${name}`).trim();
-  return {
-    paper: parseColor(value("paper")),
-    page: value("page"),
-    ink: value("ink"),
-    dim: value("dim"),
-    faint: value("faint"),
-    line: value("line"),
-    accent: value("accent"),
-    mixed: parseColor(value("mixed")),
-    font: getComputedStyle(document.body).fontFamily,
-  };
+  const [page, ink, dim, faint, accent] = ["page", "ink", "dim", "faint", "accent"].map(value);
+  const [paper, mixed] = ["paper", "mixed"].map((name) => parseColor(value(name)));
+  return { page, ink, dim, faint, accent, paper, mixed, font: getComputedStyle(document.body).fontFamily };
 }
 
 function parseColor(hex) {

@@ -6,11 +6,12 @@ const MORE = [213, 94, 0];
 const LESS = [0, 114, 178];
 const FULL_AT = 0.25; // of the base's whole: a change as large as this has the full color
 
-/** The merged call tree of two runs. `total` is the side that widths are taken from. */
+/** The merged call tree of two runs, with the functions in it. `total` is the side that widths are taken from. */
 class DiffTree extends CallTree {
   constructor({ tree, unit, least }) {
     super();
     Object.assign(this, { unit, least, key: tree.function, base: tree.base, new: tree.new, total: tree.new });
+    Object.assign(this, { files: tree.files, functionName: tree.functions.name, functionFile: tree.functions.file });
     this.parent = Int32Array.from(tree.up, (up, at) => (up ? at - up : -1));
     this.linkChildren();
     this.whole = this.base[0] || this.new[0]; // that changes are parts of
@@ -18,6 +19,10 @@ class DiffTree extends CallTree {
 
   functionOf(node) {
     return this.key[node];
+  }
+
+  fileOf(functionId) {
+    return this.files[this.functionFile[functionId]];
   }
 
   difference(node) {
@@ -32,19 +37,6 @@ class DiffTree extends CallTree {
   describe(node) {
     const of = this.unit === "share" ? "all time" : "a step";
     return `${change(this.difference(node), this.unit)}, ${signedPercent(this.difference(node) / this.whole)} of ${of}`;
-  }
-}
-
-/** What the flame graph asks of a run: names of functions, and their files. */
-class DiffNames {
-  constructor({ tree }) {
-    this.files = tree.files;
-    this.functionName = tree.functions.name;
-    this.functionFile = tree.functions.file;
-  }
-
-  fileOf(functionId) {
-    return this.files[this.functionFile[functionId]];
   }
 }
 
@@ -67,10 +59,10 @@ class DiffGraph extends FlameGraph {
   }
 
   describe(node) {
-    const { tree, run } = this;
+    const { tree } = this;
     return [
-      element("b", {}, node ? run.functionName[tree.functionOf(node)] : "all"),
-      element("div", { class: "dim" }, node ? run.fileOf(tree.functionOf(node)).module : ""),
+      element("b", {}, node ? tree.functionName[tree.functionOf(node)] : "all"),
+      element("div", { class: "dim" }, node ? tree.fileOf(tree.functionOf(node)).module : ""),
       element("div", {}, `base ${quantity(tree.base[node], tree.unit)} · new ${quantity(tree.new[node], tree.unit)}`),
       element("div", {}, tree.describe(node)),
     ];
@@ -81,8 +73,7 @@ class DiffPage extends AddressedPage {
   constructor(extract) {
     super();
     this.tree = new DiffTree(extract);
-    this.names = new DiffNames(extract);
-    this.graph = new DiffGraph(byId("flame"), new Tooltip(byId("tooltip")), this.names, (node) => {
+    this.graph = new DiffGraph(byId("flame"), new Tooltip(byId("tooltip")), this.tree, (node) => {
       this.writeAddress();
       this.showPanel(node);
     });
@@ -115,8 +106,8 @@ class DiffPage extends AddressedPage {
 
   writeAddress() {
     const opens = { side: "new", query: "", tab: FIRST_TAB, frame: "" };
-    const { side, query, tab } = this;
-    const changed = Object.entries({ side, query, tab, frame: this.graph.address() }).filter(([name, value]) => value !== opens[name]);
+    const frame = this.graph.address();
+    const changed = Object.entries({ ...this, frame }).filter(([name, value]) => name in opens && value !== opens[name]);
     this.setHash(String(new URLSearchParams(changed)));
   }
 
@@ -129,28 +120,29 @@ class DiffPage extends AddressedPage {
   update() {
     this.tree.total = this.tree[this.side];
     this.tab = this.tabs.show(this.tab);
-    this.graph.show(this.tree, { coloring: "difference", matches: this.search(this.query, this.names) });
+    this.graph.show(this.tree, { coloring: "difference", matches: this.search(this.query, this.tree) });
     this.showPanel(this.graph.selected);
   }
 
   /** Lead from a row to the frame of its function that changed most. */
   pick(row) {
     const name = row.name.split(" → ").pop();
-    const isWanted = (functionId) => this.names.functionName[functionId] === name && this.names.fileOf(functionId).module === row.module_path;
-    const best = this.tree.largest(isWanted, (node) => Math.abs(this.tree.difference(node)));
+    const { tree } = this;
+    const isWanted = (functionId) => tree.functionName[functionId] === name && tree.fileOf(functionId).module === row.module_path;
+    const best = tree.largest(isWanted, (node) => Math.abs(tree.difference(node)));
     if (best) this.graph.zoomTo(best);
   }
 
   showPanel(node) {
-    const { tree, names } = this;
+    const { tree } = this;
     const dim = (text) => element("p", { class: "dim" }, text);
     const nothing = () => [
       element("h3", {}, "No frame selected"),
       dim("Click a frame, or a row below. Frames are as wide as in the run that is chosen above; orange ones with + take more, blue ones with − less."),
     ];
     const selected = () => [
-      element("h3", {}, names.functionName[tree.functionOf(node)]),
-      element("p", { class: "path" }, names.fileOf(tree.functionOf(node)).path),
+      element("h3", {}, tree.functionName[tree.functionOf(node)]),
+      element("p", { class: "path" }, tree.fileOf(tree.functionOf(node)).path),
       factList([["base", quantity(tree.base[node], tree.unit)], ["new", quantity(tree.new[node], tree.unit)], ["change", tree.describe(node)]]),
       dim("As it is here, in this place of the call tree. How sure a change is stands in the tables: they count each function everywhere."),
     ];

@@ -48,13 +48,9 @@ class Panel {
     const rows = lines.map(([frame, time]) => {
       const { path, module } = this.run.fileOf(this.run.frameFunction[frame]);
       const place = `${module.split("/").pop()}:${this.run.frameLine[frame]}`;
-      return element(
-        "tr",
-        {},
-        element("td", { class: "number" }, percent(time, whole)),
-        element("td", { class: "where", title: path || module }, place),
-        this.source(frame, time / lines[0][1], this.run.functionName[this.run.frameFunction[frame]]),
-      );
+      const where = element("td", { class: "where", title: path || module }, place);
+      const source = this.source(frame, time / lines[0][1], this.run.functionName[this.run.frameFunction[frame]]);
+      return element("tr", {}, element("td", { class: "number" }, percent(time, whole)), where, source);
     });
     return element("table", { class: "source own" }, element("caption", { class: "hidden" }, "Your lines, with what they call"), element("tbody", {}, ...rows));
   }
@@ -66,25 +62,20 @@ class Panel {
     const seen = [...frameFunction.keys()].filter((frame) => frameFunction[frame] === functionId && total[frame] > 0);
     seen.sort((a, b) => frameLine[a] - frameLine[b]);
     const most = Math.max(...seen.map((frame) => total[frame]), 1e-9);
-    const body = element("tbody", {});
-    seen.forEach((frame, at) => {
-      if (at > 0 && frameLine[frame] > frameLine[seen[at - 1]] + 1) body.append(element("tr", { class: "gap" }, element("td", { colspan: 4 }, "⋮")));
-      body.append(this.line(frame, [own[frame], ownErrors[frame]], [total[frame], totalErrors[frame]], most, counts));
+    const whole = counts.total;
+    const share = (time, error, text) => element("td", { class: isUncertain(time, whole, error) ? "number weak" : "number" }, text);
+    const rows = seen.flatMap((frame, at) => {
+      const gap = element("tr", { class: "gap" }, element("td", { colspan: 4 }, "⋮"));
+      const cells = [
+        share(own[frame], ownErrors[frame], own[frame] ? percent(own[frame], whole) : ""),
+        share(total[frame], totalErrors[frame], percent(total[frame], whole)),
+        element("td", { class: "number dim" }, frameLine[frame] ? String(frameLine[frame]) : UNKNOWN),
+        this.source(frame, total[frame] / most, "source not stored"),
+      ];
+      return [...(at > 0 && frameLine[frame] > frameLine[seen[at - 1]] + 1 ? [gap] : []), element("tr", {}, ...cells)];
     });
     const head = element("tr", {}, ...["self", "total", "line"].map((title) => element("th", {}, title)), element("th", { class: "text" }, "source"));
-    return element("table", { class: "source" }, element("thead", {}, head), body);
-  }
-
-  line(frame, [own, ownError], [total, totalError], most, { total: whole }) {
-    const share = (time, error, text) => element("td", { class: isUncertain(time, whole, error) ? "number weak" : "number" }, text);
-    return element(
-      "tr",
-      {},
-      share(own, ownError, own ? percent(own, whole) : ""),
-      share(total, totalError, percent(total, whole)),
-      element("td", { class: "number dim" }, this.run.frameLine[frame] ? String(this.run.frameLine[frame]) : UNKNOWN),
-      this.source(frame, total / most, "source not stored"),
-    );
+    return element("table", { class: "source" }, element("thead", {}, head), element("tbody", {}, ...rows));
   }
 
   /** Return the cell of a line of code, with a bar behind it as wide as a share; or a text where it is not known. */
