@@ -27,7 +27,7 @@ def runs_folder() -> Path:
 
 
 def home() -> Path | None:
-    """Return ``$PROFD_HOME`` as an absolute path: a session works in another folder than who started it."""
+    """Return ``$PROFD_HOME`` as an absolute path: a session works in another folder than its starter."""
     folder = os.environ.get("PROFD_HOME")
     return Path(folder).absolute() if folder else None
 

@@ -32,7 +32,7 @@ _NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # may begin with, never within them: from each of them on, a search that fails would look through all of the rest.
 _NAME_START = r"(?<![\w.\-])"
 _NAME = r"[A-Za-z_][\w.\-]*"
-# What is not closed goes on to the end: in doubt it is masked.
+# A quote that is not closed goes on to the end: in doubt it is masked.
 _QUOTED = "|".join(rf"{mark}[^{mark}\\]*(?:\\[\s\S][^{mark}\\]*)*(?:{mark}|\\?\Z)" for mark in "\"'")
 # The value ends where a shell or an address would end it.
 _VALUE = re.compile(rf"(?:{_QUOTED}|[^\s\"'&;])+")

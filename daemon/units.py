@@ -31,7 +31,7 @@ def times(factor: float) -> str:
 
 
 def percent(share: float | None, decimals: int = 0) -> str:
-    """Return a share of 0 to 1 as per cent: ``61 %``; never ``100 %`` of what is not all, nor ``0 %`` of something."""
+    """Return a share of 0 to 1 as per cent: ``61 %``; ``100 %`` only for all, ``0 %`` only for none."""
     if share is None:
         return UNKNOWN
     least = 10.0**-decimals
@@ -98,7 +98,7 @@ def duration(seconds: float) -> str:
 
 
 def step_time(seconds: float) -> str:
-    """Return the time of a step or of what is as short: ``41.3 µs``, ``251 ms``, ``1.32 s``."""
+    """Return the time of a step, or one as short: ``41.3 µs``, ``251 ms``, ``1.32 s``."""
     if seconds >= 59.95:
         return duration(seconds)
     if seconds >= 0.9995:

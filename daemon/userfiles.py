@@ -142,12 +142,12 @@ class UserFiles:
             raise ConnectionError("it has ended")
         return True
 
-    def _exchange(self, request: bytes, said: bytes, until_s: float) -> tuple[bytes | None, list[int]]:
+    def _exchange(self, request: bytes, argument: bytes, until_s: float) -> tuple[bytes | None, list[int]]:
         """Ask and return the answer; raises OSError where there is none in time."""
         asked = self._socket
         assert asked is not None
         asked.settimeout(max(until_s - time.monotonic(), 0.001))
-        asked.sendall(request + asuser.HEADER.pack(len(said)) + said)
+        asked.sendall(request + asuser.HEADER.pack(len(argument)) + argument)
         head, opened, _, _ = socket.recv_fds(asked, asuser.HEADER.size, 1)
         if len(head) < asuser.HEADER.size:
             raise ConnectionError("it has ended")

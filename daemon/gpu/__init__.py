@@ -1,1 +1,1 @@
-"""GPUs through NVML: what they do, and for whom."""
+"""Counters of GPUs through NVML, and the processes that use them."""

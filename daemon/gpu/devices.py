@@ -78,7 +78,7 @@ def _instances(nvml: Nvml, gpu: Gpu, names: GpuNames) -> Iterator[Gpu]:
         return
     gpu.is_mig_parent = True
     for place in range(nvml.ask(gpu.handle, "nvmlDeviceGetMaxMigDeviceCount") or 0):
-        # Not `ask` with the place as what is meant: an empty place is no lack, an instance may be made there later.
+        # The place is an argument that changes: an empty one is no lack, an instance may be made there later.
         pointer = nvml.ask(gpu.handle, "nvmlDeviceGetMigDeviceHandleByIndex", then=(place,))
         if pointer is None:
             continue

@@ -76,7 +76,7 @@ _COMPUTING = ("/dev/nvidia-uvm", "/dev/dxg")
 
 
 class ProcessTraces:
-    """What /proc says of processes and their GPUs."""
+    """The facts in /proc about processes and their GPUs."""
 
     def sees_host_pids(self) -> bool:
         """Say whether this process lives in the first PID namespace; NVML's PIDs are of that one."""
@@ -97,7 +97,7 @@ class ProcessTraces:
 
 
 class _User(msgspec.Struct, eq=False):
-    """What /proc said of a process of the run."""
+    """A process of the run, with the facts that were read from /proc."""
 
     identity: Identity
     devices: frozenset[str] = frozenset()
@@ -147,7 +147,7 @@ class GpuUsers:
     def _by_number(self, host_pid: int) -> Identity | None:
         """Return the process that has this PID here, or in a namespace of its own, if it computes on GPUs at all.
 
-        That it does keeps a number of the host's from being taken for whoever has it here by chance.
+        So a PID of the host is not matched with a process that has the same number here by chance.
         """
         named = []
         for user in self._users.values():

@@ -228,6 +228,6 @@ def _space(name: str, path: str, place: str, mounts: dict[str, str], *, has_name
     except OSError:
         return
     device = mount if has_name else None
-    # What is kept for root counts as used: the target cannot have it.
+    # The space reserved for root counts as used: the target cannot have it.
     yield Point(f"{name}_used_bytes", (found.f_blocks - found.f_bavail) * found.f_frsize, device=device)
     yield Point(f"{name}_total_bytes", found.f_blocks * found.f_frsize, device=device)

@@ -94,7 +94,7 @@ class Window:
     def _wait_for_steps(self) -> None:
         optimizers = sys.modules.get("torch.optim.optimizer")  # ``torch.optim`` has no name for it
         if optimizers is None or not hasattr(optimizers, "register_optimizer_step_post_hook"):
-            raise WindowRefused("its torch tells nobody of steps, which 2.0 and later do: give --seconds")
+            raise WindowRefused("its torch reports no steps, which 2.0 and later do: give --seconds")
         hook = optimizers.register_optimizer_step_post_hook(self._take_step)
         try:
             is_over = self._over.wait(self._order.patience_s)

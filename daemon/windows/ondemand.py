@@ -176,6 +176,6 @@ def _variables(folder: Path, inherited: Mapping[str, str]) -> dict[str, str]:
         _SOCKETS: str(folder),
         "KINETO_ONDEMAND_TRACE_DIR": str(folder),
         "KINETO_CONFIG": str(config),
-        # Above all of Kineto's messages: it would write to stderr that it listens, and that nobody answers.
+        # Above all of Kineto's messages: it would write to stderr that it listens and gets no answer.
         "KINETO_LOG_LEVEL": inherited.get("KINETO_LOG_LEVEL", "5"),
     }

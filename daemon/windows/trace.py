@@ -24,7 +24,7 @@ LIMIT_BYTES = 1 << 29
 _GZIP_MAGIC = b"\x1f\x8b"
 _NOTHING = msgspec.Raw(b"")
 _LATEST_NS = 1 << 62
-"""A century from now: what is later is no time, and a time that is added to it no longer a number of a run file."""
+"""A century from now. A later time is an error, and sums with it would not fit into a run file."""
 Microseconds = Annotated[float, msgspec.Meta(ge=-_LATEST_NS / 4000, le=_LATEST_NS / 4000)]
 
 
@@ -135,7 +135,7 @@ class DeviceSpan(NamedTuple):
 
 
 class MemoryChange(NamedTuple):
-    """Bytes taken or (below 0) given back; ``thread`` is who did it."""
+    """Bytes allocated or (below 0) freed by a thread."""
 
     at_ns: int
     host_bytes: int

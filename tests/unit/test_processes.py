@@ -157,6 +157,12 @@ def test_threads_of_a_process_in_a_container_have_two_ids(tmp_path: Path, monkey
     assert processes.thread_ids(700) == {1: 700, 9: 701}
 
 
+def test_reads_of_mapped_files_are_known_from_those_of_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b"rchar: 5\nwchar: 3\nsyscr: 1\nread_bytes: 4096\n"
+    monkeypatch.setattr(processes, "read", lambda path: text)
+    assert processes.io_bytes(1) == (5, 3, 4096)
+
+
 def test_counters_of_this_process() -> None:
     before = processes.io_bytes(os.getpid())
     Path("/proc/self/stat").read_bytes()

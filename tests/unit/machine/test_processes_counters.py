@@ -98,7 +98,7 @@ def test_slow_counters_are_rates_and_levels(
     clock: StoppedClock, files: ProcFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     io = [0, 0]
-    monkeypatch.setattr(processes, "io_bytes", lambda pid: processes.Io(io[0], io[1]))
+    monkeypatch.setattr(processes, "io_bytes", lambda pid: processes.Io(io[0], io[1], 0))
     files.contents["/proc/sys/kernel/task_delayacct"] = "1\n"
     source = SlowCounters(clock)
     files.contents[STATUS] = "Name:\tvoluntary_ctxt_switches: 9\nRssFile:\t 3 kB\nvoluntary_ctxt_switches:\t5\n"

@@ -35,7 +35,7 @@ def test_cost_begins_with_the_start_of_this_process() -> None:
     stat = processes.read_stat(os.getpid())
     assert stat is not None
     assert spending.cpu_s >= usage.user + usage.system
-    age_s = processes.uptime_s() - stat.start_ticks / processes.CLOCK_TICKS
+    age_s = stat.age_s
     assert age_s - 1 < spending.over_s <= age_s + 0.02
 
 
