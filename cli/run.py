@@ -88,14 +88,14 @@ def run_profiled(
 
 
 def start_recording(
-    options: SessionOptions, script: Script, link: socket.socket, *, exporter: Exporter | None = None
+    options: SessionOptions, script: Script, channel: socket.socket, *, exporter: Exporter | None = None
 ) -> Recording:
     """Start the session of a script that runs; raises the error that keeps it from recording."""
     options = msgspec.structs.replace(options, pid=script.pid, start_ticks=script.start_ticks)
     if exporter is None:
-        return start_session(options, link=link)
+        return start_session(options, channel=channel)
     with contextlib.closing(exporter):  # the exporter's process listens from then on; without a session nobody does
-        return exporter.follow(start_session(options, link=link))
+        return exporter.follow(start_session(options, channel=channel))
 
 
 def sum_up(run_file: Path, report: Path | None = None) -> str:

@@ -111,7 +111,7 @@ class ScriptChannel:
         self._end.send(_encoder.encode(message), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
 
-def make_link() -> tuple[ScriptChannel, socket.socket]:
+def make_channel() -> tuple[ScriptChannel, socket.socket]:
     """Return the launcher's end, and the session's: a socket that gives one message (see ``decode``) a read."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     return ScriptChannel(ours), theirs
@@ -127,19 +127,19 @@ class ScriptChannelReader:
     """Reads the channel and passes on the script's output and how it ended."""
 
     def __init__(
-        self, link_fd: int | None, take_output: Callable[[bytes], None], take_status: Callable[[int], None]
+        self, channel_fd: int | None, take_output: Callable[[bytes], None], take_status: Callable[[int], None]
     ) -> None:
         """Start reading in the running loop; without a descriptor there is nothing to read."""
         self._loop = asyncio.get_running_loop()
         self._take_output = take_output
         self._take_status = take_status
         self._socket: socket.socket | None = None
-        if link_fd is not None:
-            self._socket = socket.socket(fileno=link_fd)
+        if channel_fd is not None:
+            self._socket = socket.socket(fileno=channel_fd)
             # It came through exec, and would through the next one: a py-spy that outlives the session would hold it.
             self._socket.set_inheritable(False)
             self._socket.setblocking(False)
-            self._loop.add_reader(link_fd, self._read_link)
+            self._loop.add_reader(channel_fd, self._read)
 
     @property
     def is_open(self) -> bool:
@@ -151,7 +151,7 @@ class ScriptChannelReader:
             self._socket.close()
             self._socket = None
 
-    def _read_link(self) -> None:
+    def _read(self) -> None:
         assert self._socket is not None
         try:
             data = self._socket.recv(LARGEST_BYTES)

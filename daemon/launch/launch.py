@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from profd.daemon.errors import NoSuchProcess, ProfdError
-from profd.daemon.launch.channel import ScriptChannel, make_link
+from profd.daemon.launch.channel import ScriptChannel, make_channel
 from profd.daemon.launch.screen import Screen, SharedScreen
 from profd.daemon.launch.script import Script, SignalBystander, start_script
 from profd.daemon.launch.signals import ENDING, TAKEN, InheritedSignals, Standing, is_from_process, taken
@@ -82,10 +82,10 @@ def launch(plan: Plan) -> int:
     what fails later is narrated, and the script runs on.
     """
     with taken() as inherited:
-        link, session_end = make_link()
+        channel, session_end = make_channel()
         screen = Screen()
         try:
-            screen = SharedScreen(Terminal(), link) if plan.dashboard is not None else screen
+            screen = SharedScreen(Terminal(), channel) if plan.dashboard is not None else screen
         except OSError as error:
             reason = f"the system has no pseudo-terminal or no process left ({error.strerror})"
             plan.narrate(f"profd: no dashboard: {reason}")
@@ -95,7 +95,7 @@ def launch(plan: Plan) -> int:
             # Where no process is left, a signal may reach the script twice; that is better than to fail.
             with contextlib.suppress(OSError):
                 bystander = SignalBystander()
-        return Launch(plan, inherited, screen, script, bystander, link, session_end).run()
+        return Launch(plan, inherited, screen, script, bystander, channel, session_end).run()
 
 
 @dataclass(eq=False)
@@ -107,7 +107,7 @@ class Launch:
     screen: Screen
     script: Script
     bystander: SignalBystander | None
-    link: ScriptChannel
+    channel: ScriptChannel
     session_end: socket.socket
 
     def __post_init__(self) -> None:
@@ -175,8 +175,8 @@ class Launch:
     def _end_script(self, status: int) -> None:
         self._has_script_ended = True
         self.screen.script_ended()
-        self.link.exited(status)
-        self.link.close()
+        self.channel.exited(status)
+        self.channel.close()
         if self._session is not None:
             self._in_thread(self._close_session)
 

@@ -56,11 +56,11 @@ class Orders(msgspec.Struct, frozen=True):
 class Relay:
     """The process that reads, as its launcher sees it; a child that outlives this process where it has to."""
 
-    def __init__(self, master_fd: int, screen_fd: int, link: ScriptChannel) -> None:
+    def __init__(self, master_fd: int, screen_fd: int, channel: ScriptChannel) -> None:
         """Start it: this process has one thread, and blocks what it takes of signals; raises OSError."""
         self._master_fd = master_fd
         self._screen_fd = screen_fd
-        self._link = link
+        self._channel = channel
         self._orders = Orders()
         its_end = self._open_end()
         self._pid = os.fork()
@@ -68,10 +68,10 @@ class Relay:
             try:
                 os.setsid()
                 os.chdir("/")
-                let_go_of_all_but({master_fd, screen_fd, link.fileno(), its_end.fileno()})
+                let_go_of_all_but({master_fd, screen_fd, channel.fileno(), its_end.fileno()})
                 with contextlib.suppress(OSError):
                     Path("/proc/self/comm").write_text("profd-relay")
-                _Copier(master_fd, screen_fd, link, its_end).run()
+                _Copier(master_fd, screen_fd, channel, its_end).run()
             finally:
                 os._exit(0)
         its_end.close()
@@ -88,7 +88,7 @@ class Relay:
             os.kill(pid, signal.SIGCONT)
         elif pid:
             self._pid = 0
-            copier = _Copier(self._master_fd, os.dup(self._screen_fd), self._link.copy(), self._open_end())
+            copier = _Copier(self._master_fd, os.dup(self._screen_fd), self._channel.copy(), self._open_end())
             threading.Thread(target=copier.run, name="relay", daemon=True).start()
             self._order()
 
@@ -172,7 +172,7 @@ class _Copier:
 
     master_fd: int
     screen_fd: int | None
-    link: ScriptChannel
+    channel: ScriptChannel
     launcher: socket.socket
 
     def __post_init__(self) -> None:
@@ -187,12 +187,12 @@ class _Copier:
 
     def run(self) -> None:
         """Copy until no one has the script's terminal open, all is passed on, and the launcher is gone."""
-        while not self._is_over or self._has_launcher or self._orphan is not None or self.link.has_backlog:
+        while not self._is_over or self._has_launcher or self._orphan is not None or self.channel.has_backlog:
             ready = dict(self._poller().poll(self._patience_ms()))
-            if self.link.has_backlog and self.link.fileno() in ready:
-                self.link.flush()
-            if self._is_settled and not self.link.has_backlog:
-                self.link.close()
+            if self.channel.has_backlog and self.channel.fileno() in ready:
+                self.channel.flush()
+            if self._is_settled and not self.channel.has_backlog:
+                self.channel.close()
             if self.launcher.fileno() in ready:
                 self._take_orders()
             elif self.master_fd in ready or (self._is_closed and not self._is_over):
@@ -215,8 +215,8 @@ class _Copier:
         poller = select.poll()
         if self._has_launcher:
             poller.register(self.launcher, select.POLLIN)
-        if self.link.has_backlog:
-            poller.register(self.link, select.POLLOUT)
+        if self.channel.has_backlog:
+            poller.register(self.channel, select.POLLOUT)
         # Not before the launcher says whether to show it: what is read while nothing is shown is not shown later.
         is_begun = self._orders.script is not None or not self._has_launcher
         if is_begun and not self._is_closed:
@@ -260,7 +260,7 @@ class _Copier:
         """Answer that all is copied: later output is of processes that the script left behind, and is dropped."""
         is_awaited = self._is_ending
         self._is_settled = True
-        self.link.wrote_all()
+        self.channel.wrote_all()
         if is_awaited:
             self._answer()
 
@@ -279,7 +279,7 @@ class _Copier:
         self._is_closed = False
         if self._is_settled:
             return
-        self.link.wrote(data)
+        self.channel.wrote(data)
         if self._orders.is_shown:
             self._write_screen(data)
         if self._orders.has_ended:

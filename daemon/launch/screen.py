@@ -92,15 +92,15 @@ class SharedScreen(Screen):
 
     pseudo_terminal: PseudoTerminal
 
-    def __init__(self, terminal: Terminal, link: ScriptChannel) -> None:
+    def __init__(self, terminal: Terminal, channel: ScriptChannel) -> None:
         """Take the real terminal; raises OSError where the system has no pseudo-terminal or no process left.
 
-        What the script writes goes to ``link``, too.
+        What the script writes goes to ``channel``, too.
         """
         self._terminal = terminal
         self.pseudo_terminal = PseudoTerminal(terminal)
         self._dashboard: Dashboard | None = None
-        self._relay = Relay(self.pseudo_terminal.master_fd, 1, link)
+        self._relay = Relay(self.pseudo_terminal.master_fd, 1, channel)
         self._keyboard: Keyboard | None = None
 
     @property

@@ -59,13 +59,13 @@ LOWEST_RATE_HZ = 5
 MINUTE_S = 60.0
 # Before the first reading: the cores that reading a loop of some depth takes for each sample a second.
 _FIRST_CORES_PER_HZ = 0.0006
-_DOUBT = 3.0
-_READINGS = 12  # a multiple of a recording's length in seconds: starting one is the dearest part of it
+_FEW_READINGS_MARGIN = 3.0
+_READINGS = 12  # a multiple of a recording's length in seconds: starting one costs most
 _AIM = 0.85
 _ROOM = 0.7
 _MOST_RISE = 4.0
-_FIRST_PATIENCE_S = 12.0
-_MOST_PATIENCE_S = 240.0
+_FIRST_RAISE_WAIT_S = 12.0
+_LONGEST_RAISE_WAIT_S = 240.0
 _HORIZONS_S = (5.0, 10.0, 20.0, 40.0, MINUTE_S)
 
 
@@ -108,20 +108,19 @@ class Governor:
     follows the *allowance*: the cores that may be taken from now on so that no minute passes the budget. The
     *forecast* is the mean of the readings since the rate last changed, twelve at most; the one that follows a lowering
     is in part of the rate before, and left out. When the forecast is above the allowance, the rate is lowered in
-    proportion, to 85 % of it; the fewer the readings, the further above it has to be (almost four times as high for
-    one, 75 % for three), so that a dear second moves nothing, while a target that costs ten times what was thought is
-    met at once. When twelve readings are below 70 % of the allowance, the rate is raised, to four times at most: cost
-    grows by no more than the rate does, as part of it is fixed.
+    proportion, to 85 % of it. The fewer the readings, the further above it has to be (almost four times as high for
+    one, 75 % for three): one costly second moves nothing, while a target that costs ten times the estimate is met at
+    once. When twelve readings are below 70 % of the allowance, the rate is raised, to four times at most: cost grows by
+    no more than the rate does, as part of it is fixed.
 
-    After a lowering the governor has *patience* before it raises: twelve seconds at first, since what it met was most
-    likely the imports, which are deep and dear to read and soon over. Each time that a raise has to be taken back
-    within a minute, its patience doubles, up to four minutes: workers that come and go with every epoch shall not move
-    the rate each time.
+    After a lowering the governor waits before it raises: twelve seconds at first, since the reason was most likely the
+    imports, which are deep, costly to read and soon over. Each time that a raise has to be taken back within a minute,
+    the wait doubles, up to four minutes: workers that come and go with every epoch shall not move the rate each time.
 
-    One rate is the only lever: that of the main processes. Those that take turns get a part of it, and a part of the
-    time that shrinks with it (``turn_share``), so that they give way twice as fast. To give up their turns first would
-    gain next to nothing: at a fifth of the rate and half of the time, one of them at a time, all of them together take
-    a tenth of what a main process takes.
+    Only the rate of the main processes is set. Those that take turns get a part of it, and a part of the time that
+    shrinks with it (``turn_share``), so that they give way twice as fast. To give up their turns first would gain next
+    to nothing: at a fifth of the rate and half of the time, one at a time, all of them together take a tenth of what a
+    main process takes.
     """
 
     def __init__(self, rate_hz: int, budget_cores: float) -> None:
@@ -132,7 +131,7 @@ class Governor:
         self._ledger = Ledger()
         self._readings: deque[float] = deque(maxlen=_READINGS)
         self._is_settling = True  # what starting costs has to be paid, but says nothing of what recording costs
-        self._patience_s = _FIRST_PATIENCE_S
+        self._raise_wait_s = _FIRST_RAISE_WAIT_S
         self._since_lowering_s = MINUTE_S
         self._since_rise_s = MINUTE_S
         self.rate_hz = self._within_bounds(budget_cores / _FIRST_CORES_PER_HZ)
@@ -175,7 +174,7 @@ class Governor:
             return False
         if wanted_hz < self.rate_hz:
             if self._since_rise_s < MINUTE_S:  # it takes a raise back: the next raise waits longer
-                self._patience_s = min(2 * self._patience_s, _MOST_PATIENCE_S)
+                self._raise_wait_s = min(2 * self._raise_wait_s, _LONGEST_RAISE_WAIT_S)
             self._since_lowering_s = 0.0
             self._is_settling = True  # the reading that comes next is in part of the rate before
         else:
@@ -187,11 +186,11 @@ class Governor:
     def _wanted_hz(self) -> int:
         forecast = sum(self._readings) / len(self._readings)
         allowance = self._ledger.allowance(self._budget_cores)
-        doubt = 1 + _DOUBT * (1 / len(self._readings) - 1 / _READINGS)
+        margin = 1 + _FEW_READINGS_MARGIN * (1 / len(self._readings) - 1 / _READINGS)
         factor = _AIM * max(allowance, 0.0) / forecast if forecast else _MOST_RISE
-        if forecast > doubt * max(allowance, 0.0):
+        if forecast > margin * max(allowance, 0.0):
             return self._within_bounds(self.rate_hz * factor)
-        is_calm = len(self._readings) == _READINGS and self._since_lowering_s >= self._patience_s
+        is_calm = len(self._readings) == _READINGS and self._since_lowering_s >= self._raise_wait_s
         if is_calm and forecast < _ROOM * allowance:
             return self._within_bounds(self.rate_hz * min(factor, _MOST_RISE))
         return self.rate_hz

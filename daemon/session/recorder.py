@@ -137,7 +137,7 @@ class Recorder:
         loop.add_reader(watch.fileno(), self._end, "target-exited")
         if self.options.duration_s is not None:
             loop.call_later(self.options.duration_s, self._end, "duration")
-        self._script = ScriptChannelReader(self.options.link_fd, self._take_output, self._take_status)
+        self._script = ScriptChannelReader(self.options.channel_fd, self._take_output, self._take_status)
         endless = {asyncio.ensure_future(self._follow_tree()), asyncio.ensure_future(self._read())}
         if self._hangs is not None:
             self._hangs.start()

@@ -58,7 +58,7 @@ class SessionOptions(msgspec.Struct, frozen=True):
     """The folder in which the script's torch asks for windows; None where it was not armed for that."""
     window_schedule: Schedule | None = None
     """When windows are taken without being asked for."""
-    link_fd: int | None = None
+    channel_fd: int | None = None
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -106,7 +106,7 @@ class RunningSession:
     def wait_closed(self, timeout_s: float | None) -> bool:
         """Wait until the session is gone; False where it has not closed its file within ``timeout_s``.
 
-        With a timeout it is to close now, and one that is stopped is let go on.
+        With a timeout it is to close now, and a stopped one is continued.
         """
         if timeout_s is not None:
             self._process.send_signal(signal.SIGCONT)
@@ -116,16 +116,16 @@ class RunningSession:
             return False
 
 
-def start_session(options: SessionOptions, *, link: socket.socket | None = None) -> RunningSession:
+def start_session(options: SessionOptions, *, channel: socket.socket | None = None) -> RunningSession:
     """Start a session and return it once it records.
 
-    ``link`` is the session's end of the link to a launched script; it stays open here. Raises the error that kept the
-    session from starting, SessionFailed where it said none.
+    ``channel`` is the session's end of the channel from a launched script; it stays open here. Raises the error that
+    kept the session from starting, SessionFailed where it named none.
     """
-    link_fd = link.fileno() if link else None
+    channel_fd = channel.fileno() if channel else None
     # Bytes that are no text are replaced: the command is to be shown, not to be run.
     command = tuple(os.fsencode(word).decode(errors="replace") for word in options.command)
-    options = msgspec.structs.replace(options, command=command, link_fd=link_fd)
+    options = msgspec.structs.replace(options, command=command, channel_fd=channel_fd)
     log = paths.runtime_folder() / f"{options.run_id}.log"
     home = paths.home()
     with log.open("wb") as log_file:
@@ -134,7 +134,7 @@ def start_session(options: SessionOptions, *, link: socket.socket | None = None)
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log_file,
-            pass_fds=[] if link_fd is None else [link_fd],
+            pass_fds=[] if channel_fd is None else [channel_fd],
             start_new_session=True,
             cwd="/",
             env={**os.environ, "PYTHONSAFEPATH": "1", **({"PROFD_HOME": str(home)} if home else {})},

@@ -31,8 +31,8 @@ class Launched:
     def __call__(self, plan: Plan) -> int:
         self.plan = plan
         script = SimpleNamespace(pid=4242, start_ticks=99)
-        with socket.socket() as link:
-            plan.start_session(script, link)  # type: ignore[arg-type]
+        with socket.socket() as channel:
+            plan.start_session(script, channel)  # type: ignore[arg-type]
         folder = self.options.window_folder
         self.window_folder_was_there = folder is not None and folder.is_dir()
         return CODE

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 import pytest
 from support.waiting import eventually
 
-from profd.daemon.launch.channel import ScriptChannel, ScriptChannelReader, make_link
+from profd.daemon.launch.channel import ScriptChannel, ScriptChannelReader, make_channel
 
 
 @dataclass
 class Heard:
-    """What came out of an inlet."""
+    """What came out of a reader."""
 
     output: bytes = b""
     statuses: list[int] = field(default_factory=list)
@@ -29,12 +29,12 @@ class Heard:
 
 @dataclass
 class Ends:
-    """The launcher's end of the link, and an inlet on its other side."""
+    """The launcher's end of the channel, and a reader on its other side."""
 
-    link: ScriptChannel
-    link_fd: int
+    channel: ScriptChannel
+    channel_fd: int
     heard: Heard
-    inlet: ScriptChannelReader
+    reader: ScriptChannelReader
 
     async def hear(self, output: bytes) -> None:
         await eventually(lambda: len(self.heard.output) >= len(output), "the output")
@@ -43,63 +43,63 @@ class Ends:
 
 @pytest.fixture
 async def ends() -> AsyncIterator[Ends]:
-    link, session_end = make_link()
+    channel, session_end = make_channel()
     session_end.set_inheritable(True)
     heard = Heard()
-    link_fd = session_end.detach()
-    inlet = ScriptChannelReader(link_fd, heard.take_output, heard.take_status)
-    yield Ends(link, link_fd, heard, inlet)
-    inlet.close()
-    link.close()
+    channel_fd = session_end.detach()
+    reader = ScriptChannelReader(channel_fd, heard.take_output, heard.take_status)
+    yield Ends(channel, channel_fd, heard, reader)
+    reader.close()
+    channel.close()
 
 
 async def test_output_and_status_come_in_order(ends: Ends) -> None:
-    ends.link.wrote(b"epoch 1\r\n")
-    ends.link.wrote(b"epoch 2\r\n")
-    ends.link.exited(3 << 8)
+    ends.channel.wrote(b"epoch 1\r\n")
+    ends.channel.wrote(b"epoch 2\r\n")
+    ends.channel.exited(3 << 8)
     await eventually(lambda: ends.heard.statuses, "the status")
     assert (ends.heard.output, ends.heard.statuses) == (b"epoch 1\r\nepoch 2\r\n", [3 << 8])
 
 
 async def test_lost_output_is_said_in_its_place(ends: Ends) -> None:
-    ends.link._lost_bytes = 70
-    ends.link.wrote(b"after")
+    ends.channel._lost_bytes = 70
+    ends.channel.wrote(b"after")
     await ends.hear(b"\r\n[70 bytes of output were not kept]\r\nafter")
 
 
 async def test_loss_after_which_nothing_came_is_said(ends: Ends) -> None:
-    ends.link._lost_bytes = 70
-    ends.link.wrote_all()
+    ends.channel._lost_bytes = 70
+    ends.channel.wrote_all()
     await ends.hear(b"\r\n[70 bytes of output were not kept]\r\n")
 
 
 async def test_it_is_open_while_anyone_may_tell_more(ends: Ends) -> None:
-    relay = ends.link.copy()
-    ends.link.close()
+    relay = ends.channel.copy()
+    ends.channel.close()
     relay.wrote(b"last words")
     await ends.hear(b"last words")
-    assert ends.inlet.is_open
+    assert ends.reader.is_open
     relay.close()
-    await eventually(lambda: not ends.inlet.is_open, "the end")
+    await eventually(lambda: not ends.reader.is_open, "the end")
 
 
 async def test_a_broken_message_is_passed_over(ends: Ends) -> None:
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: ends.heard.statuses.append(-1))
-    ends.link._end.send(b"\xc1garbage")
-    ends.link._end.send(b"\x81")
-    ends.link.wrote(b"whole")
+    ends.channel._end.send(b"\xc1garbage")
+    ends.channel._end.send(b"\x81")
+    ends.channel.wrote(b"whole")
     await ends.hear(b"whole")
     assert ends.heard.statuses == []
 
 
 async def test_closing_twice_and_after_the_launcher_is_harmless(ends: Ends) -> None:
-    ends.link.close()
-    ends.inlet.close()
-    ends.inlet.close()
+    ends.channel.close()
+    ends.reader.close()
+    ends.reader.close()
 
 
 async def test_no_child_of_the_session_inherits_what_it_was_given(ends: Ends) -> None:
-    assert not os.get_inheritable(ends.link_fd)
+    assert not os.get_inheritable(ends.channel_fd)
 
 
 async def test_without_a_link_there_is_nothing_to_read() -> None:

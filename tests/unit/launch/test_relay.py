@@ -15,7 +15,7 @@ from support.waiting import DEADLINE_S, until
 
 from profd.daemon import processes
 from profd.daemon.launch import relay
-from profd.daemon.launch.channel import LARGEST_BYTES, ScriptWrote, decode, make_link
+from profd.daemon.launch.channel import LARGEST_BYTES, ScriptWrote, decode, make_channel
 from profd.daemon.launch.relay import Keyboard, Relay
 from profd.daemon.launch.terminal import RESET
 from profd.daemon.store.records import Identity
@@ -35,8 +35,8 @@ class Ends:
         tty.setraw(self.script_fd)
         os.set_blocking(self.master_fd, False)
         self.screen_fd, self.shown_fd = os.pipe()
-        self.link, self.session = make_link()
-        self.relay = Relay(self.master_fd, self.shown_fd, self.link)
+        self.channel, self.session = make_channel()
+        self.relay = Relay(self.master_fd, self.shown_fd, self.channel)
         self.pid = self.relay._pid
         self.relay.follow(identity(os.getpid()))
 
@@ -80,7 +80,7 @@ class Ends:
             if fd >= 0:
                 os.close(fd)
         self.session.close()
-        self.link.close()
+        self.channel.close()
 
 
 @pytest.fixture
@@ -170,14 +170,14 @@ def test_a_script_may_close_its_terminal_and_open_it_again(ends: Ends) -> None:
 
 def test_it_ends_with_a_launcher_that_started_no_script() -> None:
     master_fd, script_fd = os.openpty()
-    link, session = make_link()
-    relay = Relay(master_fd, 1, link)
+    channel, session = make_channel()
+    relay = Relay(master_fd, 1, channel)
     pid = relay._pid
     os.close(script_fd)
     relay._end.close()
     assert os.waitpid(pid, 0) == (pid, 0)
     os.close(master_fd)
-    link.close()
+    channel.close()
     session.close()
 
 
@@ -214,7 +214,7 @@ def test_the_launcher_sees_to_it_that_there_is_a_relay(ends: Ends, number: int) 
     assert os.read(ends.screen_fd, 100) == b"goes on"
     ends.close_script()
     ends.relay.finish()
-    ends.link.exited(0)  # the link is the launcher's still
+    ends.channel.exited(0)  # the channel is the launcher's still
     ends.lose_launcher()
 
 

@@ -7,7 +7,7 @@ import tty
 
 import pytest
 
-from profd.daemon.launch.channel import make_link
+from profd.daemon.launch.channel import make_channel
 from profd.daemon.launch.screen import SharedScreen
 from profd.daemon.launch.terminal import Terminal
 from profd.daemon.store.records import Identity
@@ -17,8 +17,8 @@ def test_what_a_script_writes_at_once_is_shown(capfd: pytest.CaptureFixture[str]
     """It may write, and end, before the screen has begun to show it."""
     far_fd, terminal_fd = os.openpty()
     tty.setraw(terminal_fd)
-    link, session = make_link()
-    screen = SharedScreen(Terminal(terminal_fd), link)
+    channel, session = make_channel()
+    screen = SharedScreen(Terminal(terminal_fd), channel)
     os.write(screen.pseudo_terminal.slave_fd, b"no such option")
 
     screen.start(Identity(os.getpid(), 0))
@@ -27,7 +27,7 @@ def test_what_a_script_writes_at_once_is_shown(capfd: pytest.CaptureFixture[str]
     assert capfd.readouterr().out == "no such option"
     for fd in (far_fd, terminal_fd, screen.pseudo_terminal.master_fd):
         os.close(fd)
-    link.close()
+    channel.close()
     session.close()
     screen._relay._end.close()
     os.waitpid(screen._relay._pid, 0)

@@ -187,10 +187,10 @@ def test_the_end_of_the_link_is_handed_on_and_stays_open_here(install: Callable[
     ours, theirs = socket.socketpair()
     install(
         "options = json.load(sys.stdin)\n"
-        "kind = os.readlink(f'/proc/self/fd/{options[\"link_fd\"]}').partition(':')[0]\n"
+        "kind = os.readlink(f'/proc/self/fd/{options[\"channel_fd\"]}').partition(':')[0]\n"
         "print(json.dumps({'type': 'Ready', 'run_file': kind, 'control_socket': '/a'}))"
     )
-    running = start_session(OPTIONS, link=theirs)
+    running = start_session(OPTIONS, channel=theirs)
     assert running.run_file == Path("socket")
     assert running.wait_closed(60)
     os.fstat(theirs.fileno())

@@ -1,4 +1,4 @@
-"""The link between a script and its session: what comes through it, and that it holds nobody up."""
+"""The channel between a script and its session: what comes through it, and that it holds nobody up."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from profd.daemon.launch.channel import (
     ScriptExited,
     ScriptWrote,
     decode,
-    make_link,
+    make_channel,
 )
 
 
 def test_messages_arrive_one_by_one() -> None:
-    ours, theirs = make_link()
+    ours, theirs = make_channel()
     ours.wrote(b"\0\xff")
     ours.wrote(b"x" * CHUNK_BYTES)
     ours.exited(0x0300)
@@ -30,7 +30,7 @@ def test_messages_arrive_one_by_one() -> None:
 
 
 def test_output_waits_for_a_slow_session_up_to_a_bound_and_the_rest_is_counted() -> None:
-    ours, theirs = make_link()
+    ours, theirs = make_channel()
     sent = 1000
     for _ in range(sent):
         ours.wrote(b"x" * CHUNK_BYTES)
@@ -47,7 +47,7 @@ def test_output_waits_for_a_slow_session_up_to_a_bound_and_the_rest_is_counted()
 
 
 def test_what_waits_goes_in_few_packets() -> None:
-    ours, theirs = make_link()
+    ours, theirs = make_channel()
     while not ours.has_backlog:
         ours.wrote(b"x" * CHUNK_BYTES)
     for _ in range(CHUNK_BYTES):
@@ -60,7 +60,7 @@ def test_what_waits_goes_in_few_packets() -> None:
 
 
 def test_session_that_is_gone_costs_nothing() -> None:
-    ours, theirs = make_link()
+    ours, theirs = make_channel()
     theirs.close()
     ours.wrote(b"x")
     assert not ours.has_backlog
@@ -68,13 +68,13 @@ def test_session_that_is_gone_costs_nothing() -> None:
     ours.close()
 
 
-def drain(receive: Callable[[int], bytes], link: ScriptChannel) -> list[Message]:
+def drain(receive: Callable[[int], bytes], channel: ScriptChannel) -> list[Message]:
     """Return the messages that are there, and those that wait."""
     received = []
     while True:
         try:
             received.append(decode(receive(LARGEST_BYTES)))
         except BlockingIOError:
-            if not link.has_backlog:
+            if not channel.has_backlog:
                 return received
-            link.flush()
+            channel.flush()
