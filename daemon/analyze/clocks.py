@@ -183,7 +183,7 @@ def guess_by_joining(first: Mapping[str, int], second: Mapping[str, int]) -> Gue
 
 
 def take_counts(reader: RunReader, threads: Sequence[ThreadRow]) -> list[PointRow]:
-    """Return the counts of the rank of which most are known, without those that repeat the one before."""
+    """Return the counts of the rank with most of them, without those that repeat the one before."""
     most: list[PointRow] = []
     for thread in threads:
         found: list[PointRow] = []
@@ -253,7 +253,7 @@ def _offset(first: _Side, other: _Side) -> ClockOffset:
     by_counts = guess_by_counts(first.counts, other.counts)
     guesses = [(source, guess) for source, guess in ((JOINING, by_joining), (STEPS, by_counts)) if guess is not None]
     for _, guess in (*guesses, (WALL_CLOCK, Guess(0, _FARTHEST_START_NS))):
-        # When ranks of both nodes left their waits, in the time of which both know the end.
+        # When ranks of both nodes left their waits, in the time that both have recorded, up to a limit.
         ahead_ns = guess.offset_ns
         from_ns = max(first.info.started_ns, other.info.started_ns - ahead_ns)
         to_ns = max(min(first.info.end_ns, other.info.end_ns - ahead_ns), from_ns)

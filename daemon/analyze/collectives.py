@@ -3,8 +3,8 @@
 All ranks leave such a wait at nearly the same true moment, wherever they are.
 
 A wait inside backward has no frame of its own: autograd runs there in C++, the reducer of DistributedDataParallel with
-it, so computing and waiting look alike. On a GPU whoever asks for a value waits for its kernels, those that exchange
-data among them.
+it, so computing and waiting look alike. On a GPU a thread that asks for a value waits for its kernels, among them those
+that exchange data.
 """
 
 from __future__ import annotations

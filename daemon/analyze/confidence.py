@@ -10,7 +10,7 @@ CONFIDENCE_95 = 1.96
 _HALVINGS = 100
 _MOST = 1e9
 _MANY = 200
-"""From so many degrees of freedom on four terms of the expansion are exact to seven digits, and much cheaper."""
+"""From here on four terms of the expansion are exact to seven digits, and much cheaper."""
 
 
 def margin(error: float) -> float:
@@ -24,7 +24,7 @@ def is_hint(share: float, error: float) -> bool:
 
 
 def student_95(freedom: int) -> float:
-    """Return how many standard errors a 95 % interval reaches each way, the error from so many degrees of freedom."""
+    """Return how many standard errors a 95 % interval reaches each way, by the degrees of freedom of the error."""
     return t_quantile(0.975, freedom)
 
 

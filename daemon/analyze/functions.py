@@ -27,7 +27,7 @@ class Busy(msgspec.Struct, frozen=True):
 def utilization_by_stack(
     reader: RunReader, tracks: GpuTracks, selection: Selection, phases: PhaseIndex | None = None
 ) -> dict[int, Busy]:
-    """Return how busy the GPUs were during each stack of a selection, for the stacks of which that is known."""
+    """Return how busy the GPUs were during each stack of a selection, where that is known."""
     threads = selection.threads(reader)
     if not threads or not tracks.devices:
         return {}
@@ -53,7 +53,7 @@ def utilization_by_stack(
 
 
 FunctionKey = tuple[str, str, int]
-"""A function, its file, and the line where lines are told apart, else 0."""
+"""A function, its file, and the line where each line counts by itself, else 0."""
 StackFunctions = tuple[FunctionKey, tuple[tuple[FunctionKey, int], ...]]
 """What is at the leaf of a stack, and all that is in it once, each with its innermost frame."""
 
@@ -83,7 +83,7 @@ class FunctionRow(msgspec.Struct, frozen=True):
 
 
 class FunctionIndex:
-    """The functions of each stack, or the lines; to be kept by whoever counts them again and again."""
+    """The functions of each stack, or the lines; to be kept where they are counted again and again."""
 
     def __init__(self, reader: RunReader, *, by_line: bool = False) -> None:
         self._reader = reader

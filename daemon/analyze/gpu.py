@@ -56,7 +56,7 @@ LINES = 10
 class GpuIdle(msgspec.Struct, frozen=True):
     """The time of a selection for which the GPUs of its processes were idle.
 
-    ``known_s`` is the time of which utilization is known, ``mean_utilization`` the mean over it: what it lacks of 1 is
+    ``known_s`` is the time with a known utilization, ``mean_utilization`` the mean over it: what it lacks of 1 is
     all idle time. ``share`` is the part of it in gaps that readings show, of less than ``below``, ``period_s`` apart:
     shorter gaps are in the mean alone. ``samples`` were taken in these gaps; ``phases`` are shares of them, and
     ``lines`` the lines of the user's code at which most of them went by.

@@ -47,7 +47,7 @@ class Hang(msgspec.Struct, frozen=True):
 
 
 def take_hangs(reader: RunReader, selection: Selection) -> tuple[Hang, ...]:
-    """Return the hangs that were told in the selection's range of time, in order."""
+    """Return the hangs that were reported in the selection's range of time, in order."""
     from_ns, to_ns, started_ns = selection.from_ns or 0, selection.to_ns, reader.info.started_ns
     found = []
     for row in reader.hangs():

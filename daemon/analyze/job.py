@@ -20,22 +20,22 @@ FEWEST_SAMPLES = 25
 
 
 class Job(msgspec.Struct, frozen=True):
-    """Ranks that make their steps together: ``efforts`` by rank, ``late`` those that surely are, the latest first.
+    """Ranks that make their steps together: ``ranks`` in order, ``late`` those that surely are, the latest first.
 
     ``sleeps_in_waits`` is False where a GPU is in use: then waits may use CPU time, and it proves nothing.
     """
 
-    efforts: tuple[OwnWork, ...]
+    ranks: tuple[OwnWork, ...]
     late: tuple[StragglerTest, ...]
     sleeps_in_waits: bool
 
-    def effort(self, rank: int) -> OwnWork:
-        return {effort.rank: effort for effort in self.efforts}[rank]
+    def work(self, rank: int) -> OwnWork:
+        return {work.rank: work for work in self.ranks}[rank]
 
     def work_of_others(self, rank: int) -> float:
         """Return the share of a step that the other ranks surely work, in the median: no step can be shorter."""
         surely = []
-        for one in self.efforts:
+        for one in self.ranks:
             if one.rank != rank:
                 cores = mean_of_known(one.cores) if self.sleeps_in_waits else None
                 surely.append(max(one.own_share or 0.0, min(cores or 0.0, 1.0)))
@@ -43,18 +43,17 @@ class Job(msgspec.Struct, frozen=True):
 
 
 def take_job(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Job | None:
-    """Return the job over a selection's range of time, of which both ends are given.
+    """Return the job over a selection's range of time, which has both ends.
 
     None where there are fewer than two ranks, where they exchange nothing, or where too little was seen of one.
     """
-    ranks = {row.rank for row in selection.trainers(reader)} - {None}
-    if len(ranks) < 2 or not exchange(reader):
+    if len({row.rank for row in selection.trainers(reader)} - {None}) < 2 or not exchange(reader):
         return None
     waits = WaitIndex(reader, phases)
-    efforts = take_own_work(reader, selection, waits, phases)
-    if len(efforts) < 2 or min(effort.samples for effort in efforts) < FEWEST_SAMPLES:
+    ranks = take_own_work(reader, selection, waits, phases)
+    if len(ranks) < 2 or min(work.samples for work in ranks) < FEWEST_SAMPLES:
         return None
-    return Job(efforts, find_late(efforts, cpu_tells=not waits.has_gpu), not waits.has_gpu)
+    return Job(ranks, find_late(ranks, by_cpu=not waits.has_gpu), not waits.has_gpu)
 
 
 class RankPart(msgspec.Struct, frozen=True):
@@ -98,27 +97,27 @@ def take_ranks(reader: RunReader, selection: Selection, phases: PhaseIndex) -> t
     job = take_job(reader, steps, phases)
     if job is None:
         return ()
-    most = max((share for effort in job.efforts if (share := effort.own_share) is not None), default=0.0)
+    most = max((share for work in job.ranks if (share := work.own_share) is not None), default=0.0)
     placements, hosts = reader.placements(), hosts_of(reader)
     rows = []
-    for effort in job.efforts:
-        own, slowest = effort.own_share, None
-        late = lateness(job.efforts, effort.rank)
+    for work in job.ranks:
+        own, slowest = work.own_share, None
+        late = lateness(job.ranks, work.rank)
         if late is not None and late.place is not None and late.place_surplus > 0:
-            frame, phase = effort.frames[late.place], late.place.phase
+            frame, phase = work.frames[late.place], late.place.phase
             slowest = RankPart(
                 phase, frame.function, frame.file, frame.module_path, frame.line, frame.source, late.place_surplus
             )
-        place = next((placements[process] for process in sorted(effort.processes) if process in placements), None)
-        alone = msgspec.structs.replace(steps, rank=effort.rank)
+        place = next((placements[process] for process in sorted(work.processes) if process in placements), None)
+        alone = msgspec.structs.replace(steps, rank=work.rank)
         row = RankSummary(
-            rank=effort.rank,
-            host=hosts[min(effort.processes)],
-            pids=tuple(sorted(reader.processes[process].pid for process in effort.processes)),
+            rank=work.rank,
+            host=hosts[min(work.processes)],
+            pids=tuple(sorted(reader.processes[process].pid for process in work.processes)),
             steps_per_s=take_steps(reader, alone, phases).per_s,
             own_share=own,
             waiting_share=None if own is None else most - own,
-            is_late=any(one.rank == effort.rank for one in job.late),
+            is_late=any(one.rank == work.rank for one in job.late),
             slowest=slowest,
             local_rank=place.local_rank if place else None,
             node=place.node if place else None,

@@ -56,7 +56,7 @@ class Folder(msgspec.Struct, frozen=True):
     left_out: tuple[str, ...]
 
     def choose(self, name: str | None) -> FoundJob:
-        """Return the job of this name, or of which it is the only beginning; the only one where none is named.
+        """Return the job of this name, or the only one whose name begins so; the only one where none is named.
 
         Raises UsageError where it could be several, and NoSuchRun where it is none.
         """

@@ -67,7 +67,7 @@ def selected_totals(reader: RunReader, selection: Selection, phases: PhaseIndex 
 def parts_while(parts: Iterable[Iterable[Condition]]) -> Callable[[StackMinuteRow], tuple[int, ...]]:
     """Return what gives the samples and the time of a sum for each of some parts, all in one row.
 
-    A part is the conditions that hold together, of which there are sums.
+    A part is conditions that hold together; the sums have some of them.
     """
     return attrgetter(*(name for part in parts for name in _PARTS[frozenset(one.name for one in part)]))
 

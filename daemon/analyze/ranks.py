@@ -142,13 +142,13 @@ class StragglerTest(msgspec.Struct, frozen=True):
         return self.low > 0 and self.surplus >= LEAST_SURPLUS
 
 
-def lateness(efforts: Sequence[OwnWork], rank: int, *, of_cores: bool = False) -> StragglerTest | None:
+def lateness(ranks: Sequence[OwnWork], rank: int, *, of_cores: bool = False) -> StragglerTest | None:
     """Return how late a rank is, by its own work or (``of_cores``) by the CPU time that it uses.
 
     None where too little was seen of it, or of the others.
     """
-    late = next(effort for effort in efforts if effort.rank == rank)
-    others = [effort for effort in efforts if effort.rank != rank]
+    late = next(work for work in ranks if work.rank == rank)
+    others = [work for work in ranks if work.rank != rank]
     differences = []  # by part to the median of the others, where all of them were seen
     for own, *theirs in zip(*(one.cores if of_cores else one.own for one in (late, *others)), strict=True):
         known = [share for share in theirs if share is not None]
@@ -158,9 +158,9 @@ def lateness(efforts: Sequence[OwnWork], rank: int, *, of_cores: bool = False) -
         return None
     surplus = statistics.fmean(differences)
     error = statistics.stdev(differences) / math.sqrt(len(differences))
-    around = error * t_quantile(1 - _ERROR_RATE / 2 / len(efforts), len(differences) - 1)
+    around = error * t_quantile(1 - _ERROR_RATE / 2 / len(ranks), len(differences) - 1)
     surpluses = {
-        place: share - statistics.median(effort.places.get(place, 0.0) for effort in others)
+        place: share - statistics.median(work.places.get(place, 0.0) for work in others)
         for place, share in late.places.items()
     }
     place = max(surpluses, key=surpluses.__getitem__, default=None)
@@ -170,23 +170,23 @@ def lateness(efforts: Sequence[OwnWork], rank: int, *, of_cores: bool = False) -
     return StragglerTest(rank, surplus, surplus - around, min(surplus + around, 1.0), of_cores, place, place_surplus)
 
 
-def find_late(efforts: Sequence[OwnWork], *, cpu_tells: bool) -> tuple[StragglerTest, ...]:
+def find_late(ranks: Sequence[OwnWork], *, by_cpu: bool) -> tuple[StragglerTest, ...]:
     """Return the ranks that are surely late, the latest first; nothing where none is.
 
-    ``cpu_tells`` where ranks sleep while they wait: then a rank that uses more CPU time than the others works longer.
+    ``by_cpu`` where ranks sleep while they wait: then a rank that uses more CPU time than the others works longer.
     That counts only where no rank is seen to work longer, as some libraries wait by spinning.
     """
-    for of_cores in (False, True) if cpu_tells else (False,):
-        judged = [lateness(efforts, effort.rank, of_cores=of_cores) for effort in efforts]
+    for of_cores in (False, True) if by_cpu else (False,):
+        judged = [lateness(ranks, work.rank, of_cores=of_cores) for work in ranks]
         late = [one for one in judged if one is not None and one.is_sure]
         if late:
             return tuple(sorted(late, key=lambda one: -one.surplus))
     return ()
 
 
-def median_of_others(efforts: Sequence[OwnWork], rank: int) -> float | None:
+def median_of_others(ranks: Sequence[OwnWork], rank: int) -> float | None:
     """Return the share of a step that the other ranks' own work takes in the median."""
-    shares = [share for effort in efforts if effort.rank != rank if (share := effort.own_share) is not None]
+    shares = [share for work in ranks if work.rank != rank if (share := work.own_share) is not None]
     return statistics.median(shares) if shares else None
 
 
@@ -201,7 +201,7 @@ class Waiting(msgspec.Struct, frozen=True):
     high: float
 
 
-def take_waiting(efforts: Sequence[OwnWork], core_pressure: float) -> Waiting | None:
+def take_waiting(ranks: Sequence[OwnWork], core_pressure: float) -> Waiting | None:
     """Return how long ranks wait, where they sleep while they do; None where nothing was seen or read.
 
     ``core_pressure`` is the share of time in which some thread of the machine had to wait for a core: so long a rank
@@ -209,8 +209,8 @@ def take_waiting(efforts: Sequence[OwnWork], core_pressure: float) -> Waiting | 
     """
     parts = [
         (own, cores)
-        for effort in efforts
-        for own, cores in zip(effort.own, effort.cores, strict=True)
+        for work in ranks
+        for own, cores in zip(work.own, work.cores, strict=True)
         if own is not None and cores is not None
     ]
     if len(parts) < 2:

@@ -67,7 +67,7 @@ class SeriesCourse(NamedTuple):
 def take_course(
     reader: RunReader, series: int, from_ns: int | None, to_ns: int | None, least_minutes: int = LEAST_MINUTES
 ) -> SeriesCourse:
-    """Return what a series was in [from_ns, to_ns), by whole minutes where these are at least so many."""
+    """Return what a series was in [from_ns, to_ns), by whole minutes where there are at least ``least_minutes``."""
     started_ns = reader.info.started_ns
     first = MINUTES.start if from_ns is None else -((started_ns - from_ns) // MINUTE_NS)
     last = MINUTES.stop if to_ns is None else (to_ns - started_ns) // MINUTE_NS
@@ -84,7 +84,7 @@ def _part(reader: RunReader, series: int, from_ns: int | None, to_ns: int | None
 
 
 PRESSURE, CORE_WAIT = "host_cpu_pressure_share", "main_thread_core_wait_share"
-"""For what part of the time anybody waited for a core, and a main thread, which not every kernel tells."""
+"""The share of time for which any thread waited for a core, and a main thread, which not every kernel counts."""
 
 _CORE = re.compile(r"cpu\d+")
 

@@ -3,7 +3,7 @@
 A phase that is visited once a step shows as many steps as it has visits. Some visits fall between two samples and are
 missed, so that two steps look like one: the next visit then comes after two or three times the usual distance, and is
 counted so. A step that took so long by itself looks the same, so all that was added may be wrong. Where visits come at
-no pace, the samples do not tell. Time aside of the steps, as an evaluation takes it, is left out of the distances.
+no pace, the steps are unknown. Time aside of the steps, as an evaluation takes it, is left out of the distances.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def take_transitions(
 
     ``threads`` are those of the selection unless they are given. Of long ranges no more than ``looked_at_ns`` is looked
     at, evenly spread, and counted for all. Where it is not given, that is twenty minutes; where there are several
-    processes, five minutes of each tell as much.
+    processes, five minutes of each show as much.
     """
     threads = selection.threads(reader) if threads is None else threads
     if not looked_at_ns:

@@ -39,7 +39,7 @@ class Side(msgspec.Struct, frozen=True):
     """One of the two runs: how long the part that is compared lasts, and seconds a step in it.
 
     ``cpu_pressure`` is the share of that time for which some task of the machine stood still for want of a CPU,
-    ``company`` what others took of the machine; ``blocks`` is in how many it was cut.
+    ``company`` what others took of the machine; ``blocks`` are the parts that it was cut into.
     """
 
     run: str
@@ -54,7 +54,7 @@ class Side(msgspec.Struct, frozen=True):
 class Diff(msgspec.Struct, frozen=True):
     """A comparison; ``unit`` is ``s/step`` or ``share``. Changes stand in the order of their size.
 
-    ``step_time`` is None where a run does not tell its steps. ``operators`` is empty where a run has no window,
+    ``step_time`` is None where the steps of a run are unknown. ``operators`` is empty where a run has no window,
     ``gpus`` where one has no GPU. ``likeliest`` is the function that a sure change likely lies in, where none of the
     functions and lines has surely changed by itself.
     """
@@ -239,7 +239,7 @@ class Limit(msgspec.Struct, frozen=True):
     bound: float
 
     def is_broken_by(self, diff: Diff) -> bool:
-        """Say whether a significant change goes beyond the bound; raises UsageError where the diff cannot tell."""
+        """Say whether a significant change goes beyond the bound; raises UsageError where the diff does not have it."""
         change: Change | Reading | None
         if self.kind == "step":
             if diff.step_time is None:

@@ -91,7 +91,7 @@ class Analyst:
 def watch(path: Path, out: BinaryIO, rest: Callable[[float], bool]) -> None:
     """Write what each look at a run finds, until it has ended and was looked at as a whole; raises ProfdError.
 
-    ``rest`` waits for so many seconds at most and says whether the run is about to end.
+    ``rest`` waits for a number of seconds at most and says whether the run is about to end.
     """
     analyst = Analyst(path)
     while True:

@@ -22,8 +22,8 @@ def collectives(context: FindingContext) -> Finding | None:
         return None
     share = context.share(COLLECTIVE)
     if job.sleeps_in_waits:  # then the CPU time shows more than what they stand in
-        waiting = take_waiting(job.efforts, context.mean(PRESSURE) or 0.0)
-        samples = sum(effort.samples for effort in job.efforts)
+        waiting = take_waiting(job.ranks, context.mean(PRESSURE) or 0.0)
+        samples = sum(work.samples for work in job.ranks)
         share = Share(waiting.value, waiting.low, waiting.high, samples) if waiting else NONE
     severity = context.severity(share.low, PRICE)
     if severity is None:
@@ -35,7 +35,7 @@ def collectives(context: FindingContext) -> Finding | None:
         rule="collectives",
         severity=severity,
         label="collectives",
-        title=f"{len(job.efforts)} ranks wait {percent(share.value)} of the time to exchange data"
+        title=f"{len(job.ranks)} ranks wait {percent(share.value)} of the time to exchange data"
         f"{at(line)}, none for one that is late: not waiting {speeds_up(share.gain)}",
         cause="Each step exchanges all gradients, and no rank goes on until it has those of the others. All ranks have "
         "about as much to do, so the exchange itself takes its time, or steps are longer on one rank by turns.",
@@ -61,20 +61,20 @@ def straggler(context: FindingContext) -> Finding | None:
     severity = context.severity(late.low)
     if severity is None:
         return None
-    effort = job.effort(late.rank)
-    share = Share(late.surplus, max(late.low, 0.0), late.high, effort.samples)
+    work = job.work(late.rank)
+    share = Share(late.surplus, max(late.low, 0.0), late.high, work.samples)
     line, phase = _line(context, job, late), late.place.phase if late.place else BACKWARD
     function = line.function if line else phase
     is_off_cpu = False
     if job.sleeps_in_waits and not late.is_of_cores:
-        by_cores = lateness(job.efforts, late.rank, of_cores=True)
+        by_cores = lateness(job.ranks, late.rank, of_cores=True)
         is_off_cpu = by_cores is not None and by_cores.surplus < _OFF_CPU * late.surplus
     gain = share.gain
     if not is_off_cpu:
         # It may compute more than the others in backward too, beyond what is seen of it: then a step is no shorter than
         # what the others surely work.
         gain = max(1 / max(job.work_of_others(late.rank), _LEAST_WORK), gain)
-    own, others = effort.own_share or 0.0, median_of_others(job.efforts, late.rank) or 0.0
+    own, others = work.own_share or 0.0, median_of_others(job.ranks, late.rank) or 0.0
     cause = (
         f"Rank {late.rank} works {percent(own)} of each step by itself, the others {percent(others)}, and most of the "
         f"difference is {phase}. They stand in backward or in a collective until it has come, and are not what is slow."
@@ -123,4 +123,4 @@ def _line(context: FindingContext, job: Job, late: StragglerTest) -> Line | None
         loaders = FindingContext(context.reader, alone, context.phases).loaders
         if loaders is not None and loaders.line is not None:
             return loaders.line
-    return line_of(job.effort(late.rank).frames[late.place])
+    return line_of(job.work(late.rank).frames[late.place])

@@ -51,7 +51,7 @@ def as_stored(findings: Iterable[Finding]) -> tuple[Found, ...]:
 
 
 def analysis_name(phases: PhaseIndex) -> str:
-    """Return what tells one analysis from another: this version of profd, and the rules of its phases."""
+    """Return the name of this kind of analysis: this version of profd, and the rules of its phases."""
     rules = hashlib.sha256(msgspec.json.encode(phases.rules)).hexdigest()[:16]
     return f"profd {metadata.version('profd')}, phases {rules}"
 

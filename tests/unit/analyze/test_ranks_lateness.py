@@ -52,8 +52,8 @@ def test_what_is_large_but_not_sure_makes_no_one_late() -> None:
     others = [effort(rank, *(0.2 for _ in range(PARTS))) for rank in (1, 2)]
 
     # Both are above the others by more than a tenth.
-    assert find_late([now_and_then, *others], cpu_tells=False) == ()
-    assert [one.rank for one in find_late([always, *others], cpu_tells=False)] == [0]
+    assert find_late([now_and_then, *others], by_cpu=False) == ()
+    assert [one.rank for one in find_late([always, *others], by_cpu=False)] == [0]
 
 
 def test_parts_in_which_a_rank_was_not_seen_say_nothing() -> None:
