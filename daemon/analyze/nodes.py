@@ -123,18 +123,14 @@ def _key(file: NodeFile) -> tuple[object, ...]:
     return (file.job, file.host if file.job.startswith(_LOOPBACK) else None)
 
 
-class _JobRow(msgspec.Struct, frozen=True):
-    job: str | None
-
-
 def _read(path: Path) -> NodeFile:
     with RunReader(path) as reader:
         mains = [row for row in reader.processes.values() if row.role == "main" and row.rank is not None]
         sizes = [place.world_size for place in reader.placements().values() if place.world_size is not None]
-        rows = []  # a file that is older than the column has none
-        if reader.select(_JobRow, "SELECT name FROM pragma_table_info('placement') WHERE name = 'job'"):
+        job = reader.value(str | None, "SELECT name FROM pragma_table_info('placement') WHERE name = 'job'")
+        if job is not None:  # a file that is older than the column has none
             sql = "SELECT job FROM placement WHERE job IS NOT NULL ORDER BY process DESC LIMIT 1"
-            rows = reader.select(_JobRow, sql)
+            job = reader.value(str | None, sql)
         return NodeFile(
             path=path,
             run=reader.info.id,
@@ -143,7 +139,7 @@ def _read(path: Path) -> NodeFile:
             started_ns=reader.info.started_ns,
             ranks=frozenset(row.rank for row in mains if row.rank is not None),
             world_size=max(sizes, default=None),
-            job=rows[0][0] if rows else None,
+            job=job,
         )
 
 

@@ -1,8 +1,8 @@
 """Reads a run file, live or finished: all that shows something reads a run through it.
 
 A reader belongs to one thread at a time. What rows refer to (frames, stacks, processes, threads, series) is held in
-memory and topped up on ``refresh``; the large tables (intervals, points) are read by time range. ``rollups`` and the
-functions of ``rollups`` and ``columns`` read sums by the minute and by columns of time.
+memory and topped up on ``refresh``; the large tables (intervals, points) are read by time range. the functions of
+``rollups`` read sums by the minute and by columns of time.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ import contextlib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-import msgspec
-
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import database, rows
 from profd.daemon.store.entities import Entities
-from profd.daemon.store.records import OperatorTotals, Value, WindowStep
+from profd.daemon.store.records import Count, IntervalLength, OperatorTotals, Time, Value, WindowStep
 from profd.daemon.store.rollups import StoredRollups
 from profd.daemon.store.rows import FrameRow, IntervalRow, PointRow, RecordingRow, StackTotal, count_total
 from profd.daemon.store.runfile import RunFile, time_range
@@ -113,8 +111,8 @@ class RunReader(RunFile):
     ) -> Iterator[IntervalRow]:
         """Yield the intervals that *start* in [from_ns, to_ns), in order of time, of all threads or of these."""
         where, values = _intervals_of(from_ns, to_ns, threads)
-        sql = f"SELECT {', '.join(IntervalRow.__struct_fields__)} FROM interval WHERE {where} ORDER BY start_ns"
-        found = self.select(IntervalRow, sql, *values)
+        sql = f"SELECT start_ns, duration_ns, thread, stack, samples FROM interval WHERE {where} ORDER BY start_ns"
+        found = self.select(tuple[Time, IntervalLength, int, int, Count], sql, *values)
         self.check_known({one[2] for one in found}, {one[3] for one in found})
         for one in found:
             yield IntervalRow(*one)
@@ -214,7 +212,8 @@ class RunReader(RunFile):
         """Return the newest value of each of some series, those without any aside."""
         newest = "(SELECT value FROM point WHERE series = series.id ORDER BY at_ns DESC LIMIT 1)"
         sql = f"SELECT id, {newest} FROM series WHERE id IN ({','.join('?' * len(series))})"
-        return {one: value for one, value in self.select(_NewestValue, sql, *series) if value is not None}
+        found = self.select(tuple[int, Value | None], sql, *series)
+        return {one: value for one, value in found if value is not None}
 
     def events(self, after_id: int = 0) -> list[rows.EventRow]:
         """Return the events written after the one with this id, in the order of writing."""
@@ -264,11 +263,6 @@ class RunReader(RunFile):
         """Return the trace of a window, gzipped; None where it was not kept."""
         trace: bytes | None = self.value(bytes | None, "SELECT trace FROM window WHERE id = ?", window)
         return trace
-
-
-class _NewestValue(msgspec.Struct, frozen=True):
-    series: int
-    value: Value | None
 
 
 def _intervals_of(from_ns: int | None, to_ns: int | None, threads: Collection[int] | None) -> tuple[str, list[int]]:

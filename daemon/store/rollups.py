@@ -14,9 +14,9 @@ from weakref import proxy
 
 import msgspec
 
-from profd.daemon.store.records import Count, Time, Value
+from profd.daemon.store.records import Count, IntervalLength, Time, Value
 from profd.daemon.store.rows import ColumnTime, StackTotal, count_total
-from profd.daemon.store.stepfunction import MINUTE_NS, Aggregate
+from profd.daemon.store.stepfunction import LONGEST_INTERVAL_NS, MINUTE_NS, Aggregate
 
 if TYPE_CHECKING:
     from profd.daemon.store.reader import RunReader
@@ -132,7 +132,7 @@ class StoredRollups:
             rows = self._reader.fetch_from("summed_process", SummedRow)
             newest = self._reader.newest_id("recording")
             sql = "SELECT process, max(end_ns) FROM recording WHERE id > ? AND id <= ? GROUP BY process"
-            for process, end_ns in self._reader.select(_EndRow, sql, self._ends_read_to, newest):
+            for process, end_ns in self._reader.select(tuple[int, Time], sql, self._ends_read_to, newest):
                 self._ends_ns[process] = max(end_ns, self._ends_ns.get(process, 0))
             self._ends_read_to = newest
             self._processes = version, {row.process: row for row in rows if row.process in self._ends_ns}
@@ -236,11 +236,6 @@ class _Growing:
     def add(self, totals: Iterable[StackTotal]) -> None:
         for total in totals:
             count_total(self.totals, total)
-
-
-class _EndRow(msgspec.Struct, frozen=True):
-    process: int
-    end_ns: Time
 
 
 def _split(
@@ -359,3 +354,45 @@ def point_minutes(reader: RunReader, series: int, first: int, last: int) -> list
     """
     where = "series = ? AND minute >= ? AND minute < ? ORDER BY minute"
     return reader.fetch_from("point_minute", PointMinuteRow, where, series, first, last)
+
+
+class Grid(NamedTuple):
+    """Columns of ``column_ns`` each, counted from ``origin_ns``."""
+
+    origin_ns: int
+    column_ns: int
+
+
+# The end of the column in which an interval starts.
+_COLUMN_END = ":origin + ((start_ns - :origin) / :column + 1) * :column"
+
+
+def stack_times(reader: RunReader, grid: Grid, first: int, last: int, threads: Collection[int]) -> list[ColumnTime]:
+    """Return the time of threads by stack in the columns from ``first`` up to, not including, ``last``.
+
+    An interval that lies in several columns is cut at their bounds. Few do, so they alone are read one by one.
+    """
+    origin_ns, column_ns = grid
+    from_ns, to_ns = origin_ns + first * column_ns, origin_ns + last * column_ns
+    times = {"origin": origin_ns, "column": column_ns, "from": from_ns, "to": to_ns}
+    among = f"start_ns < :to AND thread IN ({_listed(threads)})"
+    within = f"""
+        SELECT (start_ns - :origin) / :column AS at, thread, stack, sum(min(duration_ns, {_COLUMN_END} - start_ns))
+        FROM interval WHERE start_ns >= :from AND {among} GROUP BY at, thread, stack
+    """
+    across = f"""
+        SELECT start_ns, duration_ns, thread, stack FROM interval
+        WHERE start_ns >= :back AND {among} AND start_ns + duration_ns > max(:from, {_COLUMN_END})
+    """
+    found = reader.fetch(ColumnTime, within, **times)
+    times["back"] = from_ns - LONGEST_INTERVAL_NS
+    for start_ns, duration_ns, thread, stack in reader.select(tuple[Time, IntervalLength, int, int], across, **times):
+        end_ns = start_ns + duration_ns
+        begins = (start_ns - origin_ns) // column_ns
+        ends = (end_ns - 1 - origin_ns) // column_ns
+        found += [
+            ColumnTime(column, thread, stack, min(end_ns - (origin_ns + column * column_ns), column_ns))
+            for column in range(max(begins + 1, first), min(ends + 1, last))
+        ]
+    reader.check_known({one.thread for one in found}, {one.stack for one in found})
+    return found

@@ -17,6 +17,7 @@ from profd.daemon.store.records import Count, HangReport
 from profd.daemon.store.rows import RunInfo
 
 Row = TypeVar("Row", bound=msgspec.Struct)
+Kind = TypeVar("Kind", bound=tuple[Any, ...])
 _AS_STORED: dict[object, object] = {bool: int, tuple[str, ...]: str, HangReport: str}
 """How the file holds what SQLite has no type for: a truth value is an integer, all else is JSON."""
 _LATER_TABLES = frozenset({"device", "finding", "hang", "placement", "point_minute", "summed_process", "window"})
@@ -25,7 +26,7 @@ _LATER_TABLES = frozenset({"device", "finding", "hang", "placement", "point_minu
 
 @functools.cache
 def _columns(row: type[msgspec.Struct]) -> tuple[Any, list[tuple[int, Callable[[Any], object]]]]:
-    """Return the type of rows as the file holds them, and by its place what turns a column into its field."""
+    """Return the type of a row as the file holds it, and by its place what turns a column into its field."""
     hints = get_type_hints(row, include_extras=True)
     fields = [hints[name] for name in row.__struct_fields__]
     stored = tuple(_AS_STORED.get(field, field) for field in fields)
@@ -34,7 +35,7 @@ def _columns(row: type[msgspec.Struct]) -> tuple[Any, list[tuple[int, Callable[[
         for place, field in enumerate(fields)
         if field in _AS_STORED
     ]
-    return list[tuple[stored]], turned  # type: ignore[valid-type]
+    return tuple[stored], turned  # type: ignore[valid-type]
 
 
 class RunFile:
@@ -76,14 +77,15 @@ class RunFile:
         with database.reading(self.path):
             return msgspec.convert(found[0][0] if found else None, kind)
 
-    def select(self, row: type[msgspec.Struct], sql: str, *values: int | str, **named: int) -> list[tuple[Any, ...]]:
-        """Return what a query gives, as it is; raises RunUnreadable where a type is not that of such a row."""
+    def select(self, kind: type[Kind], sql: str, *values: int | str, **named: int) -> list[Kind]:
+        """Return what a query gives, as tuples of this type."""
         with database.reading(self.path):
-            found: list[tuple[Any, ...]] = msgspec.convert(self._query(sql, *values, **named), _columns(row)[0])
+            found: list[Kind] = msgspec.convert(self._query(sql, *values, **named), list[kind])  # type: ignore[valid-type]
             return found
 
     def fetch(self, row: type[Row], sql: str, *values: int | str, **named: int) -> list[Row]:
-        found, turned = self.select(row, sql, *values, **named), _columns(row)[1]
+        columns, turned = _columns(row)
+        found = self.select(columns, sql, *values, **named)
         if not turned:
             return [row(*one) for one in found]
         lists = [list(one) for one in found]

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from profd.daemon.clock import MILLISECOND_NS
-from profd.daemon.store.columns import Grid
+from profd.daemon.store.rollups import Grid
 
 Key = TypeVar("Key", bound=Hashable)
 

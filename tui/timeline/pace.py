@@ -13,8 +13,8 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import COUNT_SERIES, take_steps
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.columns import Grid
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rollups import Grid
 from profd.daemon.store.rows import PointRow
 from profd.tui.snapshot import Series, Steps
 from profd.tui.timeline.bins import Ruler

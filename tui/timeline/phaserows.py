@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.columns import Grid, stack_times
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rollups import minute_times
+from profd.daemon.store.rollups import Grid, minute_times, stack_times
 from profd.daemon.store.rows import ColumnTime, RecordingRow
 from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.tui.samples import PhaseTally, Places

@@ -14,8 +14,8 @@ from profd.daemon.analyze.memory import LEAST_GROWTH_BYTES, LEAST_GROWTH_SHARE
 from profd.daemon.analyze.series import take_course
 from profd.daemon.analyze.trend import trend
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.columns import Grid
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rollups import Grid
 from profd.daemon.store.rows import PointRow, SeriesRow
 from profd.daemon.store.stepfunction import MINUTE_NS, StepBuilder
 from profd.tui.snapshot import Series

@@ -8,8 +8,8 @@ from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recordin
 from support.training_stacks import BACKWARD, DATA_WAIT, describe
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.columns import Grid, stack_times
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rollups import Grid, stack_times
 from profd.daemon.store.writer import RunWriter
 
 
