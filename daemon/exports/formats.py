@@ -33,7 +33,7 @@ FORMATS = {
 TABLES = ("csv", "parquet", "tensorboard")
 """The formats that are a folder."""
 OF_ALL_THREADS = (*TABLES, "speedscope", "pprof", "perfetto")
-"""Formats that tell threads apart, and so take all of them unless some are named."""
+"""Formats that keep threads apart, and so take all of them unless some are named."""
 ENDINGS = {
     "collapsed": ".collapsed.txt",
     "speedscope": ".speedscope.json",

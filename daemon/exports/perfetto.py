@@ -40,19 +40,19 @@ def perfetto(reader: RunReader, selection: Selection) -> bytes:
 
 def _events(reader: RunReader, selection: Selection) -> Iterator[Event]:
     phases = PhaseIndex(reader)
-    pieces: defaultdict[int, list[IntervalRow]] = defaultdict(list)
-    for piece in selected_intervals(reader, selection, selection.threads(reader), phases):
-        pieces[piece.thread].append(piece)
+    intervals: defaultdict[int, list[IntervalRow]] = defaultdict(list)
+    for interval in selected_intervals(reader, selection, selection.threads(reader), phases):
+        intervals[interval.thread].append(interval)
     yield name_event("process_name", HOST_PID, 0, "host")
     for process in reader.processes.values():
         yield name_event("process_name", process.pid, 0, process_title(process))
-    for thread in pieces:
+    for thread in intervals:
         row = reader.threads[thread]
         pid = reader.processes[row.process].pid
         yield name_event("thread_name", pid, row.os_tid, visible(row.name))
         if row.is_main:
             yield name_event("thread_name", pid, _PHASE_TID + row.os_tid, "phases")
-    for thread, run in pieces.items():
+    for thread, run in intervals.items():
         row = reader.threads[thread]
         pid = reader.processes[row.process].pid
         yield from _frame_slices(reader, run, {"pid": pid, "tid": row.os_tid})
@@ -73,7 +73,7 @@ def _events(reader: RunReader, selection: Selection) -> Iterator[Event]:
     yield from window_events(reader, selection)
 
 
-def _frame_slices(reader: RunReader, pieces: list[IntervalRow], place: Event) -> Iterator[Event]:
+def _frame_slices(reader: RunReader, intervals: list[IntervalRow], place: Event) -> Iterator[Event]:
     """Yield the frames of a thread as nested slices: one goes on as long as stack after stack begins with it."""
     open_frames: list[tuple[FrameRow, int]] = []
 
@@ -85,30 +85,30 @@ def _frame_slices(reader: RunReader, pieces: list[IntervalRow], place: Event) ->
             yield {**slice_event(reader, visible(frame.function), "python", start_ns, at_ns), **place, "args": args}
 
     end_ns = 0
-    for piece in pieces:
-        if piece.start_ns - end_ns > _LONGEST_GAP_NS:
+    for interval in intervals:
+        if interval.start_ns - end_ns > _LONGEST_GAP_NS:
             yield from close(0, end_ns)
-        frames, kept = reader.frames_of(piece.stack), 0
+        frames, kept = reader.frames_of(interval.stack), 0
         for frame, (known, _) in zip(frames, open_frames, strict=False):
             # A frame that is at another line goes on.
             if (frame.function, frame.file) != (known.function, known.file):
                 break
             kept += 1
-        yield from close(kept, piece.start_ns)
-        open_frames += [(frame, piece.start_ns) for frame in frames[kept:]]
-        end_ns = piece.end_ns
+        yield from close(kept, interval.start_ns)
+        open_frames += [(frame, interval.start_ns) for frame in frames[kept:]]
+        end_ns = interval.end_ns
     yield from close(0, end_ns)
 
 
-def _phase_slices(reader: RunReader, pieces: list[IntervalRow], phases: PhaseIndex, place: Event) -> Iterator[Event]:
+def _phase_slices(reader: RunReader, intervals: list[IntervalRow], phases: PhaseIndex, place: Event) -> Iterator[Event]:
     name, start_ns, end_ns = "", 0, 0
-    for piece in pieces:
-        phase = phases.of_stack(piece.stack)
-        if phase != name or piece.start_ns - end_ns > _LONGEST_GAP_NS:
+    for interval in intervals:
+        phase = phases.of_stack(interval.stack)
+        if phase != name or interval.start_ns - end_ns > _LONGEST_GAP_NS:
             if name:
                 yield {**slice_event(reader, name, "phase", start_ns, end_ns), **place}
-            name, start_ns = phase, piece.start_ns
-        end_ns = piece.end_ns
+            name, start_ns = phase, interval.start_ns
+        end_ns = interval.end_ns
     if name:
         yield {**slice_event(reader, name, "phase", start_ns, end_ns), **place}
 

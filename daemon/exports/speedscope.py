@@ -20,26 +20,26 @@ SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
 def speedscope(reader: RunReader, selection: Selection) -> bytes:
     """Return the samples of a selection as a speedscope file; times are ns since the run's start."""
-    pieces: defaultdict[int, list[IntervalRow]] = defaultdict(list)
-    for piece in selected_intervals(reader, selection, selection.threads(reader)):
-        pieces[piece.thread].append(piece)
+    intervals: defaultdict[int, list[IntervalRow]] = defaultdict(list)
+    for interval in selected_intervals(reader, selection, selection.threads(reader)):
+        intervals[interval.thread].append(interval)
     stacks: dict[int, list[int]] = {}
     frames: dict[int, int] = {}
     profiles = []
-    for thread, run in sorted(pieces.items()):
+    for thread, run in sorted(intervals.items()):
         samples: list[list[int]] = []
         weights: list[int] = []
         at_ns = run[0].start_ns
-        for piece in run:
-            if piece.start_ns > at_ns:
+        for interval in run:
+            if interval.start_ns > at_ns:
                 samples.append([])
-                weights.append(piece.start_ns - at_ns)
-            if piece.stack not in stacks:
-                rows = reader.frames_of(piece.stack)
-                stacks[piece.stack] = [frames.setdefault(row.id, len(frames)) for row in rows]
-            samples.append(stacks[piece.stack])
-            weights.append(piece.duration_ns)
-            at_ns = piece.end_ns
+                weights.append(interval.start_ns - at_ns)
+            if interval.stack not in stacks:
+                rows = reader.frames_of(interval.stack)
+                stacks[interval.stack] = [frames.setdefault(row.id, len(frames)) for row in rows]
+            samples.append(stacks[interval.stack])
+            weights.append(interval.duration_ns)
+            at_ns = interval.end_ns
         profile = {
             "type": "sampled",
             "name": thread_title(reader, thread),

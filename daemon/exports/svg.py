@@ -84,7 +84,7 @@ def _is_dark(color: str) -> bool:
 
 
 def _text(text: str, cells: int | None = None) -> str:
-    """Return text of a run as it may stand in markup, cut to so many characters."""
+    """Return text of a run escaped for markup, cut to a number of characters."""
     lines = [visible(line) if cells is None else cut(line, cells) for line in text.split("\n")]
     return escape("\n".join(lines))
 

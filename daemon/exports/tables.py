@@ -43,16 +43,16 @@ def _samples(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, .
     """Yield what a selection takes of the intervals: a thread stood in a stack from a time on."""
     phases = PhaseIndex(reader)
     leaves: dict[int, tuple[Value, ...]] = {}
-    for piece in selected_intervals(reader, selection, selection.threads(reader), phases):
-        thread = reader.threads[piece.thread]
+    for interval in selected_intervals(reader, selection, selection.threads(reader), phases):
+        thread = reader.threads[interval.thread]
         process = reader.processes[thread.process]
-        if piece.stack not in leaves:
-            frames = reader.frames_of(piece.stack)
+        if interval.stack not in leaves:
+            frames = reader.frames_of(interval.stack)
             leaf = frames[-1]
             path = ";".join(frame.label for frame in frames)
-            leaves[piece.stack] = (phases.of_stack(piece.stack), leaf.function, leaf.file, leaf.line, path)
+            leaves[interval.stack] = (phases.of_stack(interval.stack), leaf.function, leaf.file, leaf.line, path)
         place = (process.pid, process.role, process.rank, thread.name, thread.os_tid)
-        yield (piece.start_ns, piece.duration_ns, piece.samples, *place, *leaves[piece.stack])
+        yield (interval.start_ns, interval.duration_ns, interval.samples, *place, *leaves[interval.stack])
 
 
 def _series(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:

@@ -162,7 +162,7 @@ class DataSet:
         return None if isinstance(self.files, LocalFileSystem) else self.files
 
     def manifests(self) -> list[Manifest]:
-        """Return what there is of all runs, in order of their names; raises RunUnreadable."""
+        """Return the manifests of all runs, in order of their names; raises RunUnreadable."""
         with self._reading():
             if not self.files.isdir(f"{self.root}/{MANIFESTS}"):
                 raise RunUnreadable(
@@ -174,7 +174,7 @@ class DataSet:
         return [self._decoded(path, contents[path]) for path in paths]
 
     def manifest(self, run: str) -> Manifest | None:
-        """Return what there is of a run; None where it is not there."""
+        """Return the manifest of a run; None where there is none."""
         path = f"{self.root}/{MANIFESTS}/{encoded(run)}.json"
         with self._reading():
             if not self.files.exists(path):

@@ -63,7 +63,7 @@ class RunPaces:
 
 
 def take_paces(partial: Partial) -> list[RunPaces]:
-    """Return the runs that tell their steps, in order of their names."""
+    """Return the runs whose steps are known, in order of their names."""
     steps: defaultdict[str, dict[int, Stepped]] = defaultdict(dict)
     phases: defaultdict[str, defaultdict[int, dict[str, Spent]]] = defaultdict(lambda: defaultdict(dict))
     for run_name, day, stepped in partial.steps:
@@ -113,13 +113,13 @@ class Gap(NamedTuple):
     weight: float = 1.0
 
     def bounds(self, comparisons: int) -> tuple[float, float]:
-        """Return bounds that hold for so many comparisons at once, 95 times in 100."""
+        """Return bounds that hold for all comparisons at once, 95 times in 100."""
         width = t_quantile(1 - (1 - SURE) / (2 * max(comparisons, 1)), self.freedom) * self.error
         return self.value - width, self.value + width
 
 
 def gap(new: Sequence[float], base: Sequence[float]) -> Gap | None:
-    """Return the gap of two groups that each tell how much they vary (Welch); None where one has a single value."""
+    """Return the gap of two groups with variances of their own (Welch); None where one has a single value."""
     if min(len(new), len(base)) < 2:
         return None
     one, other = statistics.variance(new) / len(new), statistics.variance(base) / len(base)

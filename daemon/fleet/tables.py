@@ -129,7 +129,7 @@ def _by_counter(reader: RunReader, process: ProcessRow) -> Iterator[StepCount]:
 
 
 def _by_cycles(reader: RunReader, process: ProcessRow, phases: PhaseIndex) -> Iterator[StepCount]:
-    """Yield the steps of equal parts of the training, of those that tell."""
+    """Yield the steps of equal parts of the training, where they are known."""
     whole = msgspec.structs.replace(MAIN_THREADS, processes=frozenset({process.id}))
     found = training_range(reader, whole, phases)
     if found is None:
@@ -144,7 +144,7 @@ def _by_cycles(reader: RunReader, process: ProcessRow, phases: PhaseIndex) -> It
 
 
 class Row(NamedTuple):
-    """A row, and what tells its partition: when it was, and of which rank; None: of none, or of all."""
+    """A row with its time and rank, for its partition; the rank is None where it is of none or of all."""
 
     at_ns: int
     rank: int | None
@@ -171,7 +171,7 @@ class Source:
         return len(self.tracks.used_by(process.id))
 
     def lived_ns(self, process: ProcessRow, from_ns: int, to_ns: int) -> int:
-        """Return for how long a process lived in a range of time, as far as recordings tell."""
+        """Return for how long a process lived in a range of time, as far as recordings show."""
         known_ns = take_lives(self.reader).known_to_ns
         ended_ns = known_ns if process.ended_ns is None else min(process.ended_ns, known_ns)
         return max(min(ended_ns, to_ns) - max(process.seen_ns, from_ns), 0)
@@ -242,7 +242,7 @@ def _findings(source: Source) -> Iterator[Row]:
 
 
 def _lost(source: Source, finding: Finding) -> tuple[int, int]:
-    """Return the time of ranks, and of their GPUs, that a fix can give back at most; 0 where nothing tells."""
+    """Return the time of ranks, and of their GPUs, that a fix can give back at most; 0 where it is not known."""
     gain = finding.gain_bound or 1.0
     share = 1 - 1 / gain if gain > 1 else 0.0
     from_ns, to_ns = finding.evidence.from_ns, finding.evidence.to_ns

@@ -54,7 +54,7 @@ def find_slower(paces: Iterable[RunPaces], least: float) -> tuple[list[Slower], 
 
 
 def _pair(job: str, runs: Sequence[RunPaces]) -> Pair | str:
-    """Return what is to be compared of a job, or why nothing is."""
+    """Return the paces of a job to compare, or why there are none."""
     earlier = [week for run in runs for week in run.weeks if week > 0]
     if not any(0 in run.weeks for run in runs):
         return "it did not run in the last seven days"

@@ -170,7 +170,7 @@ Part = tuple[str, ...]
 class TimeBuckets(msgspec.Struct, frozen=True):
     """The samples of a run; bucket 0 starts at ``RunInfo.started_ns``.
 
-    ``parts`` are the conditions that can be asked for: each that the run can tell, and all of them together.
+    ``parts`` are the conditions that can be asked for: each that the run has readings for, and all of them together.
     """
 
     width_ms: int

@@ -176,7 +176,7 @@ def hang_card(hang: Hang) -> HangCard:
     to_s = hang.told_s if hang.ended_s is None else hang.ended_s
     return HangCard(
         hang=hang,
-        when=f"{duration(hang.since_s)} into the run, told after {duration(hang.told_s - hang.since_s)}; {went_on}",
+        when=f"{duration(hang.since_s)} into the run, reported after {duration(hang.told_s - hang.since_s)}; {went_on}",
         stacks=stacks,
         left_out=max(len(hang.places) - _PLACES, 0),
         address=urlencode([("t", f"{from_s:.2f}-{to_s:.2f}"), ("process", "all"), ("thread", "all")]),

@@ -135,7 +135,7 @@ def render_diff_report(readers: Readers, selections: Selections, diff: Diff) -> 
         for name in ("operators", "memory", "gpus")
     }
     what = (
-        "Seconds a step" if diff.unit == "s/step" else "Shares of the time, as one of the runs does not tell its steps"
+        "Seconds a step" if diff.unit == "s/step" else "Shares of the time, as the steps of one of the runs are unknown"
     )
     return render_page(
         "diff.html.j2",
@@ -161,7 +161,7 @@ def _harmless(changes: Iterable[Change]) -> list[Change]:
 
 
 def _step(diff: Diff) -> str:
-    """Return how the time of a step changed, in a sentence; empty where a run does not tell its steps."""
+    """Return how the time of a step changed, in a sentence; empty where the steps of a run are unknown."""
     step = diff.step_time
     if step is None:
         return ""

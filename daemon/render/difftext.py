@@ -109,7 +109,7 @@ def _basis(diff: Diff) -> Iterator[str]:
     if diff.unit == "s/step":
         yield "Times are of the main threads, a step; changes are parts of the base's step."
     else:
-        yield "One of the runs does not tell its steps: shares of the main threads' time are compared."
+        yield "The steps of one of the runs are unknown: shares of the main threads' time are compared."
     blocks = f"{diff.base.blocks} and {diff.new.blocks}"
     yield f"Bounds hold for all rows at once, from the unrest of {blocks} blocks of the runs;"
     yield f"below {percent(diff.least)} of a step nothing is called a change."

@@ -177,7 +177,7 @@ class Operator(msgspec.Struct, frozen=True):
 
 
 class Window(msgspec.Struct, frozen=True):
-    """A window in JSON; ``steps`` counts the whole steps in it, ``operators`` are told apart by input shape."""
+    """A window in JSON; ``steps`` counts the whole steps in it, ``operators`` are kept apart by input shape."""
 
     source: str
     pid: int

@@ -81,7 +81,7 @@ def known_by(node: JoinedNode) -> str:
     if node.number == 0:
         return "the clock that all times are in"
     if node.error_ns is None:
-        return "nothing tells how far its clock is off: taken as it is"
+        return "its clock error is unknown: times are taken as they are"
     return f"by {node.source}" + (f", {node.matched:,} of them" if node.matched else "")
 
 

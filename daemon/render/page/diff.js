@@ -182,7 +182,7 @@ function readingColumns() {
   const verdict = (row) => {
     if (row.is_significant) return "yes";
     if (row.low !== null) return "within unrest";
-    return row.kind === "operator" ? "too few windows to tell" : "alike";
+    return row.kind === "operator" ? "too few windows" : "alike";
   };
   return [
     longColumn("what", "name", "name"),

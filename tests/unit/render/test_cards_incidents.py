@@ -83,7 +83,7 @@ def test_a_run_that_ended_well_has_neither(tmp_path: Path) -> None:
 def test_a_hang_is_told_with_all_its_stacks_and_waits(tmp_path: Path) -> None:
     found = page(tmp_path / "run", HANG, RunEnded(END_NS, "target-exited", 0))
     text = words(found)
-    assert "hang no progress for 34 s 5.0 s into the run, told after 34.0 s; it did not go on" in text
+    assert "hang no progress for 34 s 5.0 s into the run, reported after 34.0 s; it did not go on" in text
     for rank in range(6):
         assert f"rank {rank} (pid {4242 + rank}): a lock" in text
     assert "rank 6 (pid 9), thread saver: a file /nfs/a" in text
