@@ -127,21 +127,23 @@ def read_wait(pid: int, os_tid: int, name_of: NameOf) -> Wait:
     if stat.state in "Tt":
         return Wait("stopped", "it is stopped by a signal")
     call = _call_of(pid, os_tid)
-    wchan = _wchan(pid, os_tid) if call is None or stat.state == "D" else None
+    wchan = _wchan(pid, os_tid) if call is None or stat.state == "D" else ""
     wait = _wait_in(*call, pid, name_of) if call else _wait_without_call(stat.state, wchan)
     if stat.state == "D":
         return Wait(wait.kind, f"{wait.text}, uninterruptible (state D) in {wchan or 'the kernel'}")
     return wait
 
 
-def _wait_without_call(state: str, wchan: str | None) -> Wait:
+def _wait_without_call(state: str, wchan: str) -> Wait:
     """Return the wait of a thread whose system call we do not see, by its function of the kernel."""
-    if state == "R" or (state != "D" and wchan is None):
-        return Wait("running", "it is running") if state == "R" else Wait("unknown", "the kernel does not say")
-    if wchan is not None and "futex" in wchan:
+    if state == "R":
+        return Wait("running", "it is running")
+    if "futex" in wchan:
         return Wait("lock", f"a lock ({wchan})")
-    if wchan is not None and "pipe_read" in wchan:
+    if "pipe_read" in wchan:
         return Wait("read", f"reads a pipe ({wchan})")
+    if state != "D" and not wchan:
+        return Wait("unknown", "the kernel does not say")
     return Wait("read" if state == "D" else "unknown", f"waits in the kernel ({wchan or 'unknown'})")
 
 
@@ -205,16 +207,12 @@ def _far_end(pid: int, link: str) -> str:
         lines = (processes.read(f"/proc/{pid}/net/{name}") or b"").decode().splitlines()[1:]
         for fields in map(str.split, lines):
             if len(fields) > 9 and fields[9] == inode:
-                return f" connected to {_address(fields[2])}"
+                host, _, port = fields[2].partition(":")
+                if len(host) != 8:  # of version 6: its port alone
+                    return f" connected to port {int(port, 16)}"
+                numbers = ".".join(str(byte) for byte in reversed(bytes.fromhex(host)))
+                return f" connected to {numbers}:{int(port, 16)}"
     return ""
-
-
-def _address(word: str) -> str:
-    """Return an address of /proc/net/tcp: of version 4 with its numbers, else its port alone."""
-    host, _, port = word.partition(":")
-    if len(host) == 8:
-        return f"{'.'.join(str(byte) for byte in reversed(bytes.fromhex(host)))}:{int(port, 16)}"
-    return f"port {int(port, 16)}"
 
 
 def _call_of(pid: int, os_tid: int) -> tuple[str, int, int] | None:
@@ -229,10 +227,10 @@ def _call_of(pid: int, os_tid: int) -> tuple[str, int, int] | None:
     return _NAMES.get(number, f"system call {number}"), arguments[0], arguments[1]
 
 
-def _wchan(pid: int, os_tid: int) -> str | None:
-    """Return the function of the kernel that a thread sleeps in."""
+def _wchan(pid: int, os_tid: int) -> str:
+    """Return the function of the kernel that a thread sleeps in; empty where it does not say."""
     name = (processes.read(f"/proc/{pid}/task/{os_tid}/wchan") or b"").decode()
-    return name if name not in ("", "0") else None
+    return "" if name == "0" else name
 
 
 def _memory(pid: int, address: int, length: int) -> bytes:

@@ -110,10 +110,9 @@ class Interpreter:
 
     def type(self, name: str) -> int:
         """Return the address of one of the interpreter's own types, by the name of its symbol."""
-        try:
-            return self.types[name]
-        except KeyError:
-            raise Unreadable(f"it does not export {name}") from None
+        if name not in self.types:
+            raise Unreadable(f"it does not export {name}")
+        return self.types[name]
 
     def code(self, address: int) -> Code:
         if not self.is_of_type(address, "PyCode_Type"):

@@ -23,6 +23,9 @@ CLOSE_ROUNDS = 0.5
 # The rate is not known before so many readings.
 _KNOWN = 5
 
+Epoch = Callable[[], int | None]
+Off = tuple[int, int]
+
 
 class _Restart(NamedTuple):
     """A loop that began anew: last seen in round ``before``, then in ``after``; ``added`` rounds may be wrong."""
@@ -71,12 +74,7 @@ class Count:
         self._off_ns = 0
 
     def take(
-        self,
-        at_ns: int,
-        number: int,
-        epoch: Callable[[], int | None] = lambda: None,
-        end: int | None = None,
-        off: tuple[int, int] | None = None,
+        self, at_ns: int, number: int, epoch: Epoch = lambda: None, end: int | None = None, off: Off | None = None
     ) -> None:
         """Add a reading: the counter showed the round ``number`` (from 0).
 
@@ -98,9 +96,9 @@ class Count:
         if number != self.round:
             self._since_ns = at_ns
         self.round, self.at_ns = number, at_ns
-        longer = number + (not self._is_late) - self._longest
-        self._longest += max(longer, 0)
-        if longer > 0 and (self._varies or (self.length is not None and self._longest > self.length)):
+        longer = max(number + (not self._is_late) - self._longest, 0)
+        self._longest += longer
+        if longer and (self._varies or (self.length is not None and self._longest > self.length)):
             self._forget_length(longer)
         self._recent.append((at_ns - self._off_ns, self.rounds))
         while len(self._recent) > 2 and self._recent[1][0] <= at_ns - self._off_ns - RATE_NS:
@@ -141,7 +139,7 @@ class Count:
         """Say whether the loop has begun anew before its rounds were known."""
         return bool(self._unsure) and self.length is None
 
-    def _made(self, last: int, before_ns: int, after_ns: int, number: int, epoch: Callable[[], int | None]) -> int:
+    def _made(self, last: int, before_ns: int, after_ns: int, number: int, epoch: Epoch) -> int:
         """Return the rounds since the last reading: made so long after it, and before this one."""
         gap_s = (before_ns + after_ns) / SECOND_NS
         if number >= last and not self.is_short(gap_s):

@@ -12,12 +12,11 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.interpreter.integers import Global, Local, Moved, Variable
 from profd.daemon.interpreter.memory import Unreadable
-from profd.daemon.steps.count import CLOSE_ROUNDS, Count
+from profd.daemon.steps.count import CLOSE_ROUNDS, Count, Epoch
 from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.log import OutputFile, StepLog
 from profd.daemon.steps.loop import Stack, StepLoop, find_loop, trains
@@ -56,14 +55,6 @@ _STACKS = 40
 _NO_OTHER = 15
 
 
-class _Check(NamedTuple):
-    """Another source of the same loop: the round that it showed when the first one had counted so many."""
-
-    source: Source
-    number: int
-    rounds: int
-
-
 class StepReader:
     """Reads the steps of one process, and gives records to ``put``.
 
@@ -96,7 +87,8 @@ class StepReader:
         self._loop: StepLoop | None = None
         self._source: Source | None = None
         self._outside: Variable | None = None
-        self._check: _Check | None = None
+        self._check: tuple[Source, int, int] | None = None
+        """Another source of the same loop, the round that it showed last, and the rounds counted by then."""
         self._bound_ns = 0
         self._counted: tuple[tuple[str, int], Source | None] | None = None
         """What counts, or did last: the key of its loop, and the source, None for the log."""
@@ -208,7 +200,7 @@ class StepReader:
         # What counted before goes on to count, also where another source happened to be read first.
         source = next((one for one in found if one.name == self._counted_by()), found[0])
         others = [one for one in found if one is not source and one.stride == 1 and not one.of_updates]
-        self._check = _Check(others[0], -1, 0) if others and not source.of_updates else None
+        self._check = (others[0], -1, 0) if others and not source.of_updates else None
         self._outside = program.outside_of(loop)
         if source.name != self._counted_by():
             every, name = None if source.of_updates else loop.place.loop.every, source.name
@@ -270,12 +262,9 @@ class StepReader:
         self._take(at_ns, number, (lambda: epoch) if is_short else outside, end)
         return is_variable or not self._pauses(at_ns)
 
-    def _take(
-        self, at_ns: int, number: int, epoch: Callable[[], int | None] = lambda: None, end: int | None = None
-    ) -> None:
+    def _take(self, at_ns: int, number: int, epoch: Epoch = lambda: None, end: int | None = None) -> None:
         """Count a round; the first one of another variable of the same loop adds nothing to what was counted."""
-        before, _ = self._made()
-        is_first = self._count.round is None
+        (before, _), is_first = self._made(), self._count.round is None
         off = (self._off_since_ns, self._off_until_ns) if self._off_since_ns else None
         self._off_since_ns = 0
         self._count.take(at_ns, number, epoch, end, off)
@@ -340,20 +329,19 @@ class StepReader:
 
     def _compare(self, program: Program, source: Source) -> None:
         """Compare the sources now and then; say so once where they disagree by more than their errors."""
-        check, at_ns = self._check, self._clock.now_ns()
-        if check is None or at_ns - self._bound_ns < _CHECK_NS:
+        at_ns, rounds = self._clock.now_ns(), self._count.rounds
+        if self._check is None or at_ns - self._bound_ns < _CHECK_NS:
             return
         self._bound_ns = at_ns
-        number = program.round_of(check.source)
+        other, before, rounds_before = self._check
+        number = program.round_of(other)
         if number is None:
             return
-        rounds = self._count.rounds
-        apart = number - check.number - (rounds - check.rounds)
-        if 0 <= check.number <= number and abs(apart) > 2 + self._count.error + self._count.per_s() * READ_S:
+        self._check = other, number, rounds
+        apart = number - before - (rounds - rounds_before)
+        if 0 <= before <= number and abs(apart) > 2 + self._count.error + self._count.per_s() * READ_S:
             self._check = None
-            self._say("steps disagree", f"{check.source.name} and {source.name} differ by {apart} steps")
-        else:
-            self._check = check._replace(number=number, rounds=rounds)
+            self._say("steps disagree", f"{other.name} and {source.name} differ by {apart} steps")
 
     def _read_log(self) -> None:
         if self._output is None:

@@ -103,13 +103,13 @@ class Program:
             found += self._bars(frame, loop.place)
             found += self._iterated(iterator)
             found += self._loading(stack[: stack.index(frame)])
-        return [one for one in found if self._has_value(one)]
-
-    def _has_value(self, source: Source) -> bool:
-        try:
-            return self.round_of(source) is not None
-        except Moved:
-            return True
+        there = []
+        for one in found:
+            with contextlib.suppress(Moved):  # then it is there, too
+                if self.round_of(one) is None:
+                    continue
+            there.append(one)
+        return there
 
     def outside_of(self, loop: StepLoop) -> Variable | None:
         """Return the variable that the nearest loop around counts by, one in each round; None where none does."""
@@ -205,17 +205,10 @@ class Program:
             stride = one.stride if isinstance(one.stride, int) else self.number_of(place, one.stride)
             variable = self._variable(frame, one.name)
             if stride and stride > 0 and variable is not None:
-                yield Source(
-                    self._named(one.name, place.name, place.file, place.loop),
-                    variable,
-                    stride,
-                    one.start or 0,
-                    None if one.is_added else left,
-                    one.is_added,
-                    one.is_late,
-                    one.of_updates,
-                    (place, frame.code) if one.name in place.loop.shared else None,
-                )
+                name = self._named(one.name, place.name, place.file, place.loop)
+                within = (place, frame.code) if one.name in place.loop.shared else None
+                end, kind = None if one.is_added else left, (one.is_added, one.is_late, one.of_updates)
+                yield Source(name, variable, stride, one.start or 0, end, *kind, within)
 
     def _named(self, counter: str, function: str, file: str, loop: Loop) -> str:
         return f"loop counter `{counter}` in {function} ({self._declared.path_of(file)}:{loop.first_line})"
