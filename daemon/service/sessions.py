@@ -1,22 +1,35 @@
-"""The sessions that record the jobs: ordinary ones, as ``profd attach`` starts them, each a process of its own.
+"""The live sessions of the host: started, adopted and ended, each with its part of the budget.
 
-They outlive the supervisor that started them; the next one adopts them by the registry.
+They are ordinary ones, as ``profd attach`` starts them, each a process of its own. They outlive the supervisor that
+started them; the next one adopts them by the registry. The pool lives in the supervisor's event loop; calls that may
+take seconds run in threads.
+
+A session keeps to its part of the budget, but does not know what others spent before it: ten short jobs in a row are
+ten starts in one minute.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from profd.daemon import paths, processes
-from profd.daemon.clock import Clock
+from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.errors import NoSuchProcess, ProfdError, SessionFailed
 from profd.daemon.naming import script_name
 from profd.daemon.service.configuration import Configuration
+from profd.daemon.service.jobs import QUIET, STOPPED, Jobs
+from profd.daemon.service.log import JsonLog
 from profd.daemon.service.processes import Job
 from profd.daemon.service.storage import Entry, RunRegistry, boot_id
+from profd.daemon.session.budget import MINUTE_S, Ledger, Spending
 from profd.daemon.session.control import ControlClient
 from profd.daemon.session.session import RunningSession, SessionOptions, end_session, is_session, start_session
 from profd.daemon.store.reader import RunReader
@@ -154,3 +167,193 @@ def _find_session(run_id: str) -> int | None:
             if is_its and is_session(pid):
                 return pid
     return None
+
+
+START_S = 0.8
+"""CPU seconds that it takes to begin a recording, until its session has measured itself: interpreter and py-spy."""
+_LEAST_CHANGE = 0.1
+"""Of a session's part: one whose part changed each second would never settle."""
+
+
+class HostBudget:
+    """The ledger of the last minute."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._last_ns = clock.now_ns()
+        self._ledger = Ledger()
+
+    def spend(self, cpu_s: float) -> None:
+        now_ns = self.clock.now_ns()
+        self._ledger.add(Spending(cpu_s, max(now_ns - self._last_ns, 1) / SECOND_NS))
+        self._last_ns = now_ns
+
+    def starts(self, budget_percent: float) -> int:
+        """Return how many recordings may begin now without the minute passing the budget."""
+        return max(int((MINUTE_S * budget_percent / 100 - self._ledger.spent_s(MINUTE_S)) / START_S), 0)
+
+    def part(self, budget_percent: float, least_percent: float, sessions: int) -> float:
+        """Return what each of ``sessions`` may cost from now on, in percent of a core."""
+        allowed = min(100 * self._ledger.allowance(budget_percent / 100), budget_percent)
+        return max(allowed / max(sessions, 1), min(least_percent, budget_percent))
+
+
+@dataclass(eq=False)
+class SessionPool:
+    """The sessions that live; ``ended`` is called with the entry of each one that has ended."""
+
+    configuration: Configuration
+    sessions: Sessions
+    jobs: Jobs
+    registry: RunRegistry
+    log: JsonLog
+    clock: Clock
+    ended: Callable[[Entry], None]
+
+    def __post_init__(self) -> None:
+        self._live: dict[str, Recording] = {}
+        self._ended_cpu_s = 0.0
+        """CPU seconds of sessions that ended since the last ``meter``."""
+        self._budget = HostBudget(self.clock)
+        self._starting = 0
+        self._sharing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._one_less = asyncio.Event()
+
+    @property
+    def room(self) -> int:
+        """How many more sessions the budget has room for now."""
+        starts = self._budget.starts(self.configuration.budget_percent)
+        return min(self.configuration.most_sessions - len(self._live), starts) - self._starting
+
+    @property
+    def live(self) -> dict[str, Entry]:
+        return {run_id: recording.entry for run_id, recording in self._live.items()}
+
+    def begin(self, jobs: list[Job]) -> None:
+        self._starting += len(jobs)
+        for job in jobs:
+            self._go(self._begin(job))
+
+    def adopt(self, entry: Entry) -> bool:
+        """Take over the session of an entry; False where it lives no more."""
+        recording = self.sessions.adopt(entry)
+        if recording is None:
+            return False
+        self.jobs.adopt(entry.root)
+        # What it cost before is past and unknown here.
+        recording.cpu_s = self.sessions.cpu_s(recording)
+        self._follow(recording)
+        self.log.say("adopted", "its session goes on", run=entry.run_id, pid=entry.root.pid)
+        self.share()
+        return True
+
+    def meter(self) -> None:
+        self._budget.spend(self._ended_cpu_s + sum(map(self._spent_s, self._live.values())))
+        self._ended_cpu_s = 0.0
+        self.share()
+
+    def make_room(self) -> None:
+        """Let a job go that has been quiet for long, where another one waits for its place; one at a time."""
+        if not self.jobs.is_any_waiting or any(recording.is_released for recording in self._live.values()):
+            return
+        root = self.jobs.quietest()
+        for run_id, recording in self._live.items():
+            if recording.entry.root == root:
+                recording.is_released = True
+                self.log.say("released", "it has been quiet, and another job waits", run=run_id, pid=root.pid)
+                self._go(self._stop(recording))
+
+    def share(self) -> None:
+        self._go(self._share())
+
+    async def stop_all(self) -> None:
+        for recording in list(self._live.values()):
+            await self._stop(recording)
+        while self._live:
+            self._one_less.clear()
+            await self._one_less.wait()
+
+    async def settle(self) -> None:
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _go(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _part(self) -> float:
+        wanted = self.configuration
+        return self._budget.part(wanted.budget_percent, wanted.least_percent, len(self._live) + self._starting)
+
+    async def _begin(self, job: Job) -> None:
+        # Room is made before it is taken: the budget holds at any time.
+        await self._share()
+        part = self._part()
+        try:
+            recording = await asyncio.to_thread(self.sessions.start, job, part)
+        except ProfdError as error:
+            self.jobs.fail(job.root)
+            if self.jobs.is_first_notice(job.root):
+                self.log.complain("refused", error, pid=job.root.pid)
+        else:
+            recording.budget_percent = part
+            self._follow(recording)
+            rule = f"by rule {job.rule or 'without a name'}"
+            self.log.say("recording", rule, run=recording.entry.run_id, pid=job.root.pid)
+        finally:
+            self._starting -= 1
+        await self._share()
+
+    async def _stop(self, recording: Recording) -> None:
+        try:
+            await asyncio.to_thread(self.sessions.stop, recording)
+        except ProfdError as error:
+            recording.is_released = False
+            self.log.complain("unreachable", error, run=recording.entry.run_id)
+
+    async def _share(self) -> None:
+        async with self._sharing:
+            part = self._part()
+            changed = [one for one in self._live.values() if abs(one.budget_percent - part) > _LEAST_CHANGE * part]
+            await asyncio.gather(*(self._allow(recording, part) for recording in changed))
+
+    async def _allow(self, recording: Recording, part: float) -> None:
+        try:
+            await asyncio.to_thread(self.sessions.allow, recording, part)
+        except ProfdError as error:
+            # One that is about to end no longer answers; its end is logged in a moment.
+            self.log.complain("unreachable", error, run=recording.entry.run_id)
+        else:
+            recording.budget_percent = part
+
+    def _spent_s(self, recording: Recording) -> float:
+        before_s, recording.cpu_s = recording.cpu_s, max(self.sessions.cpu_s(recording), recording.cpu_s)
+        return recording.cpu_s - before_s
+
+    def _follow(self, recording: Recording) -> None:
+        self._live[recording.entry.run_id] = recording
+        asyncio.get_running_loop().add_reader(recording.watch.fileno(), self._take_end, recording)
+
+    def _take_end(self, recording: Recording) -> None:
+        asyncio.get_running_loop().remove_reader(recording.watch.fileno())
+        self._ended_cpu_s += self._spent_s(recording)
+        self._go(self._end(recording))
+
+    async def _end(self, recording: Recording) -> None:
+        run_id, root = recording.entry.run_id, recording.entry.root
+        why = await asyncio.to_thread(self.sessions.close, recording)
+        if recording.is_released and why == STOPPED:
+            why = QUIET
+        entry = msgspec.structs.replace(recording.entry, ended_ns=self.clock.now_ns(), why_ended=why)
+        del self._live[run_id]
+        self._one_less.set()
+        try:
+            self.registry.put(entry)
+        except ProfdError as error:
+            self.log.complain("unwritable", error, run=run_id)
+        self.log.say("ended", why, run=run_id, pid=root.pid)
+        self.jobs.end(root, why)
+        self.ended(entry)
+        await self._share()

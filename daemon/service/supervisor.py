@@ -21,9 +21,8 @@ from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.exporting import Exporting, metrics_command
 from profd.daemon.service.jobs import STOPPED, Jobs
 from profd.daemon.service.log import JsonLog, SystemdNotifier
-from profd.daemon.service.pool import SessionPool
 from profd.daemon.service.reports import Incidents, ReportQueue
-from profd.daemon.service.sessions import Sessions, run_file, why_ended
+from profd.daemon.service.sessions import SessionPool, Sessions, run_file, why_ended
 from profd.daemon.service.storage import RunRegistry, RunRetention, RunStorage
 from profd.daemon.store.database import unwritable
 

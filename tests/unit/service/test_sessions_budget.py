@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.clocks import StoppedClock
 
-from profd.daemon.service.pool import START_S, HostBudget
+from profd.daemon.service.sessions import START_S, HostBudget
 
 BUDGET = 10.0
 
