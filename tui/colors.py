@@ -12,7 +12,7 @@ from textual.theme import Theme
 
 from profd.daemon.analyze.phases import phase_named
 
-# The accent is none of the phases' colors, and no neighbor of one: what is a phase and what is not shall be plain.
+# The accent is none of the phases' colors, and no neighbor of one: it must not look like a phase.
 DARK = Theme(
     name="profd-dark",
     primary="#A3B1FF",
@@ -52,7 +52,7 @@ class PhaseLook(msgspec.Struct, frozen=True):
 
     ``quiet`` is the style where the letter stands many times beside and below itself, and shall not be louder than it,
     ``label`` that of words that are to be read on it.
-    ``color`` is ``#rrggbb``, None where only its letter tells a phase from the others: with few colors or none.
+    ``color`` is ``#rrggbb``, None with few colors or none, where only its letter distinguishes a phase.
     """
 
     letter: str
@@ -79,7 +79,7 @@ def phase_look(name: str, color_system: str | None, *, is_monochrome: bool) -> P
 
 @functools.lru_cache(maxsize=64)
 def idle_look(tenths: int, color_system: str | None, *, is_monochrome: bool) -> PhaseLook:
-    """Return how a GPU looks that was idle for so many tenths of the time: from blue, all busy, to orange, all idle.
+    """Return how a GPU looks that was idle for ``tenths`` of the time: from blue, all busy, to orange, all idle.
 
     Its letter is the number of tenths, and all there is without color.
     """

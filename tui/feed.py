@@ -9,22 +9,25 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 from textual.message import Message
 
+from profd.daemon.analyze.operators import by_name
 from profd.daemon.errors import ProfdError, SessionFailed
 from profd.daemon.session.analyst import command
 from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import RunInfo
+from profd.daemon.store.records import OperatorTotals
+from profd.daemon.store.rows import ProcessRow, RunInfo, WindowRow
 from profd.tui.findings import Analysis, Findings
+from profd.tui.flametree import Node
 from profd.tui.runmodel import OwnCost, RunModel
 from profd.tui.snapshot import Snapshot
-from profd.tui.tabcontent import TabContent
 from profd.tui.terminal import Picture, Playback
 from profd.tui.view import OutputView, View
 
@@ -33,6 +36,8 @@ TYPING_S = 0.1
 _DRAWING_S = 0.05
 # A session that cannot be reached may be starting, or ending: it is asked again, but not at every look.
 LOOKS_TO_RETRY = 10
+_REST = 9
+"""For how many times what an answer took the next one is put off."""
 
 
 class PollingThread:
@@ -121,11 +126,83 @@ class OutputDrawn(Message):
     picture: Picture
 
 
+class WindowOperators(msgspec.Struct, frozen=True):
+    """A torch.profiler window of a process; the operators without regard to shapes, ``steps`` whole steps."""
+
+    window: WindowRow
+    process: ProcessRow
+    steps: int
+    operators: tuple[OperatorTotals, ...]
+
+
+@dataclass
+class FlameGrown(Message):
+    """The stacks of what is looked at were added up."""
+
+    tree: Node
+
+
+@dataclass
+class OperatorsRead(Message):
+    """The operators of a window were read; None where no window was taken."""
+
+    shown: WindowOperators | None
+
+
 @dataclass
 class FeedFailed(Message):
     """The run cannot be read any further; the feed has ended."""
 
     error: ProfdError
+
+
+class TabContent:
+    """What single tabs show beside the snapshot: made for the tab that is open alone.
+
+    A tab is answered at once when it is opened or looks at something else. While a run grows it is answered again so
+    seldom that this takes a small part of the time, however much there is to add up.
+    """
+
+    def __init__(self, reader: RunReader, model: RunModel, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._reader = reader
+        self._model = model
+        self._now_s = now_s
+        self._answered: Hashable = None
+        self._rests_until_s = 0.0
+        self._is_stale = True
+
+    def take(self, view: View, *, is_new: bool) -> Message | None:
+        """Return what the open tab shows; None where it shows that already, nothing of its own, or it is too early.
+
+        ``is_new`` says that something was written since the last call.
+        """
+        self._is_stale = self._is_stale or is_new
+        asked = (view.tab, view.scope, view.span_ns, view.end_ns, view.chosen)
+        begun_s = self._now_s()
+        is_early = asked == self._answered and (not self._is_stale or begun_s < self._rests_until_s)
+        if view.tab not in ("flame", "torch") or is_early:
+            return None
+        if view.tab == "flame":
+            message: Message = FlameGrown(self._model.flame(view))
+        else:
+            message = self._operators(view)
+        self._answered, self._is_stale = asked, False
+        self._rests_until_s = self._now_s() + _REST * (self._now_s() - begun_s)
+        return message
+
+    def _operators(self, view: View) -> OperatorsRead:
+        windows = [window for window in self._reader.windows() if not window.error]
+        chosen = view.chosen
+        if chosen is not None:
+            inside = [one for one in windows if one.start_ns < chosen.to_ns and one.end_ns > chosen.from_ns]
+            windows = inside or windows
+        # The last one; of several ranks the first that was written.
+        window = next((one for one in windows if one.asked_ns == windows[-1].asked_ns), None)
+        if window is None:
+            return OperatorsRead(None)
+        operators = by_name(self._reader.operators(window.id))
+        steps = len(self._reader.window_steps(window.id))
+        return OperatorsRead(WindowOperators(window, self._reader.processes[window.process], steps, tuple(operators)))
 
 
 class Feed:

@@ -7,41 +7,30 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from profd.daemon.analyze.functions import Busy
 from profd.daemon.analyze.profile import Profile
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
+from profd.tui.samples import Places
 
 MIXED = ""
 """The phase of a node of which no phase has half."""
 
 
-class GpuTime(NamedTuple):
-    """For how long it is known what the GPU did, and for how long of that it was idle."""
-
-    known_ns: float = 0.0
-    idle_ns: float = 0.0
-
-    def plus(self, other: GpuTime, times: float = 1.0) -> GpuTime:
-        if not other.known_ns:  # most trees are of runs without a GPU
-            return self
-        return GpuTime(self.known_ns + other.known_ns * times, self.idle_ns + other.idle_ns * times)
-
-
-NO_GPU = GpuTime()
-
-
 class Node:
-    """A frame with the time spent in it and below; ``key`` tells it from its siblings, ``frame`` is None at the root.
+    """A frame with the time spent in it and below; ``key`` is unique among its siblings, ``frame`` is None at the root.
 
+    Of ``known_ns`` of its time it is known what the GPU did: for ``idle_ns`` it was idle.
     ``above`` is the node that it hangs below. ``hidden`` is the number of library frames that were folded into it, 0
     where it is a single one. ``expand`` makes what is below, when somebody looks at it: so that a tree of any size
     costs what is seen of it.
     """
 
-    __slots__ = ("_children", "_expand", "above", "frame", "gpu", "hidden", "key", "own_ns", "phases_ns", "total_ns")
+    __slots__ = (
+        *("_children", "_expand", "above", "frame", "hidden", "key"),
+        *("idle_ns", "known_ns", "own_ns", "phases_ns", "total_ns"),
+    )
 
     def __init__(self, key: Hashable, frame: FrameRow | None, expand: Callable[[], list[Node]] | None = None) -> None:
         self.key = key
@@ -49,7 +38,7 @@ class Node:
         self.above: Node | None = None
         self.hidden = 0
         self.own_ns = self.total_ns = 0.0
-        self.gpu = NO_GPU
+        self.known_ns = self.idle_ns = 0.0
         self.phases_ns: defaultdict[str, float] = defaultdict(float)
         self._expand = expand
         self._children: list[Node] | None = None if expand else []
@@ -83,7 +72,7 @@ class Node:
     @property
     def gpu_idle(self) -> float | None:
         """The share of its time for which the GPU was idle, 0 to 1; None where nothing was read of one meanwhile."""
-        return self.gpu.idle_ns / self.gpu.known_ns if self.gpu.known_ns else None
+        return self.idle_ns / self.known_ns if self.known_ns else None
 
     @property
     def title(self) -> str:
@@ -100,11 +89,13 @@ class Node:
         child.above = self
         self.children.append(child)
 
-    def count(self, time_ns: float, phases_ns: Mapping[str, float], gpu: GpuTime = NO_GPU) -> None:
-        self.total_ns += time_ns
-        self.gpu = self.gpu.plus(gpu)
-        for phase, of_phase_ns in phases_ns.items():
-            self.phases_ns[phase] += of_phase_ns
+    def add(self, other: Node, share: float = 1.0) -> None:
+        """Count a share of the time of another node in it or below."""
+        self.total_ns += other.total_ns * share
+        self.known_ns += other.known_ns * share
+        self.idle_ns += other.idle_ns * share
+        for phase, time_ns in other.phases_ns.items():
+            self.phases_ns[phase] += time_ns * share
 
     def child(self, key: Hashable) -> Node | None:
         return next((child for child in self.children if child.key == key), None)
@@ -123,8 +114,8 @@ def _place_of(node: Node) -> tuple[int, int]:
     return (node.frame.id if node.frame else 0, node.hidden)
 
 
-def grow(reader: RunReader, profile: Profile, phase_of: Callable[[int], str], busy: Mapping[int, Busy]) -> Node:
-    """Return the tree of a profile; ``phase_of`` gives the phase of a stack, ``busy`` what the GPUs did meanwhile."""
+def grow(reader: RunReader, profile: Profile, places: Places, busy: Mapping[int, Busy]) -> Node:
+    """Return the tree of a profile; ``busy`` is what the GPUs did meanwhile."""
     known = {0: Node(0, None)}
     for stack, time_ns in profile.time_ns.items():
         reader.frames_of(stack)  # raises RunUnreadable where the stack is damaged
@@ -136,14 +127,15 @@ def grow(reader: RunReader, profile: Profile, phase_of: Callable[[int], str], bu
             row = reader.stacks[inner]
             known[inner] = Node(row.frame, reader.frames[row.frame])
             known[row.parent].add_child(known[inner])
-        gpu = GpuTime(time_ns, time_ns * (1.0 - busy[stack].utilization)) if stack in busy else NO_GPU
-        known[stack].own_ns = time_ns
-        known[stack].count(time_ns, {phase_of(stack): time_ns}, gpu)
+        node = known[stack]
+        node.own_ns = node.total_ns = node.phases_ns[places.of_stack(stack)[0]] = time_ns
+        if stack in busy:
+            node.known_ns, node.idle_ns = time_ns, time_ns * (1.0 - busy[stack].utilization)
     for stack in reversed(list(known)):  # callers come before what they call
         node = known[stack]
         node.children.sort(key=_place_of)
         if node.above is not None:
-            node.above.count(node.total_ns, node.phases_ns, node.gpu)
+            node.above.add(node)
     return known[0]
 
 
@@ -151,7 +143,7 @@ def folded(root: Node) -> Node:
     """Return the tree with every run of library frames as one node, named by the package of its first."""
     top = Node(root.key, root.frame, lambda: _folded_below([root], inside_library=False))
     top.own_ns = root.own_ns
-    top.count(root.total_ns, root.phases_ns, root.gpu)
+    top.add(root)
     return top
 
 
@@ -171,7 +163,7 @@ def _fold(key: Hashable, heads: Sequence[Node]) -> Node:
     node.hidden = len({inner.key for inner in run}) if heads[0].is_library else 0
     node.own_ns = sum(inner.own_ns for inner in run)
     for head in heads:
-        node.count(head.total_ns, head.phases_ns, head.gpu)
+        node.add(head)
     return node
 
 
@@ -187,7 +179,7 @@ def inverted(root: Node) -> Node:
     """Return the tree from the leaves: below each function its callers, by the time that it spent itself."""
     leaves = [(node, node) for node in root.walk() if node.own_ns and node.frame is not None]
     top = Node(root.key, root.frame, lambda: _callers(leaves))
-    top.count(root.total_ns, root.phases_ns, root.gpu)
+    top.add(root)
     return top
 
 
@@ -206,9 +198,7 @@ def _caller(key: Hashable, group: Sequence[tuple[Node, Node]]) -> Node:
     node = Node(key, group[0][1].frame, lambda: _callers(further))
     node.hidden = group[0][1].hidden
     for leaf, caller in group:
-        share = leaf.own_ns / (leaf.total_ns or 1.0)
-        phases_ns = {phase: time_ns * share for phase, time_ns in leaf.phases_ns.items()}
-        node.count(leaf.own_ns, phases_ns, NO_GPU.plus(leaf.gpu, share))
+        node.add(leaf, leaf.own_ns / (leaf.total_ns or 1.0))
         if leaf is caller:
             node.own_ns += leaf.own_ns
     return node

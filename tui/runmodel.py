@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from profd.daemon.analyze.coverage import COST_SERIES, Lives, covered_share
-from profd.daemon.analyze.functions import Busy
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.profile import Profile
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.naming import process_title
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import EventRow
+from profd.tui.flametree import Node, grow
 from profd.tui.processes import ProcessStates
 from profd.tui.samples import PhaseTally, Places, Samples
 from profd.tui.snapshot import Snapshot, Timeline, Vitals
@@ -73,15 +72,11 @@ class RunModel:
     def has_backlog(self) -> bool:
         return self._series.has_backlog or self._phase_rows.has_backlog
 
-    def profile(self, view: View) -> Profile:
-        about = self._about(view)
-        return self._samples.profile(view.scope, about, self._samples.of_scope(view.scope, about))
-
-    def busy(self, view: View) -> Mapping[int, Busy]:
-        return self._samples.busy(view.scope, self._about(view))
-
-    def phase_of(self, stack: int) -> str:
-        return self._places.of_stack(stack)[0]
+    def flame(self, view: View) -> Node:
+        """Return the call tree of what the view is about."""
+        about, scope = self._about(view), view.scope
+        profile = self._samples.profile(scope, about, self._samples.of_scope(scope, about))
+        return grow(self._reader, profile, self._places, self._samples.busy(scope, about))
 
     def snapshot(self, view: View) -> Snapshot:
         """Return the run as it is now, in this view; what only other tabs show is left out."""

@@ -79,7 +79,7 @@ class Series(msgspec.Struct, frozen=True):
     """A series of numbers on the timeline: its mean in each column, and one value for all.
 
     ``value`` is the newest (``kind`` now) of a live run, else the mean or the peak of the columns in question.
-    ``limit`` is what it can be at most, ``slope_per_s`` how it goes on: None where that is not known.
+    ``limit`` is its maximum, ``slope_per_s`` its trend: None where unknown.
     """
 
     name: str

@@ -115,7 +115,17 @@ class Terminal:
 
     def write(self, data: bytes) -> bool:
         """Hand keys to the script; False where it does not take them: it is gone, or has stopped reading."""
-        return all(self._write_chunk(data[at : at + _CHUNK_BYTES]) for at in range(0, len(data), _CHUNK_BYTES))
+        # The event loop calls this: a script that does not read must not hold the dashboard up.
+        for at in range(0, len(data), _CHUNK_BYTES):
+            chunk = data[at : at + _CHUNK_BYTES]
+            try:
+                writable = self.is_open and select.select([], [self._fd], [], 0)[1]
+                if not writable or os.write(self._fd, chunk) != len(chunk):
+                    return False
+            except (OSError, ValueError):
+                self.is_open = False
+                return False
+        return True
 
     def resize(self, columns: int, lines: int) -> None:
         """Give the script other room; the kernel sends it SIGWINCH where that changed."""
@@ -124,15 +134,6 @@ class Terminal:
                 fcntl.ioctl(self._fd, termios.TIOCSWINSZ, _SIZE.pack(lines, columns, 0, 0))
             except OSError:
                 self.is_open = False
-
-    def _write_chunk(self, chunk: bytes) -> bool:
-        # The event loop calls this: a script that does not read must not hold the dashboard up.
-        try:
-            writable = self.is_open and select.select([], [self._fd], [], 0)[1]
-            return bool(writable) and os.write(self._fd, chunk) == len(chunk)
-        except (OSError, ValueError):
-            self.is_open = False
-            return False
 
 
 def key_bytes(key: str, character: str | None) -> bytes:

@@ -37,16 +37,13 @@ class Range(msgspec.Struct, frozen=True):
         return self.to_ns - self.from_ns
 
     def is_near(self, other: Range) -> bool:
-        """Say whether both ends are so near those of another one that what is estimated of that is true of this."""
+        """Say whether both ends are so near those of another range that estimates of that one hold for this one."""
         most_ns = _NEAR_SHARE * other.length_ns
         return abs(self.from_ns - other.from_ns) <= most_ns and abs(self.to_ns - other.to_ns) <= most_ns
 
     def open_at(self, run: Range) -> tuple[int | None, int | None]:
         """Return its ends, None where they are those of the run: what begins before or ends after it is in it, too."""
-        return (
-            None if self.from_ns <= run.from_ns else self.from_ns,
-            None if self.to_ns >= run.to_ns else self.to_ns,
-        )
+        return (None if self.from_ns <= run.from_ns else self.from_ns, None if self.to_ns >= run.to_ns else self.to_ns)
 
     def within(self, other: Range) -> Range:
         """Return what lies in another range, at least a nanosecond of it."""

@@ -23,12 +23,11 @@ from profd.daemon.render.plaintext import visible
 from profd.daemon.store.rows import RunInfo
 from profd.tui import actions
 from profd.tui.actions import ActionDone, ActionFailed, StacksDumped, WindowRefused
-from profd.tui.feed import Feed, OutputDrawn, SnapshotTaken
+from profd.tui.feed import Feed, FlameGrown, OperatorsRead, OutputDrawn, SnapshotTaken
 from profd.tui.keys import BINDINGS, TABS
 from profd.tui.samples import selection
 from profd.tui.screens.dialogs import Answer, Choice, ChoiceScreen, Dialog, GotoScreen, LineScreen, StacksScreen
 from profd.tui.snapshot import Snapshot
-from profd.tui.tabcontent import FlameGrown, OperatorsRead
 from profd.tui.terminal import Terminal
 from profd.tui.view import OutputView, Scope, ScopeKind, View
 from profd.tui.widgets.findings import FindingChosen, FindingsPane
@@ -398,7 +397,7 @@ class Dashboard(Screen[None]):
             "process: by Python itself from 3.14 on, else by gdb. That runs code of torch in the script."
         )
         choices = [Choice("inject", "start it in the process", ("y",)), Choice("leave", "leave it alone", ("n",))]
-        self._ask(ChoiceScreen("No window so", text, choices), inject)
+        self._ask(ChoiceScreen("Profiler not enabled at launch", text, choices), inject)
 
     @on(StacksDumped)
     def _show_stacks(self, message: StacksDumped) -> None:

@@ -105,7 +105,11 @@ class TimeBins(Generic[Key]):
         from_ns = max(from_ns, self.origin_ns)
         if to_ns <= from_ns:
             return
-        self._make_room(to_ns)
+        while to_ns - self.origin_ns > MOST_BINS * self.width_ns:
+            self._bins = [_merged(self._bins[at : at + 2]) for at in range(0, len(self._bins), 2)]
+            self.width_ns *= 2
+        missing = -(-(to_ns - self.origin_ns) // self.width_ns) - len(self._bins)
+        self._bins.extend({} for _ in range(missing))
         first = (from_ns - self.origin_ns) // self.width_ns
         last = (to_ns - 1 - self.origin_ns) // self.width_ns
         for index in range(first, last + 1):
@@ -123,13 +127,6 @@ class TimeBins(Generic[Key]):
         offset = (ruler.from_ns - self.origin_ns) / self.width_ns
         picks = [math.floor(offset + column * scale) for column in range(ruler.count + 1)]
         return [_merged(self._bins[max(a, 0) : max(b, a + 1, 0)]) for a, b in itertools.pairwise(picks)]
-
-    def _make_room(self, to_ns: int) -> None:
-        while to_ns - self.origin_ns > MOST_BINS * self.width_ns:
-            self._bins = [_merged(self._bins[at : at + 2]) for at in range(0, len(self._bins), 2)]
-            self.width_ns *= 2
-        missing = -(-(to_ns - self.origin_ns) // self.width_ns) - len(self._bins)
-        self._bins.extend({} for _ in range(missing))
 
 
 def means_of_sum(bins: Sequence[Bin[Key]]) -> tuple[float | None, ...]:

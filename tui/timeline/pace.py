@@ -23,11 +23,11 @@ from profd.tui.view import Range
 GAPS = 10
 STEPS = "steps_per_s"
 LATELY_NS = 10 * SECOND_NS
-"""The pace is that of so long before now."""
+"""The pace is that of this time before now."""
 AHEAD_NS = 3 * SECOND_NS // 2
-"""A count comes each second, and at once where a pause begins; without one for so long nobody knows what was made."""
+"""A count comes each second, and at once where a pause begins; after this time without one the step is unknown."""
 _RECENT_NS = 120 * SECOND_NS
-# Counts are a second or a step apart; after so long without one nobody knows the pace.
+# Counts are a second or a step apart; after this time without one the pace is unknown.
 _LONGEST_GAP_NS = 60 * SECOND_NS
 _GRIDS = 4
 
@@ -61,12 +61,19 @@ class Pace:
     def steps(self, *, of_all: bool = True) -> Steps | None:
         """Return the newest count and the rate up to it, of an ended run all of it; None where there are none.
 
-        All steps take a while to count: without ``of_all`` it is the newest count of an ended run, too.
+        All steps are those that the summary counts: the last count is older than the end of the loop. They take a while
+        to count: without ``of_all`` it is the newest count of an ended run, too.
         """
         if len(self._counts) < 2:
             return None
         if of_all and self._reader.info.state != "live":
-            self._whole = self._whole or self._of_all(self._latest())
+            if self._whole is None:
+                # Here and not above: the summary's text brings all the rules along; the first picture needs none.
+                from profd.daemon.render.text import is_estimate
+
+                whole, latest = take_steps(self._reader, Selection(), self._phases), self._latest()
+                per_s = whole.per_s if whole.per_s is not None else latest.per_s
+                self._whole = replace(latest, per_s=per_s, made=whole.count, is_about=is_estimate(whole))
             return self._whole
         return self._latest()
 
@@ -91,15 +98,6 @@ class Pace:
         begun = self._first or first
         mean = _per_s(begun, last) if last.at_ns > begun.at_ns else per_s
         return Steps(int(last.value) + ahead, per_s, recent, is_about=ahead > 0, mean_per_s=mean, pauses=pauses)
-
-    def _of_all(self, latest: Steps) -> Steps:
-        """Add what the summary says of all steps: the last count is older than the end of the loop."""
-        # Here and not above: the summary's text brings all the rules along, and this is not for the first picture.
-        from profd.daemon.render.text import is_estimate
-
-        whole = take_steps(self._reader, Selection(), self._phases)
-        per_s = whole.per_s if whole.per_s is not None else latest.per_s
-        return replace(latest, per_s=per_s, made=whole.count, is_about=is_estimate(whole))
 
     def strip(self, ruler: Ruler, chosen: Range | None) -> Series:
         """Return the steps a second in each column, and one value: of a range, else of now while the run is live."""

@@ -61,7 +61,16 @@ class Scrub(msgspec.Struct, frozen=True):
         at_ns = min(max(at_ns, run.from_ns), max(run.to_ns - 1, run.from_ns))
         start_ns, end_ns = ruler.column_at(at_ns)
         cursor = Range(start_ns, end_ns)
-        return replace(self, cursor=cursor, end_ns=self._end_showing(cursor, ruler, run))
+        if self.span_ns is None:
+            shown_to_ns = None
+        elif ruler.from_ns <= cursor.from_ns and cursor.to_ns <= ruler.to_ns + 1:
+            # What stands still can be read: the timeline does not go on below the cursor.
+            shown_to_ns = min(ruler.to_ns, run.to_ns) if self.end_ns is None else self.end_ns
+        else:
+            ahead = self.span_ns // 4
+            wanted_ns = cursor.from_ns + 3 * ahead if cursor.from_ns < ruler.from_ns else cursor.to_ns + ahead
+            shown_to_ns = _within(wanted_ns, self.span_ns, run)
+        return replace(self, cursor=cursor, end_ns=shown_to_ns)
 
     def begun(self) -> Scrub:
         """Let the range begin at the cursor; an end that lies before it is given up."""
@@ -103,17 +112,6 @@ class Scrub(msgspec.Struct, frozen=True):
 
     def released_range(self) -> Scrub:
         return replace(self, from_ns=None, to_ns=None)
-
-    def _end_showing(self, cursor: Range, ruler: Ruler, run: Range) -> int | None:
-        """Return where the timeline has to end for the cursor to be on it; where it stands, if that will do."""
-        if self.span_ns is None:
-            return None
-        if ruler.from_ns <= cursor.from_ns and cursor.to_ns <= ruler.to_ns + 1:
-            # What stands still can be read: the timeline does not go on below the cursor.
-            return min(ruler.to_ns, run.to_ns) if self.end_ns is None else self.end_ns
-        ahead = self.span_ns // 4
-        end_ns = cursor.from_ns + 3 * ahead if cursor.from_ns < ruler.from_ns else cursor.to_ns + ahead
-        return _within(end_ns, self.span_ns, run)
 
 
 def _within(end_ns: int, span_ns: int, run: Range) -> int:

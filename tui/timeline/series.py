@@ -89,8 +89,24 @@ class RunSeries:
     def catch_up(self) -> None:
         self._list()
         for row in self._reader.series.values():
-            if row.os_tid is None and row.id not in self._finished and (row.name in _STRIPS or row.name in _NUMBERS):
-                self._catch_up_one(row)
+            if row.os_tid is not None or row.id in self._finished or not (row.name in _STRIPS or row.name in _NUMBERS):
+                continue
+            if row.id in self._builders:
+                newest = self._newest.get(row.id)
+                points = self._reader.points(row.id, newest.at_ns + 1 if newest else None)
+            else:  # at first also those that say since when the first one holds
+                self._builders[row.id] = StepBuilder()
+                points = self._reader.readings(row.id, self._backlog_end_ns, None)
+            if points:
+                self._newest[row.id] = points[-1]
+            elif self._has_ended(row):
+                self._finished.add(row.id)
+                del self._builders[row.id]
+            if row.name in self._bins:
+                for point in points:
+                    for step in self._builders[row.id].add(point.at_ns, point.value):
+                        start_ns = max(step.start_ns, self._backlog_end_ns)
+                        self._bins[row.name].add(row.id, start_ns, step.end_ns, step.value)
 
     def read_backlog(self) -> None:
         """Take in a part of the points that were there when the run was opened."""
@@ -187,24 +203,6 @@ class RunSeries:
 
     def _is_much(self, name: str, length_ns: int) -> bool:
         return sum(1 for _ in self._of_name(name)) * length_ns > MOST_READINGS * SECOND_NS
-
-    def _catch_up_one(self, row: SeriesRow) -> None:
-        if row.id in self._builders:
-            newest = self._newest.get(row.id)
-            points = self._reader.points(row.id, newest.at_ns + 1 if newest else None)
-        else:  # at first also those that say since when the first one holds
-            self._builders[row.id] = StepBuilder()
-            points = self._reader.readings(row.id, self._backlog_end_ns, None)
-        if points:
-            self._newest[row.id] = points[-1]
-        elif self._has_ended(row):
-            self._finished.add(row.id)
-            del self._builders[row.id]
-        if row.name in self._bins:
-            for point in points:
-                for step in self._builders[row.id].add(point.at_ns, point.value):
-                    start_ns = max(step.start_ns, self._backlog_end_ns)
-                    self._bins[row.name].add(row.id, start_ns, step.end_ns, step.value)
 
     def _add(self, bins: TimeBins[int], name: str, from_ns: int, to_ns: int, *, by_minutes: bool) -> None:
         """Count what series were in a range of time; by whole minutes where there are sums, if that is enough."""

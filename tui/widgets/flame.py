@@ -25,7 +25,7 @@ from profd.tui.widgets.table import CursorMoved
 
 _DETAIL_LINES = 2
 _NAME_CELLS, _PLACE_CELLS = 3, 16
-# Packages have no colors of their own: those of phases are told apart well, and a line below says what they mean.
+# Packages have no colors of their own: those of phases differ well, and a line below says what they mean.
 _MODULE_COLORS = (
     *(phases.FORWARD, phases.BACKWARD, phases.OPTIMIZER, phases.EVALUATION),
     *(phases.COLLECTIVE, phases.LOSS, phases.LOGGING, phases.CHECKPOINT),
@@ -199,7 +199,7 @@ def _label(block: Block, letter: str) -> str:
     """Return the text of a block: its edge, the letter of its color, its name and place."""
     edge = "▏" if block.left else ""
     room = block.width - len(edge) - len(letter)
-    if room < _NAME_CELLS:  # a bit of a name tells nothing
+    if room < _NAME_CELLS:  # a bit of a name says nothing
         return fit(f"{edge}{letter}" if room >= 0 else letter.strip() or edge, block.width)
     text = cut_name(visible(block.node.title), room)
     left = room - width(text) - 2

@@ -12,9 +12,8 @@ from profd.daemon.render.plaintext import visible
 from profd.daemon.render.sections import HEALTHY_SHARE, MUCH_STARTUP, worked_share
 from profd.daemon.store.rows import RunInfo
 from profd.daemon.units import elapsed, percent, plural, rate
-from profd.tui.cells import Run, cells_of, wrap_runs
+from profd.tui.cells import Run, cells_of, sparkline, wrap_runs
 from profd.tui.snapshot import Snapshot, Verdict
-from profd.tui.strips import sparkline
 from profd.tui.widgets.hot import without_samples
 from profd.tui.widgets.linewidget import TextLines
 

@@ -11,8 +11,8 @@ from profd.daemon.render.plaintext import cut, visible, width
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.units import plural, step_time
 from profd.tui.cells import Run
+from profd.tui.feed import WindowOperators
 from profd.tui.snapshot import Snapshot
-from profd.tui.tabcontent import WindowOperators
 from profd.tui.widgets.table import Column, Table
 
 SORTS = {

@@ -31,7 +31,7 @@ class TypingChanged(Message):
 class OutputPane(ScrollView, StyledWidget):
     """The pane; while it is focused and has a terminal, all keys but escape go to the script.
 
-    With a terminal it can be focused by ``start_typing`` alone: who tabs through the dashboard types to no script.
+    With a terminal only ``start_typing`` focuses it: tabbing through the dashboard types to no script.
     """
 
     can_focus = True
@@ -53,7 +53,7 @@ class OutputPane(ScrollView, StyledWidget):
         return self._terminal is not None and self._terminal.is_open
 
     def show(self, picture: Picture) -> None:
-        """Show another picture; who looks at its end goes on looking at its end."""
+        """Show another picture; a view of its end stays at its end."""
         was_at_end = self.scroll_offset.y >= self.max_scroll_y
         self.picture = picture
         self.virtual_size = Size(self.size.width, len(picture.lines))

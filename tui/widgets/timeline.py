@@ -13,9 +13,8 @@ from textual.message import Message
 
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.render.plaintext import fit, visible
-from profd.tui.cells import Run
+from profd.tui.cells import Run, axis, slice_run, slices, sparkline
 from profd.tui.snapshot import Series, Snapshot
-from profd.tui.strips import axis, slice_run, slices, sparkline
 from profd.tui.timeline.bins import Ruler
 from profd.tui.timeline.pace import STEPS
 from profd.tui.timeline.scrub import Scrub

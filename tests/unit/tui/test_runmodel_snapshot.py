@@ -141,7 +141,7 @@ def series(snapshot: Snapshot) -> dict[str, tuple[float | None, str]]:
     return {one.name: (one.value, one.kind) for one in snapshot.timeline.series if one.name in VALUES}
 
 
-def test_gauges_sum_up_the_tree_now_and_are_means_and_peaks_later(tmp_path: Path) -> None:
+def test_series_sum_up_the_tree_now_and_are_means_and_peaks_later(tmp_path: Path) -> None:
     with RunReader(synthetic.write_run(tmp_path / "live.profd", live=True, seconds=5)) as reader:
         live = series(model_of(reader).snapshot(View()))
     with RunReader(synthetic.write_run(tmp_path / "ended.profd", seconds=5)) as reader:

@@ -16,8 +16,7 @@ from support.svg import compact
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from profd.tui.feed import OutputDrawn
-from profd.tui.tabcontent import FlameGrown, OperatorsRead
+from profd.tui.feed import FlameGrown, OperatorsRead, OutputDrawn
 
 SIZES = {"80x24": (80, 24), "120x36": (120, 36), "200x60": (200, 60)}
 VIEWS = ("hot", "flame", "processes", "torch", "findings", "events", "output")

@@ -10,7 +10,7 @@ from support.dashboard import OpenDashboard, open_dashboard
 from textual.widgets import Input
 
 from profd.daemon.store.writer import RunWriter
-from profd.tui.tabcontent import FlameGrown
+from profd.tui.feed import FlameGrown
 from profd.tui.widgets.findings import EvidencePane, FindingTable
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.header import VerdictLine

@@ -11,8 +11,8 @@ from support.gpurun import waits, write_gpu_run
 from support.synthetic import MAIN
 from textual.widgets import Input
 
+from profd.tui.feed import FlameGrown
 from profd.tui.icicle import Block
-from profd.tui.tabcontent import FlameGrown
 from profd.tui.view import ScopeKind
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.tabs import TabLine

@@ -9,7 +9,7 @@ from support.dashboard import open_dashboard
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.records import OperatorTotals, WindowStep, WindowTaken
-from profd.tui.tabcontent import OperatorsRead
+from profd.tui.feed import OperatorsRead
 from profd.tui.widgets.operators import OperatorTable
 from profd.tui.widgets.tabs import TabLine
 
