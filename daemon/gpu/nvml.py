@@ -186,9 +186,27 @@ def explain(code: int, text: str, *, in_container: bool) -> Unavailable:
     if code == NO_MODULE:
         return Unavailable(f"the Python module pynvml is missing ({text})", "pip install nvidia-ml-py")
     if code == LIBRARY_NOT_FOUND:
-        return _without_library(in_container)
+        if has_driver() and in_container:
+            return Unavailable(
+                f"the driver is loaded, but this container has no {_LIBRARY}",
+                f"{_RUN_CONTAINER}, with `utility` in NVIDIA_DRIVER_CAPABILITIES",
+            )
+        if has_driver():
+            remedy = "install the driver's libraries (libnvidia-compute, nvidia-utils), then run ldconfig"
+            return Unavailable(f"the driver is loaded, but {_LIBRARY} is not found", remedy)
+        if has_gpu():
+            remedy = _RUN_CONTAINER if in_container else "install the NVIDIA driver"
+            return Unavailable("an NVIDIA GPU is here, but no driver", remedy)
+        remedy = "GPU counters need the NVIDIA driver; all else works without it"
+        return Unavailable("no NVIDIA driver here", remedy, is_plain=True)
     if code == DRIVER_NOT_LOADED:
-        return _without_module(in_container)
+        if in_container:
+            return Unavailable("this container has the NVIDIA libraries, but no GPU was given to it", _RUN_CONTAINER)
+        if has_gpu():
+            remedy = "sudo modprobe nvidia; after an update of kernel or driver, reboot"
+            return Unavailable("the NVIDIA libraries are here, but the kernel module is not loaded", remedy)
+        remedy = "GPU counters need a GPU of NVIDIA; all else works without it"
+        return Unavailable("the NVIDIA libraries are here, but no GPU", remedy, is_plain=True)
     if code == VERSION_MISMATCH:
         return Unavailable(
             "the NVIDIA kernel module and its libraries are of different versions, as after an update of the driver",
@@ -198,31 +216,6 @@ def explain(code: int, text: str, *, in_container: bool) -> Unavailable:
         remedy = "join the group that owns /dev/nvidiactl (`ls -l /dev/nvidia*`), often video or render"
         return Unavailable("you may not use the NVIDIA driver", remedy)
     return Unavailable(f"NVML fails ({text})", "see whether `nvidia-smi` works")
-
-
-def _without_library(in_container: bool) -> Unavailable:
-    if has_driver() and in_container:
-        return Unavailable(
-            f"the driver is loaded, but this container has no {_LIBRARY}",
-            f"{_RUN_CONTAINER}, with `utility` in NVIDIA_DRIVER_CAPABILITIES",
-        )
-    if has_driver():
-        remedy = "install the driver's libraries (libnvidia-compute, nvidia-utils), then run ldconfig"
-        return Unavailable(f"the driver is loaded, but {_LIBRARY} is not found", remedy)
-    if has_gpu():
-        remedy = _RUN_CONTAINER if in_container else "install the NVIDIA driver"
-        return Unavailable("an NVIDIA GPU is here, but no driver", remedy)
-    return Unavailable("no NVIDIA driver here", "GPU counters need the NVIDIA driver; all else works without it", True)
-
-
-def _without_module(in_container: bool) -> Unavailable:
-    if in_container:
-        return Unavailable("this container has the NVIDIA libraries, but no GPU was given to it", _RUN_CONTAINER)
-    if has_gpu():
-        remedy = "sudo modprobe nvidia; after an update of kernel or driver, reboot"
-        return Unavailable("the NVIDIA libraries are here, but the kernel module is not loaded", remedy)
-    remedy = "GPU counters need a GPU of NVIDIA; all else works without it"
-    return Unavailable("the NVIDIA libraries are here, but no GPU", remedy, True)
 
 
 def _first_line(path: Path) -> str:

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.machine.machine import Rates, pressure
-from profd.daemon.machine.pollthread import Watched
+from profd.daemon.machine.machine import Rates, Watched, pressure
 from profd.daemon.store.records import EventHappened, Identity, Point
 
 # Version 1 writes "no limit" as the greatest number of whole pages.

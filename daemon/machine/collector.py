@@ -9,17 +9,104 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+import queue
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from typing import Protocol
 
-from profd.daemon.clock import Clock
+from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.machine.cgroup import Limits
-from profd.daemon.machine.machine import Cores, Machine, MachineAtLength, Space
-from profd.daemon.machine.pollthread import PollThread, Watched
+from profd.daemon.machine.machine import Cores, Machine, MachineAtLength, Space, Watched
 from profd.daemon.machine.processes import MemoryMaps, QuickCounters, SlowCounters
-from profd.daemon.store.records import Identity, Record
+from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
 
 PATIENCE_S = 0.5
+STUCK_NS = 10 * SECOND_NS
+# A caller that asks once a second does so a moment early or late.
+_EARLY_S = 0.25
+
+
+class Source(Protocol):
+    """Something that is read every ``interval_s``."""
+
+    interval_s: float
+
+    def read(self, watched: Watched) -> Iterable[Point | EventHappened]:
+        """Yield the readings of now; what cannot be read is left out."""
+        ...
+
+
+class PollThread:
+    """Reads some sources in a thread of their own; ``put`` takes their records, in that thread.
+
+    A thread that hangs is left behind when the session ends. A source that fails is no longer read, and an event says
+    so.
+    """
+
+    def __init__(self, name: str, sources: Sequence[Source], clock: Clock, put: Callable[[Record], object]) -> None:
+        """Start the thread; ``name`` names in words what it reads."""
+        self.name = name
+        self._sources = list(sources)
+        self._clock = clock
+        self._put = put
+        self._due_ns: dict[Source, int] = {}
+        self._asked: tuple[Future[None], int] | None = None
+        self._stuck_reported = False
+        self._requests: queue.SimpleQueue[tuple[Watched, Future[None]] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name=f"profd-{name}", daemon=True).start()
+
+    def ask(self, watched: Watched, *, everything: bool = False) -> Future[None] | None:
+        """Have the sources read that are due, or ``everything``; the future is done when they have been.
+
+        None where nothing is due, or the thread hangs.
+        """
+        now_ns = self._clock.now_ns()
+        if self._asked is not None and not self._asked[0].done():
+            if now_ns - self._asked[1] >= STUCK_NS and not self._stuck_reported:
+                self._stuck_reported = True
+                self._report("note", f"{self.name} cannot be read: the kernel does not answer")
+            return None
+        if everything:
+            self._due_ns.clear()
+        if not any(self._is_due(source, now_ns) for source in self._sources):
+            return None
+        self._stuck_reported = False
+        done: Future[None] = Future()
+        done.set_running_or_notify_cancel()  # a caller that stops waiting does not stop the reading
+        self._asked = (done, now_ns)
+        self._requests.put((watched, done))
+        return done
+
+    def close(self) -> None:
+        self._requests.put(None)
+
+    def _run(self) -> None:
+        for watched, done in iter(self._requests.get, None):
+            for source in list(self._sources):
+                now_ns = self._clock.now_ns()
+                if not self._is_due(source, now_ns):
+                    continue
+                try:
+                    found = list(source.read(watched))
+                except (ValueError, LookupError, OSError) as error:  # a kernel that writes its files in another way
+                    self._sources.remove(source)
+                    self._report("error", f"{type(source).__name__} is no longer read: {error!r}")
+                    continue
+                self._due_ns[source] = now_ns + int((source.interval_s - _EARLY_S) * SECOND_NS)
+                points = tuple(point for point in found if isinstance(point, Point))
+                if points:
+                    self._put(PointsTaken(self._clock.now_ns(), points))
+                for event in found:
+                    if isinstance(event, EventHappened):
+                        self._put(event)
+            done.set_result(None)
+
+    def _is_due(self, source: Source, now_ns: int) -> bool:
+        return now_ns >= self._due_ns.get(source, now_ns)
+
+    def _report(self, kind: str, text: str) -> None:
+        self._put(EventHappened(self._clock.now_ns(), kind, text))
 
 
 class HostCollector:

@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
 
+import msgspec
 import psutil
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.machine.pollthread import Watched
 from profd.daemon.paths import NETWORK_FILE_SYSTEMS
 from profd.daemon.store.records import Identity, Point
+
+
+class Watched(msgspec.Struct, frozen=True):
+    """What a reading is about: the processes of a run, the target first, and their Python threads (OS thread ids)."""
+
+    identities: tuple[Identity, ...] = ()
+    threads: Mapping[Identity, frozenset[int]] = {}
 
 
 class Rates:

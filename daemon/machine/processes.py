@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 
 from profd.daemon import processes
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
-from profd.daemon.machine.machine import Rates
-from profd.daemon.machine.pollthread import Watched
+from profd.daemon.machine.machine import Rates, Watched
 from profd.daemon.processes import CLOCK_TICKS, Stat
 from profd.daemon.store.records import Identity, Point
 

@@ -113,7 +113,13 @@ async def execute(pid: int, text: Text, calls: Calls, timeout_s: float = TIMEOUT
     Raises MissingTool where there is no gdb, WindowFailed where it could not.
     """
     program = require()
-    _check_untraced(pid)
+    status = processes.status(pid)
+    if not status:
+        raise WindowFailed(f"process {pid} cannot be looked at: it is gone")
+    if (tracer := status.get("TracerPid", "0")) != "0":
+        raise WindowFailed(f"process {pid} is being debugged by process {tracer}", "wait for it to let go")
+    if status["State"][0] in "Tt":
+        raise WindowFailed(f"process {pid} is stopped", f"let it run on: kill -CONT {pid}")
     rights = as_owner(pid)
     await rehearse(program, rights, timeout_s)
     said = await _held(_run(program, pid, text, calls, timeout_s, rights))
@@ -224,17 +230,6 @@ async def _end(process: asyncio.subprocess.Process, reading: asyncio.Future[tupl
     if stat is not None and stat.state == "T":
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGCONT)
-
-
-def _check_untraced(pid: int) -> None:
-    """Raise WindowFailed where a process is stopped, or another debugger holds it."""
-    status = processes.status(pid)
-    if not status:
-        raise WindowFailed(f"process {pid} cannot be looked at: it is gone")
-    if (tracer := status.get("TracerPid", "0")) != "0":
-        raise WindowFailed(f"process {pid} is being debugged by process {tracer}", "wait for it to let go")
-    if status["State"][0] in "Tt":
-        raise WindowFailed(f"process {pid} is stopped", f"let it run on: kill -CONT {pid}")
 
 
 def _check(pid: int, said: str, page: int) -> None:

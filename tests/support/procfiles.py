@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from profd.daemon import processes
-from profd.daemon.machine.pollthread import Source, Watched
+from profd.daemon.machine.collector import Source
+from profd.daemon.machine.machine import Watched
 from profd.daemon.store.records import EventHappened, Identity, Point
 
 FIELDS = {

@@ -7,7 +7,7 @@ from support.clocks import StoppedClock
 from support.procfiles import TARGET, ProcFiles, files_of, values
 
 from profd.daemon.machine.cgroup import Limits
-from profd.daemon.machine.pollthread import Watched
+from profd.daemon.machine.machine import Watched
 from profd.daemon.store.records import EventHappened, Identity, Point
 
 WORKER = Identity(TARGET.pid + 1, 1)

@@ -10,7 +10,7 @@ from support.procfiles import TARGET, ProcFiles, files_of, read, values
 
 from profd.daemon import processes
 from profd.daemon.clock import MILLISECOND_NS
-from profd.daemon.machine.pollthread import Watched
+from profd.daemon.machine.machine import Watched
 from profd.daemon.machine.processes import LARGEST_BYTES, MemoryMaps
 from profd.daemon.store.records import Identity
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from support.clocks import StoppedClock
 from support.procfiles import TARGET, BlockedSource
 
-from profd.daemon.machine.pollthread import PollThread, Watched
+from profd.daemon.machine.collector import PollThread
+from profd.daemon.machine.machine import Watched
 from profd.daemon.store.records import EventHappened, Point, PointsTaken, Record
 
 
