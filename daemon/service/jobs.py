@@ -121,7 +121,10 @@ class Jobs:
             if job is None or job.root in wanting:
                 continue
             recorded = self.table.recorded() if recorded is None else recorded
-            if self._is_free(job, recorded):
+            is_recorded = recorded & {job.root.pid, job.member, *self.table.descendants(job.root.pid)}
+            if is_recorded or (self._states[job.root].is_quiet and self._activity.quiet_s(job.root) > 0):
+                self._scanner.look_again(job.member, _ELSEWHERE_REST_S)
+            else:
                 wanting[job.root] = job, process.uid
         found: list[Job] = []
         most = self.configuration.most_of_one_user
@@ -193,13 +196,6 @@ class Jobs:
             self._scanner.look_again(job.member, rest_s)
             return None
         return job
-
-    def _is_free(self, job: Job, recorded: set[int]) -> bool:
-        is_recorded = recorded & {job.root.pid, job.member, *self.table.descendants(job.root.pid)}
-        if is_recorded or (self._states[job.root].is_quiet and self._activity.quiet_s(job.root) > 0):
-            self._scanner.look_again(job.member, _ELSEWHERE_REST_S)
-            return False
-        return True
 
     def _release(self, root: Identity, rest_s: float) -> None:
         """Let a job be found again after a rest, by whichever process of it lives then."""

@@ -17,7 +17,8 @@ import queue
 import re
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,11 +53,12 @@ class Reads:
             self._reader.start()
         answer: Future[Value] = Future()
         self._reader.asked.put((ask, answer))
-        if wait([answer], self._deadline_s).done:
-            return answer.result()
-        self._reader.asked.put(None)
-        self._stuck[pid], self._reader = self._reader, None
-        return otherwise
+        try:
+            return answer.result(self._deadline_s)
+        except FutureTimeoutError:
+            self._reader.asked.put(None)
+            self._stuck[pid], self._reader = self._reader, None
+            return otherwise
 
 
 class _Reader(threading.Thread):
@@ -249,9 +251,9 @@ def matching_rule(configuration: Configuration, process: ProcessInfo) -> Rule | 
 
 def _names(rule: Rule | Exclusion, process: ProcessInfo) -> bool:
     """Say whether a process has the command and the user that a rule names; one that names none takes any."""
-    is_command = not rule.command or re.search(rule.command, " ".join(process.command)) is not None
-    user = {str(process.uid), processes.user_name(process.uid)}
-    return is_command and (not rule.users or not user.isdisjoint(rule.users))
+    if rule.command and re.search(rule.command, " ".join(process.command)) is None:
+        return False
+    return not rule.users or str(process.uid) in rule.users or processes.user_name(process.uid) in rule.users
 
 
 _LAUNCHERS = frozenset(
