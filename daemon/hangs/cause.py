@@ -10,7 +10,7 @@ from typing import NamedTuple
 from profd.daemon.hangs.look import Look, Standing, name_of_member
 from profd.daemon.tree import exitstatus, roles
 
-# What the file of a library's frame looks like, and the group of who waits there; sure ones go before likely ones.
+# Files of libraries' frames, and the group of a thread that waits there; sure ones go before likely ones.
 _SURE = (
     (re.compile(r"(torch/distributed|horovod|deepspeed/comm)/(?!fsdp|launcher|elastic|run\.py)"), "collective"),
     (re.compile(r"torch/utils/data/dataloader\.py$"), "queue"),

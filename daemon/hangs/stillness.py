@@ -113,7 +113,7 @@ class Stillness:
 
 
 def _allowed_cores(processes: int) -> float:
-    """Return the cores that so many processes may use while nothing goes on."""
+    """Return the cores that a number of processes may use while nothing goes on."""
     return max(QUIET_CORES, QUIET_CORES_OF_A_PROCESS * processes)
 
 

@@ -60,7 +60,7 @@ class Hook:
 
 # A run whose steps are long stands still for long.
 PATIENCE_STEPS = 10
-# What ends by itself (a sleep, a disk that writes) gets so many times the patience, and so does what computes.
+# Waits that end by themselves (a sleep, a disk that writes) get this many times the patience, and so do computations.
 PATIENCE_IN_SLEEP = 4
 # To have said it within the time that was asked for: a reading's age, and two looks.
 _EARLY_SHARE, _MOST_EARLY_S = 0.2, 3.0

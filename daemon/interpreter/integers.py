@@ -158,7 +158,7 @@ class IntegerReader:
         raise Moved("it changes faster than it can be read")
 
     def _referred(self, variable: Referred, length: int) -> _Look | None:
-        """Return the object that a variable refers to, of so many bytes; None where it moved at each try."""
+        """Return the object that a variable refers to, ``length`` bytes of it; None where it moved at each try."""
         if isinstance(variable, OfGenerator):
             self._python.type("PyGen_Type")
         for _ in range(TRIES):

@@ -182,7 +182,7 @@ _OF_OBJECTS = {
 def offsets_of(memory: Memory, runtime: int, version: tuple[int, int]) -> Offsets:
     """Return the offsets of a running interpreter, whose ``_PyRuntime`` is at ``runtime``.
 
-    Raises Unreadable where they are not known, or the interpreter says others.
+    Raises Unreadable where they are not known, or the interpreter has others.
     """
     known = BY_VERSION.get(version)
     if known is None:

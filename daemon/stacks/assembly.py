@@ -1,9 +1,9 @@
 """Makes a record of the run out of a py-spy recording: clock applied, cut, samples apportioned, torn stacks dropped.
 
-Pure: the same recording gives the same record. How samples are apportioned: py-spy says how many stacks it read in
-all, and the trace shows when each stack was first seen. Every sample stands for the time up to the next one, so a
-thread's samples are given to its intervals by their length: the share of time is the one estimate that is unbiased
-whatever the program's own rhythm (docs/decisions-measurements.md, 3).
+Pure: the same recording gives the same record. py-spy reports how many stacks it read in all, and the trace shows when
+each stack was first seen. Every sample stands for the time up to the next one, so a thread's samples are given to its
+intervals by their length: the share of time is the one estimate that is unbiased whatever the program's own rhythm
+(docs/decisions-measurements.md, 3).
 """
 
 from __future__ import annotations
@@ -64,13 +64,10 @@ def assemble(
     noted = chrometrace.decode(raw.data)
     about = _samples_by_thread(noted, raw.samples)
     read = [_read(trace, samples, raw, evidence) for trace, samples in zip(noted, about, strict=True)]
-    has_ended = [threads.is_current and trace.os_tid is not None and trace.os_tid not in threads.ids for trace in noted]
-    traces = [
-        _ended(trace, rate_hz) if is_over else trace
-        for trace, is_over in zip(
-            chrometrace.as_read([trace for trace, *_ in read], raw.samples, raw.cpu_ns), has_ended, strict=True
-        )
-    ]
+    traces = chrometrace.as_read([trace for trace, *_ in read], raw.samples, raw.cpu_ns)
+    if threads.is_current:
+        living = {None, *threads.ids}
+        traces = [trace if trace.os_tid in living else _ended(trace, rate_hz) for trace in traces]
     timelines: list[ThreadTimeline] = []
     stacks: dict[Stack, int] = {}
     samples = torn = 0

@@ -20,8 +20,8 @@ from profd.daemon.stacks.pyspy import Recording, RecordingFailed
 from profd.daemon.stacks.torn import Evidence, Source
 from profd.daemon.store.records import EventHappened, Identity, Record
 
-# After py-spy says that it samples: so many times the mean distance of two samples that the recording that takes over
-# has most probably seen something before the cut.
+# After py-spy reports that it samples, the next recording runs on for this many mean distances of samples before the
+# cut: then it has most probably seen something.
 OVERLAP_SAMPLES = 3
 FIRST_LENGTH_S = 0.5
 START_TIMEOUT_S = 20.0
@@ -69,7 +69,7 @@ class StackChain:
         self._evidence = Evidence(source)
 
     def hurry(self) -> None:
-        """End the recording in flight now, and let the next one take over: someone wants to see what it holds."""
+        """End the recording in flight now, so that its samples can be seen, and let the next one take over."""
         self._hurry.set()
 
     def stop(self) -> None:

@@ -35,7 +35,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class ThreadTrace(msgspec.Struct, frozen=True):
-    """The changes of one thread in order of time; the last one only says when the trace ended.
+    """The changes of one thread in order of time; the last one only marks the end of the trace.
 
     ``ident`` is the interpreter's id of the thread, ``os_tid`` the kernel's in the process's own PID namespace: None up
     to Python 3.10, which does not have it.

@@ -38,7 +38,7 @@ _OF_THREAD = re.compile(rb" for thread (\d{1,20})\b")
 
 _DEEPEST = 32
 _PLACES_HELD = 4_000
-# What is known of few sightings is that of the place around, which counts as so many.
+# A place of few sightings counts mostly as the place around it, which has the weight of this many.
 _AROUND = 1
 # From here on one place is as restless as another: how often reads fail and how often they are torn are not the same.
 _MOST = 0.5
@@ -47,8 +47,8 @@ _FAR_HARDER = 8
 """So many times the frames, or the torn reads: what a training loop has, from its script to the innermost module, is
 less."""
 _NEAR, _FAR, _FAR_WEIGHT = 3.0, 15.0, 0.1
-"""The stacks seen within so many distances of samples say where a thread was at a moment. Those that are further away
-say a little, too: where all reads fail nothing is seen nearby."""
+"""The stacks seen within this many distances of samples show where a thread was at a moment. Those further away count
+a little, too: where all reads fail nothing is seen nearby."""
 _REACH = 30.0
 # An interval has this share of it left for its stack, however many reads failed there.
 _LEAST_HELD = 0.1
@@ -183,7 +183,7 @@ class _Visit(NamedTuple):
 
 
 class _Thread:
-    """A thread of which some reads failed, and ``samples`` did not."""
+    """A thread with failed reads, and ``samples`` that did not fail."""
 
     def __init__(self, trace: ThreadTrace, times_us: Sequence[int], samples: int, torn_shares: TornShares) -> None:
         self._times_us = times_us

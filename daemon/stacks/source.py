@@ -118,7 +118,7 @@ class Block(NamedTuple):
 def block_around(lines: Sequence[str], line: int) -> Block | None:
     """Return the function that holds a line, with its decorators.
 
-    Outside of functions it is the file, unless that is long. None where nobody can tell.
+    Outside of functions it is the file, unless that is long. None where that is unclear.
     """
     if not 0 < line <= len(lines):
         return None
@@ -243,7 +243,7 @@ def _statement(tree: ast.Module, line: int) -> Statement | None:
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Yield the statements of a file, whatever they are nested in; expressions, of which there are many more, aside."""
+    """Yield the statements of a file, nested ones too; not the expressions, which are many more."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         inside = [one for one in ast.iter_child_nodes(waiting.pop()) if isinstance(one, _BODIES)]

@@ -15,12 +15,12 @@ from typing import NamedTuple
 from profd.daemon.clock import SECOND_NS
 
 RATE_NS = 10 * SECOND_NS
-# A counter that stood still for so many rounds was at its last one.
+# A counter that stood still for this many rounds was at its last one.
 _STILL_ROUNDS = 4.0
 _STILL_NS = SECOND_NS // 4
 # Of two readings so close together the first one saw the last round.
 CLOSE_ROUNDS = 0.5
-# The rate is not known before so many readings.
+# The rate is not known before this many readings.
 _KNOWN = 5
 
 Epoch = Callable[[], int | None]
@@ -123,7 +123,7 @@ class Count:
         return (last - first) * SECOND_NS / (last_ns - first_ns) if last_ns > first_ns else 0.0
 
     def is_near_end(self, ahead_s: float) -> bool:
-        """Say whether the loop may begin anew within so many seconds, or is in what has to be its last round."""
+        """Say whether the loop may begin anew within some seconds, or is in what has to be its last round."""
         if self.round is None:
             return False
         if self.length is not None:
@@ -132,7 +132,7 @@ class Count:
         return self._ended_at is not None and abs(self.round - self._ended_at) <= near
 
     def is_short(self, gap_s: float) -> bool:
-        """Say whether the loop may begin anew, and come as far again, within so many seconds."""
+        """Say whether the loop may begin anew, and come as far again, within some seconds."""
         return len(self._recent) < _KNOWN or self.per_s() * gap_s >= (self.length or self._longest) / 2
 
     def is_uncertain(self) -> bool:
@@ -198,7 +198,7 @@ class Count:
         self._unsure.clear()
 
     def _forget_length(self, apart: int) -> None:
-        """Take the loop for one whose rounds vary: each epoch that was assumed may be wrong by so many."""
+        """Take the loop for one whose rounds vary: each epoch that was assumed may be wrong by ``apart``."""
         self._varies = not self._is_length_read
         self.length, self._is_length_read = None, False
         self.error += apart * self._assumed

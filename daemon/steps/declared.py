@@ -137,7 +137,7 @@ def _stores(loop: Loops) -> Tally[str | None]:
 
 
 def _loop(node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops, Tally[str | None]]) -> Loop:
-    """Return what a loop says; ``nodes`` and ``stores`` are of its function, whose text begins after so many lines."""
+    """Return the facts of a loop; ``nodes`` and ``stores`` are of its function, whose text begins after ``before``."""
     last_line = node.end_lineno or node.lineno
     own = list(_own(node.body, ()))
     calls = [(call, ifs) for one, ifs in own for call in ast.walk(one) if isinstance(call, ast.Call)]

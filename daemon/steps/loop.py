@@ -22,11 +22,11 @@ ASIDE = re.compile(r"(^|[._])(eval|evaluate|evaluation|valid|validate|validation
 _IMPORTER = "<frozen importlib._bootstrap>"
 _STEP = re.compile(r"(^|_)(global_)?(steps?|iters?|iteration|batch|batches|idx|it|updates?)(_|\d|$)", re.IGNORECASE)
 _NO_STEP = re.compile(r"size|epoch|layer|group|attempt|retry|retries|max|total|num_(?!iter)", re.IGNORECASE)
-# A stack that is read while the program goes on may be of two moments: one alone says nothing.
+# A stack that is read while the program goes on may be of two moments: one alone does not count.
 _LEAST_SIGHTS = 2
 # A loop that is on nearly all stacks, and is not that of a few.
 _LEAST_OF_OTHERS, _LEAST_PRESENCE = 10, 0.6
-# So many stacks in the backward pass, and none in the optimizer, say that the optimizer is never seen.
+# After this many stacks in the backward pass, and none in the optimizer, the optimizer is never seen.
 _LEAST_WITHOUT_OPTIMIZER = 20
 
 

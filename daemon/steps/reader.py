@@ -37,12 +37,12 @@ MOST_TRIES = 100
 RETRY_S = 2.0
 # The count is stored so often; the beginning and the end of a pause sooner.
 STORE_NS, PAUSE_NS = SECOND_NS, SECOND_NS // 4
-# What stands still for so many usual steps, or for so long, pauses.
+# A count that stands still for this many usual steps, or for this long, pauses.
 _STILL_STEPS = 3.0
 _LONGEST_STEP_S = 10.0
 # A loop that is not seen may go faster than it did.
 _FASTER = 1.2
-# Readings may take 2 ms a second in the long run, and so much more at first: that shows how long an epoch is.
+# Readings may take 2 ms a second in the long run, and this much more at first: that shows how long an epoch is.
 EARNED_SHARE = 0.002
 CAPITAL_S = 0.3
 # To find the loop costs more once: that is not held against the next readings for longer than half a second.
@@ -51,7 +51,7 @@ _PAIR_TRIES = 5
 _CHECK_NS = SECOND_NS
 _HEARD = 64
 _STACKS = 40
-# So many stacks without another loop say that there is none.
+# This many stacks without another loop show that there is none.
 _NO_OTHER = 15
 
 
@@ -300,7 +300,7 @@ class StepReader:
     def _store(self, now_ns: int, *, is_last: bool = False) -> None:
         """Store the count once a second, as of when it was seen to change; as of now where the loop pauses.
 
-        A pause is stored when it begins and when it ends, so that nobody goes on counting.
+        A pause is stored when it begins and when it ends, so that no reader of the run extrapolates over it.
         """
         changed_ns, rest = self._count.changed_ns, (0, 0)
         if self._off_since_ns:  # it went on after the last reading, and another loop may go on since

@@ -37,7 +37,7 @@ PYTHON_VERSIONS = "CPython 3.8 to 3.15"
 _SEE_LS = "`profd ls` lists the processes that you can attach to"
 _AS_ROOT = 'run it as root: sudo "$(command -v profd)" attach {pid}'
 _OTHER_PYTHON = re.compile(r"(pypy|graalpy)[\d.]*$", re.IGNORECASE)
-# What py-spy says when it never will read a process. Other failures pass: it was asked at an unlucky moment.
+# The words of py-spy where it never will read a process. Other failures pass: it was an unlucky moment.
 _UNSUPPORTED = re.compile(r"unsupported version of python:? ?(?P<version>[\d.]*)", re.IGNORECASE)
 _NO_INTERPRETER = re.compile(r"failed to find (?:python version|a python interpreter)", re.IGNORECASE)
 _DENIED = re.compile(r"permission denied|operation not permitted", re.IGNORECASE)
