@@ -91,7 +91,12 @@ def join(files: Iterable[NodeFile]) -> tuple[FoundJob, ...]:
     """
     by_key: defaultdict[tuple[object, ...], list[NodeFile]] = defaultdict(list)
     for file in sorted(files, key=lambda file: file.started_ns):
-        by_key[_key(file)].append(file)
+        if file.is_whole:
+            by_key[file.run, str(file.path)].append(file)
+        elif file.job is None:
+            by_key[file.command, file.world_size].append(file)
+        else:  # ranks that meet on the loopback address are on one host; others may use the same port on theirs
+            by_key[file.job, file.host if file.job.startswith(_LOOPBACK) else None].append(file)
     attempts: list[list[NodeFile]] = []
     for group in by_key.values():
         attempt: list[NodeFile] = []
@@ -111,16 +116,6 @@ def join(files: Iterable[NodeFile]) -> tuple[FoundJob, ...]:
         nodes = sorted(attempt, key=lambda file: (min(file.ranks, default=0), file.run))
         jobs.append(FoundJob(f"{name}#{again + 1}" if again else name, tuple(nodes)))
     return tuple(jobs)
-
-
-def _key(file: NodeFile) -> tuple[object, ...]:
-    """Return what the files of a job have in common."""
-    if file.is_whole:
-        return (file.run, str(file.path))
-    if file.job is None:
-        return (file.command, file.world_size)
-    # Ranks that meet on the loopback address are on one host; others may use the same port on theirs.
-    return (file.job, file.host if file.job.startswith(_LOOPBACK) else None)
 
 
 def _read(path: Path) -> NodeFile:

@@ -78,14 +78,11 @@ class Analyst:
             # The first look makes once what all of them need: it puts none off.
             self.rest_s = max(EVERY_S, 0.0 if self._is_first else REST * (self._spent_s() - begun_s))
             self._is_first = False
-            self._look_at_all(reader, recent, phases)
+            if self._now_s() >= self._of_the_run_due_s:
+                begun_s = self._spent_s()
+                self._of_the_run = find(reader, recent, phases, OF_THE_RUN)
+                self._of_the_run_due_s = self._now_s() + REST_OF_THE_RUN * (self._spent_s() - begun_s)
         return FindingsTaken(info.end_ns, as_stored(ranked((*found, *self._of_the_run))))
-
-    def _look_at_all(self, reader: RunReader, recent: Selection, phases: PhaseIndex) -> None:
-        if self._now_s() >= self._of_the_run_due_s:
-            begun_s = self._spent_s()
-            self._of_the_run = find(reader, recent, phases, OF_THE_RUN)
-            self._of_the_run_due_s = self._now_s() + REST_OF_THE_RUN * (self._spent_s() - begun_s)
 
 
 def watch(path: Path, out: BinaryIO, rest: Callable[[float], bool]) -> None:

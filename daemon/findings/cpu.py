@@ -61,8 +61,7 @@ def idle_cores(context: FindingContext) -> Finding | None:
         return None
     computing = _computing(context)
     lost = computing.times(idle / (1 + idle))
-    severity = context.severity(lost.low)
-    if severity is None:
+    if (severity := context.severity(lost.low)) is None:
         return None
     gain, line = bound(context, lost, lost.gain), context.line(*STEP)
     return context.finding(
@@ -137,8 +136,7 @@ def interpreter_lock(context: FindingContext) -> Finding | None:
         return None
     used, rival = max(rivals, key=lambda one: one[0].value)
     lost = _held_up(context).at_most(used.value, used.low, used.high)
-    severity = context.severity(lost.low)
-    if severity is None:
+    if (severity := context.severity(lost.low)) is None:
         return None
     selection = Selection(context.from_ns, context.to_ns, frozenset({rival.process}), thread=rival.name)
     line = context.heaviest_line(context.profile_on(selection))

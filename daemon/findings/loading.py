@@ -15,8 +15,7 @@ from profd.daemon.units import percent, plural, size
 def load_in_process(context: FindingContext) -> Finding | None:
     """Return the finding where loading in the main thread surely takes a part of the steps."""
     share = context.share(DATA_LOAD)
-    severity = context.severity(share.low)
-    if severity is None:
+    if (severity := context.severity(share.low)) is None:
         return None
     line = context.line(DATA_LOAD)
     gain = bound(context, share, ceiling(context))

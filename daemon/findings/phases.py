@@ -163,8 +163,7 @@ def _optimizer_bound(context: FindingContext) -> Finding | None:
 def _dispatch_bound(context: FindingContext, busy: float) -> Finding | None:
     share, idle = context.share(*STEP), 1 - busy
     removable = share.at_most(idle, idle, idle)
-    severity = context.severity(removable.low, PRICE)
-    if severity is None:
+    if (severity := context.severity(removable.low, PRICE)) is None:
         return None
     line, gain = context.line(*STEP), bound(context, removable, removable.gain)
     return context.finding(

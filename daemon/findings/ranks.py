@@ -25,8 +25,7 @@ def collectives(context: FindingContext) -> Finding | None:
         waiting = take_waiting(job.ranks, context.mean(PRESSURE) or 0.0)
         samples = sum(work.samples for work in job.ranks)
         share = Share(waiting.value, waiting.low, waiting.high, samples) if waiting else NONE
-    severity = context.severity(share.low, PRICE)
-    if severity is None:
+    if (severity := context.severity(share.low, PRICE)) is None:
         return None
     phase = COLLECTIVE if context.share(COLLECTIVE).value > context.share(BACKWARD).value else BACKWARD
     line = context.line(phase)
@@ -58,8 +57,7 @@ def straggler(context: FindingContext) -> Finding | None:
     if job is None or not job.late:
         return None
     late = job.late[0]
-    severity = context.severity(late.low)
-    if severity is None:
+    if (severity := context.severity(late.low)) is None:
         return None
     work = job.work(late.rank)
     share = Share(late.surplus, max(late.low, 0.0), late.high, work.samples)
