@@ -13,7 +13,7 @@ from profd.daemon.analyze.profile import selected_intervals
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.render.plaintext import thread_title, visible
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import FrameRow, IntervalRow
+from profd.daemon.store.rows import IntervalRow
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
@@ -35,8 +35,8 @@ def speedscope(reader: RunReader, selection: Selection) -> bytes:
                 samples.append([])
                 weights.append(interval.start_ns - at_ns)
             if interval.stack not in stacks:
-                rows = reader.frames_of(interval.stack)
-                stacks[interval.stack] = [frames.setdefault(row.id, len(frames)) for row in rows]
+                ids = (frame.id for frame in reader.frames_of(interval.stack))
+                stacks[interval.stack] = [frames.setdefault(frame, len(frames)) for frame in ids]
             samples.append(stacks[interval.stack])
             weights.append(interval.duration_ns)
             at_ns = interval.end_ns
@@ -50,16 +50,14 @@ def speedscope(reader: RunReader, selection: Selection) -> bytes:
             "weights": weights,
         }
         profiles.append(profile)
+    rows = (reader.frames[frame] for frame in frames)
+    shown = [{"name": visible(row.function), "file": visible(row.module_path), "line": row.line} for row in rows]
     file = {
         "$schema": SCHEMA,
         "name": visible(reader.info.id),
         "exporter": f"profd {reader.info.versions.get('profd', '')}".strip(),
         "activeProfileIndex": 0,
-        "shared": {"frames": [_frame(reader.frames[frame]) for frame in frames]},
+        "shared": {"frames": shown},
         "profiles": profiles,
     }
     return msgspec.json.encode(file)
-
-
-def _frame(row: FrameRow) -> dict[str, str | int]:
-    return {"name": visible(row.function), "file": visible(row.module_path), "line": row.line}

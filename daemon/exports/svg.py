@@ -72,15 +72,11 @@ def _drawn(reader: RunReader, node: CallNode, color: str, place: tuple[float, fl
     pale = ' class="l"' if frame is not None and frame.is_library else ""
     shape = f'<rect{pale} x="{left:.2f}" y="{top}" width="{width:.2f}" height="{ROW}" fill="{color}"/>'
     cells = int((width - 6) / _CHARACTER)
-    ink = ' class="w"' if not pale and _is_dark(color) else ""
+    red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
+    # White stands out more than black from a color with little luma.
+    ink = ' class="w"' if not pale and 0.299 * red + 0.587 * green + 0.114 * blue < 110 else ""
     words = f'<text{ink} x="{left + 3:.2f}" y="{top + 12}">{_text(label, cells)}</text>' if cells >= 3 else ""
     return f"<g><title>{_text(known)}</title>{shape}{words}</g>"
-
-
-def _is_dark(color: str) -> bool:
-    """Say whether white stands out more from a color than black, by its luma."""
-    red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
-    return 0.299 * red + 0.587 * green + 0.114 * blue < 110
 
 
 def _text(text: str, cells: int | None = None) -> str:

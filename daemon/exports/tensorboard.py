@@ -32,18 +32,16 @@ def tensorboard_files(reader: RunReader, selection: Selection) -> Mapping[str, b
     """
     windows = list(selected_windows(reader, selection))
     last = [window for window in windows if window.asked_ns == windows[-1].asked_ns]
-    files = dict(_file(reader, window) for window in last if window.kept_bytes is not None)
+    files = {}
+    for window in last:
+        if window.kept_bytes is not None and (text := trace_text(reader, window)) is not None:
+            process, span = reader.processes[window.process], window.start_ns // MICROSECOND_NS // 1000
+            worker = f"pid{process.pid}" if process.rank is None else f"rank{process.rank}"
+            content = gzip.compress(_complete(reader, window, text), _QUICK, mtime=0)
+            files[f"{worker}.{span}.pt.trace.json.gz"] = content
     if not files:
         raise UsageError("no window with its trace is in this selection", "take one: profd window RUN")
     return files
-
-
-def _file(reader: RunReader, window: WindowRow) -> tuple[str, bytes]:
-    process, text = reader.processes[window.process], trace_text(reader, window)
-    assert text is not None
-    worker = f"pid{process.pid}" if process.rank is None else f"rank{process.rank}"
-    span = window.start_ns // MICROSECOND_NS // 1000
-    return f"{worker}.{span}.pt.trace.json.gz", gzip.compress(_complete(reader, window, text), _QUICK, mtime=0)
 
 
 def _complete(reader: RunReader, window: WindowRow, text: bytes) -> bytes:

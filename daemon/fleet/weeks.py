@@ -50,7 +50,15 @@ def find_slower(paces: Iterable[RunPaces], least: float) -> tuple[list[Slower], 
     compared = [pair for pair in pairs.values() if isinstance(pair, Pair)]
     slower = [one for pair in compared if (one := _judged(pair, len(compared), least)) is not None]
     slower.sort(key=lambda one: (-one.times, one.job))
-    return slower, [_job_pace(job, runs, pairs[job]) for job, runs in jobs.items()]
+    job_paces = []
+    for job, runs in jobs.items():
+        weeks = []
+        for week in sorted({week for run in runs for week in run.weeks}, reverse=True):
+            of_week = _paces(runs, week)
+            weeks.append(WeekPace(week, statistics.fmean(pace.step_s for pace in of_week), len(of_week)))
+        pair = pairs[job]
+        job_paces.append(JobPace(job, tuple(weeks), pair if isinstance(pair, str) else None))
+    return slower, job_paces
 
 
 def _pair(job: str, runs: Sequence[RunPaces]) -> Pair | str:
@@ -117,11 +125,3 @@ def _phases(pair: Pair, least_s: float) -> list[PhaseChange]:
             if low > 0:
                 found.append(PhaseChange(phase, *pair.means(in_phase), low, high))
     return sorted(found, key=lambda one: one.before_s - one.now_s)
-
-
-def _job_pace(job: str, runs: Sequence[RunPaces], pair: Pair | str) -> JobPace:
-    weeks = []
-    for week in sorted({week for run in runs for week in run.weeks}, reverse=True):
-        paces = _paces(runs, week)
-        weeks.append(WeekPace(week, statistics.fmean(pace.step_s for pace in paces), len(paces)))
-    return JobPace(job, tuple(weeks), pair if isinstance(pair, str) else None)

@@ -8,7 +8,6 @@ Values are in the unit of the diff: seconds a step, or shares of the time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -129,7 +128,13 @@ def render_diff_report(readers: Readers, selections: Selections, diff: Diff) -> 
         _facts(reader, selection, side)
         for reader, selection, side in zip(readers, selections, (diff.base, diff.new), strict=True)
     ]
-    changes = {name: _harmless(getattr(diff, name)) for name in ("functions", "lines", "leaves", "phases")}
+    changes = {
+        name: [
+            msgspec.structs.replace(one, name=visible(one.name), module_path=visible(one.module_path))
+            for one in getattr(diff, name)
+        ]
+        for name in ("functions", "lines", "leaves", "phases")
+    }
     readings = {
         name: [msgspec.structs.replace(one, name=visible(one.name)) for one in getattr(diff, name)]
         for name in ("operators", "memory", "gpus")
@@ -151,13 +156,6 @@ def render_diff_report(readers: Readers, selections: Selections, diff: Diff) -> 
         note=machine_note(diff),
         views=VIEWS,
     )
-
-
-def _harmless(changes: Iterable[Change]) -> list[Change]:
-    return [
-        msgspec.structs.replace(change, name=visible(change.name), module_path=visible(change.module_path))
-        for change in changes
-    ]
 
 
 def _step(diff: Diff) -> str:

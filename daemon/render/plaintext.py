@@ -37,15 +37,13 @@ def visible_json(text: str) -> str:
     """Return JSON with each invisible character as an escape of JSON's, but for the ends of its lines."""
     if text.isascii() and "\x7f" not in text:  # of these JSON itself leaves none but this one
         return text
-    return "".join(
-        _spell_json(character) if character != "\n" and unicodedata.category(character) in _HIDDEN else character
-        for character in text
-    )
-
-
-def _spell_json(character: str) -> str:
-    units = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+    found = []
+    for character in text:
+        if character != "\n" and unicodedata.category(character) in _HIDDEN:
+            units = character.encode("utf-16-be", "surrogatepass")
+            character = "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+        found.append(character)
+    return "".join(found)
 
 
 ELLIPSIS = "…"

@@ -195,7 +195,13 @@ def _columns(reader: RunReader, steps: list[Step], digits: int) -> Series:
     """Return at most ``POINT_LIMIT`` steps, each the mean of as many neighbors, known for as long as all of them."""
     together = -(-len(steps) // POINT_LIMIT)
     if together > 1:
-        steps = [_mean_step(steps[at : at + together]) for at in range(0, len(steps), together)]
+        groups = [steps[at : at + together] for at in range(0, len(steps), together)]
+        totals = [StepFunction(group, None).over(group[0].start_ns, group[-1].end_ns) for group in groups]
+        ends_ns = [group[-1].end_ns for group in groups]
+        steps = [
+            Step(end_ns - total.known_ns, end_ns, total.mean or 0.0)
+            for end_ns, total in zip(ends_ns, totals, strict=True)
+        ]
     begins_ms, ends_ms = (
         [(at_ns - reader.info.started_ns) // MILLISECOND_NS for at_ns in times_ns]
         for times_ns in ((step.start_ns for step in steps), (step.end_ns for step in steps))
@@ -211,8 +217,3 @@ def _columns(reader: RunReader, steps: list[Step], digits: int) -> Series:
         gap_steps=_distances(places),
         gaps_ms=[gaps_ms[place] for place in places],
     )
-
-
-def _mean_step(steps: list[Step]) -> Step:
-    total = StepFunction(steps, None).over(steps[0].start_ns, steps[-1].end_ns)
-    return Step(steps[-1].end_ns - total.known_ns, steps[-1].end_ns, total.mean or 0.0)

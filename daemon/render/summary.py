@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping
 
 import msgspec
 
@@ -144,6 +143,9 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     incidents = [post_mortem.cause] if post_mortem else []
     incidents += [hang.text for hang in hangs]
     incidents += [finding.title for finding in findings if finding.severity != INFO]
+    selected = profile.time_ns.keys()
+    variance = ShareVariance(lambda stack: frozenset({phases.of_stack(stack)} if stack in selected else ()))
+    variance.add(profile.changes)
     return Summary(
         version=VERSION,
         run=info.id,
@@ -158,7 +160,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         cost_core_share=coverage.cost_core_share,
         steps=take_steps(reader, selection, phases),
         phases=shares,
-        phase_errors=_phase_errors(profile, phases, shares),
+        phase_errors={name: variance.standard_error(name, share, profile.total_ns) for name, share in shares.items()},
         phase_lines=phase_lines(profile, phases),
         functions=tuple(hot_functions(reader, profile, busy)[:FUNCTIONS]),
         processes=_processes(reader, selection),
@@ -175,13 +177,6 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         losses=tuple(itertools.islice(losses, LOSSES)),
         incident="; ".join(incidents),
     )
-
-
-def _phase_errors(profile: Profile, phases: PhaseIndex, shares: Mapping[str, float]) -> dict[str, float]:
-    selected = profile.time_ns.keys()
-    variance = ShareVariance(lambda stack: frozenset({phases.of_stack(stack)} if stack in selected else ()))
-    variance.add(profile.changes)
-    return {name: variance.standard_error(name, share, profile.total_ns) for name, share in shares.items()}
 
 
 def _processes(reader: RunReader, selection: Selection) -> tuple[ProcessSummary, ...]:

@@ -23,24 +23,6 @@ class Tree extends CallTree {
     return this.byLine ? this.run.frameLine[this.key[node]] : 0;
   }
 
-  /** Return a function that finds the child of a node for the leaf of a stack, and makes it where there is none. */
-  grower() {
-    const known = new Map();
-    return (node, stack) => {
-      const frame = this.run.stackFrame[stack];
-      const key = this.byLine ? frame : this.run.frameFunction[frame];
-      const name = node * 2 ** 24 + key;
-      let found = known.get(name);
-      if (found === undefined) {
-        found = this.parent.length;
-        known.set(name, found);
-        this.parent.push(node);
-        this.key.push(key);
-      }
-      return found;
-    };
-  }
-
   growFromRoots() {
     const child = this.grower();
     for (let stack = 0; stack < this.nodeOfStack.length; stack += 1) {
@@ -51,13 +33,28 @@ class Tree extends CallTree {
 
   growFromLeaves() {
     const child = this.grower();
-    const seen = new Set();
-    for (const thread of this.run.threads) thread.stacks.forEach((stack) => seen.add(stack));
-    for (const stack of seen) {
+    for (const stack of new Set(this.run.threads.flatMap(({ stacks }) => [...new Set(stacks)]))) {
       let node = 0;
       for (let at = stack; at >= 0; at = this.run.stackParent[at]) node = child(node, at);
       this.nodeOfStack[stack] = node;
     }
+  }
+
+  /** Return a function that finds the child of a node for the leaf of a stack, and makes it where there is none. */
+  grower() {
+    const known = new Map();
+    return (node, stack) => {
+      const frame = this.run.stackFrame[stack];
+      const key = this.byLine ? frame : this.run.frameFunction[frame];
+      const name = node * 2 ** 24 + key;
+      let found = known.get(name);
+      if (found === undefined) {
+        found = this.parent.push(node) - 1;
+        this.key.push(key);
+        known.set(name, found);
+      }
+      return found;
+    };
   }
 
   /** Fill the tree: `total` of time in and below each node, `own` in it alone, `samples`, its dominant `phase` or -1. */
