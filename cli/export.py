@@ -9,10 +9,10 @@ import click
 
 from profd.cli.console import say
 from profd.cli.options import SelectionWords, job_option, parse_time, run_argument, selection_options
-from profd.cli.runs import brought_here, files_of, open_run
+from profd.cli.runs import brought_here, folder_of, open_run
+from profd.daemon import paths
 from profd.daemon.errors import UsageError
 from profd.daemon.exports.formats import FORMATS, OF_ALL_THREADS, TABLES, file_content, tables, write_tables
-from profd.daemon.paths import write_whole
 from profd.daemon.render.plaintext import visible
 from profd.daemon.store.reader import RunReader
 
@@ -63,12 +63,17 @@ def command(
                 else:
                     _write(file_content(reader, selection, form, threads=threads, processes=processes), output)
                 return
+        from profd.daemon.analyze.nodes import read_folder
         from profd.daemon.fleet.dataset import DataSet
         from profd.daemon.fleet.export import export_run
 
         if any(value not in (None, ()) for value in words._replace(to_time=None)):
             raise UsageError("a data set has whole runs", "leave out what selects samples")
-        for path in files_of(here, job):
+        folder = folder_of(here, job)
+        files = (
+            [paths.find_run(here)] if folder is None else [file.path for file in read_folder(folder).choose(job).files]
+        )
+        for path in files:
             with RunReader(path) as reader, reader.one_moment():
                 manifest = export_run(reader, DataSet(url))
             say(f"put {manifest.samples:,} rows of samples of {manifest.run} into {url}")
@@ -76,7 +81,7 @@ def command(
 
 def _write(content: bytes, output: Path | None) -> None:
     if output is not None and output != _STDOUT:
-        write_whole(output, content)
+        paths.write_whole(output, content)
         return
     if content.startswith(b"\x1f\x8b") and sys.stdout.isatty():
         raise UsageError("the format is not text", "write it to a file with -o FILE, or into a pipe")

@@ -62,17 +62,6 @@ def known_folder(folder: Path) -> Folder:
     return found
 
 
-def files_of(run: str, job: str | None) -> list[Path]:
-    """Return the file of a run, or those of all nodes of a job where RUN is a folder; says nothing on stderr.
-
-    Raises what ``open_run`` does.
-    """
-    from profd.daemon.analyze.nodes import read_folder
-
-    folder = folder_of(run, job)
-    return [paths.find_run(run)] if folder is None else [file.path for file in read_folder(folder).choose(job).files]
-
-
 @contextlib.contextmanager
 def open_run(run: str, job: str | None) -> Iterator[RunReader]:
     """Give a reader of a run, or of all nodes of a job where RUN is a folder.
