@@ -166,30 +166,26 @@ def take_kernels(context: FindingContext) -> Kernels | None:
 _TURNING = re.compile(r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw", re.I)
 
 
+_FORMAT = ShareRule(
+    rule="memory-format",
+    label="memory format",
+    phase=FORWARD,
+    measure="reordering",
+    title="turning images around for convolutions takes {share} of the time: putting channels last {speeds_up}",
+    cause="Convolutions on tensor cores want the channels of a pixel side by side. Images and weights have them in "
+    "planes, so that cuDNN reorders them before each convolution, and its result after it.",
+    remedy="Move the model by .to(memory_format=torch.channels_last), and each batch of images likewise{at}; "
+    "operations in between that return planes undo it.",
+    series=("gpu_utilization_share",),
+    is_sampled=False,
+)
+
+
 def memory_format(context: FindingContext) -> Finding | None:
     """Return the finding where kernels that do nothing but reorder take their part of the time."""
     kernels = take_kernels(context)
     share = kernels.share(_TURNING) if kernels else None
-    severity = context.severity(share.low) if share else None
-    if share is None or severity is None:
-        return None
-    line, gain = context.line(FORWARD), bound(context, share, share.gain)
-    return context.finding(
-        Measure("reordering", share.value),
-        rule="memory-format",
-        severity=severity,
-        label="memory format",
-        title=f"turning images around for convolutions takes {percent(share.value)} of the time: "
-        f"putting channels last {speeds_up(gain)}",
-        cause="Convolutions on tensor cores want the channels of a pixel side by side. Images and weights have them in "
-        "planes, so that cuDNN reorders them before each convolution, and its result after it.",
-        remedy="Move the model by .to(memory_format=torch.channels_last), and each batch of images likewise"
-        f"{at(line)}; operations in between that return planes undo it.",
-        gain=gain,
-        phase=FORWARD,
-        line=line,
-        series=("gpu_utilization_share",),
-    )
+    return _FORMAT.of(context, share, limit=share.gain) if share else None
 
 
 # Volta, Turing, Ampere, Ada, Hopper, Blackwell.
@@ -201,6 +197,23 @@ _FLOAT32 = re.compile(r"sgemm|scudnn|simt|ffma|f32f32_f32f32_f32", re.I)
 _NOT_FLOAT32 = re.compile(r"tensorop|tf32|bf16|fp16|f16|half|hmma|dgemm|f64", re.I)
 
 
+_PRECISION = ShareRule(
+    rule="precision",
+    label="precision",
+    phase=FORWARD,
+    measure="float32 products",
+    title="products in float32 take {share} of the time beside idle tensor cores: lowering the precision {speeds_up}",
+    cause="Matrix products and convolutions compute in float32, which tensor cores do not do: they multiply TF32, "
+    "bfloat16 and float16, several times as fast.",
+    remedy='Compute forward and loss{at} within torch.autocast("cuda", dtype=torch.bfloat16), or let float32 be '
+    'rounded for products: torch.set_float32_matmul_precision("high") and torch.backends.cudnn.allow_tf32 = True '
+    "(from Ampere on). See whether the model trains as well.",
+    scale=PRICE,
+    series=("gpu_utilization_share",),
+    is_sampled=False,
+)
+
+
 def precision(context: FindingContext) -> Finding | None:
     """Return the finding where such kernels take much of the time on a GPU that has tensor cores."""
     used = context.devices
@@ -208,24 +221,4 @@ def precision(context: FindingContext) -> Finding | None:
     has_tensor_cores = bool(models) and all(_TENSOR_CORES.search(model) for model in models)
     kernels = take_kernels(context) if has_tensor_cores else None
     share = kernels.share(_FLOAT32, but=_NOT_FLOAT32) if kernels else None
-    severity = context.severity(share.low, PRICE) if share else None
-    if share is None or severity is None:
-        return None
-    line, gain = context.line(FORWARD), bound(context, share, share.gain)
-    return context.finding(
-        Measure("float32 products", share.value),
-        rule="precision",
-        severity=severity,
-        label="precision",
-        title=f"products in float32 take {percent(share.value)} of the time beside idle tensor cores: "
-        f"lowering the precision {speeds_up(gain)}",
-        cause="Matrix products and convolutions compute in float32, which tensor cores do not do: they multiply "
-        "TF32, bfloat16 and float16, several times as fast.",
-        remedy=f'Compute forward and loss{at(line)} within torch.autocast("cuda", dtype=torch.bfloat16), or let '
-        'float32 be rounded for products: torch.set_float32_matmul_precision("high") and '
-        "torch.backends.cudnn.allow_tf32 = True (from Ampere on). See whether the model trains as well.",
-        gain=gain,
-        phase=FORWARD,
-        line=line,
-        series=("gpu_utilization_share",),
-    )
+    return _PRECISION.of(context, share, limit=share.gain) if share else None

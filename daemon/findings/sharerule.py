@@ -9,7 +9,7 @@ import msgspec
 from profd.daemon.analyze.phases import OTHER
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, Share
-from profd.daemon.findings.finding import LOSS, Finding, Line, Scale, at, speeds_up
+from profd.daemon.findings.finding import LOSS, Finding, Line, Measure, Scale, at, speeds_up
 from profd.daemon.units import percent
 
 
@@ -17,7 +17,7 @@ class ShareRule(msgspec.Struct, frozen=True):
     """A share of the time that is too large: of a phase, or of what a rule measures.
 
     ``title``, ``cause`` and ``remedy`` may name {share}, {at} (the line) and {speeds_up}. ``measure`` names the share
-    in the evidence, the phase where it is empty.
+    in the evidence, the phase where it is empty; ``is_sampled`` says that the share has an interval and samples.
     """
 
     rule: str
@@ -29,6 +29,7 @@ class ShareRule(msgspec.Struct, frozen=True):
     measure: str = ""
     scale: Scale = LOSS
     series: tuple[str, ...] = ()
+    is_sampled: bool = True
 
     def __call__(self, context: FindingContext) -> Finding | None:
         """Return the finding where the phase surely takes its part."""
@@ -60,8 +61,9 @@ class ShareRule(msgspec.Struct, frozen=True):
         line = line_of() if line_of else context.line(self.phase or OTHER)
         gain = bound(context, share, limit)
         words |= {"share": percent(share.value), "at": at(line), "speeds_up": speeds_up(gain)}
+        name = (self.measure or self.phase or "").format(**words)
         return context.finding(
-            share.measure((self.measure or self.phase or "").format(**words)),
+            share.measure(name) if self.is_sampled else Measure(name, share.value),
             rule=self.rule,
             severity=severity,
             label=self.label,
