@@ -66,15 +66,12 @@ class PhaseLook(msgspec.Struct, frozen=True):
 def phase_look(name: str, color_system: str | None, *, is_monochrome: bool) -> PhaseLook:
     """Return how a phase looks on a terminal; without color its letter is all there is."""
     phase = phase_named(name)
-    if is_monochrome or color_system is None:
-        return PhaseLook(phase.letter, Style(), Style(), Style(), None)
-    color = Color.parse(phase.color)
-    text = _BLACK if color.brightness > 0.45 else _WHITE
-    if color_system not in _MANY_COLORS:
-        style = _on(color, text)
+    if color_system not in _MANY_COLORS or is_monochrome:
+        is_colored = color_system is not None and not is_monochrome
+        style = _on(Color.parse(phase.color)) if is_colored else Style()
         return PhaseLook(phase.letter, style, style, style, None)
-    loud, quiet = _on(color, color.blend(text, 0.6)), _on(color, color.blend(text, 0.14))
-    return PhaseLook(phase.letter, loud, quiet, _on(color, color.blend(text, 0.92)), phase.color)
+    color = Color.parse(phase.color)
+    return PhaseLook(phase.letter, _on(color, 0.6), _on(color, 0.14), _on(color, 0.92), phase.color)
 
 
 @functools.lru_cache(maxsize=64)
@@ -83,16 +80,16 @@ def idle_look(tenths: int, color_system: str | None, *, is_monochrome: bool) -> 
 
     Its letter is the number of tenths, and all there is without color.
     """
-    letter = "X" if tenths >= 10 else str(tenths)
-    if is_monochrome or color_system is None:
-        return PhaseLook(letter, Style(), Style(), Style(), None)
     color = _BUSY.blend(_IDLE, tenths / 10)
-    style = _on(color, _BLACK if color.brightness > 0.45 else _WHITE)
-    return PhaseLook(letter, style, style, style, color.hex if color_system in _MANY_COLORS else None)
+    style = Style() if is_monochrome or color_system is None else _on(color)
+    is_shown = color_system in _MANY_COLORS and not is_monochrome
+    return PhaseLook("X" if tenths >= 10 else str(tenths), style, style, style, color.hex if is_shown else None)
 
 
-def _on(background: Color, text: Color) -> Style:
-    return Style(color=text.rich_color, bgcolor=background.rich_color)
+def _on(color: Color, contrast: float = 1.0) -> Style:
+    """Return text on a color, at most in black or white."""
+    text = color.blend(_BLACK if color.brightness > 0.45 else _WHITE, contrast)
+    return Style(color=text.rich_color, bgcolor=color.rich_color)
 
 
 def suited_theme() -> str:

@@ -36,9 +36,9 @@ from profd.tui.widgets.header import Header, VerdictLine, ending
 from profd.tui.widgets.hot import HotTable
 from profd.tui.widgets.operators import OperatorTable
 from profd.tui.widgets.output import OutputPane, TypingChanged
-from profd.tui.widgets.processes import EventTable, ProcessChosen, ProcessTable
+from profd.tui.widgets.processes import EventTable, ProcessTable
 from profd.tui.widgets.table import CursorMoved
-from profd.tui.widgets.tabs import KeyLine, TabChosen, TabLine
+from profd.tui.widgets.tabs import KeyLine, TabLine
 from profd.tui.widgets.timeline import Move, Scrubbed, StripsResized, Timeline
 
 Pane = HotTable | FlameView | ProcessTable | OperatorTable | FindingsPane | EventTable
@@ -165,13 +165,9 @@ class Dashboard(Screen[None]):
         self._show_table()
         self._update_note()
 
-    @on(TabChosen)
-    def _open_clicked(self, message: TabChosen) -> None:
-        self.action_open(message.tab)
-
-    @on(ProcessChosen)
-    def _look_at_process(self, message: ProcessChosen) -> None:
-        self._look(scope=Scope(ScopeKind.PROCESS, message.process))
+    def action_open_process(self, process: int) -> None:
+        """Show the hot functions of one process; ``process`` is the id of its row."""
+        self._look(scope=Scope(ScopeKind.PROCESS, process))
         self.action_open("hot")
 
     @on(FindingChosen)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.message import Message
 
 from profd.daemon.naming import process_title, signal_name
 from profd.daemon.render.plaintext import visible
@@ -28,13 +26,6 @@ _NUMBERS: dict[str, Callable[[ProcessState], str]] = {
 """What stands in the columns of numbers; of a process that has ended the last that is known."""
 
 
-@dataclass
-class ProcessChosen(Message):
-    """The functions of one process are asked for; ``process`` is the id of its row."""
-
-    process: int
-
-
 class ProcessTable(Table[ProcessState]):
     """The process tree."""
 
@@ -51,9 +42,9 @@ class ProcessTable(Table[ProcessState]):
         self._has_steps = any(one.steps_per_s is not None for one in snapshot.processes)
         self.show(snapshot.processes)
 
-    def action_choose(self) -> None:
+    async def action_choose(self) -> None:
         if self.current is not None:
-            self.post_message(ProcessChosen(self.current.row.id))
+            await self.run_action(f"screen.open_process({self.current.row.id})")
 
     def columns(self) -> Sequence[Column]:
         return (

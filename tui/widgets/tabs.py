@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from textual import events
-from textual.message import Message
 
 from profd.daemon.units import plural, time_range
 from profd.tui.cells import Run, cells_of
@@ -15,13 +13,6 @@ from profd.tui.widgets.linewidget import TextLines
 
 _NAMES_FROM = 66
 _ROOMY_FROM = 150
-
-
-@dataclass
-class TabChosen(Message):
-    """A tab was clicked on."""
-
-    tab: str
 
 
 class TabLine(TextLines):
@@ -41,12 +32,12 @@ class TabLine(TextLines):
         runs = next((runs for runs in self._basis() if cells_of(runs) <= left), [])
         return [*tabs, self.run(" " * (left - cells_of(runs) + 1)), *runs]
 
-    def on_click(self, event: events.Click) -> None:
+    async def on_click(self, event: events.Click) -> None:
         end = 0
         for (tab, _), runs in zip(TABS, self._tabs(), strict=True):
             end += cells_of(runs)
             if event.x < end:
-                self.post_message(TabChosen(tab))
+                await self.run_action(f"screen.open('{tab}')")
                 break
 
     def _tabs(self) -> list[list[Run]]:
