@@ -121,16 +121,22 @@ class Profile(msgspec.Struct, frozen=True):
         return sum(self.time_ns.values())
 
 
-def take_profile(reader: RunReader, selection: Selection, phases: PhaseIndex | None = None) -> Profile:
+def take_profile(
+    reader: RunReader,
+    selection: Selection,
+    phases: PhaseIndex | None = None,
+    changes: Mapping[int, TransitionsSeen] | None = None,
+) -> Profile:
     """Add up the time of a selection by stack.
 
-    ``phases`` is needed only where the selection names a phase; one is made where it is not given.
+    ``phases`` is needed only where the selection names a phase; one is made where it is not given. ``changes`` are what
+    ``take_transitions`` gives for the selection, where that is known already.
     """
     totals = selected_totals(reader, selection, phases)
     if not totals:
         return Profile()
     weights = process_weights(reader, take_lives(reader), selection.from_ns, selection.to_ns)
-    return weighted(reader, totals, take_transitions(reader, selection), weights)
+    return weighted(reader, totals, take_transitions(reader, selection) if changes is None else changes, weights)
 
 
 def process_weights(

@@ -49,7 +49,7 @@ def allocator_churn(context: FindingContext) -> Finding | None:
             title=f"{size(faults * _PAGE_BYTES)} of memory a second are taken from the kernel anew, for "
             f"{percent(share.value)} of the time: keeping it {speeds_up(gain)}",
             cause="Large tensors are given back to the kernel when they are freed. The next ones get other pages, "
-            "each of which is cleared and mapped when it is first written to.",
+            "and the kernel clears and maps each of them at its first write.",
             remedy="Set MALLOC_TRIM_THRESHOLD_ and MALLOC_MMAP_THRESHOLD_ to 4294967296 in the environment, so that "
             "the process keeps what it frees (or preload jemalloc); reuse tensors in the loop (out=, operations in "
             "place).",

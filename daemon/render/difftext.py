@@ -50,15 +50,15 @@ def verdict(diff: Diff) -> str:
     largest, step = diff.first, diff.step_time
     longer = f"a step takes {percent(abs(step.relative), 1)} {_than(step)}" if step and step.is_significant else ""
     if largest is None and longer:
-        return f"▲ {longer}: all parts alike, as far as can be told"
+        return f"▲ {longer}: no part differs surely"
     if largest is None and diff.readings:
         one = diff.readings[0]
         base, new = (quantity(value, one.unit) for value in (one.base, one.new))
         return f"▲ times are alike, but not all else: {visible(f'{one.name}, {one.measure}: {new} instead of {base}')}"
     if largest is None and step is not None and abs(step.relative) >= diff.least:
         return (
-            f"· no sure change: a step takes {percent(abs(step.relative), 1)} {_than(step)}, all parts alike as far as "
-            f"can be told; two runs of one script may differ by {percent(diff.alike)}"
+            f"· no sure change: a step takes {percent(abs(step.relative), 1)} {_than(step)}, no part differs "
+            f"surely; two runs of one script may differ by {percent(diff.alike)}"
         )
     if largest is None:
         return f"✓ no change: nothing differs by more than the unrest of the runs and {percent(diff.least)} of a step"

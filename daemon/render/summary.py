@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from collections.abc import Mapping
 
 import msgspec
 
@@ -30,7 +31,7 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import Profile, selected_totals, take_profile, weighted
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.steps import Steps, take_steps
-from profd.daemon.analyze.uncertainty import ShareVariance, take_transitions
+from profd.daemon.analyze.uncertainty import ShareVariance, TransitionsSeen, take_transitions
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.finding import INFO, Finding
 from profd.daemon.findings.stored import findings_in
@@ -128,7 +129,8 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     whichever of their threads it names.
     """
     phases = PhaseIndex(reader)
-    profile = take_profile(reader, selection, phases)
+    changes = take_transitions(reader, selection)
+    profile = take_profile(reader, selection, phases, changes)
     shares = phase_shares(profile, phases)
     coverage = take_coverage(reader, selection)
     tracks = GpuTracks(reader)
@@ -163,7 +165,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         phase_errors={name: variance.standard_error(name, share, profile.total_ns) for name, share in shares.items()},
         phase_lines=phase_lines(profile, phases),
         functions=tuple(hot_functions(reader, profile, busy)[:FUNCTIONS]),
-        processes=_processes(reader, selection),
+        processes=_processes(reader, selection, changes),
         gpus=take_gpus(reader, selection),
         gpu_idle=take_gpu_idle(reader, selection, phases, tracks, busy),
         memory=growth(reader, selection),
@@ -179,9 +181,11 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     )
 
 
-def _processes(reader: RunReader, selection: Selection) -> tuple[ProcessSummary, ...]:
+def _processes(
+    reader: RunReader, selection: Selection, changes: Mapping[int, TransitionsSeen]
+) -> tuple[ProcessSummary, ...]:
     """Return the processes of a selection: by rank, each worker after the process that started it."""
-    profiles = _profiles_of_processes(reader, selection)
+    profiles = _profiles_of_processes(reader, selection, changes)
 
     def order(row: ProcessRow) -> tuple[int, bool, int, int]:
         is_worker = row.role == "worker"
@@ -209,14 +213,18 @@ def _processes(reader: RunReader, selection: Selection) -> tuple[ProcessSummary,
     return tuple(found)
 
 
-def _profiles_of_processes(reader: RunReader, selection: Selection) -> dict[int, Profile]:
+def _profiles_of_processes(
+    reader: RunReader, selection: Selection, changes: Mapping[int, TransitionsSeen]
+) -> dict[int, Profile]:
+    """Return the profile of each main thread; ``changes`` are those of the selection."""
     totals: defaultdict[int, list[StackTotal]] = defaultdict(list)
     alone = Selection(from_ns=selection.from_ns, to_ns=selection.to_ns, when=selection.when)
     for total in selected_totals(reader, alone):
         if reader.threads[total.thread].is_main:
             totals[reader.threads[total.thread].process].append(total)
     mains = frozenset(thread.id for thread in reader.threads.values() if thread.is_main)
-    changes = take_transitions(reader, alone, mains)
+    if selection.threads(reader) != mains:
+        changes = take_transitions(reader, alone, mains)
     # One process at a time: its weight would change none of its shares.
     alike = dict.fromkeys(reader.processes, 1.0)
     return {

@@ -36,7 +36,7 @@ class LiveFile:
             if paths.is_in_memory(folder):
                 self.most_bytes = MOST_IN_MEMORY_BYTES
                 self.warning = (
-                    f"the run is written to memory, of which it may take {MOST_IN_MEMORY_BYTES >> 20} MiB, as "
+                    f"the run is written to memory, at most {MOST_IN_MEMORY_BYTES >> 20} MiB, as "
                     f"{wanted.parent} is on a network and {folder} on no disk: set TMPDIR to a folder on a local disk"
                 )
             try:

@@ -1,7 +1,6 @@
 """Words that texts for users leave out: metaphors of the house, and constructions that one cannot skim.
 
-A tree says where such texts lie. One whose texts are not reworded yet is not enforced; ``PYTHONPATH=tests python -m
-support.plainwords`` lists what all trees hold.
+A tree says where such texts lie; ``PYTHONPATH=tests python -m support.plainwords`` lists what all trees hold.
 """
 
 from __future__ import annotations
@@ -55,11 +54,10 @@ class Found(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """Where texts for users lie, and whether they are held to plain words."""
+    """Where texts for users lie."""
 
     name: str
     texts: Callable[[], Iterator[Text]]
-    enforced: bool
 
 
 def pages() -> Iterator[Text]:
@@ -91,11 +89,11 @@ def report_page() -> Iterator[Text]:
 
 
 TREES = (
-    Tree("docs", pages, enforced=True),
-    Tree("cli", literals_of("cli"), enforced=True),
-    Tree("tui", literals_of("tui"), enforced=False),
-    Tree("daemon", literals_of("daemon"), enforced=False),
-    Tree("page", report_page, enforced=True),
+    Tree("docs", pages),
+    Tree("cli", literals_of("cli")),
+    Tree("tui", literals_of("tui")),
+    Tree("daemon", literals_of("daemon")),
+    Tree("page", report_page),
 )
 
 

@@ -195,7 +195,7 @@ class FailureScreen(Screen[None]):
         text = Text(visible(self.error.what), style="bold")
         if self.error.remedy:
             text.append(f"\n\n{visible(self.error.remedy)}", style="not bold")
-        text.append("\n\nWhat is recorded is not touched by this: only the view has ended.", style="not bold dim")
+        text.append("\n\nThe recording goes on: only the view has ended.", style="not bold dim")
         with Vertical(id="failure") as box:
             box.border_title = "The run cannot be shown"
             yield Static(text, markup=False)

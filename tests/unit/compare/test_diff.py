@@ -206,7 +206,7 @@ def test_a_sure_change_is_laid_to_the_function_that_leans_most(
     assert diff.step_time.is_significant
     assert diff.significant == []
     assert (diff.likeliest.name if diff.likeliest else None) == likeliest
-    said = f"most likely {likeliest}" if likeliest else "all parts alike, as far as can be told"
+    said = f"most likely {likeliest}" if likeliest else "no part differs surely"
     assert f"a step takes 20.0 % longer: {said}" in verdict(diff)
     assert (likeliest in diff_text(diff)) if likeliest else ("→" not in diff_text(diff))
 
@@ -217,4 +217,4 @@ def test_where_nothing_surely_changed_nothing_is_likely(tmp_path: Path, monkeypa
     run = write_steps(tmp_path / "a.profd", 1)
     diff = diff_of(run, run)
     assert diff.likeliest is None
-    assert "no sure change: a step takes 10.0 % longer, all parts alike" in verdict(diff)
+    assert "no sure change: a step takes 10.0 % longer, no part differs surely" in verdict(diff)
