@@ -42,7 +42,7 @@ def command(pid: int, recording: RecordingOptions, headless: bool) -> None:
             session.wait_closed(None)
     if has_dashboard:
         from profd.tui.app import run_dashboard
-        from profd.tui.screens.dialogs import Leaving
+        from profd.tui.dialogs import Leaving
 
         leaving = run_dashboard(session.run_file)
         if leaving is Leaving.KEEP and session.is_running():

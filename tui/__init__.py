@@ -1,13 +1,13 @@
 """The dashboard: one set of screens for live and finished runs.
 
-    run file -> runmodel (increments) -> feed (a thread) -> SnapshotTaken -> screens -> widgets
+    run file -> runmodel (increments) -> feed (a thread) -> SnapshotTaken -> dashboard -> widgets
 
 The thread reads and counts; the event loop only draws frozen snapshots, and never waits for the disk. Everything shown
 comes out of the run file, so replay is live view with nothing new to come.
 
-On the thread's side are ``feed``, ``runmodel``, ``processes``, ``samples``, ``findings`` and
-``timeline``; ``view`` says what is asked of it, and ``snapshot`` what it answers. On the event loop's side are
-``screens`` and ``widgets``; what takes long is in ``actions``.
+On the thread's side are ``feed``, ``runmodel``, ``processes``, ``samples`` and ``findings``, and of the timeline
+``series``, ``phaserows`` and ``pace``; ``view`` says what is asked of it, and ``snapshot`` what it answers. On the
+event loop's side are ``dashboard``, ``dialogs``, ``scrub`` and ``widgets``; what takes long is in ``actions``.
 """
 
 import os

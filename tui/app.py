@@ -28,10 +28,10 @@ from profd.daemon.store.rows import RunInfo
 from profd.tui import actions
 from profd.tui.actions import ActionDone
 from profd.tui.colors import DARK, LIGHT, suited_theme
+from profd.tui.dashboard import Dashboard
+from profd.tui.dialogs import FailureScreen, HelpScreen, Leaving, LeavingScreen
 from profd.tui.feed import Feed, FeedFailed
 from profd.tui.keys import COMMANDS
-from profd.tui.screens.dashboard import Dashboard
-from profd.tui.screens.dialogs import FailureScreen, HelpScreen, Leaving, LeavingScreen
 from profd.tui.terminal import Terminal
 
 LOOKS_EVERY_S = 0.03

@@ -17,9 +17,9 @@ from rich.style import Style
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.plaintext import ELLIPSIS, cut, width
 from profd.daemon.units import clock
+from profd.tui.bins import Ruler
 from profd.tui.colors import PhaseLook
 from profd.tui.snapshot import PhaseShare
-from profd.tui.timeline.bins import Ruler
 
 
 class Run(NamedTuple):

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
+from profd.tui.pace import Pace
 from profd.tui.samples import Places, Samples, UserLines
+from profd.tui.series import GPU_MEMORY_OF_PROCESS, RunSeries
 from profd.tui.snapshot import ProcessState
-from profd.tui.timeline.pace import Pace
-from profd.tui.timeline.series import GPU_MEMORY_OF_PROCESS, RunSeries
 from profd.tui.view import Range
 
 # Long enough for a worker that is sampled in rotation to have been looked at.

@@ -15,15 +15,15 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.naming import process_title
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import EventRow
+from profd.tui.bins import Ruler
 from profd.tui.flametree import Node, grow
+from profd.tui.pace import Pace
+from profd.tui.phaserows import PhaseRows
 from profd.tui.processes import ProcessStates
 from profd.tui.samples import PhaseTally, Places, Samples
+from profd.tui.scrub import marks_of
+from profd.tui.series import RunSeries, with_slope
 from profd.tui.snapshot import Snapshot, Timeline, Vitals
-from profd.tui.timeline.bins import Ruler
-from profd.tui.timeline.pace import Pace
-from profd.tui.timeline.phaserows import PhaseRows
-from profd.tui.timeline.scrub import marks_of
-from profd.tui.timeline.series import RunSeries, with_slope
 from profd.tui.view import Range, ScopeKind, View
 
 BATCH_RECORDINGS = 4096

@@ -7,8 +7,8 @@ import msgspec
 from profd.daemon.analyze.functions import FunctionRow
 from profd.daemon.findings.finding import Finding
 from profd.daemon.store.rows import EventRow, ProcessRow, RunInfo
-from profd.tui.timeline.bins import Ruler
-from profd.tui.timeline.scrub import Mark
+from profd.tui.bins import Ruler
+from profd.tui.scrub import Mark
 from profd.tui.view import Range, View
 
 

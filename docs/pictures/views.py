@@ -10,7 +10,7 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from profd.tui.app import ProfdApp
-from profd.tui.screens.dialogs import Leaving
+from profd.tui.dialogs import Leaving
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.header import VerdictLine
 from profd.tui.widgets.operators import OperatorTable

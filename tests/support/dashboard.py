@@ -23,10 +23,10 @@ from profd.daemon.findings.analyst import Analyst
 from profd.daemon.store.records import FindingsTaken
 from profd.tui import feed
 from profd.tui.app import ProfdApp
+from profd.tui.dashboard import Dashboard
+from profd.tui.dialogs import FailureScreen, Leaving
 from profd.tui.feed import SnapshotTaken
 from profd.tui.findings import Analysis
-from profd.tui.screens.dashboard import Dashboard
-from profd.tui.screens.dialogs import FailureScreen, Leaving
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.header import Header
 from support import synthetic

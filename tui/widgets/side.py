@@ -8,10 +8,10 @@ from profd.daemon.analyze.phases import CHECKPOINT, phase_named
 from profd.daemon.render.plaintext import fit, visible
 from profd.daemon.units import UNKNOWN, percent, rate, size, time_range
 from profd.tui.cells import Run, cells_of, sparkline, squeezed
+from profd.tui.pace import STEPS
+from profd.tui.scrub import CHANGE, NOTE, SAVE, TROUBLE, WINDOW, Mark, Scrub
+from profd.tui.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
 from profd.tui.snapshot import PhaseShare, Series, Snapshot
-from profd.tui.timeline.pace import STEPS
-from profd.tui.timeline.scrub import CHANGE, NOTE, SAVE, TROUBLE, WINDOW, Mark, Scrub
-from profd.tui.timeline.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
 from profd.tui.view import Range
 from profd.tui.widgets.linewidget import TextLines
 

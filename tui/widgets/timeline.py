@@ -13,12 +13,12 @@ from textual.message import Message
 
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.render.plaintext import fit, visible
+from profd.tui.bins import Ruler
 from profd.tui.cells import Run, axis, slice_run, slices, sparkline
+from profd.tui.pace import STEPS
+from profd.tui.scrub import Scrub
+from profd.tui.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
 from profd.tui.snapshot import Series, Snapshot
-from profd.tui.timeline.bins import Ruler
-from profd.tui.timeline.pace import STEPS
-from profd.tui.timeline.scrub import Scrub
-from profd.tui.timeline.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
 from profd.tui.view import Range
 from profd.tui.widgets import side
 from profd.tui.widgets.linewidget import TextLines

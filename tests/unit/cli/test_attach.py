@@ -15,7 +15,7 @@ from profd.cli import attach
 from profd.cli.main import run_command_line
 from profd.daemon import processes
 from profd.daemon.errors import ExitCode
-from profd.tui.screens.dialogs import Leaving
+from profd.tui.dialogs import Leaving
 
 PID = str(os.getpid())
 Captured = pytest.CaptureFixture[str]

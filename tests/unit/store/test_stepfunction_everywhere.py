@@ -25,8 +25,8 @@ from profd.daemon.render.seriespayload import Series
 from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.stepfunction import Aggregate
-from profd.tui.timeline.bins import Ruler
-from profd.tui.timeline.series import RunSeries
+from profd.tui.bins import Ruler
+from profd.tui.series import RunSeries
 from profd.tui.view import Range
 
 RANGES = ((0, SECONDS), (0, 60), (95, 150), (90, 870), (601, 602))

@@ -8,10 +8,10 @@ from rich.style import Style
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.units import clock
+from profd.tui.bins import Ruler
 from profd.tui.cells import axis, slice_run, slices, sparkline
 from profd.tui.colors import PhaseLook, phase_look
 from profd.tui.snapshot import PhaseShare
-from profd.tui.timeline.bins import Ruler
 
 NAMES = [phase.name for phase in PHASES]
 MANY = {name: phase_look(name, "truecolor", is_monochrome=False) for name in NAMES}

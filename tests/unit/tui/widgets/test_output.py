@@ -15,7 +15,7 @@ from support.dashboard import open_dashboard
 from textual.events import Paste
 
 from profd.daemon.store import records
-from profd.tui.screens.dialogs import Leaving
+from profd.tui.dialogs import Leaving
 from profd.tui.widgets.output import OutputPane
 from profd.tui.widgets.tabs import TabLine
 

@@ -8,8 +8,8 @@ import pytest
 from rich.style import Style
 
 from profd.tui.cells import Run
+from profd.tui.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
 from profd.tui.snapshot import Series
-from profd.tui.timeline.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
 from profd.tui.widgets.linewidget import TextLines
 from profd.tui.widgets.side import side_of
 

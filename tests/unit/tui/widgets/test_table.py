@@ -12,8 +12,8 @@ from textual.widgets import Input
 from profd.daemon.exports.formats import ENDINGS, FORMATS
 from profd.daemon.store import records
 from profd.tui.actions import ActionDone, ActionFailed
+from profd.tui.dialogs import ChoiceScreen
 from profd.tui.feed import OutputDrawn
-from profd.tui.screens.dialogs import ChoiceScreen
 from profd.tui.widgets.hot import HotTable
 from profd.tui.widgets.output import OutputPane
 from profd.tui.widgets.processes import EventTable, ProcessTable

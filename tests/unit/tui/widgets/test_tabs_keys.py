@@ -11,9 +11,9 @@ from support.dashboard import open_dashboard
 from textual.binding import Binding
 
 from profd.tui.app import ProfdApp
+from profd.tui.dashboard import Dashboard
+from profd.tui.dialogs import GotoScreen, HelpScreen
 from profd.tui.keys import HELP
-from profd.tui.screens.dashboard import Dashboard
-from profd.tui.screens.dialogs import GotoScreen, HelpScreen
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.tabs import KeyLine, TabLine
 from profd.tui.widgets.timeline import Timeline

@@ -16,7 +16,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken, RunEnded
 from profd.daemon.store.writer import RunWriter
-from profd.tui.timeline.pace import Pace
+from profd.tui.pace import Pace
 from profd.tui.view import Range
 from profd.tui.widgets.header import Header
 

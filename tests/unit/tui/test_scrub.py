@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from profd.daemon.clock import SECOND_NS
-from profd.tui.timeline.bins import Ruler
-from profd.tui.timeline.scrub import EVER_NS, SPANS_NS, Scrub
+from profd.tui.bins import Ruler
+from profd.tui.scrub import EVER_NS, SPANS_NS, Scrub
 from profd.tui.view import Range
 
 ORIGIN_NS = 1_000 * SECOND_NS

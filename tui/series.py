@@ -18,8 +18,8 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Grid
 from profd.daemon.store.rows import PointRow, SeriesRow
 from profd.daemon.store.stepfunction import MINUTE_NS, StepBuilder
+from profd.tui.bins import FINEST_NS, MOST_BINS, Ruler, TimeBins, means_of_means, means_of_sum
 from profd.tui.snapshot import Series
-from profd.tui.timeline.bins import FINEST_NS, MOST_BINS, Ruler, TimeBins, means_of_means, means_of_sum
 from profd.tui.view import Range
 
 GPU_MEMORY_OF_PROCESS = "gpu_process_memory_bytes"

@@ -18,8 +18,8 @@ from profd.daemon.stacks.dump import DumpedFrame, DumpedThread
 from profd.daemon.tree import treedump
 from profd.daemon.tree.treedump import DumpedProcess
 from profd.tui import actions
-from profd.tui.screens.dashboard import Dashboard
-from profd.tui.screens.dialogs import ChoiceScreen, Leaving, LeavingScreen, LineScreen, StacksScreen
+from profd.tui.dashboard import Dashboard
+from profd.tui.dialogs import ChoiceScreen, Leaving, LeavingScreen, LineScreen, StacksScreen
 
 
 @pytest.fixture

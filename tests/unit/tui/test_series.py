@@ -16,10 +16,10 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, Point, PointsTaken
 from profd.daemon.store.stepfunction import MINUTE_NS
+from profd.tui import series as series_module
+from profd.tui.bins import Ruler
+from profd.tui.series import GPU_SERIES, RunSeries
 from profd.tui.snapshot import Series
-from profd.tui.timeline import series as series_module
-from profd.tui.timeline.bins import Ruler
-from profd.tui.timeline.series import GPU_SERIES, RunSeries
 from profd.tui.view import Range
 
 SECONDS = 20

@@ -10,8 +10,8 @@ from support import synthetic
 from support.dashboard import open_dashboard, train_backward
 
 from profd.daemon.store.writer import RunWriter
+from profd.tui.dialogs import Leaving
 from profd.tui.feed import OutputDrawn
-from profd.tui.screens.dialogs import Leaving
 from profd.tui.view import ScopeKind
 from profd.tui.widgets.header import Header, VerdictLine
 from profd.tui.widgets.hot import HotTable

@@ -22,8 +22,8 @@ from profd.daemon.store import records
 from profd.daemon.store.records import Identity
 from profd.daemon.store.writer import RunWriter
 from profd.tui.app import run_dashboard
+from profd.tui.dialogs import FailureScreen, Leaving
 from profd.tui.feed import FeedFailed, FlameGrown
-from profd.tui.screens.dialogs import FailureScreen, Leaving
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.header import Header, VerdictLine
 from profd.tui.widgets.hot import HotTable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profd.daemon.store.rows import EventRow, WindowRow
-from profd.tui.timeline.scrub import CHANGE, NOTE, TROUBLE, WINDOW, Mark, marks_of
+from profd.tui.scrub import CHANGE, NOTE, TROUBLE, WINDOW, Mark, marks_of
 
 
 def event(at_ns: int, kind: str) -> EventRow:

@@ -16,9 +16,9 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Grid, minute_times, stack_times
 from profd.daemon.store.rows import ColumnTime, RecordingRow
 from profd.daemon.store.stepfunction import MINUTE_NS
+from profd.tui.bins import Ruler
 from profd.tui.samples import PhaseTally, Places
 from profd.tui.snapshot import PhaseRow, PhaseShare
-from profd.tui.timeline.bins import Ruler
 from profd.tui.view import Range
 
 # So much time of all main threads together is read interval by interval, in about a tenth of a second.

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from profd.daemon.clock import SECOND_NS
-from profd.tui.timeline.bins import FINEST_NS, MOST_BINS, Ruler, TimeBins, means_of_sum
+from profd.tui.bins import FINEST_NS, MOST_BINS, Ruler, TimeBins, means_of_sum
 
 ORIGIN_NS = 1_000 * SECOND_NS
 

@@ -13,10 +13,10 @@ from support.synthetic import PHASE_SHARES, STARTED_NS
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
+from profd.tui import phaserows as phaserows_module
+from profd.tui.bins import Ruler
+from profd.tui.phaserows import PhaseRows
 from profd.tui.samples import PhaseTally, Places
-from profd.tui.timeline import phaserows as phaserows_module
-from profd.tui.timeline.bins import Ruler
-from profd.tui.timeline.phaserows import PhaseRows
 
 SECONDS = 24
 

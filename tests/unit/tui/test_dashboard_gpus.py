@@ -16,8 +16,8 @@ from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken
 from profd.daemon.store.writer import RunWriter
-from profd.tui.timeline.bins import Ruler
-from profd.tui.timeline.series import RunSeries
+from profd.tui.bins import Ruler
+from profd.tui.series import RunSeries
 from profd.tui.widgets.hot import HotTable
 from profd.tui.widgets.timeline import Timeline
 

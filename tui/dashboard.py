@@ -23,10 +23,10 @@ from profd.daemon.render.plaintext import visible
 from profd.daemon.store.rows import RunInfo
 from profd.tui import actions
 from profd.tui.actions import ActionDone, ActionFailed, StacksDumped, WindowRefused
+from profd.tui.dialogs import Answer, Choice, ChoiceScreen, Dialog, GotoScreen, LineScreen, StacksScreen
 from profd.tui.feed import Feed, FlameGrown, OperatorsRead, OutputDrawn, SnapshotTaken
 from profd.tui.keys import BINDINGS, TABS
 from profd.tui.samples import selection
-from profd.tui.screens.dialogs import Answer, Choice, ChoiceScreen, Dialog, GotoScreen, LineScreen, StacksScreen
 from profd.tui.snapshot import Snapshot
 from profd.tui.terminal import Terminal
 from profd.tui.view import OutputView, Scope, ScopeKind, View

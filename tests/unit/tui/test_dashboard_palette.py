@@ -13,8 +13,8 @@ from textual.message import Message
 from textual.widgets import OptionList
 
 from profd.tui.actions import ActionDone, ActionFailed, WindowRefused
+from profd.tui.dialogs import ChoiceScreen, GotoScreen, HelpScreen, Leaving, LeavingScreen, LineScreen
 from profd.tui.feed import FlameGrown
-from profd.tui.screens.dialogs import ChoiceScreen, GotoScreen, HelpScreen, Leaving, LeavingScreen, LineScreen
 from profd.tui.view import ScopeKind
 from profd.tui.widgets.header import Header
 from profd.tui.widgets.tabs import TabLine

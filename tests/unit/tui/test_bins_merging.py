@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profd.daemon.clock import SECOND_NS
-from profd.tui.timeline.bins import MOST_BINS, Ruler, TimeBins
+from profd.tui.bins import MOST_BINS, Ruler, TimeBins
 
 ORIGIN_NS = 1_000 * SECOND_NS
 

@@ -16,8 +16,8 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Grid
 from profd.daemon.store.rows import PointRow
+from profd.tui.bins import Ruler
 from profd.tui.snapshot import Series, Steps
-from profd.tui.timeline.bins import Ruler
 from profd.tui.view import Range
 
 GAPS = 10

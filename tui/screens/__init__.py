@@ -1,1 +1,0 @@
-"""What fills the terminal: the dashboard, the help, and the screen for a run that cannot be read."""
