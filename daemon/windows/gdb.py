@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from profd.daemon import processes
 from profd.daemon.errors import MissingTool
+from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.userfiles import as_owner
 from profd.daemon.windows import symbols
 from profd.daemon.windows.request import WindowFailed
@@ -55,6 +56,10 @@ _REFUSED = re.compile(r"^ptrace: Operation not permitted", re.MULTILINE)
 _AT_A_WORD = 'read go && exec "$@" </dev/null'
 """Waits for a line, then becomes gdb: by then the process has the niceness and the OOM score that gdb needs."""
 _REMEDY = "restart the command with `profd run --torch-window -- CMD`, which needs no gdb"
+_ALLOW = (
+    "become root, in a container give it --cap-add SYS_PTRACE, set /proc/sys/kernel/yama/ptrace_scope to 0 if it is "
+    f"above, or {_REMEDY}"
+)
 
 
 class Text(NamedTuple):
@@ -88,6 +93,8 @@ def find_calls(pid: int) -> Calls:
         found = symbols.find(pid, (_MAP, _QUEUE, _RUN))
     except OSError as error:
         raise WindowFailed(f"the map of process {pid} cannot be read ({error.strerror})", _REMEDY) from error
+    except Unreadable as error:
+        raise WindowFailed(f"the functions of process {pid} cannot be looked up: {error}", _ALLOW) from error
     if missing := [name for name in (_MAP, _QUEUE, _RUN) if name not in found]:
         raise WindowFailed(f"process {pid} has no {missing[0]} that can be found", _REMEDY)
     return Calls(found[_MAP], found[_QUEUE], found[_RUN])
@@ -239,11 +246,7 @@ def _check(pid: int, said: str, page: int) -> None:
     if "profd queued" in said:
         raise WindowFailed(f"the queue of calls of process {pid} is full", "try again")
     if _REFUSED.search(said):
-        raise WindowFailed(
-            f"the system does not let gdb attach to process {pid}",
-            "become root, in a container give it --cap-add SYS_PTRACE, set /proc/sys/kernel/yama/ptrace_scope to 0 if "
-            f"it is above, or {_REMEDY}",
-        )
+        raise WindowFailed(f"the system does not let gdb attach to process {pid}", _ALLOW)
     given = re.search(r"^profd page ([0-9a-f]+)", said, re.MULTILINE)
     if given and int(given[1], 16) != page:
         raise WindowFailed(f"process {pid} was given no memory at {page:#x}", "try again")

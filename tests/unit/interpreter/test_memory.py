@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from support.interpreters import standing
 
@@ -68,6 +70,31 @@ def test_symbols_are_where_the_loader_has_put_them(own: Memory) -> None:
         "Py_AddPendingCall": ctypes.cast(ctypes.pythonapi.Py_AddPendingCall, ctypes.c_void_p).value,
         "PyLong_Type": id(int),
     }
+
+
+class LinkedToAnAddress(Memory):
+    """Its own process, where the file at ``start`` says that it is linked to 0x400000."""
+
+    start = 0
+
+    def read(self, address: int, length: int) -> bytes:
+        data = super().read(address, length)
+        if address != self.start + int.from_bytes(super().read(self.start + 32, 8), "little"):
+            return data
+        segments = [list(segment) for segment in struct.iter_unpack("<2I6Q", data)]
+        return b"".join(struct.pack("<2I6Q", *one[:3], one[3] + 0x400000, *one[4:]) for one in segments)
+
+
+def test_program_that_is_linked_to_one_address_is_counted_from_its_start(own: Memory) -> None:
+    linked = LinkedToAnAddress(os.getpid())
+    linked.start = next(start for path, start in starts().items() if path.rpartition("/")[2].startswith("libc."))
+    assert exported(linked, linked.start, ["mmap"])["mmap"] == exported(own, linked.start, ["mmap"])["mmap"] - 0x400000
+
+
+def test_what_a_file_only_uses_is_none_of_its_functions(own: Memory) -> None:
+    start = starts()[msgspec._core.__file__]
+    assert exported(own, start, ("PyErr_SetString",)) == {}
+    assert exported(own, start, ("PyInit__core",))["PyInit__core"] > start
 
 
 def test_what_is_no_elf_is_unreadable(own: Memory) -> None:

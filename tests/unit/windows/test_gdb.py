@@ -13,6 +13,7 @@ import pytest
 from support.plainuser import NOBODY, process_of_plain_user
 
 from profd.daemon.errors import MissingTool
+from profd.daemon.interpreter.memory import Memory, Unreadable
 from profd.daemon.processes import volunteer
 from profd.daemon.windows import gdb
 from profd.daemon.windows.gdb import Calls, Text
@@ -138,6 +139,16 @@ def test_interpreter_without_the_functions_is_said(pid: int, monkeypatch: pytest
     monkeypatch.setattr("profd.daemon.windows.symbols.find", lambda pid, names: {"mmap": 1})
     with pytest.raises(WindowFailed, match="has no Py_AddPendingCall that can be found"):
         gdb.find_calls(pid)
+
+
+def test_process_whose_memory_may_not_be_read_is_an_error(pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Memory:
+        raise Unreadable("its memory cannot be opened (Permission denied)")
+
+    monkeypatch.setattr("profd.daemon.windows.symbols.Memory", refuse)
+    with pytest.raises(WindowFailed, match="looked up: its memory cannot be opened") as failure:
+        gdb.find_calls(pid)
+    assert "--cap-add SYS_PTRACE" in str(failure.value.remedy)
 
 
 def test_text_has_room_for_itself_and_its_end(pid: int) -> None:
