@@ -15,8 +15,8 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.findings.catalog import as_findings, is_whole_run_analyzed, present_findings, whole_findings
 from profd.daemon.findings.finding import Finding
-from profd.daemon.findings.stored import as_findings, is_whole_run_analyzed, present_findings, whole_findings
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import FindingsTaken
 

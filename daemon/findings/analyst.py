@@ -25,9 +25,8 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ProfdError
-from profd.daemon.findings.catalog import OF_THE_RUN, RULES, find, ranked
+from profd.daemon.findings.catalog import OF_THE_RUN, RULES, analysis_name, as_stored, find, findings_in, ranked
 from profd.daemon.findings.finding import Finding
-from profd.daemon.findings.stored import analysis_name, as_stored, findings_in
 from profd.daemon.store.entities import Entities
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import FindingsTaken

@@ -24,8 +24,8 @@ from profd.daemon.analyze.steps import COUNT_SERIES, take_steps, training_range
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import BLOCKS
 from profd.daemon.exports.tables import Value
+from profd.daemon.findings.catalog import findings_in
 from profd.daemon.findings.finding import Finding, Line
-from profd.daemon.findings.stored import findings_in
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import stack_minutes
 from profd.daemon.store.rows import FrameRow, ProcessRow

@@ -33,8 +33,8 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.steps import Steps, take_steps
 from profd.daemon.analyze.uncertainty import ShareVariance, TransitionsSeen, take_transitions
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.findings.catalog import findings_in
 from profd.daemon.findings.finding import INFO, Finding
-from profd.daemon.findings.stored import findings_in
 from profd.daemon.naming import signal_name
 from profd.daemon.store.merge import JoinedNode, nodes_of
 from profd.daemon.store.reader import RunReader

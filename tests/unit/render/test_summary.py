@@ -11,8 +11,8 @@ from support import synthetic
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.findings.catalog import analysis_name, as_stored
 from profd.daemon.findings.finding import INFO
-from profd.daemon.findings.stored import analysis_name, as_stored
 from profd.daemon.render.summary import LOSSES, Summary, summarize
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader

@@ -16,7 +16,7 @@ from profd.daemon import processes
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.clock import AnchoredClock
 from profd.daemon.errors import OutputUnwritable
-from profd.daemon.findings.stored import analysis_name
+from profd.daemon.findings.catalog import analysis_name
 from profd.daemon.session import analyst
 from profd.daemon.session.recorder import Recorder
 from profd.daemon.session.sampling import Members

@@ -16,9 +16,8 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.findings.analyst import Analyst
-from profd.daemon.findings.catalog import find
+from profd.daemon.findings.catalog import analysis_name, as_stored, find, findings_in, present_findings
 from profd.daemon.findings.finding import CRITICAL, INFO, Finding
-from profd.daemon.findings.stored import analysis_name, as_stored, findings_in, present_findings
 from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import FindingsTaken
@@ -84,7 +83,7 @@ def test_findings_of_another_version_or_by_other_rules_are_looked_for_anew(
 ) -> None:
     with reading(run) as (reader, phases):
         name = analysis_name(phases)
-        monkeypatch.setattr("profd.daemon.findings.stored.metadata.version", lambda _: "9.9")
+        monkeypatch.setattr("profd.daemon.findings.catalog.metadata.version", lambda _: "9.9")
         assert analysis_name(phases) != name
         assert findings_in(reader, MAIN_THREADS, phases) == find(reader)
     monkeypatch.undo()
