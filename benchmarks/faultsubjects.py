@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -204,7 +204,7 @@ class _Commits:
         self._commit = writer._tables.commit
         writer._tables.commit = self._counted  # type: ignore[method-assign]
 
-    def _counted(self, batch: list[Record]) -> None:
+    def _counted(self, batch: Sequence[Record]) -> None:
         self._commit(batch)
         with self._changed:
             self.count += len(batch)

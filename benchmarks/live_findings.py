@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import io
 import math
 import os
@@ -127,12 +128,13 @@ def measure() -> tuple[float, float, float, float]:
             began_s = training.turn(b"slow")
             shown_s = posted.until(is_found=True) - began_s
             places_s = []
-            for is_there in (lambda: is_in_metrics(watch), log.has_finding):
+            for is_there in (functools.partial(is_in_metrics, watch), log.has_finding):
                 while not is_there():
                     time.sleep(0.1)
                 places_s.append(time.monotonic() - began_s)
             ended_s = training.turn(b"quick")
-            return (shown_s, *places_s, posted.until(is_found=False) - ended_s)
+            metric_s, logged_s = places_s
+            return shown_s, metric_s, logged_s, posted.until(is_found=False) - ended_s
         finally:
             posted.close()
     finally:

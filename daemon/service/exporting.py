@@ -6,11 +6,11 @@ That process ends with this one, whatever ends this one: it reads the other end 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
+import signal
 import sys
 from pathlib import Path
 
+from profd.daemon.child import PIPE, child
 from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.log import JsonLog
 
@@ -47,25 +47,15 @@ class Exporting:
     async def _keep(self, command: tuple[str, ...], before: asyncio.Task[None] | None) -> None:
         await _end(before)  # it may hold the same port
         rest_s = _FIRST_REST_S
-        pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-        environment = {**os.environ, "PYTHONSAFEPATH": "1"}
         while command:
-            process = await asyncio.create_subprocess_exec(
-                *command, stdin=pipe, stdout=null, stderr=pipe, cwd="/", env=environment
-            )
-            assert process.stderr is not None
-            try:
-                async for line in process.stderr:
-                    self._log.say("metrics", line.decode(errors="replace").strip())
+            async with child(command, stdin=PIPE, stderr=PIPE, end_by=signal.SIGTERM) as process:
+                assert process.stderr is not None
+                try:
+                    async for line in process.stderr:
+                        self._log.say("metrics", line.decode(errors="replace").strip())
+                except ValueError:  # a line without end
+                    process.kill()
                 await process.wait()  # it has closed stderr, and ends in its own way
-            except ValueError:  # a line without end
-                process.kill()
-                await process.wait()
-            finally:
-                if process.returncode is None:
-                    with contextlib.suppress(ProcessLookupError):
-                        process.terminate()
-                    await process.wait()
             text = f"the metrics broke off with {process.returncode}; again in {rest_s:.0f} s"
             self._log.say("unserved", text, level="warning")
             await asyncio.sleep(rest_s)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from profd.daemon.child import PIPE, child
 from profd.daemon.errors import ProfdError, RunUnreadable, SessionFailed
 from profd.daemon.service.log import JsonLog
 from profd.daemon.service.sessions import run_file
@@ -60,25 +61,16 @@ def read_incident(summary: Path) -> str:
 
 async def _profd(output: Path, *words: str) -> None:
     """Run a command of profd's to its end; raises SessionFailed with the end of its stderr where it fails."""
+    program = (sys.executable, "-m", "profd.daemon.rights", sys.executable, "-m", "profd", *words)
     with output.open("wb") as stdout:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "profd.daemon.rights", sys.executable, "-m", "profd", *words),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=asyncio.subprocess.PIPE,
-            cwd="/",
-            env={**os.environ, "PYTHONSAFEPATH": "1"},
-        )
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, process.pid, 19)
-    try:
-        _, stderr = await asyncio.wait_for(process.communicate(), _TIMEOUT_S)
-    except asyncio.TimeoutError:
-        raise SessionFailed(f"`profd {words[0]}` took longer than {_TIMEOUT_S:.0f} s", "run it by hand") from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        async with child(program, stdout=stdout, stderr=PIPE) as process:
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, process.pid, 19)
+            try:
+                _, stderr = await asyncio.wait_for(process.communicate(), _TIMEOUT_S)
+            except asyncio.TimeoutError:
+                what = f"`profd {words[0]}` took longer than {_TIMEOUT_S:.0f} s"
+                raise SessionFailed(what, "run it by hand") from None
     if process.returncode:
         reason = stderr.decode(errors="replace").strip()[-_MOST_CHARACTERS:]
         raise SessionFailed(f"`profd {words[0]}` ended with {process.returncode} ({reason})", "run it by hand")

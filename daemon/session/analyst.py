@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from profd.daemon.child import PIPE, child
 from profd.daemon.clock import Clock
 from profd.daemon.store.records import AnalysisLost, EventHappened, FindingsTaken, Record
 
@@ -65,24 +65,17 @@ class Analyst:
 
     async def _listen(self) -> bool:
         """Start the process and take what it finds; False where it ends before it has looked at the whole run."""
-        pipe = asyncio.subprocess.PIPE
         try:
-            process = await asyncio.create_subprocess_exec(*self.words, stdin=pipe, stdout=pipe, limit=_LONGEST_LINE)
-        except OSError:
-            return False
-        assert process.stdout is not None
-        self._process = process
-        try:
-            async for line in process.stdout:
-                taken = msgspec.json.decode(line, type=FindingsTaken)
-                self.put(taken)
-                if taken.made_by is not None:
-                    return True
-        except (msgspec.DecodeError, UnicodeDecodeError, ValueError):  # ValueError: a line without end
+            async with child(self.words, stdin=PIPE, stdout=PIPE, longest_line=_LONGEST_LINE) as process:
+                assert process.stdout is not None
+                self._process = process
+                async for line in process.stdout:
+                    taken = msgspec.json.decode(line, type=FindingsTaken)
+                    self.put(taken)
+                    if taken.made_by is not None:
+                        return True
+        except (OSError, msgspec.DecodeError, ValueError):  # ValueError: no text, or a line without end
             pass
         finally:
             self._process = None
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
         return False

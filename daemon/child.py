@@ -1,0 +1,41 @@
+"""Starts profd's own programs as children of an event loop, and ends them with the work that they are for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Sequence
+from typing import BinaryIO
+
+PIPE, NOTHING = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+LONGEST_LINE = 1 << 16
+"""The most bytes in a line of a child: reading a longer one raises ValueError."""
+
+
+@contextlib.asynccontextmanager
+async def child(
+    words: Sequence[str],
+    *,
+    stdin: int = NOTHING,
+    stdout: int | BinaryIO = NOTHING,
+    stderr: int | None = None,
+    longest_line: int = LONGEST_LINE,
+    end_by: signal.Signals = signal.SIGKILL,
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run a program, which finds no module in its current folder; raises OSError where it does not start.
+
+    Where it still runs at the end of the block, however that ends, it gets the signal ``end_by`` and is waited for.
+    """
+    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
+    process = await asyncio.create_subprocess_exec(
+        *words, stdin=stdin, stdout=stdout, stderr=stderr, limit=longest_line, cwd="/", env=environment
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(end_by)
+            await process.wait()
