@@ -40,44 +40,6 @@ _REST = 9
 """For how many times what an answer took the next one is put off."""
 
 
-class PollingThread:
-    """Looks at a run again and again: does as little as can be while nothing is written."""
-
-    def __init__(self, reader: RunReader, analysis: Analysis) -> None:
-        self._reader = reader
-        self._findings = Findings(reader, analysis)
-        self.model = RunModel(reader)
-        self._shown: tuple[View, str] | None = None
-        self._has_more = True
-        self._is_stale = True
-
-    def look(self) -> bool:
-        """Take in what is new; True where there is more to be read at once."""
-        if self._reader.changed() or self._has_more or self.model.has_backlog:
-            self._has_more = self.model.catch_up()
-            self._is_stale = True
-        elif self._reader.info.state == "live":
-            # A recorder that was killed writes nothing any more: its absence has to be looked for.
-            self._reader.refresh()
-        # Not before something is shown.
-        if not self._has_more and self._shown is not None and self._findings.renew():
-            self._is_stale = True
-        return self._has_more
-
-    def snapshot(self, view: View) -> Snapshot | None:
-        """Return the run as it is now, None where that is what the last snapshot said."""
-        asked = (view, self._reader.info.state)
-        if not self._is_stale and asked == self._shown:
-            return None
-        self._is_stale, self._shown = False, asked
-        return replace(
-            self.model.snapshot(view),
-            findings=self._findings.findings,
-            is_diagnosed=self._findings.has_looked,
-            is_undiagnosable=self._findings.has_failed,
-        )
-
-
 Connect = Callable[[Path], ControlClient]
 
 
@@ -223,8 +185,6 @@ class Feed:
         # The process that looks for findings is part of what the dashboard costs.
         self._own_cost = OwnCost(now_s, lambda: time.process_time() + self._analysis.spent_s())
         self._view = View()
-        self._shown: View | None = None
-        self._shown_at_s = 0.0
         self._output_view = OutputView()
         self._is_paused = False
         self._is_stopped = False
@@ -260,29 +220,45 @@ class Feed:
             self._post(FeedFailed(error))
 
     def _follow(self, reader: RunReader, watch: Watch) -> None:
-        polling, playback = PollingThread(reader, self._analysis), Playback(reader)
-        tabs = TabContent(reader, polling.model)
+        model, findings, playback = RunModel(reader), Findings(reader, self._analysis), Playback(reader)
+        tabs = TabContent(reader, model)
+        shown: tuple[View, str] | None = None
+        shown_at_s, is_behind, is_stale = 0.0, True, True
         while not self._is_stopped:
             self._wake.clear()
             watch.keep(reader.info)
-            is_behind = polling.look()
+            # As little as can be is done while nothing is written.
+            if reader.changed() or is_behind or model.has_backlog:
+                is_behind, is_stale = model.catch_up(), True
+            elif reader.info.state == "live":
+                # A recorder that was killed writes nothing any more: its absence has to be looked for.
+                reader.refresh()
+            # Not before something is shown.
+            if not is_behind and shown is not None and findings.renew():
+                is_stale = True
             # A run that is not read to its end is shown now and then, and at once where another view was asked for.
-            is_due = self._view != self._shown or self._now_s() - self._shown_at_s >= REFRESH_S
+            view = self._view
+            is_due = shown is None or view != shown[0] or self._now_s() - shown_at_s >= REFRESH_S
             if not self._is_paused and (not is_behind or is_due):
-                self._post_what_is_new(polling, playback, tabs)
+                shown_at_s, asked = self._now_s(), (view, reader.info.state)
+                is_new = is_stale or asked != shown
+                if is_new:
+                    is_stale, shown = False, asked
+                    snapshot = replace(
+                        model.snapshot(view),
+                        findings=findings.findings,
+                        is_diagnosed=findings.has_looked,
+                        is_undiagnosable=findings.has_failed,
+                        view_cores=self._own_cost.cores(),
+                    )
+                    self._post(SnapshotTaken(snapshot))
+                content = tabs.take(view, is_new=is_new)
+                if content is not None:
+                    self._post(content)
+                picture = playback.play(self._output_view)
+                if picture is not None:
+                    self._post(OutputDrawn(picture))
                 if is_behind:  # to draw it the event loop needs Python's lock, for which reading on would compete
                     self._wake.wait(_DRAWING_S)
             if not is_behind:
                 self._wake.wait(TYPING_S if self._output_view.is_typing else REFRESH_S)
-
-    def _post_what_is_new(self, polling: PollingThread, playback: Playback, tabs: TabContent) -> None:
-        self._shown, self._shown_at_s = self._view, self._now_s()
-        snapshot = polling.snapshot(self._shown)
-        if snapshot is not None:
-            self._post(SnapshotTaken(replace(snapshot, view_cores=self._own_cost.cores())))
-        content = tabs.take(self._shown, is_new=snapshot is not None)
-        if content is not None:
-            self._post(content)
-        picture = playback.play(self._output_view)
-        if picture is not None:
-            self._post(OutputDrawn(picture))

@@ -19,6 +19,7 @@ from profd.daemon.session.control import ControlClient, SessionStatus
 from profd.daemon.store import records
 from profd.daemon.store.rows import RunInfo
 from profd.daemon.store.writer import RunWriter
+from profd.tui import feed as feed_module
 from profd.tui.feed import LOOKS_TO_RETRY, Feed, FeedFailed, OutputDrawn, SnapshotTaken, Watch
 from profd.tui.keys import TABS
 from profd.tui.view import OutputView, Scope, ScopeKind, View
@@ -96,6 +97,25 @@ def test_another_view_is_answered_though_nothing_was_written(tmp_path: Path) -> 
         snapshot = found.take(SnapshotTaken).snapshot
         assert snapshot.view == view
         assert snapshot.timeline.ruler.count == 33
+
+
+def test_nothing_new_is_no_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_module, "REFRESH_S", 0.01)
+    with synthetic.live_run(tmp_path / "a.profd", seconds=1) as run, running(run.path) as found:
+        first = found.take(SnapshotTaken).snapshot
+        assert (first.samples, first.is_diagnosed) == (100, False)
+        # What was found comes after what was seen, and is new.
+        assert run.writer.put(records.FindingsTaken(run.started_ns, ()))
+        run.advance(0)
+        found.take(SnapshotTaken, lambda message: message.snapshot.is_diagnosed)
+
+        with pytest.raises(queue.Empty):
+            found.posted.get(timeout=0.3)
+        found.feed.look(View(by_line=True))
+        assert found.take(SnapshotTaken).snapshot.view.by_line
+
+        run.advance()
+        found.take(SnapshotTaken, lambda message: message.snapshot.samples == 200)
 
 
 def test_while_paused_nothing_is_posted_and_nothing_is_lost(tmp_path: Path) -> None:

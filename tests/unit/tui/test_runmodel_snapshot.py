@@ -5,7 +5,6 @@ from pathlib import Path
 import msgspec
 import pytest
 from support import synthetic
-from support.waiting import until
 
 import profd.tui.runmodel as runmodel_module
 from profd.daemon.analyze.coverage import take_coverage
@@ -16,9 +15,6 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import FindingsTaken
-from profd.tui.feed import PollingThread
-from profd.tui.findings import Analysis
 from profd.tui.runmodel import RunModel
 from profd.tui.snapshot import Snapshot
 from profd.tui.view import Range, Scope, ScopeKind, View
@@ -174,26 +170,6 @@ def test_processes_are_a_tree_with_what_each_is_doing(tmp_path: Path) -> None:
     assert (main.phase, main.function, main.where) == ("data wait", "train_epoch", "train.py:58")
     assert (first.phase, first.function, first.where) == (None, "elastic_deform", "augment.py:12")
     assert (first.cpu_cores, first.rss_bytes, first.threads) == (0.97, 300e6, 4)
-
-
-def test_nothing_new_is_no_snapshot(tmp_path: Path) -> None:
-    with synthetic.live_run(tmp_path / "a.profd") as run, RunReader(run.path) as reader:
-        polling = PollingThread(reader, Analysis(()))
-        while polling.look():
-            pass
-        assert polling.snapshot(View()) is not None
-        # What was found comes after what was seen, and is new.
-        assert run.writer.put(FindingsTaken(run.started_ns, ()))
-        run.advance(0)
-        until(lambda: polling.look() or polling.snapshot(View()) is not None, "what was found")
-
-        polling.look()
-        assert polling.snapshot(View()) is None
-        assert polling.snapshot(ALL) is not None
-
-        run.advance()
-        polling.look()
-        assert polling.snapshot(ALL) is not None
 
 
 def test_a_run_of_any_length_is_read_in_batches_that_say_how_far_they_are(
