@@ -34,7 +34,10 @@ SNIPPETS = {
     "metrics: first look and 50 more": """
 import sys
 from pathlib import Path
-from profd.daemon.metrics.runs import RunWatch
+try:
+    from profd.daemon.metrics.runs import RunWatch
+except ImportError:  # before the packages were merged
+    from profd.daemon.metrics.watch import RunWatch
 watch = RunWatch(Path(sys.argv[1]))
 for _ in range(51):
     watch.take()
