@@ -127,7 +127,7 @@ class _Script(UserFiles):
     def read(self, _path: str) -> bytes:
         return self._data
 
-    def is_file(self, _path: str) -> bool:
+    def is_file(self, _path: str | Path) -> bool:
         return False
 
 

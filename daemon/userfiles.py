@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from profd.daemon import asuser, processes
+from profd.daemon.errors import OutputUnwritable
 
 DEADLINE_S = 2.0
 """The timeout of a file: network file systems take less, and the caller can wait that long."""
@@ -73,11 +74,11 @@ class UserFiles:
         """
         return self._ask(asuser.READ, path)[0] or b""
 
-    def is_file(self, path: str) -> bool:
+    def is_file(self, path: str | Path) -> bool:
         """Say whether a path names a plain file; False where the answer does not come in time."""
         return self._try(asuser.IS_FILE, path)[0] is not None
 
-    def open(self, path: str) -> int | None:
+    def open(self, path: str | Path) -> int | None:
         """Return a descriptor of a plain file that is no link, which the caller closes; None where there is none."""
         _, opened = self._try(asuser.OPEN, path)
         return opened[0] if opened else None
@@ -87,21 +88,22 @@ class UserFiles:
         answer, _ = self._try(asuser.MAKE, path)
         return answer.decode() if answer is not None else None
 
-    def write(self, path: str, content: bytes) -> bool:
-        """Make a file for the user alone; False where that cannot be, or there is anything of its name."""
-        return self._try(asuser.WRITE, path, b"\0" + content)[0] is not None
+    def write(self, path: str | Path, content: bytes) -> None:
+        """Make a file for the user alone; raises OutputUnwritable, also where there is anything of its name."""
+        if self._try(asuser.WRITE, path, b"\0" + content)[0] is None:
+            raise OutputUnwritable(f"{path} cannot be written", "make room there")
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str | Path) -> None:
         self._try(asuser.REMOVE, path)
 
-    def _try(self, request: bytes, path: str, content: bytes = b"") -> tuple[bytes | None, list[int]]:
+    def _try(self, request: bytes, path: str | Path, content: bytes = b"") -> tuple[bytes | None, list[int]]:
         """Do as ``_ask``; the answer is None where none comes in time."""
         try:
             return self._ask(request, path, content)
         except Unanswered:
             return None, []
 
-    def _ask(self, request: bytes, path: str, content: bytes = b"") -> tuple[bytes | None, list[int]]:
+    def _ask(self, request: bytes, path: str | Path, content: bytes = b"") -> tuple[bytes | None, list[int]]:
         """Return the answer, None for no file, and the descriptors that come with it; raises Unanswered."""
         if not self._lock.acquire(timeout=self._deadline_s):
             raise Unanswered(path)

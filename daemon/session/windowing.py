@@ -47,7 +47,7 @@ class Windowing:
 
     def start(self) -> None:
         if self._on_demand is not None:
-            self._on_demand.start()
+            self._on_demand.daemon.start()
 
     def begin(self, members: Collection[Member], request: WindowRequest) -> WindowBegun:
         """Ask every training process for a window, or the one that is named; raises SessionFailed where none can be."""
@@ -60,7 +60,7 @@ class Windowing:
                 who = f"process {request.pid} of this run does not train"
             raise SessionFailed(who, "wait until one does")
         # One that has not asked yet may be importing torch still: it is given its time.
-        listening = self._on_demand.pids if self._on_demand else frozenset()
+        listening = self._on_demand.daemon.clients if self._on_demand else set()
         chosen = [member for member in training if member.identity.pid in listening] or training
         asked = {one.identity: backend for one in chosen if (backend := self._backend_of(one, request)) is not None}
         if not asked:
@@ -82,7 +82,7 @@ class Windowing:
         """Take one window for each rule whose finding is worth one; those that are found at once share theirs."""
         new = [one for one in findings if one.severity != "info" and one.rule not in self._shown]
         # A process that has not asked for work may still import torch, and has no operators to show.
-        if not new or self._on_demand is None or not self._on_demand.pids:
+        if not new or self._on_demand is None or not self._on_demand.daemon.clients:
             return
         with contextlib.suppress(SessionFailed):  # the next look asks again
             self.begin(members, request)
@@ -103,4 +103,4 @@ class Windowing:
     async def close(self) -> None:
         await self._taker.close()
         if self._on_demand is not None:
-            self._on_demand.close()
+            self._on_demand.daemon.close()

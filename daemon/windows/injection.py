@@ -123,7 +123,8 @@ class Injection:
             if not await wait_until(lambda: place.has(intarget.REPORT), identity, self._clock, timeout_s):
                 raise WindowFailed(f"process {pid} has not written its window within {timeout_s:.0f} s")
             try:
-                error = msgspec.json.decode(place.read(intarget.REPORT), type=dict[str, str])["error"]
+                with place.opened(intarget.REPORT) as report, open(report, "rb", closefd=False) as file:
+                    error = msgspec.json.decode(file.read(), type=dict[str, str])["error"]
             except (OSError, KeyError, msgspec.DecodeError) as failure:
                 raise WindowFailed(f"what the process reported cannot be read ({failure})") from failure
             if error:
@@ -133,8 +134,9 @@ class Injection:
 
     async def _execute(self, pid: int, order: Order, place: ExchangeFolder) -> None:
         if self._helper is not None:
-            place.write("window.py", text_of(order))
-            await execute(self._helper, pid, place.there / "window.py")
+            script = place.there / "window.py"
+            place.files.write(script, text_of(order).encode())
+            await execute(self._helper, pid, script)
             return
         gdb.require()
         calls = gdb.find_calls(pid)

@@ -120,14 +120,20 @@ class KinetoDaemon:
         self._delivered = delivered
         self._socket: socket.socket | None = None
         self._wanted: dict[int, str] = {}
-        self._heard: set[int] = set()
-
-    @property
-    def clients(self) -> frozenset[int]:
-        return frozenset(self._heard)
+        self.clients: set[int] = set()
+        """The processes that have ever asked for work."""
+        self._starts = 0
 
     def start(self) -> None:
-        """Bind the socket and answer from now on, in the running event loop; raises SessionFailed."""
+        """Bind the socket and answer from now on, in the running event loop; raises SessionFailed.
+
+        Each ``start`` needs its ``close``: the last one ends the answers.
+        """
+        if not self._starts:
+            self._listen()
+        self._starts += 1
+
+    def _listen(self) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         try:
@@ -161,8 +167,9 @@ class KinetoDaemon:
         self._wanted.pop(pid, None)
 
     def close(self) -> None:
-        """Answer no more."""
-        if self._socket is not None:
+        """Take one ``start`` back."""
+        self._starts = max(self._starts - 1, 0)
+        if self._socket is not None and not self._starts:
             with contextlib.suppress(RuntimeError):  # never started in a loop, or after its end
                 asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
@@ -184,9 +191,9 @@ class KinetoDaemon:
         if isinstance(message, Context):
             self._answer(sender, encode("ctxt", _COUNT.pack(1)))
         else:
-            if len(self._heard) >= _MOST_HEARD:  # each was a process that lived
-                self._heard = {pid for pid in self._heard if processes.read_stat(pid) is not None}
-            self._heard.add(message.pid)
+            if len(self.clients) >= _MOST_HEARD:  # each was a process that lived
+                self.clients = {pid for pid in self.clients if processes.read_stat(pid) is not None}
+            self.clients.add(message.pid)
             configuration = self._wanted.get(message.pid) if message.is_free else None
             if self._answer(sender, encode("req", (configuration or "").encode())) and configuration:
                 del self._wanted[message.pid]

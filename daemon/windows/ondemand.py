@@ -33,8 +33,8 @@ _SWITCH, _SOCKETS = "KINETO_USE_DAEMON", "KINETO_IPC_SOCKET_DIR"
 class OnDemand:
     """The way to windows through Kineto's own protocol.
 
-    It listens from ``start`` to ``close``; without these, for processes that another launcher has armed, only while a
-    window is taken: no other daemon can serve the sockets meanwhile.
+    Its daemon listens from ``start`` to ``close``; without these, for processes that another launcher has armed, only
+    while a window is taken: no other daemon can serve the sockets meanwhile.
     """
 
     source = "kineto"
@@ -49,36 +49,18 @@ class OnDemand:
         self._place = place
         self._clock = clock
         self._delivered: set[int] = set()
-        self._daemon = KinetoDaemon(sockets, self._delivered.add)
-        self._listeners = 0
-
-    def start(self) -> None:
-        """Listen to the processes; raises SessionFailed."""
-        if not self._listeners:
-            self._daemon.start()
-        self._listeners += 1
-
-    def close(self) -> None:
-        """Take one ``start`` back: the last one ends the listening."""
-        self._listeners = max(self._listeners - 1, 0)
-        if not self._listeners:
-            self._daemon.close()
-
-    @property
-    def pids(self) -> frozenset[int]:
-        """The processes that have ever asked for work."""
-        return self._daemon.clients
+        self.daemon = KinetoDaemon(sockets, self._delivered.add)
 
     @contextlib.asynccontextmanager
     async def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AsyncIterator[int]:
         """Ask a process for a window and give its trace as a descriptor; raises ProfdError."""
         pid, name = identity.pid, f"trace{asked_ns}"
         trace = f"{name}_{pid}.json"
-        self.start()
+        self.daemon.start()
         try:
             with self._place(pid) as place:
                 try:
-                    self._daemon.ask(pid, request.configuration(place.there / f"{name}.json"))
+                    self.daemon.ask(pid, request.configuration(place.there / f"{name}.json"))
                     if not await wait_until(lambda: pid in self._delivered, identity, self._clock, ANSWER_TIMEOUT_S):
                         raise WindowFailed(
                             f"process {pid} did not ask for work within {ANSWER_TIMEOUT_S:.0f} s",
@@ -95,11 +77,11 @@ class OnDemand:
                     with place.opened(trace) as opened:
                         yield opened
                 finally:
-                    place.remove(trace)
+                    place.files.remove(place.there / trace)
         finally:
-            self._daemon.withdraw(pid)
+            self.daemon.withdraw(pid)
             self._delivered.discard(pid)
-            self.close()
+            self.daemon.close()
 
 
 def on_demand_in(folder: Path, clock: Clock) -> OnDemand:

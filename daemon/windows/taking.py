@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -103,39 +103,25 @@ async def wait_until(condition: Callable[[], bool], identity: Identity, clock: C
     return True
 
 
-class ExchangeFolder:
-    """A folder that profd and the process can both reach; ``there`` is its path as the process sees it."""
+class ExchangeFolder(NamedTuple):
+    """A folder that profd and the process can both reach: their files, and its path as the process sees it."""
 
-    def __init__(self, files: UserFiles, there: Path) -> None:
-        self.there = there
-        self._files = files
+    files: UserFiles
+    there: Path
 
     def has(self, name: str) -> bool:
-        return self._files.is_file(str(self.there / name))
-
-    def read(self, name: str) -> bytes:
-        """Return the content of a small file; raises WindowFailed where there is none."""
-        with self.opened(name) as fd, os.fdopen(os.dup(fd), "rb") as file:
-            return file.read()
+        return self.files.is_file(self.there / name)
 
     @contextlib.contextmanager
     def opened(self, name: str) -> Iterator[int]:
         """Open a file and give its descriptor; raises WindowFailed where there is no plain file of that name."""
-        fd = self._files.open(str(self.there / name))
+        fd = self.files.open(self.there / name)
         if fd is None:
             raise WindowFailed(f"the process left no {name}")
         try:
             yield fd
         finally:
             os.close(fd)
-
-    def write(self, name: str, text: str) -> None:
-        """Leave a file for the process; raises OutputUnwritable."""
-        if not self._files.write(str(self.there / name), text.encode()):
-            raise OutputUnwritable(f"{self.there / name} cannot be written", "make room there")
-
-    def remove(self, name: str) -> None:
-        self._files.remove(str(self.there / name))
 
 
 @contextlib.contextmanager
@@ -154,4 +140,4 @@ def meeting(pid: int) -> Iterator[ExchangeFolder]:
     try:
         yield ExchangeFolder(files, there)
     finally:
-        files.remove(str(there))
+        files.remove(there)

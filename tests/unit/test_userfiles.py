@@ -13,6 +13,7 @@ from support.plainuser import NOBODY, give_to_plain_user, process_of_plain_user
 from support.waiting import until
 
 from profd.daemon import processes
+from profd.daemon.errors import OutputUnwritable
 from profd.daemon.processes import Owner
 from profd.daemon.userfiles import Unanswered, UserFiles, files_of, sees_our_files
 
@@ -117,9 +118,10 @@ def test_a_folder_is_the_users_alone_and_none_where_it_may_not_write(
     assert made is not None
     state = (root / "tmp" / made).stat()
     assert (state.st_uid, state.st_mode & 0o777) == (NOBODY, 0o700)
-    assert files.write(f"/tmp/{made}/a", b"text")
+    files.write(f"/tmp/{made}/a", b"text")
     assert ((root / "tmp" / made / "a").stat().st_uid, files.read(f"/tmp/{made}/a")) == (NOBODY, b"text")
-    assert not files.write(f"/tmp/{made}/a", b"other")
+    with pytest.raises(OutputUnwritable):
+        files.write(f"/tmp/{made}/a", b"other")
     files.remove(f"/tmp/{made}")
     assert not (root / "tmp" / made).exists()
     assert files.make_folder("/home") is None

@@ -75,7 +75,7 @@ def failing(error: BaseException) -> Callable[..., object]:
 def test_meeting_place_is_private_and_goes_away(identity: Identity) -> None:
     with meeting(identity.pid) as place:
         assert place.there.stat().st_mode & 0o777 == 0o700
-        place.write("trace.json", "{}")
+        place.files.write(place.there / "trace.json", b"{}")
         assert place.has("trace.json")
     assert not place.there.exists()
 

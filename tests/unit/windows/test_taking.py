@@ -41,7 +41,7 @@ class Run:
         assert stat is not None
         self.identity = Identity(stat.pid, stat.start_ticks)
         self.way = on_demand_in(self.folder, self.clock)
-        self.way.start()
+        self.way.daemon.start()
         self.taker = WindowTaker(self.clock, self.records.append)
 
     def begin(self, request: WindowRequest | None = None) -> int:
@@ -81,7 +81,7 @@ async def run(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run]:
     run = Run(tmp_path_factory.mktemp("w"), process)
     yield run
     await run.taker.close()
-    run.way.close()
+    run.way.daemon.close()
     process.kill()
     process.wait()
 
@@ -168,7 +168,7 @@ async def test_end_of_the_session_gives_windows_up_without_a_word(run: Run) -> N
 
 
 async def test_processes_of_others_are_listened_to_for_as_long_as_a_window_takes(run: Run) -> None:
-    run.way.close()
+    run.way.daemon.close()
     sockets, way = run.folder / "dynolog", OnDemand(run.folder, run.clock)
     sockets.unlink()
     run.taker.begin({run.identity: way}, WindowRequest())

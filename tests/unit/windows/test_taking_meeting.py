@@ -36,22 +36,23 @@ def secret(tmp_path: Path) -> Path:
 def test_what_the_process_leaves_is_read(place: ExchangeFolder) -> None:
     (place.there / FILE).write_text("{}")
     assert place.has(FILE)
-    assert place.read(FILE) == b"{}"
+    with place.opened(FILE) as opened:
+        assert os.read(opened, 99) == b"{}"
     assert place.there.stat().st_uid == NOBODY
 
 
 @pytest.mark.parametrize("plant", [os.symlink, os.link], ids=["link", "second name"])
 def test_files_of_others_are_not_read(plant: Callable[[Path, Path], None], place: ExchangeFolder, secret: Path) -> None:
     plant(secret, place.there / FILE)
-    with pytest.raises(WindowFailed, match=r"left no trace\.json"):
-        place.read(FILE)
+    with pytest.raises(WindowFailed, match=r"left no trace\.json"), place.opened(FILE):
+        pass
 
 
 def test_nobody_waits_for_a_pipe(place: ExchangeFolder) -> None:
     os.mkfifo(place.there / FILE)
     assert not place.has(FILE)
-    with pytest.raises(WindowFailed, match=r"left no trace\.json"):
-        place.read(FILE)
+    with pytest.raises(WindowFailed, match=r"left no trace\.json"), place.opened(FILE):
+        pass
 
 
 def test_what_was_opened_is_what_is_read(place: ExchangeFolder, secret: Path) -> None:
@@ -67,12 +68,12 @@ def test_a_file_is_never_written_through_a_link(place: ExchangeFolder, secret: P
     wanted = secret if is_there else secret.with_name("new")
     (place.there / FILE).symlink_to(wanted)
     with pytest.raises(OutputUnwritable):
-        place.write(FILE, "text of ours")
+        place.files.write(place.there / FILE, b"text of ours")
     assert secret.read_text() == "secret"
     assert not secret.with_name("new").exists()
 
 
 def test_what_is_written_is_the_users(place: ExchangeFolder) -> None:
-    place.write(FILE, "text")
+    place.files.write(place.there / FILE, b"text")
     state = (place.there / FILE).stat()
     assert (state.st_uid, state.st_mode & 0o777, state.st_size) == (NOBODY, 0o600, 4)
