@@ -23,11 +23,10 @@ from profd.tui.processes import ProcessStates
 from profd.tui.samples import PhaseTally, Places, Samples
 from profd.tui.scrub import marks_of
 from profd.tui.series import RunSeries, with_slope
-from profd.tui.snapshot import Snapshot, Timeline, Vitals
+from profd.tui.snapshot import Snapshot, Timeline
 from profd.tui.view import Range, ScopeKind, View
 
 BATCH_RECORDINGS = 4096
-EVERYTHING = Selection()
 
 
 class RunModel:
@@ -80,7 +79,8 @@ class RunModel:
 
     def snapshot(self, view: View) -> Snapshot:
         """Return the run as it is now, in this view; what only other tabs show is left out."""
-        info, samples = self._reader.info, self._samples
+        info, samples, rows = self._reader.info, self._samples, tuple(self._reader.processes.values())
+        is_live, run = info.state == "live", Range(info.started_ns, info.end_ns)
         ruler, about = self._shown(view)[0], self._about(view)
         chosen = about if view.chosen else None
         totals = samples.of_scope(view.scope, about)
@@ -94,18 +94,22 @@ class RunModel:
         phase_rows = self._phase_rows.rows(ruler, tallies)
         process = self._reader.processes.get(view.scope.process or 0)
         title = process_title(process.role, process.ordinal) if process is not None else ""
-        is_now = info.state == "live" and view.chosen is None and view.end_ns is None
+        is_now = is_live and view.chosen is None and view.end_ns is None
         processes, left_out = self._processes.take(None if is_now else about) if view.tab == "processes" else ((), 0)
         strips = (with_slope(strip, ruler) for strip in self._series.strips(ruler, chosen))
         return Snapshot(
             info=info,
             view=view,
             read_share=self._read_share(),
-            vitals=self._vitals(),
+            workers=sum(row.role == "worker" and (row.ended_ns is None or not is_live) for row in rows),
+            coverage=covered_share(self._reader, self._lives, Selection()),
+            torn_share=self._lives.recorded.torn_share,
+            cost_cores=self._series.newest(COST_SERIES) if is_live else self._series.mean(COST_SERIES, None, run),
+            steps=self._pace.steps(of_all=not self._has_more),
             verdict=of_all.verdict(self._reader, len(phase_rows)),
             timeline=Timeline(
                 ruler=ruler,
-                run=Range(info.started_ns, info.end_ns),
+                run=run,
                 phase_rows=phase_rows,
                 series=(*strips, self._pace.strip(ruler, chosen)),
                 marks=marks_of(self._events, self._reader.windows()),
@@ -115,7 +119,7 @@ class RunModel:
             samples=sum(total.samples for total in totals),
             from_ns=about.from_ns,
             to_ns=about.to_ns,
-            process_rows=tuple(self._reader.processes.values()),
+            process_rows=rows,
             processes=processes,
             left_out=left_out,
             events=tuple(self._events),
@@ -136,18 +140,6 @@ class RunModel:
         """Return the time that everything below the timeline is about."""
         info = self._reader.info
         return view.chosen.within(Range(info.started_ns, info.end_ns)) if view.chosen else self._shown(view)[1]
-
-    def _vitals(self) -> Vitals:
-        workers = [row for row in self._reader.processes.values() if row.role == "worker"]
-        info = self._reader.info
-        is_live, run = info.state == "live", Range(info.started_ns, info.end_ns)
-        return Vitals(
-            workers=sum(row.ended_ns is None or not is_live for row in workers),
-            coverage=covered_share(self._reader, self._lives, EVERYTHING),
-            torn_share=self._lives.recorded.torn_share,
-            cost_cores=self._series.newest(COST_SERIES) if is_live else self._series.mean(COST_SERIES, None, run),
-            steps=self._pace.steps(of_all=not self._has_more),
-        )
 
     def _read_share(self) -> float:
         if self._was_read or not (self._has_more or self.has_backlog):

@@ -30,20 +30,6 @@ class Steps(msgspec.Struct, frozen=True):
     pauses: bool = False
 
 
-class Vitals(msgspec.Struct, frozen=True):
-    """How fast the run steps, how well it is seen, and what seeing it costs.
-
-    ``steps`` is None where nobody counts them. ``coverage`` is the share of the main processes' lives that was sampled,
-    ``torn_share`` that of the stacks read which were dropped as impossible. None where nothing was read yet.
-    """
-
-    workers: int
-    coverage: float | None
-    torn_share: float | None
-    cost_cores: float | None
-    steps: Steps | None = None
-
-
 class PhaseShare(msgspec.Struct, frozen=True):
     """A phase with its share of the samples, 0 to 1."""
 
@@ -122,7 +108,9 @@ class ProcessState(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True):
     """A run at one moment.
 
-    ``read_share`` is how much of the file has been read, 1 once all of it has. ``samples`` are those that the rows of
+    ``read_share`` is how much of the file has been read, 1 once all of it has. ``coverage`` is the share of the main
+    processes' lives that was sampled, ``torn_share`` that of the stacks read which were dropped as impossible: None
+    where nothing was read yet. ``steps`` is None where nobody counts them. ``samples`` are those that the rows of
     ``functions`` are shares of, seen in [from_ns, to_ns). ``functions`` and ``processes`` are empty while another tab
     is open; ``left_out`` counts the processes that ended long ago, ``process_rows`` has all that were seen.
     ``findings`` are those of the last part of a live run, else of all of it; ``is_diagnosed`` says whether they were
@@ -133,7 +121,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     info: RunInfo
     view: View
     read_share: float
-    vitals: Vitals
+    workers: int
+    coverage: float | None
+    torn_share: float | None
+    cost_cores: float | None
+    steps: Steps | None
     verdict: Verdict | None
     timeline: Timeline
     functions: tuple[FunctionRow, ...]

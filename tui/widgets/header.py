@@ -52,7 +52,7 @@ class Header(TextLines):
         return [self.run(" "), *joined[0], gap, *joined[1]]
 
     def _identity(self, snapshot: Snapshot) -> list[Part]:
-        info, workers = snapshot.info, snapshot.vitals.workers
+        info, workers = snapshot.info, snapshot.workers
         beside = f" + {plural(workers, 'worker')}" if workers else ""
         mark, words, style = self._state(info)
         return [
@@ -75,7 +75,7 @@ class Header(TextLines):
         return "■", ending(info), "dim" if is_good else "bad"
 
     def _steps(self, snapshot: Snapshot) -> list[Part]:
-        steps = snapshot.vitals.steps
+        steps = snapshot.steps
         if steps is None:
             return []
         about = "~" if steps.is_about else ""
@@ -90,21 +90,21 @@ class Header(TextLines):
         return [*parts, Part(9, (self.run(course, "dim"),))]
 
     def _vitals(self, snapshot: Snapshot) -> list[Part]:
-        vitals, info = snapshot.vitals, snapshot.info
+        info = snapshot.info
         if snapshot.read_share < 1:
             return [Part(2, (self.run(f"reading the run, {percent(snapshot.read_share)}", "accent"),))]
         parts = []
-        if vitals.coverage is not None:
-            style = "dim" if vitals.coverage >= 0.99 else "warn"
-            parts.append(Part(5, (self.run(f"{percent(vitals.coverage, 1)} covered", style),)))
-        if vitals.torn_share is not None:
-            parts.append(Part(8, (self.run(f"{percent(vitals.torn_share, 1)} torn", "dim"),)))
-        if vitals.cost_cores is not None:
+        if snapshot.coverage is not None:
+            style = "dim" if snapshot.coverage >= 0.99 else "warn"
+            parts.append(Part(5, (self.run(f"{percent(snapshot.coverage, 1)} covered", style),)))
+        if snapshot.torn_share is not None:
+            parts.append(Part(8, (self.run(f"{percent(snapshot.torn_share, 1)} torn", "dim"),)))
+        if snapshot.cost_cores is not None:
             is_live, budget = info.state == "live", info.options.get("budget_percent")
-            is_over = isinstance(budget, int | float) and 100 * vitals.cost_cores > budget
+            is_over = isinstance(budget, int | float) and 100 * snapshot.cost_cores > budget
             runs = [
                 self.run("costs " if is_live else "cost ", "dim"),
-                self.run(percent(vitals.cost_cores, 1), "warn" if is_over else "plain"),
+                self.run(percent(snapshot.cost_cores, 1), "warn" if is_over else "plain"),
             ]
             if snapshot.view_cores is not None and is_live:  # while somebody can still compare the two
                 runs.append(self.run(f" + view {percent(snapshot.view_cores, 1)}", "dim"))

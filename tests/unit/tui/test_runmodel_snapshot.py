@@ -124,13 +124,13 @@ def test_the_verdict_names_the_largest_phase_and_the_users_line(ended: Path) -> 
 @pytest.mark.parametrize("live", [True, False])
 def test_vitals_are_those_of_the_analysis(tmp_path: Path, live: bool) -> None:
     with RunReader(synthetic.write_run(tmp_path / "a.profd", live=live, seconds=5)) as reader:
-        vitals = model_of(reader).snapshot(View()).vitals
+        snapshot = model_of(reader).snapshot(View())
         coverage = take_coverage(reader, Selection())
 
-    assert vitals.coverage == pytest.approx(coverage.share)
-    assert vitals.torn_share == pytest.approx(coverage.torn_share)
-    assert vitals.cost_cores == pytest.approx(0.041)
-    assert vitals.workers == 2
+    assert snapshot.coverage == pytest.approx(coverage.share)
+    assert snapshot.torn_share == pytest.approx(coverage.torn_share)
+    assert snapshot.cost_cores == pytest.approx(0.041)
+    assert snapshot.workers == 2
 
 
 def series(snapshot: Snapshot) -> dict[str, tuple[float | None, str]]:
