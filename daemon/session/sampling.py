@@ -19,7 +19,7 @@ from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import EventHappened, Identity, ProcessEnded, Record, RecordingTaken
 from profd.daemon.tree import exitstatus, roles
 from profd.daemon.tree.roles import in_words
-from profd.daemon.tree.tree import Appeared, Execed, Member, ProcessTree, Vanished
+from profd.daemon.tree.tree import Member, ProcessTree
 from profd.daemon.userfiles import files_of
 
 # From one hand-over to the next: a kill -9 loses this much, and the time to start, end and write a recording.
@@ -134,16 +134,16 @@ class Members:
     def look(self) -> None:
         for change in self.tree.poll():
             member = change.member
-            if isinstance(change, Vanished):
+            if change.kind == "ended":
                 self._take_end(member, change.exit_status)
                 continue
             self.put(self.tree.record_of(member))
             command = " ".join(member.command)[:_COMMAND_LENGTH]
-            if isinstance(change, Appeared):
+            if change.kind == "started":
                 place = f" ({in_words(member.placement)})" if member.placement else ""
-                self._say("started", f"{member.role} {member.identity.pid}{place}: {command}", member)
-            elif isinstance(change, Execed):
-                self._say("exec", f"process {member.identity.pid} became {command}", member)
+                self._say(change.kind, f"{member.role} {member.identity.pid}{place}: {command}", member)
+            else:
+                self._say(change.kind, f"process {member.identity.pid} became {command}", member)
             if member.python is None:
                 self.sampling.end(member)
                 continue
@@ -154,7 +154,7 @@ class Members:
     def look_at_end(self) -> None:
         """Look a last time: note the ends, and begin nothing."""
         for change in self.tree.poll():
-            if isinstance(change, Vanished):
+            if change.kind == "ended":
                 self._take_end(change.member, change.exit_status)
 
     def take_recording(self, recording: RecordingTaken) -> None:

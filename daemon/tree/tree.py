@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -31,26 +32,15 @@ class Member(msgspec.Struct):
     placement: Placement | None = None
 
 
-class Appeared(msgspec.Struct, frozen=True):
-    """A process is new in the tree."""
+class Change(msgspec.Struct, frozen=True):
+    """A process is new in the tree, has become another program, or has ended.
 
+    ``exit_status`` of a process that has ended is as of ``waitpid``, None where it is unknown.
+    """
+
+    kind: Literal["started", "exec", "ended"]
     member: Member
-
-
-class Execed(msgspec.Struct, frozen=True):
-    """A process has become another program."""
-
-    member: Member
-
-
-class Vanished(msgspec.Struct, frozen=True):
-    """A process has ended. ``exit_status`` is as of ``waitpid``, None where it is unknown."""
-
-    member: Member
-    exit_status: int | None
-
-
-Change = Appeared | Execed | Vanished
+    exit_status: int | None = None
 
 
 class ProcessTree:
@@ -67,7 +57,7 @@ class ProcessTree:
 
     def poll(self) -> list[Change]:
         """Look at the tree and return what changed since the last look, parents before their children."""
-        changes: list[Change] = [*self._add([self.root.pid], None)] if self._scans == 0 else []
+        changes = self._add([self.root.pid], None) if self._scans == 0 else []
         full = self._scans % FULL_SCAN_EVERY == 0
         self._scans += 1
         pending = list(self.members.values())
@@ -100,13 +90,13 @@ class ProcessTree:
         if stat is None or stat.start_ticks != identity.start_ticks or not stat.is_running:
             is_zombie = stat is not None and stat.start_ticks == identity.start_ticks
             del self.members[identity]
-            yield Vanished(member, exitstatus.of_zombie(stat) if stat and is_zombie else None)
+            yield Change("ended", member, exitstatus.of_zombie(stat) if stat and is_zombie else None)
         # A dying process has no image any more, for as long as the kernel takes its memory back, and names nothing.
         elif stat.image not in (0, member.image):
             self._read(member, stat.image)
-            yield Execed(member)
+            yield Change("exec", member)
 
-    def _add(self, pids: Iterable[int], parent: Member | None) -> list[Appeared]:
+    def _add(self, pids: Iterable[int], parent: Member | None) -> list[Change]:
         appeared = []
         for pid in pids:
             stat = processes.read_stat(pid)
@@ -119,7 +109,7 @@ class ProcessTree:
             member = Member(identity, above, (), roles.HELPER, None, None, None, stat.image)
             self._read(member, stat.image)
             self.members[identity] = member
-            appeared.append(Appeared(member))
+            appeared.append(Change("started", member))
         return appeared
 
     def _read(self, member: Member, image: int) -> None:

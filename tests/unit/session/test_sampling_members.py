@@ -21,7 +21,7 @@ from profd.daemon.store.records import (
     ThreadTimeline,
 )
 from profd.daemon.tree import roles
-from profd.daemon.tree.tree import Appeared, Change, Execed, Member, ProcessTree, Vanished
+from profd.daemon.tree.tree import Change, Member, ProcessTree
 
 ROOT, CHILD = Identity(10, 100), Identity(11, 110)
 KILLED = 9
@@ -39,7 +39,7 @@ class ScriptedTree(ProcessTree):
         """Return the changes that were told, and have them in ``members``."""
         changes, self.changes = self.changes, []
         for change in changes:
-            if isinstance(change, Vanished):
+            if change.kind == "ended":
                 self.members.pop(change.member.identity, None)
             else:
                 self.members[change.member.identity] = change.member
@@ -81,10 +81,10 @@ def recording(identity: Identity, *os_tids: int) -> RecordingTaken:
 
 def test_who_comes_changes_and_ends_is_written(stage: Stage) -> None:
     child = member(CHILD)
-    stage.look(Appeared(member(ROOT, role=roles.MAIN)), Appeared(child))
+    stage.look(Change("started", member(ROOT, role=roles.MAIN)), Change("started", child))
     child.command = ("true",)
-    stage.look(Execed(child))
-    stage.look(Vanished(child, KILLED))
+    stage.look(Change("exec", child))
+    stage.look(Change("ended", child, KILLED))
     assert stage.events() == [
         "main 10: sleep 9",
         "helper 11: sleep 9",
@@ -98,19 +98,19 @@ def test_who_comes_changes_and_ends_is_written(stage: Stage) -> None:
 def test_the_place_of_a_rank_in_its_job_is_said(stage: Stage) -> None:
     ranked = member(CHILD, role=roles.MAIN)
     ranked.placement = Placement(5, 1, 1, 8)
-    stage.look(Appeared(ranked))
+    stage.look(Change("started", ranked))
     assert stage.events() == ["main 11 (rank 5 of 8, local rank 1 on node 1): sleep 9"]
 
 
 def test_how_the_root_ended_is_kept_and_told_by_others(stage: Stage) -> None:
-    stage.look(Appeared(member(ROOT)))
-    stage.look(Vanished(member(ROOT), KILLED))
+    stage.look(Change("started", member(ROOT)))
+    stage.look(Change("ended", member(ROOT), KILLED))
     assert stage.members.root_status == KILLED
     assert stage.events() == ["helper 10: sleep 9"]
 
 
 def test_threads_are_those_of_the_last_recording(stage: Stage) -> None:
-    stage.look(Appeared(member(CHILD)))
+    stage.look(Change("started", member(CHILD)))
     stage.members.take_recording(recording(CHILD, 11, 12))
     stage.members.take_recording(recording(CHILD, 11, 13))
     assert stage.members.python_threads == {CHILD: {11, 13}}
@@ -119,21 +119,21 @@ def test_threads_are_those_of_the_last_recording(stage: Stage) -> None:
 def test_nothing_is_held_of_workers_that_ended_before_their_last_recording_came(stage: Stage) -> None:
     for number in range(100):
         worker = member(Identity(1000 + number, 7))
-        stage.look(Appeared(worker))
+        stage.look(Change("started", worker))
         stage.members.take_recording(recording(worker.identity, worker.identity.pid))
-        stage.look(Vanished(worker, 0))
+        stage.look(Change("ended", worker, 0))
         stage.members.take_recording(recording(worker.identity, worker.identity.pid))
     assert not stage.members.python_threads
 
 
 def test_who_turns_out_to_be_a_worker_is_written_again(stage: Stage) -> None:
-    stage.look(Appeared(member(CHILD)))
+    stage.look(Change("started", member(CHILD)))
     stage.members.take_recording(recording(CHILD, 11))
     last = [record for record in stage.written if isinstance(record, ProcessSeen)][-1]
     assert (last.role, last.ordinal) == (roles.WORKER, 1)
 
 
 def test_at_the_end_nobody_is_begun(stage: Stage) -> None:
-    stage.tree.changes = [Appeared(member(CHILD)), Vanished(member(ROOT), 0)]
+    stage.tree.changes = [Change("started", member(CHILD)), Change("ended", member(ROOT), 0)]
     stage.members.look_at_end()
     assert [type(record).__name__ for record in stage.written] == ["ProcessEnded"]
