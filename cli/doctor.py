@@ -27,7 +27,7 @@ from profd.daemon.gpu.devices import GpuNames, list_gpus, text_of
 from profd.daemon.gpu.nvml import Nvml, explain
 from profd.daemon.render.plaintext import visible
 from profd.daemon.stacks.pyspy import KNOWN_VERSIONS, find_py_spy
-from profd.daemon.tree.attachable import PYTHON_VERSIONS, TORCH_LIBRARY, RealSystem, System, check_attachable
+from profd.daemon.tree.attachable import PYTHON_VERSIONS, TORCH_LIBRARY, System, check_attachable
 from profd.daemon.units import size
 
 # As the launcher has its script do: Yama then lets this process and its descendants, py-spy among them, read it.
@@ -109,7 +109,7 @@ def check_terminal() -> Check:
 
 def examine(pid: int | None = None, system: System | None = None) -> list[Check]:
     """Check this machine, and with ``pid`` whether that process can be attached to."""
-    system = system or RealSystem()
+    system = system or System()
     checks = [
         check_kernel(),
         check_python(),

@@ -50,10 +50,7 @@ class Rights:
     def __init__(self, proc: Path = Path("/proc"), yama: Path = _YAMA) -> None:
         self._proc = proc
         self._yama = yama
-
-    @property
-    def uid(self) -> int:
-        return os.geteuid()
+        self.uid = os.geteuid()
 
     def credentials(self, pid: int) -> Credentials | None:
         """Return the credentials of a process; None where there is none, or it is hidden from us."""

@@ -22,6 +22,7 @@ from profd.daemon.gpu.collector import GpuCollector
 from profd.daemon.hangs.watch import HangWatch, Hook
 from profd.daemon.launch.channel import ScriptChannelReader
 from profd.daemon.naming import script_folder
+from profd.daemon.rights import Rights
 from profd.daemon.secrets import mask_command, mask_line
 from profd.daemon.session import analyst
 from profd.daemon.session.budget import Governor
@@ -38,7 +39,6 @@ from profd.daemon.store import records
 from profd.daemon.store.records import EventHappened, Identity, ProcessEnded, Record
 from profd.daemon.store.writer import RunWriter
 from profd.daemon.tree import exitstatus
-from profd.daemon.tree.attachable import RealSystem
 from profd.daemon.tree.tree import ProcessTree
 from profd.daemon.userfiles import files_of
 from profd.daemon.windows.request import WindowRequest
@@ -107,7 +107,7 @@ class Recorder:
         describe = described(sources.describe, with_source=options.source)
         self._writer = RunWriter(run_file, started, describe, self._live_file.most_bytes)
         self._readings = Readings(clock, self._governor, self._put_watched)
-        in_container = RealSystem().in_container()
+        in_container = Rights().in_container()
         self._gpus = GpuCollector(clock, self._put_watched, everything=options.all_gpus, in_container=in_container)
         self._windowing = Windowing(options.window_folder, clock, self._put)
         self._server = ControlServer(socket_path, self.carry_out, self._watchers_changed)

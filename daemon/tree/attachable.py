@@ -10,9 +10,7 @@ import errno
 import itertools
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -85,24 +83,7 @@ def _is_covered(process: Attachable, found: dict[int, Attachable]) -> bool:
     return parent is not None and (parent.uses_torch or not process.uses_torch)
 
 
-class System(Protocol):
-    """The questions to the system, as ``RealSystem`` answers them."""
-
-    @property
-    def uid(self) -> int: ...
-    def credentials(self, pid: int) -> Credentials | None: ...
-    def is_hidden(self, pid: int) -> bool: ...
-    def may_read_all(self) -> bool: ...
-    def ptrace_scope(self) -> int: ...
-    def in_container(self) -> bool: ...
-    def descendants(self, pid: int) -> Iterator[int]: ...
-    def executable(self, pid: int) -> str | None: ...
-    def python_version(self, pid: int) -> str | None: ...
-    def read_memory(self, pid: int) -> int: ...
-    def dump_failure(self, pid: int) -> str: ...
-
-
-class RealSystem(Rights):
+class System(Rights):
     """The running kernel and the installed py-spy."""
 
     def dump_failure(self, pid: int) -> str:
@@ -119,7 +100,7 @@ def check_attachable(pid: int, system: System | None = None) -> None:
     Raises, in this order: NoSuchProcess, ZombieProcess, OtherUsersProcess, NotPython, PtraceScopeForbids or
     MissingCapability, UnsupportedPython (last, as only py-spy can tell); and MissingTool where py-spy is missing.
     """
-    system = system or RealSystem()
+    system = system or System()
     found = system.credentials(pid)
     if found is None:
         if system.is_hidden(pid):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from profd.daemon.rights import Credentials
+from profd.daemon.tree.attachable import System
 
 ADA, BOB, ROOT = 1000, 1001, 0
 
@@ -25,7 +26,7 @@ class FakeProcess:
 
 
 @dataclass
-class FakeSystem:
+class FakeSystem(System):
     """A system with these processes, looked at by ``uid``."""
 
     processes: dict[int, FakeProcess]
