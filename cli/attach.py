@@ -37,7 +37,7 @@ def command(pid: int, recording: RecordingOptions, headless: bool) -> None:
             say(f"recording pid {pid} as {options.run_id}; Ctrl-C ends the recording, and leaves the process alone")
         signals.call(session.end)
         if exporter is not None:
-            exporter.follow(session)
+            exporter.follow(session.run_file)
         if not has_dashboard:
             session.wait_closed(None)
     if has_dashboard:

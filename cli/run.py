@@ -18,7 +18,7 @@ from profd.daemon import paths
 from profd.daemon.launch.launch import Plan, launch
 from profd.daemon.launch.script import Script
 from profd.daemon.launch.terminal import is_interactive
-from profd.daemon.metrics.exporter import Exporter, Recording, open_exporter
+from profd.daemon.metrics.exporter import Exporter, open_exporter
 from profd.daemon.session.session import SessionOptions, start_session
 from profd.daemon.windows.ondemand import armed
 from profd.daemon.windows.request import parse_schedule
@@ -78,7 +78,7 @@ def run_profiled(
     return launch(
         Plan(
             command=options.command,
-            start_session=partial(start_recording, options, exporter=exporter),
+            start_session=partial(start_recording, options, exporter),
             farewell=farewell,
             narrate=narrate,
             dashboard=dashboard_command if is_interactive() and not headless else None,
@@ -88,14 +88,23 @@ def run_profiled(
 
 
 def start_recording(
-    options: SessionOptions, script: Script, channel: socket.socket, *, exporter: Exporter | None = None
-) -> Recording:
-    """Start the session of a script that runs; raises the error that keeps it from recording."""
+    options: SessionOptions, exporter: Exporter | None, script: Script, channel: socket.socket
+) -> tuple[Path, Callable[[float], bool]]:
+    """Start the session of a script that runs, as ``Plan.start_session`` does; its metrics end with it."""
     options = msgspec.structs.replace(options, pid=script.pid, start_ticks=script.start_ticks)
     if exporter is None:
-        return start_session(options, channel=channel)
+        session = start_session(options, channel=channel)
+        return session.run_file, session.wait_closed
     with contextlib.closing(exporter):  # the exporter's process listens from then on; without a session nobody does
-        return exporter.follow(start_session(options, channel=channel))
+        session = start_session(options, channel=channel)
+        exporter.follow(session.run_file)
+
+    def wait_closed(timeout_s: float) -> bool:
+        is_closed = session.wait_closed(timeout_s)
+        exporter.end()
+        return is_closed
+
+    return session.run_file, wait_closed
 
 
 def sum_up(run_file: Path, report: Path | None = None) -> str:

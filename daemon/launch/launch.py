@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from profd.daemon.errors import NoSuchProcess, ProfdError
 from profd.daemon.launch.channel import ScriptChannel, make_channel
@@ -28,30 +27,20 @@ from profd.daemon.store.records import Identity
 CLOSING_TIMEOUT_S = 15.0
 
 
-class RecordingSession(Protocol):
-    """A session that records the script."""
-
-    @property
-    def run_file(self) -> Path: ...
-
-    def wait_closed(self, timeout_s: float | None) -> bool:
-        """Wait until the session is gone; False where it has not closed its file within ``timeout_s``."""
-        ...
-
-
 @dataclass(frozen=True)
 class Plan:
     """The command to be launched, and what others do for the launcher.
 
-    ``start_session`` returns the session of a script that runs, once it records; raises ProfdError. ``farewell``
-    returns the last lines on the finished run; without it only failures are reported. ``narrate`` takes lines for the
+    ``start_session`` returns the run file of a script that runs, once it is recorded, and what waits until the session
+    is gone: False where it has not closed the file within that many seconds. Raises ProfdError. ``farewell`` returns
+    the last lines on the finished run; without it only failures are reported. ``narrate`` takes lines for the
     user. ``dashboard`` returns the command of a dashboard on a run file and on the descriptor of the script's terminal;
     without it the script keeps profd's own stdin, stdout and stderr. ``variables`` are set in the command's
     environment.
     """
 
     command: tuple[str, ...]
-    start_session: Callable[[Script, socket.socket], RecordingSession]
+    start_session: Callable[[Script, socket.socket], tuple[Path, Callable[[float], bool]]]
     farewell: Callable[[], str] | None
     narrate: Callable[[str], None]
     dashboard: Callable[[Path, int], Sequence[str]] | None = None
@@ -62,7 +51,8 @@ class Plan:
 class SessionStarted:
     """The session records."""
 
-    session: RecordingSession
+    run_file: Path
+    wait_closed: Callable[[float], bool]
 
 
 @dataclass(frozen=True)
@@ -113,7 +103,7 @@ class Launch:
     def __post_init__(self) -> None:
         self._standing = Standing(self.script.pid, self.screen.pseudo_terminal is None, os.getsid(0) == os.getpid())
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._session: RecordingSession | None = None
+        self._session: SessionStarted | None = None
         self._news: list[str] = []
         self._has_script_ended = False
         self._is_session_over = False
@@ -139,8 +129,8 @@ class Launch:
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, SessionStarted):
-            self._session = event.session
-            self._open_dashboard(event.session.run_file)
+            self._session = event
+            self._open_dashboard(event.run_file)
             if self._has_script_ended:
                 self._in_thread(self._close_session)
         elif isinstance(event, SessionOver):
@@ -203,7 +193,7 @@ class Launch:
     def _start_session(self) -> None:
         event: Event = SessionOver("")
         try:
-            event = SessionStarted(self.plan.start_session(self.script, self.session_end))
+            event = SessionStarted(*self.plan.start_session(self.script, self.session_end))
         except NoSuchProcess:
             event = SessionOver("profd: the command ended before its recording had begun" if self.plan.farewell else "")
         except ProfdError as error:

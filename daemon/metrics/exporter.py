@@ -14,9 +14,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from profd.daemon import paths
 from profd.daemon.errors import ExitCode, MissingTool, UsageError
@@ -75,32 +74,6 @@ _ENDED_WITH_ITS_RUN = (ExitCode.OK, ExitCode.NO_RUN, -signal.SIGTERM)
 _NEEDED = {"metrics": "prometheus_client", "otlp": "opentelemetry.exporter.otlp.proto.http"}
 
 
-class Recording(Protocol):
-    """A session that records: the file that it writes, and whether it is gone within a time."""
-
-    @property
-    def run_file(self) -> Path: ...
-
-    def wait_closed(self, timeout_s: float | None) -> bool: ...
-
-
-@dataclass(frozen=True)
-class Followed:
-    """A session whose metrics end with it."""
-
-    session: Recording
-    exporter: Exporter
-
-    @property
-    def run_file(self) -> Path:
-        return self.session.run_file
-
-    def wait_closed(self, timeout_s: float | None) -> bool:
-        is_closed = self.session.wait_closed(timeout_s)
-        self.exporter.end()
-        return is_closed
-
-
 class Exporter:
     """The metrics of one run, from before it is started."""
 
@@ -122,11 +95,11 @@ class Exporter:
         if self._listener is not None:
             narrate(f"profd: metrics at {url_of(self._listener)}")
 
-    def follow(self, session: Recording) -> Followed:
-        """Start the process for a session that records, and return the session that ends it, too."""
-        self._log = paths.runtime_folder() / f"{session.run_file.stem}.metrics.log"
+    def follow(self, run_file: Path) -> None:
+        """Start the process for a run that is recorded."""
+        self._log = paths.runtime_folder() / f"{run_file.stem}.metrics.log"
         descriptors = [] if self._listener is None else [self._listener.fileno()]
-        words = [sys.executable, "-m", PROGRAM, str(session.run_file), "--log", str(self._log)]
+        words = [sys.executable, "-m", PROGRAM, str(run_file), "--log", str(self._log)]
         words += [word for fd in descriptors for word in ("--listener-fd", str(fd))]
         words += [] if self._otlp is None else ["--otlp", self._otlp]
         try:
@@ -144,7 +117,6 @@ class Exporter:
         except OSError as error:
             self._narrate(f"profd: there are no metrics: their process did not start ({error.strerror})")
         self.close()  # only the process listens from now on
-        return Followed(session, self)
 
     def close(self) -> None:
         """Let go of the socket; a process that was started keeps it."""

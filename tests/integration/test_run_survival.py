@@ -73,14 +73,12 @@ import sys, threading
 from pathlib import Path
 from profd.daemon.launch.launch import Plan, launch
 
-class Session:
-    run_file = Path("/none")
-    def wait_closed(self, timeout_s):
-        print("closing", file=sys.stderr, flush=True)
-        threading.Event().wait()
+def wait_closed(timeout_s):
+    print("closing", file=sys.stderr, flush=True)
+    threading.Event().wait()
 
 command = (sys.executable, "-c", "raise SystemExit(3)")
-sys.exit(launch(Plan(command, lambda script, link: Session(), farewell=None, narrate=print)))
+sys.exit(launch(Plan(command, lambda script, link: (Path("/none"), wait_closed), farewell=None, narrate=print)))
 """
 """What ``profd run`` does, with a session that never closes its file."""
 

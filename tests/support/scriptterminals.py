@@ -34,7 +34,7 @@ command = tuple(sys.argv[2:])
 options = SessionOptions(run_id, "test", paths.new_run_file(run_id), "launched", 0, 0, command)
 sys.exit(launch(Plan(
     command=command,
-    start_session=partial(start_recording, options),
+    start_session=partial(start_recording, options, None),
     farewell=lambda: "farewell",
     narrate=narrate,
     dashboard=lambda run_file, pty_fd: [sys.executable, "-c", sys.argv[1], str(run_file), str(pty_fd)],

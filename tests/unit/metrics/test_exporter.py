@@ -17,20 +17,6 @@ from profd.daemon.errors import ExitCode
 from profd.daemon.metrics.exporter import PROGRAM, Exporter
 
 
-class Session:
-    """A session that is closed once the process of its metrics, which writes its id here, has ended."""
-
-    run_file = Path("/runs/a.profd")
-
-    def __init__(self, pid_file: Path) -> None:
-        self._pid_file = pid_file
-
-    def wait_closed(self, timeout_s: float | None) -> bool:
-        pid = until(lambda: self._pid_file.read_text() if self._pid_file.exists() else "", "the start of the process")
-        os.waitid(os.P_PID, int(pid), os.WEXITED | os.WNOWAIT)
-        return True
-
-
 @pytest.fixture
 def told_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
     """Return a function that gives what is told of a run whose metrics process is this program."""
@@ -46,7 +32,11 @@ def told_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
         executable.chmod(0o700)
         monkeypatch.setattr(sys, "executable", str(executable))
         told: list[str] = []
-        assert Exporter(None, "http://localhost:4318", told.append).follow(Session(pid_file)).wait_closed(None)
+        exporter = Exporter(None, "http://localhost:4318", told.append)
+        exporter.follow(Path("/runs/a.profd"))
+        pid = until(lambda: pid_file.read_text() if pid_file.exists() else "", "the start of the process")
+        os.waitid(os.P_PID, int(pid), os.WEXITED | os.WNOWAIT)
+        exporter.end()
         return told
 
     return tell
