@@ -42,8 +42,9 @@ _ORDER_BYTES = CHUNK_BYTES + 1024
 class Orders(msgspec.Struct, frozen=True):
     """All that the launcher wants of the relay at a time.
 
-    ``script`` has the terminal, ``dashboard`` is to be ended with the launcher; ``has_ended`` says that the script was
-    waited for. ``notice`` is written to the real terminal before anything else, once.
+    ``script`` has the terminal; its output is copied to the real one while it ``is_shown``. ``dashboard`` is ended, and
+    the terminal cleaned up, where the launcher is killed. ``has_ended`` says that the script was waited for. ``notice``
+    is written to the real terminal before anything else, once, at most ``CHUNK_BYTES`` of it.
     """
 
     script: Identity | None = None
@@ -90,29 +91,9 @@ class Relay:
             self._pid = 0
             copier = _Copier(self._master_fd, os.dup(self._screen_fd), self._channel.copy(), self._open_end())
             threading.Thread(target=copier.run, name="relay", daemon=True).start()
-            self._order()
+            self.order()
 
-    def follow(self, script: Identity) -> None:
-        self._order(script=script, is_shown=True)
-
-    def show(self, notice: bytes) -> None:
-        self._order(is_shown=True, notice=notice[:CHUNK_BYTES])
-
-    def say(self, notice: bytes) -> None:
-        self._order(notice=notice[:CHUNK_BYTES])
-
-    def hide(self) -> None:
-        """Touch the real terminal no more once this returns."""
-        self._order(is_shown=False)
-
-    def guard(self, dashboard: Identity | None) -> None:
-        """End this dashboard, and clean up after it, where the launcher is killed."""
-        self._order(dashboard=dashboard)
-
-    def finish(self) -> None:
-        self._order(has_ended=True)
-
-    def _order(self, **changes: Identity | bytes | bool | None) -> None:
+    def order(self, **changes: Identity | bytes | bool | None) -> None:
         """Send changed orders to the relay, and wait until it has carried them out; it may be gone."""
         self._orders = msgspec.structs.replace(self._orders, **changes)
         with contextlib.suppress(OSError):

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Iterable, Sequence
 
 from profd.daemon import processes
-from profd.daemon.launch.channel import ScriptChannel
+from profd.daemon.launch.channel import CHUNK_BYTES, ScriptChannel
 from profd.daemon.launch.relay import Keyboard, Relay
 from profd.daemon.launch.terminal import PseudoTerminal, Terminal, has_shell
 from profd.daemon.store.records import Identity
@@ -110,22 +110,22 @@ class SharedScreen(Screen):
     def start(self, script: Identity) -> None:
         self.pseudo_terminal.release()
         self._attach_keyboard()
-        self._relay.follow(script)
+        self._relay.order(script=script, is_shown=True)
 
     def say(self, line: str) -> bool:
         if self._keyboard is None:
             return False
-        self._relay.say(_for_raw_terminal(line))
+        self._relay.order(notice=_for_raw_terminal(line))
         return True
 
     def open_dashboard(self, command: Sequence[str], mask: Iterable[int]) -> None:
         self._release_terminal()
         self._dashboard = Dashboard(command, self.pseudo_terminal.master_fd, mask)
-        self._relay.guard(self._dashboard.identity)
+        self._relay.order(dashboard=self._dashboard.identity)
 
     def show_script(self, why: str) -> None:
         self._attach_keyboard()
-        self._relay.show(_for_raw_terminal(why))
+        self._relay.order(is_shown=True, notice=_for_raw_terminal(why))
 
     def child_changed(self) -> str:
         """Reap the dashboard, or stop along with it: the shell that the user wants waits for this process."""
@@ -163,7 +163,7 @@ class SharedScreen(Screen):
 
     def script_ended(self) -> None:
         """Show all that the script wrote; the real terminal is given back unless the dashboard has it."""
-        self._relay.finish()
+        self._relay.order(has_ended=True)
         self._release_terminal()
 
     def leave(self) -> None:
@@ -174,7 +174,7 @@ class SharedScreen(Screen):
 
     def _forget_dashboard(self) -> None:
         self._dashboard = None
-        self._relay.guard(None)
+        self._relay.order(dashboard=None)
 
     def _attach_keyboard(self) -> None:
         self._keyboard = Keyboard(self._terminal.fd, self.pseudo_terminal.master_fd)
@@ -185,9 +185,9 @@ class SharedScreen(Screen):
         if self._keyboard is not None:
             self._keyboard.end()
             self._keyboard = None
-            self._relay.hide()
+            self._relay.order(is_shown=False)
             self._terminal.restore()
 
 
 def _for_raw_terminal(line: str) -> bytes:
-    return (line.replace("\n", "\r\n") + "\r\n").encode(errors="replace")
+    return (line.replace("\n", "\r\n") + "\r\n").encode(errors="replace")[:CHUNK_BYTES]

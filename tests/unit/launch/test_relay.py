@@ -38,7 +38,7 @@ class Ends:
         self.channel, self.session = make_channel()
         self.relay = Relay(self.master_fd, self.shown_fd, self.channel)
         self.pid = self.relay._pid
-        self.relay.follow(identity(os.getpid()))
+        self.relay.order(script=identity(os.getpid()), is_shown=True)
 
     def write(self, data: bytes) -> None:
         """Write as the script, and wait until the session was told of it."""
@@ -96,17 +96,17 @@ def test_output_is_shown_and_kept(ends: Ends) -> None:
 
 
 def test_hidden_relay_leaves_the_terminal_alone(ends: Ends) -> None:
-    ends.relay.hide()
+    ends.relay.order(is_shown=False)
     ends.write(b"hidden")
-    ends.relay.show(b"notice ")
+    ends.relay.order(is_shown=True, notice=b"notice ")
     assert os.read(ends.screen_fd, 100) == b"notice "
     ends.write(b"shown")
     assert os.read(ends.screen_fd, 100) == b"shown"
 
 
 def test_a_notice_is_said_once(ends: Ends) -> None:
-    ends.relay.say(b"notice")
-    ends.relay.guard(None)
+    ends.relay.order(notice=b"notice")
+    ends.relay.order(dashboard=None)
     ends.write(b"output")
     assert os.read(ends.screen_fd, 6) == b"notice"
     assert os.read(ends.screen_fd, 100) == b"output"
@@ -120,7 +120,7 @@ def test_screen_that_is_gone_does_not_stop_the_script(ends: Ends) -> None:
 
 
 def test_a_session_that_reads_nothing_does_not_stop_the_script(ends: Ends) -> None:
-    ends.relay.hide()
+    ends.relay.order(is_shown=False)
     for _ in range(500):
         os.write(ends.script_fd, b"x" * 4000)
     ends.expect_kept(b"x" * 4000 * 500)  # and loses nothing meanwhile
@@ -129,14 +129,14 @@ def test_a_session_that_reads_nothing_does_not_stop_the_script(ends: Ends) -> No
 def test_rest_is_shown_and_kept_at_the_end(ends: Ends) -> None:
     os.write(ends.script_fd, b"last words")
     ends.close_script()
-    ends.relay.finish()
+    ends.relay.order(has_ended=True)
     assert os.read(ends.screen_fd, 100) == b"last words"
     ends.expect_kept(b"last words")
 
 
 def test_end_does_not_wait_for_those_the_script_left_behind(ends: Ends) -> None:
     os.write(ends.script_fd, b"last words")
-    ends.relay.finish()  # with the script's side still open
+    ends.relay.order(has_ended=True)  # with the script's side still open
     assert os.read(ends.screen_fd, 100) == b"last words"
     ends.lose_launcher()
     for _ in range(100):
@@ -183,8 +183,8 @@ def test_it_ends_with_a_launcher_that_started_no_script() -> None:
 
 def test_a_stopped_dashboard_ends_with_its_launcher_and_leaves_the_screen(ends: Ends) -> None:
     with subprocess.Popen(["sleep", "1000"]) as dashboard:
-        ends.relay.hide()
-        ends.relay.guard(identity(dashboard.pid))
+        ends.relay.order(is_shown=False)
+        ends.relay.order(dashboard=identity(dashboard.pid))
         dashboard.send_signal(signal.SIGSTOP)
         ends.lose_launcher()
         try:
@@ -213,7 +213,7 @@ def test_the_launcher_sees_to_it_that_there_is_a_relay(ends: Ends, number: int) 
     ends.write(b"goes on")
     assert os.read(ends.screen_fd, 100) == b"goes on"
     ends.close_script()
-    ends.relay.finish()
+    ends.relay.order(has_ended=True)
     ends.channel.exited(0)  # the channel is the launcher's still
     ends.lose_launcher()
 
