@@ -11,10 +11,18 @@ from profd.daemon.analyze.memory import growth
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.errors import UsageError
-from profd.daemon.store.intervals import IntervalSet, common, united
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import SeriesRow
-from profd.daemon.store.stepfunction import LONGEST_INTERVAL_NS, THREAD_CPU, StepFunction, idle_time, on_cpu_time
+from profd.daemon.store.stepfunction import (
+    LONGEST_INTERVAL_NS,
+    THREAD_CPU,
+    IntervalSet,
+    StepFunction,
+    common,
+    idle_time,
+    on_cpu_time,
+    united,
+)
 
 SATURATED_ABOVE = 0.95
 

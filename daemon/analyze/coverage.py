@@ -10,10 +10,9 @@ import msgspec
 
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import take_course
-from profd.daemon.store.intervals import IntervalSet
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, RecordedTotal, RecordingRow, RunInfo
-from profd.daemon.store.stepfunction import Aggregate
+from profd.daemon.store.stepfunction import Aggregate, IntervalSet
 
 _EVERY = -1  # no limit, as SQLite has it
 

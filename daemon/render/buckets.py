@@ -19,11 +19,10 @@ from profd.daemon.analyze.profile import parts_while
 from profd.daemon.analyze.selection import Condition
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.render.htmlpage import Columns
-from profd.daemon.store.intervals import IntervalCursor, IntervalSet, common
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Rest, StackMinuteRow, count_stack_minutes, stack_minutes
 from profd.daemon.store.rows import IntervalRow
-from profd.daemon.store.stepfunction import samples_inside
+from profd.daemon.store.stepfunction import IntervalCursor, IntervalSet, common, samples_inside
 
 WIDTHS_MS = (10, 100, 1_000, 10_000, 60_000, 300_000, 600_000, 3_600_000)
 TIME_UNIT_NS = 100 * MICROSECOND_NS

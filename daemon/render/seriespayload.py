@@ -20,11 +20,10 @@ from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.render.htmlpage import Columns
 from profd.daemon.render.plaintext import process_title, visible
 from profd.daemon.render.sections import growth_words
-from profd.daemon.store.intervals import IntervalSet
 from profd.daemon.store.merge import hosts_of, nodes_of
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import SeriesRow
-from profd.daemon.store.stepfunction import Step, StepFunction
+from profd.daemon.store.stepfunction import IntervalSet, Step, StepFunction
 
 POINT_LIMIT = 1_200
 """Points kept of one series: about as many as a wide screen has columns."""

@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import stepfunction
-from profd.daemon.store.intervals import IntervalCursor, common
 from profd.daemon.store.rollups import ADDED_UP, FIELDS, HOUR_MINUTES, hours_between
 from profd.daemon.store.rows import PointRow
-from profd.daemon.store.stepfunction import MINUTE_NS, StepFunction
+from profd.daemon.store.stepfunction import MINUTE_NS, IntervalCursor, StepFunction, common
 
 LAG_NS = 20 * SECOND_NS
 """After so long the readings of a time are there: the CPU time of threads is read every five seconds."""

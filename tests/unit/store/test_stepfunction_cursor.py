@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from profd.daemon.store.intervals import IntervalCursor, IntervalSet
+from profd.daemon.store.stepfunction import IntervalCursor, IntervalSet
 
 
 def test_a_cursor_says_what_the_intervals_say() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profd.daemon.store.intervals import IntervalSet
+from profd.daemon.store.stepfunction import IntervalSet
 
 _ranges = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=12).map(sorted)
 
