@@ -69,32 +69,17 @@ SORTABLE = {
     "--limit", type=click.IntRange(1), default=40, show_default=True, metavar="N", help="Print N rows of the table."
 )
 @json_option
-def command(
-    run: str,
-    steps: int,
-    seconds: float | None,
-    memory: bool,
-    stacks: bool,
-    shapes: bool,
-    inject: bool,
-    show: bool,
-    by_shape: bool,
-    sort: str,
-    limit: int,
-    as_json: bool,
-) -> None:
+def command(run: str, show: bool, by_shape: bool, sort: str, limit: int, as_json: bool, **asked: object) -> None:
     """Take a torch.profiler window of the live run RUN, and print the operators in it.
 
     The run must have been launched with `profd run --torch-window`, unless --inject is given. Of several ranks each is
     asked; the table is of each, the JSON of the first. RUN may also be the PID of a process: it is recorded for as long
     as the window takes, where no run does so already.
     """
-    request = WindowRequest(
-        steps=steps, seconds=seconds, shapes=shapes, flops=shapes, memory=memory, stacks=stacks, inject=inject
-    )
+    request = msgspec.convert({**asked, "flops": asked["shapes"]}, WindowRequest)
     with contextlib.ExitStack() as stack:
         if (pid := pid_of(run)) is not None and not show:
-            path = stack.enter_context(run_of(pid, inject=inject))
+            path = stack.enter_context(run_of(pid, inject=request.inject))
             request = msgspec.structs.replace(request, pid=pid)
         else:
             path = paths.find_run(run)

@@ -127,6 +127,23 @@ def test_windows_that_were_asked_for_come_by_rank_without_those_that_failed(
     assert reader.processes[alone.process].rank == 1
 
 
+def test_options_are_what_is_asked_for(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[WindowRequest] = []
+
+    def take(reader: RunReader, request: WindowRequest) -> list[WindowRow]:
+        asked.append(request)
+        return window.last_windows(reader)
+
+    monkeypatch.setattr(window, "take", take)
+    assert run_command_line(["window", str(run)]) == ExitCode.OK
+    words = ["--steps", "7", "--seconds", "1", "--memory", "--stacks", "--no-shapes", "--inject"]
+    assert run_command_line(["window", str(run), *words]) == ExitCode.OK
+    assert asked == [
+        WindowRequest(),
+        WindowRequest(steps=7, seconds=1.0, shapes=False, memory=True, stacks=True, flops=False, inject=True),
+    ]
+
+
 def test_where_all_fail_there_is_no_window(session: FakeSession, reader: RunReader) -> None:
     with pytest.raises(SessionFailed, match="no window was taken"):
         window.take(Windows(reader, "one", "other"), WindowRequest())  # type: ignore[arg-type]
