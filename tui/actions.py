@@ -1,7 +1,7 @@
 """What the dashboard asks of the session or does by itself, each function to be called in a thread.
 
-Each gives back a message that says how it went; none raises what a person or a machine can cause. Each reads the run
-with a reader of its own, so that the feed's thread is not held up.
+Each gives back a message that says what came of it, or raises ProfdError. Each reads the run with a reader of its own,
+so that the feed's thread is not held up.
 """
 
 from __future__ import annotations
@@ -47,12 +47,8 @@ class ActionFailed(Message):
     title: str
 
 
-@dataclass
 class WindowRefused(Message):
-    """There is no window; where ``may_inject``, starting the profiler inside the process would give one."""
-
-    error: SessionFailed
-    may_inject: bool
+    """There is no window; starting the profiler inside the process would give one."""
 
 
 @dataclass
@@ -70,44 +66,37 @@ def take_window(info: RunInfo, *, inject: bool = False) -> Message:
         with _session(info) as client:
             begun = client.window(request)
     except SessionFailed as error:
-        return WindowRefused(error, may_inject=not inject and "--inject" in str(error))
+        if inject or "--inject" not in str(error):
+            raise
+        return WindowRefused()
     whose = f"process {begun.pids[0]}" if len(begun.pids) == 1 else f"{len(begun.pids)} processes"
     return ActionDone(f"taking {plural(request.steps, 'step')} of {whose}; 4 shows the operators", "Window")
 
 
-def mark(info: RunInfo, note: str) -> Message:
-    try:
-        with _session(info) as client:
-            client.mark(note)
-    except SessionFailed as error:
-        return ActionFailed(error, "No mark")
+def mark(info: RunInfo, note: str) -> ActionDone:
+    with _session(info) as client:
+        client.mark(note)
     return ActionDone("the moment is marked")
 
 
-def change_rate(info: RunInfo, steps: int) -> Message:
+def change_rate(info: RunInfo, steps: int) -> ActionDone:
     """Sample at the next rate above (``steps`` > 0) or below."""
-    try:
-        with _session(info) as client:
-            rate_hz = client.hello().rate_hz
-            beyond = [rate for rate in RATES_HZ if (rate > rate_hz if steps > 0 else rate < rate_hz)]
-            if not beyond:
-                return ActionDone(f"profd samples at {rate_hz} Hz, which is as far as it goes", "Rate")
-            wanted_hz = beyond[0] if steps > 0 else beyond[-1]
-            now_hz = client.aim_at_rate(wanted_hz).rate_hz
-    except SessionFailed as error:
-        return ActionFailed(error, "The rate stays")
+    with _session(info) as client:
+        rate_hz = client.hello().rate_hz
+        beyond = [rate for rate in RATES_HZ if (rate > rate_hz if steps > 0 else rate < rate_hz)]
+        if not beyond:
+            return ActionDone(f"profd samples at {rate_hz} Hz, which is as far as it goes", "Rate")
+        wanted_hz = beyond[0] if steps > 0 else beyond[-1]
+        now_hz = client.aim_at_rate(wanted_hz).rate_hz
     why = "" if now_hz == wanted_hz else f"; {wanted_hz} Hz would cost more than the budget"
     return ActionDone(f"profd samples at {now_hz} Hz instead of {rate_hz} Hz{why}", "Rate")
 
 
-def stop(info: RunInfo) -> Message:
+def stop(info: RunInfo) -> ActionDone:
     """End the recording; the script runs on."""
-    try:
-        _check_live(info)
-        with contextlib.suppress(ProcessLookupError):
-            end_session(info.recorder).close()
-    except SessionFailed as error:
-        return ActionFailed(error, "Not stopped")
+    _check_live(info)
+    with contextlib.suppress(ProcessLookupError):
+        end_session(info.recorder).close()
     return ActionDone("the recording ends; the script runs on")
 
 
@@ -121,21 +110,18 @@ def _session(info: RunInfo) -> contextlib.closing[ControlClient]:
     return contextlib.closing(ControlClient(Path(info.control_socket), info.recorder.pid))
 
 
-def write_report_of(run_file: Path) -> Message:
+def write_report_of(run_file: Path) -> ActionDone:
     """Write the report of a run into the current folder."""
     # The report's templates cost a tenth of a second to import, which a dashboard that writes none need not pay.
     from profd.daemon.render.report import write_report
 
     path = Path.cwd() / f"{run_file.stem}.html"
-    try:
-        with RunReader(run_file) as reader:
-            write_report(reader, path)
-    except ProfdError as error:
-        return ActionFailed(error, "No report")
+    with RunReader(run_file) as reader:
+        write_report(reader, path)
     return ActionDone(str(path), "Report written")
 
 
-def export(run_file: Path, form: str, selection: Selection) -> Message:
+def export(run_file: Path, form: str, selection: Selection) -> ActionDone:
     """Write a run in the format of another tool into the current folder."""
     # Every format is a module of its own, and none is imported before it is asked for.
     from profd.daemon.exports import formats
@@ -144,26 +130,20 @@ def export(run_file: Path, form: str, selection: Selection) -> Message:
     path = Path.cwd() / f"{run_file.stem}{formats.ENDINGS[form]}"
     if form in formats.OF_ALL_THREADS:
         selection = msgspec.structs.replace(selection, main_threads=False)
-    try:
-        with RunReader(run_file) as reader, reader.one_moment():
-            if form in formats.TABLES:
-                formats.write_tables(formats.tables(reader, selection, form), path)
-            else:
-                write_whole(path, formats.file_content(reader, selection, form))
-    except ProfdError as error:
-        return ActionFailed(error, "Nothing exported")
+    with RunReader(run_file) as reader, reader.one_moment():
+        if form in formats.TABLES:
+            formats.write_tables(formats.tables(reader, selection, form), path)
+        else:
+            write_whole(path, formats.file_content(reader, selection, form))
     return ActionDone(str(path), "Exported")
 
 
-def dump(info: RunInfo) -> Message:
+def dump(info: RunInfo) -> StacksDumped:
     """Take the stacks of the target and all processes below it."""
     # The dashboard opens without the modules that look at processes.
     from profd.daemon.tree.treedump import dump_tree, merge
 
-    try:
-        if not processes.is_running(info.pid, info.start_ticks):
-            raise NoSuchProcess(f"the target of {info.id} has ended", "where its time went is in 1 and 2")
-        dumped = dump_tree(info.pid)
-    except ProfdError as error:
-        return ActionFailed(error, "No stacks")
+    if not processes.is_running(info.pid, info.start_ticks):
+        raise NoSuchProcess(f"the target of {info.id} has ended", "where its time went is in 1 and 2")
+    dumped = dump_tree(info.pid)
     return StacksDumped(dumped, merge(dumped))

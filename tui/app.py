@@ -22,11 +22,12 @@ from textual.drivers import linux_driver
 from textual.message import Message
 from textual.screen import Screen
 
+from profd.daemon.errors import ProfdError
 from profd.daemon.launch.terminal import has_shell
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
 from profd.tui import actions
-from profd.tui.actions import ActionDone
+from profd.tui.actions import ActionFailed
 from profd.tui.colors import DARK, LIGHT, suited_theme
 from profd.tui.dashboard import Dashboard
 from profd.tui.dialogs import FailureScreen, HelpScreen, Leaving, LeavingScreen
@@ -111,11 +112,12 @@ class ProfdApp(App[Leaving]):
             self.push_screen(LeavingScreen(), leave)
 
     def _end(self, info: RunInfo) -> None:
-        outcome = actions.stop(info)
-        if isinstance(outcome, ActionDone):
-            self.call_from_thread(self.exit, Leaving.END)
+        try:
+            actions.stop(info)
+        except ProfdError as error:
+            self._post_to_screen(ActionFailed(error, "Not stopped"))
         else:
-            self._post_to_screen(outcome)
+            self.call_from_thread(self.exit, Leaving.END)
 
     def action_keep(self) -> None:
         self.exit(Leaving.KEEP)

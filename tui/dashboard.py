@@ -18,6 +18,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
 
+from profd.daemon.errors import ProfdError
 from profd.daemon.exports.formats import FORMATS
 from profd.daemon.render.plaintext import visible
 from profd.daemon.store.rows import RunInfo
@@ -319,19 +320,19 @@ class Dashboard(Screen[None]):
     # --- actions: windows, dumps, marks, exports, the rate, and the end of a recording
 
     def action_window(self) -> None:
-        self._run_of(actions.take_window)
+        self._run_of(actions.take_window, "No window")
 
     def action_dump(self) -> None:
-        self._run_of(actions.dump)
+        self._run_of(actions.dump, "No stacks")
 
     def action_mark(self) -> None:
         if self._may_act():
             screen = LineScreen("Mark this moment", "a note, or nothing")
-            self._ask(screen, lambda note: self._run_of(lambda info: actions.mark(info, note)))
+            self._ask(screen, lambda note: self._run_of(lambda info: actions.mark(info, note), "No mark"))
 
     def action_report(self) -> None:
         self.notify("writing the report…", timeout=3, markup=False)
-        self._run(lambda: actions.write_report_of(self._run_file))
+        self._run(lambda: actions.write_report_of(self._run_file), "No report")
 
     def action_export(self) -> None:
         def export(form: str) -> None:
@@ -339,20 +340,20 @@ class Dashboard(Screen[None]):
             if chosen is not None:
                 looked_at = replace(looked_at, from_ns=chosen.from_ns, to_ns=chosen.to_ns)
             self.notify("exporting…", timeout=3, markup=False)
-            self._run(lambda: actions.export(self._run_file, form, looked_at))
+            self._run(lambda: actions.export(self._run_file, form, looked_at), "Nothing exported")
 
         choices = [Choice(form, f"{form}: {what}") for form, what in FORMATS.items()]
         self._ask(ChoiceScreen("Export into the current folder", "", choices), export)
 
     def action_rate(self, steps: int) -> None:
-        self._run_of(lambda info: actions.change_rate(info, steps))
+        self._run_of(lambda info: actions.change_rate(info, steps), "The rate stays")
 
     def action_stop(self) -> None:
         if self._may_act():
             text = "The script runs on; what was recorded is kept."
             choices = [Choice("stop", "end the recording", ("s", "y")), Choice("go on", "go on recording", ("n",))]
             screen = ChoiceScreen("Stop profiling?", text, choices)
-            self._ask(screen, lambda answer: self._run_of(actions.stop) if answer == "stop" else None)
+            self._ask(screen, lambda answer: self._run_of(actions.stop, "Not stopped") if answer == "stop" else None)
 
     def _may_act(self) -> bool:
         if not self._is_live():
@@ -363,13 +364,21 @@ class Dashboard(Screen[None]):
         """Open a dialog; ``then`` is given the answer, if there is one."""
         self.app.push_screen(screen, lambda answer: None if answer is None else then(answer))
 
-    def _run_of(self, action: Callable[[RunInfo], Message]) -> None:
+    def _run_of(self, action: Callable[[RunInfo], Message], failed: str) -> None:
         if (info := self.info) is not None:
-            self._run(lambda: action(info))
+            self._run(lambda: action(info), failed)
 
-    def _run(self, action: Callable[[], Message]) -> None:
-        """Run an action in a thread; its message is posted here."""
-        self.run_worker(lambda: self.post_message(action()), thread=True, group="action")
+    def _run(self, action: Callable[[], Message], failed: str) -> None:
+        """Run an action in a thread; its message is posted here, or its error under the title ``failed``."""
+
+        def run() -> None:
+            try:
+                message = action()
+            except ProfdError as error:
+                message = ActionFailed(error, failed)
+            self.post_message(message)
+
+        self.run_worker(run, thread=True, group="action")
 
     @on(ActionDone)
     def _say_done(self, message: ActionDone) -> None:
@@ -380,14 +389,11 @@ class Dashboard(Screen[None]):
         self.notify(str(message.error), title=message.title, severity="error", timeout=_LONG_S, markup=False)
 
     @on(WindowRefused)
-    def _say_refused(self, message: WindowRefused) -> None:
+    def _ask_to_inject(self) -> None:
         def inject(answer: str) -> None:
             if answer == "inject":
-                self._run_of(lambda info: actions.take_window(info, inject=True))
+                self._run_of(lambda info: actions.take_window(info, inject=True), "No window")
 
-        if not message.may_inject:
-            self._say_failed(ActionFailed(message.error, "No window"))
-            return
         text = (
             "The script was not launched with --torch-window. The profiler can be started inside of the running "
             "process: by Python itself from 3.14 on, else by gdb. That runs code of torch in the script."

@@ -9,7 +9,8 @@ import pytest
 from support.synthetic import write_run
 
 from profd.daemon.analyze.selection import MAIN_THREADS
-from profd.tui.actions import ActionDone, ActionFailed, export, write_report_of
+from profd.daemon.errors import ProfdError, RunUnreadable
+from profd.tui.actions import export, write_report_of
 
 
 @pytest.fixture
@@ -30,39 +31,38 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_report_is_named_after_the_run(run_file: Path, here: Path) -> None:
     written = write_report_of(run_file)
-    assert isinstance(written, ActionDone)
     assert (written.title, written.text) == ("Report written", str(here / "a.html"))
     assert "train.py" in (here / "a.html").read_text()
 
 
 def test_a_report_that_cannot_be_written_is_none(run_file: Path, here: Path) -> None:
     (here / "a.html").mkdir()
-    failed = write_report_of(run_file)
-    assert isinstance(failed, ActionFailed)
-    assert "a.html" in str(failed.error)
+    with pytest.raises(ProfdError, match=r"a\.html"):
+        write_report_of(run_file)
 
 
 def test_a_run_that_cannot_be_read_is_neither_reported_nor_exported(here: Path) -> None:
     broken = here / "broken.profd"
     broken.write_text("no run")
-    assert isinstance(write_report_of(broken), ActionFailed)
-    assert isinstance(export(broken, "collapsed", MAIN_THREADS), ActionFailed)
+    with pytest.raises(RunUnreadable):
+        write_report_of(broken)
+    with pytest.raises(RunUnreadable):
+        export(broken, "collapsed", MAIN_THREADS)
     assert list(here.iterdir()) == [broken]
 
 
 def test_a_format_without_threads_has_those_that_are_looked_at(run_file: Path, here: Path) -> None:
     done = export(run_file, "collapsed", MAIN_THREADS)
-    assert isinstance(done, ActionDone)
     assert (done.title, done.text) == ("Exported", str(here / "a.collapsed.txt"))
     lines = (here / "a.collapsed.txt").read_text().splitlines()
     assert sum(int(line.rpartition(" ")[2]) for line in lines) == 2 * 100
 
 
 def test_a_format_that_tells_threads_apart_has_all_of_them(run_file: Path, here: Path) -> None:
-    assert isinstance(export(run_file, "speedscope", MAIN_THREADS), ActionDone)
+    export(run_file, "speedscope", MAIN_THREADS)
     assert len(json.loads((here / "a.speedscope.json").read_text())["profiles"]) == 4
 
 
 def test_tables_are_a_folder(run_file: Path, here: Path) -> None:
-    assert isinstance(export(run_file, "csv", MAIN_THREADS), ActionDone)
+    export(run_file, "csv", MAIN_THREADS)
     assert (here / "a-csv" / "samples.csv").is_file()

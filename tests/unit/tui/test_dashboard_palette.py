@@ -12,7 +12,7 @@ from textual.command import CommandPalette
 from textual.message import Message
 from textual.widgets import OptionList
 
-from profd.tui.actions import ActionDone, ActionFailed, WindowRefused
+from profd.tui.actions import ActionDone, ActionFailed
 from profd.tui.dialogs import ChoiceScreen, GotoScreen, HelpScreen, Leaving, LeavingScreen, LineScreen
 from profd.tui.feed import FlameGrown
 from profd.tui.view import ScopeKind
@@ -41,7 +41,7 @@ QUESTIONS: dict[str, type[object]] = {
 ANSWERS: dict[str, type[Message]] = {
     "Report": ActionDone,
     # Nobody records this run, and its target is made up: that is said.
-    "Window": WindowRefused,
+    "Window": ActionFailed,
     "Dump": ActionFailed,
     "Sample more often": ActionFailed,
     "Sample less often": ActionFailed,
