@@ -223,12 +223,13 @@ class Feed:
         model, findings, playback = RunModel(reader), Findings(reader, self._analysis), Playback(reader)
         tabs = TabContent(reader, model)
         shown: tuple[View, str] | None = None
-        shown_at_s, is_behind, is_stale = 0.0, True, True
+        shown_at_s, is_behind, is_stale, read = 0.0, True, True, -1
         while not self._is_stopped:
             self._wake.clear()
             watch.keep(reader.info)
             # As little as can be is done while nothing is written.
-            if reader.changed() or is_behind or model.has_backlog:
+            written, read = read, reader.version()
+            if read != written or is_behind or model.has_backlog:
                 is_behind, is_stale = model.catch_up(), True
             elif reader.info.state == "live":
                 # A recorder that was killed writes nothing any more: its absence has to be looked for.

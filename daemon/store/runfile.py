@@ -48,19 +48,12 @@ class RunFile:
         """Open ``path``; raises RunUnreadable where it is no readable run file."""
         self.path = path
         self._connection = database.open_readonly(path)
-        self._data_version: int | None = None
 
     def close(self) -> None:
         self._connection.close()
 
-    def changed(self) -> bool:
-        """Say whether anything was committed since this was last asked; True at first. Costs a look at the log."""
-        version = self.version()
-        seen, self._data_version = self._data_version, version
-        return version != seen
-
     def version(self) -> int:
-        """Return a number that is another one after anything was committed by others."""
+        """Return a number that is another one after anything was committed by others. Costs a look at the log."""
         return int(self._query("PRAGMA data_version")[0][0])
 
     def newest_id(self, table: str) -> int:

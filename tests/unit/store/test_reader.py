@@ -163,13 +163,14 @@ def test_a_live_run_is_live_and_grows(live: LiveRun) -> None:
         assert (reader.info.state, reader.info.exit_code) == ("ended", 3)
 
 
-def test_change_is_told_once(live: LiveRun) -> None:
+def test_version_is_another_one_after_a_change(live: LiveRun) -> None:
     with RunReader(live.path) as reader:
-        assert reader.changed()
-        assert not reader.changed()
+        before = reader.version()
+        assert reader.version() == before
         live.advance()
-        assert reader.changed()
-        assert not reader.changed()
+        after = reader.version()
+        assert after != before
+        assert reader.version() == after
 
 
 def test_what_is_written_between_two_queries_of_a_refresh_is_whole(
