@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from profd.daemon.analyze.memory import GPU_SERIES, Growth, growth
@@ -38,18 +39,15 @@ def _in_background(work: Callable[[], None]) -> None:
     threading.Thread(target=work, name="profd-trends", daemon=True).start()
 
 
+@dataclass(eq=False)
 class Trends:
     """How a run goes, as of the last look at it."""
 
-    def __init__(
-        self,
-        start: Callable[[Callable[[], None]], None] = _in_background,
-        now_s: Callable[[], float] = time.monotonic,
-        spent_s: Callable[[], float] = time.thread_time,
-    ) -> None:
-        self._start = start
-        self._now_s = now_s
-        self._spent_s = spent_s
+    start: Callable[[Callable[[], None]], None] = _in_background
+    now_s: Callable[[], float] = time.monotonic
+    spent_s: Callable[[], float] = time.thread_time
+
+    def __post_init__(self) -> None:
         self._is_looking = False
         self._rests_until_s = 0.0
         self._growths: dict[tuple[int, str], Growth] = {}
@@ -59,9 +57,9 @@ class Trends:
     def take(self, look: Look) -> Iterator[Sample]:
         """Yield what the last look found, and look again where it is time to."""
         age_ns = look.reader.info.end_ns - look.reader.info.started_ns
-        if not self._is_looking and age_ns >= FIRST_NS and self._now_s() >= self._rests_until_s:
+        if not self._is_looking and age_ns >= FIRST_NS and self.now_s() >= self._rests_until_s:
             self._is_looking = True
-            self._start(functools.partial(self._look, look.reader.path))
+            self.start(functools.partial(self._look, look.reader.path))
         for process in look.trainers():
             for series, memory in _MEMORIES.items():
                 one = self._growths.get((process.id, series))
@@ -75,7 +73,7 @@ class Trends:
 
     def _look(self, path: Path) -> None:
         """Work out how the last part of the run goes."""
-        begun_s, spent_before_s = self._now_s(), self._spent_s()
+        begun_s, spent_before_s = self.now_s(), self.spent_s()
         try:
             with RunReader(path) as reader, reader.one_moment():
                 info, phases = reader.info, PhaseIndex(reader)
@@ -88,5 +86,5 @@ class Trends:
         except ProfdError as error:  # the run may have ended and gone meanwhile; the next scrape meets that itself
             sys.stderr.write(f"{error}\n")
         finally:
-            self._rests_until_s = begun_s + max(EVERY_S, REST * (self._spent_s() - spent_before_s))
+            self._rests_until_s = begun_s + max(EVERY_S, REST * (self.spent_s() - spent_before_s))
             self._is_looking = False

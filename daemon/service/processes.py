@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -205,31 +206,31 @@ _REST_OF_AGE = 0.5
 _NEVER_NS = 1 << 62
 
 
+@dataclass(eq=False)
 class ProcessScanner:
     """The processes of the host, and when each is to be looked at."""
 
-    def __init__(self, table: ProcessTable, clock: Clock) -> None:
-        self._table = table
-        self._clock = clock
-        self._due_ns: dict[int, int] = {}
-        self._began_ns: dict[int, int] = {}
+    table: ProcessTable
+    clock: Clock
+    _due_ns: dict[int, int] = field(default_factory=dict, init=False)
+    _began_ns: dict[int, int] = field(default_factory=dict, init=False)
 
     def poll(self) -> list[ProcessInfo]:
-        now_ns, pids = self._clock.now_ns(), self._table.pids()
+        now_ns, pids = self.clock.now_ns(), self.table.pids()
         for pid in self._due_ns.keys() - pids:
             del self._due_ns[pid], self._began_ns[pid]
         for pid in pids - self._due_ns.keys():
             self._due_ns[pid] = now_ns
-            self._began_ns[pid] = now_ns - int(self._table.age_s(pid) * SECOND_NS)
+            self._began_ns[pid] = now_ns - int(self.table.age_s(pid) * SECOND_NS)
         due = [pid for pid, due_ns in self._due_ns.items() if due_ns <= now_ns]
         for pid in due:
             rest_s = (now_ns - self._began_ns[pid]) / SECOND_NS * _REST_OF_AGE
             self.look_again(pid, min(max(rest_s, _SHORTEST_REST_S), _LONGEST_REST_S))
-        return [process for process in map(self._table.look, due) if process is not None]
+        return [process for process in map(self.table.look, due) if process is not None]
 
     def look_again(self, pid: int, in_s: float) -> None:
         if pid in self._due_ns:
-            self._due_ns[pid] = self._clock.now_ns() + int(in_s * SECOND_NS)
+            self._due_ns[pid] = self.clock.now_ns() + int(in_s * SECOND_NS)
 
     def settle(self, pid: int) -> None:
         """Do not look at a process again before ``look_again``."""

@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -120,15 +120,17 @@ class ReportQueue:
                 self._has_work.clear()
 
 
+@dataclass(eq=False)
 class Incidents:
-    """Logs hangs and findings of the live runs, each once."""
+    """Logs hangs and findings of the live runs, each once.
 
-    def __init__(self, log: JsonLog, report: Callable[[Entry], None]) -> None:
-        """``report`` is called for a run as soon as it hangs: nobody may end it before the morning."""
-        self._log = log
-        self._report = report
-        self._hangs: dict[str, int] = {}
-        self._findings: dict[str, frozenset[int]] = {}
+    ``report`` is called for a run as soon as it hangs: nobody may end it before the morning.
+    """
+
+    log: JsonLog
+    report: Callable[[Entry], None]
+    _hangs: dict[str, int] = field(default_factory=dict, init=False)
+    _findings: dict[str, frozenset[int]] = field(default_factory=dict, init=False)
 
     def look(self, live: Mapping[str, Entry]) -> None:
         self._hangs = {run_id: count for run_id, count in self._hangs.items() if run_id in live}
@@ -139,14 +141,14 @@ class Incidents:
                     count = len(reader.hangs())
                     findings = [one for one in findings_now(reader) if one.severity != "info"]
             except ProfdError as error:
-                self._log.complain("unreadable", error, run=run_id)
+                self.log.complain("unreadable", error, run=run_id)
                 continue
             if count > self._hangs.get(run_id, 0):
-                self._log.say("hang", "the run hangs", level="warning", run=run_id, pid=entry.root.pid)
-                self._report(entry)
+                self.log.say("hang", "the run hangs", level="warning", run=run_id, pid=entry.root.pid)
+                self.report(entry)
             self._hangs[run_id] = count
             logged = self._findings.get(run_id, frozenset())
             for one in findings:
                 if one.id not in logged:
-                    self._log.say("finding", one.title, level="warning", run=run_id, pid=entry.root.pid)
+                    self.log.say("finding", one.title, level="warning", run=run_id, pid=entry.root.pid)
             self._findings[run_id] = logged.union(one.id for one in findings)

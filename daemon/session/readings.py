@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.machine.collector import HostCollector
@@ -13,16 +14,18 @@ WALL_JUMP_NS = SECOND_NS
 SLEEP_NS = SECOND_NS
 
 
+@dataclass(eq=False)
 class Readings:
     """Passes readings to ``put``, also in the threads that read, and costs to the governor of the sampling rate."""
 
-    def __init__(self, clock: Clock, governor: Governor, put: Callable[[Record], object]) -> None:
-        self._clock = clock
-        self._governor = governor
-        self._put = put
-        self._counters = HostCollector(clock, put)
-        self._cost = CostMeter(clock)
-        self._noted_hz = governor.highest_hz
+    clock: Clock
+    governor: Governor
+    put: Callable[[Record], object]
+
+    def __post_init__(self) -> None:
+        self._counters = HostCollector(self.clock, self.put)
+        self._cost = CostMeter(self.clock)
+        self._noted_hz = self.governor.highest_hz
         self._has_noted_excess = False
         self._wall_jump_ns = 0
         self._slept_ns = 0
@@ -31,21 +34,21 @@ class Readings:
         await self._counters.collect(identities, python_threads)
         spending = self._cost.take()
         own = (Point("profd_cpu_cores", spending.cores), Point("profd_rss_bytes", self._cost.rss_bytes()))
-        self._put(PointsTaken(self._clock.now_ns(), own))
-        self._governor.take(spending)
-        before_hz, self._noted_hz = self._noted_hz, self._governor.rate_hz
+        self.put(PointsTaken(self.clock.now_ns(), own))
+        self.governor.take(spending)
+        before_hz, self._noted_hz = self._noted_hz, self.governor.rate_hz
         if self._noted_hz != before_hz:
             why = "to stay within its budget" if self._noted_hz < before_hz else "as there is room again"
             self._say("note", f"profd samples at {self._noted_hz} Hz instead of {before_hz} Hz, {why}")
-        if self._governor.is_beyond_budget and not self._has_noted_excess:
+        if self.governor.is_beyond_budget and not self._has_noted_excess:
             self._say("note", f"profd costs more than its budget even at {self._noted_hz} Hz, which is its lowest rate")
             self._has_noted_excess = True
-        slept_ns = self._clock.suspended_ns()
+        slept_ns = self.clock.suspended_ns()
         if slept_ns - self._slept_ns > SLEEP_NS:
             slept_s = (slept_ns - self._slept_ns) / SECOND_NS
             self._say("wall-jump", f"the machine was suspended for {slept_s:.3f} s, which the run's times leave out")
             self._slept_ns = slept_ns
-        jump_ns = self._clock.wall_jump_ns() - slept_ns
+        jump_ns = self.clock.wall_jump_ns() - slept_ns
         if abs(jump_ns - self._wall_jump_ns) > WALL_JUMP_NS:
             self._say("wall-jump", f"the wall clock jumped by {(jump_ns - self._wall_jump_ns) / SECOND_NS:+.3f} s")
             self._wall_jump_ns = jump_ns
@@ -57,10 +60,10 @@ class Readings:
 
     def aim_at_rate(self, rate_hz: int) -> None:
         """Change the highest rate, as somebody asked, and note the rate that follows."""
-        before_hz = self._governor.rate_hz
-        self._governor.aim(rate_hz)
-        self._noted_hz = self._governor.rate_hz
+        before_hz = self.governor.rate_hz
+        self.governor.aim(rate_hz)
+        self._noted_hz = self.governor.rate_hz
         self._say("note", f"profd samples at {self._noted_hz} Hz instead of {before_hz} Hz, as it was asked to")
 
     def _say(self, kind: str, text: str) -> None:
-        self._put(EventHappened(self._clock.now_ns(), kind, text))
+        self.put(EventHappened(self.clock.now_ns(), kind, text))

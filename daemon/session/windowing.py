@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 from profd.daemon.clock import Clock
@@ -25,23 +26,20 @@ _REMEDY = (
 )
 
 
+@dataclass(eq=False)
 class Windowing:
     """The windows of a session."""
 
-    def __init__(
-        self,
-        folder: Path | None,
-        clock: Clock,
-        put: Callable[[Record], None],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        """``folder`` is where the script's torch asks for windows; None where it was not armed for that."""
-        self._on_demand = on_demand_in(folder, clock) if folder else None
+    folder: Path | None
+    """Where the script's torch asks for windows; None where it was not armed for that."""
+    clock: Clock
+    put: Callable[[Record], None]
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
+        self._on_demand = on_demand_in(self.folder, self.clock) if self.folder else None
         self._passing: dict[Sockets, OnDemand] = {}
-        self._taker = WindowTaker(clock, put)
-        self._clock = clock
-        self._put = put
-        self._sleep = sleep
+        self._taker = WindowTaker(self.clock, self.put)
         self._shown: set[str] = set()
         """The rules whose findings have had their window."""
 
@@ -72,7 +70,7 @@ class Windowing:
     async def keep(self, every_s: float, request: WindowRequest, members: Callable[[], Collection[Member]]) -> None:
         """Take a window every ``every_s`` seconds; one that cannot be taken is an event."""
         while True:
-            await self._sleep(every_s)
+            await self.sleep(every_s)
             try:
                 self.begin(members(), request)
             except SessionFailed as error:
@@ -90,15 +88,15 @@ class Windowing:
             self._shown.update(one.rule for one in new)
 
     def _say(self, text: str) -> None:
-        self._put(EventHappened(self._clock.now_ns(), "window", text))
+        self.put(EventHappened(self.clock.now_ns(), "window", text))
 
     def _backend_of(self, member: Member, request: WindowRequest) -> WindowBackend | None:
         """Return the backend for a process, None where there is none: an armed process is never injected."""
         if self._on_demand is not None:
             return self._on_demand
         if sockets := sockets_of(member.identity.pid):
-            return self._passing.setdefault(sockets, OnDemand(sockets.folder, self._clock))
-        return Injection(injection.helper_for(member.python or ""), self._clock) if request.inject else None
+            return self._passing.setdefault(sockets, OnDemand(sockets.folder, self.clock))
+        return Injection(injection.helper_for(member.python or ""), self.clock) if request.inject else None
 
     async def close(self) -> None:
         await self._taker.close()
