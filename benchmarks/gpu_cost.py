@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from measurements import write_section
 
-from profd.daemon.clock import AnchoredClock
+from profd.daemon.clock import Clock
 from profd.daemon.gpu.collector import GpuCollector
 from profd.daemon.gpu.processes import ProcessTraces
 from profd.daemon.store.records import FrameDescription, Identity, PointsTaken, Record, RunStarted
@@ -92,7 +92,7 @@ def scenario(folder: Path) -> dict[str, str]:
 def measure(seconds: int) -> Cost:
     """Read every GPU for ``seconds`` and return what that took of this process."""
     with tempfile.TemporaryDirectory() as folder:
-        clock = AnchoredClock()
+        clock = Clock()
         writer = RunWriter(Path(folder) / "run.profd", started(clock), lambda frame: FrameDescription("", False, None))
         points = 0
 
@@ -116,7 +116,7 @@ def measure(seconds: int) -> Cost:
     return Cost(cpu_s / wall_s, read / wall_s)
 
 
-def started(clock: AnchoredClock) -> RunStarted:
+def started(clock: Clock) -> RunStarted:
     """Return the first record of a run of nothing."""
     return RunStarted(
         id="gpu-cost",

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from measurements import write_section
 
 from profd.daemon import processes
-from profd.daemon.clock import SECOND_NS, AnchoredClock, Clock
+from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.machine.collector import HostCollector
 from profd.daemon.store.records import FrameDescription, Identity, PointsTaken, ProcessSeen, Record, RunStarted
 from profd.daemon.store.writer import RunWriter
@@ -49,7 +49,7 @@ class Cost(NamedTuple):
     points_per_s: float
 
 
-class MovedClock:
+class MovedClock(Clock):
     """A clock that a reading moves by a second, whatever it took."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ def identity_of(load: subprocess.Popen[str]) -> Identity:
 async def measure(identities: list[Identity], seconds: int, *, quick: bool) -> Cost:
     """Read for so many seconds, real or moved, and return what that took without its start."""
     moved = MovedClock()
-    clock: Clock = moved if quick else AnchoredClock()
+    clock: Clock = moved if quick else Clock()
     threads = {identity: frozenset(processes.thread_ids(identity.pid).values()) for identity in identities}
     with tempfile.TemporaryDirectory() as folder:
         started = run_of(identities[0], clock)

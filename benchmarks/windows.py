@@ -21,7 +21,7 @@ import msgspec
 from measurements import write_section
 
 from profd.daemon import processes
-from profd.daemon.clock import AnchoredClock
+from profd.daemon.clock import Clock
 from profd.daemon.store.records import Identity, Record, WindowTaken
 from profd.daemon.windows.injection import Injection, helper_for
 from profd.daemon.windows.request import WindowRequest
@@ -101,7 +101,7 @@ class Target:
 async def take_window(target: Target, way: Injection) -> WindowTaken:
     """Take one window and return what came of it."""
     records: list[Record] = []
-    WindowTaker(AnchoredClock(), records.append).begin({target.identity: way}, WindowRequest())
+    WindowTaker(Clock(), records.append).begin({target.identity: way}, WindowRequest())
     while True:
         for record in records:
             if isinstance(record, WindowTaken):
@@ -113,7 +113,7 @@ async def measure(python: str, windows: int) -> Outcome:
     """Take windows of one process, one after the other."""
     target = Target(python)
     version = processes.python_version(target.identity.pid) or ""
-    way = Injection(helper_for(version), AnchoredClock())
+    way = Injection(helper_for(version), Clock())
     taken, during, between = [], [], []
     try:
         for _ in range(windows):

@@ -14,7 +14,7 @@ import msgspec
 
 from profd.cli.console import short_command
 from profd.daemon import paths, processes
-from profd.daemon.clock import AnchoredClock
+from profd.daemon.clock import Clock
 from profd.daemon.errors import ProfdError
 from profd.daemon.render.plaintext import aligned, titled
 from profd.daemon.secrets import mask_command
@@ -56,7 +56,7 @@ def _read(file: Path | None) -> Configuration:
 
 
 async def _supervise(file: Path | None, configuration: Configuration) -> None:
-    clock, log = AnchoredClock(), JsonLog(sys.stderr.buffer)
+    clock, log = Clock(), JsonLog(sys.stderr.buffer)
     registry = RunRegistry(register_folder())
     storage = RunStorage(paths.make_private(paths.runs_folder()), paths.runs_folder().with_name("reports"))
     supervisor = Supervisor(
@@ -88,7 +88,7 @@ def _checked(configuration: Configuration) -> str:
     values = msgspec.json.format(msgspec.json.encode(configuration), indent=2).decode()
     most = f"at most {configuration.most_sessions} sessions at a time, in {paths.runs_folder()}"
     rows = []
-    for process in ProcessScanner(ProcessTable(), AnchoredClock()).poll():
+    for process in ProcessScanner(ProcessTable(), Clock()).poll():
         rule = matching_rule(configuration, process)
         if rule is not None:
             words = short_command(mask_command(process.command))

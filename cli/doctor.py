@@ -21,7 +21,7 @@ import msgspec
 from profd.cli.console import print_json
 from profd.cli.options import json_option
 from profd.daemon import paths, processes
-from profd.daemon.clock import AnchoredClock
+from profd.daemon.clock import Clock
 from profd.daemon.errors import ExitCode, MissingTool, OutputUnwritable, ProfdError
 from profd.daemon.gpu.devices import GpuNames, list_gpus, text_of
 from profd.daemon.gpu.nvml import Nvml, explain
@@ -221,7 +221,7 @@ def check_sockets() -> Check:
 
 def check_gpus(system: System) -> Check:
     """Check which GPUs the driver has, and which of its metrics; none is no failure."""
-    nvml = Nvml(AnchoredClock())
+    nvml = Nvml(Clock())
     try:
         gpus = list_gpus(nvml, GpuNames()) if nvml.open() else []
         if nvml.failure is not None:

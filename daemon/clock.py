@@ -1,37 +1,20 @@
 """The one clock of a run: wall-clock nanoseconds that never jump.
 
 The wall clock is read once, when the clock is made; from then on the monotonic clock is added to it, so that a jump
-of the wall clock moves no sample. Everything that needs the time takes a ``Clock``: tests give it a fake one.
+of the wall clock moves no sample. Everything that needs the time takes a ``Clock``; tests derive theirs from it.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Protocol
 
 SECOND_NS = 1_000_000_000
 MILLISECOND_NS = 1_000_000
 MICROSECOND_NS = 1_000
 
 
-class Clock(Protocol):
-    """The time of a run."""
-
-    def now_ns(self) -> int:
-        """Return nanoseconds since the epoch, never going back."""
-        ...
-
-    def wall_jump_ns(self) -> int:
-        """Return how many nanoseconds the wall clock is ahead of this clock: it was set since this clock was made."""
-        ...
-
-    def suspended_ns(self) -> int:
-        """Return the nanoseconds that the machine has slept since this clock was made; it stood still meanwhile."""
-        ...
-
-
-class AnchoredClock:
-    """The real clock: monotonic, anchored to the wall clock at creation."""
+class Clock:
+    """The time of a run: monotonic, anchored to the wall clock at creation."""
 
     def __init__(self) -> None:
         # The wall clock between two readings of the monotonic one, so that being descheduled here cannot shift a run.
@@ -41,12 +24,15 @@ class AnchoredClock:
         self._slept_before_ns = _slept_ns()
 
     def now_ns(self) -> int:
+        """Return nanoseconds since the epoch, never going back."""
         return self.anchor_wall_ns + time.monotonic_ns() - self.anchor_monotonic_ns
 
     def wall_jump_ns(self) -> int:
+        """Return how many nanoseconds the wall clock is ahead of this clock: it was set since this clock was made."""
         return time.time_ns() - self.now_ns()
 
     def suspended_ns(self) -> int:
+        """Return the nanoseconds that the machine has slept since this clock was made; it stood still meanwhile."""
         return _slept_ns() - self._slept_before_ns
 
 

@@ -12,7 +12,7 @@ import signal
 import sys
 
 from profd.daemon import paths, processes
-from profd.daemon.clock import AnchoredClock
+from profd.daemon.clock import Clock
 from profd.daemon.errors import ProfdError
 from profd.daemon.session.recorder import Recorder
 from profd.daemon.session.session import Failed, Ready, decode_options, encode
@@ -36,7 +36,7 @@ def main() -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     processes.volunteer()
     options = decode_options(sys.stdin.buffer.read())
-    recorder = Recorder(options, AnchoredClock())
+    recorder = Recorder(options, Clock())
     try:
         asyncio.run(recorder.run(_announce))
     except ProfdError as error:

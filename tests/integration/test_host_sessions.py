@@ -9,7 +9,7 @@ from support.supervisors import ShortJob, short_job
 from support.waiting import until
 
 from profd.daemon import processes
-from profd.daemon.clock import AnchoredClock
+from profd.daemon.clock import Clock
 from profd.daemon.errors import NoSuchProcess
 from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.processes import Job
@@ -34,7 +34,7 @@ def job_of(job: ShortJob) -> Job:
 
 
 def begin(registry: RunRegistry) -> Sessions:
-    return Sessions(Configuration(rate_hz=100), registry, AnchoredClock())
+    return Sessions(Configuration(rate_hz=100), registry, Clock())
 
 
 def test_session_keeps_to_a_budget_that_it_is_told(registry: RunRegistry) -> None:

@@ -22,7 +22,7 @@ from support.plainuser import as_plain_user
 from support.pyspy.standin import StandIn
 from support.waiting import until
 
-from profd.daemon.clock import AnchoredClock
+from profd.daemon.clock import Clock
 from profd.daemon.stacks import chrometrace, failedreads
 from profd.daemon.stacks.chrometrace import TraceDamaged
 from profd.daemon.stacks.dump import take_dump
@@ -455,7 +455,7 @@ async def test_profd_records_and_reads_with_it(
     py_spy: PySpy, calm: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PROFD_PY_SPY", str(py_spy.path))
-    clock = AnchoredClock()
+    clock = Clock()
     begun_ns = clock.now_ns()
     recording = Recording(find_py_spy(), calm.pid, 100, -4.0, clock)  # a second, with the five to spare
     assert await recording.sampling

@@ -26,7 +26,7 @@ from support.recordinglines import (
 )
 
 from profd.daemon import paths, processes
-from profd.daemon.clock import AnchoredClock
+from profd.daemon.clock import Clock
 from profd.daemon.session.recorder import Recorder
 from profd.daemon.session.session import SessionOptions
 from profd.daemon.stacks import assembly, pyspy
@@ -65,7 +65,7 @@ def record(pid: int, seconds: float | None, rate_hz: int) -> list[StoredLine]:
         hang_after_s=None,
     )
     with noted() as lines:
-        asyncio.run(Recorder(options, AnchoredClock()).run(lambda _: None))
+        asyncio.run(Recorder(options, Clock()).run(lambda _: None))
     return lines
 
 

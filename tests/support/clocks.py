@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from profd.daemon.clock import SECOND_NS
+from profd.daemon.clock import SECOND_NS, Clock
 
 
-class StoppedClock:
+class StoppedClock(Clock):
     """Tells the time that it was set to."""
 
     def __init__(self, at_ns: int = 1_795_176_000 * SECOND_NS) -> None:

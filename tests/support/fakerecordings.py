@@ -22,7 +22,7 @@ from support.waiting import DEADLINE_S
 LONG_S = 3600.0
 
 
-class ManualClock:
+class ManualClock(Clock):
     """A clock that ticks a millisecond at every look."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from profd.daemon.clock import SECOND_NS, AnchoredClock
+from profd.daemon.clock import SECOND_NS, Clock
 
 
 class TwoClocks:
@@ -29,7 +29,7 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> TwoClocks:
 
 
 def test_begins_at_the_wall_clock_and_goes_with_it(clocks: TwoClocks) -> None:
-    clock = AnchoredClock()
+    clock = Clock()
     assert clock.now_ns() == clocks.wall_ns
     clocks.advance(3)
     assert clock.now_ns() == clocks.wall_ns
@@ -38,7 +38,7 @@ def test_begins_at_the_wall_clock_and_goes_with_it(clocks: TwoClocks) -> None:
 
 @pytest.mark.parametrize("seconds", [3600, -3600])
 def test_a_jump_of_the_wall_clock_moves_nothing_and_is_known(clocks: TwoClocks, seconds: int) -> None:
-    clock = AnchoredClock()
+    clock = Clock()
     before_ns = clock.now_ns()
     clocks.wall_ns += seconds * SECOND_NS
     assert clock.now_ns() == before_ns
@@ -48,7 +48,7 @@ def test_a_jump_of_the_wall_clock_moves_nothing_and_is_known(clocks: TwoClocks, 
 def test_time_that_the_machine_slept_is_left_out_and_known(monkeypatch: pytest.MonkeyPatch) -> None:
     times = {time.CLOCK_BOOTTIME: 900 * SECOND_NS, time.CLOCK_MONOTONIC: 500 * SECOND_NS}
     monkeypatch.setattr(time, "clock_gettime_ns", times.__getitem__)
-    clock = AnchoredClock()
+    clock = Clock()
     assert clock.suspended_ns() == 0
     times[time.CLOCK_BOOTTIME] += 70 * SECOND_NS
     times[time.CLOCK_MONOTONIC] += 10 * SECOND_NS
@@ -58,13 +58,13 @@ def test_time_that_the_machine_slept_is_left_out_and_known(monkeypatch: pytest.M
 def test_anchor_lies_in_the_middle_of_its_two_readings(clocks: TwoClocks, monkeypatch: pytest.MonkeyPatch) -> None:
     readings = iter([100, 300, 300])
     monkeypatch.setattr(time, "monotonic_ns", lambda: next(readings))
-    clock = AnchoredClock()
+    clock = Clock()
     assert clock.anchor_monotonic_ns == 200
     assert clock.now_ns() == clocks.wall_ns + 100
 
 
 def test_real_clock_is_now_and_never_goes_back() -> None:
-    clock = AnchoredClock()
+    clock = Clock()
     readings = [clock.now_ns() for _ in range(1000)]
     assert readings == sorted(readings)
     assert abs(readings[-1] - time.time_ns()) < SECOND_NS

@@ -13,7 +13,7 @@ from support.clocks import StoppedClock
 from support.fakedriver import FakeDriver
 from support.waiting import DEADLINE_S
 
-from profd.daemon.clock import AnchoredClock, Clock
+from profd.daemon.clock import Clock
 from profd.daemon.gpu.collector import GpuCollector
 from profd.daemon.gpu.processes import ProcessTraces
 from profd.daemon.store.records import DeviceSeen, EventHappened, Identity, PointsTaken, Record
@@ -60,7 +60,7 @@ def desk(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     monkeypatch.setattr(ProcessTraces, "sees_host_pids", lambda traces: True)
     driver.add_gpu(memory_used_bytes=1, memory_total_bytes=2)
     driver.add("process_memory_bytes", 1, "gpu0", MAIN.pid)
-    made = Desk(AnchoredClock())
+    made = Desk(Clock())
     yield made
     made.collector.close(DEADLINE_S)
 
@@ -76,7 +76,7 @@ def test_gpu_of_others_is_read_on_request_only(driver: FakeDriver, desk: Desk) -
     driver.add("process_memory_bytes", "", "gpu0", MAIN.pid)
     desk.collector.start()
     driver.add("process_memory_bytes", 1, "gpu0", MAIN.pid, at_s=1)
-    asker = Desk(AnchoredClock(), everything=True)
+    asker = Desk(Clock(), everything=True)
     asker.collector.start()
     asker.wait_for_points()
     asker.collector.close(DEADLINE_S)
@@ -124,7 +124,7 @@ def test_machine_without_nvidia_is_silent(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(pynvml, "CDLL", missing)
     monkeypatch.setattr("profd.daemon.gpu.nvml.has_driver", lambda: False)
     monkeypatch.setattr("profd.daemon.gpu.nvml.has_gpu", lambda: False)
-    desk = Desk(AnchoredClock())
+    desk = Desk(Clock())
     desk.collector.start()
     desk.collector.join(DEADLINE_S)
     assert desk.records == []

@@ -14,7 +14,7 @@ from support.waiting import DEADLINE_S
 
 from profd.daemon import processes
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.clock import AnchoredClock
+from profd.daemon.clock import Clock
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.findings.catalog import analysis_name
 from profd.daemon.session import analyst
@@ -48,7 +48,7 @@ def recorder(target: subprocess.Popen[bytes], tmp_path: Path) -> Recorder:
         steps=False,
         hang_after_s=None,
     )
-    return Recorder(options, AnchoredClock())
+    return Recorder(options, Clock())
 
 
 async def test_a_run_file_that_is_removed_ends_the_session_in_words(recorder: Recorder) -> None:

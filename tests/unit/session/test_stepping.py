@@ -8,7 +8,7 @@ import pytest
 from support.synthetic import COMMAND, MAIN
 from support.waiting import until
 
-from profd.daemon.clock import AnchoredClock
+from profd.daemon.clock import Clock
 from profd.daemon.session import stepping
 from profd.daemon.session.stepping import Stepping
 from profd.daemon.store.records import EventHappened, Identity, Record
@@ -59,7 +59,7 @@ def records(monkeypatch: pytest.MonkeyPatch) -> list[Record]:
 
 
 def test_each_process_that_trains_is_read_until_it_ends(records: list[Record]) -> None:
-    followed = Stepping(AnchoredClock(), records.append)
+    followed = Stepping(Clock(), records.append)
     for one in (member(), member(), member(OTHER), member(Identity(1, 1), WORKER)):
         followed.begin(one)
     first, second = Listener.made
@@ -75,7 +75,7 @@ def test_each_process_that_trains_is_read_until_it_ends(records: list[Record]) -
 
 
 def test_output_is_heard_where_one_process_trains(records: list[Record]) -> None:
-    followed = Stepping(AnchoredClock(), records.append)
+    followed = Stepping(Clock(), records.append)
     followed.begin(member())
     followed.take_output(b"step 1\n")
     followed.begin(member(OTHER))
@@ -87,7 +87,7 @@ def test_output_is_heard_where_one_process_trains(records: list[Record]) -> None
 def test_a_reader_that_fails_is_said_and_ends_no_other(
     records: list[Record], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    followed = Stepping(AnchoredClock(), records.append)
+    followed = Stepping(Clock(), records.append)
     followed.begin(member())
     followed.begin(member(OTHER))
     failing, other = Listener.made

@@ -15,7 +15,7 @@ import pytest
 from support.pyspy.standin import Fault, StandIn
 from support.traces import Told, stack, write_trace
 
-from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, AnchoredClock
+from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
 from profd.daemon.errors import MissingTool
 from profd.daemon.stacks import chrometrace, pyspy
 from profd.daemon.stacks.pyspy import (
@@ -42,7 +42,7 @@ def nothing_left(py_spy: StandIn) -> Iterator[None]:
 
 def begin(length_s: float = 1.0) -> Recording:
     """Start a recording of this process."""
-    return Recording(find_py_spy(), os.getpid(), 100, length_s, AnchoredClock())
+    return Recording(find_py_spy(), os.getpid(), 100, length_s, Clock())
 
 
 def output(spawned_s: float, sampling_s: float, ended_s: float, trace: bytes = TRACE) -> PySpyOutput:
@@ -125,7 +125,7 @@ async def test_py_spy_is_out_of_reach_of_the_terminal_and_hears_its_signals(py_s
 
 async def test_reads_that_fail_are_known_by_their_time(py_spy: StandIn) -> None:
     py_spy.fails_to_read(every=2)
-    clock = AnchoredClock()
+    clock = Clock()
     before_ns = clock.now_ns()
     recording = begin(length_s=-4.0)  # a second, with the five to spare
     await recording.ended
@@ -151,7 +151,7 @@ def test_a_bracket_is_never_inside_out() -> None:
 
 
 async def test_times_are_taken_as_things_happen(py_spy: StandIn) -> None:
-    clock = AnchoredClock()
+    clock = Clock()
     before_ns = clock.now_ns()
     recording = Recording(find_py_spy(), os.getpid(), 100, 1.0, clock)
     await recording.sampling
@@ -281,7 +281,7 @@ async def test_a_collection_that_is_broken_off_leaves_nothing_open() -> None:
 async def test_a_py_spy_that_is_not_there_leaves_nothing_open() -> None:
     for executable in ("/nowhere/py-spy", "/dev/null"):
         with pytest.raises(RecordingFailed, match="cannot be started"):
-            Recording(executable, os.getpid(), 100, 1.0, AnchoredClock())
+            Recording(executable, os.getpid(), 100, 1.0, Clock())
 
 
 @pytest.mark.parametrize("broken", ["memfd_create", "pipe", "posix_spawn"])
@@ -317,7 +317,7 @@ async def test_recordings_of_every_fate_leak_nothing(py_spy: StandIn) -> None:
         py_spy.fails(fate)
         with contextlib.suppress(RecordingFailed):
             executable = "/nowhere/py-spy" if end == "nowhere" else find_py_spy()
-            recording = Recording(executable, os.getpid(), 100, 1.0, AnchoredClock())
+            recording = Recording(executable, os.getpid(), 100, 1.0, Clock())
             await recording.sampling
             if end == "abandon":
                 recording.abandon()

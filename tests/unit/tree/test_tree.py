@@ -15,7 +15,7 @@ import pytest
 from support.training_stacks import DEFORM, WORKER_STEP
 
 from profd.daemon import processes
-from profd.daemon.clock import AnchoredClock
+from profd.daemon.clock import Clock
 from profd.daemon.store.records import Identity, Placement
 from profd.daemon.tree import roles
 from profd.daemon.tree.tree import FULL_SCAN_EVERY, Change, ProcessTree
@@ -111,7 +111,7 @@ def watch(root: Identity, *, subprocesses: bool = True) -> ProcessTree:
     def mask(words: Sequence[str]) -> tuple[str, ...]:
         return tuple(word.replace("secret", "***") for word in words)
 
-    return ProcessTree(root, mask, AnchoredClock(), subprocesses=subprocesses)
+    return ProcessTree(root, mask, Clock(), subprocesses=subprocesses)
 
 
 def wait_gone(pid: int) -> None:
