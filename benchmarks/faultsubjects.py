@@ -24,7 +24,7 @@ from profd.daemon import paths
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable, ProfdError, RunUnreadable
-from profd.daemon.exports.formats import file_content, tables, write_tables
+from profd.daemon.exports.formats import FORMATS, write_tables
 from profd.daemon.paths import write_whole
 from profd.daemon.render.report import write_report
 from profd.daemon.render.summary import summarize
@@ -353,7 +353,7 @@ def _report(folder: Path, fault: Fault, arm: Callable[[], object], lift: Callabl
 def _export(folder: Path, fault: Fault, arm: Callable[[], object], lift: Callable[[], object]) -> str:
     path = folder / "run.pb.gz"
     with RunReader(_run()) as reader:
-        return _written(path, lambda: write_whole(path, file_content(reader, Selection(), "pprof")), arm, lift)
+        return _written(path, lambda: write_whole(path, FORMATS["pprof"].made(reader, Selection())), arm, lift)
 
 
 def _export_tables(folder: Path, fault: Fault, arm: Callable[[], object], lift: Callable[[], object]) -> str:
@@ -362,7 +362,7 @@ def _export_tables(folder: Path, fault: Fault, arm: Callable[[], object], lift: 
 
     def write() -> None:
         with RunReader(_run()) as reader:
-            write_tables(tables(reader, Selection(), "csv"), place)
+            write_tables(FORMATS["csv"].made(reader, Selection()), place)
 
     write()
     expected = {path.name: path.read_bytes() for path in place.iterdir()}

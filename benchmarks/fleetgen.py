@@ -18,10 +18,15 @@ import msgspec
 import numpy
 import pyarrow
 from fleettemplate import Numbers, Template, take_template
+from pyarrow import parquet
 
 from profd.daemon.fleet.dataset import DAY_NS, TABLES, DataSet, Partition, date_of
-from profd.daemon.fleet.export import PartitionFile, place_files
+from profd.daemon.fleet.export import place_files
 
+ROW_GROUP = 1 << 17
+"""Rows that are read together: so few that two threads share a file."""
+File = tuple[str, Partition, Path, int]
+"""A file with its table, its partition and the number of its rows."""
 MINUTE_NS = 60_000_000_000
 MOST_MINUTES = 1440
 UNTIL = datetime(2026, 11, 16, tzinfo=timezone.utc)
@@ -143,7 +148,7 @@ class Made(NamedTuple):
 
 def _run_files(
     run: Run, template: Template, plan: Plan, random: numpy.random.Generator, folder: Path
-) -> tuple[list[PartitionFile], Made]:
+) -> tuple[list[File], Made]:
     """Write the tables of a run to a local folder."""
     rows, idle = 0, dict.fromkeys(sorted(set(template.phases[1:])), 0)
     files = [_file(folder, run, "stacks", None, _columns("stacks", _stack_columns(run, template)))]
@@ -161,12 +166,11 @@ def _run_files(
     return files, Made(rows, idle)
 
 
-def _file(folder: Path, run: Run, table: str, rank: int | None, content: pyarrow.Table) -> PartitionFile:
+def _file(folder: Path, run: Run, table: str, rank: int | None, content: pyarrow.Table) -> File:
     partition = Partition(date_of(run.started_ns), run.job, run.node, rank)
-    file = PartitionFile(table, partition, folder / f"{table}-{rank}", content.schema)
-    file.write(content)
-    file.close()
-    return file
+    path = folder / f"{table}-{rank}"
+    parquet.write_table(content, path, ROW_GROUP, compression="zstd", dictionary_pagesize_limit=1 << 26)
+    return table, partition, path, content.num_rows
 
 
 def _samples(run: Run, template: Template, plan: Plan, random: numpy.random.Generator, rank: int) -> dict[str, Numbers]:

@@ -12,7 +12,7 @@ from profd.cli.options import SelectionWords, job_option, parse_time, run_argume
 from profd.cli.runs import brought_here, folder_of, open_run
 from profd.daemon import paths
 from profd.daemon.errors import UsageError
-from profd.daemon.exports.formats import FORMATS, OF_ALL_THREADS, TABLES, file_content, tables, write_tables
+from profd.daemon.exports.formats import FORMATS, write_tables
 from profd.daemon.render.plaintext import visible
 from profd.daemon.store.reader import RunReader
 
@@ -23,7 +23,7 @@ _STDOUT = Path("-")
 @run_argument
 @job_option
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), required=True,
-              help="; ".join(f"{name}: {what}" for name, what in FORMATS.items()) + ".")  # fmt: skip
+              help="; ".join(f"{name}: {each.what}" for name, each in FORMATS.items()) + ".")  # fmt: skip
 @click.option(
     "-o",
     "--output",
@@ -45,6 +45,7 @@ def command(
     """
     if (threads or processes) and form != "collapsed":
         raise UsageError("--threads and --processes are of the format collapsed", f"leave them out: {form} has both")
+    to = FORMATS[form]
     with brought_here(run) as here:
         with open_run(here, job) as reader, reader.one_moment():
             url = None
@@ -54,14 +55,15 @@ def command(
                 except UsageError:
                     url = words.to_time  # no time, so where the data set is to be
             if url is None:
-                selection = words.build(reader, main_threads=not (threads or processes or form in OF_ALL_THREADS))
-                if form in TABLES:
+                selection = words.build(reader, main_threads=not (threads or processes or to.of_all_threads))
+                if to.is_folder:
                     if output is None or output == _STDOUT:
                         raise UsageError("the format is several files", "name a folder for them with -o FOLDER")
-                    for path in write_tables(tables(reader, selection, form), output):
+                    for path in write_tables(to.made(reader, selection), output):
                         click.echo(visible(str(path)))
                 else:
-                    _write(file_content(reader, selection, form, threads=threads, processes=processes), output)
+                    options = {"threads": threads, "processes": processes} if form == "collapsed" else {}
+                    _write(to.made(reader, selection, **options), output)
                 return
         from profd.daemon.analyze.nodes import read_folder
         from profd.daemon.fleet.dataset import DataSet

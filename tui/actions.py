@@ -124,17 +124,18 @@ def write_report_of(run_file: Path) -> ActionDone:
 def export(run_file: Path, form: str, selection: Selection) -> ActionDone:
     """Write a run in the format of another tool into the current folder."""
     # Every format is a module of its own, and none is imported before it is asked for.
-    from profd.daemon.exports import formats
+    from profd.daemon.exports.formats import FORMATS, write_tables
     from profd.daemon.paths import write_whole
 
-    path = Path.cwd() / f"{run_file.stem}{formats.ENDINGS[form]}"
-    if form in formats.OF_ALL_THREADS:
+    to = FORMATS[form]
+    path = Path.cwd() / f"{run_file.stem}{to.ending}"
+    if to.of_all_threads:
         selection = msgspec.structs.replace(selection, main_threads=False)
     with RunReader(run_file) as reader, reader.one_moment():
-        if form in formats.TABLES:
-            formats.write_tables(formats.tables(reader, selection, form), path)
+        if to.is_folder:
+            write_tables(to.made(reader, selection), path)
         else:
-            write_whole(path, formats.file_content(reader, selection, form))
+            write_whole(path, to.made(reader, selection))
     return ActionDone(str(path), "Exported")
 
 

@@ -342,7 +342,7 @@ class Dashboard(Screen[None]):
             self.notify("exporting…", timeout=3, markup=False)
             self._run(lambda: actions.export(self._run_file, form, looked_at), "Nothing exported")
 
-        choices = [Choice(form, f"{form}: {what}") for form, what in FORMATS.items()]
+        choices = [Choice(form, f"{form}: {each.what}") for form, each in FORMATS.items()]
         self._ask(ChoiceScreen("Export into the current folder", "", choices), export)
 
     def action_rate(self, steps: int) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import importlib
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from profd.daemon.analyze.profile import selected_totals
 from profd.daemon.analyze.selection import Selection
@@ -19,67 +19,50 @@ from profd.daemon.paths import write_whole
 from profd.daemon.render.plaintext import visible
 from profd.daemon.store.reader import RunReader
 
+
+class Format(NamedTuple):
+    """A format: a word on it, how the name of its file or folder ends, and the function that makes it, with its module.
+
+    ``of_all_threads`` is set where threads stay apart, so that all of them are taken unless some are named.
+    """
+
+    what: str
+    ending: str
+    maker: str
+    is_folder: bool = False
+    of_all_threads: bool = True
+
+    def made(self, reader: RunReader, selection: Selection, **options: bool) -> Any:  # noqa: ANN401  a file or several
+        """Return the content of the file, or of each file of the folder by its name."""
+        module, function = self.maker.split(".")  # imported when it is used
+        maker = getattr(importlib.import_module(f"profd.daemon.exports.{module}"), function)
+        return maker(reader, selection, **options)
+
+
 FORMATS = {
-    "collapsed": "a stack and its samples a line, as flame graph tools read it",
-    "speedscope": "each thread in order of time, for speedscope",
-    "svg": "a still flame graph",
-    "pprof": "gzipped protobuf, for go tool pprof, Pyroscope, Parca",
-    "perfetto": "one timeline of frames, phases, counters, events, operators and kernels, for ui.perfetto.dev",
-    "csv": "tidy tables, a folder of files",
-    "parquet": "the same as Parquet",
-    "tensorboard": "the traces of the last windows, a folder of .pt.trace.json files, for TensorBoard and HTA",
+    "collapsed": Format(
+        "a stack and its samples a line, as flame graph tools read it",
+        ".collapsed.txt",
+        "formats.collapsed",
+        of_all_threads=False,
+    ),
+    "speedscope": Format("each thread in order of time, for speedscope", ".speedscope.json", "speedscope.speedscope"),
+    "svg": Format("a still flame graph", ".svg", "svg.flame_graph_svg", of_all_threads=False),
+    "pprof": Format("gzipped protobuf, for go tool pprof, Pyroscope, Parca", ".pb.gz", "pprof.pprof"),
+    "perfetto": Format(
+        "one timeline of frames, phases, counters, events, operators and kernels, for ui.perfetto.dev",
+        ".perfetto-trace",
+        "perfetto.perfetto",
+    ),
+    "csv": Format("tidy tables, a folder of files", "-csv", "tables.csv_files", is_folder=True),
+    "parquet": Format("the same as Parquet", "-parquet", "tables.parquet_files", is_folder=True),
+    "tensorboard": Format(
+        "the traces of the last windows, a folder of .pt.trace.json files, for TensorBoard and HTA",
+        "-tensorboard",
+        "tensorboard.tensorboard_files",
+        is_folder=True,
+    ),
 }
-"""What there is, with a word on each."""
-TABLES = ("csv", "parquet", "tensorboard")
-"""The formats that are a folder."""
-OF_ALL_THREADS = (*TABLES, "speedscope", "pprof", "perfetto")
-"""Formats that keep threads apart, and so take all of them unless some are named."""
-ENDINGS = {
-    "collapsed": ".collapsed.txt",
-    "speedscope": ".speedscope.json",
-    "svg": ".svg",
-    "pprof": ".pb.gz",
-    "perfetto": ".perfetto-trace",
-    "csv": "-csv",
-    "parquet": "-parquet",
-    "tensorboard": "-tensorboard",
-}
-"""What the name of a file or folder in a format ends with."""
-_MAKERS = {
-    "speedscope": ("speedscope", "speedscope"),
-    "svg": ("svg", "flame_graph_svg"),
-    "pprof": ("pprof", "pprof"),
-    "perfetto": ("perfetto", "perfetto"),
-    "csv": ("tables", "csv_files"),
-    "parquet": ("tables", "parquet_files"),
-    "tensorboard": ("tensorboard", "tensorboard_files"),
-}
-"""Module and function of each format; a module is imported when it is used."""
-
-
-def file_content(
-    reader: RunReader, selection: Selection, form: str, *, threads: bool = False, processes: bool = False
-) -> bytes:
-    """Return the content of a format that is one file; ``threads`` and ``processes`` are options of collapsed."""
-    if form == "collapsed":
-        lines = collapsed_lines(reader, selection, threads=threads, processes=processes)
-        return "".join(f"{line}\n" for line in lines).encode()
-    content: bytes = _maker(form)(reader, selection)
-    return content
-
-
-def tables(reader: RunReader, selection: Selection, form: str) -> Mapping[str, bytes]:
-    """Return the files of a format that is a folder, by name."""
-    files: Mapping[str, bytes] = _maker(form)(reader, selection)
-    return files
-
-
-def _maker(form: str) -> Callable[[RunReader, Selection], Any]:
-    module, function = _MAKERS[form]
-    maker: Callable[[RunReader, Selection], Any] = getattr(
-        importlib.import_module(f"profd.daemon.exports.{module}"), function
-    )
-    return maker
 
 
 def write_tables(files: Mapping[str, bytes], folder: Path) -> list[Path]:
@@ -93,6 +76,11 @@ def write_tables(files: Mapping[str, bytes], folder: Path) -> list[Path]:
     for name, content in files.items():
         write_whole(folder / name, content)
     return [folder / name for name in files]
+
+
+def collapsed(reader: RunReader, selection: Selection, *, threads: bool = False, processes: bool = False) -> bytes:
+    lines = collapsed_lines(reader, selection, threads=threads, processes=processes)
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def collapsed_lines(

@@ -11,7 +11,7 @@ import msgspec
 
 from profd.daemon.analyze.profile import selected_intervals
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.render.plaintext import thread_title, visible
+from profd.daemon.render.plaintext import process_title, visible
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
 
@@ -29,7 +29,8 @@ def speedscope(reader: RunReader, selection: Selection) -> bytes:
     for thread, run in sorted(intervals.items()):
         samples: list[list[int]] = []
         weights: list[int] = []
-        at_ns = run[0].start_ns
+        at_ns, row = run[0].start_ns, reader.threads[thread]
+        process = reader.processes[row.process]
         for interval in run:
             if interval.start_ns > at_ns:
                 samples.append([])
@@ -42,7 +43,7 @@ def speedscope(reader: RunReader, selection: Selection) -> bytes:
             at_ns = interval.end_ns
         profile = {
             "type": "sampled",
-            "name": thread_title(reader, thread),
+            "name": f"{process_title(process)} ({process.pid}) · {visible(row.name)}",
             "unit": "nanoseconds",
             "startValue": run[0].start_ns - reader.info.started_ns,
             "endValue": at_ns - reader.info.started_ns,

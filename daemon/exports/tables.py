@@ -11,8 +11,6 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import selected_intervals
 from profd.daemon.analyze.selection import Selection
@@ -24,13 +22,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 Value = str | int | float | None
-
-
-class TidyTable(msgspec.Struct, frozen=True):
-    """A table: the type of each column, and its rows as tuples in the order of the columns."""
-
-    columns: Mapping[str, type]
-    rows: Callable[[RunReader, Selection], Iterator[tuple[Value, ...]]]
+Rows = Callable[[RunReader, Selection], Iterator[tuple[Value, ...]]]
 
 
 def columns(text: str) -> Mapping[str, type]:
@@ -80,38 +72,36 @@ def _events(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ..
             yield event.at_ns, event.kind, None if process is None else process.pid, event.text
 
 
-TABLES: Mapping[str, TidyTable] = {
-    "samples": TidyTable(
+TABLES: Mapping[str, tuple[Mapping[str, type], Rows]] = {
+    "samples": (
         columns(
             "start_ns int, duration_ns int, samples int, pid int, role str, rank int, thread str, os_tid int, "
             "phase str, function str, file str, line int, stack str"
         ),
         _samples,
     ),
-    "series": TidyTable(
-        columns("at_ns int, name str, pid int, rank int, os_tid int, device str, value float"),
-        _series,
-    ),
-    "processes": TidyTable(
+    "series": (columns("at_ns int, name str, pid int, rank int, os_tid int, device str, value float"), _series),
+    "processes": (
         columns(
             "pid int, parent_pid int, role str, rank int, worker int, python str, command str, seen_ns int, "
             "ended_ns int, exit_code int, exit_signal int"
         ),
         _processes,
     ),
-    "events": TidyTable(columns("at_ns int, kind str, pid int, text str"), _events),
+    "events": (columns("at_ns int, kind str, pid int, text str"), _events),
 }
+"""The type of each column, and the rows as tuples in the order of the columns."""
 _STARTS_FORMULA = ("=", "+", "-", "@")
 
 
 def csv_files(reader: RunReader, selection: Selection) -> dict[str, bytes]:
     """Return the tables of a selection by file name; UTF-8, a header line, an empty cell for what is not known."""
     files = {}
-    for name, table in TABLES.items():
+    for name, (columns, rows) in TABLES.items():
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(table.columns)
-        writer.writerows([_cell(value) for value in row] for row in table.rows(reader, selection))
+        writer.writerow(columns)
+        writer.writerows([_cell(value) for value in row] for row in rows(reader, selection))
         files[f"{name}.csv"] = text.getvalue().encode()
     return files
 
@@ -131,16 +121,16 @@ _BATCH = 65_536
 def parquet_files(reader: RunReader, selection: Selection) -> dict[str, bytes]:
     """Return the tables of a selection by file name; raises MissingTool where pyarrow is not installed."""
     files = {}
-    for name, table in TABLES.items():
-        schema, content = parquet_schema(table.columns, "parquet"), io.BytesIO()
+    for name, (columns, rows) in TABLES.items():
+        schema, content = parquet_schema(columns, "parquet"), io.BytesIO()
         import pyarrow
         from pyarrow import parquet
 
         with parquet.ParquetWriter(content, schema, compression="zstd") as writer:
-            rows = table.rows(reader, selection)
-            while batch := list(itertools.islice(rows, _BATCH)):
-                columns = dict(zip(schema.names, zip(*batch, strict=True), strict=True))
-                writer.write_table(pyarrow.Table.from_pydict(columns, schema=schema))
+            left = rows(reader, selection)
+            while batch := list(itertools.islice(left, _BATCH)):
+                values = dict(zip(schema.names, zip(*batch, strict=True), strict=True))
+                writer.write_table(pyarrow.Table.from_pydict(values, schema=schema))
         files[f"{name}.parquet"] = content.getvalue()
     return files
 

@@ -17,8 +17,6 @@ from profd.daemon.store.reader import RunReader
 if TYPE_CHECKING:
     import pyarrow
 
-ROW_GROUP = 1 << 17
-"""Rows that are read together: so few that two threads share a file."""
 _BATCH = 16_384
 
 
@@ -37,17 +35,14 @@ def empty_file(table: str, path: Path) -> Path:
 
 
 class PartitionFile:
-    """A Parquet file of one table and partition that is being written to a local path."""
+    """A Parquet file of one table that is being written to a local path."""
 
-    def __init__(self, table: str, partition: Partition, path: Path, schema: pyarrow.Schema | None = None) -> None:
-        """Begin a file; ``schema`` is the table's, unless columns come in another form, as dictionaries for one."""
+    def __init__(self, table: str, path: Path) -> None:
         from pyarrow import parquet
 
-        self.table = table
-        self.partition = partition
         self.path = path
         self.rows = 0
-        self._schema = schema or schema_of(table)
+        self._schema = schema_of(table)
         # A dictionary that grows beyond the limit is given up for the whole column, and stacks are long.
         self._writer = parquet.ParquetWriter(path, self._schema, compression="zstd", dictionary_pagesize_limit=1 << 26)
         self._batch: list[tuple[Value, ...]] = []
@@ -57,10 +52,6 @@ class PartitionFile:
         self.rows += 1
         if len(self._batch) >= _BATCH:
             self._flush()
-
-    def write(self, table: pyarrow.Table) -> None:
-        self.rows += table.num_rows
-        self._writer.write_table(table, row_group_size=ROW_GROUP)
 
     def close(self) -> None:
         """Write what is left, and end the file."""
@@ -88,15 +79,16 @@ def export_run(reader: RunReader, data: DataSet) -> Manifest:
         with tempfile.TemporaryDirectory(prefix="profd-") as folder:
             files: dict[tuple[str, Partition], PartitionFile] = {}
             for table, rows in ROWS.items():
-                written = len(files)
+                complete = len(files)
                 for row in rows(source):
                     key = (table, Partition(date_of(row.at_ns), info.name, info.host, row.rank))
                     if key not in files:
-                        files[key] = PartitionFile(*key, Path(folder) / str(len(files)))
+                        files[key] = PartitionFile(table, Path(folder) / str(len(files)))
                     files[key].add(row.values)
-                for file in list(files.values())[written:]:
+                for file in list(files.values())[complete:]:
                     file.close()
-            manifest = place_files(data, source.run, (info.started_ns, info.end_ns), files.values(), Path(folder))
+            written = [(*key, file.path, file.rows) for key, file in files.items()]
+            manifest = place_files(data, source.run, (info.started_ns, info.end_ns), written, Path(folder))
     except OSError as error:
         raise OutputUnwritable(
             f"cannot write temporary files ({error.strerror})", "set TMPDIR to a folder with space"
@@ -110,15 +102,18 @@ def export_run(reader: RunReader, data: DataSet) -> Manifest:
 
 
 def place_files(
-    data: DataSet, run: str, between: tuple[int, int], files: Iterable[PartitionFile], folder: Path
+    data: DataSet, run: str, between: tuple[int, int], files: Iterable[tuple[str, Partition, Path, int]], folder: Path
 ) -> Manifest:
-    """Put the closed files of a run into a data set, and make them count; ``folder`` is for temporary files."""
+    """Put the files of a run, each with its table, partition and rows, into a data set, and make them count.
+
+    ``folder`` is for temporary files.
+    """
     export = secrets.token_hex(4)
     placed = []
-    for file in files:
-        path = f"{file.table}/{file.partition.path}/{encoded(run)}-{export}.parquet"
-        data.put(path, file.path)
-        placed.append(DataFile(file.table, path, file.rows, file.path.stat().st_size))
+    for table, partition, source, rows in files:
+        path = f"{table}/{partition.path}/{encoded(run)}-{export}.parquet"
+        data.put(path, source)
+        placed.append(DataFile(table, path, rows, source.stat().st_size))
     manifest = Manifest(VERSION, run, *between, tuple(placed))
     data.commit(manifest, folder / "manifest.json")
     return manifest

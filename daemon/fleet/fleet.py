@@ -16,9 +16,8 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import MissingTool, ProfdError, RunUnreadable, SessionFailed, UsageError
 from profd.daemon.fleet.answers import VERSION, Fleet, finding_costs, function_costs, hours_of, phase_costs
 from profd.daemon.fleet.dataset import DAY_NS, DataSet, Manifest
-from profd.daemon.fleet.paces import find_slow_nodes, take_paces
+from profd.daemon.fleet.paces import find_slow_nodes, find_slower, take_paces
 from profd.daemon.fleet.reduction import Partial, Spent, Task, merged, reduce_runs
-from profd.daemon.fleet.weeks import find_slower
 
 _MOST_SAMPLES = 8_000_000
 _MOST_RUNS = 500

@@ -89,22 +89,8 @@ def take_minutes(reader: RunReader) -> Iterator[Minute]:
         yield minute
 
 
-class StepCount(msgspec.Struct, frozen=True):
-    """The number of steps of a training process from ``at_ns`` on; parts of steps count."""
-
-    process: int
-    at_ns: int
-    duration_ns: int
-    steps: float
-
-
-def take_step_counts(reader: RunReader, phases: PhaseIndex) -> Iterator[StepCount]:
-    """Yield the steps of each process that has a counter; where none has, of the first one whose stacks show them."""
-    trainers = [row for row in reader.processes.values() if row.role == "main"]
-    trainers.sort(key=lambda row: (row.rank is None, row.rank or 0, row.id))
-    counted = [one for process in trainers for one in _by_counter(reader, process)]
-    by_cycles = (list(_by_cycles(reader, process, phases)) for process in trainers)
-    yield from counted or next(filter(None, by_cycles), [])
+StepCount = tuple[int, int, float]
+"""The time from which on steps are counted, for how long, and their number; parts of steps count."""
 
 
 def _by_counter(reader: RunReader, process: ProcessRow) -> Iterator[StepCount]:
@@ -125,7 +111,7 @@ def _by_counter(reader: RunReader, process: ProcessRow) -> Iterator[StepCount]:
         counts.append(before.value + (after.value - before.value) * part)
     for (start_ns, least), (end_ns, most) in itertools.pairwise(zip(edges, counts, strict=True)):
         if end_ns > start_ns and most >= least:
-            yield StepCount(process.id, start_ns, end_ns - start_ns, most - least)
+            yield start_ns, end_ns - start_ns, most - least
 
 
 def _by_cycles(reader: RunReader, process: ProcessRow, phases: PhaseIndex) -> Iterator[StepCount]:
@@ -140,7 +126,7 @@ def _by_cycles(reader: RunReader, process: ProcessRow, phases: PhaseIndex) -> It
         part = Selection(start_ns, end_ns, whole.processes, main_threads=True)
         rate = take_steps(reader, part, phases).per_s
         if rate:
-            yield StepCount(process.id, start_ns, end_ns - start_ns, rate * (end_ns - start_ns) / SECOND_NS)
+            yield start_ns, end_ns - start_ns, rate * (end_ns - start_ns) / SECOND_NS
 
 
 class Row(NamedTuple):
@@ -227,9 +213,14 @@ def _means(reader: RunReader, course: SeriesCourse) -> Iterator[tuple[int, int, 
 
 
 def _steps(source: Source) -> Iterator[Row]:
-    for one in take_step_counts(source.reader, source.phases):
-        process = source.reader.processes[one.process]
-        yield Row(one.at_ns, process.rank, (source.run, process.pid, one.at_ns, one.duration_ns, one.steps))
+    """Yield the steps of each process that has a counter; where none has, of the first one whose stacks show them."""
+    trainers = sorted(source.trainers, key=lambda row: (row.rank is None, row.rank or 0, row.id))
+    counted = [(row, one) for row in trainers for one in _by_counter(source.reader, row)]
+    if not counted:
+        by_cycles = ([(row, one) for one in _by_cycles(source.reader, row, source.phases)] for row in trainers)
+        counted = next(filter(None, by_cycles), [])
+    for process, (at_ns, duration_ns, steps) in counted:
+        yield Row(at_ns, process.rank, (source.run, process.pid, at_ns, duration_ns, steps))
 
 
 def _findings(source: Source) -> Iterator[Row]:

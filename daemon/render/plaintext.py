@@ -1,4 +1,4 @@
-"""Text in a terminal: widths, tables, control characters escaped, titles of processes and threads.
+"""Text in a terminal: widths, tables, control characters escaped, titles of processes.
 
 An East Asian wide character takes two cells, a combining mark none: as Rich counts, which draws the dashboard.
 
@@ -16,7 +16,6 @@ import click
 from rich.cells import cell_len, set_cell_size
 
 from profd.daemon import naming
-from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow
 
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -91,13 +90,6 @@ def process_title(row: ProcessRow, host: str | None = None) -> str:
     """Return what a process is called: ``main``, ``rank 0``, ``worker 1``, ``helper``, with a host given."""
     title = naming.process_title(row.role, row.ordinal, row.rank)
     return title if host is None else f"{title} {visible(host)}"
-
-
-def thread_title(reader: RunReader, thread: int) -> str:
-    """Return what a thread is called with its process: ``rank 0 (4242) · MainThread``."""
-    row = reader.threads[thread]
-    process = reader.processes[row.process]
-    return f"{process_title(process)} ({process.pid}) · {visible(row.name)}"
 
 
 def aligned(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> str:

@@ -11,16 +11,8 @@ from support.synthetic import write_run
 
 from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.errors import OutputUnwritable
-from profd.daemon.exports.formats import (
-    ENDINGS,
-    FORMATS,
-    OF_ALL_THREADS,
-    TABLES,
-    file_content,
-    tables,
-    write_tables,
-)
-from profd.daemon.exports.tables import TABLES as TABLES_OF_CSV
+from profd.daemon.exports.formats import FORMATS, write_tables
+from profd.daemon.exports.tables import TABLES
 from profd.daemon.store.reader import RunReader
 
 
@@ -31,22 +23,20 @@ def reader(tmp_path: Path) -> Iterator[RunReader]:
 
 
 def test_each_format_has_an_ending_of_its_own() -> None:
-    assert ENDINGS.keys() == FORMATS.keys()
-    assert len(set(ENDINGS.values())) == len(ENDINGS)
-    assert {*TABLES, *OF_ALL_THREADS} <= FORMATS.keys()
+    assert len({each.ending for each in FORMATS.values()}) == len(FORMATS)
 
 
 def test_the_formats_of_one_file_are_what_they_say(reader: RunReader) -> None:
-    assert json.loads(file_content(reader, MAIN_THREADS, "speedscope"))["$schema"].endswith("file-format-schema.json")
-    assert file_content(reader, MAIN_THREADS, "svg").lstrip().startswith((b"<svg", b"<?xml"))
-    assert file_content(reader, MAIN_THREADS, "pprof").startswith(b"\x1f\x8b")
-    collapsed = file_content(reader, MAIN_THREADS, "collapsed").decode()
+    assert json.loads(FORMATS["speedscope"].made(reader, MAIN_THREADS))["$schema"].endswith("file-format-schema.json")
+    assert FORMATS["svg"].made(reader, MAIN_THREADS).lstrip().startswith((b"<svg", b"<?xml"))
+    assert FORMATS["pprof"].made(reader, MAIN_THREADS).startswith(b"\x1f\x8b")
+    collapsed = FORMATS["collapsed"].made(reader, MAIN_THREADS).decode()
     assert collapsed.endswith("\n")
     assert sum(int(line.rpartition(" ")[2]) for line in collapsed.splitlines()) == 200
 
 
 def test_the_formats_of_several_files_are_those_files(reader: RunReader) -> None:
-    assert list(tables(reader, MAIN_THREADS, "csv")) == [f"{name}.csv" for name in TABLES_OF_CSV]
+    assert list(FORMATS["csv"].made(reader, MAIN_THREADS)) == [f"{name}.csv" for name in TABLES]
 
 
 def test_tables_are_written_into_a_folder_that_is_made(tmp_path: Path) -> None:

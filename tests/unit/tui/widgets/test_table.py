@@ -9,7 +9,7 @@ from support import synthetic
 from support.dashboard import OpenDashboard, open_dashboard
 from textual.widgets import Input
 
-from profd.daemon.exports.formats import ENDINGS, FORMATS
+from profd.daemon.exports.formats import FORMATS
 from profd.daemon.store import records
 from profd.tui.actions import ActionDone, ActionFailed
 from profd.tui.dialogs import ChoiceScreen
@@ -102,7 +102,7 @@ async def test_e_exports_in_every_format_or_says_why_not(
             await opened.press("e")
             assert isinstance(opened.top(), ChoiceScreen)
             await opened.press(*["down"] * downs, "enter")
-            path = tmp_path / f"a{ENDINGS[form]}"
+            path = tmp_path / f"a{FORMATS[form].ending}"
             if form == "tensorboard":  # the run has no windows
                 await opened.until(ActionFailed)
                 assert not path.exists()

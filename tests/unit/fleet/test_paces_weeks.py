@@ -7,9 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.fleet.paces import RunPaces
+from profd.daemon.fleet.paces import DAYS, RUNS, RunPaces, find_slower
 from profd.daemon.fleet.reduction import RunPart, Spent, Stepped
-from profd.daemon.fleet.weeks import DAYS, RUNS, find_slower
 
 DAY_S = 86_400
 
