@@ -18,6 +18,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
 
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.errors import ProfdError
 from profd.daemon.exports.formats import FORMATS
 from profd.daemon.render.plaintext import visible
@@ -27,10 +28,9 @@ from profd.tui.actions import ActionDone, ActionFailed, StacksDumped, WindowRefu
 from profd.tui.dialogs import Answer, Choice, ChoiceScreen, Dialog, GotoScreen, LineScreen, StacksScreen
 from profd.tui.feed import Feed, FlameGrown, OperatorsRead, OutputDrawn, SnapshotTaken
 from profd.tui.keys import BINDINGS, TABS
-from profd.tui.samples import selection
 from profd.tui.snapshot import Snapshot
 from profd.tui.terminal import Terminal
-from profd.tui.view import OutputView, Scope, ScopeKind, View
+from profd.tui.view import OutputView, View
 from profd.tui.widgets.findings import FindingChosen, FindingsPane
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.header import Header, VerdictLine, ending
@@ -46,7 +46,6 @@ Pane = HotTable | FlameView | ProcessTable | OperatorTable | FindingsPane | Even
 """What can be open below the tabs, beside the script's output."""
 
 _LONG_S = 15
-_NEXT_SCOPE = {ScopeKind.MAIN: ScopeKind.ALL, ScopeKind.ALL: ScopeKind.PROCESS, ScopeKind.PROCESS: ScopeKind.MAIN}
 
 
 class PanesResized(Message):
@@ -168,16 +167,15 @@ class Dashboard(Screen[None]):
 
     def action_open_process(self, process: int) -> None:
         """Show the hot functions of one process; ``process`` is the id of its row."""
-        self._look(scope=Scope(ScopeKind.PROCESS, process))
+        self._look(scope=Selection(processes=frozenset({process})))
         self.action_open("hot")
 
     @on(FindingChosen)
     def _look_at_evidence(self, message: FindingChosen) -> None:
         """Look at the range of a finding, and at the stacks with its line."""
         evidence = message.finding.evidence
-        processes = evidence.selection.processes or frozenset()
-        scope = Scope(ScopeKind.PROCESS, min(processes)) if len(processes) == 1 else Scope()
-        self._look(scope=scope)
+        processes = evidence.selection.processes
+        self._look(scope=Selection(processes=processes) if processes and len(processes) == 1 else MAIN_THREADS)
         self.choose_range(evidence.from_ns, evidence.to_ns)
         self.action_open("flame")
         if evidence.line is not None:
@@ -225,17 +223,14 @@ class Dashboard(Screen[None]):
 
     def action_scope(self) -> None:
         """Count main threads, then all threads, then one process."""
-        kind, process = _NEXT_SCOPE[self._view.scope.kind], None
-        if kind is ScopeKind.PROCESS:
-            current = self.query_one(ProcessTable).current
-            rows = self._snapshot.process_rows if self._snapshot is not None else ()
-            if current is not None:
-                process = current.row.id
-            elif rows:
-                process = min(rows, key=lambda row: (row.role != "main", row.id)).id
-            else:
-                kind = ScopeKind.MAIN
-        self._look(scope=Scope(kind, process))
+        scope, current = MAIN_THREADS, self.query_one(ProcessTable).current
+        rows = self._snapshot.process_rows if self._snapshot is not None else ()
+        if self._view.scope == MAIN_THREADS:
+            scope = Selection()
+        elif self._view.scope == Selection() and rows:
+            row = current.row if current is not None else min(rows, key=lambda row: (row.role != "main", row.id))
+            scope = Selection(processes=frozenset({row.id}))
+        self._look(scope=scope)
 
     def action_lines(self) -> None:
         self._look(by_line=not self._view.by_line)
@@ -336,9 +331,9 @@ class Dashboard(Screen[None]):
 
     def action_export(self) -> None:
         def export(form: str) -> None:
-            chosen, looked_at = self._view.chosen, selection(self._view.scope)
+            chosen, looked_at = self._view.chosen, self._view.scope
             if chosen is not None:
-                looked_at = replace(looked_at, from_ns=chosen.from_ns, to_ns=chosen.to_ns)
+                looked_at = looked_at.between(chosen.from_ns, chosen.to_ns)
             self.notify("exporting…", timeout=3, markup=False)
             self._run(lambda: actions.export(self._run_file, form, looked_at), "Nothing exported")
 

@@ -24,7 +24,7 @@ from profd.tui.samples import PhaseTally, Places, Samples
 from profd.tui.scrub import marks_of
 from profd.tui.series import RunSeries, with_slope
 from profd.tui.snapshot import Snapshot, Timeline
-from profd.tui.view import Range, ScopeKind, View
+from profd.tui.view import Range, View
 
 BATCH_RECORDINGS = 4096
 
@@ -84,16 +84,16 @@ class RunModel:
         ruler, about = self._shown(view)[0], self._about(view)
         chosen = about if view.chosen else None
         totals = samples.of_scope(view.scope, about)
-        of_main = view.scope.kind is ScopeKind.MAIN
         tallies: dict[int, PhaseTally] = {}
-        for total in totals if of_main else samples.totals(about, self._phase_rows.ids()):
+        for total in totals if view.scope.main_threads else samples.totals(about, self._phase_rows.ids()):
             tallies.setdefault(total.thread, PhaseTally(self._places)).add(total.stack, total.duration_ns)
         weights, of_all = samples.weights(about), PhaseTally(self._places)
         for thread, tally in tallies.items():
             of_all.update(tally, weights[self._reader.threads[thread].process])
         phase_rows = self._phase_rows.rows(ruler, tallies)
-        process = self._reader.processes.get(view.scope.process or 0)
-        title = process_title(process.role, process.ordinal) if process is not None else ""
+        scope_name = "main threads" if view.scope.main_threads else "all threads"
+        for process in (self._reader.processes[id] for id in view.scope.processes or ()):
+            scope_name = f"{process_title(process.role, process.ordinal)} · pid {process.pid}"
         is_now = is_live and view.chosen is None and view.end_ns is None
         processes, left_out = self._processes.take(None if is_now else about) if view.tab == "processes" else ((), 0)
         strips = (with_slope(strip, ruler) for strip in self._series.strips(ruler, chosen))
@@ -115,7 +115,7 @@ class RunModel:
                 marks=marks_of(self._events, self._reader.windows()),
             ),
             functions=samples.hot(view.scope, about, totals, by_line=view.by_line) if view.tab == "hot" else (),
-            scope_name=view.scope.kind.value if process is None else f"{title} · pid {process.pid}",
+            scope_name=scope_name,
             samples=sum(total.samples for total in totals),
             from_ns=about.from_ns,
             to_ns=about.to_ns,

@@ -8,20 +8,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
-import msgspec
-
 from profd.daemon.analyze.coverage import Lives
 from profd.daemon.analyze.functions import Busy, FunctionIndex, FunctionRow, hot_rows, utilization_by_stack
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import Profile, process_weights, weighted
-from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.uncertainty import TransitionsSeen, take_transitions
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import StackTotal
 from profd.tui.snapshot import PhaseShare, Verdict
-from profd.tui.view import Range, Scope, ScopeKind
+from profd.tui.view import Range
 
 # Changes say how exact the shares of a range are. They are read interval by interval: of so much of it, evenly spread,
 # less where there are many threads.
@@ -47,32 +45,31 @@ class Samples:
         """Return what was seen in a range of some threads, or of all, by thread and stack."""
         return self._reader.totals(*asked.open_at(self._run()), threads)
 
-    def of_scope(self, scope: Scope, asked: Range) -> Sequence[StackTotal]:
-        return self.totals(asked, selection(scope).threads(self._reader))
+    def of_scope(self, scope: Selection, asked: Range) -> Sequence[StackTotal]:
+        return self.totals(asked, scope.threads(self._reader))
 
     def hot(
-        self, scope: Scope, asked: Range, totals: Sequence[StackTotal], *, by_line: bool
+        self, scope: Selection, asked: Range, totals: Sequence[StackTotal], *, by_line: bool
     ) -> tuple[FunctionRow, ...]:
         busy, index = self.busy(scope, asked), self._indices[by_line]
         return tuple(hot_rows(self._reader, self.profile(scope, asked, totals), busy, index))
 
-    def busy(self, scope: Scope, asked: Range) -> Mapping[int, Busy]:
+    def busy(self, scope: Selection, asked: Range) -> Mapping[int, Busy]:
         """Return how busy the GPUs were during the stacks of a scope in a range, as far as that is known.
 
         While a run grows, they are read again when the range is far from the one that was read: that takes long.
         """
-        chosen = selection(scope)
-        threads, (before, of_threads) = chosen.threads(self._reader), self._busy_of
+        threads, (before, of_threads) = scope.threads(self._reader), self._busy_of
         is_live = self._reader.info.state == "live"
         if of_threads != threads or not (asked.is_near(before) if is_live else asked == before):
             from_ns, to_ns = asked.open_at(self._run())
-            part = msgspec.structs.replace(chosen, from_ns=from_ns, to_ns=to_ns)
-            self._busy = utilization_by_stack(self._reader, GpuTracks(self._reader, from_ns, to_ns), part)
+            tracks = GpuTracks(self._reader, from_ns, to_ns)
+            self._busy = utilization_by_stack(self._reader, tracks, scope.between(from_ns, to_ns))
             self._busy_of = asked, threads
         return self._busy
 
-    def profile(self, scope: Scope, asked: Range, totals: Sequence[StackTotal]) -> Profile:
-        changes = self._changes_in(asked, selection(scope).threads(self._reader))
+    def profile(self, scope: Selection, asked: Range, totals: Sequence[StackTotal]) -> Profile:
+        changes = self._changes_in(asked, scope.threads(self._reader))
         return weighted(self._reader, totals, changes, self.weights(asked))
 
     def weights(self, asked: Range) -> Mapping[int, float]:
@@ -98,12 +95,6 @@ class Samples:
         self._changes = take_transitions(self._reader, part, threads, looked_at_ns)
         self._changes_of = (asked, threads)
         return self._changes
-
-
-def selection(scope: Scope) -> Selection:
-    if scope.kind is ScopeKind.PROCESS and scope.process is not None:
-        return Selection(processes=frozenset({scope.process}))
-    return MAIN_THREADS if scope.kind is ScopeKind.MAIN else Selection()
 
 
 class Places:

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from enum import Enum
-
 import msgspec
 
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.units import duration
 
 _NEAR_SHARE = 0.1
-
-
-class ScopeKind(Enum):
-    """Whose samples the hot functions count."""
-
-    MAIN = "main threads"
-    ALL = "all threads"
-    PROCESS = "one process"
-
-
-class Scope(msgspec.Struct, frozen=True):
-    """Whose samples count; ``process`` is the id of a row (not a PID), given for PROCESS alone."""
-
-    kind: ScopeKind = ScopeKind.MAIN
-    process: int | None = None
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -54,13 +38,14 @@ class Range(msgspec.Struct, frozen=True):
 class View(msgspec.Struct, frozen=True):
     """A choice of samples, and the room there is to show them in.
 
-    The timeline shows ``span_ns`` up to ``end_ns``: None is the whole run, and the end of it, which a live run moves.
-    What is below it is about ``chosen``, which may end after the run does, and where that is None about all that the
-    timeline shows. ``columns`` is the width of the timeline's strips in cells. ``by_line`` asks for the hot lines
-    instead of the hot functions. ``tab`` is the view that is open below: what only others show is not worked out.
+    ``scope`` are the main threads, all threads, or those of one process, at any time. The timeline shows ``span_ns`` up
+    to ``end_ns``: None is the whole run, and the end of it, which a live run moves. What is below it is about
+    ``chosen``, which may end after the run does, and where that is None about all that the timeline shows. ``columns``
+    is the width of the timeline's strips in cells. ``by_line`` asks for the hot lines instead of the hot functions.
+    ``tab`` is the view that is open below: what only others show is not worked out.
     """
 
-    scope: Scope = Scope()
+    scope: Selection = MAIN_THREADS
     span_ns: int | None = None
     end_ns: int | None = None
     chosen: Range | None = None

@@ -19,7 +19,7 @@ from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
 from profd.tui.runmodel import RunModel
 from profd.tui.snapshot import Snapshot
-from profd.tui.view import Scope, ScopeKind, View
+from profd.tui.view import View
 
 SHARES = {stack[-1].function: share for stack, share in unevensamples.SHARES.items()}
 MAIN_SHARES = {stack[-1].function: share for stack, share in unevensamples.MAIN_SHARES.items()}
@@ -78,11 +78,9 @@ def test_a_call_tree_is_made_of_time(reader: RunReader) -> None:
     assert tree.samples == sum(SAMPLES.values())
 
 
-@pytest.mark.parametrize(
-    ("scope", "selection"), [(ScopeKind.MAIN, MAIN_THREADS), (ScopeKind.ALL, Selection())], ids=["main", "all"]
-)
-def test_the_dashboard_says_what_the_summary_says(reader: RunReader, scope: ScopeKind, selection: Selection) -> None:
-    snapshot = snapshot_of(reader, View(scope=Scope(scope)))
+@pytest.mark.parametrize("selection", [MAIN_THREADS, Selection()], ids=["main", "all"])
+def test_the_dashboard_says_what_the_summary_says(reader: RunReader, selection: Selection) -> None:
+    snapshot = snapshot_of(reader, View(scope=selection))
     expected = hot_functions(reader, take_profile(reader, selection))
 
     assert [row.function for row in snapshot.functions] == [row.function for row in expected]
@@ -96,7 +94,7 @@ def test_the_dashboard_says_what_the_summary_says(reader: RunReader, scope: Scop
 
 
 def test_the_recent_window_has_shares_of_time_too(reader: RunReader) -> None:
-    view = View(scope=Scope(ScopeKind.ALL), span_ns=30 * SECOND_NS)
+    view = View(scope=Selection(), span_ns=30 * SECOND_NS)
 
     assert selves(snapshot_of(reader, view).functions) == pytest.approx(SHARES)
 

@@ -9,10 +9,10 @@ import pytest
 from support import synthetic
 from support.dashboard import open_dashboard, train_backward
 
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.store.writer import RunWriter
 from profd.tui.dialogs import Leaving
 from profd.tui.feed import OutputDrawn
-from profd.tui.view import ScopeKind
 from profd.tui.widgets.header import Header, VerdictLine
 from profd.tui.widgets.hot import HotTable
 from profd.tui.widgets.output import OutputPane
@@ -125,17 +125,17 @@ async def test_l_shows_lines_and_functions_again(ended: Path) -> None:
 async def test_t_and_enter_on_a_process_say_whose_samples_count(ended: Path) -> None:
     async with open_dashboard(ended) as opened:
         await opened.press("t")
-        await opened.snapshot(lambda snapshot: snapshot.view.scope.kind is ScopeKind.ALL)
+        await opened.snapshot(lambda snapshot: snapshot.view.scope == Selection())
         assert "all threads · whole run" in opened.text(TabLine)
         assert "16,000 samples" in opened.text(TabLine)
         await opened.press("t")
-        await opened.snapshot(lambda snapshot: snapshot.view.scope.kind is ScopeKind.PROCESS)
+        await opened.snapshot(lambda snapshot: snapshot.view.scope.processes is not None)
         assert "main · pid 4242" in opened.text(TabLine)
         await opened.press("t")
-        await opened.snapshot(lambda snapshot: snapshot.view.scope.kind is ScopeKind.MAIN)
+        await opened.snapshot(lambda snapshot: snapshot.view.scope == MAIN_THREADS)
 
         await opened.press("3", "down", "down", "enter")
-        await opened.snapshot(lambda snapshot: snapshot.view.scope.process == 2)
+        await opened.snapshot(lambda snapshot: snapshot.view.scope.processes == frozenset({2}))
         assert "worker 1 · pid 4243" in opened.text(TabLine)
         assert opened.widget(HotTable).rows[0].function == "elastic_deform"
 

@@ -12,10 +12,10 @@ from textual.command import CommandPalette
 from textual.message import Message
 from textual.widgets import OptionList
 
+from profd.daemon.analyze.selection import Selection
 from profd.tui.actions import ActionDone, ActionFailed
 from profd.tui.dialogs import ChoiceScreen, GotoScreen, HelpScreen, Leaving, LeavingScreen, LineScreen
 from profd.tui.feed import FlameGrown
-from profd.tui.view import ScopeKind
 from profd.tui.widgets.header import Header
 from profd.tui.widgets.tabs import TabLine
 from profd.tui.widgets.timeline import Timeline
@@ -90,7 +90,7 @@ async def test_its_commands_bring_what_the_keys_bring_and_change_what_is_looked_
         assert live.with_suffix(".html").exists()
 
         choose(opened, "Threads")
-        await opened.snapshot(lambda found: found.view.scope.kind is ScopeKind.ALL)
+        await opened.snapshot(lambda found: found.view.scope == Selection())
         choose(opened, "Zoom in")
         await opened.snapshot(lambda found: found.view.span_ns is not None)
         choose(opened, "Zoom out")

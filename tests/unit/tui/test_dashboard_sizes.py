@@ -11,9 +11,9 @@ from support.completerun import write_complete_run
 from support.dashboard import OpenDashboard, open_dashboard
 from textual.widget import Widget
 
+from profd.daemon.analyze.selection import Selection
 from profd.tui.app import ProfdApp
 from profd.tui.colors import DARK, LIGHT
-from profd.tui.view import ScopeKind
 from profd.tui.widgets.findings import FindingTable
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.header import Header, VerdictLine
@@ -54,7 +54,7 @@ async def test_every_tab_fits_every_size(tmp_path: Path, live: bool, sizes: list
                 await opened.press(key)
                 assert_lines_fit(opened)
             assert "train.py" in opened.text(Header)
-            if opened.dashboard._view.scope.kind is ScopeKind.ALL:  # t goes through them
+            if opened.dashboard._view.scope == Selection():  # t goes through them
                 assert "10.0 %" in opened.text(HotTable)
         # In a small room the table has the lines.
         shown = [widget.id or type(widget).__name__ for widget in opened.dashboard.children if widget.display]

@@ -14,6 +14,7 @@ from support import synthetic
 from support.waiting import DEADLINE_S
 from textual.message import Message
 
+from profd.daemon.analyze.selection import Selection
 from profd.daemon.errors import RunUnreadable, SessionFailed
 from profd.daemon.session.control import ControlClient, SessionStatus
 from profd.daemon.store import records
@@ -22,7 +23,7 @@ from profd.daemon.store.writer import RunWriter
 from profd.tui import feed as feed_module
 from profd.tui.feed import LOOKS_TO_RETRY, Feed, FeedFailed, OutputDrawn, SnapshotTaken, Watch
 from profd.tui.keys import TABS
-from profd.tui.view import OutputView, Scope, ScopeKind, View
+from profd.tui.view import OutputView, View
 
 Kind = TypeVar("Kind", bound=Message)
 
@@ -91,7 +92,7 @@ def test_another_view_is_answered_though_nothing_was_written(tmp_path: Path) -> 
     with running(synthetic.write_run(tmp_path / "a.profd")) as found:
         found.take(SnapshotTaken)
 
-        view = View(scope=Scope(ScopeKind.ALL), columns=33)
+        view = View(scope=Selection(), columns=33)
         found.feed.look(view)
 
         snapshot = found.take(SnapshotTaken).snapshot

@@ -17,11 +17,11 @@ from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
 from profd.tui.runmodel import RunModel
 from profd.tui.snapshot import Snapshot
-from profd.tui.view import Range, Scope, ScopeKind, View
+from profd.tui.view import Range, View
 
 RECENT = View(span_ns=30 * SECOND_NS)
 VALUES = {"cpu_cores": 0.6 + 2 * 0.97, "rss_bytes": 904e6 + 600e6, "host_cpu_share": 0.64}
-ALL = View(scope=Scope(ScopeKind.ALL))
+ALL = View(scope=Selection())
 
 
 def model_of(reader: RunReader) -> RunModel:
@@ -69,7 +69,7 @@ def test_what_grew_bit_by_bit_is_what_is_read_at_once(tmp_path: Path) -> None:
 
         with RunReader(run.path) as other:
             at_once = model_of(other)
-            for view in (View(), RECENT, ALL, View(scope=Scope(ScopeKind.PROCESS, 2))):
+            for view in (View(), RECENT, ALL, View(scope=Selection(processes=frozenset({2})))):
                 assert_alike(growing.snapshot(view), at_once.snapshot(view))
 
 
@@ -77,7 +77,7 @@ def test_the_scope_decides_whose_samples_count(ended: Path) -> None:
     with RunReader(ended) as reader:
         model = model_of(reader)
         everything = model.snapshot(ALL)
-        worker = model.snapshot(View(scope=Scope(ScopeKind.PROCESS, 2)))
+        worker = model.snapshot(View(scope=Selection(processes=frozenset({2}))))
 
         # The main process's two threads and one of each worker.
         assert everything.samples == 4 * 4000

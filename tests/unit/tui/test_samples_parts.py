@@ -14,11 +14,11 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import StackTotal
-from profd.tui.samples import Samples, selection
-from profd.tui.view import Range, Scope, ScopeKind
+from profd.tui.samples import Samples
+from profd.tui.view import Range
 
 SECONDS = 20
-MAIN, ALL = Scope(), Scope(ScopeKind.ALL)
+MAIN, ALL = MAIN_THREADS, Selection()
 WHOLE = Range(STARTED_NS, STARTED_NS + SECONDS * SECOND_NS)
 HALF = Range(STARTED_NS + 5 * SECOND_NS, STARTED_NS + 15 * SECOND_NS)
 
@@ -44,7 +44,7 @@ def test_a_scope_has_the_samples_of_its_threads(samples: Samples, reader: RunRea
     assert samples_in(samples.of_scope(ALL, WHOLE)) == 4 * 100 * SECONDS
     assert samples_in(samples.of_scope(MAIN, HALF)) == 100 * 10
     main = next(row for row in reader.threads.values() if row.os_tid == MAIN_TID)
-    process = Scope(ScopeKind.PROCESS, main.process)
+    process = Selection(processes=frozenset({main.process}))
     assert samples_in(samples.of_scope(process, WHOLE)) == 2 * 100 * SECONDS
     totals = samples.totals(WHOLE)
     assert sum(total.duration_ns for total in totals if total.thread == main.id) == SECONDS * SECOND_NS
@@ -66,9 +66,3 @@ def test_hot_functions_have_their_shares(samples: Samples, reader: RunReader) ->
     assert sum(row.self_samples for row in rows) == 100 * SECONDS
     assert sum(row.self_share for row in rows) == pytest.approx(1.0)
     assert [row.self_share for row in rows] == sorted((row.self_share for row in rows), reverse=True)
-
-
-def test_a_scope_stands_for_a_selection() -> None:
-    assert selection(MAIN) == MAIN_THREADS
-    assert selection(ALL) == Selection()
-    assert selection(Scope(ScopeKind.PROCESS, 3)) == Selection(processes=frozenset({3}))

@@ -11,9 +11,9 @@ from support.gpurun import waits, write_gpu_run
 from support.synthetic import MAIN
 from textual.widgets import Input
 
+from profd.daemon.analyze.selection import Selection
 from profd.tui.feed import FlameGrown
 from profd.tui.icicle import Block
-from profd.tui.view import ScopeKind
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.tabs import TabLine
 
@@ -177,7 +177,7 @@ async def test_a_click_takes_the_cursor_there_another_zooms_and_it_follows_the_s
         assert [place(block) for block in view.cursor.row(0)] == ["train.py:61"]
 
         await opened.press("t")
-        await opened.snapshot(lambda snapshot: snapshot.view.scope.kind is ScopeKind.ALL)
+        await opened.snapshot(lambda snapshot: snapshot.view.scope == Selection())
         grown = await opened.until(FlameGrown)
         assert grown.tree.total_ns == 4 * 40e9
         assert view.cursor.tree is grown.tree
