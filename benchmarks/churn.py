@@ -92,7 +92,7 @@ def see(reader: RunReader, start_cores: float, steady_cores: float) -> Seen:
         main_share=take_coverage(reader, Selection()).share or 0.0,
         processes=len(reader.processes),
         long_lived=len(long_lived),
-        sampled=sum(lives.cover(process).length_ns > 0 for process in long_lived),
+        sampled=sum(lives.covers[process].length_ns > 0 for process in long_lived),
         errors=sum(event.kind in ("error", "loss") for event in reader.events()),
         start_cores=start_cores,
         steady_cores=steady_cores,

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from profd.daemon.analyze.coverage import Lives
-from profd.daemon.analyze.functions import Busy, FunctionIndex, FunctionRow, hot_rows, utilization_by_stack
+from profd.daemon.analyze.functions import Busy, FunctionIndex, FunctionRow, hot_functions, utilization_by_stack
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import Profile, process_weights, weighted
@@ -52,7 +52,7 @@ class Samples:
         self, scope: Selection, asked: Range, totals: Sequence[StackTotal], *, by_line: bool
     ) -> tuple[FunctionRow, ...]:
         busy, index = self.busy(scope, asked), self._indices[by_line]
-        return tuple(hot_rows(self._reader, self.profile(scope, asked, totals), busy, index))
+        return tuple(hot_functions(self._reader, self.profile(scope, asked, totals), busy, index))
 
     def busy(self, scope: Selection, asked: Range) -> Mapping[int, Busy]:
         """Return how busy the GPUs were during the stacks of a scope in a range, as far as that is known.

@@ -19,8 +19,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from profd.daemon.analyze.collectives import DepartureIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of
@@ -134,7 +132,6 @@ def _search(first: Sequence[int], second: Sequence[int], guess: Guess, farthest_
 
 
 def _difference(first: Sequence[int], at_ns: int) -> int:
-    """Return by how much a time is after the moment that is nearest to it."""
     place = bisect.bisect(first, at_ns)
     return min((at_ns - first[at] for at in (place - 1, place) if 0 <= at < len(first)), key=abs)
 
@@ -195,7 +192,6 @@ def take_counts(reader: RunReader, threads: Sequence[ThreadRow]) -> list[PointRo
 
 
 def guess_by_counts(first: Sequence[PointRow], second: Sequence[PointRow]) -> Guess | None:
-    """Return a guess by when both counted the same steps; None where they did not."""
     if len(first) < 2:
         return None
     differences = []
@@ -219,7 +215,7 @@ _LONGEST_NS = 300 * SECOND_NS
 _FARTHEST_START_NS = 5 * SECOND_NS
 
 
-class ClockOffset(msgspec.Struct, frozen=True):
+class ClockOffset(NamedTuple):
     """By how much a node's clock is ahead of the first node's, give or take ``error_ns`` (95 % by collectives).
 
     ``source`` is how that is known; where it is not, the wall clocks are taken for equal and ``error_ns`` is None.
@@ -248,7 +244,6 @@ def take_offsets(readers: Sequence[RunReader]) -> tuple[ClockOffset, ...]:
 
 
 def _offset(first: _Side, other: _Side) -> ClockOffset:
-    """Return by how much the clock of another node is ahead, by the best guess that can be sharpened."""
     by_joining = guess_by_joining(first.joined_ns, other.joined_ns)
     by_counts = guess_by_counts(first.counts, other.counts)
     guesses = [(source, guess) for source, guess in ((JOINING, by_joining), (STEPS, by_counts)) if guess is not None]

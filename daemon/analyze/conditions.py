@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import NamedTuple
 
-from profd.daemon.analyze.gputracks import UTILIZATION, GpuTracks
+from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.memory import growth
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.clock import MILLISECOND_NS
@@ -16,6 +16,7 @@ from profd.daemon.store.rows import SeriesRow
 from profd.daemon.store.stepfunction import (
     LONGEST_INTERVAL_NS,
     THREAD_CPU,
+    UTILIZATION,
     IntervalSet,
     StepFunction,
     common,
@@ -56,7 +57,6 @@ def throttled(reader: RunReader, process: int, time: Within = WHOLE) -> Interval
 
 
 def memory_growing(reader: RunReader, process: int) -> IntervalSet:
-    """Return when the memory of a process grew, on the host or a GPU, from where its growth is seen on."""
     cover = IntervalSet()
     own = [one for one in growth(reader, Selection(processes=frozenset({process}))) if one.verdict == "growing"]
     for since_ns in sorted(one.since_ns for one in own if one.since_ns is not None):

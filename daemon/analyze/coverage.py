@@ -9,10 +9,10 @@ from weakref import WeakKeyDictionary, proxy
 import msgspec
 
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.series import take_course
+from profd.daemon.analyze.series import mean_of_series
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, RecordedTotal, RecordingRow, RunInfo
-from profd.daemon.store.stepfunction import Aggregate, IntervalSet
+from profd.daemon.store.stepfunction import IntervalSet
 
 _EVERY = -1  # no limit, as SQLite has it
 
@@ -22,28 +22,19 @@ class Lives:
 
     def __init__(self, reader: RunReader) -> None:
         self._reader: RunReader = proxy(reader)  # held by it below, it would never be let go of otherwise
-        self._covers: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)
+        self.covers: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)
+        """What the recordings of each process cover."""
         self.known_to_ns = reader.info.started_ns
         """When the newest recording of any process ends: of what came later nothing is known yet."""
-        self._samples = self._torn = 0
+        self.recorded = RecordedTotal(0, 0)
 
     def add(self, recordings: Iterable[RecordingRow]) -> None:
         """Take in recordings, those of a process in order of time; those without a whole stack cover nothing."""
         for row in recordings:
-            self._samples += row.samples
-            self._torn += row.torn
+            self.recorded = RecordedTotal(self.recorded.samples + row.samples, self.recorded.torn + row.torn)
             if row.samples > row.torn:
-                self._covers[row.process].add(row.start_ns, row.end_ns)
+                self.covers[row.process].add(row.start_ns, row.end_ns)
                 self.known_to_ns = max(self.known_to_ns, row.end_ns)
-
-    @property
-    def recorded(self) -> RecordedTotal:
-        """What recordings have read in all."""
-        return RecordedTotal(self._samples, self._torn)
-
-    def cover(self, process: int) -> IntervalSet:
-        """Return what the recordings of a process cover."""
-        return self._covers[process]
 
     def weight(self, process: int, from_ns: int | None = None, to_ns: int | None = None) -> float:
         """Return how long a process lived in [from_ns, to_ns) for each second of it that was recorded there.
@@ -53,7 +44,7 @@ class Lives:
         row = self._reader.processes[process]
         start_ns = row.seen_ns if from_ns is None else max(row.seen_ns, from_ns)
         end_ns = self._end_ns(row) if to_ns is None else min(self._end_ns(row), to_ns)
-        covered_ns = self.cover(process).between(
+        covered_ns = self.covers[process].between(
             self._reader.info.started_ns if from_ns is None else from_ns,
             self.known_to_ns if to_ns is None else to_ns,
         )
@@ -105,26 +96,11 @@ def take_coverage(reader: RunReader, selection: Selection) -> Coverage:
     )
 
 
-def mean_of_series(
-    reader: RunReader, name: str, process: int | None, selection: Selection, device: str | None = None
-) -> float | None:
-    """Return the mean of a series over a selection's range of time; None where nothing is known of it there."""
-    return total_of_series(reader, name, process, selection, device).mean
-
-
-def total_of_series(
-    reader: RunReader, name: str, process: int | None, selection: Selection, device: str | None = None
-) -> Aggregate:
-    """Return what a series was over a selection's range of time."""
-    series = reader.find_series(name, process, device)
-    return take_course(reader, series.id, selection.from_ns, selection.to_ns).total() if series else Aggregate()
-
-
 def covered_share(reader: RunReader, lives: Lives, selection: Selection) -> float | None:
     """Return the share of a selection's range of time that is covered; None where no process was to be sampled."""
     lived_ns = covered_ns = 0
     for process in selection.trainers(reader):
-        cover = lives.cover(process.id)
+        cover = lives.covers[process.id]
         start_ns, end_ns = sampled_life(process, reader.info, cover.start_ns, cover.end_ns)
         start_ns = start_ns if selection.from_ns is None else max(start_ns, selection.from_ns)
         end_ns = end_ns if selection.to_ns is None else min(end_ns, selection.to_ns)

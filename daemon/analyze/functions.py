@@ -103,18 +103,17 @@ class FunctionIndex:
         return frame.function, frame.file, frame.line if self._by_line else 0
 
 
-def hot_functions(reader: RunReader, profile: Profile, busy: Mapping[int, Busy] | None = None) -> list[FunctionRow]:
-    """Return the functions of a profile, those with the most time of their own first.
+def hot_functions(
+    reader: RunReader,
+    profile: Profile,
+    busy: Mapping[int, Busy] | None = None,
+    index: FunctionIndex | None = None,
+) -> list[FunctionRow]:
+    """Return the functions of a profile, or its lines by an ``index`` of these, those with the most own time first.
 
     ``busy`` is how busy the GPUs were during each stack, where that is known.
     """
-    return hot_rows(reader, profile, busy, FunctionIndex(reader))
-
-
-def hot_rows(
-    reader: RunReader, profile: Profile, busy: Mapping[int, Busy] | None, index: FunctionIndex
-) -> list[FunctionRow]:
-    """Return the functions or lines of a profile, by an index that may know its stacks from earlier ones."""
+    index = index or FunctionIndex(reader)
     own_ns: defaultdict[FunctionKey, float] = defaultdict(float)
     own_samples: Counter[FunctionKey] = Counter()
     total_ns: defaultdict[FunctionKey, float] = defaultdict(float)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from profd.daemon.analyze.coverage import mean_of_series, total_of_series
 from profd.daemon.analyze.functions import Busy, PhaseLine, phase_shares, user_lines
-from profd.daemon.analyze.gputracks import IDLE_BELOW, UTILIZATION, GpuTracks
+from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Condition, Selection
+from profd.daemon.analyze.series import mean_of_series, total_of_series
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.stepfunction import IDLE_BELOW, UTILIZATION
 
 
 class Gpu(msgspec.Struct, frozen=True):

@@ -13,10 +13,14 @@ from functools import cached_property
 from profd.daemon.analyze.series import mean_of_known, take_course
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.stepfunction import IDLE_BELOW as IDLE_BELOW
-from profd.daemon.store.stepfunction import LONGEST_INTERVAL_NS, StepFunction, devices_used, mean_function
-from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS as MEMORY_OF_PROCESS
-from profd.daemon.store.stepfunction import UTILIZATION as UTILIZATION
+from profd.daemon.store.stepfunction import (
+    LONGEST_INTERVAL_NS,
+    MEMORY_OF_PROCESS,
+    UTILIZATION,
+    StepFunction,
+    devices_used,
+    mean_function,
+)
 
 _LATELY_NS = 600 * SECOND_NS
 

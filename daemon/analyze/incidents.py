@@ -111,7 +111,6 @@ class PostMortem(msgspec.Struct, frozen=True):
 
     @property
     def cause(self) -> str:
-        """What ended the target, in a few words."""
         if self.out_of_memory is not None:
             return self.out_of_memory
         if self.signal is not None:

@@ -215,7 +215,6 @@ def _trend(times_s: Sequence[float], values: Sequence[float]) -> Trend | None:
 
 
 def _per_step(found: Trend, counts: Sequence[PointRow]) -> float | None:
-    """Return by how much a series grew a step, where steps were counted for most of the time in question."""
     inside = [count for count in counts if found.start_s <= count.at_ns / SECOND_NS <= found.end_s]
     if len(inside) < 2 or inside[-1].value <= inside[0].value:
         return None

@@ -171,14 +171,6 @@ def join_files(job: FoundJob, path: Path) -> None:
         for number, (reader, offset) in enumerate(zip(readers, take_offsets(readers), strict=True)):
             host = reader.info.host
             seen[host] += 1
-            node = JoinedNode(
-                number=number,
-                host=f"{host}/{seen[host]}" if several[host] > 1 else host,
-                run=reader.info.id,
-                offset_ns=offset.offset_ns,
-                error_ns=offset.error_ns,
-                source=offset.source,
-                matched=offset.matched,
-            )
-            nodes.append(node)
+            name = f"{host}/{seen[host]}" if several[host] > 1 else host
+            nodes.append(JoinedNode(number, name, reader.info.id, *offset))
         join_runs(readers, nodes, f"{job.name} on {len(readers)} nodes", path)

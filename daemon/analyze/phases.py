@@ -218,7 +218,6 @@ class PhaseIndex:
         self._rule_of_stack: dict[int, int | None] = {}
 
     def of_stack(self, stack: int) -> str:
-        """Return the name of the phase of a stack."""
         rule = self._rule(stack)
         return OTHER if rule is None else self.rules[rule].phase
 

@@ -112,7 +112,6 @@ class Profile(msgspec.Struct, frozen=True):
 
     @property
     def total_samples(self) -> int:
-        """The sum of the samples."""
         return sum(self.samples.values())
 
     @property

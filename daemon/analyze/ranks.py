@@ -84,7 +84,6 @@ def _own_work(
     waits: WaitIndex,
     phases: PhaseIndex,
 ) -> OwnWork:
-    """Return the own work of one rank from what was seen of it in each part."""
     shares: list[float | None] = []
     at_frame: defaultdict[Place, Counter[int]] = defaultdict(Counter)
     whole_ns = 0
@@ -136,11 +135,6 @@ class StragglerTest(msgspec.Struct, frozen=True):
     place: Place | None
     place_surplus: float
 
-    @property
-    def is_sure(self) -> bool:
-        """Whether the rank is surely late, and by enough to matter."""
-        return self.low > 0 and self.surplus >= LEAST_SURPLUS
-
 
 def lateness(ranks: Sequence[OwnWork], rank: int, *, of_cores: bool = False) -> StragglerTest | None:
     """Return how late a rank is, by its own work or (``of_cores``) by the CPU time that it uses.
@@ -164,7 +158,7 @@ def lateness(ranks: Sequence[OwnWork], rank: int, *, of_cores: bool = False) -> 
         for place, share in late.places.items()
     }
     place = max(surpluses, key=surpluses.__getitem__, default=None)
-    if place is None or (of_cores and surpluses[place] < surplus / 2):
+    if place is not None and of_cores and surpluses[place] < surplus / 2:
         place = None
     place_surplus = surpluses[place] if place else 0.0
     return StragglerTest(rank, surplus, surplus - around, min(surplus + around, 1.0), of_cores, place, place_surplus)
@@ -178,7 +172,7 @@ def find_late(ranks: Sequence[OwnWork], *, by_cpu: bool) -> tuple[StragglerTest,
     """
     for of_cores in (False, True) if by_cpu else (False,):
         judged = [lateness(ranks, work.rank, of_cores=of_cores) for work in ranks]
-        late = [one for one in judged if one is not None and one.is_sure]
+        late = [one for one in judged if one is not None and one.low > 0 and one.surplus >= LEAST_SURPLUS]
         if late:
             return tuple(sorted(late, key=lambda one: -one.surplus))
     return ()

@@ -40,7 +40,6 @@ class Selection(msgspec.Struct, frozen=True):
     when: tuple[Condition, ...] = ()
 
     def between(self, from_ns: int | None, to_ns: int | None) -> Selection:
-        """Return the same choice in another range of time."""
         return msgspec.structs.replace(self, from_ns=from_ns, to_ns=to_ns)
 
     def bounds(self, info: RunInfo) -> tuple[int, int]:
@@ -50,11 +49,9 @@ class Selection(msgspec.Struct, frozen=True):
         return from_ns, max(from_ns, to_ns)
 
     def trainers(self, reader: RunReader) -> list[ProcessRow]:
-        """Return the training processes that are selected."""
         return [row for row in reader.processes.values() if row.role == "main" and self.takes_process(row)]
 
     def takes_process(self, process: ProcessRow) -> bool:
-        """Say whether a process belongs to the selection, whatever its role."""
         return (self.processes is None or process.id in self.processes) and (
             self.rank is None or process.rank == self.rank
         )
@@ -69,7 +66,6 @@ class Selection(msgspec.Struct, frozen=True):
         )
 
     def threads(self, reader: RunReader) -> frozenset[int]:
-        """Return the ids of the threads that are selected."""
         return frozenset(thread.id for thread in reader.threads.values() if self.takes(thread, reader))
 
 

@@ -26,11 +26,9 @@ class Part(NamedTuple):
     to_ns: int
 
     def steps(self) -> Iterator[Step]:
-        """Yield what lies in the range."""
         return self.function.clipped(self.from_ns, self.to_ns)
 
     def readings(self) -> Iterator[PointRow]:
-        """Yield the readings that were made in the range."""
         for step in self.function.steps:
             if self.from_ns <= step.end_ns < self.to_ns:
                 yield PointRow(step.end_ns, step.value)
@@ -44,7 +42,6 @@ class SeriesCourse(NamedTuple):
     tail: Part = Part(StepFunction([], None), 0, 0)
 
     def total(self) -> Aggregate:
-        """Return what the series was over all of the range."""
         ends = [part.function.over(part.from_ns, part.to_ns) for part in (self.head, self.tail)]
         return sum_aggregates([*ends, *(one.aggregate for one in self.minutes)])
 
@@ -56,7 +53,6 @@ class SeriesCourse(NamedTuple):
         yield from self.tail.steps()
 
     def extremes(self, started_ns: int) -> list[PointRow]:
-        """Return the readings, and of each minute the least value and the highest one."""
         found = list(self.head.readings())
         for one in self.minutes:
             middle_ns = (started_ns + one.minute * MINUTE_NS + one.last_ns) // 2
@@ -100,6 +96,21 @@ def points_of(
     """Return the points of a series in a selection's range of time; none where there is no such series."""
     series = reader.find_series(name, process, device)
     return reader.points(series.id, selection.from_ns, selection.to_ns) if series else []
+
+
+def mean_of_series(
+    reader: RunReader, name: str, process: int | None, selection: Selection, device: str | None = None
+) -> float | None:
+    """Return the mean of a series over a selection's range of time; None where nothing is known of it there."""
+    return total_of_series(reader, name, process, selection, device).mean
+
+
+def total_of_series(
+    reader: RunReader, name: str, process: int | None, selection: Selection, device: str | None = None
+) -> Aggregate:
+    """Return what a series was over a selection's range of time."""
+    series = reader.find_series(name, process, device)
+    return take_course(reader, series.id, selection.from_ns, selection.to_ns).total() if series else Aggregate()
 
 
 def mean_of_known(values: Iterable[float | None]) -> float | None:

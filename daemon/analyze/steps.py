@@ -158,7 +158,6 @@ def take_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> S
 
 
 def _counted(reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex) -> Steps | None:
-    """Return the steps between the first and the last count in the selection, with those before the first."""
     counts = points_of(reader, COUNT_SERIES, process.id, selection)
     if len(counts) < 2 or counts[-1].at_ns == counts[0].at_ns:
         return None
@@ -223,7 +222,6 @@ def _after(counts: Sequence[PointRow], end_ns: int, *, goes_on: bool) -> float:
 
 
 def _by_cycles(reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex) -> Steps | None:
-    """Return the steps by how often a phase of them comes round in the stacks of the main thread."""
     found = []
     for visited in ONCE_A_STEP:
         cycles = count_cycles(

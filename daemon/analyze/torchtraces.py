@@ -48,7 +48,6 @@ class TorchTrace(msgspec.Struct, frozen=True):
         return self.base_ns + whole * 1000 + round((event.ts - whole) * 1000)
 
     def end_ns(self, event: TorchEvent) -> int:
-        """Return when an event ended."""
         return self.start_ns(event) + round(event.dur * 1000)
 
 

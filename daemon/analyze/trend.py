@@ -107,7 +107,6 @@ def trend(times_s: Sequence[float], values: Sequence[float], *, least_growth: fl
 
 
 def _grows(blocks: Sequence[_Block], line: _Line, before: Sequence[float], least_growth: float) -> bool:
-    """Say whether a window shows growth, on ground where the values ``before`` were not."""
     swing = statistics.median(block.highest - block.lowest for block in blocks)
     start = statistics.median(block.lowest for block in blocks[:3])
     return (
@@ -119,7 +118,6 @@ def _grows(blocks: Sequence[_Block], line: _Line, before: Sequence[float], least
 
 
 def _was_slower(times_s: Sequence[float], values: Sequence[float], slope: float) -> bool:
-    """Say whether a stretch ahead of a window grew much slower than ``slope``."""
     if len(times_s) < LEAST_POINTS:
         return False
     blocks = _cut(times_s, values)
@@ -161,7 +159,6 @@ def _thinned(times_s: Sequence[float], values: Sequence[float]) -> tuple[Sequenc
 
 
 def _cut(times_s: Sequence[float], values: Sequence[float]) -> list[_Block]:
-    """Cut a series into equal stretches of time; those without a point are left out."""
     number = _numbering(times_s, BLOCKS)
     blocks = []
     begin = 0
@@ -174,7 +171,6 @@ def _cut(times_s: Sequence[float], values: Sequence[float]) -> list[_Block]:
 
 
 def _numbering(times_s: Sequence[float], count: int) -> Callable[[float], int]:
-    """Return what numbers ``count`` equal stretches of time."""
     first_s, length_s = times_s[0], (times_s[-1] - times_s[0]) / count
     return lambda at_s: min(int((at_s - first_s) / length_s), count - 1)
 
@@ -196,7 +192,6 @@ def _fit(blocks: Sequence[_Block]) -> _Line:
 
 
 def _slope_error(times_s: Sequence[float], rest: Sequence[float]) -> float:
-    """Return the standard error of a slope from what the line leaves over."""
     count = len(rest)
     squares = sum(value * value for value in rest)
     if not squares:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from profd.daemon.analyze.coverage import COST_SERIES, mean_of_series
+from profd.daemon.analyze.coverage import COST_SERIES
 from profd.daemon.analyze.phases import COPY, DATA_LOAD, DATA_WAIT, STEP, PhaseIndex
 from profd.daemon.analyze.profile import selected_totals
 from profd.daemon.analyze.selection import Selection, cut
@@ -26,6 +26,7 @@ from profd.daemon.analyze.series import (
     machine_cores,
     main_thread_cores,
     mean_of_known,
+    mean_of_series,
     own_core_wait,
     take_course,
 )
@@ -73,7 +74,6 @@ class Blocks(msgspec.Struct, frozen=True):
     functions: Mapping[Item, tuple[str, str]]
 
     def mean(self, item: Item, *, by_step: bool) -> Mean:
-        """Return the share of an item, or its seconds a step."""
         shares = self.shares.get(item, [0.0] * self.count)
         if not by_step or self.step_s is None:
             return mean_of(shares)
@@ -85,7 +85,6 @@ class Blocks(msgspec.Struct, frozen=True):
 
 
 def take_blocks(reader: RunReader, selection: Selection) -> Blocks:
-    """Return the blocks of a selection's range of time, from where the training begins."""
     phases = PhaseIndex(reader)
     from_ns, to_ns = _training_range(reader, selection, phases)
     count = min(max((to_ns - from_ns) // _BLOCK_NS, BLOCKS), MOST_BLOCKS)
@@ -178,7 +177,6 @@ class CpuContention(msgspec.Struct, frozen=True):
 
 
 def take_cpu_contention(reader: RunReader, part: Selection) -> CpuContention | None:
-    """Return the contention in a selection's range of time; None where the machine's CPU time was not read."""
     busy, cores = mean_of_series(reader, "host_cpu_share", None, part), machine_cores(reader)
     if busy is None or not cores:
         return None

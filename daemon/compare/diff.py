@@ -15,9 +15,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from profd.daemon.analyze.coverage import mean_of_series
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.analyze.series import PRESSURE
+from profd.daemon.analyze.series import PRESSURE, mean_of_series
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import Blocks, CpuContention, Item, mean_of, slowing, take_blocks, take_cpu_contention
 from profd.daemon.compare.change import Change, Judge

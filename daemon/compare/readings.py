@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from profd.daemon.analyze.confidence import CONFIDENCE_95, t_quantile
-from profd.daemon.analyze.gputracks import IDLE_BELOW, UTILIZATION
 from profd.daemon.analyze.memory import GPU_SERIES, Growth, growth
 from profd.daemon.analyze.operators import HOST
 from profd.daemon.analyze.selection import Selection, cut
@@ -31,7 +30,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import BLOCKS, Mean, mean_of
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, WindowRow
-from profd.daemon.store.stepfunction import Step, StepFunction
+from profd.daemon.store.stepfunction import IDLE_BELOW, UTILIZATION, Step, StepFunction
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -80,19 +79,10 @@ def judged(pairs: Sequence[Pair], error_rate: float) -> tuple[Reading, ...]:
         if pair.freedom > 0:
             critical = t_quantile(1 - error_rate / bounded / 2, pair.freedom)
             margin = critical * math.hypot(pair.base.error, pair.new.error)
-        reading = Reading(
-            kind=pair.kind,
-            name=pair.name,
-            measure=pair.measure,
-            unit=pair.unit,
-            base=pair.base.value,
-            new=pair.new.value,
-            difference=difference,
-            low=difference - margin if pair.freedom > 0 else None,
-            high=difference + margin if pair.freedom > 0 else None,
-            is_significant=abs(difference) > margin and abs(difference) >= pair.least,
-        )
-        found.append(reading)
+        low, high = (difference - margin, difference + margin) if pair.freedom > 0 else (None, None)
+        is_significant = abs(difference) > margin and abs(difference) >= pair.least
+        values = pair.base.value, pair.new.value, difference, low, high, is_significant
+        found.append(Reading(pair.kind, pair.name, pair.measure, pair.unit, *values))
     return tuple(found)
 
 
@@ -106,7 +96,6 @@ _GPU_MEASURES: Mapping[str, Callable[[float], float]] = {
 
 
 def gpu_pairs(readers: tuple[RunReader, RunReader], parts: tuple[Selection, Selection]) -> Iterator[Pair]:
-    """Yield what was read of each GPU that both runs have, over the parts of the runs that are compared."""
     for number, tracks in enumerate(zip(*map(_tracks, readers), strict=False)):
         for name, measure in _GPU_MEASURES.items():
             sides = [_by_block(track, measure, part) for track, part in zip(tracks, parts, strict=True)]
@@ -123,7 +112,6 @@ def _tracks(reader: RunReader) -> Iterator[StepFunction]:
 
 
 def _by_block(track: StepFunction, measure: Callable[[float], float], part: Selection) -> list[float]:
-    """Return the mean of a measure over each block; nothing where one of them was not read."""
     measured = StepFunction(
         [Step(step.start_ns, step.end_ns, measure(step.value)) for step in track.steps], track.period_ns
     )

@@ -19,7 +19,6 @@ def cpu_limits(context: FindingContext) -> list[float]:
 
 
 def usable_cores(context: FindingContext) -> float | None:
-    """Return how many cores the machine has, or the tightest control group allows; None where neither was read."""
     whole = series.machine_cores(context.reader)
     return min([*cpu_limits(context), *([float(whole)] if whole else [])], default=None)
 

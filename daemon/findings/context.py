@@ -15,8 +15,7 @@ import msgspec
 
 from profd.daemon.analyze import series
 from profd.daemon.analyze.confidence import margin
-from profd.daemon.analyze.coverage import mean_of_series
-from profd.daemon.analyze.gputracks import MEMORY_OF_PROCESS, mean_utilization
+from profd.daemon.analyze.gputracks import mean_utilization
 from profd.daemon.analyze.job import Job, take_job
 from profd.daemon.analyze.phases import STARTUP, WAITING, PhaseIndex
 from profd.daemon.analyze.profile import Profile, take_profile
@@ -26,6 +25,7 @@ from profd.daemon.analyze.uncertainty import ShareVariance, State
 from profd.daemon.findings.finding import CRITICAL, INFO, LOSS, WARNING, Evidence, Finding, Line, Measure, Scale
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
+from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
 
 _LEAST_SAMPLES = 100
 _MOST = 0.99
@@ -154,7 +154,6 @@ class FindingContext:
 
     @cached_property
     def workers(self) -> tuple[ProcessRow, ...]:
-        """The workers of the training processes that lived meanwhile."""
         trainers = {row.id for row in self.trainers}
         return tuple(
             row
@@ -221,7 +220,6 @@ class FindingContext:
 
     @cached_property
     def _shares(self) -> dict[str, Share]:
-        """The share of each phase: asked for by nearly all rules, and gone through once."""
         return _shares(self.profile, self.phases.of_stack)
 
     def share_of(self, profile: Profile, holds: Callable[[int], bool]) -> Share:
@@ -253,7 +251,7 @@ class FindingContext:
         return self.reader.frames[self.reader.stacks[stack].frame]
 
     def mean(self, name: str, process: int | None = None, device: str | None = None) -> float | None:
-        return mean_of_series(self.reader, name, process, self.selection, device)
+        return series.mean_of_series(self.reader, name, process, self.selection, device)
 
     def worker_means(self, name: str) -> list[float | None]:
         return [self.mean(name, row.id) for row in self.workers]
@@ -267,7 +265,6 @@ class FindingContext:
 
 
 def _shares(profile: Profile, state_of: Callable[[int], State]) -> dict[State, Share]:
-    """Return the share of each state that the stacks of a profile are in."""
     states = {stack: state_of(stack) for stack in profile.time_ns}
     variance = ShareVariance[State](lambda stack: frozenset({states[stack]} if stack in states else ()))
     variance.add(profile.changes)

@@ -92,7 +92,6 @@ class _Line:
 
 
 def slow_down(context: FindingContext) -> Finding | None:
-    """Return the finding where steps of the last third surely take longer than those of the first."""
     course = _course(context)
     if course is None:
         return None
@@ -233,7 +232,6 @@ _PART, _LARGE_PART = 0.1, 0.25
 
 
 def slow_start(context: FindingContext) -> Finding | None:
-    """Return the finding where the start of a run took long, by itself and as a part of the run."""
     info = context.reader.info
     if context.whole.from_ns is not None or info.mode != "launched" or not context.is_training:
         return None

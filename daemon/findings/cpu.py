@@ -21,7 +21,6 @@ _THROTTLED = "cgroup_cpu_throttled_share"
 
 
 def cpu_limit(context: FindingContext) -> Finding | None:
-    """Return the finding where a control group surely took the CPU away."""
     share = share_of_series(context.values(_THROTTLED), context.mean(_THROTTLED))
     severity = context.severity(share.low) if share else None
     if share is None or severity is None:
@@ -52,7 +51,6 @@ _CPU_SHARE = "host_cpu_share"
 
 
 def idle_cores(context: FindingContext) -> Finding | None:
-    """Return the finding where long operations surely compute in one thread, beside cores that nobody uses."""
     if context.devices or not context.is_training or not _is_alone(context):
         return None
     cores, used = usable_cores(context), context.mean(_CPU_SHARE)
@@ -81,7 +79,6 @@ def idle_cores(context: FindingContext) -> Finding | None:
 
 
 def _is_alone(context: FindingContext) -> bool:
-    """Say whether no training process uses more of the cores than its main thread does."""
     for row in context.trainers:
         whole, main = context.mean("cpu_cores", row.id), context.main_thread_cores(row.id)
         if whole is None or main is None or whole > main + _ALONE:
@@ -124,7 +121,6 @@ _KNOWN_UNTIL = 0.9
 
 
 def interpreter_lock(context: FindingContext) -> Finding | None:
-    """Return the finding where the main thread surely waits for its turn, and another thread computes meanwhile."""
     processes = {row.id for row in context.trainers}
     rivals = [
         (used, row)
@@ -187,7 +183,6 @@ _OF_THE_MACHINE = 0.6
 
 
 def oversubscription(context: FindingContext) -> Finding | None:
-    """Return the finding where threads surely wait for cores, and they are those of this training."""
     pressure, cores = share_of_series(context.values(PRESSURE), context.mean(PRESSURE)), usable_cores(context)
     threads = _sum_over_processes(context, "threads")
     if pressure is None or cores is None or pressure.low < _PRESSED or threads < _THREADS_A_CORE * cores:
@@ -212,6 +207,5 @@ def oversubscription(context: FindingContext) -> Finding | None:
 
 
 def _sum_over_processes(context: FindingContext, series: str) -> float:
-    """Return what the training processes and the workers that live at once have of a series together."""
     mains = sum(context.mean(series, row.id) or 0.0 for row in context.trainers)
     return mains + context.workers_at_once * (mean_of_known(context.worker_means(series)) or 0.0)

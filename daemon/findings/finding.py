@@ -79,7 +79,6 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """The title without its label."""
         return self.title.removeprefix(f"{self.label}: ")
 
 

@@ -20,7 +20,6 @@ from profd.daemon.units import percent, plural, size
 
 
 def gpu_unused(context: FindingContext) -> Finding | None:
-    """Return the finding where the run has GPUs, and none of its training processes holds memory of one."""
     devices = context.reader.devices()
     if not devices or not context.is_training or context.devices:
         return None
@@ -42,7 +41,6 @@ _HELD_BACK = 0.2
 
 
 def gpu_held_back(context: FindingContext) -> Finding | None:
-    """Return the finding for the first GPU of the training whose clocks were surely held down."""
     for device in context.devices:
         share = share_of_series(context.values(_SERIES, device=device), context.mean(_SERIES, device=device))
         if share is not None and share.low >= _HELD_BACK:
@@ -70,7 +68,6 @@ _FULL = 0.5
 
 
 def pcie_bound(context: FindingContext) -> Finding | None:
-    """Return the finding for the first GPU whose link is surely full for most of the time, while it pauses."""
     busy = context.utilization
     if busy is None:
         return None
@@ -126,8 +123,7 @@ _COPIES = ShareRule(
 
 
 def copies(context: FindingContext) -> Finding | None:
-    """Return the finding where copies surely take their part, and the GPU has room for more."""
-    return _COPIES.beside(context, context.utilization)
+    return _COPIES(context, context.utilization)
 
 
 class Kernels(msgspec.Struct, frozen=True):
@@ -149,7 +145,6 @@ class Kernels(msgspec.Struct, frozen=True):
 
 
 def take_kernels(context: FindingContext) -> Kernels | None:
-    """Return the kernels of the last window in the time looked at; None without one, or without kernels in it."""
     taken = list(selected_windows(context.reader, context.selection))
     rows = [
         operator
@@ -182,7 +177,6 @@ _FORMAT = ShareRule(
 
 
 def memory_format(context: FindingContext) -> Finding | None:
-    """Return the finding where kernels that do nothing but reorder take their part of the time."""
     kernels = take_kernels(context)
     share = kernels.share(_TURNING) if kernels else None
     return _FORMAT.of(context, share, limit=share.gain) if share else None
@@ -215,7 +209,6 @@ _PRECISION = ShareRule(
 
 
 def precision(context: FindingContext) -> Finding | None:
-    """Return the finding where such kernels take much of the time on a GPU that has tensor cores."""
     used = context.devices
     models = [row.model for row in context.reader.devices() if not used or row.name in used]
     has_tensor_cores = bool(models) and all(_TENSOR_CORES.search(model) for model in models)

@@ -9,35 +9,31 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.findings.bounds import bound, ceiling, usable_cores
 from profd.daemon.findings.context import SATURATED, FindingContext, Loaders, Share
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding, Measure, at, speeds_up
+from profd.daemon.findings.sharerule import ShareRule
 from profd.daemon.units import percent, plural, size
+
+_IN_PROCESS = ShareRule(
+    rule="input-bound-in-process",
+    label="input-bound",
+    phase=DATA_LOAD,
+    title="the main thread loads data {share} of the time{at}: loading in {workers} {speeds_up}",
+    cause="A DataLoader with num_workers=0 prepares each batch between two steps, in the thread that trains: "
+    "neither CPU nor GPU work on the model meanwhile.",
+    remedy="Give the DataLoader{at} num_workers={number} (and persistent_workers=True), so that batches are ready when "
+    "a step ends.",
+    series=("cpu_cores",),
+)
 
 
 def load_in_process(context: FindingContext) -> Finding | None:
-    """Return the finding where loading in the main thread surely takes a part of the steps."""
     share = context.share(DATA_LOAD)
-    if (severity := context.severity(share.low)) is None:
+    if context.severity(share.low) is None:  # spares the look at the cores
         return None
-    line = context.line(DATA_LOAD)
-    gain = bound(context, share, ceiling(context))
     # As many as keep up with steps that do not load any more, but none without a core to spare.
     needed = -(-share.value // (1 - min(share.value, 0.99)))
     workers = max(int(min(needed, max((usable_cores(context) or needed) - 1, 1))), 1)
-    return context.finding(
-        share.measure(DATA_LOAD),
-        rule="input-bound-in-process",
-        severity=severity,
-        label="input-bound",
-        title=f"the main thread loads data {percent(share.value)} of the time{at(line)}: "
-        f"loading in {plural(workers, 'worker')} {speeds_up(gain)}",
-        cause="A DataLoader with num_workers=0 prepares each batch between two steps, in the thread that trains: "
-        "neither CPU nor GPU work on the model meanwhile.",
-        remedy=f"Give the DataLoader{at(line)} num_workers={workers} (and persistent_workers=True), "
-        "so that batches are ready when a step ends.",
-        gain=gain,
-        phase=DATA_LOAD,
-        line=line,
-        series=("cpu_cores",),
-    )
+    words = plural(workers, "worker")
+    return _IN_PROCESS.of(context, share, limit=ceiling(context), workers=words, number=str(workers))
 
 
 _NO_CORES = 1.1
@@ -45,7 +41,6 @@ _MOSTLY_WAITING = 0.25
 
 
 def saturated_workers(context: FindingContext) -> Finding | None:
-    """Return the finding where the wait is sure and the workers are busy all the time."""
     share = context.share(DATA_WAIT)
     severity = context.severity(share.low)
     loaders = context.loaders if severity else None
@@ -114,7 +109,6 @@ _BURSTS = (
 
 
 def idle_workers(context: FindingContext) -> Finding | None:
-    """Return the finding where the wait is sure and the workers surely have time."""
     share = context.share(DATA_WAIT)
     severity = context.severity(share.low)
     loaders = context.loaders if severity else None
@@ -160,7 +154,6 @@ _NEARLY_FULL, _FULL = 0.8, 0.95
 
 
 def shared_memory(context: FindingContext) -> Finding | None:
-    """Return the finding where a training with workers was seen to have filled /dev/shm nearly."""
     used, total = context.values(_USED), context.values(_TOTAL)
     if not context.workers or not used or not total or max(used) < _NEARLY_FULL * total[-1]:
         return None

@@ -9,10 +9,10 @@ import re
 
 import msgspec
 
-from profd.daemon.analyze.coverage import total_of_series
 from profd.daemon.analyze.memory import GPU_SERIES, growth, tightest
 from profd.daemon.analyze.phases import WITHOUT_WORK
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.series import total_of_series
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, Share, share_of_series
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding, Measure, speeds_up
@@ -31,7 +31,6 @@ _PAGE_BYTES = 4096
 
 
 def allocator_churn(context: FindingContext) -> Finding | None:
-    """Return the finding for the first training process in which faults surely take their part of the time."""
     for row in context.trainers:
         faults, share = context.mean(_MINOR_FAULTS, row.id), _kernel_share(context, row)
         if share is None or faults is None or faults < _MANY_MINOR_FAULTS:
@@ -79,8 +78,6 @@ _COLLECTION = ShareRule(
 
 
 def garbage_collection(context: FindingContext) -> Finding | None:
-    """Return the finding where calls of ``gc.collect`` surely take their part."""
-
     def collects(stack: int) -> bool:
         return bool(_CALL.search(context.leaf(stack).source or ""))
 
@@ -125,7 +122,6 @@ _NEARLY_FULL, _MEMORY_FULL = 0.92, 0.97
 
 
 def memory_limit(context: FindingContext) -> Finding | None:
-    """Return the finding for the first training process whose machine or control group is nearly full."""
     for row in context.trainers:
         series = context.reader.find_series("rss_bytes", row.id)
         limit = tightest(context.reader, series, context.selection) if series else None
@@ -152,7 +148,6 @@ _MANY_MAJOR_FAULTS = 20.0
 
 
 def swapping(context: FindingContext) -> Finding | None:
-    """Return the finding for the first training process that has pages on disk and waits for them."""
     for row in context.trainers:
         faults, swapped = context.mean(_MAJOR_FAULTS, row.id), context.mean(_SWAPPED, row.id)
         if faults is not None and swapped and faults >= _MANY_MAJOR_FAULTS:
@@ -177,7 +172,6 @@ _WELL_USED, _GPU_MEMORY_FULL = 0.92, 0.98
 
 
 def gpu_memory_limit(context: FindingContext) -> Finding | None:
-    """Return the finding for the first GPU of the training that was seen to be nearly full."""
     for device in context.devices:
         most = total_of_series(context.reader, _USED, None, context.selection, device).most
         total = context.values(_TOTAL, device=device)

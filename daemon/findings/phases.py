@@ -84,9 +84,8 @@ _ON_CPU = ShareRule(
 
 
 def synchronization(context: FindingContext) -> Finding | None:
-    """Return the finding where the main thread surely waits, and the device is not simply busy all the time."""
     busy = context.utilization
-    return _ON_CPU(context) if busy is None else _ON_GPU.beside(context, busy)
+    return _ON_CPU(context) if busy is None else _ON_GPU(context, busy)
 
 
 # The optimizers that have a fused form.
@@ -108,8 +107,6 @@ _UNFUSED = ShareRule(
 
 
 def unfused_optimizer(context: FindingContext) -> Finding | None:
-    """Return the finding where an optimizer that could be fused surely takes its part of a step."""
-
     def is_one_by_one(stack: int) -> bool:
         return any(
             frame.function in _ONE_BY_ONE and frame.module_path.startswith("torch/optim/")
@@ -202,7 +199,6 @@ _HOT_FUNCTION = ShareRule(
 
 
 def hot_function(context: FindingContext) -> Finding | None:
-    """Return the finding where one function surely takes its part by itself, and is seen at the line of a loop."""
     name = _hottest(context)
     if name is None:
         return None
@@ -219,7 +215,6 @@ def hot_function(context: FindingContext) -> Finding | None:
 
 
 def _hottest(context: FindingContext) -> _Key | None:
-    """Return the function of the user's with most time of its own, of those that loop."""
     own_ns: defaultdict[_Key, float] = defaultdict(float)
     looping_ns: defaultdict[_Key, float] = defaultdict(float)
     for stack, time_ns in context.profile.time_ns.items():

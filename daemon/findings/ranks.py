@@ -16,7 +16,6 @@ from profd.daemon.units import percent
 
 
 def collectives(context: FindingContext) -> Finding | None:
-    """Return the finding where ranks surely wait, and no rank comes last time and again."""
     job = context.job
     if job is None or job.late:
         return None
@@ -52,7 +51,6 @@ _LEAST_WORK = 0.01
 
 
 def straggler(context: FindingContext) -> Finding | None:
-    """Return the finding where a rank surely makes the others wait."""
     job = context.job
     if job is None or not job.late:
         return None

@@ -31,11 +31,7 @@ class ShareRule(msgspec.Struct, frozen=True):
     series: tuple[str, ...] = ()
     is_sampled: bool = True
 
-    def __call__(self, context: FindingContext) -> Finding | None:
-        """Return the finding where the phase surely takes its part."""
-        return self.beside(context, None)
-
-    def beside(self, context: FindingContext, busy: float | None) -> Finding | None:
+    def __call__(self, context: FindingContext, busy: float | None = None) -> Finding | None:
         """Return the finding where the GPU, ``busy`` for this share of the time, leaves room to lose the phase.
 
         Steps take at least as long as the GPU works for them.

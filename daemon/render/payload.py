@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from profd.daemon.analyze.coverage import take_lives
-from profd.daemon.analyze.gputracks import IDLE_BELOW
 from profd.daemon.analyze.memory import Growth
 from profd.daemon.analyze.operators import issuing_lines
 from profd.daemon.analyze.phases import PHASES, Phase, PhaseIndex
@@ -23,6 +22,7 @@ from profd.daemon.render.seriespayload import GpuEntry, ProcessEntry, gpu_entrie
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.store.rows import FrameRow, StackRow, WindowRow
+from profd.daemon.store.stepfunction import IDLE_BELOW
 from profd.daemon.units import percent
 
 WINDOW_LIMIT = 32

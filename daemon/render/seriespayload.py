@@ -12,7 +12,6 @@ from itertools import pairwise
 import msgspec
 
 from profd.daemon.analyze.coverage import Lives
-from profd.daemon.analyze.gputracks import UTILIZATION
 from profd.daemon.analyze.memory import GPU_SERIES, Growth
 from profd.daemon.analyze.series import take_course
 from profd.daemon.analyze.steps import COUNT_SERIES
@@ -23,7 +22,7 @@ from profd.daemon.render.sections import growth_words
 from profd.daemon.store.merge import hosts_of, nodes_of
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import SeriesRow
-from profd.daemon.store.stepfunction import IntervalSet, Step, StepFunction
+from profd.daemon.store.stepfunction import UTILIZATION, IntervalSet, Step, StepFunction
 
 POINT_LIMIT = 1_200
 """Points kept of one series: about as many as a wide screen has columns."""
@@ -137,7 +136,7 @@ def process_entries(
             ended_ms=None if row.ended_ns is None else (row.ended_ns - started_ns) // MILLISECOND_NS,
             exit_code=row.exit_code,
             exit_signal=row.exit_signal,
-            cover=_cover(lives.cover(row.id), started_ns),
+            cover=_cover(lives.covers[row.id], started_ns),
             cpu_cores=charted_series("cpu_cores", row.id),
             rss_bytes=charted_series("rss_bytes", row.id),
             steps_per_s=_steps_per_s(reader, row.id),

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from profd.daemon.analyze.coverage import mean_of_series, take_coverage
+from profd.daemon.analyze.coverage import take_coverage
 from profd.daemon.analyze.functions import (
     FunctionRow,
     PhaseLine,
@@ -30,6 +30,7 @@ from profd.daemon.analyze.operators import WindowSummary, last_window
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import Profile, selected_totals, take_profile, weighted
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.analyze.series import mean_of_series
 from profd.daemon.analyze.steps import Steps, take_steps
 from profd.daemon.analyze.uncertainty import ShareVariance, TransitionsSeen, take_transitions
 from profd.daemon.clock import SECOND_NS

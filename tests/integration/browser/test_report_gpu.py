@@ -10,8 +10,8 @@ from support.gappedrun import DEVICE, UTILIZATION, write_gapped_run
 from support.gpurun import SECONDS, waits, write_gpu_run
 from support.synthetic import write_run
 
-from profd.daemon.analyze.coverage import mean_of_series
 from profd.daemon.analyze.selection import Condition, Selection
+from profd.daemon.analyze.series import mean_of_series
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.exports.formats import collapsed_lines
 from profd.daemon.store.reader import RunReader

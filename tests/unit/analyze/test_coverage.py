@@ -8,8 +8,8 @@ import pytest
 from support.synthetic import STARTED_NS, run_started
 from support.training_stacks import describe
 
-from profd.daemon.analyze.coverage import mean_of_series
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.series import mean_of_series
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken

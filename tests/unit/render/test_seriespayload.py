@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from support import synthetic
 
-from profd.daemon.analyze.gputracks import UTILIZATION
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.render import seriespayload
@@ -16,6 +15,7 @@ from profd.daemon.render.payload import take_payload
 from profd.daemon.render.seriespayload import Series
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken
+from profd.daemon.store.stepfunction import UTILIZATION
 
 
 def counted(second: int, steps: int) -> PointsTaken:

@@ -12,9 +12,10 @@ from support.gappedrun import DEVICE, POWER, SECONDS, UTILIZATION, write_gapped_
 from support.metricvalues import value, watch
 from support.synthetic import MAIN_TID, STARTED_NS
 
-from profd.daemon.analyze.coverage import COST_SERIES, mean_of_series
+from profd.daemon.analyze.coverage import COST_SERIES
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.series import mean_of_series
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.fleet.dataset import TABLES
 from profd.daemon.fleet.tables import ROWS, Source

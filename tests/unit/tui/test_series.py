@@ -10,8 +10,8 @@ from support import synthetic
 from support.gpurun import waits, write_gpu_run
 from support.synthetic import MAIN, STARTED_NS, worker
 
-from profd.daemon.analyze.coverage import mean_of_series
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.series import mean_of_series
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, Point, PointsTaken
