@@ -38,11 +38,14 @@ COMMANDS = {
     "daemon": "Supervise this host: record and report its trainings.",
     "doctor": "Say what works here, and how to mend what does not.",
 }
+_SHARED = {"view": "show", "summary": "show", "report": "show", "demo": "run"}
+"""Commands that share a module with others, and have their own name there; each other is ``command`` in its own."""
 
 
 def load_command(name: str) -> click.Command:
     """Import and return the command of a name in ``COMMANDS``."""
-    command: click.Command = importlib.import_module(f"profd.cli.{name}").command
+    module = importlib.import_module(f"profd.cli.{_SHARED.get(name, name)}")
+    command: click.Command = getattr(module, name if name in _SHARED else "command")
     return command
 
 

@@ -77,9 +77,9 @@ ELSEWHERE: Mapping[str, str] = {
     "profd summary FOLDER --job 10.0.0.1:29500": (
         "unit/cli/test_runs_folder.py::test_of_several_jobs_one_is_to_be_named_and_files_left_out_are_told"
     ),
-    "profd view RUN": "unit/cli/test_view.py::test_who_only_looks_ends_nothing",
-    "profd view latest": "unit/cli/test_view.py::test_who_only_looks_ends_nothing",
-    "profd view FOLDER": "unit/cli/test_view.py::test_of_several_nodes_one_is_chosen_from_the_list",
+    "profd view RUN": "unit/cli/test_show_view.py::test_who_only_looks_ends_nothing",
+    "profd view latest": "unit/cli/test_show_view.py::test_who_only_looks_ends_nothing",
+    "profd view FOLDER": "unit/cli/test_show_view.py::test_of_several_nodes_one_is_chosen_from_the_list",
     **dict.fromkeys(
         (
             "profd window RUN",

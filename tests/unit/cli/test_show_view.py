@@ -10,7 +10,7 @@ import pytest
 from support.noderuns import write_folder
 from support.synthetic import write_run
 
-from profd.cli import view
+from profd.cli import show
 from profd.cli.main import run_command_line
 from profd.daemon.errors import ExitCode
 
@@ -27,7 +27,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
     monkeypatch.setitem(sys.modules, "profd.tui.app", SimpleNamespace(run_dashboard=run_dashboard))
     terminal = SimpleNamespace(isatty=lambda: True)
-    monkeypatch.setattr(view, "sys", SimpleNamespace(stdin=terminal, stderr=terminal))
+    monkeypatch.setattr(show, "sys", SimpleNamespace(stdin=terminal, stderr=terminal))
     return opened
 
 

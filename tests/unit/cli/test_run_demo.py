@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from profd.cli import demo
+from profd.cli import run
 from profd.cli.main import run_command_line
 from profd.daemon.errors import ExitCode, UsageError
 from profd.daemon.session.session import SessionOptions
@@ -20,17 +20,17 @@ from profd.daemon.session.session import SessionOptions
     ],
 )
 def test_words_name_a_target_and_its_arguments(words: tuple[str, ...], meant: tuple[str, tuple[str, ...]]) -> None:
-    assert demo.split_words(words) == meant
+    assert run.split_words(words) == meant
 
 
 def test_unknown_name_is_answered_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="there is no demo resnet: it is one of: cifar_resnet18, simple_net"):
-        demo.split_words(("resnet",))
+        run.split_words(("resnet",))
 
 
-@pytest.mark.parametrize("name", demo.TARGET_ARGUMENTS)
+@pytest.mark.parametrize("name", run.TARGET_ARGUMENTS)
 def test_each_target_is_bundled(name: str) -> None:
-    assert demo.target_path(name).is_file()
+    assert run.target_path(name).is_file()
 
 
 def test_missing_torch_is_answered_with_the_command_that_installs_it(
@@ -54,10 +54,10 @@ def test_the_script_is_launched_with_its_arguments_and_its_exit_code_is_the_demo
         asked.append(options)
         return 7
 
-    monkeypatch.setattr(demo, "run_profiled", launch)
-    monkeypatch.setattr(demo, "_NEEDED", ())
+    monkeypatch.setattr(run, "run_profiled", launch)
+    monkeypatch.setattr(run, "_NEEDED", ())
     assert run_command_line(["demo", "--headless", "simple_net", "--", "--steps", "0"]) == 7
     (options,) = asked
     assert options.command[1:] == (
-        str(demo.target_path("simple_net")), *demo.TARGET_ARGUMENTS["simple_net"], "--steps", "0"
+        str(run.target_path("simple_net")), *run.TARGET_ARGUMENTS["simple_net"], "--steps", "0"
     )  # fmt: skip
