@@ -13,7 +13,6 @@ import bisect
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator
 
 from profd.daemon.analyze.phases import BACKWARD, COLLECTIVE, COPY, SYNCHRONIZE, PhaseIndex
 from profd.daemon.clock import SECOND_NS
@@ -86,11 +85,17 @@ class DepartureIndex:
 
         The moment lies between the last sample in the wait and the first after it: its middle is taken.
         """
-        found = [
-            [at_ns - self.half_a_sample(thread, at_ns) for at_ns in self._ends(thread, from_ns, to_ns)]
-            for thread in self.threads
-        ]
-        return max(found, key=len, default=[])
+        most: list[int] = []
+        for thread in self.threads:
+            found, was_waiting, until_ns = [], False, 0
+            for row in self._reader.intervals(from_ns, to_ns, [thread.id]):
+                waits = self._is_for_all(row.stack)
+                # What follows a gap in the samples may have begun long before.
+                if was_waiting and not waits and row.start_ns == until_ns:
+                    found.append(row.start_ns - self.half_a_sample(thread, row.start_ns))
+                was_waiting, until_ns = waits, row.end_ns
+            most = max(most, found, key=len)
+        return most
 
     def half_a_sample(self, thread: ThreadRow, at_ns: int) -> int:
         recordings = self._recordings[thread.process]
@@ -105,15 +110,6 @@ class DepartureIndex:
         """
         rates = [row.rate_hz for thread in self.threads for row in self._recordings[thread.process]]
         return int(SECOND_NS / (2 * statistics.median(rates))) if rates else 0
-
-    def _ends(self, thread: ThreadRow, from_ns: int, to_ns: int) -> Iterator[int]:
-        was_waiting, until_ns = False, 0
-        for row in self._reader.intervals(from_ns, to_ns, [thread.id]):
-            waits = self._is_for_all(row.stack)
-            # What follows a gap in the samples may have begun long before.
-            if was_waiting and not waits and row.start_ns == until_ns:
-                yield row.start_ns
-            was_waiting, until_ns = waits, row.start_ns + row.duration_ns
 
     def _is_for_all(self, stack: int) -> bool:
         known = self._waits_for_all.get(stack)

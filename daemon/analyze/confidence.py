@@ -10,7 +10,7 @@ CONFIDENCE_95 = 1.96
 _HALVINGS = 100
 _MOST = 1e9
 _MANY = 200
-"""From here on four terms of the expansion are exact to seven digits, and much cheaper."""
+"""From here on four terms of an expansion are exact to seven digits, and much cheaper."""
 
 
 def margin(error: float) -> float:
@@ -31,8 +31,11 @@ def student_95(freedom: int) -> float:
 @lru_cache(maxsize=1024)
 def t_quantile(probability: float, freedom: int) -> float:
     """Return a quantile above the median, ``probability`` 0.5 to 1, for 1 or more degrees of freedom."""
-    if freedom >= _MANY:
-        return _expanded(statistics.NormalDist().inv_cdf(probability), freedom)
+    if freedom >= _MANY:  # by the normal one, in powers of 1 / freedom (Cornish and Fisher)
+        z = statistics.NormalDist().inv_cdf(probability)
+        first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+        third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+        return z + first / freedom + second / freedom**2 + third / freedom**3
     low, high = 0.0, _MOST
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -41,13 +44,6 @@ def t_quantile(probability: float, freedom: int) -> float:
         else:
             high = middle
     return high
-
-
-def _expanded(z: float, freedom: int) -> float:
-    """Return Student's quantile by the normal one, in powers of 1 / freedom (Cornish and Fisher)."""
-    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / freedom + second / freedom**2 + third / freedom**3
 
 
 def _within(t: float, freedom: int) -> float:

@@ -21,9 +21,6 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
 
 BUILT_IN = Path(__file__).with_name("phases.toml")
-_NOTHING = re.compile(r"(?!)")
-_WILDCARD = re.compile(r"[*?\[]")
-_GLOBS_HELD = 1024
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,7 +105,7 @@ def _name_test(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     dotted = tuple(pattern for pattern in patterns if "." in pattern)
     split = [pattern.rpartition(".") for pattern in dotted]
     whole = _any_of(dotted)
-    ends = _any_of(tuple(end for owner, _, end in split if end != "*" and not _WILDCARD.search(owner)))
+    ends = _any_of(tuple(end for owner, _, end in split if end != "*" and not re.search(r"[*?\[]", owner)))
     plain = _any_of(tuple(pattern for pattern in patterns if "." not in pattern))
 
     def test(name: str) -> bool:
@@ -118,10 +115,9 @@ def _name_test(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     return test
 
 
-@functools.lru_cache(_GLOBS_HELD)
+@functools.lru_cache(1024)
 def _any_of(globs: tuple[str, ...]) -> re.Pattern[str]:
-    """Return an expression that the whole of a text meets where any of the globs does; none of them: it meets none."""
-    return re.compile("|".join(map(fnmatch.translate, globs))) if globs else _NOTHING
+    return re.compile("|".join(map(fnmatch.translate, globs)) or "(?!)")  # which nothing meets
 
 
 class Phase(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from profd.daemon.analyze.selection import Selection
@@ -117,14 +117,6 @@ def mean_of_known(values: Iterable[float | None]) -> float | None:
     """Return the mean of those values that are known; None where none is."""
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None
-
-
-def own_core_wait(mains: Iterable[int], mean: Callable[[str, int], float | None]) -> float | None:
-    """Return the share of the time for which main threads waited for a core; None where the kernel does not say.
-
-    ``mains`` are their processes, ``mean`` gives the mean of a series of one of them.
-    """
-    return mean_of_known(mean(CORE_WAIT, process) for process in mains)
 
 
 def main_thread_cores(reader: RunReader, process: int, from_ns: int | None, to_ns: int | None) -> float | None:

@@ -101,7 +101,9 @@ def trend(times_s: Sequence[float], values: Sequence[float], *, least_growth: fl
         length_s = times_s[-1] - times_s[begin]
         before = slice(max(bisect_left(times_s, times_s[begin] - length_s), steady), begin)
         is_late = length_s < LATE_SHARE * known_s
-        if not is_late or _was_slower(times_s[before], values[before], line.slope):
+        earlier = _cut(times_s[before], values[before]) if is_late and begin - before.start >= LEAST_POINTS else []
+        was_slower = len(earlier) >= LEAST_BLOCKS and _fit(earlier).slope <= LATE_SLOWDOWN * line.slope
+        if was_slower or not is_late:
             return msgspec.structs.replace(window, is_growing=True)
     return found
 
@@ -115,13 +117,6 @@ def _grows(blocks: Sequence[_Block], line: _Line, before: Sequence[float], least
         and line.still_share <= MOST_STILL
         and max(before, default=start) <= start + NEW_GROUND_SHARE * line.grown
     )
-
-
-def _was_slower(times_s: Sequence[float], values: Sequence[float], slope: float) -> bool:
-    if len(times_s) < LEAST_POINTS:
-        return False
-    blocks = _cut(times_s, values)
-    return len(blocks) >= LEAST_BLOCKS and _fit(blocks).slope <= LATE_SLOWDOWN * slope
 
 
 class _Block(NamedTuple):

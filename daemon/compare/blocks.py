@@ -22,12 +22,12 @@ from profd.daemon.analyze.phases import COPY, DATA_LOAD, DATA_WAIT, STEP, PhaseI
 from profd.daemon.analyze.profile import selected_totals
 from profd.daemon.analyze.selection import Selection, cut
 from profd.daemon.analyze.series import (
+    CORE_WAIT,
     PRESSURE,
     machine_cores,
     main_thread_cores,
     mean_of_known,
     mean_of_series,
-    own_core_wait,
     take_course,
 )
 from profd.daemon.analyze.steps import take_steps
@@ -91,8 +91,14 @@ def take_blocks(reader: RunReader, selection: Selection) -> Blocks:
     parts = [selection.between(*block) for block in cut(from_ns, to_ns, count)]
     shares: defaultdict[Item, list[float]] = defaultdict(lambda: [0.0] * count)
     for number, part in enumerate(parts):
-        for item, share in _shares(reader, part, phases).items():
-            shares[item][number] = share
+        spent_ns: Counter[Item] = Counter()
+        totals = selected_totals(reader, part, phases)
+        whole_ns = sum(total.duration_ns for total in totals)
+        for total in totals:
+            for item in _items(reader, total.stack, phases):
+                spent_ns[item] += total.duration_ns
+        for item, time_ns in spent_ns.items():
+            shares[item][number] = time_ns / whole_ns if whole_ns else 0.0
     rates = [take_steps(reader, part, phases).per_s for part in parts]
     paces = [1 / rate for rate in rates if rate]
     if len(paces) < count:
@@ -117,16 +123,6 @@ def mean_of(values: Sequence[float]) -> Mean:
     alike = sum(one * other for one, other in itertools.pairwise(centered)) / sum(x * x for x in centered)
     bounded = min(max(alike, 0.0), 0.8)
     return Mean(mean, spread / math.sqrt(len(values)) * math.sqrt((1 + bounded) / (1 - bounded)))
-
-
-def _shares(reader: RunReader, selection: Selection, phases: PhaseIndex) -> dict[Item, float]:
-    spent_ns: Counter[Item] = Counter()
-    whole_ns = 0
-    for total in selected_totals(reader, selection, phases):
-        whole_ns += total.duration_ns
-        for item in _items(reader, total.stack, phases):
-            spent_ns[item] += total.duration_ns
-    return {item: time_ns / whole_ns for item, time_ns in spent_ns.items()} if whole_ns else {}
 
 
 def _items(reader: RunReader, stack: int, phases: PhaseIndex) -> Iterator[Item]:
@@ -188,7 +184,14 @@ def take_cpu_contention(reader: RunReader, part: Selection) -> CpuContention | N
             start_ns, end_ns = max(process.seen_ns, from_ns), min(process.ended_ns or to_ns, to_ns)
             mean = take_course(reader, row.id, start_ns, end_ns).total().mean or 0.0
             others -= mean * max(end_ns - start_ns, 0) / max(to_ns - from_ns, 1)
-    return CpuContention(min(max(others, 0.0) / max(cores - 1, 1), 1.0), _lacking(reader, part))
+    mains = [row.id for row in reader.processes.values() if row.role == "main"]
+    lacking = mean_of_known(mean_of_series(reader, CORE_WAIT, process, part) for process in mains)
+    if lacking is None:  # the kernel does not count it for them: it is no longer than any task of the machine waited
+        lacking = mean_of_series(reader, PRESSURE, None, part) or 0.0
+        used = [main_thread_cores(reader, process, part.from_ns, part.to_ns) for process in mains]
+        off = mean_of_known(None if cores_used is None else 1 - min(cores_used, 1.0) for cores_used in used)
+        lacking = lacking if off is None else min(off, lacking)
+    return CpuContention(min(max(others, 0.0) / max(cores - 1, 1), 1.0), lacking)
 
 
 def slowing(base: CpuContention | None, new: CpuContention | None) -> float:
@@ -198,18 +201,3 @@ def slowing(base: CpuContention | None, new: CpuContention | None) -> float:
     beside = _OF_MORE_CONTENTION * abs(new.others - base.others) + _OF_ANY_CONTENTION * max(base.others, new.others)
     longer = sorted(1 / (1 - min(side.lacking, 0.99)) for side in (base, new))
     return beside + longer[1] / longer[0] - 1 + _OF_ANY_CONTENTION * (longer[1] - 1)
-
-
-def _lacking(reader: RunReader, part: Selection) -> float:
-    """Return for which share of the time main threads had no core, or the most that it may have been.
-
-    Where the kernel does not count it for them, it is no longer than any task of the machine waited.
-    """
-    mains = [row.id for row in reader.processes.values() if row.role == "main"]
-    waited = own_core_wait(mains, lambda name, process: mean_of_series(reader, name, process, part))
-    if waited is not None:
-        return waited
-    cores = [main_thread_cores(reader, process, part.from_ns, part.to_ns) for process in mains]
-    off = mean_of_known(None if used is None else 1 - min(used, 1.0) for used in cores)
-    pressure = mean_of_series(reader, PRESSURE, None, part) or 0.0
-    return pressure if off is None else min(off, pressure)

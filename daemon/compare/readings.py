@@ -229,25 +229,22 @@ def _means(windows: Sequence[Mapping[OperatorKey, float]], measure: str) -> dict
     return found
 
 
-def _windows(reader: RunReader, selection: Selection) -> list[Mapping[OperatorKey, float]]:
-    """Return seconds a step by operator of each window within a range; those that were asked for at once are one."""
+def _windows(reader: RunReader, selection: Selection) -> list[dict[OperatorKey, float]]:
+    """Return the operators' own seconds a step of each window with a whole step; those asked for at once are one."""
     together: defaultdict[int, list[WindowRow]] = defaultdict(list)
     for row in selected_windows(reader, selection):
         is_early = selection.from_ns is not None and row.start_ns < selection.from_ns
         if not is_early and (selection.to_ns is None or row.end_ns <= selection.to_ns):
             together[row.asked_ns].append(row)
-    found = (_seconds_a_step(reader, rows) for rows in together.values())
-    return [window for window in found if window]
-
-
-def _seconds_a_step(reader: RunReader, rows: Sequence[WindowRow]) -> dict[OperatorKey, float]:
-    """Return the operators' own seconds a step of one rank, from windows of some; empty where no step is whole."""
-    steps = sum(len(reader.window_steps(row.id)) for row in rows)
-    spent_ns: Counter[OperatorKey] = Counter()
-    for row in rows:
-        for one in reader.operators(row.id):
+    found = []
+    for rows in together.values():
+        steps = sum(len(reader.window_steps(row.id)) for row in rows)
+        spent_ns: Counter[OperatorKey] = Counter()
+        for one in (one for row in rows for one in reader.operators(row.id)):
             # Annotations hold operators, and kernels are counted for the operators that start them.
             if one.device == HOST and not one.is_annotation:
                 spent_ns[one.name, _OPERATOR_MEASURES[0]] += one.self_cpu_ns
                 spent_ns[one.name, _OPERATOR_MEASURES[1]] += one.self_cuda_ns
-    return {key: time_ns / SECOND_NS / steps for key, time_ns in spent_ns.items() if time_ns} if steps else {}
+        if steps and spent_ns.total():
+            found.append({key: time_ns / SECOND_NS / steps for key, time_ns in spent_ns.items() if time_ns})
+    return found

@@ -78,7 +78,7 @@ def crowding(context: FindingContext) -> float:
     says, or where that is not counted by thread, no longer than it says that any thread did.
     """
     cores = mean_of_known(context.main_thread_cores(row.id) for row in context.trainers)
-    waited = series.own_core_wait((row.id for row in context.trainers), context.mean)
+    waited = mean_of_known(context.mean(CORE_WAIT, row.id) for row in context.trainers)
     waited = context.mean(PRESSURE) if waited is None else waited
     if cores is None or waited is None:
         return 1.0

@@ -148,7 +148,11 @@ def _course(context: FindingContext) -> _Course | None:
         else:
             continue
         surely_s = early.mean - early.around
-        first_s = min(_first_s(begin, _begun(points, context.from_ns)), surely_s)
+        begun = None  # the pace from the first step to the first count, if the counter began at 0 then
+        if points and points[0].value > 0 and (took_ns := points[0].at_ns - context.from_ns) > 0:
+            steps = points[0].value
+            begun = _Pace(context.from_ns / SECOND_NS, took_ns / SECOND_NS, steps, steps / 2)
+        first_s = min(_first_s(begin, begun), surely_s)
         return _Course(early, late, _mean_s(paces), first_s) if surely_s > 0 else None
     return None
 
@@ -164,14 +168,6 @@ def _line_through(paces: Sequence[_Pace]) -> _Line:
 
 def _mean_s(paces: Sequence[_Pace]) -> float:
     return math.fsum(pace.length_s for pace in paces) / math.fsum(pace.steps for pace in paces)
-
-
-def _begun(points: Sequence[PointRow], from_ns: int) -> _Pace | None:
-    """Return the pace from the first step to the first count, if the counter began at 0 then."""
-    if not points or points[0].value <= 0 or points[0].at_ns <= from_ns:
-        return None
-    took_s, steps = (points[0].at_ns - from_ns) / SECOND_NS, points[0].value
-    return _Pace(from_ns / SECOND_NS, took_s, steps, steps / 2)
 
 
 def _paces(points: Sequence[PointRow], from_ns: int, to_ns: int) -> list[_Pace]:

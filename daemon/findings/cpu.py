@@ -51,8 +51,12 @@ _CPU_SHARE = "host_cpu_share"
 
 
 def idle_cores(context: FindingContext) -> Finding | None:
-    if context.devices or not context.is_training or not _is_alone(context):
+    if context.devices or not context.is_training or not context.trainers:
         return None
+    for row in context.trainers:
+        whole, main = context.mean("cpu_cores", row.id), context.main_thread_cores(row.id)
+        if whole is None or main is None or whole > main + _ALONE:
+            return None
     cores, used = usable_cores(context), context.mean(_CPU_SHARE)
     idle = round(cores * (1 - used)) if cores is not None and used is not None else 0
     if not idle:
@@ -76,14 +80,6 @@ def idle_cores(context: FindingContext) -> Finding | None:
         line=line,
         series=(_CPU_SHARE,),
     )
-
-
-def _is_alone(context: FindingContext) -> bool:
-    for row in context.trainers:
-        whole, main = context.mean("cpu_cores", row.id), context.main_thread_cores(row.id)
-        if whole is None or main is None or whole > main + _ALONE:
-            return False
-    return bool(context.trainers)
 
 
 def _computing(context: FindingContext) -> Share:

@@ -112,11 +112,10 @@ def straggler(context: FindingContext) -> Finding | None:
 
 def _line(context: FindingContext, job: Job, late: StragglerTest) -> Line | None:
     """Return the line that makes a rank late; where it waits for its workers, the line that keeps those."""
-    alone = Selection(context.from_ns, context.to_ns, context.whole.processes, late.rank, main_threads=True)
+    selection = Selection(context.from_ns, context.to_ns, context.whole.processes, late.rank, main_threads=True)
+    alone = FindingContext(context.reader, selection, context.phases)
     if late.place is None:
-        return FindingContext(context.reader, alone, context.phases).line(BACKWARD)
-    if late.place.phase == DATA_WAIT:
-        loaders = FindingContext(context.reader, alone, context.phases).loaders
-        if loaders is not None and loaders.line is not None:
-            return loaders.line
+        return alone.line(BACKWARD)
+    if late.place.phase == DATA_WAIT and (loaders := alone.loaders) and loaders.line:
+        return loaders.line
     return line_of(job.work(late.rank).frames[late.place])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.synthetic import MAIN, PIN_TID, STARTED_NS, worker, write_run
 
-from profd.daemon.analyze.series import CORE_WAIT, machine_cores, main_thread_cores, own_core_wait
+from profd.daemon.analyze.series import machine_cores, main_thread_cores, mean_of_known
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, Point, PointsTaken
@@ -47,13 +47,7 @@ def test_a_process_without_readings_had_nobody_knows_how_much(reader: RunReader)
     assert main_thread_cores(reader, 999, None, None) is None
 
 
-def test_the_wait_for_a_core_is_the_mean_of_those_that_tell() -> None:
-    waits = {1: 0.2, 2: None, 3: 0.4}
-
-    def mean(name: str, process: int) -> float | None:
-        assert name == CORE_WAIT
-        return waits[process]
-
-    assert own_core_wait([1, 2, 3], mean) == pytest.approx(0.3)
-    assert own_core_wait([2], mean) is None
-    assert own_core_wait([], mean) is None
+def test_the_mean_is_that_of_the_values_that_are_known() -> None:
+    assert mean_of_known([0.2, None, 0.4]) == pytest.approx(0.3)
+    assert mean_of_known([None]) is None
+    assert mean_of_known([]) is None
