@@ -115,7 +115,7 @@ class Dashboard(Screen[None]):
         self.query_one(VerdictLine).show(message.snapshot)
         self.query_one(Timeline).show(message.snapshot)
         self.query_one(TabLine).show(message.snapshot)
-        self.query_one(OutputPane).set_mode(message.snapshot.info.mode)
+        self.query_one(OutputPane).mode = message.snapshot.info.mode
         self._show_table()
         if was_live and message.snapshot.info.state == "interrupted":
             self.notify("profd's recorder was ended; all it wrote is kept", severity="error", markup=False)
@@ -238,7 +238,7 @@ class Dashboard(Screen[None]):
     def action_pause(self) -> None:
         self._is_paused = not self._is_paused
         self._feed.pause(is_paused=self._is_paused)
-        self.query_one(Header).set_paused(is_paused=self._is_paused)
+        self.query_one(Header).is_paused = self._is_paused
 
     def _move(self, to: Move) -> None:
         self.query_one(Timeline).move(to)

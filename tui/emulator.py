@@ -49,7 +49,7 @@ class Emulator:
     def feed(self, data: bytes) -> None:
         self._stream.feed(_EXTENSIONS.sub(b"", data))
 
-    def picture(self, *, is_cut: bool = False) -> Picture:
+    def picture(self) -> Picture:
         """Return what the screen shows now; lines that did not change are not drawn anew."""
         screen = self._screen
         for y in range(screen.lines):
@@ -59,7 +59,7 @@ class Emulator:
         used = max([screen.cursor.y, *(y for y, line in self._drawn.items() if line)]) + 1
         lines = (*screen.scrolled, *(self._drawn[y] for y in range(used)))
         cursor = None if screen.cursor.hidden else (screen.cursor.x, len(screen.scrolled) + screen.cursor.y)
-        return Picture(lines, cursor, is_cut)
+        return Picture(lines, cursor)
 
 
 class _ScrollingScreen(pyte.Screen):

@@ -28,13 +28,11 @@ Line = tuple[Run, ...]
 class Picture(msgspec.Struct, frozen=True):
     """What a terminal shows: what has scrolled out of it, then its screen.
 
-    ``cursor`` is (column, index into ``lines``), None where it is hidden. ``is_cut`` says that earlier output was left
-    out.
+    ``cursor`` is (column, index into ``lines``), None where it is hidden.
     """
 
     lines: tuple[Line, ...]
     cursor: tuple[int, int] | None
-    is_cut: bool
 
 
 # pyte takes about a quarter of a megabyte a second. So of what is there at first the end will do, and what a script
@@ -53,7 +51,6 @@ class Playback:
         self._size = (0, 0)
         self._last_row = 0
         self._pending = b""
-        self._is_cut = False
 
     def play(self, view: OutputView) -> Picture | None:
         """Take in what was written since; None where nothing was, or where it is not shown."""
@@ -66,23 +63,20 @@ class Playback:
             from profd.tui.emulator import Emulator
 
             self._emulator, self._size = Emulator(*size), size
-            self._last_row, self._pending, self._is_cut = 0, b"", False
+            self._last_row, self._pending = 0, b""
         rows = self._reader.output(self._last_row)
         if rows:
-            # The run file drops the oldest output of a long run: then the first rows of all are missing.
-            self._is_cut = self._is_cut or rows[0].id > self._last_row + 1
             self._last_row = rows[-1].id
             self._pending += b"".join(row.data for row in rows)
             surplus = len(self._pending) - MOST_BYTES
             if surplus > 0:
-                self._is_cut = True
                 self._pending = _RESET + self._pending[max(self._pending.find(b"\n", surplus) + 1, surplus) :]
         if not self._pending and not is_new:
             return None
         step = MOST_BYTES if is_new else STEP_BYTES
         self._emulator.feed(self._pending[:step])
         self._pending = self._pending[step:]
-        return self._emulator.picture(is_cut=self._is_cut)
+        return self._emulator.picture()
 
 
 _ESCAPES = {

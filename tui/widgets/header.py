@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from textual.reactive import reactive
+
 from profd.daemon.analyze.phases import STARTUP, phase_named
 from profd.daemon.findings.finding import CRITICAL, INFO
 from profd.daemon.naming import script, signal_name
@@ -32,11 +34,7 @@ class Part(NamedTuple):
 class Header(TextLines):
     """The header line."""
 
-    is_paused: bool = False
-
-    def set_paused(self, *, is_paused: bool) -> None:
-        self.is_paused = is_paused
-        self.refresh()
+    is_paused = reactive(False)
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
         if self.snapshot is None:

@@ -11,6 +11,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
+from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -36,12 +37,13 @@ class OutputPane(ScrollView, StyledWidget):
 
     can_focus = True
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "back to profd", show=False, priority=True)]
+    mode = reactive("")
+    """That of the run; empty before it is known."""
 
     def __init__(self, terminal: Terminal | None, *, id: str) -> None:
         super().__init__(id=id)
         self._terminal = terminal
-        self.picture = Picture((), None, is_cut=False)
-        self._mode = ""
+        self.picture = Picture((), None)
         self.can_focus = terminal is None
 
     @property
@@ -60,10 +62,6 @@ class OutputPane(ScrollView, StyledWidget):
         if was_at_end:
             # By force: the scrollbar, without which nothing scrolls, comes with the next layout.
             self.scroll_to(y=self.max_scroll_y, animate=False, force=True)
-        self.refresh()
-
-    def set_mode(self, mode: str) -> None:
-        self._mode = mode
         self.refresh()
 
     def send(self, data: bytes) -> None:
@@ -106,8 +104,8 @@ class OutputPane(ScrollView, StyledWidget):
         index = y + self.scroll_offset.y
         if index >= len(lines):
             text = ""
-            if y == 1 and self._mode and not any(lines):
-                is_attached = self._mode == "attached"
+            if y == 1 and self.mode and not any(lines):
+                is_attached = self.mode == "attached"
                 text = _ATTACHED if is_attached else "Nothing was written here."
             return Strip(fit_runs([self.run(f"  {text}", "dim")], width, blank=plain), width)
         segments = [Segment(run.text, plain + run.style) for run in lines[index]]

@@ -61,7 +61,7 @@ class Table(ScrollView, LineWidget, Generic[Item]):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._items: Sequence[Item] = []
-        self._rows: list[Item] = []
+        self.rows: Sequence[Item] = []
         self._held: list[Hashable] | None = None
         self._cursor = 0
         self._needle = ""
@@ -95,12 +95,8 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         return self._held is not None
 
     @property
-    def rows(self) -> Sequence[Item]:
-        return self._rows
-
-    @property
     def current(self) -> Item | None:
-        return self._rows[self._cursor] if self.has_cursor and self._cursor < len(self._rows) else None
+        return self.rows[self._cursor] if self.has_cursor and self._cursor < len(self.rows) else None
 
     def show(self, items: Sequence[Item]) -> None:
         """Show other items, in their order unless the cursor holds it."""
@@ -122,7 +118,7 @@ class Table(ScrollView, LineWidget, Generic[Item]):
             self._held = [self.key(item) for item in items]
         self.show(items)
         if current is not None:
-            self._move_to([self.key(item) for item in self._rows].index(self.key(current)))
+            self._move_to([self.key(item) for item in self.rows].index(self.key(current)))
 
     def let_go(self) -> None:
         """Take the cursor out of rows that are to be replaced by others."""
@@ -136,12 +132,12 @@ class Table(ScrollView, LineWidget, Generic[Item]):
 
     def action_move(self, rows: int) -> None:
         """Move the cursor; the first move takes it into the table."""
-        if not self._rows:
+        if not self.rows:
             return
         if self._held is None:
-            self._held = [self.key(item) for item in self._rows]
+            self._held = [self.key(item) for item in self.rows]
             rows += -1 if rows == 1 else 0
-        self._move_to(min(max(self._cursor + rows, 0), len(self._rows) - 1))
+        self._move_to(min(max(self._cursor + rows, 0), len(self.rows) - 1))
 
     def action_move_page(self, pages: int) -> None:
         self.action_move(pages * max(self.size.height - _TITLE_LINES - 1, 1))
@@ -164,8 +160,8 @@ class Table(ScrollView, LineWidget, Generic[Item]):
                 if event.x < end:
                     self.sort_by(column.title)
                     break
-        elif row < len(self._rows):
-            self._held = self._held or [self.key(item) for item in self._rows]
+        elif row < len(self.rows):
+            self._held = self._held or [self.key(item) for item in self.rows]
             self._move_to(row)
 
     def make_line(self, y: int) -> Strip:
@@ -174,17 +170,17 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         if y < _TITLE_LINES:
             titles = [f"{one.title} ▾" if one.title == self.sorted_by != "" else one.title for one, _ in self._shown()]
             return self._strip([[self.run(title, "faint")] for title in titles], is_current=False)
-        if index < len(self._rows):
-            cells = [self.cell(self._rows[index], column, room) for column, room in self._shown()]
+        if index < len(self.rows):
+            cells = [self.cell(self.rows[index], column, room) for column, room in self._shown()]
             return self._strip(cells, is_current=self.has_cursor and index == self._cursor)
         text, width = "", self.size.width
-        if not self._rows and y == _TITLE_LINES + 1:
+        if not self.rows and y == _TITLE_LINES + 1:
             is_filtered = self._needle and self._items
             text = f"Nothing here has “{self._needle}” in it." if is_filtered else self.empty_text
         return Strip(fit_runs([self.run(f"  {text}", "dim")], width, blank=self.style_of("plain")), width)
 
     def on_resize(self) -> None:
-        self.virtual_size = Size(self.size.width, len(self._rows) + _TITLE_LINES)
+        self.virtual_size = Size(self.size.width, len(self.rows) + _TITLE_LINES)
 
     def _move_to(self, row: int) -> None:
         self._cursor = row
@@ -204,7 +200,7 @@ class Table(ScrollView, LineWidget, Generic[Item]):
             rows.sort(key=lambda item: place.get(self.key(item), len(place)))
             keys = [self.key(item) for item in rows]
             self._cursor = keys.index(current) if current in keys else min(self._cursor, max(len(rows) - 1, 0))
-        self._rows = rows
+        self.rows = rows
         self.on_resize()
         self.redraw()
 
