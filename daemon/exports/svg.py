@@ -30,7 +30,6 @@ _STYLE = (
 
 
 def flame_graph_svg(reader: RunReader, selection: Selection) -> bytes:
-    """Return the flame graph of a selection as an SVG file."""
     phases = PhaseIndex(reader)
     profile = take_profile(reader, selection, phases)
     tree = call_tree(reader, profile)

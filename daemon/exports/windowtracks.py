@@ -59,7 +59,6 @@ def slice_event(reader: RunReader, name: str, category: str, start_ns: int, end_
 
 
 def name_event(kind: str, pid: int, tid: int, name: str) -> Event:
-    """Return the name of a track or a process, by ``kind``."""
     return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}
 
 

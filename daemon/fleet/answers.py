@@ -155,7 +155,6 @@ def hours_of(spent: Spent) -> Hours:
 
 
 def phase_costs(partial: Partial) -> tuple[PhaseCost, ...]:
-    """Return the cost of each phase, the largest loss first, then the largest cost."""
     job_of = {run.run: run.job for run in partial.runs}
     spent: defaultdict[str, Spent] = defaultdict(Spent)
     jobs: defaultdict[str, set[str]] = defaultdict(set)
@@ -171,7 +170,6 @@ def phase_costs(partial: Partial) -> tuple[PhaseCost, ...]:
 
 
 def finding_costs(partial: Partial) -> tuple[FindingCost, ...]:
-    """Return the cost of what each rule found, those first whose fixes can give back most."""
     by_rule: defaultdict[str, list[tuple[RuleKey, Found]]] = defaultdict(list)
     for key, found in partial.findings:
         by_rule[key.rule].append((key, found))
@@ -192,7 +190,6 @@ def finding_costs(partial: Partial) -> tuple[FindingCost, ...]:
 
 
 def function_costs(partial: Partial, *, leaves: bool, most: int) -> tuple[FunctionCost, ...]:
-    """Return the functions that take most, of the user's code or by themselves."""
     spent: defaultdict[tuple[str, str, str], Spent] = defaultdict(Spent)
     jobs: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
     for key, one in partial.functions:

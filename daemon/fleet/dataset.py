@@ -211,7 +211,6 @@ class DataSet:
                 self.files.rm_file(f"{self.root}/{path}")
 
     def leftovers(self, folders: Iterable[str], prefix: str) -> list[str]:
-        """Return the files in some folders whose names begin like this."""
         found = []
         for folder in folders:
             with self._reading():

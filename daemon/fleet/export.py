@@ -26,7 +26,6 @@ def schema_of(table: str) -> pyarrow.Schema:
 
 
 def empty_file(table: str, path: Path) -> Path:
-    """Write a table without rows, and return its path."""
     schema = schema_of(table)
     from pyarrow import parquet
 

@@ -46,7 +46,6 @@ def unit_of(fleet: Fleet) -> Unit:
 
 
 def headline(fleet: Fleet) -> str:
-    """Return the size of the data set, and how much of its time is lost."""
     unit = unit_of(fleet)
     lost, whole = unit.of(fleet.hours)
     share = percent(lost / whole) if whole else UNKNOWN

@@ -210,7 +210,6 @@ def _add_sums(reader: RunReader, builder: BucketBuilder, parts: Sequence[Part]) 
 
 
 def _add_intervals(reader: RunReader, builder: BucketBuilder, parts: Sequence[Part], rest: Rest) -> None:
-    """Add the intervals of some threads in a range of time, one by one."""
     time = within(rest.from_ns, rest.to_ns)
     alone: dict[Part, dict[int, IntervalSet]] = {
         part: covers_of(reader, (Condition(part[0]),), rest.threads, time) for part in parts if len(part) == 1

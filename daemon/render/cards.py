@@ -76,7 +76,6 @@ class DeathCard(msgspec.Struct, frozen=True):
 
 
 def take_card(reader: RunReader, finding: Finding) -> Card:
-    """Put a finding on a card."""
     measures = [_fact(measure) for measure in finding.evidence.measures]
     if finding.gain_bound is not None:
         measures.append(Fact("steps get", f"at most {times(finding.gain_bound)} as fast"))

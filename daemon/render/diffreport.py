@@ -58,7 +58,6 @@ class _Node:
 
 
 def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> DiffTree:
-    """Merge the call trees of what a diff compares of two runs."""
     functions = FunctionIndex(lambda frame: frame.module_path)
     root = _Node(-1)
     sides = (diff.base, diff.new)
@@ -123,7 +122,6 @@ def write_diff_report(path: Path, readers: Readers, selections: Selections, diff
 
 
 def render_diff_report(readers: Readers, selections: Selections, diff: Diff) -> str:
-    """Return the comparison of two runs as HTML."""
     facts = [
         _facts(reader, selection, side)
         for reader, selection, side in zip(readers, selections, (diff.base, diff.new), strict=True)

@@ -46,7 +46,6 @@ def diff_text(diff: Diff, *, columns: int = WIDTH) -> str:
 
 
 def verdict(diff: Diff) -> str:
-    """Return in one sentence what changed most."""
     largest, step = diff.first, diff.step_time
     longer = f"a step takes {percent(abs(step.relative), 1)} {_than(step)}" if step and step.is_significant else ""
     if largest is None and longer:
@@ -105,7 +104,6 @@ def _rows(diff: Diff, changes: Sequence[Change]) -> Iterator[str]:
 
 
 def _basis(diff: Diff) -> Iterator[str]:
-    """Yield what the numbers mean."""
     if diff.unit == "s/step":
         yield "Times are of the main threads, a step; changes are parts of the base's step."
     else:

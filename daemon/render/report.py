@@ -101,7 +101,6 @@ def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> ReportTex
 
 
 def take_verdict(summary: Summary) -> Verdict:
-    """Say what the main thread mostly does, and what comes next."""
     if not summary.phases:
         return Verdict("No sample of a main thread was taken: the run was too short, or its stacks could not be read.")
     (first, share), *others = summary.phases.items()
@@ -176,7 +175,6 @@ def write_report(reader: RunReader, path: Path) -> None:
 
 
 def render_report(reader: RunReader) -> str:
-    """Return the report of a run as HTML."""
     was_enabled = gc.isenabled()
     gc.disable()  # no cycles are made, and all that was read of a long run would be searched for them again and again
     try:

@@ -61,7 +61,6 @@ _PLACE_CELLS = 22
 
 
 def gpu_lines(gpus: Iterable[Gpu]) -> Iterator[str]:
-    """Yield a line for each GPU: how busy it was on average, and the most of its memory that was used."""
     for gpu in gpus:
         facts = [f"utilized {percent(gpu.utilization)}"]
         if gpu.memory_used_bytes is not None:
@@ -124,7 +123,6 @@ def growth_words(growth: Growth) -> str:
 
 
 def jump_lines(jumps: Iterable[Jump], names: Mapping[int, str]) -> Iterator[str]:
-    """Yield a line for each jump: whose memory, by how much, and the line of the user's code that ran meanwhile."""
     for jump in jumps:
         where = f" on {jump.device}" if jump.device is not None else ""
         line = f" at {jump.line.module_path}:{jump.line.line}  {jump.line.source or ''}" if jump.line else ""
@@ -138,7 +136,6 @@ _FRAMES = 3
 
 
 def hang_lines(hangs: Sequence[Hang], columns: int) -> Iterator[str]:
-    """Yield lines on each hang, none of them wider than ``columns``."""
     for hang in hangs:
         went_on = (
             "it did not go on" if hang.ended_s is None else f"it went on after {duration(hang.ended_s - hang.since_s)}"

@@ -147,7 +147,6 @@ def process_entries(
 
 
 def gpu_entries(reader: RunReader) -> list[GpuEntry]:
-    """Return the GPUs that have readings, with their series."""
     devices = sorted({row.device for row in reader.series.values() if row.name == UTILIZATION and row.device})
     return [
         GpuEntry(

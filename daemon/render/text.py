@@ -185,7 +185,6 @@ def _role(process: ProcessSummary) -> str:
 
 
 def _widest(texts: Iterable[str], limit: int = WIDTH) -> int:
-    """Return how many cells the widest of some texts takes, at most ``limit``."""
     return min(max((width(visible(text)) for text in texts), default=0), limit)
 
 

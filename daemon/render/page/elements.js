@@ -127,17 +127,16 @@ class AddressedPage {
 
 const NUMBERS = { Uint8Array, Uint16Array, Uint32Array, Int32Array, Float64Array };
 
-/** Decode what stands in the page: base64 of deflated bytes, so that no byte of a run is ever markup. */
+/**
+ * Decode what stands in the page: base64 of deflated bytes, so that no byte of a run is ever markup.
+ * These are the length of the JSON, the JSON, and the columns of numbers that it names, used in place.
+ */
 async function decode(packed) {
   const letters = atob(packed);
   const deflated = new Uint8Array(letters.length);
   for (let at = 0; at < letters.length; at += 1) deflated[at] = letters.charCodeAt(at);
   const inflated = new Response(deflated).body.pipeThrough(new DecompressionStream("deflate"));
-  return unpack(await new Response(inflated).arrayBuffer());
-}
-
-/** Return the data of some bytes: their length, JSON, and the columns of numbers that it names, used in place. */
-function unpack(buffer) {
+  const buffer = await new Response(inflated).arrayBuffer();
   const length = new DataView(buffer).getUint32(0, true);
   const head = new TextDecoder().decode(new Uint8Array(buffer, 4, length));
   const behind = Math.ceil((4 + length) / 8) * 8;

@@ -70,19 +70,13 @@ class Boxes {
     this.byNode = new Map(this.all.map((box) => [box.node, box]));
   }
 
-  /** Return the box of a node; undefined where it is not in the picture. */
+  /** The box of a node; undefined where it is not in the picture. */
   of(node) {
     return this.byNode.get(node);
   }
 
   at(x, row) {
     return this.all.find((box) => box.row === row && x >= box.x && x < box.x + Math.max(box.width, 1));
-  }
-
-  /** Return the node so many places to the right of a box, in its row. */
-  beside(box, places) {
-    const row = this.all.filter((each) => each.row === box.row).sort((a, b) => a.x - b.x);
-    return row[row.indexOf(box) + places]?.node;
   }
 }
 
@@ -217,7 +211,8 @@ class FlameGraph {
     const { boxes, tree } = this;
     const box = boxes.of(this.selected) ?? boxes.of(this.zoomed);
     const below = () => tree.childrenOf(box.node).find((node) => boxes.of(node));
-    const next = columns ? boxes.beside(box, columns) : rows < 0 ? tree.parent[box.node] : below();
+    const row = boxes.all.filter((each) => each.row === box.row).sort((a, b) => a.x - b.x);
+    const next = columns ? row[row.indexOf(box) + columns]?.node : rows < 0 ? tree.parent[box.node] : below();
     if (next !== undefined && next >= 0) this.select(next);
     const selected = boxes.of(this.selected);
     if (!selected) return;

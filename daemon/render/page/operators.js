@@ -4,12 +4,15 @@
 class Operators {
   constructor(node, run, onrange) {
     this.run = run;
-    this.onrange = onrange;
     this.window = run.windows.length - 1;
     this.byShape = false;
     this.choice = element("select", { "aria-label": "Window", oninput: (event) => this.show({ window: Number(event.target.value) }) });
     this.shapes = element("button", { type: "button", onclick: () => this.show({ byShape: !this.byShape }) }, "by shape");
-    const place = element("button", { type: "button", onclick: () => this.selectRange() }, "select its time");
+    const selectRange = () => {
+      const { start_ms: from, end_ms: to } = run.windows[this.window];
+      onrange(from, Math.max(to, from + run.bucketMs));
+    };
+    const place = element("button", { type: "button", onclick: selectRange }, "select its time");
     this.note = element("span", { class: "dim" });
     this.body = element("div", {});
     fillSelect(this.choice, run.windows.map((window, at) => {
@@ -20,11 +23,6 @@ class Operators {
     const nothing = element("p", { class: "dim" }, "No torch window was taken of this run. ", code("profd run --torch-window"), " arms them, ", code("profd window"), " takes one.");
     const controls = element("p", { class: "controls" }, this.choice, this.shapes, place, this.note);
     node.replaceChildren(...(run.windows.length ? [controls, this.body] : [nothing]));
-  }
-
-  selectRange() {
-    const { start_ms: from, end_ms: to } = this.run.windows[this.window];
-    this.onrange(from, Math.max(to, from + this.run.bucketMs));
   }
 
   show(choice) {
@@ -59,7 +57,7 @@ function operatorColumns(rows, byShape) {
   const share = (title, field, whole) => numberColumn(title, field, (time) => percent(time, whole));
   const has = (name) => rows.some((row) => row[name]);
   const cuda = has("self_cuda_ns") || has("cuda_total_ns");
-  const memory = (title, name) => (has(name) ? [numberColumn(title, name, kibibytes)] : []);
+  const memory = { "CPU Mem": "cpu_bytes", "Self CPU Mem": "self_cpu_bytes", "CUDA Mem": "cuda_bytes", "Self CUDA Mem": "self_cuda_bytes" };
   return [
     longColumn("Name", "name", "name"),
     numberColumn("Self CPU", "self_cpu_ns", nanoseconds, { first: cuda ? undefined : "descending" }),
@@ -73,10 +71,7 @@ function operatorColumns(rows, byShape) {
       numberColumn("CUDA total", "cuda_total_ns", nanoseconds),
       numberColumn("CUDA time avg", (row) => row.cuda_total_ns / row.calls, nanoseconds),
     ] : []),
-    ...memory("CPU Mem", "cpu_bytes"),
-    ...memory("Self CPU Mem", "self_cpu_bytes"),
-    ...memory("CUDA Mem", "cuda_bytes"),
-    ...memory("Self CUDA Mem", "self_cuda_bytes"),
+    ...Object.entries(memory).filter(([, name]) => has(name)).map(([title, name]) => numberColumn(title, name, kibibytes)),
     numberColumn("# of Calls", "calls", grouped),
     ...(byShape ? [longColumn("Input Shapes", "input_shapes", "code")] : []),
     ...(has("issuer") ? [longColumn("From (samples)", "issuer", "code")] : []),

@@ -16,6 +16,7 @@ class Run {
     this.frameSource = extract.frames.source;
     this.stackParent = Int32Array.from(extract.stacks.up, (up, at) => (up ? at - up : -1));
     this.stackFrame = extract.stacks.frame;
+    this.stackCount = this.stackFrame.length;
     this.stackPhase = extract.stacks.phase;
     this.processes = extract.processes.map((entry) => ({
       ...entry,
@@ -35,10 +36,6 @@ class Run {
     this.parts = extract.parts.map((names) => names.join(" "));
     this.windows = extract.windows;
     this.events = extract.events;
-  }
-
-  get stackCount() {
-    return this.stackFrame.length;
   }
 
   /** Return how long a process lived in a range for each millisecond of it that was recorded there. */

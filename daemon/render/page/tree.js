@@ -9,8 +9,16 @@ class Tree extends CallTree {
     this.parent = [-1]; // node 0 is the root: everything that is selected
     this.key = [-1];
     this.nodeOfStack = new Int32Array(run.stackCount).fill(-1);
-    if (inverted) this.growFromLeaves();
-    else this.growFromRoots();
+    const child = this.grower();
+    if (inverted) {
+      for (const stack of new Set(run.threads.flatMap(({ stacks }) => [...new Set(stacks)]))) {
+        let node = 0;
+        for (let at = stack; at >= 0; at = run.stackParent[at]) node = child(node, at);
+        this.nodeOfStack[stack] = node;
+      }
+    } else {
+      run.stackParent.forEach((caller, stack) => (this.nodeOfStack[stack] = child(caller < 0 ? 0 : this.nodeOfStack[caller], stack)));
+    }
     this.linkChildren();
   }
 
@@ -21,23 +29,6 @@ class Tree extends CallTree {
   /** Return the line of a node; 0 where it stands for a whole function. */
   lineOf(node) {
     return this.byLine ? this.run.frameLine[this.key[node]] : 0;
-  }
-
-  growFromRoots() {
-    const child = this.grower();
-    for (let stack = 0; stack < this.nodeOfStack.length; stack += 1) {
-      const caller = this.run.stackParent[stack];
-      this.nodeOfStack[stack] = child(caller < 0 ? 0 : this.nodeOfStack[caller], stack);
-    }
-  }
-
-  growFromLeaves() {
-    const child = this.grower();
-    for (const stack of new Set(this.run.threads.flatMap(({ stacks }) => [...new Set(stacks)]))) {
-      let node = 0;
-      for (let at = stack; at >= 0; at = this.run.stackParent[at]) node = child(node, at);
-      this.nodeOfStack[stack] = node;
-    }
   }
 
   /** Return a function that finds the child of a node for the leaf of a stack, and makes it where there is none. */
