@@ -104,17 +104,15 @@ class _Profile:
 
     def location(self, frame: FrameRow) -> int:
         if frame.id not in self._locations:
+            function = (frame.function, frame.module_path)
+            if function not in self._functions:
+                number = self._functions[function] = len(self._functions) + 1
+                name, file = (self.string(visible(text)) for text in function)
+                self.message.function.add(id=number, name=name, system_name=name, filename=file)
             number = self._locations[frame.id] = len(self._locations) + 1
             location = self.message.location.add(id=number)
-            location.line.add(function_id=self._function(frame.function, frame.module_path), line=frame.line)
+            location.line.add(function_id=self._functions[function], line=frame.line)
         return self._locations[frame.id]
-
-    def _function(self, name: str, file: str) -> int:
-        if (name, file) not in self._functions:
-            number = self._functions[name, file] = len(self._functions) + 1
-            text = self.string(visible(name))
-            self.message.function.add(id=number, name=text, system_name=text, filename=self.string(visible(file)))
-        return self._functions[name, file]
 
     def string(self, text: str) -> int:
         if text not in self._strings:

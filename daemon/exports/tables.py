@@ -101,17 +101,13 @@ def csv_files(reader: RunReader, selection: Selection) -> dict[str, bytes]:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows([_cell(value) for value in row] for row in rows(reader, selection))
+        for row in rows(reader, selection):
+            cells = [visible(value) if isinstance(value, str) else value for value in row]
+            # With a quote in front no spreadsheet takes a cell for a formula.
+            formulas = [isinstance(cell, str) and cell.startswith(_STARTS_FORMULA) for cell in cells]
+            writer.writerow(f"'{cell}" if quoted else cell for cell, quoted in zip(cells, formulas, strict=True))
         files[f"{name}.csv"] = text.getvalue().encode()
     return files
-
-
-def _cell(value: Value) -> Value:
-    """Return a value as a cell that no spreadsheet takes for a formula."""
-    if not isinstance(value, str):
-        return value
-    shown = visible(value)
-    return f"'{shown}" if shown.startswith(_STARTS_FORMULA) else shown
 
 
 _BATCH = 65_536

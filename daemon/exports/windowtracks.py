@@ -13,14 +13,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.torchtraces import (
-    DEVICE_WORK,
-    TorchEvent,
-    TorchTrace,
-    decode,
-    selected_windows,
-    trace_text,
-)
+from profd.daemon.analyze.torchtraces import DEVICE_WORK, TorchEvent, TorchTrace, decode, selected_windows, trace_text
 from profd.daemon.clock import MICROSECOND_NS
 from profd.daemon.render.plaintext import process_title, visible
 from profd.daemon.store.reader import RunReader

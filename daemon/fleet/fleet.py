@@ -60,12 +60,12 @@ def _outcome(future: Any) -> Partial:  # noqa: ANN401  Dask has no types
             f"a Dask worker failed ({type(error).__name__}: {error})", f"install {_THIS} on all of them"
         )
     try:
-        decoded = msgspec.json.decode(future.result(), type=Reduced | Failed)
+        decoded = msgspec.json.decode(future.result(), type=Partial | Failed)
     except msgspec.DecodeError as error:
         raise SessionFailed(f"a Dask worker speaks otherwise ({error})", f"install {_THIS} on all of them") from None
     if isinstance(decoded, Failed):
         raise RunUnreadable(f"on a worker: {decoded.what}", decoded.remedy)
-    return decoded.partial
+    return decoded
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
@@ -75,16 +75,10 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     remedy: str
 
 
-class Reduced(msgspec.Struct, frozen=True, tag=True):
-    """The sums of a group."""
-
-    partial: Partial
-
-
 def reduce_encoded(task: bytes) -> bytes:
     """Reduce a group on a worker; what goes over the network is JSON, not objects that versions of Python differ in."""
     try:
-        return msgspec.json.encode(Reduced(reduce_runs(msgspec.json.decode(task, type=Task))))
+        return msgspec.json.encode(reduce_runs(msgspec.json.decode(task, type=Task)))
     except ProfdError as error:
         return msgspec.json.encode(Failed(error.what, error.remedy))
 

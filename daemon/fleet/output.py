@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from profd.daemon.fleet.answers import FindingCost, Fleet, FunctionCost, Hours, PhaseCost, Slower, SlowNode
+from profd.daemon.fleet.answers import Fleet, FunctionCost, Hours, PhaseCost, Slower, SlowNode
 from profd.daemon.paths import write_whole
 from profd.daemon.render.htmlpage import render_page
 from profd.daemon.render.plaintext import fit, listed, visible, width
@@ -90,7 +90,11 @@ def tables(fleet: Fleet) -> list[Table]:
             f"{name} that fixes give back at most; two findings may mean the same ones.",
             ("at most", "finding", "rule", "jobs", "runs", "most in"),
             frozenset(("at most", "jobs", "runs")),
-            [_finding(one, unit) for one in fleet.findings],
+            [
+                (number(lost), one.label, one.rule, f"{one.jobs:,}", f"{one.runs:,}", one.most_in)
+                for one in fleet.findings
+                for lost in [one.gpus_lost_at_most if unit.gpus else one.ranks_lost_at_most]
+            ],
             "No findings.",
         ),
         _functions(fleet.functions, unit, "Functions of your code that cost most, with what they call in libraries"),
@@ -132,18 +136,11 @@ def _phase(one: PhaseCost, unit: Unit) -> tuple[str, ...]:
     return number(lost), number(whole), share, measured, one.phase, f"{one.jobs:,}"
 
 
-def _finding(one: FindingCost, unit: Unit) -> tuple[str, ...]:
-    at_most = one.gpus_lost_at_most if unit.gpus else one.ranks_lost_at_most
-    return number(at_most), one.label, one.rule, f"{one.jobs:,}", f"{one.runs:,}", one.most_in
-
-
 def _functions(functions: Sequence[FunctionCost], unit: Unit, title: str) -> Table:
     rows = []
     for one in functions:
         lost, whole = unit.of(one.hours)
-        rows.append(
-            (number(whole), number(lost), one.function, PurePath(one.file).name, one.phase, f"{one.jobs:,}"),
-        )
+        rows.append((number(whole), number(lost), one.function, PurePath(one.file).name, one.phase, f"{one.jobs:,}"))
     heads = (unit.name, "lost", "function", "file", "phase", "jobs")
     return Table(title, "Of the main threads of all ranks.", heads, frozenset((unit.name, "lost", "jobs")), rows)
 

@@ -113,7 +113,7 @@ class Stepped(msgspec.Struct, frozen=True):
     duration_ns: int
 
 
-class Partial(msgspec.Struct, frozen=True):
+class Partial(msgspec.Struct, frozen=True, tag=True):
     """The sums of some runs, as pairs of keys and values; steps by run and day."""
 
     runs: list[RunPart] = []

@@ -25,7 +25,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import BLOCKS
 from profd.daemon.exports.tables import Value
 from profd.daemon.findings.catalog import findings_in
-from profd.daemon.findings.finding import Finding, Line
+from profd.daemon.findings.finding import Line
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import stack_minutes
 from profd.daemon.store.rows import FrameRow, ProcessRow
@@ -227,18 +227,13 @@ def _findings(source: Source) -> Iterator[Row]:
     for finding in findings_in(source.reader, MAIN_THREADS, source.phases):
         evidence = finding.evidence
         words = (source.run, finding.rule, finding.severity, finding.label, finding.title)
-        place, lost = _place(evidence.line), _lost(source, finding)
-        values = (*words, *place, finding.gain_bound, evidence.from_ns, evidence.to_ns, *lost)
+        # The time of ranks, and of their GPUs, that a fix can give back at most; 0 where it is not known.
+        share = 1 - 1 / max(finding.gain_bound or 1.0, 1.0)
+        lived = [(source.lived_ns(row, evidence.from_ns, evidence.to_ns), source.gpus(row)) for row in source.trainers]
+        lost = (sum(ns for ns, _ in lived), sum(ns * gpus for ns, gpus in lived))
+        times = (evidence.from_ns, evidence.to_ns, *(round(share * ns) for ns in lost))
+        values = (*words, *_place(evidence.line), finding.gain_bound, *times)
         yield Row(source.reader.info.started_ns, None, values)
-
-
-def _lost(source: Source, finding: Finding) -> tuple[int, int]:
-    """Return the time of ranks, and of their GPUs, that a fix can give back at most; 0 where it is not known."""
-    gain = finding.gain_bound or 1.0
-    share = 1 - 1 / gain if gain > 1 else 0.0
-    from_ns, to_ns = finding.evidence.from_ns, finding.evidence.to_ns
-    lived = [(source.lived_ns(row, from_ns, to_ns), source.gpus(row)) for row in source.trainers]
-    return round(share * sum(ns for ns, _ in lived)), round(share * sum(ns * gpus for ns, gpus in lived))
 
 
 def _runs(source: Source) -> Iterator[Row]:

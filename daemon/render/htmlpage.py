@@ -102,23 +102,18 @@ def render_page(template: str, scripts: Sequence[str], data: msgspec.Struct, **w
         "base-uri 'none'; form-action 'none'"
     )
     inline = {"style": style, "policy": policy, "script": script}
-    return (
-        environment()
-        .get_template(template)
-        .render(packed=pack(data), **{name: markupsafe.Markup(text) for name, text in inline.items()}, **words)
-    )
-
-
-def environment() -> jinja2.Environment:
-    """Return the environment of the templates: all text is escaped, as HTML and for what is invisible."""
-    return jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, finalize=_finalize, loader=_LOADER)
-
-
-_LOADER = jinja2.FileSystemLoader(PAGE)
+    marked = {name: markupsafe.Markup(text) for name, text in inline.items()}
+    return TEMPLATES.get_template(template).render(packed=pack(data), **marked, **words)
 
 
 def _finalize(value: object) -> object:
     return visible(value) if isinstance(value, str) and not isinstance(value, markupsafe.Markup) else value
+
+
+TEMPLATES = jinja2.Environment(
+    autoescape=True, undefined=jinja2.StrictUndefined, finalize=_finalize, loader=jinja2.FileSystemLoader(PAGE)
+)
+"""All text of a run is escaped in them, as HTML and for what is invisible."""
 
 
 def _digest(content: str) -> str:

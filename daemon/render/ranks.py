@@ -9,7 +9,7 @@ import markupsafe
 
 from profd.daemon.analyze.job import RankPart, RankSummary
 from profd.daemon.clock import MILLISECOND_NS
-from profd.daemon.render.htmlpage import environment
+from profd.daemon.render.htmlpage import TEMPLATES
 from profd.daemon.render.plaintext import cut, fit, visible, width
 from profd.daemon.render.summary import Summary
 from profd.daemon.store.merge import JoinedNode
@@ -99,5 +99,5 @@ def rank_tables(summary: Summary) -> markupsafe.Markup:
     shown = _waiting_least(summary.ranks, _TABLE_RANKS)
     ranks = [(row, of_step(row.own_share), of_step(row.waiting_share), _surplus(row)) for row in shown]
     nodes = [(node.host, node.run, clock(node), known_by(node)) for node in summary.nodes]
-    left_out, template = len(summary.ranks) - len(shown), environment().get_template("ranks.html.j2")
+    left_out, template = len(summary.ranks) - len(shown), TEMPLATES.get_template("ranks.html.j2")
     return markupsafe.Markup(template.render(ranks=ranks, nodes=nodes, left_out=left_out, percent=percent))

@@ -78,10 +78,6 @@ function mix(color, other, share) {
   return color.map((part, at) => Math.round(part * share + other[at] * (1 - share)));
 }
 
-function css(color) {
-  return `rgb(${color.join(" ")})`;
-}
-
 /** Return the ink, dark or light, that stands out more from a color. */
 function inkOn(color) {
   const [red, green, blue] = color.map((part) => {

@@ -136,7 +136,7 @@ class FlameGraph {
     const isMatch = this.options.matches && this.isMatch(box.node);
     const isFaded = box.isCaller || (this.options.matches && !isMatch);
     const color = isFaded ? mix(fill, colors.paper, 0.35) : fill;
-    context.fillStyle = css(color);
+    context.fillStyle = `rgb(${color.join(" ")})`;
     context.fillRect(box.x, box.row * ROW, Math.max(box.width - (box.width > 3 ? 1 : 0), NARROWEST), ROW - 1);
     if (isMatch) {
       context.fillStyle = colors.accent;

@@ -65,7 +65,7 @@ class Page extends AddressedPage {
   }
 
   makeTables(onrange) {
-    const { run } = this;
+    const { run, selection } = this;
     const pickFunction = ({ functionId }) => {
       const { tree } = this.graph;
       this.graph.zoomOut(tree.largest((each) => each === functionId, (node) => tree.total[node]));
@@ -74,13 +74,14 @@ class Page extends AddressedPage {
     const pickProcess = (row) => this.select({ process: String(row.index), rank: "all", thread: "all" });
     const pickEvent = (row) => onrange(row.at_ms - EVENT_MARGIN_MS, row.at_ms + EVENT_MARGIN_MS);
     const table = (view, caption, columns, onpick, rows) => [new Table(byId(`view-${view}`), caption, columns, onpick), rows];
+    const isSelected = ({ at_ms: ms }) => selection.isWholeRun || (ms >= selection.fromMs && ms < selection.toMs);
     this.tables = {
       functions: table("functions", "Hot functions", codeColumns(), pickFunction, () => functionRows(run, this.counts)),
       lines: table("lines", "Hot lines", codeColumns(), pickFunction, () => lineRows(run, this.counts)),
-      processes: table("processes", "Processes", processColumns(), pickProcess, () => processRows(run, this.selection)),
+      processes: table("processes", "Processes", processColumns(), pickProcess, () => processRows(run, selection)),
       operators: [new Operators(byId("view-operators"), run, onrange), () => null],
-      memory: table("memory", "Memory", memoryColumns(), pickProcess, () => memoryRows(run, this.selection)),
-      events: table("events", "Events", eventColumns(run), pickEvent, () => eventRows(run, this.selection)),
+      memory: table("memory", "Memory", memoryColumns(), pickProcess, () => memoryRows(run, selection)),
+      events: table("events", "Events", eventColumns(run), pickEvent, () => run.events.filter(isSelected)),
     };
   }
 

@@ -194,7 +194,3 @@ function eventColumns(run) {
     longColumn("what", "text", "code"),
   ];
 }
-
-function eventRows(run, selection) {
-  return run.events.filter((event) => selection.isWholeRun || (event.at_ms >= selection.fromMs && event.at_ms < selection.toMs));
-}

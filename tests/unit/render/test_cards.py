@@ -15,7 +15,7 @@ from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.finding import Evidence, Finding, Line, Measure
 from profd.daemon.render.cards import proof_address, take_card
-from profd.daemon.render.htmlpage import environment
+from profd.daemon.render.htmlpage import TEMPLATES
 from profd.daemon.store.reader import RunReader
 
 WHOLE = (STARTED_NS, STARTED_NS + rankrun.SECONDS * SECOND_NS)
@@ -102,6 +102,6 @@ def test_no_text_of_a_run_does_anything_to_who_reads_it(reader: RunReader) -> No
     template = (
         "{{ card.sentence }}{{ card.finding.cause }}{{ card.measures[0].name }}{{ card.finding.evidence.line.source }}"
     )
-    said = environment().from_string(template).render(card=card)
+    said = TEMPLATES.from_string(template).render(card=card)
     assert not set(said) & set("\u202e\u2066\u2028\x1b\x00\n")
     assert hostiletexts.WIDE in said
