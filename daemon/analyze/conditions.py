@@ -94,11 +94,8 @@ def covers_of(
     processes = {thread: reader.threads[thread].process for thread in threads}
     of_process = [one for one in conditions if one.name != "on-cpu"]
     covers = {process: [held(one, process) for one in of_process] for process in set(processes.values())}
-    if len(of_process) == len(conditions):
-        return {thread: reduce(common, covers[process]) for thread, process in processes.items()}
-    return {
-        thread: reduce(common, covers[process], on_cpu(reader, thread, time)) for thread, process in processes.items()
-    }
+    own = {thread: [on_cpu(reader, thread, time)] if len(of_process) < len(conditions) else [] for thread in processes}
+    return {thread: reduce(common, own[thread] + covers[process]) for thread, process in processes.items()}
 
 
 CONDITIONS: Mapping[str, tuple[tuple[str, ...], str]] = {

@@ -29,7 +29,7 @@ def utilization_by_stack(
 ) -> dict[int, Busy]:
     """Return how busy the GPUs were during each stack of a selection, where that is known."""
     threads = selection.threads(reader)
-    if not threads or not tracks.devices:
+    if not threads or not tracks.series:
         return {}
     known_ns: defaultdict[int, float] = defaultdict(float)
     busy_ns: defaultdict[int, float] = defaultdict(float)

@@ -44,16 +44,12 @@ class GpuTracks:
         self._of_device: dict[str, StepFunction] = {}
         self._of_process: dict[int, StepFunction] = {}
 
-    @cached_property
-    def devices(self) -> frozenset[str]:
-        return frozenset(self.series)
-
     @property
     def period_ns(self) -> int | None:
         """The longest of the usual distances of two readings, lately; None where there are none."""
         end_ns = self._reader.info.end_ns if self._range[1] is None else self._range[1]
         lately = GpuTracks(self._reader, max(self._range[0] or 0, end_ns - _LATELY_NS), end_ns)
-        periods = (lately._of(device).period_ns for device in self.devices)
+        periods = (lately._of(device).period_ns for device in self.series)
         return max((period_ns for period_ns in periods if period_ns), default=None)
 
     def of_process(self, process: int) -> StepFunction:
@@ -65,7 +61,7 @@ class GpuTracks:
     def used_by(self, process: int) -> frozenset[str]:
         """Return the devices on which a process, or the one that it works for, has memory; else all devices."""
         parents = {row.id: row.parent for row in self._reader.processes.values()}
-        return devices_used(process, parents, self._held, self.devices)
+        return devices_used(process, parents, self._held, frozenset(self.series))
 
     @cached_property
     def series(self) -> dict[str, int]:

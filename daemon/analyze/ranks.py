@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from profd.daemon.analyze.collectives import WaitIndex
-from profd.daemon.analyze.confidence import margin, t_quantile
+from profd.daemon.analyze.confidence import t_quantile
 from profd.daemon.analyze.phases import PhaseIndex, own_frame
 from profd.daemon.analyze.selection import Selection, cut
 from profd.daemon.analyze.series import mean_of_known
@@ -182,35 +182,3 @@ def median_of_others(ranks: Sequence[OwnWork], rank: int) -> float | None:
     """Return the share of a step that the other ranks' own work takes in the median."""
     shares = [share for work in ranks if work.rank != rank if (share := work.own_share) is not None]
     return statistics.median(shares) if shares else None
-
-
-class Waiting(msgspec.Struct, frozen=True):
-    """The share of all ranks' time in which they wait: ``value`` is the least that the CPU time leaves open.
-
-    Work and waits in backward differ only by CPU time, and how much of that is the rank's other work is not known.
-    """
-
-    value: float
-    low: float
-    high: float
-
-
-def take_waiting(ranks: Sequence[OwnWork], core_pressure: float) -> Waiting | None:
-    """Return how long ranks wait, where they sleep while they do; None where nothing was seen or read.
-
-    ``core_pressure`` is the share of time in which some thread of the machine had to wait for a core: so long a rank
-    that sleeps may have wanted to compute.
-    """
-    parts = [
-        (own, cores)
-        for work in ranks
-        for own, cores in zip(work.own, work.cores, strict=True)
-        if own is not None and cores is not None
-    ]
-    if len(parts) < 2:
-        return None
-    leasts = [max(1 - own - cores, 0.0) for own, cores in parts]
-    value = statistics.fmean(leasts)
-    around = margin(statistics.stdev(leasts) / math.sqrt(len(leasts)))
-    most = statistics.fmean(min(1 - own, 1 - min(cores, 1.0)) for own, cores in parts)
-    return Waiting(value, max(value - around - core_pressure, 0.0), min(most + around, 1.0))

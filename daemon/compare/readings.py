@@ -130,13 +130,6 @@ MemoryKey = tuple[str, str]
 """A rank and role in words, and the kind of memory."""
 
 
-class Held(msgspec.Struct, frozen=True):
-    """The memory of a role: the most that one process held, and how fast the fastest grows (None: not known)."""
-
-    peak_bytes: float
-    growth: Growth | None
-
-
 def memory_pairs(readers: tuple[RunReader, RunReader], parts: tuple[Selection, Selection]) -> Iterator[Pair]:
     """Yield peaks and slopes of each role that either run has, over the parts of the runs that are compared.
 
@@ -145,11 +138,11 @@ def memory_pairs(readers: tuple[RunReader, RunReader], parts: tuple[Selection, S
     sides = [_held(reader, part) for reader, part in zip(readers, parts, strict=True)]
     for key in sorted(sides[0].keys() | sides[1].keys()):
         role, kind = key
-        held = [side.get(key, Held(0.0, None)) for side in sides]
-        base, new = (Mean(one.peak_bytes, 0.0) for one in held)
+        held = [side.get(key, (0.0, None)) for side in sides]
+        base, new = (Mean(peak_bytes, 0.0) for peak_bytes, _ in held)
         least = max(LEAST_MEMORY_SHARE * max(base.value, new.value), LEAST_BYTES)
         yield Pair("memory", role, f"{kind}, peak", "bytes", base, new, 0, least)
-        grown = [one.growth for one in held if one.growth is not None]
+        grown = [one for _, one in held if one is not None]
         if len(grown) == len(sides):
             least = 0.0 if any(one.verdict == "growing" for one in grown) else math.inf
             base, new = map(_mean_slope, grown)
@@ -161,7 +154,8 @@ def _mean_slope(grown: Growth) -> Mean:
     return Mean(grown.slope_bytes_per_s or 0.0, (high - low) / 2 / CONFIDENCE_95)
 
 
-def _held(reader: RunReader, part: Selection) -> Mapping[MemoryKey, Held]:
+def _held(reader: RunReader, part: Selection) -> dict[MemoryKey, tuple[float, Growth | None]]:
+    """Return the most memory that one process of each role held, and how the fastest grew, where that is known."""
     peaks: defaultdict[MemoryKey, float] = defaultdict(float)
     lives_ns: defaultdict[MemoryKey, int] = defaultdict(int)
     grown: dict[MemoryKey, Growth] = {}
@@ -179,7 +173,7 @@ def _held(reader: RunReader, part: Selection) -> Mapping[MemoryKey, Held]:
         if one.slope_bytes_per_s is not None:
             grown[key] = max(one, grown.get(key, one), key=lambda each: each.slope_bytes_per_s or 0.0)
     least_ns = LEAST_LIFE * ((part.to_ns or 0) - (part.from_ns or 0))
-    return {key: Held(peak, grown.get(key)) for key, peak in peaks.items() if peak and lives_ns[key] >= least_ns}
+    return {key: (peak, grown.get(key)) for key, peak in peaks.items() if peak and lives_ns[key] >= least_ns}
 
 
 def role_title(row: ProcessRow) -> str:

@@ -35,12 +35,6 @@ def ceiling(context: FindingContext) -> float | None:
     return max(usable / work, 1.0) if usable is not None and mains and work else None
 
 
-def core_wait_readings(context: FindingContext) -> list[float]:
-    """Return the readings of the share of time for which main threads, or else any thread, waited for a core."""
-    own = [value for row in context.trainers for value in context.values(CORE_WAIT, row.id)]
-    return own or context.values(PRESSURE)
-
-
 def thread_cores(context: FindingContext, thread: ThreadRow) -> list[float]:
     return [
         point.value

@@ -12,7 +12,7 @@ from profd.daemon.analyze.phases import BACKWARD, FORWARD, LOGGING, LOSS, OPTIMI
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import CORE_WAIT, PRESSURE, mean_of_known
 from profd.daemon.clock import MILLISECOND_NS
-from profd.daemon.findings.bounds import bound, core_wait_readings, cpu_limits, thread_cores, usable_cores
+from profd.daemon.findings.bounds import bound, cpu_limits, thread_cores, usable_cores
 from profd.daemon.findings.context import NONE, FindingContext, Share, share_around, share_of_series
 from profd.daemon.findings.finding import WARNING, Finding, Measure, at, speeds_up
 from profd.daemon.units import percent, plural
@@ -160,7 +160,8 @@ def _held_up(context: FindingContext) -> Share:
     on_cpu = share_of_series(
         [value for thread in sorted(threads) for value in thread_cores(context, context.reader.threads[thread])]
     )
-    waited = share_of_series(core_wait_readings(context))
+    waits = [value for row in context.trainers for value in context.values(CORE_WAIT, row.id)]
+    waited = share_of_series(waits or context.values(PRESSURE))  # of main threads, or else of any thread
     if on_cpu is None or waited is None:
         return NONE
     return Share(

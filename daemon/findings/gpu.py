@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
-
-import msgspec
 
 from profd.daemon.analyze.operators import HOST
 from profd.daemon.analyze.phases import COPY, FORWARD
@@ -15,7 +12,6 @@ from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, Share, share_of_series
 from profd.daemon.findings.finding import CRITICAL, PRICE, WARNING, Finding, Measure, at, speeds_up
 from profd.daemon.findings.sharerule import ShareRule
-from profd.daemon.store.records import OperatorTotals
 from profd.daemon.units import percent, plural, size
 
 
@@ -126,25 +122,15 @@ def copies(context: FindingContext) -> Finding | None:
     return _COPIES(context, context.utilization)
 
 
-class Kernels(msgspec.Struct, frozen=True):
-    """All kernels of a window, over its processes; ``busy`` is the utilization of the GPUs, 0 to 1.
+def _share_of_kernels(
+    context: FindingContext, kind: re.Pattern[str], but: re.Pattern[str] | None = None
+) -> Share | None:
+    """Return the share of a kind of kernel by the last window in the time looked at, over its processes.
 
-    The kernels of a few steps stand for those of the training, but not how long the GPU pauses between them: the window
-    itself slows the main thread down. So what a kind of kernel has of the time is its part of all kernels' time, as far
-    as the GPUs are busy in the training.
+    None without a window with kernels. The kernels of a few steps stand for those of the training, but not how long the
+    GPU pauses between them: the window itself slows the main thread down. So what a kind of kernel has of the time is
+    its part of all kernels' time, as far as the GPUs are busy in the training.
     """
-
-    rows: Sequence[OperatorTotals]
-    busy: float
-
-    def share(self, kind: re.Pattern[str], *, but: re.Pattern[str] | None = None) -> Share:
-        whole_ns = sum(row.self_cuda_ns for row in self.rows)
-        found = [row for row in self.rows if kind.search(row.name) and not (but and but.search(row.name))]
-        value = self.busy * sum(row.self_cuda_ns for row in found) / whole_ns if whole_ns else 0.0
-        return Share(value, value, value, sum(row.calls for row in found))
-
-
-def take_kernels(context: FindingContext) -> Kernels | None:
     taken = list(selected_windows(context.reader, context.selection))
     rows = [
         operator
@@ -153,8 +139,13 @@ def take_kernels(context: FindingContext) -> Kernels | None:
         for operator in context.reader.operators(row.id)
         if operator.device != HOST and not operator.is_annotation
     ]
-    busy = context.utilization if rows else None
-    return Kernels(rows, 1.0 if busy is None else busy) if rows else None
+    if not rows:
+        return None
+    whole_ns, busy = sum(row.self_cuda_ns for row in rows), context.utilization
+    busy = 1.0 if busy is None else busy
+    found = [row for row in rows if kind.search(row.name) and not (but and but.search(row.name))]
+    value = busy * sum(row.self_cuda_ns for row in found) / whole_ns if whole_ns else 0.0
+    return Share(value, value, value, sum(row.calls for row in found))
 
 
 # cuDNN's own, which it puts before and after a convolution on tensor cores.
@@ -177,8 +168,7 @@ _FORMAT = ShareRule(
 
 
 def memory_format(context: FindingContext) -> Finding | None:
-    kernels = take_kernels(context)
-    share = kernels.share(_TURNING) if kernels else None
+    share = _share_of_kernels(context, _TURNING)
     return _FORMAT.of(context, share, limit=share.gain) if share else None
 
 
@@ -212,6 +202,5 @@ def precision(context: FindingContext) -> Finding | None:
     used = context.devices
     models = [row.model for row in context.reader.devices() if not used or row.name in used]
     has_tensor_cores = bool(models) and all(_TENSOR_CORES.search(model) for model in models)
-    kernels = take_kernels(context) if has_tensor_cores else None
-    share = kernels.share(_FLOAT32, but=_NOT_FLOAT32) if kernels else None
+    share = _share_of_kernels(context, _FLOAT32, but=_NOT_FLOAT32) if has_tensor_cores else None
     return _PRECISION.of(context, share, limit=share.gain) if share else None

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import statistics
+from collections.abc import Sequence
+
 import msgspec
 
+from profd.daemon.analyze.confidence import margin
 from profd.daemon.analyze.job import Job
 from profd.daemon.analyze.phases import BACKWARD, COLLECTIVE, DATA_WAIT, STEP
-from profd.daemon.analyze.ranks import StragglerTest, lateness, median_of_others, take_waiting
+from profd.daemon.analyze.ranks import OwnWork, StragglerTest, lateness, median_of_others
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import PRESSURE
 from profd.daemon.findings.context import NONE, FindingContext, Share, line_of
@@ -21,9 +26,7 @@ def collectives(context: FindingContext) -> Finding | None:
         return None
     share = context.share(COLLECTIVE)
     if job.sleeps_in_waits:  # then the CPU time shows more than what they stand in
-        waiting = take_waiting(job.ranks, context.mean(PRESSURE) or 0.0)
-        samples = sum(work.samples for work in job.ranks)
-        share = Share(waiting.value, waiting.low, waiting.high, samples) if waiting else NONE
+        share = take_waiting(job.ranks, context.mean(PRESSURE) or 0.0) or NONE
     if (severity := context.severity(share.low, PRICE)) is None:
         return None
     phase = COLLECTIVE if context.share(COLLECTIVE).value > context.share(BACKWARD).value else BACKWARD
@@ -44,6 +47,29 @@ def collectives(context: FindingContext) -> Finding | None:
         line=line,
         series=("cpu_cores",),
     )
+
+
+def take_waiting(ranks: Sequence[OwnWork], core_pressure: float) -> Share | None:
+    """Return the share of all ranks' time in which they wait, where they sleep while they do; None where unknown.
+
+    Its value is the least that the CPU time leaves open: work and waits in backward differ only by CPU time, and how
+    much of that is the rank's other work is not known. ``core_pressure`` is the share of time in which some thread of the machine had to wait for a core: so long a rank
+    that sleeps may have wanted to compute.
+    """
+    parts = [
+        (own, cores)
+        for work in ranks
+        for own, cores in zip(work.own, work.cores, strict=True)
+        if own is not None and cores is not None
+    ]
+    if len(parts) < 2:
+        return None
+    leasts = [max(1 - own - cores, 0.0) for own, cores in parts]
+    value = statistics.fmean(leasts)
+    around = margin(statistics.stdev(leasts) / math.sqrt(len(leasts)))
+    most = statistics.fmean(min(1 - own, 1 - min(cores, 1.0)) for own, cores in parts)
+    low, high = max(value - around - core_pressure, 0.0), min(most + around, 1.0)
+    return Share(value, low, high, sum(work.samples for work in ranks))
 
 
 _OFF_CPU = 0.1

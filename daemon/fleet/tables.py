@@ -68,7 +68,7 @@ def take_minutes(reader: RunReader) -> Iterator[Minute]:
             add(row.thread, row.minute, row.stack, (row.samples, row.duration_ns, row.known_ns, row.idle_ns))
         for rest in one.rest:
             tracks = GpuTracks(reader, rest.from_ns, rest.to_ns)
-            condition = (Condition("gpu-idle"),) if tracks.devices else ()
+            condition = (Condition("gpu-idle"),) if tracks.series else ()
             covers = covers_of(reader, condition, rest.threads, within(rest.from_ns, rest.to_ns))
             for interval in reader.intervals(rest.from_ns, rest.to_ns, rest.threads):
                 end_ns = interval.start_ns + interval.duration_ns

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from profd.daemon.analyze.ranks import OwnWork, Waiting, take_waiting
+from profd.daemon.analyze.ranks import OwnWork
+from profd.daemon.findings.context import Share
+from profd.daemon.findings.ranks import take_waiting
 
 
 def effort(own: tuple[float | None, ...], cores: tuple[float | None, ...]) -> OwnWork:
@@ -12,7 +14,7 @@ def effort(own: tuple[float | None, ...], cores: tuple[float | None, ...]) -> Ow
     return OwnWork(0, frozenset({1}), 500, own, cores, {}, {})
 
 
-def told(waiting: Waiting | None) -> tuple[float, float, float]:
+def told(waiting: Share | None) -> tuple[float, float, float]:
     assert waiting is not None
     return waiting.value, waiting.low, waiting.high
 
