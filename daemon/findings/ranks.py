@@ -53,8 +53,8 @@ def take_waiting(ranks: Sequence[OwnWork], core_pressure: float) -> Share | None
     """Return the share of all ranks' time in which they wait, where they sleep while they do; None where unknown.
 
     Its value is the least that the CPU time leaves open: work and waits in backward differ only by CPU time, and how
-    much of that is the rank's other work is not known. ``core_pressure`` is the share of time in which some thread of the machine had to wait for a core: so long a rank
-    that sleeps may have wanted to compute.
+    much of that is the rank's other work is not known. ``core_pressure`` is the share of time in which some thread of
+    the machine had to wait for a core: so long a rank that sleeps may have wanted to compute.
     """
     parts = [
         (own, cores)
