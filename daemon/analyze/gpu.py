@@ -99,7 +99,6 @@ def take_gpu_idle(
 
 
 def while_gpu_idle(selection: Selection) -> Selection:
-    """Return the part of a selection for which the GPUs were idle; the same where it asks for that already."""
     if any(condition.name == "gpu-idle" for condition in selection.when):
         return selection
     return msgspec.structs.replace(selection, when=(*selection.when, Condition("gpu-idle")))

@@ -224,7 +224,7 @@ def _per_step(found: Trend, counts: Sequence[PointRow]) -> float | None:
     return found.slope_per_s * took_s / (inside[-1].value - inside[0].value)
 
 
-JUMP_SERIES = ("rss_bytes", GPU_SERIES)
+JUMP_SERIES = ("rss_bytes", GPU_SERIES)  # what is proportional is resident, too
 LEAST_BYTES = 32e6
 LEAST_JUMP_SHARE = 0.05
 NEIGHBORS = 5

@@ -79,20 +79,14 @@ def read_rules(file: Path, phases: frozenset[str]) -> tuple[Rule, ...]:
 
 
 def _frame_test(rule: Rule) -> Callable[[FrameRow], bool]:
-    """Return a function that says whether a frame meets the conditions of a rule, ``leaf`` and ``innermost`` aside."""
-    function = _name_test(rule.function)
-    module = _any_of(rule.module)
-    source = re.compile(rule.source)
-
-    def test(frame: FrameRow) -> bool:
-        return (
-            (rule.library is None or frame.is_library == rule.library)
-            and (not rule.module or module.match(frame.module_path) is not None)
-            and (not rule.function or function(frame.function))
-            and (not rule.source or source.search(frame.source or "") is not None)
-        )
-
-    return test
+    """Return what says whether a frame meets the conditions of a rule, ``leaf`` and ``innermost`` aside."""
+    function, module, source = _name_test(rule.function), _any_of(rule.module), re.compile(rule.source)
+    return lambda frame: (
+        (rule.library is None or frame.is_library == rule.library)
+        and (not rule.module or module.match(frame.module_path) is not None)
+        and (not rule.function or function(frame.function))
+        and (not rule.source or source.search(frame.source or "") is not None)
+    )
 
 
 def _name_test(patterns: tuple[str, ...]) -> Callable[[str], bool]:
@@ -255,7 +249,6 @@ class PhaseIndex:
         return met
 
     def _met_innermost(self, stack: int) -> int:
-        """Return the rules on it that the innermost frame of the user's in a stack meets."""
         above = []
         while stack not in self._met_by_innermost and self._frame(stack).is_library:
             above.append(stack)

@@ -53,9 +53,6 @@ class Reads(msgspec.Struct, frozen=True):
     def failed_share(self) -> float:
         return min(self.failed / self.due, 1.0) if self.due else 0.0
 
-    def times(self, weight: float) -> Reads:
-        return Reads(self.failed * weight, self.due * weight)
-
     def __add__(self, other: Reads) -> Reads:
         return Reads(self.failed + other.failed, self.due + other.due)
 
@@ -81,8 +78,9 @@ def together(changes: Mapping[int, TransitionsSeen], weights: Mapping[int, float
         for moment, square in one.squares.items():
             squares[moment] += square * weights[process] ** 2
     open_ns2 = sum(one.open_ns2 * weights[process] ** 2 for process, one in changes.items())
-    reads = sum((one.reads.times(weights[process]) for process, one in changes.items()), Reads())
-    return TransitionsSeen(squares, open_ns2, reads)
+    failed = sum(one.reads.failed * weights[process] for process, one in changes.items())
+    due = sum(one.reads.due * weights[process] for process, one in changes.items())
+    return TransitionsSeen(squares, open_ns2, Reads(failed, due))
 
 
 class Transitions:

@@ -118,15 +118,20 @@ def take_diff(
         if any(mean_of(side.shares[item]).value >= _COMPARED_SHARE for side in blocks if item in side.shares)
     )
     whole = blocks[0].step_s.value if by_step and blocks[0].step_s else 1.0
-    parts = [part.between(side.from_ns, side.to_ns) for part, side in zip(selections, blocks, strict=True)]
-    sides = [_side(reader, side, part) for reader, side, part in zip((base, new), blocks, parts, strict=True)]
+    first, second = (part.between(side.from_ns, side.to_ns) for part, side in zip(selections, blocks, strict=True))
+    sides = [_side(base, blocks[0], first), _side(new, blocks[1], second)]
     slower = alike + slowing(sides[0].company, sides[1].company) if by_step else 0.0
     judge = Judge(len(items) + 1, min(side.count for side in blocks) - 1, whole, least, slower)
-    changes = [_changed(judge, item, blocks, by_step=by_step) for item in items]
+    changes = []
+    for item in items:  # by seconds a step where they are known, and by its share of the step beside them
+        means = [side.mean(item, by_step=by_step) for side in blocks]
+        shares = [side.mean(item, by_step=False) for side in blocks]
+        differs = judge.differ(shares, means[1].value - means[0].value)
+        changes.append(judge.change(item, *means, is_more_than_contention=differs))
     changes = _without_moves(changes, {**blocks[0].functions, **blocks[1].functions})
     changes.sort(key=lambda change: (not change.is_significant, -abs(change.difference)))
-    readers, (first, second) = (base, new), parts
-    pairs = [*memory_pairs(readers, (first, second)), *gpu_pairs(readers, (first, second))]
+    readers, parts = (base, new), (first, second)
+    pairs = [*memory_pairs(readers, parts), *gpu_pairs(readers, parts)]
     readings = judged([*pairs, *operator_pairs(readers, selections)], _ERROR_RATE_OF_READINGS)
     step_time = _step_time(judge, blocks, changes)
     return Diff(
@@ -158,15 +163,6 @@ def _side(reader: RunReader, blocks: Blocks, part: Selection) -> Side:
         company=take_cpu_contention(reader, part),
         blocks=blocks.count,
     )
-
-
-def _changed(judge: Judge, item: Item, blocks: tuple[Blocks, Blocks], *, by_step: bool) -> Change:
-    """Judge an item, by seconds a step where they are known, and by its share of the step beside them."""
-    base, new = (side.mean(item, by_step=by_step) for side in blocks)
-    if not by_step:
-        return judge.change(item, base, new)
-    shares = [side.mean(item, by_step=False) for side in blocks]
-    return judge.change(item, base, new, is_more_than_contention=judge.differ(shares, new.value - base.value))
 
 
 def _step_time(judge: Judge, blocks: tuple[Blocks, Blocks], changes: Sequence[Change]) -> Change | None:

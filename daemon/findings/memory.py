@@ -9,7 +9,7 @@ import re
 
 import msgspec
 
-from profd.daemon.analyze.memory import GPU_SERIES, growth, tightest
+from profd.daemon.analyze.memory import GPU_SERIES, JUMP_SERIES, growth, tightest
 from profd.daemon.analyze.phases import WITHOUT_WORK
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import total_of_series
@@ -87,14 +87,12 @@ def garbage_collection(context: FindingContext) -> Finding | None:
 
 # Sooner than this, there is hardly time to see to it.
 _SOON_S = 3600.0
-# What is proportional is resident, too.
-_SERIES = ("rss_bytes", GPU_SERIES)
 
 
 def memory_growth(context: FindingContext) -> Finding | None:
     """Return the growth that fills its memory first, judged from the start of the run: a short look shows none."""
     so_far = Selection(to_ns=context.whole.to_ns, processes=context.whole.processes, rank=context.whole.rank)
-    growing = [one for one in growth(context.reader, so_far) if one.verdict == "growing" and one.series in _SERIES]
+    growing = [one for one in growth(context.reader, so_far) if one.verdict == "growing" and one.series in JUMP_SERIES]
     if not growing:
         return None
     worst = min(growing, key=lambda one: (one.time_to_limit_s or float("inf"), -(one.slope_bytes_per_s or 0.0)))

@@ -64,7 +64,8 @@ def test_what_failed_reads_would_have_shown_is_a_guess_that_no_time_makes_better
 
 
 def test_failed_reads_of_processes_count_by_their_time() -> None:
-    assert (Reads(10, 100).times(3) + Reads(0, 100)).failed_share == pytest.approx(30 / 400)
+    changes = {1: TransitionsSeen(reads=Reads(10, 100)), 2: TransitionsSeen(reads=Reads(0, 100))}
+    assert together(changes, {1: 3.0, 2: 1.0}).reads.failed_share == pytest.approx(30 / 400)
     assert Reads().failed_share == 0
     assert Reads(9, 3).failed_share == 1
 
