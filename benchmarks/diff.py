@@ -19,8 +19,7 @@ from typing import NamedTuple
 from load import LOADS, command
 from measurements import write_section
 
-from profd.daemon.compare.change import Change
-from profd.daemon.compare.diff import Diff, take_diff
+from profd.daemon.compare.diff import Change, Diff, take_diff
 from profd.daemon.store.reader import RunReader
 
 TITLES = {"changing": "Telling a change from noise", "changing_torch": "Telling a change from noise, torch on a CPU"}

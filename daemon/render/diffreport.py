@@ -17,8 +17,7 @@ from profd.daemon.analyze.coverage import take_coverage
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.compare.change import Change
-from profd.daemon.compare.diff import Diff, Side
+from profd.daemon.compare.diff import Change, Diff, Side
 from profd.daemon.compare.readings import Reading
 from profd.daemon.naming import script
 from profd.daemon.paths import write_whole

@@ -6,8 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from profd.daemon.compare.blocks import slowing
-from profd.daemon.compare.change import Change
-from profd.daemon.compare.diff import Diff
+from profd.daemon.compare.diff import Change, Diff
 from profd.daemon.compare.readings import Reading
 from profd.daemon.render.plaintext import cut, fit, visible
 from profd.daemon.units import difference, duration, percent, quantity, signed_percent, step_time
