@@ -9,6 +9,7 @@ from typing import NamedTuple
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.memory import growth
 from profd.daemon.analyze.selection import Condition, Selection
+from profd.daemon.analyze.series import cpu_series
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.store.reader import RunReader
@@ -66,11 +67,8 @@ def memory_growing(reader: RunReader, process: int) -> IntervalSet:
 
 def on_cpu(reader: RunReader, thread: int, time: Within = WHOLE) -> IntervalSet:
     """Return when a thread used at least half a core."""
-    row = reader.threads[thread]
-    for series in reader.series.values():
-        if (series.name, series.process, series.os_tid) == (THREAD_CPU, row.process, row.os_tid):
-            return on_cpu_time(reader.steps(series.id, *time))
-    return IntervalSet()
+    found = cpu_series(reader, [reader.threads[thread]])
+    return on_cpu_time(reader.steps(found[0], *time)) if found else IntervalSet()
 
 
 def covers_of(

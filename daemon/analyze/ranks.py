@@ -17,7 +17,7 @@ from profd.daemon.analyze.collectives import WaitIndex
 from profd.daemon.analyze.confidence import t_quantile
 from profd.daemon.analyze.phases import PhaseIndex, own_frame
 from profd.daemon.analyze.selection import Selection, cut
-from profd.daemon.analyze.series import mean_of_known
+from profd.daemon.analyze.series import cpu_series, mean_of_known
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, StackTotal, ThreadRow
 from profd.daemon.store.stepfunction import sum_aggregates
@@ -97,11 +97,7 @@ def _own_work(
             frame = own_frame(frames) or frames[-1]
             place = Place(phases.of_stack(total.stack), frame.function, frame.file)
             at_frame[place][frame.id] += total.duration_ns
-    known = {(thread.process, thread.os_tid) for thread in threads}
-    series = [
-        row.id for row in reader.series.values() if row.name == "cpu_cores" and (row.process, row.os_tid) in known
-    ]
-    used = [reader.steps(one, parts[0][0], parts[-1][1]) for one in series]
+    used = [reader.steps(one, parts[0][0], parts[-1][1]) for one in cpu_series(reader, threads)]
     return OwnWork(
         rank=rank,
         processes=frozenset(thread.process for thread in threads),

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import MINUTES, PointMinuteRow, point_minutes
-from profd.daemon.store.rows import PointRow
-from profd.daemon.store.stepfunction import MINUTE_NS, Aggregate, Step, StepFunction, sum_aggregates
+from profd.daemon.store.rows import PointRow, ThreadRow
+from profd.daemon.store.stepfunction import MINUTE_NS, THREAD_CPU, Aggregate, Step, StepFunction, sum_aggregates
 
 LEAST_MINUTES = 10
 """Of fewer minutes the readings themselves are read as quickly."""
@@ -121,9 +121,12 @@ def mean_of_known(values: Iterable[float | None]) -> float | None:
 
 def main_thread_cores(reader: RunReader, process: int, from_ns: int | None, to_ns: int | None) -> float | None:
     """Return the CPU time a second of the main thread of a process; None where it was not read."""
-    mains = {row.os_tid for row in reader.threads.values() if row.process == process and row.is_main}
-    return mean_of_known(
-        take_course(reader, row.id, from_ns, to_ns).total().mean
-        for row in reader.series.values()
-        if row.name == "cpu_cores" and row.process == process and row.os_tid in mains
-    )
+    mains = [row for row in reader.threads.values() if row.process == process and row.is_main]
+    return mean_of_known(take_course(reader, one, from_ns, to_ns).total().mean for one in cpu_series(reader, mains))
+
+
+def cpu_series(reader: RunReader, threads: Iterable[ThreadRow]) -> list[int]:
+    """Return the ids of the series of the CPU time of some threads."""
+    known = {(row.process, row.os_tid) for row in threads}
+    rows = reader.series.values()
+    return [row.id for row in rows if row.name == THREAD_CPU and (row.process, row.os_tid) in known]

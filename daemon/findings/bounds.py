@@ -38,9 +38,8 @@ def ceiling(context: FindingContext) -> float | None:
 def thread_cores(context: FindingContext, thread: ThreadRow) -> list[float]:
     return [
         point.value
-        for row in context.reader.series.values()
-        if row.name == "cpu_cores" and (row.process, row.os_tid) == (thread.process, thread.os_tid)
-        for point in context.reader.points(row.id, context.from_ns, context.to_ns)
+        for one in series.cpu_series(context.reader, [thread])
+        for point in context.reader.points(one, context.from_ns, context.to_ns)
     ]
 
 
