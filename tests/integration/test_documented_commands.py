@@ -201,7 +201,7 @@ def test_what_launches_a_script_runs_it_as_it_is_shown(
     ) as launched:
         assert launched.stdout is not None
         first = launched.stdout.readline()
-        assert first.split()[:1] and first.split()[0].endswith(".py"), (first, *launched.communicate("\n"))
+        assert "".join(first.split()[:1]).endswith(".py"), (first, *launched.communicate("\n"))
         py_spy.wait("sampling")
         _, said = launched.communicate("\n", timeout=DEADLINE_S)
     assert (launched.returncode, "Traceback" in said) == (0, False), said
