@@ -67,15 +67,13 @@ ELSEWHERE: Mapping[str, str] = {
     "profd fleet URL --dask tcp://scheduler:8786": (
         "integration/test_fleet_dask.py::test_a_cluster_gives_identical_answers_from_both_workers"
     ),
-    "profd report s3://bucket/job": (
-        "unit/cli/test_main_remote.py::test_a_report_is_named_after_the_last_part_of_the_url"
-    ),
+    "profd report s3://bucket/job": ("unit/cli/test_main.py::test_a_report_is_named_after_the_last_part_of_the_url"),
     "profd run --metrics 9400 -- CMD": (
         "integration/test_metrics_run.py::test_metrics_are_there_while_the_script_runs_and_gone_with_it"
     ),
     "profd stop RUN": "integration/test_attach.py::test_stop_from_elsewhere_ends_it",
     "profd summary FOLDER --job 10.0.0.1:29500": (
-        "unit/cli/test_runs_folder.py::test_of_several_jobs_one_is_to_be_named_and_files_left_out_are_told"
+        "unit/cli/test_runs.py::test_of_several_jobs_one_is_to_be_named_and_files_left_out_are_told"
     ),
     "profd view RUN": "unit/cli/test_show_view.py::test_who_only_looks_ends_nothing",
     "profd view latest": "unit/cli/test_show_view.py::test_who_only_looks_ends_nothing",

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from profd.daemon import processes
+from profd.daemon.processes import read, read_number, read_pairs, read_pressure_us
 
 NO_PID = 2**22 + 1
 WAITING = "print('ready', flush=True); input()"
@@ -209,3 +210,59 @@ def test_a_link_that_is_no_text_is_shown_all_the_same(tmp_path: Path) -> None:
         assert processes.link(os.getpid(), f"fd/{fd}") == str(tmp_path / "caf\ufffd")
     finally:
         os.close(fd)
+
+
+SCORE = "open('/proc/self/oom_score_adj')"
+
+
+def score_after(work: str, before: int) -> int:
+    """Return what a process of this score has after some work."""
+    code = f"from profd.daemon import processes\nopen('/proc/self/oom_score_adj', 'w').write('{before}')\n{work}\n"
+    code += f"print({SCORE}.read())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 500), (300, 800), (800, 1000), (1000, 1000)])
+def test_a_volunteer_comes_before_those_beside_it(before: int, after: int) -> None:
+    assert score_after("processes.volunteer()", before) == after
+
+
+def test_who_is_spared_is_as_the_other_one() -> None:
+    parent = int(open("/proc/self/oom_score_adj").read())  # noqa: SIM115, PTH123
+    work = "import os; processes.volunteer(); processes.spare(os.getpid(), os.getppid())"
+    assert score_after(work, max(parent, 0)) == parent
+
+
+def test_a_process_that_is_gone_spares_nobody() -> None:
+    assert score_after("processes.spare(2**22 + 1, 2**22 + 1)", 100) == 100
+
+
+def test_a_list_that_the_kernel_hands_out_in_parts_is_read_whole() -> None:
+    found = read("/proc/self/smaps")
+    assert found is not None
+    # Memory may be mapped in between: the first and the last map stay.
+    whole = Path("/proc/self/smaps").read_bytes()
+    assert len(found) > 3 * 4096
+    assert found.splitlines()[0] == whole.splitlines()[0]
+    assert found.splitlines()[-1][:8] == whole.splitlines()[-1][:8] == b"VmFlags:"
+    assert found.count(b"VmFlags:") == pytest.approx(whole.count(b"VmFlags:"), abs=3)
+
+
+def test_what_is_not_there_or_not_ours_is_none(tmp_path: Path) -> None:
+    assert read(str(tmp_path / "none")) is None
+    assert read(str(tmp_path)) is None, "a folder opens, and fails only when it is read"
+    assert read_number(str(tmp_path / "none")) is None
+    assert read_pairs(str(tmp_path / "none")) == {}
+    assert read_pressure_us(str(tmp_path / "none")) == {}
+
+
+@pytest.mark.parametrize(("text", "number"), [("12\n", 12), ("max\n", None), ("-1\n", None), ("", None)])
+def test_a_limit_may_be_a_word(tmp_path: Path, text: str, number: int | None) -> None:
+    (tmp_path / "limit").write_text(text)
+    assert read_number(str(tmp_path / "limit")) == number
+
+
+def test_names_stand_at_the_beginning_of_lines(tmp_path: Path) -> None:
+    (tmp_path / "status").write_text("Name:\tRssFile: 9\nRssFile:\t  12 kB\nnr_throttled 3\nState:\tS (sleeping)\n")
+    assert read_pairs(str(tmp_path / "status")) == {b"RssFile": 12, b"nr_throttled": 3}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from itertools import starmap
 
 import pytest
 
-from profd.daemon.analyze.clocks import FEWEST_MATCHED, Guess, align, median_interval
+from profd.daemon.analyze.clocks import FEWEST_MATCHED, Guess, align, guess_by_counts, median_interval
 from profd.daemon.clock import MILLISECOND_NS
+from profd.daemon.store.rows import PointRow
 
 MS = MILLISECOND_NS
 AHEAD_NS = 1_234_567_890
@@ -99,3 +101,20 @@ def test_an_interval_gets_narrower_with_more_values() -> None:
 
     assert widths[1] == pytest.approx(2 * 1.96 * 1.2533 / 2000**0.5, rel=0.3)
     assert widths[1] < widths[0] / 3
+
+
+FIRST = list(starmap(PointRow, [(1_000, 10), (2_000, 20)]))
+
+
+def test_counts_of_the_same_steps_are_as_far_apart_as_the_clocks() -> None:
+    guess = guess_by_counts(FIRST, list(starmap(PointRow, [(1_700, 10), (2_700, 20)])))
+    assert guess is not None
+    assert guess.offset_ns == 700
+
+
+def test_counts_of_other_steps_say_nothing() -> None:
+    assert guess_by_counts(FIRST, [PointRow(1_700, 30)]) is None
+
+
+def test_a_node_of_one_count_says_nothing() -> None:
+    assert guess_by_counts(FIRST[:1], FIRST) is None

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import unevensamples
+from support import synthetic, unevensamples
 from support.synthetic import BACKWARD, STARTED_NS
 
-from profd.daemon.analyze.functions import FunctionRow, hot_functions
-from profd.daemon.analyze.profile import call_tree, take_profile
+from profd.daemon.analyze.functions import FunctionRow, hot_functions, phase_lines, phase_shares, user_lines
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.profile import Profile, call_tree, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.exports.formats import collapsed_lines
@@ -105,3 +106,19 @@ def test_errors_go_by_the_distance_of_samples_at_each_change(reader: RunReader) 
 
     assert errors["backward"] == pytest.approx(math.sqrt(0.04**2 + 0.04**2) / unevensamples.SECONDS)
     assert errors["optimizer"] == errors["backward"]
+
+
+def test_lines_share_out_the_time_and_none_is_none(tmp_path: Path) -> None:
+    synthetic.write_run(tmp_path / "a.profd", seconds=5)
+    with RunReader(tmp_path / "a.profd") as reader:
+        phases, profile = PhaseIndex(reader), take_profile(reader, MAIN_THREADS)
+        lines = user_lines(profile, phases)
+        assert lines
+        assert 0.9 < sum(line.share for line in lines) <= 1.0 + 1e-9
+        assert [line.phase for line in phase_lines(profile, phases)] == [
+            phase for phase in phase_shares(profile, phases) if any(line.phase == phase for line in lines)
+        ]
+
+        timeless = Profile(samples=profile.samples, time_ns=dict.fromkeys(profile.time_ns, 0.0))
+        assert {line.share for line in user_lines(timeless, phases)} == {0.0}
+        assert set(phase_shares(timeless, phases).values()) == {0.0}

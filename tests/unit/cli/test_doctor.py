@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
+import sqlite3
+from collections import namedtuple
+from importlib import metadata
+from pathlib import Path
 
+import pynvml
 import pytest
 from click.testing import CliRunner
+from support.fakedriver import FakeDriver
+from support.fakesystem import FakeProcess, FakeSystem
+from support.folders import ROOT
 
 from profd.cli import doctor
-from profd.cli.doctor import Check, Verdict
-from profd.daemon.errors import ExitCode
+from profd.cli.doctor import Check, Verdict, check_gpus
+from profd.daemon import paths, processes
+from profd.daemon.errors import ExitCode, MissingTool
+from profd.daemon.gpu import nvml
+from profd.daemon.stacks.pyspy import KNOWN_VERSIONS
 
 
 def report(checks: list[Check], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str]:
@@ -39,3 +53,174 @@ def test_failure_of_the_process_asked_about_counts_most(monkeypatch: pytest.Monk
 def test_json_names_every_check(monkeypatch: pytest.MonkeyPatch) -> None:
     _, text = report([Check("a", Verdict.PASSED, "fine")], monkeypatch, "--json")
     assert [check["name"] for check in json.loads(text)] == ["a", "terminal"]
+
+
+Usage = namedtuple("Usage", "total used free")
+
+
+def test_machine_that_runs_these_tests_is_fit() -> None:
+    assert [check for check in doctor.examine() if check.verdict is Verdict.FAILED] == []
+
+
+def test_every_check_that_is_not_passed_has_a_remedy() -> None:
+    assert [check for check in doctor.examine() if check.verdict is not Verdict.PASSED and not check.remedy] == []
+
+
+def test_missing_py_spy_fails_with_its_own_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> str:
+        raise MissingTool("py-spy is not installed", "install it")
+
+    monkeypatch.setattr(doctor, "find_py_spy", missing)
+    check = doctor.check_py_spy()
+    assert (check.verdict, check.exit_code) == (Verdict.FAILED, ExitCode.MISSING_TOOL)
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict"),
+    [
+        *((f"py-spy {version}", Verdict.PASSED) for version in ("0.4.1", "0.4.99")),
+        *((f"py-spy {version}", Verdict.NOTE) for version in ("0.3.14", "0.4.0", "0.5.0", "1.0.0")),
+        ("", Verdict.NOTE),
+    ],
+)
+def test_a_py_spy_that_is_not_known_is_worth_a_note(
+    said: str, verdict: Verdict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    py_spy = tmp_path / "py-spy"
+    py_spy.write_text(f"#!/bin/sh\necho {said}\n")
+    py_spy.chmod(0o755)
+    monkeypatch.setenv("PROFD_PY_SPY", str(py_spy))
+    check = doctor.check_py_spy()
+    assert check.verdict is verdict
+    assert verdict is Verdict.PASSED or "from 0.4.1 on, before 0.5" in check.remedy
+
+
+def test_the_py_spy_that_is_installed_is_the_one_that_is_known() -> None:
+    (wanted,) = re.findall(r'^ *"(py-spy[^"]*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    least, beyond = (".".join(map(str, version)) for version in KNOWN_VERSIONS)
+    assert sorted(re.findall(r"[<>]=?[\d.]+", wanted)) == [f"<{beyond}", f">={least}"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "capable", "verdict"),
+    [(0, False, Verdict.PASSED), (1, True, Verdict.PASSED), (1, False, Verdict.NOTE), (2, False, Verdict.NOTE)],
+)
+def test_rights_follow_ptrace_scope_and_capability(scope: int, capable: bool, verdict: Verdict) -> None:
+    assert doctor.check_attaching(FakeSystem({}, scope=scope, capable=capable)).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "verdict"), [(1 << 40, Verdict.PASSED), (100 << 20, Verdict.NOTE), (1 << 20, Verdict.FAILED)]
+)
+def test_room_for_runs(free_bytes: int, verdict: Verdict, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(1 << 41, 0, free_bytes))
+    assert doctor.check_runs_folder().verdict is verdict
+
+
+def test_network_file_system_is_worth_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "is_on_network", lambda path: True)
+    assert doctor.check_runs_folder().verdict is Verdict.NOTE
+
+
+def test_unwritable_runs_folder_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    check = doctor.check_runs_folder()
+    assert (check.verdict, check.exit_code) == (Verdict.FAILED, ExitCode.UNWRITABLE_OUTPUT)
+    assert "PROFD_HOME" in check.remedy
+
+
+def test_process_is_judged_by_the_ladder() -> None:
+    system = FakeSystem({1: FakeProcess(), 2: FakeProcess("bash", executable="/bin/bash", python=None)})
+    assert doctor.check_process(1, system).verdict is Verdict.PASSED
+    assert doctor.check_process(2, system).exit_code is ExitCode.NOT_PYTHON
+
+
+def test_folder_that_is_missing_is_judged_by_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROFD_HOME", str(tmp_path / "not" / "yet"))
+    assert doctor.check_runs_folder().verdict is Verdict.PASSED
+    assert not (tmp_path / "not").exists()
+
+
+def test_old_sqlite_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.check_python().verdict is Verdict.PASSED
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 7, 17))
+    assert doctor.check_python().verdict is Verdict.FAILED
+
+
+@pytest.mark.parametrize(("version", "verdict"), [("2.13.0+cpu", Verdict.PASSED), ("1.13.1", Verdict.NOTE)])
+def test_torch_is_judged_by_its_version(version: str, verdict: Verdict, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "version", lambda name: version)
+    check = doctor.check_torch()
+    assert (check.verdict, version in check.found) == (verdict, True)
+
+
+def test_no_torch_is_worth_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    assert doctor.check_torch().verdict is Verdict.NOTE
+
+
+@pytest.mark.parametrize(
+    ("maps", "variables", "verdict", "words"),
+    [
+        (b"/x/libtorch_cpu.so\n", b"KINETO_USE_DAEMON=1\0", Verdict.PASSED, "was launched with"),
+        (b"/x/libtorch_cpu.so\n", b"A=1\0", Verdict.NOTE, "was launched without"),
+        (b"/x/libc.so\n", b"KINETO_USE_DAEMON=1\0", Verdict.NOTE, "has not loaded torch"),
+        (None, b"", Verdict.NOTE, "does not show"),
+    ],
+)
+def test_torch_of_a_process(
+    maps: bytes | None, variables: bytes, verdict: Verdict, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"/proc/7/maps": maps, "/proc/7/environ": variables}
+    monkeypatch.setattr(processes, "read", files.get)
+    check = doctor.check_torch_of(7)
+    assert check.verdict is verdict
+    assert words in check.found
+
+
+@pytest.fixture
+def system() -> FakeSystem:
+    return FakeSystem({})
+
+
+def test_gpus_are_named_with_their_driver(driver: FakeDriver, system: FakeSystem) -> None:
+    driver.add("driver_version", "560.35")
+    driver.add_gpu("gpu0")
+    driver.add_gpu("gpu1", model="NVIDIA A100-SXM4-40GB")
+    found = "2: NVIDIA H100 80GB HBM3, NVIDIA A100-SXM4-40GB; driver 560.35, without GPM metrics"
+    assert check_gpus(system) == Check("GPUs", Verdict.PASSED, found)
+
+
+def test_gpm_metrics_are_told(driver: FakeDriver, system: FakeSystem) -> None:
+    driver.add_gpu()
+    driver.add("gpm", 5, "gpu0", 5)
+    assert check_gpus(system).found.endswith(", with GPM metrics")
+
+
+def test_driver_without_a_gpu_is_a_note(driver: FakeDriver, system: FakeSystem) -> None:
+    check = check_gpus(system)
+    assert (check.verdict, check.found) == (Verdict.NOTE, "a driver, but no GPU that may be used")
+
+
+def test_driver_and_library_of_different_versions(driver: FakeDriver, system: FakeSystem) -> None:
+    driver.add("driver_error", 18)
+    check = check_gpus(system)
+    assert check.verdict is Verdict.NOTE
+    assert "different versions" in check.found
+    assert "reboot" in check.remedy
+
+
+def test_machine_without_a_driver(system: FakeSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr(pynvml, "nvmlLib", None)
+    monkeypatch.setattr(pynvml, "CDLL", missing)
+    monkeypatch.setattr(nvml, "has_driver", lambda: False)
+    monkeypatch.setattr(nvml, "has_gpu", lambda: False)
+    check = check_gpus(system)
+    assert (check.verdict, check.found) == (Verdict.NOTE, "no NVIDIA driver here")
+    assert "all else works without it" in check.remedy

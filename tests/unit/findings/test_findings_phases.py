@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import itertools
+import random
 from pathlib import Path
 
 import pytest
-from support.findingruns import HEALTHY, Series, at_most_without, diagnose, step, write_case
-from support.synthetic import MAIN
-from support.training_stacks import LIBRARY, SYNCHRONIZE, TRAIN
+from support.findingruns import BESIDE_TID, HEALTHY, Series, Spans, at_most_without, cores, diagnose, step, write_case
+from support.synthetic import MAIN, MAIN_TID
+from support.training_stacks import BACKWARD, CONV, DATA_WAIT, LIBRARY, SYNCHRONIZE, TRAIN
 
 from profd.daemon.findings.catalog import RULES, Rule
+from profd.daemon.findings.cpu import idle_cores, interpreter_lock
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
 from profd.daemon.findings.phases import checkpoints, evaluations, hot_function, logging_stalls, synchronization
 from profd.daemon.store.records import Frame
@@ -109,3 +112,126 @@ def test_a_phase_that_may_take_less_is_not_warned_of(tmp_path: Path) -> None:
     assert found is not None
     assert found.evidence.measures[0].value > 0.1
     assert found.severity == INFO
+
+
+COMPUTES: Spans = (((Frame("Thread.run", "/usr/lib/python3.11/threading.py", 982), Frame("spread", TRAIN, 78)), 500),)
+
+
+def turns(*, main: float, rival: float, pressure: float = 0.0) -> list[Series]:
+    """Return the CPU of a main thread and of one beside it, and for what part of the time anybody lacks a core."""
+    return [
+        Series("cpu_cores", main, tid=MAIN_TID),
+        Series("cpu_cores", rival, tid=BESIDE_TID),
+        Series("host_cpu_pressure_share", pressure, identity=None),
+    ]
+
+
+def test_a_thread_that_computes_in_python_keeps_the_main_thread_waiting(tmp_path: Path) -> None:
+    path = write_case(tmp_path / "a.profd", HEALTHY, beside=COMPUTES, series=turns(main=0.5, rival=0.5))
+    found = diagnose(path, interpreter_lock)
+
+    assert found is not None
+    assert found.severity == CRITICAL
+    assert "waits 48 % of the time while thread beside computes in Python (train.py:78)" in found.title
+    assert found.gain_bound == pytest.approx(at_most_without(0.48), rel=0.05)
+    assert found.evidence.selection.thread == "beside"
+
+
+def test_where_hardly_anything_is_left_to_the_main_thread_no_bound_is_told(tmp_path: Path) -> None:
+    path = write_case(tmp_path / "a.profd", HEALTHY, beside=COMPUTES, series=turns(main=0.02, rival=0.97))
+    found = diagnose(path, interpreter_lock)
+
+    assert found is not None
+    assert found.severity == CRITICAL
+    assert found.title.endswith("not waiting speeds steps up many times")
+    assert found.gain_bound is None
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        turns(main=0.95, rival=0.5),
+        turns(main=0.5, rival=0.02),
+        turns(main=0.5, rival=0.5, pressure=0.5),
+        turns(main=0.5, rival=0.5)[:2],
+    ],
+    ids=["it runs", "nobody has its turn", "it lacks a core", "nothing tells"],
+)
+def test_a_main_thread_that_does_not_wait_for_its_turn_is_no_finding(tmp_path: Path, series: list[Series]) -> None:
+    path = write_case(tmp_path / "a.profd", HEALTHY, beside=COMPUTES, series=series)
+
+    assert diagnose(path, interpreter_lock) is None
+
+
+@pytest.mark.parametrize(("core_wait", "is_found"), [(0.0, True), (0.5, False)])
+def test_what_the_main_thread_itself_waits_for_says_more_than_the_machine_does(
+    tmp_path: Path, core_wait: float, is_found: bool
+) -> None:
+    # Whether it is the other thread that is kept from a core, or it.
+    series = [*turns(main=0.5, rival=0.5, pressure=0.5), Series("main_thread_core_wait_share", core_wait)]
+    path = write_case(tmp_path / "a.profd", HEALTHY, beside=COMPUTES, series=series)
+
+    assert (diagnose(path, interpreter_lock) is not None) == is_found
+
+
+def test_a_wait_for_data_is_no_wait_for_a_turn(tmp_path: Path) -> None:
+    series = turns(main=0.5, rival=0.5)
+    path = write_case(tmp_path / "a.profd", step((DATA_WAIT, 250)), beside=COMPUTES, series=series)
+
+    assert diagnose(path, interpreter_lock) is None
+
+
+def machine(count: int, *, used: float, process: float = 1.0) -> list[Series]:
+    """Return the series of so many cores, of which a part is used, with a main thread that uses one."""
+    return [
+        *cores(count),
+        Series("host_cpu_share", used, identity=None),
+        Series("cpu_cores", process),
+        Series("cpu_cores", 1.0, tid=MAIN_TID),
+    ]
+
+
+def test_idle_cores_beside_a_model_in_one_thread_are_told(tmp_path: Path) -> None:
+    found = diagnose(write_case(tmp_path / "a.profd", HEALTHY, series=machine(4, used=0.26)), idle_cores)
+
+    assert found is not None
+    assert found.severity == CRITICAL
+    assert "in one thread (train.py:61), beside 3 idle cores: using 4 threads speeds steps up by at most" in found.title
+    # 96 % of a step are in forward and backward, each of them long.
+    assert found.gain_bound == pytest.approx(1 / (1 - 0.96 * 3 / 4), rel=0.03)
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        machine(4, used=0.95),
+        machine(4, used=0.5, process=2.0),
+        [*machine(4, used=0.26), Series("gpu_process_memory_bytes", 1e9, identity=MAIN, device="gpu0")],
+    ],
+    ids=["no core is idle", "it has several threads", "it computes on a GPU"],
+)
+def test_cores_are_idle_only_where_more_threads_would_use_them(tmp_path: Path, series: list[Series]) -> None:
+    assert diagnose(write_case(tmp_path / "a.profd", HEALTHY, series=series), idle_cores) is None
+
+
+def test_short_operations_may_be_too_short_for_several_threads(tmp_path: Path) -> None:
+    short = ((CONV, 25), (BACKWARD, 25)) * 10
+    path = write_case(tmp_path / "a.profd", short, series=machine(4, used=0.26))
+
+    assert diagnose(path, idle_cores) is None
+
+
+@pytest.mark.parametrize("sample_ms", [10, 25])
+def test_short_operations_that_samples_happen_to_find_again_are_not_long(tmp_path: Path, sample_ms: int) -> None:
+    """Of a step that takes less time than from one sample to the next, each finds backward in half of the cases."""
+    chance = random.Random(3)
+    steps = [
+        tuple(
+            (stack, sample_ms * sum(1 for _ in row))
+            for stack, row in itertools.groupby(chance.choice((CONV, BACKWARD)) for _ in range(500 // sample_ms))
+        )
+        for _ in range(30)
+    ]
+    path = write_case(tmp_path / "a.profd", *steps, series=machine(4, used=0.26), sample_ms=sample_ms)
+
+    assert diagnose(path, idle_cores) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,8 @@ from support.fakedriver import FakeDriver
 from support.waiting import DEADLINE_S
 
 from profd.daemon.clock import Clock
-from profd.daemon.gpu.collector import GpuCollector
+from profd.daemon.gpu.collector import GpuCollector, GpuEvents, in_words
+from profd.daemon.gpu.devices import GpuNames
 from profd.daemon.gpu.processes import ProcessTraces
 from profd.daemon.store.records import DeviceSeen, EventHappened, Identity, PointsTaken, Record
 
@@ -174,3 +176,44 @@ def test_closing_does_not_wait_for_a_call_that_does_not_return(driver: FakeDrive
     gate.open("wb").close()
     desk.collector.join(DEADLINE_S)
     assert desk.records == []
+
+
+Told = queue.Queue[tuple[str, str]]
+
+
+@pytest.fixture
+def told(driver: FakeDriver) -> Iterator[Told]:
+    driver.add_gpu("gpu0")
+    driver.add_gpu("gpu1")
+    found: Told = queue.Queue()
+    events = GpuEvents(GpuNames(), StoppedClock(), lambda name, text: found.put((name, text)))
+    yield found
+    events.close(DEADLINE_S)
+
+
+def test_xid_is_told_with_its_device_and_meaning(driver: FakeDriver, told: Told) -> None:
+    driver.wait_for_call("nvmlEventSetWait")
+    driver.add("xid", 79, "gpu1", at_s=1)
+    driver.set_now(1)
+    assert told.get(timeout=DEADLINE_S) == ("gpu1", "Xid 79: GPU has fallen off the bus")
+
+
+def test_one_event_after_the_other(driver: FakeDriver, told: Told) -> None:
+    driver.wait_for_call("nvmlEventSetWait")
+    driver.add("double_bit_ecc", 1, "gpu0", at_s=1)
+    driver.add("xid", 48, "gpu0", at_s=2)
+    driver.set_now(3)
+    words = [told.get(timeout=DEADLINE_S)[1] for _ in range(2)]
+    assert words == ["a memory error that ECC could not correct", "Xid 48: double bit ECC error"]
+
+
+def test_what_was_before_the_run_is_not_told(driver: FakeDriver, told: Told) -> None:
+    driver.wait_for_call("nvmlEventSetWait")
+    driver.add("xid", 31, "gpu0", at_s=-1)
+    driver.add("xid", 13, "gpu0", at_s=1)
+    driver.set_now(2)
+    assert told.get(timeout=DEADLINE_S)[1].startswith("Xid 13")
+
+
+def test_unknown_xid_is_its_number() -> None:
+    assert in_words(8, 9999) == "Xid 9999"

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+import pytest
+from support.waiting import eventually
 
 from profd.daemon.launch.channel import (
     BACKLOG_BYTES,
@@ -10,6 +16,7 @@ from profd.daemon.launch.channel import (
     LARGEST_BYTES,
     Message,
     ScriptChannel,
+    ScriptChannelReader,
     ScriptExited,
     ScriptWrote,
     decode,
@@ -78,3 +85,98 @@ def drain(receive: Callable[[int], bytes], channel: ScriptChannel) -> list[Messa
             if not channel.has_backlog:
                 return received
             channel.flush()
+
+
+@dataclass
+class Heard:
+    """What came out of a reader."""
+
+    output: bytes = b""
+    statuses: list[int] = field(default_factory=list)
+
+    def take_output(self, data: bytes) -> None:
+        self.output += data
+
+    def take_status(self, status: int) -> None:
+        self.statuses.append(status)
+
+
+@dataclass
+class Ends:
+    """The launcher's end of the channel, and a reader on its other side."""
+
+    channel: ScriptChannel
+    channel_fd: int
+    heard: Heard
+    reader: ScriptChannelReader
+
+    async def hear(self, output: bytes) -> None:
+        await eventually(lambda: len(self.heard.output) >= len(output), "the output")
+        assert self.heard.output == output
+
+
+@pytest.fixture
+async def ends() -> AsyncIterator[Ends]:
+    channel, session_end = make_channel()
+    session_end.set_inheritable(True)
+    heard = Heard()
+    channel_fd = session_end.detach()
+    reader = ScriptChannelReader(channel_fd, heard.take_output, heard.take_status)
+    yield Ends(channel, channel_fd, heard, reader)
+    reader.close()
+    channel.close()
+
+
+async def test_output_and_status_come_in_order(ends: Ends) -> None:
+    ends.channel.wrote(b"epoch 1\r\n")
+    ends.channel.wrote(b"epoch 2\r\n")
+    ends.channel.exited(3 << 8)
+    await eventually(lambda: ends.heard.statuses, "the status")
+    assert (ends.heard.output, ends.heard.statuses) == (b"epoch 1\r\nepoch 2\r\n", [3 << 8])
+
+
+async def test_lost_output_is_said_in_its_place(ends: Ends) -> None:
+    ends.channel._lost_bytes = 70
+    ends.channel.wrote(b"after")
+    await ends.hear(b"\r\n[70 bytes of output were not kept]\r\nafter")
+
+
+async def test_loss_after_which_nothing_came_is_said(ends: Ends) -> None:
+    ends.channel._lost_bytes = 70
+    ends.channel.wrote_all()
+    await ends.hear(b"\r\n[70 bytes of output were not kept]\r\n")
+
+
+async def test_it_is_open_while_anyone_may_tell_more(ends: Ends) -> None:
+    relay = ends.channel.copy()
+    ends.channel.close()
+    relay.wrote(b"last words")
+    await ends.hear(b"last words")
+    assert ends.reader.is_open
+    relay.close()
+    await eventually(lambda: not ends.reader.is_open, "the end")
+
+
+async def test_a_broken_message_is_passed_over(ends: Ends) -> None:
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: ends.heard.statuses.append(-1))
+    ends.channel._end.send(b"\xc1garbage")
+    ends.channel._end.send(b"\x81")
+    ends.channel.wrote(b"whole")
+    await ends.hear(b"whole")
+    assert ends.heard.statuses == []
+
+
+async def test_closing_twice_and_after_the_launcher_is_harmless(ends: Ends) -> None:
+    ends.channel.close()
+    ends.reader.close()
+    ends.reader.close()
+
+
+async def test_no_child_of_the_session_inherits_what_it_was_given(ends: Ends) -> None:
+    assert not os.get_inheritable(ends.channel_fd)
+
+
+async def test_without_a_link_there_is_nothing_to_read() -> None:
+    heard = Heard()
+    ScriptChannelReader(None, heard.take_output, heard.take_status).close()
+    assert heard == Heard()

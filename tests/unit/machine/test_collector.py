@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 
 import pytest
 from support.clocks import StoppedClock
-from support.procfiles import BlockedSource
+from support.procfiles import TARGET, BlockedSource
 
 from profd.daemon import processes
 from profd.daemon.machine import collector as host
-from profd.daemon.machine.collector import HostCollector
-from profd.daemon.store.records import Identity, PointsTaken, Record
+from profd.daemon.machine.collector import HostCollector, PollThread
+from profd.daemon.machine.machine import Watched
+from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
 
 OF_PROCESS = {
     "rss_bytes", "cpu_cores", "cpu_user_cores", "cpu_system_cores", "threads", "open_files", "minor_faults_per_s",
@@ -80,3 +82,96 @@ async def test_a_kernel_that_does_not_answer_delays_nothing_else(monkeypatch: py
     ]
     hanging.released.set()
     collector.close()
+
+
+class Counting:
+    def __init__(self, interval_s: float) -> None:
+        self.interval_s = interval_s
+        self.watched: list[Watched] = []
+
+    def read(self, watched: Watched) -> Iterator[Point]:
+        self.watched.append(watched)
+        yield Point("count", len(self.watched))
+
+
+class Failing:
+    interval_s = 1.0
+
+    def read(self, watched: Watched) -> Iterator[Point]:
+        yield Point("lost", 1.0)
+        raise ValueError("a field that is no number")
+
+
+def ask(thread: PollThread, watched: Watched | None = None) -> None:
+    done = thread.ask(watched or Watched())
+    if done is not None:
+        done.result(30)
+
+
+def test_points_are_put_with_the_time_of_the_run_clock() -> None:
+    clock, put = StoppedClock(), list[Record]()
+    thread = PollThread("x", [Counting(1)], clock, put.append)
+    ask(thread)
+    assert put == [PointsTaken(clock.at_ns, (Point("count", 1.0),))]
+    thread.close()
+
+
+def test_each_source_is_read_at_its_own_pace() -> None:
+    clock, put = StoppedClock(), list[Record]()
+    quick, slow = Counting(1), Counting(5)
+    thread = PollThread("x", [quick, slow], clock, put.append)
+    for _ in range(11):
+        ask(thread, Watched((TARGET,)))
+        clock.advance(0.99)
+    assert (len(quick.watched), len(slow.watched)) == (11, 3)
+    assert quick.watched[0].identities == (TARGET,)
+    thread.close()
+
+
+def test_everything_is_read_before_it_is_due_where_that_is_asked() -> None:
+    clock, put, slow = StoppedClock(), list[Record](), Counting(60)
+    thread = PollThread("x", [slow], clock, put.append)
+    ask(thread)
+    assert thread.ask(Watched()) is None
+    done = thread.ask(Watched(), everything=True)
+    assert done is not None
+    done.result(30)
+    assert len(slow.watched) == 2
+    thread.close()
+
+
+def test_nothing_is_asked_of_a_lane_that_hangs_and_it_is_said_once() -> None:
+    clock, put, source = StoppedClock(), list[Record](), BlockedSource()
+    thread = PollThread("memory maps", [source], clock, put.append)
+    hanging = thread.ask(Watched())
+    assert hanging is not None
+    assert source.entered.wait(30)
+    clock.advance(9)
+    assert thread.ask(Watched()) is None
+    assert put == []
+    for _ in range(3):
+        clock.advance(1)
+        assert thread.ask(Watched()) is None
+    assert [record.text for record in put if isinstance(record, EventHappened)] == [
+        "memory maps cannot be read: the kernel does not answer"
+    ]
+    source.released.set()
+    hanging.result(30)
+    clock.advance(1)
+    ask(thread)
+    assert [type(record) for record in put] == [EventHappened, PointsTaken, PointsTaken]
+    thread.close()
+
+
+def test_a_source_that_fails_is_dropped_and_said_and_the_others_go_on() -> None:
+    clock, put = StoppedClock(), list[Record]()
+    thread = PollThread("x", [Failing(), Counting(1)], clock, put.append)
+    for _ in range(2):
+        ask(thread)
+        clock.advance(1)
+    events = [record for record in put if isinstance(record, EventHappened)]
+    assert [(event.kind, event.text) for event in events] == [
+        ("error", "Failing is no longer read: ValueError('a field that is no number')")
+    ]
+    assert [record.points[0].name for record in put if isinstance(record, PointsTaken)] == ["count", "count"]
+    thread.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -9,14 +11,30 @@ from urllib.parse import parse_qs
 import msgspec
 import pytest
 from support import hostiletexts, rankrun
-from support.synthetic import STARTED_NS
+from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recording, run_started
+from support.training_stacks import CONV, LOSS, describe
 
+from profd.daemon.analyze.incidents import PostMortem
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.finding import Evidence, Finding, Line, Measure
-from profd.daemon.render.cards import proof_address, take_card
+from profd.daemon.render.cards import CURVE_HEIGHT, CURVE_WIDTH, death_card, proof_address, take_card
 from profd.daemon.render.htmlpage import TEMPLATES
+from profd.daemon.render.report import render_report
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import (
+    Frame,
+    HangFound,
+    HangGroup,
+    HangReport,
+    OutputWritten,
+    Point,
+    PointsTaken,
+    Record,
+    RunEnded,
+    Stand,
+)
+from profd.daemon.store.writer import RunWriter
 
 WHOLE = (STARTED_NS, STARTED_NS + rankrun.SECONDS * SECOND_NS)
 
@@ -105,3 +123,84 @@ def test_no_text_of_a_run_does_anything_to_who_reads_it(reader: RunReader) -> No
     said = TEMPLATES.from_string(template).render(card=card)
     assert not set(said) & set("\u202e\u2066\u2028\x1b\x00\n")
     assert hostiletexts.WIDE in said
+
+
+END_NS = STARTED_NS + 40 * SECOND_NS
+RANKS = tuple(Stand(f"rank {rank}", 4242 + rank, "main", rank, "MainThread", True, "a lock") for rank in range(6))
+GROUPS = (
+    HangGroup((Frame("<module>", "/srv/train.py", 40), Frame("all_reduce", "/lib/c10d.py", 3)), RANKS),
+    HangGroup((Frame("save", "/srv/io.py", 7),), (Stand("rank 6", 9, "main", 6, "saver", False, "a file /nfs/a"),)),
+)
+HANG = HangFound(
+    END_NS - SECOND_NS, STARTED_NS + 5 * SECOND_NS, "no progress for 34 s", HangReport("collective", GROUPS, ("GPU 0",))
+)
+SAID = OutputWritten(END_NS, b"epoch 1\r\nRuntimeError: bad\r\n")
+
+
+def page(path: Path, *more: Record) -> str:
+    writer = RunWriter(path, run_started(), describe)
+    stacks = [(MAIN_TID, "MainThread", True, [(CONV, 400), (LOSS, 600)])]
+    memory = [
+        PointsTaken(END_NS - second * SECOND_NS, (Point("rss_bytes", (5 - second) * 1e9, MAIN),))
+        for second in (3, 2, 1, 0)
+    ]
+    for record in (main_process(), recording(MAIN, END_NS - SECOND_NS, stacks), *memory, *more):
+        assert writer.put(record)
+    writer.close()
+    assert writer.failure is None
+    with RunReader(path) as reader:
+        return render_report(reader)
+
+
+def words(found: str) -> str:
+    return " ".join(re.sub(r"<[^>]*>", " ", found).split())
+
+
+def test_the_report_of_a_died_run_opens_with_its_death(tmp_path: Path) -> None:
+    found = page(tmp_path / "run", SAID, RunEnded(END_NS, "target-exited", None, signal.SIGSEGV))
+    assert found.index('class="death"') < found.index('class="verdict"')
+    text = words(found[: found.index('class="verdict"')])
+    assert "the target was ended by SIGSEGV, last seen in " in text
+    assert "pid 4242: last seen 0.0 s before the end in train_epoch (train.py:62)" in text
+    assert "epoch 1 RuntimeError: bad" in text
+    assert "over its last 3.0 s: 2.0 GB at first, 5.0 GB at most, 5.0 GB at last" in text
+    leaf, *_ = re.findall(r"<li>([^<]*)</li>", found)
+    assert leaf.startswith("cross_entropy")
+
+
+def test_a_run_that_ended_well_has_neither(tmp_path: Path) -> None:
+    found = page(tmp_path / "run", RunEnded(END_NS, "target-exited", 0))
+    assert 'class="death"' not in found
+    assert 'class="hangs"' not in found
+
+
+def test_a_hang_is_told_with_all_its_stacks_and_waits(tmp_path: Path) -> None:
+    found = page(tmp_path / "run", HANG, RunEnded(END_NS, "target-exited", 0))
+    text = words(found)
+    assert "hang no progress for 34 s 5.0 s into the run, reported after 34.0 s; it did not go on" in text
+    for rank in range(6):
+        assert f"rank {rank} (pid {4242 + rank}): a lock" in text
+    assert "rank 6 (pid 9), thread saver: a file /nfs/a" in text
+    stack = "all_reduce (/lib/c10d.py:3)", "&lt;module&gt; (/srv/train.py:40)"
+    assert f"<li>{stack[0]}</li><li>{stack[1]}</li>" in found
+    assert '<a class="proof" href="#t=0.00-39.00&amp;process=all&amp;thread=all"' in found
+
+
+def test_the_curve_goes_from_edge_to_edge() -> None:
+    card = death_card(PostMortem(1, None, None, (), 4, ((10.0, 1), (5.0, 2), (0.0, 4)), (), (), None))
+    assert card is not None
+    assert card.curve == f"0.0,{1 + 0.75 * (CURVE_HEIGHT - 2):.1f} {CURVE_WIDTH / 2:.1f},30.0 {CURVE_WIDTH:.1f},1.0"
+
+
+@pytest.mark.parametrize("field", ["hang", "death"])
+def test_no_text_of_a_run_does_anything(tmp_path: Path, field: str) -> None:
+    evil = hostiletexts.EVIL
+    stand = Stand(evil, 1, "main", None, evil, False, evil)
+    report = HangReport("collective", (HangGroup((Frame(evil, evil, 1),), (stand,)),), (evil,))
+    hang = msgspec.structs.replace(HANG, text=evil, report=report)
+    more: tuple[Record, ...] = (hang,) if field == "hang" else (OutputWritten(END_NS, evil.encode()),)
+    found = page(tmp_path / "run", *more, RunEnded(END_NS, "target-exited", 1))
+    assert "<img" not in found
+    assert found.count("<script") == 2
+    assert not set(found) & set("\u202e\u2066\u2028\x1b\x00")
+    assert "\\u202egnol" in found

@@ -7,8 +7,9 @@ from support.clocks import StoppedClock
 from support.hostfakes import UID, FakeTable, Said
 
 from profd.daemon.service.configuration import Configuration, Exclusion, Rule
-from profd.daemon.service.jobs import DURATION, QUIET, QUIET_S, STOPPED, Jobs
+from profd.daemon.service.jobs import DURATION, QUIET, QUIET_BELOW_CORES, QUIET_S, STOPPED, Activity, Jobs
 from profd.daemon.service.processes import Job
+from profd.daemon.store.records import Identity
 
 TORCH = Configuration(rule=(Rule("torch", torch=True, min_age_s=5),), most_per_user=9)
 
@@ -221,3 +222,39 @@ def test_who_computes_is_never_quiet(host: Host) -> None:
         host.table.cpu[7] = host.table.cpu.get(7, 0.0) + 10.0
         host.poll(60)
     assert host.jobs.quietest() is None
+
+
+ROOT = Identity(7, 70)
+
+
+def test_a_job_is_quiet_from_the_last_look_on_that_found_it_busy() -> None:
+    table, clock = FakeTable(), StoppedClock()
+    activity = Activity(table, clock)
+    assert activity.quiet_s(ROOT) == 0
+    activity.look([ROOT])
+    for more_s, quiet_s in ((30.0, 0), (0.0, 60), (QUIET_BELOW_CORES * 59, 120), (QUIET_BELOW_CORES * 61, 0)):
+        table.cpu[7] = table.cpu.get(7, 0.0) + more_s
+        clock.advance(60)
+        activity.look([ROOT])
+        assert activity.quiet_s(ROOT) == quiet_s
+
+
+def test_processes_that_end_take_their_time_with_them_and_make_nobody_busy() -> None:
+    table, clock = FakeTable(), StoppedClock()
+    activity = Activity(table, clock)
+    table.cpu[7] = 100.0
+    activity.look([ROOT])
+    table.cpu[7] = 1.0
+    clock.advance(60)
+    activity.look([ROOT])
+    assert activity.quiet_s(ROOT) == 60
+
+
+def test_who_is_no_longer_asked_about_is_forgotten() -> None:
+    table, clock = FakeTable(), StoppedClock()
+    activity = Activity(table, clock)
+    activity.look([ROOT])
+    clock.advance(60)
+    activity.look([ROOT])
+    activity.look([])
+    assert activity.quiet_s(ROOT) == 0

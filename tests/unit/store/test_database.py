@@ -16,6 +16,7 @@ from support.synthetic import write_run
 
 from profd.daemon.errors import OutputUnwritable, RunUnreadable
 from profd.daemon.store import database
+from profd.daemon.store.database import LEAST_ROW_BYTES, BoundedConnection
 from profd.daemon.store.reader import RunReader
 
 
@@ -186,3 +187,117 @@ def test_a_file_whose_pages_are_linked_many_times_says_so(table: str, run: Path)
     hostilefiles.link_many_times(run, table, levels=6)
     with pytest.raises(RunUnreadable, match="its size accounts for"), RunReader(run) as reader:
         assert [*reader.events(), *reader.intervals(), *reader.recordings(1)] == []
+
+
+def bounded(path: Path) -> contextlib.closing[BoundedConnection]:
+    connection = sqlite3.connect(path, factory=BoundedConnection)
+    connection.bound(path)
+    return contextlib.closing(connection)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return a file of the smallest rows there are, packed as tightly as SQLite can."""
+    path = tmp_path / "small.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE row (one)")
+        connection.executemany("INSERT INTO row (rowid, one) VALUES (?, NULL)", ((at,) for at in range(100)))
+        connection.executemany("INSERT INTO row VALUES (?)", ((None,) for _ in range(50_000)))
+    return path
+
+
+def test_all_that_a_file_holds_is_given(path: Path) -> None:
+    with bounded(path) as connection:
+        assert len(connection.rows("SELECT one FROM row")) == 50_100
+        assert path.stat().st_size / 50_100 >= LEAST_ROW_BYTES
+
+
+def test_more_rows_than_a_file_can_hold_are_an_error(path: Path) -> None:
+    with bounded(path) as connection, pytest.raises(sqlite3.DatabaseError, match="gives more than its size"):
+        connection.rows("SELECT one.rowid FROM row AS one, row AS other LIMIT 1000000")
+
+
+def test_more_text_than_a_file_can_hold_is_an_error(path: Path) -> None:
+    with bounded(path) as connection, pytest.raises(sqlite3.DatabaseError, match="gives more than its size"):
+        connection.rows("SELECT zeroblob(10000) FROM row")
+
+
+def test_work_without_end_is_an_error_and_the_next_query_is_answered(path: Path) -> None:
+    with bounded(path) as connection:
+        with pytest.raises(sqlite3.DatabaseError, match="more work than its size"):
+            connection.rows("SELECT max(one.rowid + two.rowid + three.rowid) FROM row AS one, row AS two, row AS three")
+        assert connection.rows("SELECT count(one) FROM row") == [(0,)]
+
+
+def test_other_failures_keep_their_reason(path: Path) -> None:
+    with bounded(path) as connection, pytest.raises(sqlite3.OperationalError, match="no such table"):
+        connection.rows("SELECT 1 FROM missing")
+
+
+def test_bounds_grow_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "live.db"
+    with contextlib.closing(sqlite3.connect(path)) as writer:
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("CREATE TABLE row (one)")
+        writer.commit()
+        with bounded(path) as connection:
+            assert connection.rows("SELECT one FROM row") == []
+            writer.executemany("INSERT INTO row VALUES (?)", ((None,) for _ in range(100_000)))
+            writer.commit()
+            assert len(connection.rows("SELECT one FROM row")) == 100_000
+            assert connection.rows("SELECT sum(one IS NULL) FROM row") == [(100_000,)]
+
+
+ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT"
+HOSTILE = {
+    "a view in place of a table": f"""
+        DROP TABLE event;
+        CREATE VIEW event AS {ENDLESS} i AS id, i AS at_ns, 'note' AS kind, NULL AS process, 'x' AS text FROM n
+    """,
+    "a view beside the tables": "CREATE VIEW other AS SELECT * FROM meta",
+    "a trigger": "CREATE TRIGGER other AFTER INSERT ON event BEGIN DELETE FROM event; END",
+    "a generated column in place of a stored one": """
+        DROP TABLE output;
+        CREATE TABLE output (id INTEGER PRIMARY KEY, at_ns INTEGER NOT NULL, data BLOB AS (zeroblob(900000000)))
+    """,
+    "a generated column beside the others": "ALTER TABLE event ADD COLUMN other AS (zeroblob(900000000))",
+    "a column more": "ALTER TABLE event ADD COLUMN other",
+    "a column with a default": "DROP TABLE output; CREATE TABLE output (id INTEGER PRIMARY KEY, at_ns INTEGER NOT NULL "
+    "DEFAULT (random()), data BLOB NOT NULL)",
+    "a key that is none": "DROP TABLE output; CREATE TABLE output (id INTEGER, at_ns INTEGER NOT NULL, data BLOB)",
+    "a virtual table": "DROP TABLE output; CREATE VIRTUAL TABLE output USING fts5(id, at_ns, data)",
+    "a table more": "CREATE TABLE other (one)",
+    "an index on an expression": "CREATE INDEX other ON event (length(hex(text)))",
+    "an index of our name on an expression": "DROP INDEX recording_by_time; "
+    "CREATE INDEX recording_by_time ON recording (abs(start_ns))",
+    "an index of our name on a part": "DROP INDEX recording_by_time; "
+    "CREATE INDEX recording_by_time ON recording (start_ns) WHERE start_ns > 5",
+    "an index of our name on another table": "DROP INDEX recording_by_time; "
+    "CREATE INDEX recording_by_time ON hang (since_ns)",
+    "statistics that mislead": "ANALYZE",
+}
+
+
+def spoiled(path: Path, script: str) -> Path:
+    write_run(path, seconds=2)
+    connection = sqlite3.connect(path)
+    connection.executescript(script)
+    connection.close()
+    return path
+
+
+@pytest.mark.parametrize("script", HOSTILE.values(), ids=HOSTILE)
+def test_what_no_run_file_has_is_refused_before_anything_is_read(script: str, tmp_path: Path) -> None:
+    path = spoiled(tmp_path / "given.profd", script)
+    with pytest.raises(RunUnreadable, match=r"is none that a run file has"):
+        RunReader(path)
+
+
+def test_a_file_that_is_older_may_lack_tables_columns_and_indexes(tmp_path: Path) -> None:
+    path = spoiled(
+        tmp_path / "old.profd",
+        "DROP TABLE hang; DROP TABLE device; DROP INDEX series_by_name; ALTER TABLE placement DROP COLUMN job",
+    )
+    with RunReader(path) as reader:
+        assert reader.info.state == "ended"
+        assert reader.hangs() == []

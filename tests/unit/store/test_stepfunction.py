@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.gappedrun import DEVICE, POWER, SECONDS, UTILIZATION, write_gapped_run
+from support.metricvalues import value, watch
+from support.synthetic import MAIN_TID, STARTED_NS
 
+from profd.daemon.analyze.coverage import COST_SERIES
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.series import mean_of_series
+from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.fleet.dataset import TABLES
+from profd.daemon.fleet.tables import ROWS, Source
+from profd.daemon.metrics import catalog
+from profd.daemon.metrics import runs as metrics_watch
+from profd.daemon.render.payload import take_payload
+from profd.daemon.render.seriespayload import Series
+from profd.daemon.render.summary import summarize
+from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow
 from profd.daemon.store.stepfunction import (
     Aggregate,
+    IntervalCursor,
+    IntervalSet,
     StepBuilder,
     StepFunction,
     mean_function,
     step_function,
     sum_aggregates,
 )
+from profd.tui.bins import Ruler
+from profd.tui.series import RunSeries
+from profd.tui.view import Range
 
 
 def function(*readings: tuple[int, float]) -> StepFunction:
@@ -117,3 +144,148 @@ def test_the_mean_of_functions_is_of_those_that_are_known() -> None:
     mean = mean_function([function((0, 0.0), (10, 1.0), (20, 1.0)), function((15, 0.0), (20, 0.5))])
     assert spans(mean) == [(-10, 0, 0.0), (0, 10, 1.0), (10, 15, 0.5), (15, 20, 0.75)]
     assert mean.period_ns == 10
+
+
+def test_a_cursor_says_what_the_intervals_say() -> None:
+    chance = random.Random(7)
+    for _ in range(50):
+        cover, at_ns = IntervalSet(), 0
+        for _ in range(chance.randint(0, 20)):
+            at_ns += chance.randint(0, 50)
+            cover.add(at_ns, at_ns + chance.randint(0, 60))
+        cursor, from_ns = IntervalCursor(cover), -10
+        for _ in range(200):
+            from_ns += chance.randint(0, 12)
+            to_ns = from_ns + chance.choice((0, 1, 5, 40, 400))
+            assert cursor.between(from_ns, to_ns) == cover.between(from_ns, to_ns)
+
+
+def test_a_cover_of_nothing_covers_nothing() -> None:
+    assert IntervalCursor(IntervalSet()).between(0, 10) == 0
+
+
+RANGES = ((0, SECONDS), (0, 60), (95, 150), (90, 870), (601, 602))
+"""In seconds: with and without whole minutes and pauses."""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_gapped_run(tmp_path_factory.mktemp("gapped") / "run.profd")
+
+
+@pytest.fixture(scope="module")
+def reader(path: Path) -> Iterator[RunReader]:
+    with RunReader(path) as reader:
+        yield reader
+
+
+def series_of(reader: RunReader, name: str, device: str | None = None) -> int:
+    found = reader.find_series(name, device=device)
+    assert found is not None
+    return found.id
+
+
+def read_one_by_one(reader: RunReader, series: int, from_s: float = 0, to_s: float = SECONDS) -> Aggregate:
+    """Return what the readings alone say of a range."""
+    return reader.steps(series).over(*(STARTED_NS + round(at_s * SECOND_NS) for at_s in (from_s, to_s)))
+
+
+@pytest.mark.parametrize("span", RANGES)
+@pytest.mark.parametrize("name", [UTILIZATION, POWER])
+def test_a_range_has_one_mean(reader: RunReader, span: tuple[int, int], name: str) -> None:
+    within = Range(*(STARTED_NS + at_s * SECOND_NS for at_s in span))
+    selection = Selection(within.from_ns, within.to_ns)
+    expected = read_one_by_one(reader, series_of(reader, name, DEVICE), *span).mean
+    gpu = summarize(reader, selection).gpus[0]
+    series = RunSeries(reader)
+    series.catch_up()
+    strips = {one.name: one.value for one in series.strips(Ruler.filling(*span_ns(), 100), within)}
+
+    assert mean_of_series(reader, name, None, selection, DEVICE) == pytest.approx(expected)
+    assert (gpu.utilization if name == UTILIZATION else gpu.power_watts) == pytest.approx(expected)
+    assert strips[name] == pytest.approx(expected)
+
+
+def span_ns() -> tuple[int, int]:
+    return STARTED_NS, STARTED_NS + SECONDS * SECOND_NS
+
+
+def test_a_range_has_one_mean_of_a_process(reader: RunReader) -> None:
+    process = next(row.id for row in reader.processes.values() if row.pid == MAIN_TID)
+    series = RunSeries(reader)
+    series.catch_up()
+    for from_s, to_s in RANGES:
+        within = Range(STARTED_NS + from_s * SECOND_NS, STARTED_NS + to_s * SECOND_NS)
+        summary = summarize(reader, Selection(within.from_ns, within.to_ns))
+        cores = next(one.cpu_cores for one in summary.processes if one.pid == MAIN_TID)
+        assert series.mean("cpu_cores", process, within) == pytest.approx(cores)
+
+
+def test_the_run_cost_the_same(reader: RunReader) -> None:
+    expected = read_one_by_one(reader, series_of(reader, COST_SERIES)).mean
+    assert summarize(reader).cost_core_share == pytest.approx(expected)
+    run = Range(reader.info.started_ns, reader.info.end_ns)
+    assert RunSeries(reader).mean(COST_SERIES, None, run) == pytest.approx(expected)
+
+
+def test_the_metrics_count_its_integral(path: Path, reader: RunReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_watch, "OLD_NS", SECONDS * SECOND_NS)
+    samples = watch(path).take()
+    for metric, labels, series in (
+        (catalog.GPU_BUSY_SECONDS, ("0",), series_of(reader, UTILIZATION, DEVICE)),
+        (catalog.SELF_CPU, (), series_of(reader, COST_SERIES)),
+    ):
+        integral = read_one_by_one(reader, series).integral
+        assert value(samples, metric, *labels) == pytest.approx(integral / SECOND_NS)
+
+
+@pytest.mark.parametrize("name", [UTILIZATION, POWER])
+def test_the_report_and_the_data_set_know_it_for_as_long(reader: RunReader, name: str) -> None:
+    expected = read_one_by_one(reader, series_of(reader, name, DEVICE))
+    rows = [dict(zip(TABLES["series"], row.values, strict=True)) for row in ROWS["series"](Source(reader))]
+    found: list[dict[str, Any]] = [row for row in rows if (row["name"], row["device"]) == (name, DEVICE)]
+    assert sum(row["known_ns"] for row in found) == expected.known_ns
+    assert sum(row["known_ns"] * row["mean"] for row in found) == pytest.approx(expected.integral)
+    assert (min(row["least"] for row in found), max(row["most"] for row in found)) == (expected.least, expected.most)
+    if name == UTILIZATION:
+        known_ms, area = held(take_payload(reader, PhaseIndex(reader), ()).gpus[0].utilization)
+        assert known_ms == pytest.approx(expected.known_ns / MILLISECOND_NS, rel=1e-3)
+        assert area / known_ms == pytest.approx(expected.mean, rel=1e-3)
+
+
+def held(series: Series) -> tuple[int, float]:
+    """Return for how many ms the page knows a series, and its integral."""
+    lengths_ms = list(series.steps_ms)
+    for place, gap_ms in zip(itertools.accumulate(series.gap_steps), series.gaps_ms, strict=True):
+        lengths_ms[place] -= gap_ms
+    scale = 10**series.digits
+    return sum(lengths_ms), sum(each * length for each, length in zip(series.values, lengths_ms, strict=True)) / scale
+
+
+_ranges = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=12).map(sorted)
+
+
+def cover_of(ranges: list[tuple[int, int]]) -> IntervalSet:
+    cover = IntervalSet()
+    for start, length in ranges:
+        cover.add(start, start + length)
+    return cover
+
+
+@given(_ranges, st.integers(-5, 90), st.integers(-5, 90))
+def test_each_moment_counts_once(ranges: list[tuple[int, int]], from_ns: int, to_ns: int) -> None:
+    covered = {moment for start, length in ranges for moment in range(start, start + length)}
+    cover = cover_of(ranges)
+
+    assert cover.length_ns == len(covered)
+    assert cover.between(from_ns, to_ns) == len(covered & set(range(from_ns, to_ns)))
+    assert (cover.start_ns, cover.end_ns) == ((min(covered), max(covered) + 1) if covered else (None, None))
+
+
+@given(_ranges)
+def test_edges_tell_all_of_it(ranges: list[tuple[int, int]]) -> None:
+    cover = cover_of(ranges)
+
+    for at_ns, covered in cover.edges():
+        assert cover.until(at_ns) == covered
+    assert not cover.edges() or cover.edges()[-1][1] == cover.length_ns

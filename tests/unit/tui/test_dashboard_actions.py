@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import synthetic
+from support import hostiletexts, synthetic
+from support.completerun import write_complete_run
 from support.dashboard import OpenDashboard, open_dashboard
 from support.fakesession import FakeSession
+from support.gpurun import waits, write_gpu_run
+from support.synthetic import BACKWARD, MAIN, STARTED_NS, run_started
+from support.training_stacks import describe
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Input
 
 from profd.daemon import processes
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import SessionFailed
+from profd.daemon.render.summary import summarize
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Point, PointsTaken
+from profd.daemon.store.writer import RunWriter
 from profd.daemon.tree import treedump
 from profd.daemon.tree.treedump import DumpedProcess
 from profd.tui import actions
+from profd.tui.app import ProfdApp
+from profd.tui.bins import Ruler
+from profd.tui.colors import DARK, LIGHT
 from profd.tui.dashboard import Dashboard
 from profd.tui.dialogs import ChoiceScreen, Leaving, LeavingScreen, LineScreen, StacksScreen
+from profd.tui.series import RunSeries
+from profd.tui.widgets.findings import FindingTable
+from profd.tui.widgets.flame import FlameView
+from profd.tui.widgets.header import Header, VerdictLine
+from profd.tui.widgets.hot import HotTable
+from profd.tui.widgets.operators import OperatorTable
+from profd.tui.widgets.output import OutputPane
+from profd.tui.widgets.processes import EventTable, ProcessTable
+from profd.tui.widgets.tabs import KeyLine, TabLine
+from profd.tui.widgets.timeline import Timeline
 
 
 @pytest.fixture
@@ -193,3 +218,182 @@ class TestLeaving:
             await opened.press("q", "e")
             await opened.until_notice("the session cannot be reached")
             assert isinstance(opened.top(), Dashboard)
+
+
+def write_gpus(path: Path) -> Path:
+    """Write four seconds of two GPUs: one always busy, the other never."""
+    writer = RunWriter(path, run_started(), describe)
+    for second in range(5):
+        points = tuple(Point("gpu_utilization_share", share, device=f"gpu{share:.0f}") for share in (0.0, 1.0))
+        writer.put(PointsTaken(STARTED_NS + second * SECOND_NS, points))
+    writer.close()
+    return path
+
+
+def strips(opened: OpenDashboard) -> list[str]:
+    """Return the names of the strips of the timeline."""
+    words = [line.split()[:1] for line in opened.text(Timeline).splitlines()]
+    return [word[0] for word in words if word and word[0] in ("CPU", "GPU", "RSS", "host")]
+
+
+async def test_without_a_gpu_that_is_said_and_nothing_is_ordered_by_it(tmp_path: Path) -> None:
+    async with open_dashboard(synthetic.write_run(tmp_path / "a.profd")) as opened:
+        lines = [line for line in opened.text(Timeline).splitlines() if line.startswith(" GPU")]
+        assert [line.split() for line in lines] == [["GPU", "no", "GPU"]]
+        assert "GPU" not in opened.text(HotTable)
+        await opened.press("o", "o")
+        assert opened.widget(HotTable).sorted_by == "self"
+        await opened.resize(80, 24)
+        assert strips(opened) == ["CPU", "RSS"]
+
+
+def test_gpus_are_averaged(tmp_path: Path) -> None:
+    with RunReader(write_gpus(tmp_path / "a.profd")) as reader:
+        series = RunSeries(reader)
+        series.catch_up()
+        ruler = Ruler.filling(STARTED_NS, STARTED_NS + 4 * SECOND_NS, 4)
+        found = {one.name: one for one in series.strips(ruler, None)}["gpu_utilization_share"]
+    assert (found.cells, found.value, found.kind) == ((0.5,) * 4, 0.5, "mean")
+
+
+async def test_timeline_has_the_gpus_as_a_strip_before_memory_where_there_is_little_room(tmp_path: Path) -> None:
+    async with open_dashboard(write_gpus(tmp_path / "a.profd")) as opened:
+        line = next(line for line in opened.text(Timeline).splitlines() if line.startswith(" GPU"))
+        assert "▄▄▄" in line
+        assert "50 %" in line
+        await opened.resize(80, 24)
+        assert strips(opened) == ["GPU", "CPU"]
+
+
+async def test_hot_functions_have_the_utilization_of_the_summary_and_are_ordered_by_it(tmp_path: Path) -> None:
+    run = write_gpu_run(tmp_path / "a.profd", {"0": waits}, {MAIN: ("0",)})
+    with RunReader(run) as reader:
+        known = {row.function: row.gpu_utilization for row in summarize(reader).functions}
+    assert known[BACKWARD[-1].function] == pytest.approx(0.9)
+    async with open_dashboard(run) as opened:
+        table = opened.widget(HotTable)
+        assert "GPU" in opened.text(HotTable).splitlines()[0]
+        assert {row.function: row.gpu_utilization for row in table.rows} == pytest.approx(known)
+        await opened.press("o", "o")
+        assert "GPU ▾" in opened.text(HotTable)
+        shown = [row.gpu_utilization or 0.0 for row in table.rows]
+        assert shown == sorted(shown)
+
+
+SIZES = [(20, 5), (30, 9), (50, 14), (80, 24), (120, 36), (200, 60)]
+KEYS = ("down", "o", "t", "z", "2", "down", "down", "3", "4", "5", "6", "7", "question_mark", "escape", "1")
+WIDGETS: tuple[type[Widget], ...] = (
+    Header,
+    VerdictLine,
+    Timeline,
+    TabLine,
+    HotTable,
+    FlameView,
+    ProcessTable,
+    OperatorTable,
+    FindingTable,
+    EventTable,
+    OutputPane,
+    KeyLine,
+)
+
+
+@pytest.mark.dashboard
+@pytest.mark.parametrize(("live", "sizes"), [(True, SIZES[::2]), (False, SIZES)])
+async def test_every_tab_fits_every_size(tmp_path: Path, live: bool, sizes: list[tuple[int, int]]) -> None:
+    run = synthetic.write_run(tmp_path / "a.profd", live=live)
+    async with open_dashboard(run, size=sizes[-1]) as opened:
+        for size in reversed(sizes):
+            await opened.resize(*size)
+            assert_lines_fit(opened)
+            for key in KEYS:
+                await opened.press(key)
+                assert_lines_fit(opened)
+            assert "train.py" in opened.text(Header)
+            if opened.dashboard._view.scope == Selection():  # t goes through them
+                assert "10.0 %" in opened.text(HotTable)
+        # In a small room the table has the lines.
+        shown = [widget.id or type(widget).__name__ for widget in opened.dashboard.children if widget.display]
+        assert shown[:3] == ["Header", "TabLine", "panes"]
+        assert opened.widget(HotTable).size.height == 3
+
+        await opened.resize(120, 36)
+        assert_lines_fit(opened)
+        grown = opened.widget(Header).snapshot
+        assert grown is not None
+        assert grown.view.columns == 120 - 10 - 44 - 2
+        assert live or len(grown.timeline.phase_rows[0].cells) == grown.view.columns
+        assert "he main thread waits" in opened.text(VerdictLine)
+
+
+@pytest.mark.dashboard
+async def test_hostile_names_are_spelled_out_and_never_obeyed(tmp_path: Path) -> None:
+    async with open_dashboard(hostiletexts.write_run(tmp_path / "[bold red]x[nonsense.profd")) as opened:
+        for size in SIZES:
+            await opened.resize(*size)
+            for key in ("1", "2", "3"):
+                await opened.press(key)
+                assert_lines_fit(opened)
+            await opened.press("1")
+            for kind in WIDGETS:
+                shown = opened.text(kind).replace("\n", "")
+                assert all(unicodedata.category(character) not in {"Cc", "Cf", "Cs"} for character in shown), kind
+            if size[0] >= 120:
+                assert "<img src=x" in opened.text(HotTable)
+                assert "\\x1b[31m" in opened.text(Header) + opened.text(VerdictLine) + opened.text(HotTable)
+        opened.app.notify("[bold]x[/] [nonsense", markup=False)
+        await opened.settle()
+        assert opened.notices() == ["[bold]x[/] [nonsense"]
+
+
+@pytest.mark.parametrize(
+    ("background", "theme"), [("15;0", DARK), ("0;15", LIGHT), ("0;default;15", LIGHT), ("", DARK)]
+)
+def test_the_theme_suits_the_terminals_background(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, background: str, theme: object
+) -> None:
+    monkeypatch.setenv("COLORFGBG", background)
+    assert ProfdApp(tmp_path / "a.profd").current_theme is theme
+
+
+async def test_every_theme_can_be_chosen(tmp_path: Path) -> None:
+    async with open_dashboard(synthetic.write_run(tmp_path / "a.profd")) as opened:
+        for theme in ("profd-light", "textual-dark", "textual-light", "nord"):
+            opened.app.theme = theme
+            await opened.press("down")
+            assert_lines_fit(opened)
+
+
+async def test_without_color_letters_carry_the_phase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with open_dashboard(synthetic.write_run(tmp_path / "a.profd", seconds=40)) as opened:
+        rows = opened.text(Timeline).splitlines()[:4]
+        strips = [line[10:74] for line in rows]
+        await opened.press("down")
+        table = opened.widget(HotTable)
+        reversed_rows = [
+            y for y in range(4) if any(segment.style and segment.style.reverse for segment in table.render_line(y))
+        ]
+
+    assert all(set(strip) <= set("DFBPOS") for strip in strips)
+    assert "D" in strips[3]
+    assert {"D", "F", "B"} <= set("".join(strips))
+    assert reversed_rows == [1]
+
+
+def assert_lines_fit(opened: OpenDashboard) -> None:
+    """Check that no line of any widget is wider or narrower than its widget."""
+    for kind in WIDGETS:
+        widget = opened.widget(kind)
+        for y in range(widget.size.height):
+            assert widget.render_line(y).cell_length == widget.size.width, (kind, y)
+
+
+async def test_nothing_beside_the_timeline_is_cut(tmp_path: Path) -> None:
+    async with open_dashboard(write_complete_run(tmp_path / "a.profd")) as opened:
+        for size in [(80, 24), (120, 36)]:
+            await opened.resize(*size)
+            said = opened.text(Timeline)
+            assert "294 W" in said
+            assert "● note" in said
+            assert "…" not in said

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
-from support import synthetic
+from support import hostiletexts, synthetic
+from support.dashboard import open_dashboard
+from support.findingruns import HEALTHY, IMPORT, write_case
+from support.synthetic import STARTED_NS
 
+from profd.daemon.analyze.phases import DATA_WAIT
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.tui.widgets.header import ending
+from profd.tui.snapshot import Verdict
+from profd.tui.widgets.header import VerdictLine, ending, sentence
+from profd.tui.widgets.tabs import TabLine
 
 
 @pytest.mark.parametrize(
@@ -17,3 +25,63 @@ from profd.tui.widgets.header import ending
 def test_how_the_target_ended_is_said(tmp_path: Path, code: int | None, number: int | None, said: str) -> None:
     with RunReader(synthetic.write_run(tmp_path / "a", seconds=1, exit_code=code, exit_signal=number)) as reader:
         assert ending(reader.info) == said
+
+
+SAID = (
+    "▲ INPUT-BOUND the main thread waits 40 % for its data (train.py:58); both workers are 100 % busy: "
+    "adding 2 speeds steps up by at most 1.9\N{MULTIPLICATION SIGN} 5 why"
+)
+
+
+async def test_all_of_it_is_shown_and_in_one_line_the_number_and_the_place(tmp_path: Path) -> None:
+    async with open_dashboard(synthetic.write_run(tmp_path / "a.profd", seconds=40)) as opened:
+        line = opened.widget(VerdictLine)
+        for size, lines in [((80, 24), 2), ((120, 36), 2), ((200, 60), 1)]:
+            await opened.resize(*size)
+            assert line.size.height == lines
+            assert opened.text(VerdictLine).split() == SAID.split()
+
+        await opened.resize(80, 15)
+        assert line.size.height == 1
+        assert "INPUT-BOUND" in opened.text(VerdictLine)
+        assert "waits 40 % for its data (train.py:58)" in opened.text(VerdictLine)
+
+
+async def test_it_keeps_its_lines_when_it_gets_shorter(tmp_path: Path) -> None:
+    async with open_dashboard(synthetic.write_run(tmp_path / "a.profd", seconds=40), size=(100, 36)) as opened:
+        line = opened.widget(VerdictLine)
+        assert line.size.height == 2
+        tabs = opened.widget(TabLine).region.y
+        assert line.snapshot is not None
+        line.show(msgspec.structs.replace(line.snapshot, findings=()))
+        await opened.settle()
+        assert "INPUT-BOUND" not in opened.text(VerdictLine)
+        assert opened.widget(TabLine).region.y == tabs
+        await opened.resize(200, 60)
+        assert line.size.height == 1
+
+
+async def test_a_range_that_startup_takes_much_of_is_not_called_healthy(tmp_path: Path) -> None:
+    path = write_case(tmp_path / "a.profd", *[((IMPORT, 500),)] * 40, *[HEALTHY] * 60, seconds=100)
+    async with open_dashboard(path) as opened:
+        await opened.until_text(VerdictLine, "startup and import")
+        said = opened.text(VerdictLine)
+        assert "40 % of this time is startup and import; of the rest" in said
+        assert "healthy" not in said
+        opened.dashboard.choose_range(STARTED_NS + 50 * SECOND_NS, STARTED_NS + 90 * SECOND_NS)
+        await opened.until_text(VerdictLine, "healthy")
+
+
+def test_what_goes_on_is_said_of_one_process_and_of_several() -> None:
+    one = Verdict(phase=DATA_WAIT, share=0.4, threads=1, where="", source="")
+    assert sentence(one) == "of the time the main thread waits for data"
+    several = msgspec.structs.replace(one, threads=4)
+    assert sentence(several) == "of the time the main thread of each of 4 processes waits for data"
+
+
+async def test_names_of_the_run_are_spelled_out(tmp_path: Path) -> None:
+    async with open_dashboard(hostiletexts.write_run(tmp_path / "a.profd"), size=(200, 60)) as opened:
+        await opened.until_text(VerdictLine, "does what no rule for phases knows, at ")
+        said = opened.text(VerdictLine)
+        assert "\\u202egnol" in said
+        assert not set(said) & set("\u202e\u2066\u2028\x1b\x00")

@@ -1,0 +1,197 @@
+"""What Python did while the GPU was idle: known answers from a run whose GPU rests while the main thread waits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.gpurun import OTHER_RANK, SECONDS, busy, waits, write_gpu_run
+from support.synthetic import BACKWARD, DATA_WAIT, MAIN, STARTED_NS, run_started
+from support.training_stacks import describe
+
+from profd.cli.main import run_command_line
+from profd.daemon.analyze.functions import hot_functions, utilization_by_stack
+from profd.daemon.analyze.gpu import Gpu, take_gpu_idle, while_gpu_idle
+from profd.daemon.analyze.gputracks import GpuTracks
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.profile import take_profile
+from profd.daemon.analyze.selection import MAIN_THREADS, Condition, Selection
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.errors import ExitCode
+from profd.daemon.exports.formats import collapsed_lines
+from profd.daemon.render.sections import gpu_lines
+from profd.daemon.render.summary import summarize
+from profd.daemon.render.text import summary_text
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import DeviceSeen, Point, PointsTaken
+from profd.daemon.store.writer import RunWriter
+
+
+@pytest.fixture
+def one_gpu(tmp_path: Path) -> Path:
+    return write_gpu_run(tmp_path / "a.profd", {"0": waits}, {})
+
+
+def test_idle_time_belongs_to_what_ran_meanwhile(one_gpu: Path) -> None:
+    with RunReader(one_gpu) as reader:
+        idle = summarize(reader).gpu_idle
+    assert idle is not None
+    assert idle.phases == {"data wait": 1.0}
+    assert [idle.idle_s, idle.share, idle.mean_utilization] == pytest.approx([20.0, 0.5, 0.45])
+    assert idle.period_s == 0.1
+    assert idle.samples == 2000
+    assert [(line.phase, line.share) for line in idle.lines] == [("data wait", 1.0)]
+
+
+def test_where_nobody_read_a_gpu_nothing_is_said_of_its_idle_time(one_gpu: Path) -> None:
+    with RunReader(one_gpu) as reader:
+        assert take_gpu_idle(reader, MAIN_THREADS, PhaseIndex(reader), GpuTracks(reader), {}) is None
+
+
+def test_a_selection_keeps_its_conditions_and_the_threshold_that_it_has() -> None:
+    on_cpu, below_a_fifth = Condition("on-cpu"), Condition("gpu-idle", 0.2)
+    assert while_gpu_idle(Selection(rank=1, when=(on_cpu,))) == Selection(rank=1, when=(on_cpu, Condition("gpu-idle")))
+    assert while_gpu_idle(Selection(when=(below_a_fifth,))) == Selection(when=(below_a_fifth,))
+
+
+def test_functions_say_how_busy_the_gpu_was(one_gpu: Path) -> None:
+    with RunReader(one_gpu) as reader:
+        means = utilization_by_stack(reader, GpuTracks(reader), MAIN_THREADS)
+        rows = hot_functions(reader, take_profile(reader, MAIN_THREADS), means)
+    by_name = {row.function: row.gpu_utilization for row in rows}
+    assert by_name[BACKWARD[-1].function] == pytest.approx(0.9)
+    assert by_name[DATA_WAIT[-1].function] == 0.0
+
+
+def test_each_rank_is_judged_by_its_own_gpu(tmp_path: Path) -> None:
+    holders = {MAIN: ("0",), OTHER_RANK: ("1",)}
+    path = write_gpu_run(tmp_path / "a.profd", {"0": waits, "1": busy}, holders)
+    with RunReader(path) as reader:
+        profile = take_profile(reader, Selection(main_threads=True, when=(Condition("gpu-idle", 0.05),)))
+        ranks = {row.rank: row.id for row in reader.processes.values()}
+        tracks = GpuTracks(reader)
+        assert {rank: tracks.used_by(process) for rank, process in ranks.items()} == {0: {"0"}, 1: {"1"}}
+    assert profile.total_ns == pytest.approx(10 * SECOND_NS)
+
+
+def test_a_process_on_two_gpus_is_judged_by_their_mean(tmp_path: Path) -> None:
+    path = write_gpu_run(tmp_path / "a.profd", {"0": waits, "1": busy}, {MAIN: ("0", "1")})
+    with RunReader(path) as reader:
+        means = utilization_by_stack(reader, GpuTracks(reader), Selection(rank=0))
+        stack = next(stack for stack in means if reader.frames_of(stack)[-1].function == DATA_WAIT[-1].function)
+    assert means[stack].utilization == pytest.approx(0.4)
+
+
+def test_a_higher_threshold_takes_more(tmp_path: Path) -> None:
+    path = write_gpu_run(tmp_path / "a.profd", {"0": busy}, {})
+    with RunReader(path) as reader:
+        taken = [
+            take_profile(reader, Selection(rank=0, when=(Condition("gpu-idle", limit),))).total_ns
+            for limit in (0.8, 0.81)
+        ]
+    assert taken == [0, SECONDS * SECOND_NS]
+
+
+def test_an_interval_counts_with_the_part_that_lies_inside(tmp_path: Path) -> None:
+    path = write_gpu_run(tmp_path / "a.profd", {"0": lambda at_ms: 0.0 if (at_ms - 1) % 1000 < 300 else 1.0}, {})
+    with RunReader(path) as reader:
+        profile = take_profile(reader, Selection(rank=0, when=(Condition("gpu-idle"),)))
+    assert profile.total_ns == pytest.approx(0.3 * SECONDS * SECOND_NS)
+    assert profile.total_samples == pytest.approx(0.3 * SECONDS * 100, abs=2)
+
+
+def test_the_export_adds_up_to_the_summary(one_gpu: Path) -> None:
+    selection = Selection(main_threads=True, when=(Condition("gpu-idle"),))
+    with RunReader(one_gpu) as reader:
+        lines = list(collapsed_lines(reader, selection))
+        assert sum(int(line.rpartition(" ")[2]) for line in lines) == summarize(reader, selection).samples == 2000
+    assert all(DATA_WAIT[-1].function in line for line in lines)
+
+
+def test_the_text_says_how_busy_the_gpu_was_during_each_function(one_gpu: Path) -> None:
+    with RunReader(one_gpu) as reader:
+        lines = summary_text(summarize(reader)).splitlines()
+    title = next(line for line in lines if line.lstrip().startswith("self"))
+    end = title.index("GPU") + len("GPU")
+    for stack, busy_then in ((BACKWARD, " 90 %"), (DATA_WAIT, "  0 %")):
+        row = next(line for line in lines if stack[-1].function in line)
+        assert row[:end].endswith(busy_then)
+
+
+def test_the_text_names_the_gpus() -> None:
+    gpu = Gpu(0, "NVIDIA H100", "gpu0", "GPU-1", 80_000_000_000, 0.45, 12_100_000_000, 212.4)
+    bare = msgspec.structs.replace(gpu, memory_bytes=None, memory_used_bytes=None, power_watts=None, utilization=None)
+    assert list(gpu_lines([gpu, bare])) == [
+        "  gpu0  NVIDIA H100: utilized 45 %, memory 12 GB of 80 GB, 212 W",
+        "  gpu0  NVIDIA H100: utilized -",
+    ]
+
+
+def test_the_text_states_share_resolution_and_samples(one_gpu: Path) -> None:
+    with RunReader(one_gpu) as reader:
+        text = summary_text(summarize(reader))
+    assert "GPU idle 55 % of the time\n  50 % of the time in gaps of 100 ms or more, 2,000 samples:\n" in text
+
+
+@pytest.mark.parametrize("words", [["summary", "--gpu-idle"], ["export", "--format", "collapsed", "--gpu-idle=20"]])
+def test_the_commands_take_the_condition(words: list[str], one_gpu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line([words[0], str(one_gpu), *words[1:]]) == 0
+    output = capsys.readouterr().out.partition("Processes")[0]
+    assert DATA_WAIT[-1].function in output
+    assert BACKWARD[-1].function not in output
+
+
+def test_a_range_shorter_than_the_readings_is_refused(one_gpu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["summary", str(one_gpu), "--gpu-idle", "--from", "1", "--to", "1.05"]
+    assert run_command_line(words) == ExitCode.USAGE
+    assert "read every 100 ms, which says nothing of 50 ms" in capsys.readouterr().err
+
+
+def test_a_run_without_a_gpu_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_gpu_run(tmp_path / "a.profd", {}, {})
+    with RunReader(path) as reader:
+        assert summarize(reader).gpu_idle is None
+    assert run_command_line(["summary", str(path), "--gpu-idle"]) == ExitCode.USAGE
+    assert "no readings of a GPU's utilization" in capsys.readouterr().err
+
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Write a run of four seconds: gpu0 was busy for the first half, and told nothing of its power."""
+    path = tmp_path / "run.profd"
+    writer = RunWriter(path, run_started(), describe)
+    writer.put(DeviceSeen(STARTED_NS, "gpu0", 0, "NVIDIA H100", "GPU-a", 80 * GIB))
+    writer.put(DeviceSeen(STARTED_NS, "gpu1", 1, "NVIDIA A100", "GPU-b"))
+    for second in range(5):
+        points = (
+            Point("gpu_utilization_share", 1.0 if second <= 2 else 0.0, device="gpu0"),
+            Point("gpu_memory_used_bytes", float((second + 1) * GIB), device="gpu0"),
+        )
+        writer.put(PointsTaken(STARTED_NS + second * SECOND_NS, points))
+    writer.close()
+    return path
+
+
+def test_gpus_are_told_with_what_they_did(run: Path) -> None:
+    with RunReader(run) as reader:
+        assert summarize(reader).gpus == (
+            Gpu(0, "NVIDIA H100", "gpu0", "GPU-a", 80 * GIB, 0.5, 5 * GIB, None),
+            Gpu(1, "NVIDIA A100", "gpu1", "GPU-b", None, None, None, None),
+        )
+
+
+def test_a_range_of_time_has_its_own_numbers(run: Path) -> None:
+    with RunReader(run) as reader:
+        gpu = summarize(reader, Selection(to_ns=STARTED_NS + 2 * SECOND_NS)).gpus[0]
+    # What is read at the end of the range held since the reading before.
+    assert (gpu.utilization, gpu.memory_used_bytes) == (1.0, 3 * GIB)
+
+
+def test_run_without_a_gpu_has_none(tmp_path: Path) -> None:
+    RunWriter(tmp_path / "run.profd", run_started(), describe).close()
+    with RunReader(tmp_path / "run.profd") as reader:
+        assert summarize(reader).gpus == ()

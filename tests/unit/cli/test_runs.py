@@ -1,0 +1,183 @@
+"""Commands on a folder of run files."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+from support import synthetic
+from support.fakesession import FakeRecording
+from support.noderuns import JOB, write_folder
+
+from profd.cli.main import run_command_line
+from profd.cli.runs import pid_of, run_of
+from profd.daemon import processes
+from profd.daemon.errors import ExitCode, SessionFailed, UsageError
+from profd.daemon.store import records
+from profd.daemon.store.records import Identity
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a folder with the files of two nodes of a job."""
+    return write_folder(tmp_path / "job")
+
+
+def test_a_job_is_summarized_as_one_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["summary", str(folder), "--json"]) == ExitCode.OK
+    told = json.loads(capsys.readouterr().out)
+
+    assert told["run"] == f"{JOB} on 2 nodes"
+    assert [node["run"] for node in told["nodes"]] == ["run-0", "run-1"]
+    assert [row["host"] for row in told["ranks"]] == ["node0", "node1"]
+
+
+def test_a_selection_applies_to_all_nodes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["summary", str(folder), "--rank", "1", "--json"]) == ExitCode.OK
+
+    assert [row["rank"] for row in json.loads(capsys.readouterr().out)["processes"]] == [1]
+
+
+def test_a_report_is_named_after_the_folder(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    # By its name alone: a folder that holds run files is meant, and no run of this name.
+    assert run_command_line(["report", "job"]) == ExitCode.OK
+    assert capsys.readouterr().out == "job.html\n"
+    assert "node1" in (tmp_path / "job.html").read_text()
+
+
+def test_of_several_jobs_one_is_to_be_named_and_files_left_out_are_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    synthetic.write_run(folder / "alone.profd", seconds=2)
+    (folder / "broken.profd").write_text("no run")
+
+    assert run_command_line(["summary", str(folder)]) == ExitCode.USAGE
+    told = capsys.readouterr().err
+    assert "holds 2 jobs" in told
+    assert synthetic.RUN_ID in told
+    assert "left out" in told
+    assert run_command_line(["summary", str(folder), "--job", synthetic.RUN_ID]) == ExitCode.OK
+    assert run_command_line(["summary", str(folder), "--job", "10.0"]) == ExitCode.OK
+    assert run_command_line(["summary", str(folder), "--job", "other"]) == ExitCode.NO_RUN
+
+
+def test_the_only_node_is_viewed_and_of_several_a_list_is_printed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command_line(["view", str(folder)]) == ExitCode.USAGE
+    told = capsys.readouterr()
+    assert [line.split()[1] for line in told.out.splitlines()] == ["host", "node0", "node1"]
+    assert "2 nodes of one job" in told.err
+
+    (folder / "1.profd").unlink()
+    assert run_command_line(["view", str(folder)]) == ExitCode.USAGE
+    assert "needs a terminal" in capsys.readouterr().err
+
+
+def test_a_job_of_a_run_that_is_no_folder_is_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("summary", "report", "view"):
+        assert run_command_line([command, str(folder / "0.profd"), "--job", "x"]) == ExitCode.USAGE
+        assert "no folder" in capsys.readouterr().err
+    assert run_command_line(["summary", str(folder.parent)]) == ExitCode.NO_RUN
+
+
+def test_what_stands_in_files_of_others_is_harmless(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in folder.iterdir():
+        with sqlite3.connect(path) as connection:
+            connection.execute("UPDATE meta SET value = ? WHERE name = 'id'", (f"../../{tmp_path.name}/{path.stem}",))
+            connection.execute("UPDATE meta SET value = ? WHERE name = 'host'", (f"\x1b[2J{path.stem}",))
+    there = sorted(tmp_path.rglob("*"))
+
+    assert run_command_line(["summary", str(folder)]) == ExitCode.OK
+    assert run_command_line(["view", str(folder)]) == ExitCode.USAGE
+    assert "\x1b" not in "".join(capsys.readouterr())
+    assert sorted(tmp_path.rglob("*")) == there
+
+
+PID = os.getpid()
+
+
+def me() -> records.Record:
+    """Return the record of this process."""
+    stat = processes.read_stat(PID)
+    assert stat is not None
+    identity = Identity(PID, stat.start_ticks)
+    return records.ProcessSeen(identity, None, ("pytest",), "helper", None, None, None, synthetic.STARTED_NS)
+
+
+@pytest.fixture
+def runs(profd_home: Path) -> Path:
+    folder = profd_home / "runs"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def recording(monkeypatch: pytest.MonkeyPatch) -> FakeRecording:
+    recording = FakeRecording(also=(me(),))
+    monkeypatch.setattr("profd.cli.runs.start_session", recording)
+    monkeypatch.setattr("profd.cli.runs.check_attachable", lambda pid: None)
+    return recording
+
+
+@pytest.mark.parametrize(("word", "pid"), [("4711", 4711), ("latest", None), ("-1", None), ("4.2", None)])
+def test_a_number_is_a_pid(word: str, pid: int | None) -> None:
+    assert pid_of(word) == pid
+
+
+def test_a_number_that_names_a_run_is_that_run(runs: Path) -> None:
+    synthetic.write_run(runs / "20261120-120000-42-3fa9.profd", seconds=1)
+    synthetic.write_run(runs / "43.profd", seconds=1)
+    assert [pid_of(word) for word in ("42", "43", "44")] == [None, None, 44]
+
+
+def test_the_live_run_that_records_the_process_is_taken(runs: Path, recording: FakeRecording) -> None:
+    live = synthetic.write_run(runs / "20261120-120000-live-3fa9.profd", seconds=1, live=True, also=[me()])
+    # Both are newer.
+    synthetic.write_run(runs / "20261121-120000-ended-3fa9.profd", seconds=1, also=[me()])
+    synthetic.write_run(runs / "20261121-120000-other-3fa9.profd", seconds=1, live=True)
+    (runs / "20261120-120000-broken-3fa9.profd").write_text("no run")
+    with run_of(PID, inject=False) as path:
+        assert path == live
+    assert recording.options is None
+
+
+def test_nothing_is_put_into_a_process_that_was_not_armed_unless_asked_for(
+    recording: FakeRecording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profd.cli.runs.sockets_of", lambda pid: None)
+    with pytest.raises(UsageError, match="was not armed for windows"), run_of(PID, inject=False):
+        pass
+    assert recording.options is None
+
+
+def test_a_process_in_no_run_is_recorded_for_as_long_as_that_takes(
+    recording: FakeRecording,
+) -> None:
+    with run_of(PID, inject=True) as path:
+        assert path == recording.run_file
+        assert recording.options is not None
+        assert (recording.options.mode, recording.options.pid) == ("attached", PID)
+        assert not recording.is_asked_to_end
+    assert recording.is_asked_to_end
+
+
+def test_the_recording_ends_where_the_window_fails(recording: FakeRecording) -> None:
+    with pytest.raises(SessionFailed), run_of(PID, inject=True):
+        raise SessionFailed("no window was taken", "")
+    assert recording.is_asked_to_end
+
+
+def test_a_session_that_ends_before_it_saw_the_process_is_an_error(recording: FakeRecording) -> None:
+    recording.also = ()
+    with pytest.raises(SessionFailed, match="is not being recorded"), run_of(PID, inject=True):
+        pass

@@ -1,0 +1,153 @@
+"""The answers as a page: bars as long as their hours, and no name of a run that becomes a part of the page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.fleetanswers import HOSTILE, answers, hours, nothing
+
+from profd.daemon.errors import OutputUnwritable
+from profd.daemon.fleet.answers import Fleet, PhaseCost
+from profd.daemon.fleet.output import (
+    BAR_WIDTH,
+    ROWS,
+    Table,
+    fleet_text,
+    headline,
+    render_fleet_page,
+    tables,
+    unit_of,
+    verdict,
+    write_fleet_page,
+)
+
+
+def test_bars_are_as_long_as_their_hours() -> None:
+    page = render_fleet_page(answers())
+    widths = [float(width) for width in re.findall(r'<rect[^>]* width="([\d.]+)"', page)]
+    # Of 100 hours 80 are lost, of 300 it is 20; the longest bar has all the width.
+    wanted = [BAR_WIDTH * share for share in (100 / 300, 80 / 300, 1.0, 20 / 300)]
+    assert widths == pytest.approx(wanted, abs=0.1)
+
+
+def test_the_page_says_what_the_text_says() -> None:
+    page = render_fleet_page(answers())
+    assert headline(answers()) in page
+    assert "1,234,567" in page
+    assert "job-a, job-b, job-c, job-d and 2 more" in page
+
+
+def test_no_name_becomes_markup() -> None:
+    page = render_fleet_page(answers(name=HOSTILE))
+    assert "<b>" not in page
+    assert "\x1b" not in page
+    assert "&lt;b&gt;&amp;" in page
+
+
+def test_a_page_of_nothing_has_no_bars() -> None:
+    assert "<rect" not in render_fleet_page(nothing())
+
+
+def test_the_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    write_fleet_page(tmp_path / "fleet.html", answers())
+    assert (tmp_path / "fleet.html").read_text() == render_fleet_page(answers())
+    with pytest.raises(OutputUnwritable):
+        write_fleet_page(tmp_path / "none" / "fleet.html", answers())
+    assert [path.name for path in tmp_path.iterdir()] == ["fleet.html"]
+
+
+def test_numbers_stand_to_the_right_and_words_to_the_left() -> None:
+    lines = fleet_text(answers()).splitlines()
+    headline = "12 runs of 1 job on 3 nodes: 400 GPU hours, 100 of them lost (25 %)"
+    assert lines[:3] == [headline, "2026-11-01 to 2026-11-14", ""]
+    assert lines[3].startswith("Most is lost in data wait")
+    at = next(number for number, line in enumerate(lines) if line.startswith("  lost "))
+    assert lines[at : at + 3] == [
+        "  lost   of  share  measured  phase      jobs",
+        "  80.0  100   80 %      75 %  data wait     1",
+        "  20.0  300    7 %       0 %  forward       1",
+    ]
+
+
+def test_of_a_long_table_the_first_rows_are_shown() -> None:
+    phases = tuple(PhaseCost(f"phase {number:02}", hours(1, 0), 1) for number in range(ROWS + 3))
+    text = fleet_text(msgspec.structs.replace(answers(), phases=phases))
+    assert f"phase {ROWS - 1:02}" in text
+    assert f"phase {ROWS:02}" not in text
+    assert "  and 3 more" in text.splitlines()
+
+
+def test_where_nothing_is_found_that_is_said() -> None:
+    lines = fleet_text(nothing()).splitlines()
+    assert lines[3:5] == ["Rank hours lost by phase", "  Nothing."]
+    assert lines[lines.index("Findings that cost most") + 1] == "  No findings."
+    assert not any(line != line.rstrip() for line in lines)
+
+
+def table(fleet: Fleet, title: str) -> Table:
+    return next(one for one in tables(fleet) if one.title.startswith(title))
+
+
+def test_the_headline_counts_gpu_hours_and_rank_hours_where_no_run_has_a_gpu() -> None:
+    told = "12 runs of 1 job on 3 nodes: 400 {} hours, 100 of them lost (25 %)"
+    assert headline(answers()) == told.format("GPU")
+    assert headline(answers(gpus=False)) == told.format("rank")
+    assert headline(nothing()).endswith("0 rank hours, 0 of them lost (-)")
+
+
+def test_the_verdict_names_the_first_of_each_kind() -> None:
+    assert verdict(answers()) == (
+        "Most is lost in data wait: 80.0 GPU hours. job-a takes 1.25 times as long as other nodes. "
+        "job-a takes 3.00 times as long as 2 weeks ago."
+    )
+    assert verdict(nothing()) == ""
+
+
+def test_of_the_lost_time_what_was_measured_is_told() -> None:
+    rows = table(answers(), "GPU hours lost").rows
+    assert list(rows) == [
+        ("80.0", "100", "80 %", "75 %", "data wait", "1"),
+        ("20.0", "300", "7 %", "0 %", "forward", "1"),
+    ]
+    assert table(answers(gpus=False), "Rank hours lost").rows[0][3] == "-"
+
+
+def test_a_fix_gives_back_hours_of_the_unit() -> None:
+    assert [row[0] for row in table(answers(), "Findings").rows] == ["50.0"]
+    assert [row[0] for row in table(answers(gpus=False), "Findings").rows] == ["40.0"]
+    assert unit_of(answers(gpus=False)).name == "rank hours"
+
+
+def test_functions_have_all_their_hours_and_the_lost_ones() -> None:
+    (row,) = table(answers(), "Functions of your code").rows
+    assert row == ("150", "60.0", "load", "data.py", "data wait", "1")
+
+
+def test_slow_nodes_have_their_bounds_and_the_first_jobs() -> None:
+    (row,) = table(answers(), "Slow nodes").rows
+    assert row == ("1.25", "1.20 to 1.30", "job-a", "7", "job-a, job-b, job-c, job-d and 2 more")
+    assert table(nothing(), "Slow nodes").nothing == "None of 1 node that could be compared is surely slow."
+
+
+def test_a_slower_job_has_the_phases_that_grew_below_it() -> None:
+    job, phase = table(answers(), "Slower").rows
+    assert job == ("3.00", "2.50 to 3.50", "500 ms", "1.50 s", "job-a", "4 and 5", "2 weeks ago")
+    assert phase == ("", "+40.0 ms to +60.0 ms", "100 ms", "150 ms", "  data wait", "", "")
+    assert table(answers(), "Slower").nothing == "None of 1 job that could be compared is surely slower."
+
+
+def test_paces_have_the_weeks_or_why_none_was_compared() -> None:
+    assert list(table(answers(), "Steps").rows) == [
+        ("job-a", "500 ms (4 runs), 1.50 s (1 run)", ""),
+        ("b", "", "it is new"),
+    ]
+
+
+def test_no_name_of_a_run_steers_the_terminal() -> None:
+    fleet = answers(name=HOSTILE)
+    cells = [cell for one in tables(fleet) for row in one.rows for cell in row]
+    assert not any("\x1b" in text for text in (*cells, verdict(fleet), headline(fleet)))
+    assert sum("<b>&" in cell for cell in cells) == 4

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import csv
+import io
+import os
+import unicodedata
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from support import hostiletexts
+from support.fakesession import FakeRecording
+from support.fleets import renamed
+from support.hostfakes import FakeTable
+from support.hostiletexts import EVIL
+
+from profd.cli import attach, daemon, doctor, dump, ls
+from profd.cli.doctor import Check, Verdict
+from profd.cli.main import COMMANDS, run_command_line
+from profd.cli.run import sum_up
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.exports.svg import flame_graph_svg
+from profd.daemon.exports.tables import csv_files
+from profd.daemon.fleet.dataset import DataSet
+from profd.daemon.fleet.export import export_run
+from profd.daemon.render.plaintext import cut, fit, visible, visible_json, width, wrapped
+from profd.daemon.stacks.dump import DumpedFrame, DumpedThread
+from profd.daemon.store.reader import RunReader
+from profd.daemon.tree.attachable import Attachable
+from profd.daemon.tree.treedump import DumpedProcess
+
+
+@given(some.text(), some.integers(0, 30), some.booleans(), some.booleans())
+def test_what_is_fitted_takes_exactly_its_cells(text: str, cells: int, right: bool, keep_end: bool) -> None:
+    shown = fit(text, cells, right=right, keep_end=keep_end)
+    assert shown == visible(shown)
+    assert width(shown) == cells
+    assert width(cut(text, cells, keep_end=keep_end)) <= cells
+
+
+def test_text_is_cut_by_cells_not_by_characters() -> None:
+    assert (width("训练x"), width("e\u0301")) == (5, 1)
+    assert cut("训练模型", 5) == "训练…"
+    assert cut("训练模型", 4) == "训…"
+    assert cut("a/long/path.py:3", 8, keep_end=True) == "…th.py:3"
+    assert cut("as it is", 8) == "as it is"
+    assert (fit("训", 4), fit("训", 4, right=True), fit("日本語", 4)) == ("训  ", "  训", "日… ")
+
+
+def test_broken_lines_are_indented_below_their_lead() -> None:
+    assert wrapped("a well-known cause of \x1b[1m waits", 16) == ["a well-known", "  cause of", "  \\x1b[1m waits"]
+    assert wrapped("one two three", 12, "  ▲ ") == ["  ▲ one two", "    three"]
+    assert wrapped("", 12, "  ▲ ") == []
+
+
+@pytest.mark.parametrize("text", ["", "forward", "for x in 数据:", "naïve 😈", "a\u00a0b <b>&amp;</b>", "e\u0301"])
+def test_what_can_be_seen_is_left_alone(text: str) -> None:
+    assert visible(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\nb", "a\\nb"),
+        ("\x1b[31m", "\\x1b[31m"),
+        ("\u202egnol", "\\u202egnol"),
+        ("a\u2028b", "a\\u2028b"),
+        ("\u200bhidden", "\\u200bhidden"),
+        ("\ud800", "\\ud800"),
+        ("\U000e0041", "\\U000e0041"),
+    ],
+)
+def test_what_cannot_be_seen_is_spelled_out(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+HIDDEN = set("\u202e\u2066\u2028\x1b\x00")
+RUN, FOLDER, DATA, PID = "RUN", "FOLDER", "DATA", "PID"
+SPELLED = "\\u202egnol\\u2066"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return hostiletexts.write_run(tmp_path / "a.profd")
+
+
+@pytest.fixture
+def host(run: Path, profd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make all that commands see of this host hostile, too: its processes, their stacks, what sessions say."""
+    runs = profd_home / "runs"
+    runs.mkdir()
+    (runs / "a.profd").write_bytes(run.read_bytes())
+    (runs / f"b{hostiletexts.REORDERING}.profd").write_text("none")
+    words = ("python", f"{hostiletexts.REORDERING}{EVIL}.py")
+    table = FakeTable()
+    table.add(4242, *words, torch=True)
+    thread = DumpedThread(1, 1, EVIL, active=True, owns_gil=True, frames=(DumpedFrame(EVIL, f"/srv/{EVIL}.py", 1),))
+    monkeypatch.setattr(dump, "dump_tree", lambda pid: [DumpedProcess(1, words, (thread,), EVIL)])
+    monkeypatch.setattr(ls, "find_attachable", lambda: [Attachable(4242, "3.11", True, 1.0, words)])
+    monkeypatch.setattr(daemon, "ProcessTable", lambda: table)
+    monkeypatch.setattr(doctor, "examine", lambda pid: [Check("target", Verdict.NOTE, EVIL, EVIL)])
+    monkeypatch.setattr(attach, "start_session", Recorded(run))
+    monkeypatch.setattr("profd.cli.runs.check_attachable", lambda pid: None)
+
+
+class Recorded(FakeRecording):
+    """A session that has recorded a run with hostile names."""
+
+    def __init__(self, run: Path) -> None:
+        super().__init__()
+        self._run = run
+
+    def wait_closed(self, timeout_s: float | None) -> bool:
+        self.run_file.write_bytes(self._run.read_bytes())
+        return True
+
+
+SHOWN = (
+    ["summary", RUN],
+    ["summary", RUN, "--json"],
+    ["export", RUN, "--format", "collapsed"],
+    ["export", RUN, "--format", "svg"],
+    ["report", RUN, "-o", f"report{hostiletexts.REORDERING}.html"],
+    ["diff", RUN, RUN],
+    ["diff", RUN, RUN, "--json"],
+    ["dump", "4242"],
+    ["dump", "4242", "--json"],
+    ["ls"],
+    ["ls", "--json"],
+    ["daemon", "--check"],
+    ["doctor"],
+    ["stop", RUN],
+    ["attach", PID, "--headless"],
+    ["window", RUN, "--show"],
+    ["window", RUN, "--show", "--json"],
+    ["view", FOLDER],
+    ["fleet", DATA],
+    ["fleet", DATA, "--json"],
+)
+
+
+@pytest.mark.usefixtures("host")
+@pytest.mark.parametrize("command", SHOWN, ids=" ".join)
+def test_a_terminal_gets_nothing_that_it_would_obey(
+    run: Path, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if DATA in command:
+        with renamed(run, host=hostiletexts.EVIL) as reader:
+            export_run(reader, DataSet(str(tmp_path / DATA)))
+    if FOLDER in command:
+        (tmp_path / FOLDER).mkdir()
+        for name in ("one", "two"):
+            hostiletexts.write_run(tmp_path / FOLDER / f"{name}{hostiletexts.REORDERING}.profd")
+    meant = {RUN: str(run), PID: str(os.getpid())}
+    run_command_line([meant.get(word, word) for word in command])
+    said = capsys.readouterr()
+    assert not set(said.out + said.err) & HIDDEN
+    assert any(spelled in said.out + said.err for spelled in (SPELLED, "?gnol?"))
+
+
+def test_every_command_is_among_these() -> None:
+    assert {command[0] for command in SHOWN} | {"run", "demo"} == set(COMMANDS)
+
+
+def test_the_lines_that_close_a_launch_are_as_harmless(run: Path) -> None:
+    said = sum_up(run)
+    assert not set(said) & HIDDEN
+    assert SPELLED in said
+
+
+@pytest.mark.parametrize("text", [EVIL, "\x7f\x9b2J", "\U000e0041", "plain", "\u4e16"])
+def test_json_says_the_same_without_what_is_invisible(text: str) -> None:
+    told = visible_json(msgspec.json.encode([text]).decode())
+    assert msgspec.json.decode(told) == [text]
+    assert not {character for character in told if unicodedata.category(character) in ("Cc", "Cf")}
+
+
+def test_svg_shows_marks_of_direction_and_runs_nothing(run: Path) -> None:
+    with RunReader(run) as reader:
+        content = flame_graph_svg(reader, Selection())
+    root = ElementTree.fromstring(content)
+    assert not set("".join(root.itertext())) & HIDDEN
+    names = [text for text in root.itertext() if hostiletexts.MARKUP in text]
+    assert names
+    assert SPELLED in names[0]
+    tags = {element.tag.rpartition("}")[2] for element in root.iter()}
+    assert not tags & {"script", "img", "foreignObject", "a", "image", "use"}
+    assert not [name for element in root.iter() for name in element.attrib if name.lower().startswith("on")]
+
+
+def test_csv_keeps_every_name_in_its_cell(run: Path) -> None:
+    with RunReader(run) as reader:
+        files = csv_files(reader, Selection())
+    for name, content in files.items():
+        rows = list(csv.reader(io.StringIO(content.decode())))
+        assert {len(row) for row in rows} == {len(rows[0])}, name
+        assert not set(content.decode()) & HIDDEN, name
+    samples = files["samples.csv"].decode()
+    assert SPELLED in samples
+    assert hostiletexts.WIDE in samples
+    assert any(hostiletexts.MARKUP in cell for row in csv.reader(io.StringIO(samples)) for cell in row)
+    assert SPELLED in files["events.csv"].decode()  # a note

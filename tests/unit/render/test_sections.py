@@ -1,0 +1,137 @@
+"""The verdict on a run in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from support import synthetic
+from support.synthetic import STARTED_NS, main_process, run_started
+from support.training_stacks import describe
+
+from profd.daemon.analyze.memory import Growth, Jump, Limit
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.render.sections import growth_lines, jump_lines, verdict, worked_share
+from profd.daemon.render.summary import Summary, summarize
+from profd.daemon.render.text import summary_text
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Frame, HangEnded, HangFound, HangGroup, HangReport, Stand
+from profd.daemon.store.rows import FrameRow
+from profd.daemon.store.writer import RunWriter
+
+STARTING = {"startup, import": 0.5, "forward": 0.3, "backward": 0.15, "data wait": 0.05}
+
+
+def test_work_is_a_share_of_the_training_without_its_startup() -> None:
+    assert worked_share(STARTING) == pytest.approx(0.9)
+    assert worked_share({"forward": 0.3, "optimizer": 0.2, "data wait": 0.5}) == pytest.approx(0.5)
+    assert worked_share({"startup, import": 1.0}) == 0
+
+
+def test_a_healthy_run_that_starts_up_for_long_is_told_so() -> None:
+    said = verdict((), STARTING)
+    assert said == "· 50 % of the time is startup and import; of the rest 90 % is forward, backward and optimizer"
+    assert verdict((), {"forward": 0.3, "data wait": 0.7}) == ""
+
+
+HOST = Limit("host", "ada-desktop", 16_000_000_000, 6_000_000_000)
+LEAK = Growth(
+    1, 4242, "rss_bytes", None, "growing", 1.25e6, (1.2e6, 1.3e6), 0.5e6, 0, HOST, 8000.0
+)  # fmt: skip
+NAMES = {4242: "main"}
+
+
+def test_a_leak_is_one_line_with_pace_step_and_end() -> None:
+    assert list(growth_lines([LEAK], NAMES)) == [
+        "  ▲ main 4242 grows by 1.2 MB/s ± 50 kB, 500 kB a step: the machine is full in 2 h 13 min"
+    ]
+
+
+def test_what_is_not_known_is_not_said() -> None:
+    bare = msgspec.structs.replace(LEAK, bytes_per_step=None, limit=None, time_to_limit_s=None, pid=7)
+    assert list(growth_lines([bare], NAMES)) == ["  ▲ process 7 grows by 1.2 MB/s ± 50 kB"]
+
+
+def test_control_groups_and_gpus_are_named() -> None:
+    group = msgspec.structs.replace(LEAK, limit=Limit("cgroup", "/job", 1, 0))
+    gpu = msgspec.structs.replace(
+        LEAK, series="gpu_process_memory_bytes", device="GPU 0", limit=Limit("gpu", "GPU 0", 1, 0)
+    )
+    of_group, of_gpu = growth_lines([group, gpu], NAMES)
+    assert of_group.endswith(": its control group is full in 2 h 13 min")
+    assert "grows on GPU 0 by" in of_gpu
+    assert of_gpu.endswith(": GPU 0 is full in 2 h 13 min")
+
+
+def test_only_growth_is_said_and_that_once() -> None:
+    proportional = msgspec.structs.replace(LEAK, series="pss_bytes")
+    steady = msgspec.structs.replace(LEAK, verdict="steady")
+    cached = msgspec.structs.replace(LEAK, verdict="cached")
+    assert len(list(growth_lines([LEAK, proportional, steady, cached], NAMES))) == 1
+    assert len(list(growth_lines([proportional], NAMES))) == 1
+
+
+def test_a_summary_has_the_memory_of_each_process_and_says_who_grows(tmp_path: Path) -> None:
+    path = synthetic.write_run(tmp_path / "a.profd", seconds=60)
+    with RunReader(path) as reader:
+        summary = summarize(reader)
+    assert [(one.pid, one.verdict) for one in summary.memory] == [
+        (synthetic.MAIN.pid, "growing"),
+        (synthetic.worker(1).pid, "steady"),
+        (synthetic.worker(2).pid, "steady"),
+    ]
+    text = summary_text(summary)
+    assert "Growing memory" in text
+    assert "▲ main 4242 grows by 1.0 MB/s" in text
+    calm = msgspec.structs.replace(summary, memory=())
+    assert "Growing memory" not in summary_text(calm)
+
+
+def test_a_jump_names_the_line_that_ran_meanwhile() -> None:
+    line = FrameRow(1, "load", "/srv/train.py", "train.py", 12, False, "cache = read(path)")
+    jump = Jump(1, 4242, "rss_bytes", None, 0, 90_000_000_000, 1.5e9, 3, line, ())
+    on_gpu = msgspec.structs.replace(jump, device="gpu0", line=None, pid=7)
+    of_host, of_gpu = jump_lines([jump, on_gpu], NAMES)
+    assert of_host.endswith("  main 4242 rose by 1.5 GB at train.py:12  cache = read(path)")
+    assert of_gpu.endswith("  process 7 rose on gpu0 by 1.5 GB")
+
+
+FRAMES = (Frame("<module>", "/srv/train.py", 40), Frame("all_reduce", "/lib/distributed_c10d.py", 3))
+RANKS = tuple(Stand(f"rank {rank}", 4242 + rank, "main", rank, "MainThread", True, "a lock") for rank in range(6))
+TEXT = "no progress for 31 s (collective): " + "6 of 7 processes wait so, " * 8 + "the end\x1b[31m"
+REPORT = HangReport("collective", (HangGroup(FRAMES, RANKS),), ("gpu0 at a constant 100 %",))
+
+
+def summary_of(path: Path, *, ended: bool) -> Summary:
+    writer = RunWriter(path, run_started(), describe)
+    at_ns = STARTED_NS + 60 * SECOND_NS
+    assert writer.put(main_process())
+    assert writer.put(HangFound(at_ns, STARTED_NS + 30 * SECOND_NS, TEXT, REPORT))
+    if ended:
+        assert writer.put(HangEnded(at_ns + 60 * SECOND_NS, at_ns))
+    writer.close()
+    with RunReader(path) as reader:
+        return summarize(reader)
+
+
+def test_json_has_who_stood_where(tmp_path: Path) -> None:
+    (hang,) = msgspec.json.decode(msgspec.json.encode(summary_of(tmp_path / "a", ended=False)))["hangs"]
+    assert (hang["since_s"], hang["told_s"], hang["ended_s"], hang["cause"]) == (30.0, 60.0, None, "collective")
+    assert hang["places"][0]["frames"][-1] == "all_reduce (/lib/distributed_c10d.py:3)"
+    assert [stand["rank"] for stand in hang["places"][0]["stands"]] == list(range(6))
+
+
+def test_text_says_it_all_within_the_width(tmp_path: Path) -> None:
+    text = summary_text(summary_of(tmp_path / "a", ended=False))
+    assert max(map(len, text.splitlines())) <= 80
+    words = " ".join(text.split())
+    assert "▲ 30.0 s into the run: no progress for 31 s (collective)" in words
+    assert "the end\\x1b[31m; it did not go on" in words
+    assert "rank 0, rank 1, rank 2, rank 3 and 2 more: a lock" in words
+    assert "all_reduce (distributed_c10d.py:3) ← <module> (train.py:40)" in words
+    assert "gpu0 at a constant 100 %" in words
+
+
+def test_text_says_when_it_went_on(tmp_path: Path) -> None:
+    assert "it went on after 1 min 30 s" in " ".join(summary_text(summary_of(tmp_path / "a", ended=True)).split())

@@ -1,0 +1,301 @@
+"""Reads that may never end: one that does not is given up, and no other is made of its process meanwhile."""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from support.clocks import StoppedClock
+from support.hostfakes import UID, FakeTable
+from support.sessions import running
+from support.waiting import until
+
+from profd.daemon import processes
+from profd.daemon.processes import user_name
+from profd.daemon.service import processes as subjects
+from profd.daemon.service.configuration import Configuration, Exclusion, Rule
+from profd.daemon.service.processes import ProcessInfo, ProcessScanner, ProcessTable, Reads, matching_rule
+
+
+def test_what_is_read_is_returned() -> None:
+    assert Reads().read(7, lambda: "maps", "") == "maps"
+
+
+def test_what_is_raised_is_raised_here() -> None:
+    def fail() -> str:
+        raise PermissionError("not yours")
+
+    with pytest.raises(PermissionError, match="not yours"):
+        Reads().read(7, fail, "")
+
+
+def test_a_read_that_does_not_end_is_given_up_and_not_made_again_before_it_does() -> None:
+    reads, wakes, asked = Reads(deadline_s=0.05), threading.Event(), []
+
+    def hang() -> str:
+        asked.append(1)
+        wakes.wait()
+        return "late"
+
+    assert [reads.read(7, hang, "none") for _ in range(5)] == ["none"] * 5
+    assert len(asked) == 1
+    reads._deadline_s = 60.0
+    assert reads.read(8, lambda: "other", "none") == "other"  # nobody else waits for it
+    wakes.set()
+    until(lambda: reads.read(7, lambda: "again", "none") == "again", "it is read again")
+
+
+def test_all_reads_are_made_by_one_thread() -> None:
+    reads = Reads()
+    assert len({reads.read(pid, threading.get_ident, 0) for pid in range(20)}) == 1
+
+
+def subject(*command: str, torch: bool = False, gpu: bool = False, uid: int = UID) -> ProcessInfo:
+    table = FakeTable()
+    table.add(7, *command, torch=torch, gpu=gpu, uid=uid)
+    return table.subjects[7]
+
+
+def matched(one: ProcessInfo, *rules: Rule, exclude: tuple[Exclusion, ...] = ()) -> str | None:
+    found = matching_rule(Configuration(rule=rules, exclude=exclude), one)
+    return found.name if found else None
+
+
+@pytest.mark.parametrize(
+    ("rule", "meets"),
+    [
+        (Rule("r", torch=True), False),
+        (Rule("r", gpu=True), True),
+        (Rule("r", command=r"train\.py"), True),
+        (Rule("r", command=r"^train"), False),
+        (Rule("r", command="--lr 1"), True),
+        (Rule("r", gpu=True, users=(str(UID),)), True),
+        (Rule("r", gpu=True, users=("4711",)), False),
+        (Rule("r", gpu=True, torch=True), False),
+    ],
+)
+def test_all_that_a_rule_says_has_to_hold(rule: Rule, meets: bool) -> None:
+    assert matched(subject("python", "train.py", "--lr", "1", gpu=True), rule) == ("r" if meets else None)
+
+
+def test_users_are_names_or_numbers() -> None:
+    mine = subject(torch=True, uid=os.getuid())
+    for user in (user_name(os.getuid()), str(os.getuid())):
+        assert matched(mine, Rule("r", torch=True, users=(user,))) == "r"
+
+
+def test_exclusions_come_first() -> None:
+    notebook = subject("python", "-m", "ipykernel", torch=True)
+    rule = Rule("r", torch=True)
+    assert matched(notebook, rule, exclude=(Exclusion(command="ipykernel"),)) is None
+    assert matched(notebook, rule, exclude=(Exclusion(command="ipykernel", users=("4711",)),)) == "r"
+
+
+def test_of_several_rules_the_one_with_the_least_age_counts() -> None:
+    one = subject(torch=True)
+    assert matched(one, Rule("late", torch=True, min_age_s=60), Rule("soon", torch=True, min_age_s=1)) == "soon"
+
+
+def looks_of(table: FakeTable, scanner: ProcessScanner, clock: StoppedClock, seconds: int) -> list[int]:
+    """Return at which of the following seconds anybody was looked at."""
+    found = []
+    for second in range(seconds):
+        table.looks.clear()
+        scanner.poll()
+        if table.looks:
+            found.append(second)
+        clock.advance(1)
+    return found
+
+
+def test_a_process_is_looked_at_the_less_often_the_older_it_grows() -> None:
+    table, clock = FakeTable(), StoppedClock()
+    table.add(7)
+    seconds = looks_of(table, ProcessScanner(table, clock), clock, 600)
+    assert seconds[:6] == [0, 1, 2, 3, 5, 8]
+    assert max(later - sooner for sooner, later in itertools.pairwise(seconds)) == 60
+    assert len(seconds) < 25
+
+
+def test_a_process_that_is_old_already_is_looked_at_seldom_from_the_start() -> None:
+    table, clock = FakeTable(), StoppedClock()
+    table.add(7)
+    table.ages[7] = 5000.0
+    assert looks_of(table, ProcessScanner(table, clock), clock, 300) == [0, 60, 120, 180, 240]
+
+
+def test_new_processes_are_found_at_the_next_look() -> None:
+    table, clock = FakeTable(), StoppedClock()
+    scanner = ProcessScanner(table, clock)
+    assert scanner.poll() == []
+    table.add(7)
+    assert [subject.identity.pid for subject in scanner.poll()] == [7]
+
+
+def test_only_python_is_told() -> None:
+    table = FakeTable()
+    table.add(7, "bash", python=False)
+    assert ProcessScanner(table, StoppedClock()).poll() == []
+
+
+def test_who_is_settled_is_looked_at_again_only_when_asked_for() -> None:
+    table, clock = FakeTable(), StoppedClock()
+    table.add(7)
+    scanner = ProcessScanner(table, clock)
+    scanner.poll()
+    scanner.settle(7)
+    assert looks_of(table, scanner, clock, 300) == []
+    scanner.look_again(7, 5.0)
+    assert looks_of(table, scanner, clock, 6) == [5]
+
+
+def test_a_pid_that_is_used_again_is_looked_at_as_new() -> None:
+    table, clock = FakeTable(), StoppedClock()
+    table.add(7)
+    scanner = ProcessScanner(table, clock)
+    scanner.poll()
+    scanner.settle(7)
+    table.remove(7)
+    scanner.poll()
+    table.add(7)
+    assert len(scanner.poll()) == 1
+
+
+WAITING = "import time\nprint('ready', flush=True)\ninput()\n"
+MAPPING = """
+import mmap
+with open("{file}", "r+b") as opened:
+    held = mmap.mmap(opened.fileno(), 0)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "train.py"
+    path.write_text(WAITING)
+    return path
+
+
+def test_a_python_is_told_as_it_is(script: Path) -> None:
+    with running(script, "--lr", "1") as process:
+        found = ProcessTable().look(process.pid)
+    assert found is not None
+    assert found.identity.pid == process.pid
+    assert found.command[-3:] == (str(script), "--lr", "1")
+    assert (found.parent, found.uid, found.uses_torch, found.uses_gpu) == (os.getpid(), os.getuid(), False, False)
+    assert 0 <= found.age_s < 60
+
+
+@pytest.mark.parametrize(("mapped", "torch", "gpu"), [("libtorch_cpu.so", True, False), ("nothing", False, False)])
+def test_torch_is_told_by_its_library(mapped: str, torch: bool, gpu: bool, tmp_path: Path) -> None:
+    library = tmp_path / mapped
+    library.write_bytes(bytes(mmap.PAGESIZE))
+    script = tmp_path / "train.py"
+    script.write_text(MAPPING.format(file=library) + WAITING)
+    with running(script) as process:
+        found = ProcessTable().look(process.pid)
+    assert found is not None
+    assert (found.uses_torch, found.uses_gpu) == (torch, gpu)
+
+
+def test_a_gpu_is_told_by_its_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    device = tmp_path / "nvidia0"
+    device.write_bytes(bytes(mmap.PAGESIZE))
+    monkeypatch.setattr(subjects, "_GPU_DEVICE", str(device))
+    script = tmp_path / "train.py"
+    script.write_text(MAPPING.format(file=device) + WAITING)
+    with running(script) as process:
+        found = ProcessTable().look(process.pid)
+    assert found is not None
+    assert (found.uses_torch, found.uses_gpu) == (False, True)
+
+
+def test_what_is_no_python_of_ours_is_not_told() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        assert ProcessTable().look(process.pid) is None
+        assert process.pid in ProcessTable().pids()
+        process.kill()
+    assert ProcessTable().look(process.pid) is None
+    words = [sys.executable, "-m", "profd.daemon.session"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as own:
+        assert ProcessTable().look(own.pid) is None
+        own.kill()
+
+
+def test_a_program_with_python_in_it_is_told_and_others_are_soon_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    embedding, other = os.getpid(), os.getppid()
+    asked: list[int] = []
+
+    def maps(pid: int) -> str:
+        asked.append(pid)
+        return "7f00 /usr/lib/libpython3.11.so.1.0" if pid == embedding else "7f00 /usr/lib/libc.so"
+
+    monkeypatch.setattr(processes, "maps", maps)
+    monkeypatch.setattr(processes, "link", lambda pid, name: "/usr/bin/server")
+    table = ProcessTable()
+    assert table.look(embedding) is not None
+    assert [table.look(other) for _ in range(9)] == [None] * 9
+    assert asked.count(other) == 5
+    monkeypatch.setattr(processes, "link", lambda pid, name: "/usr/bin/python3.11")  # it has become another program
+    table.look(other)
+    assert asked.count(other) == 6
+
+
+def test_a_recording_is_known_by_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = {
+        1: ("py-spy", "record", "--nonblocking", "--rate", "20", "--pid", "4242"),
+        2: ("py-spy", "dump", "--pid", "4243"),
+        3: ("python", "record", "--pid", "4244"),
+        4: (),
+        5: ("py-spy", "record", "--pid", "9" * 5000),
+        6: ("py-spy", "record", "--pid", "\u0663"),
+    }
+    monkeypatch.setattr(ProcessTable, "pids", lambda table: set(commands))
+    monkeypatch.setattr(processes, "command_line", commands.__getitem__)
+    monkeypatch.setattr(processes, "owner_uid", lambda pid: 1000)
+    assert ProcessTable().recorded() == {4242}
+
+
+def test_who_may_not_trace_a_process_cannot_claim_to_record_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    owners = {1: 1000, 2: 1001, 3: 0, 10: 1000, 20: 1000, 30: 1000}
+    monkeypatch.setattr(ProcessTable, "pids", lambda table: {1, 2, 3})
+    monkeypatch.setattr(processes, "command_line", lambda pid: ("py-spy", "record", "--pid", str(10 * pid)))
+    monkeypatch.setattr(processes, "owner_uid", owners.get)
+    assert ProcessTable().recorded() == {10, 30}
+
+
+def test_descendants_are_counted_however_deep_they_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "children", lambda pid: [pid + 1, 3] if pid < 5000 else [])
+    assert ProcessTable().descendants(1) == set(range(2, 5001))
+
+
+def test_a_process_that_hangs_in_the_kernel_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    wakes, asked = threading.Event(), []
+
+    def hang(pid: int) -> str:
+        asked.append(pid)
+        wakes.wait()
+        return ""
+
+    monkeypatch.setattr(processes, "maps", hang)
+    table = ProcessTable()
+    table._reads = Reads(deadline_s=0.01)
+    assert [table.look(os.getpid()) for _ in range(3)] == [None] * 3
+    assert until(lambda: asked, "the read to begin") == [os.getpid()]
+    wakes.set()
+
+
+def test_descendants_and_parents_are_known(script: Path) -> None:
+    with running(script) as process:
+        table = ProcessTable()
+        assert process.pid in table.descendants(os.getpid())
+        program = table.program(process.pid)
+        assert program is not None
+        assert (program.parent, program.uid) == (os.getpid(), os.getuid())
+    assert table.program(process.pid) is None

@@ -1,0 +1,187 @@
+"""What is told of live runs: each hang and each finding once, in the words of the run file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.hostfakes import FakeReporter, Said, entry_of
+from support.metricvalues import put
+from support.synthetic import LiveRun, live_run, write_run
+
+from profd.daemon import paths
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.errors import RunUnreadable
+from profd.daemon.render.summary import summarize
+from profd.daemon.service.reports import Incidents, ReportQueue, read_incident
+from profd.daemon.service.sessions import run_file
+from profd.daemon.service.storage import Entry, RunRegistry
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import FindingsTaken, Found, HangFound, HangReport
+
+ENTRY = entry_of(7)
+LIVE = {ENTRY.run_id: ENTRY}
+WAITS = Found("input-bound", "critical", "input-bound: waits 61 %", "{}")
+FULL = Found("memory-limit", "warning", "memory: 92 % full", "{}")
+HINT = Found("slow-start", "info", "startup: 20 s", "{}")
+
+
+class Told:
+    """The incidents of a host, what is said of them, and which reports are asked for."""
+
+    def __init__(self) -> None:
+        self.said = Said()
+        self.reported: list[Entry] = []
+        self.incidents = Incidents(self.said, self.reported.append)
+
+    def look(self) -> list[tuple[str, str]]:
+        """Look, and return all that was said so far."""
+        self.incidents.look(LIVE)
+        return [(line.event, line.message) for line in self.said.lines]
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def run(profd_home: Path) -> Iterator[LiveRun]:
+    paths.make_private(paths.runs_folder())
+    with live_run(run_file(ENTRY.run_id), seconds=3) as run:
+        yield run
+
+
+def find(run: LiveRun, second: int, *found: Found) -> None:
+    at_ns = run.started_ns + second * SECOND_NS
+    put(run, FindingsTaken(at_ns, found), at_ns)
+
+
+def test_a_finding_is_told_once_in_its_own_words(run: LiveRun, told: Told) -> None:
+    assert told.look() == []
+    find(run, 10, WAITS, HINT)
+    find(run, 15, Found(WAITS.rule, WAITS.severity, "input-bound: waits 70 %", "{}"), HINT)
+    assert told.look() == [("finding", "input-bound: waits 70 %")]
+    find(run, 20, WAITS, FULL)
+    assert told.look()[1:] == [("finding", FULL.title)]
+    assert told.look()[2:] == []
+    assert [(line.level, line.run, line.pid) for line in told.said.lines] == [("warning", ENTRY.run_id, 7)] * 2
+
+
+def test_one_that_comes_again_after_a_while_is_told_again(run: LiveRun, told: Told) -> None:
+    for second in (10, 200):
+        find(run, second, WAITS)
+        told.look()
+        find(run, second + 5)
+        told.look()
+    find(run, 210, WAITS)  # it was hardly gone
+    assert told.look() == [("finding", WAITS.title)] * 2
+
+
+def test_a_hang_is_told_once_and_reported(run: LiveRun, told: Told) -> None:
+    for second in (10, 30):
+        at_ns = run.started_ns + second * SECOND_NS
+        put(run, HangFound(at_ns, at_ns, "waits", HangReport("lock", ())), at_ns)
+        told.look()
+        told.look()
+    assert told.look() == [("hang", "the run hangs")] * 2
+    assert told.reported == [ENTRY] * 2
+
+
+def test_a_file_that_cannot_be_read_is_said_and_hides_no_other(run: LiveRun, told: Told) -> None:
+    find(run, 10, WAITS)
+    lost = entry_of(8, run=2)
+    told.incidents.look({lost.run_id: lost, **LIVE})
+    assert told.said.events == ["unreadable", "finding"]
+
+
+class Host:
+    """A queue that works."""
+
+    def __init__(self, folder: Path) -> None:
+        self.reporter, self.said, self.registry = FakeReporter(), Said(), RunRegistry(folder / "daemon" / "host")
+        self.written = 0
+        self.queue = ReportQueue(self.reporter.report, self.registry, self.said, self._count)
+
+    async def until_idle(self) -> None:
+        while self.queue.in_work:
+            await asyncio.sleep(0)
+
+    def _count(self) -> None:
+        self.written += 1
+
+
+@pytest.fixture
+async def host(profd_home: Path) -> AsyncIterator[Host]:
+    made = Host(profd_home)
+    work = asyncio.ensure_future(made.queue.work())
+    yield made
+    work.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await work
+
+
+async def test_every_report_is_written_and_noted(host: Host) -> None:
+    for run in (1, 2):
+        host.queue.ask(entry_of(7, run=run, ended_ns=5))
+    await host.until_idle()
+    assert [entry.is_reported for entry in host.registry.entries()] == [True, True]
+    assert (host.written, host.said.events) == (2, ["reported", "reported"])
+    assert host.queue.in_work == frozenset()
+
+
+async def test_the_report_of_a_live_run_is_not_its_last(host: Host) -> None:
+    live = entry_of(7)
+    host.queue.ask(live)
+    await host.until_idle()
+    (entry,) = host.registry.entries()
+    assert not entry.is_reported
+    host.queue.ask(msgspec.structs.replace(live, ended_ns=5))
+    await host.until_idle()
+    (entry,) = host.registry.entries()
+    assert entry.is_reported
+    assert host.reporter.reported == [live.run_id] * 2
+
+
+async def test_a_run_that_ends_while_its_report_is_written_is_reported_again(host: Host) -> None:
+    live = entry_of(7)
+    ended = msgspec.structs.replace(live, ended_ns=5, why_ended="stopped")
+    host.reporter.meanwhile = lambda: host.queue.ask(ended)
+    host.queue.ask(live)
+    await host.until_idle()
+    assert len(host.reporter.reported) == 2
+    (entry,) = host.registry.entries()
+    assert (entry.why_ended, entry.is_reported) == ("stopped", True)
+
+
+async def test_what_cannot_be_reported_is_told_and_left_for_the_next_supervisor(host: Host) -> None:
+    host.reporter.failing = True
+    host.queue.ask(entry_of(7, ended_ns=5))
+    await host.until_idle()
+    (entry,) = host.registry.entries()
+    assert not entry.is_reported
+    assert host.said.events == ["unreported"]
+
+
+async def test_an_incident_is_said_and_noted(host: Host) -> None:
+    host.reporter.incident = "input-bound: waits 61 %"
+    host.queue.ask(entry_of(7, ended_ns=5))
+    await host.until_idle()
+    (entry,), (line,) = host.registry.entries(), host.said.lines
+    assert entry.incident == line.message == "input-bound: waits 61 %"
+    assert line.level == "warning"
+
+
+def test_the_incident_is_that_of_the_summary(tmp_path: Path) -> None:
+    summary = tmp_path / "s.json"
+    with RunReader(write_run(tmp_path / "a.profd", exit_code=None, exit_signal=9)) as reader:
+        found = summarize(reader)
+    summary.write_bytes(msgspec.json.encode(found))
+    assert read_incident(summary) == found.incident != ""
+    summary.write_text("nothing")
+    with pytest.raises(RunUnreadable):
+        read_incident(summary)

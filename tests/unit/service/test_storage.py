@@ -1,0 +1,208 @@
+"""Entries of runs that the supervisor began: whole, its own, and gone with their run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.clocks import StoppedClock
+from support.hostfakes import Said, entry_of
+
+from profd.daemon.errors import OutputUnwritable
+from profd.daemon.service.configuration import Retention
+from profd.daemon.service.storage import RUN_FILES, Entry, RunRegistry, RunRetention, RunStorage, boot_id
+from profd.daemon.store.records import Identity
+
+ENTRY = Entry("20261120-120000-cifar-3fa9", Identity(4242, 1000), 4242, "any", boot_id(), 5)
+
+
+def test_entries_come_back_the_oldest_first(tmp_path: Path) -> None:
+    registry = RunRegistry(tmp_path / "daemon" / "host")
+    later = msgspec.structs.replace(ENTRY, run_id="20261121-120000-cifar-3fa9")
+    registry.put(later)
+    registry.put(ENTRY)
+    assert registry.entries() == [ENTRY, later]
+    registry.remove(later.run_id)
+    assert registry.entries() == [ENTRY]
+
+
+def test_an_entry_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = RunRegistry(tmp_path / "daemon" / "host")
+    registry.put(ENTRY)
+
+    def write_nothing(value: object) -> bytes:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(msgspec.json, "encode", write_nothing)
+    with pytest.raises(OutputUnwritable, match="No space left"):
+        registry.put(msgspec.structs.replace(ENTRY, ended_ns=9))
+    assert registry.entries() == [ENTRY]
+
+
+def test_a_file_that_is_no_entry_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "daemon" / "host"
+    registry = RunRegistry(folder)
+    (folder / "notes.json").write_text("{}")
+    (folder / "other.json").write_bytes(msgspec.json.encode(ENTRY))
+    assert registry.entries() == []
+    assert len(list(folder.iterdir())) == 2
+
+
+NOTHING = Retention(detail_hours=1e-6, report_hours=1e-6, incident_hours=1e-6)
+DETAIL_ONLY = Retention(detail_hours=1e-6)
+
+
+class Kept:
+    """An retention, and files to be kept in it."""
+
+    def __init__(self, home: Path) -> None:
+        self.runs, self.reports = home / "runs", home / "reports"
+        for folder in (self.runs, self.reports):
+            folder.mkdir()
+        self.clock, self.said = StoppedClock(), Said()
+        self.registry = RunRegistry(home / "daemon" / "host")
+        self.storage = RunStorage(self.runs, self.reports)
+        self.retention = RunRetention(self.registry, self.storage, self.said, self.clock)
+
+    def add(self, *, run: int = 1, live: bool = False, hours: float = 1) -> Entry:
+        """Add a run that ended a while ago, an hour unless told otherwise."""
+        written_ns = self.clock.at_ns - int(hours * 3600 * 10**9)
+        ended_ns = 0 if live else written_ns
+        entry = entry_of(7, run=run, ended_ns=ended_ns)
+        self.registry.put(entry)
+        for name in (f"{entry.run_id}.profd", f"{entry.run_id}.profd-wal"):
+            (self.runs / name).write_bytes(bytes(50))
+        for ending in (".html", ".json"):
+            (self.reports / f"{entry.run_id}{ending}").write_bytes(bytes(5))
+        for file in (*self.runs.iterdir(), *self.reports.iterdir()):
+            if file.name.startswith(entry.run_id):
+                os.utime(file, ns=(written_ns, written_ns))
+        return entry
+
+    @property
+    def files(self) -> list[str]:
+        return sorted(path.name for folder in (self.runs, self.reports) for path in folder.iterdir())
+
+
+@pytest.fixture
+def kept(profd_home: Path) -> Kept:
+    return Kept(profd_home)
+
+
+def test_detail_goes_and_reports_stay(kept: Kept) -> None:
+    entry = kept.add()
+    kept.retention.apply(DETAIL_ONLY, ())
+    assert kept.files == [f"{entry.run_id}.html", f"{entry.run_id}.json"]
+    assert kept.registry.entries() == [entry]
+
+
+def test_a_run_of_which_nothing_is_left_is_forgotten(kept: Kept) -> None:
+    kept.add()
+    kept.retention.apply(NOTHING, ())
+    assert (kept.files, kept.registry.entries()) == ([], [])
+
+
+def test_live_runs_and_those_being_reported_stay(kept: Kept) -> None:
+    kept.add(live=True)
+    reported = kept.add(run=2)
+    before = kept.files
+    kept.retention.apply(NOTHING, {reported.run_id})
+    assert kept.files == before
+
+
+def test_runs_that_nobody_supervised_stay(kept: Kept) -> None:
+    (kept.runs / "20200101-000000-mine-0000.profd").write_bytes(bytes(5))
+    kept.retention.apply(NOTHING, ())
+    assert kept.files == ["20200101-000000-mine-0000.profd"]
+
+
+def test_a_link_is_not_followed_and_stays(kept: Kept, tmp_path: Path) -> None:
+    entry = kept.add()
+    precious = tmp_path / "precious"
+    precious.write_bytes(bytes(5))
+    link = kept.runs / f"{entry.run_id}.profd"
+    link.unlink()
+    link.symlink_to(precious)
+    kept.retention.apply(NOTHING, ())
+    assert precious.exists()
+    assert kept.files == [link.name]
+
+
+def test_a_folder_that_was_replaced_by_a_link_is_left_alone(kept: Kept, tmp_path: Path) -> None:
+    entry = kept.add()
+    elsewhere = kept.runs.rename(tmp_path / "elsewhere")
+    kept.runs.symlink_to(elsewhere)
+    kept.retention.apply(NOTHING, ())
+    assert (elsewhere / f"{entry.run_id}.profd").exists()
+
+
+def test_an_entry_cannot_name_files_elsewhere(kept: Kept, profd_home: Path) -> None:
+    precious = profd_home / "precious.profd"
+    precious.write_bytes(bytes(5))
+    hostile = msgspec.structs.replace(kept.add(), run_id="../precious")
+    (profd_home / "daemon" / "host" / "hostile.json").write_bytes(msgspec.json.encode(hostile))
+    kept.retention.apply(NOTHING, ())
+    kept.storage.remove(RUN_FILES, "../precious")
+    assert precious.exists()
+
+
+YEARS_NS = 2 * 365 * 24 * 3600 * 10**9
+
+
+def add_ten(kept: Kept) -> list[Entry]:
+    """Add runs of the last ten hours, the oldest first."""
+    return [kept.add(run=number, hours=11 - number) for number in range(1, 11)]
+
+
+def test_a_clock_of_years_ahead_costs_little_until_it_is_set_right(kept: Kept) -> None:
+    oldest, *others = add_ten(kept)
+    kept.clock.at_ns += YEARS_NS
+    for _ in range(3):
+        kept.retention.apply(Retention(), ())
+        kept.clock.advance(600)
+    assert [entry.run_id for entry in kept.registry.entries()] == [entry.run_id for entry in others]
+    kept.clock.jump_ns = -YEARS_NS
+    kept.clock.advance(24 * 3600)
+    kept.retention.apply(Retention(), ())
+    assert [entry.run_id for entry in kept.registry.entries()] == [entry.run_id for entry in others]
+    assert not any(name.startswith(oldest.run_id) for name in kept.files)
+
+
+def test_looks_that_remove_nothing_put_off_nothing(kept: Kept) -> None:
+    kept.retention.apply(NOTHING, ())
+    add_ten(kept)
+    kept.retention.apply(NOTHING, ())
+    assert len(kept.registry.entries()) == 9
+
+
+def test_a_supervisor_that_is_restarted_all_the_time_removes_no_more(kept: Kept) -> None:
+    add_ten(kept)
+    kept.clock.at_ns += YEARS_NS
+    for _ in range(5):
+        RunRetention(kept.registry, kept.storage, kept.said, kept.clock).apply(Retention(), ())
+        kept.clock.advance(5)
+    assert len(kept.registry.entries()) == 9
+
+
+def test_what_is_too_old_goes_in_the_end(kept: Kept) -> None:
+    add_ten(kept)
+    for _ in range(10):
+        kept.retention.apply(NOTHING, ())
+        kept.clock.advance(3600)
+    assert (kept.files, kept.registry.entries()) == ([], [])
+
+
+def test_bytes_are_kept_to_at_once(kept: Kept) -> None:
+    add_ten(kept)
+    kept.retention.apply(Retention(max_bytes=1), ())
+    assert (kept.files, kept.registry.entries()) == ([], [])
+
+
+def test_a_run_of_a_session_whose_clock_was_wrong_is_as_old_as_its_files(kept: Kept) -> None:
+    entry = msgspec.structs.replace(kept.add(), ended_ns=5)
+    kept.registry.put(entry)
+    kept.retention.apply(Retention(), ())
+    assert kept.registry.entries() == [entry]
+    assert len(kept.files) == 4

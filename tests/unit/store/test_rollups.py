@@ -1,0 +1,114 @@
+"""Columns of time: stacks cut at their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recording, run_started, write_run
+from support.training_stacks import BACKWARD, DATA_WAIT, describe
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rollups import (
+    ALL_TOGETHER,
+    Grid,
+    StackMinuteRow,
+    count_stack_minutes,
+    point_minutes,
+    stack_hours,
+    stack_minutes,
+    stack_times,
+)
+from profd.daemon.store.stepfunction import MINUTE_NS
+from profd.daemon.store.writer import RunWriter
+
+
+def test_an_interval_is_cut_at_the_bounds_of_columns(tmp_path: Path) -> None:
+    path = tmp_path / "run.profd"
+    writer = RunWriter(path, run_started(), describe)
+    thread = (MAIN_TID, "MainThread", True, ((DATA_WAIT, 500), (BACKWARD, 2500)))
+    for record in (main_process(), recording(MAIN, STARTED_NS, (thread,), duration_ns=3 * SECOND_NS)):
+        assert writer.put(record)
+    writer.close()
+    with RunReader(path) as reader:
+        found = stack_times(reader, Grid(STARTED_NS, SECOND_NS), 0, 5, [1])
+        later = stack_times(reader, Grid(STARTED_NS, SECOND_NS), 2, 5, [1])
+    half = SECOND_NS // 2
+    assert sorted((one.column, one.time_ns) for one in found) == [(0, half), (0, half), (1, SECOND_NS), (2, SECOND_NS)]
+    assert [(one.column, one.time_ns) for one in later] == [(2, SECOND_NS)]
+
+
+SECONDS = 185
+A_MINUTE = (60 * 100, MINUTE_NS)
+"""Samples and time of a minute at 100 Hz."""
+
+
+@pytest.fixture(scope="module")
+def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("sums") / "a.profd", seconds=SECONDS, workers=1)
+
+
+@pytest.fixture
+def reader(run_file: Path) -> Iterator[RunReader]:
+    with RunReader(run_file) as reader:
+        yield reader
+
+
+def main_thread(reader: RunReader) -> int:
+    return next(row.id for row in reader.threads.values() if row.os_tid == MAIN_TID)
+
+
+def by_minute(rows: list[StackMinuteRow]) -> dict[int, tuple[int, int]]:
+    """Return samples and time of all stacks together by minute."""
+    found: dict[int, tuple[int, int]] = {}
+    for row in rows:
+        samples, time_ns = found.get(row.minute, (0, 0))
+        found[row.minute] = samples + row.samples, time_ns + row.duration_ns
+    return found
+
+
+def test_each_whole_minute_has_its_samples_and_its_time(reader: RunReader) -> None:
+    assert by_minute(stack_minutes(reader, [main_thread(reader)], range(3))) == dict.fromkeys(range(3), A_MINUTE)
+    assert by_minute(stack_minutes(reader, [main_thread(reader)], range(1, 2))) == {1: A_MINUTE}
+    assert stack_minutes(reader, [], range(3)) == []
+
+
+def test_minutes_are_added_together_from_the_runs_start_on(reader: RunReader) -> None:
+    thread = main_thread(reader)
+    two = (2 * A_MINUTE[0], 2 * A_MINUTE[1])
+    assert by_minute(stack_minutes(reader, [thread], range(3), 2)) == {0: two, 2: A_MINUTE}
+    # What is asked for begins in the midst of the first two.
+    assert by_minute(stack_minutes(reader, [thread], range(1, 3), 2)) == {0: A_MINUTE, 2: A_MINUTE}
+    assert by_minute(stack_minutes(reader, [thread], range(3), ALL_TOGETHER)) == {0: (3 * A_MINUTE[0], 3 * A_MINUTE[1])}
+
+
+def test_the_sums_of_a_stack_are_what_its_intervals_say(reader: RunReader) -> None:
+    thread = main_thread(reader)
+    told = {row.stack: (row.samples, row.duration_ns) for row in stack_minutes(reader, [thread], range(1, 2))}
+    from_ns = STARTED_NS + MINUTE_NS
+    intervals = reader.stack_totals(from_ns, from_ns + MINUTE_NS, frozenset({thread}))
+    assert told == {row.stack: (row.samples, row.duration_ns) for row in intervals}
+
+
+def test_a_run_of_minutes_has_no_whole_hour(reader: RunReader) -> None:
+    assert stack_hours(reader, [main_thread(reader)], range(3)) == []
+
+
+def test_who_is_summed_and_until_when(reader: RunReader) -> None:
+    summed = reader.rollups.processes()
+    assert set(summed) == set(reader.processes)
+    for row in summed.values():
+        end_ns = STARTED_NS + SECONDS * SECOND_NS
+        assert (row.from_ns, row.to_ns, reader.rollups._ends_ns[row.process]) == (0, end_ns, end_ns)
+    assert count_stack_minutes(reader) == len(stack_minutes(reader, list(reader.threads), range(100)))
+
+
+def test_readings_of_a_minute_have_their_mean_and_their_ends(reader: RunReader) -> None:
+    series = next(row.id for row in reader.series.values() if row.name == "rss_bytes" and row.process == 1)
+    first, second, _ = point_minutes(reader, series, 0, 3)
+    # A reading a second, the first one after a second, each 1 MB above the one before it.
+    assert (first.minute, first.readings, first.least, first.most) == (0, 60, 900e6, 959e6)
+    assert (second.minute, second.readings, second.least, second.most) == (1, 60, 960e6, 1019e6)
+    assert second.aggregate.mean == pytest.approx(989.5e6)

@@ -1,0 +1,134 @@
+"""GPUs in the run file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import synthetic
+from support.synthetic import STARTED_NS, main_process, run_started
+from support.training_stacks import describe
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.errors import RunUnreadable
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import (
+    DeviceSeen,
+    Frame,
+    HangEnded,
+    HangFound,
+    HangGroup,
+    HangReport,
+    Identity,
+    Point,
+    PointsTaken,
+    Stand,
+    WindowTaken,
+)
+from profd.daemon.store.rows import DeviceRow
+from profd.daemon.store.writer import RunWriter
+
+SECOND = DeviceSeen(STARTED_NS + 1, "gpu1", 1, "NVIDIA A100", "GPU-b")
+FIRST = DeviceSeen(STARTED_NS + 2, "gpu0", 0, "NVIDIA H100", "GPU-a", 80 << 30)
+
+
+def write(path: Path) -> Path:
+    writer = RunWriter(path, run_started(), describe)
+    for record in (SECOND, FIRST, FIRST):
+        writer.put(record)
+    process = Point("gpu_process_memory_bytes", 5.0, Identity(7, 1), device="gpu0")
+    writer.put(PointsTaken(STARTED_NS + 3, (Point("gpu_memory_used_bytes", 9.0, device="gpu0"), process)))
+    writer.close()
+    return path
+
+
+def test_devices_come_in_order_and_once(tmp_path: Path) -> None:
+    with RunReader(write(tmp_path / "run.profd")) as reader:
+        assert reader.devices() == [
+            DeviceRow("gpu0", 0, "NVIDIA H100", "GPU-a", 80 << 30),
+            DeviceRow("gpu1", 1, "NVIDIA A100", "GPU-b", None),
+        ]
+
+
+def test_series_of_a_process_on_a_device_is_one_of_its_own(tmp_path: Path) -> None:
+    with RunReader(write(tmp_path / "run.profd")) as reader:
+        series = {(row.name, row.process, row.device) for row in reader.series.values()}
+    assert series == {("gpu_memory_used_bytes", None, "gpu0"), ("gpu_process_memory_bytes", 1, "gpu0")}
+
+
+def test_file_from_before_there_were_devices_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "run.profd")
+    connection = sqlite3.connect(path)
+    connection.execute("DROP TABLE device")
+    connection.commit()
+    connection.close()
+    with RunReader(path) as reader:
+        assert reader.devices() == []
+
+
+AT_NS = STARTED_NS + 40 * SECOND_NS
+STAND = Stand("rank 0", 4242, "main", 0, "MainThread", True, "a lock (futex 0x1)")
+REPORT = HangReport("collective", (HangGroup((Frame("all_reduce", "c10d.py", 3),), (STAND,)),), ("the last step is 9",))
+FOUND = HangFound(AT_NS, STARTED_NS, "no progress for 40 s", REPORT)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    path = tmp_path / "run.profd"
+    writer = RunWriter(path, run_started(), describe)
+    for record in (main_process(), FOUND, HangEnded(AT_NS + SECOND_NS, AT_NS)):
+        assert writer.put(record)
+    writer.close()
+    assert writer.failure is None
+    return path
+
+
+def change(path: Path, sql: str) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(sql)
+    connection.commit()
+    connection.close()
+
+
+def test_a_hang_comes_back_as_it_was_told(run: Path) -> None:
+    with RunReader(run) as reader:
+        (hang,) = reader.hangs()
+    assert (hang.at_ns, hang.since_ns, hang.ended_ns) == (AT_NS, STARTED_NS, AT_NS + SECOND_NS)
+    assert (hang.cause, hang.text, hang.report) == ("collective", "no progress for 40 s", REPORT)
+
+
+def test_an_older_file_has_none(run: Path) -> None:
+    change(run, "DROP TABLE hang")
+    with RunReader(run) as reader:
+        assert reader.hangs() == []
+
+
+def test_a_damaged_report_is_said(run: Path) -> None:
+    change(run, "UPDATE hang SET report = '{\"cause\": 3}'")
+    with RunReader(run) as reader, pytest.raises(RunUnreadable):
+        reader.hangs()
+
+
+@pytest.mark.parametrize(
+    ("change", "read", "meant"),
+    [
+        ("UPDATE window SET process = 99", lambda run: run.windows(), "names a process"),
+        ("UPDATE recording SET process = 99", lambda run: run.recordings(), "names a process"),
+        ("UPDATE recording SET process = 99", lambda run: run.recordings_after(0, 9), "names a process"),
+        ("UPDATE window SET trace = 7", lambda run: run.window_trace(1), "Expected"),
+        (f"UPDATE interval SET duration_ns = {1 << 62}", lambda run: list(run.intervals()), "Expected"),
+    ],
+)
+def test_it_is_refused(tmp_path: Path, change: str, read: Callable[[RunReader], object], meant: str) -> None:
+    path = tmp_path / "a.profd"
+    window = WindowTaken(synthetic.MAIN, synthetic.STARTED_NS, "kineto", synthetic.STARTED_NS)
+    synthetic.write_run(path, seconds=3, also=[window])
+    with RunReader(path) as run:
+        read(run)
+    with sqlite3.connect(path) as connection:
+        assert connection.execute(change).rowcount > 0
+    connection.close()
+    with RunReader(path) as run, pytest.raises(RunUnreadable, match=meant):
+        read(run)

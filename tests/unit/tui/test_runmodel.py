@@ -1,0 +1,236 @@
+"""What the dashboard itself takes of a core, by a clock and a CPU time that are made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from support import synthetic
+
+import profd.tui.runmodel as runmodel_module
+from profd.daemon.analyze.coverage import take_coverage
+from profd.daemon.analyze.functions import hot_functions
+from profd.daemon.analyze.phases import PHASES
+from profd.daemon.analyze.profile import take_profile
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.render.summary import summarize
+from profd.daemon.store.reader import RunReader
+from profd.tui.runmodel import LATELY_S, OwnCost, RunModel
+from profd.tui.snapshot import Snapshot
+from profd.tui.view import Range, View
+
+
+class Spending:
+    """A process that spends a part of the time."""
+
+    def __init__(self) -> None:
+        self.now_s = self.spent_s = 0.0
+
+    def go_on(self, seconds: float, cores: float) -> None:
+        self.now_s += seconds
+        self.spent_s += seconds * cores
+
+
+@pytest.fixture
+def spending() -> Spending:
+    return Spending()
+
+
+@pytest.fixture
+def cost(spending: Spending) -> OwnCost:
+    return OwnCost(lambda: spending.now_s, lambda: spending.spent_s)
+
+
+def test_nothing_is_said_of_the_first_moment(spending: Spending, cost: OwnCost) -> None:
+    spending.go_on(0.5, cores=1.0)
+    assert cost.cores() is None
+
+
+def test_it_is_the_share_of_the_last_seconds_alone(spending: Spending, cost: OwnCost) -> None:
+    for _ in range(10):
+        spending.go_on(1.0, cores=1.0)
+        said = cost.cores()
+    assert said == pytest.approx(1.0)
+    for _ in range(int(LATELY_S) + 1):
+        spending.go_on(1.0, cores=0.03)
+        said = cost.cores()
+    assert said == pytest.approx(0.03)
+
+
+def test_after_a_pause_it_is_that_of_the_pause(spending: Spending, cost: OwnCost) -> None:
+    spending.go_on(5.0, cores=0.5)
+    cost.cores()
+    spending.go_on(100.0, cores=0.01)
+    assert cost.cores() == pytest.approx(0.01)
+
+
+RECENT = View(span_ns=30 * SECOND_NS)
+VALUES = {"cpu_cores": 0.6 + 2 * 0.97, "rss_bytes": 904e6 + 600e6, "host_cpu_share": 0.64}
+ALL = View(scope=Selection())
+
+
+def model_of(reader: RunReader) -> RunModel:
+    model = RunModel(reader)
+    while model.catch_up():
+        pass
+    return model
+
+
+def assert_alike(one: Snapshot, other: Snapshot) -> None:
+    """Compare all but the errors of shares exactly: changes are weighed by the samples around them, batch by batch."""
+    for mine, theirs in zip(one.functions, other.functions, strict=True):
+        assert (mine.self_error, mine.total_error) == pytest.approx((theirs.self_error, theirs.total_error), rel=0.1)
+    assert without_errors(one) == without_errors(other)
+
+
+def without_errors(snapshot: Snapshot) -> Snapshot:
+    functions = [msgspec.structs.replace(row, self_error=0.0, total_error=0.0) for row in snapshot.functions]
+    return msgspec.structs.replace(snapshot, functions=tuple(functions))
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Path:
+    return synthetic.write_run(tmp_path / "a.profd", seconds=40)
+
+
+def test_a_snapshot_has_the_functions_that_the_analysis_has(ended: Path) -> None:
+    with RunReader(ended) as reader:
+        snapshot = model_of(reader).snapshot(View())
+
+        assert list(snapshot.functions) == hot_functions(reader, take_profile(reader, MAIN_THREADS))
+        assert snapshot.samples == 4000
+
+
+def test_what_grew_bit_by_bit_is_what_is_read_at_once(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "a.profd", seconds=1) as run, RunReader(run.path) as reader:
+        growing = RunModel(reader)
+        for _ in range(4):
+            while growing.catch_up():
+                pass
+            growing.snapshot(View())
+            run.advance(2)
+        while growing.catch_up():
+            pass
+
+        with RunReader(run.path) as other:
+            at_once = model_of(other)
+            for view in (View(), RECENT, ALL, View(scope=Selection(processes=frozenset({2})))):
+                assert_alike(growing.snapshot(view), at_once.snapshot(view))
+
+
+def test_the_scope_decides_whose_samples_count(ended: Path) -> None:
+    with RunReader(ended) as reader:
+        model = model_of(reader)
+        everything = model.snapshot(ALL)
+        worker = model.snapshot(View(scope=Selection(processes=frozenset({2}))))
+
+        # The main process's two threads and one of each worker.
+        assert everything.samples == 4 * 4000
+        assert list(everything.functions) == hot_functions(reader, take_profile(reader, Selection()))
+        assert worker.samples == 4000
+        assert worker.functions[0].function == "elastic_deform"
+        assert worker.scope_name == "worker 1 · pid 4243"
+        assert model.snapshot(View()).samples == 4000
+
+
+def test_the_recent_window_is_the_last_half_minute(ended: Path) -> None:
+    with RunReader(ended) as reader:
+        snapshot = model_of(reader).snapshot(RECENT)
+
+        selection = msgspec.structs.replace(MAIN_THREADS, from_ns=reader.info.end_ns - 30 * SECOND_NS)
+        assert list(snapshot.functions) == hot_functions(reader, take_profile(reader, selection))
+        assert snapshot.samples == 3000
+        assert snapshot.from_ns == reader.info.end_ns - 30 * SECOND_NS
+
+
+@pytest.mark.parametrize("view", [View(), RECENT])
+def test_lanes_and_shares_are_those_of_the_main_threads(ended: Path, view: View) -> None:
+    with RunReader(ended) as reader:
+        (row,) = model_of(reader).snapshot(view).timeline.phase_rows
+
+    assert {part.phase: part.share for part in row.shares} == pytest.approx(synthetic.PHASE_SHARES)
+    assert row.shares[0].phase == "data wait"
+    order = [phase.name for phase in PHASES]
+    for mixture in row.cells:
+        assert sum(part.share for part in mixture) == pytest.approx(1)
+        assert sorted(mixture, key=lambda part: order.index(part.phase)) == list(mixture)
+
+
+def test_the_verdict_names_the_largest_phase_and_the_users_line(ended: Path) -> None:
+    with RunReader(ended) as reader:
+        verdict = model_of(reader).snapshot(View()).verdict
+
+    assert verdict is not None
+    assert verdict.phase == "data wait"
+    assert verdict.share == pytest.approx(0.4)
+    assert (verdict.where, verdict.source) == ("train.py:58", "for images, labels in loader:")
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_vitals_are_those_of_the_analysis(tmp_path: Path, live: bool) -> None:
+    with RunReader(synthetic.write_run(tmp_path / "a.profd", live=live, seconds=5)) as reader:
+        snapshot = model_of(reader).snapshot(View())
+        coverage = take_coverage(reader, Selection())
+
+    assert snapshot.coverage == pytest.approx(coverage.share)
+    assert snapshot.torn_share == pytest.approx(coverage.torn_share)
+    assert snapshot.cost_cores == pytest.approx(0.041)
+    assert snapshot.workers == 2
+
+
+def series(snapshot: Snapshot) -> dict[str, tuple[float | None, str]]:
+    return {one.name: (one.value, one.kind) for one in snapshot.timeline.series if one.name in VALUES}
+
+
+def test_series_sum_up_the_tree_now_and_are_means_and_peaks_later(tmp_path: Path) -> None:
+    with RunReader(synthetic.write_run(tmp_path / "live.profd", live=True, seconds=5)) as reader:
+        live = series(model_of(reader).snapshot(View()))
+    with RunReader(synthetic.write_run(tmp_path / "ended.profd", seconds=5)) as reader:
+        later = series(model_of(reader).snapshot(View(columns=5)))
+
+    assert {name: kind for name, (_, kind) in live.items()} == dict.fromkeys(VALUES, "now")
+    assert {name: value for name, (value, _) in live.items()} == pytest.approx(VALUES)
+    assert {name: kind for name, (_, kind) in later.items()} == dict(zip(VALUES, ("mean", "peak", "mean"), strict=True))
+    assert {name: value for name, (value, _) in later.items()} == pytest.approx(VALUES)
+
+
+def test_processes_of_a_range_have_the_numbers_of_the_summary(ended: Path) -> None:
+    first_half = Range(synthetic.STARTED_NS, synthetic.STARTED_NS + 20 * SECOND_NS)
+    with RunReader(ended) as reader:
+        shown = model_of(reader).snapshot(View(tab="processes", chosen=first_half)).processes
+        expected = summarize(reader, Selection(to_ns=first_half.to_ns)).processes
+    found = {one.row.pid: (one.cpu_cores, one.rss_bytes) for one in shown}
+    assert found == {one.pid: pytest.approx((one.cpu_cores, one.rss_bytes)) for one in expected}
+
+
+def test_processes_are_a_tree_with_what_each_is_doing(tmp_path: Path) -> None:
+    with RunReader(synthetic.write_run(tmp_path / "a.profd", live=True, seconds=5)) as reader:
+        main, first, second = model_of(reader).snapshot(View(tab="processes")).processes
+
+    assert [(state.depth, state.row.role, state.row.ordinal) for state in (main, first, second)] == [
+        (0, "main", None),
+        (1, "worker", 1),
+        (1, "worker", 2),
+    ]
+    assert (main.phase, main.function, main.where) == ("data wait", "train_epoch", "train.py:58")
+    assert (first.phase, first.function, first.where) == (None, "elastic_deform", "augment.py:12")
+    assert (first.cpu_cores, first.rss_bytes, first.threads) == (0.97, 300e6, 4)
+
+
+def test_a_run_of_any_length_is_read_in_batches_that_say_how_far_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runmodel_module, "BATCH_RECORDINGS", 128)
+    with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=100)) as reader:
+        model = RunModel(reader)
+        shares = []
+        while model.catch_up():
+            shares.append(model.snapshot(View()).read_share)
+        whole = model.snapshot(View())
+
+    assert shares == sorted(shares)
+    assert all(0 < share < 1 for share in shares)
+    assert len(shares) >= 2
+    assert (whole.read_share, whole.samples) == (1, 10_000)
