@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import re
 import secrets
 import shutil
 from collections.abc import Iterable, Mapping
@@ -62,7 +61,6 @@ TABLES: Mapping[str, Mapping[str, type]] = {
 
 _LONGEST = 120
 _DIGEST = 16
-_SAFE = "+@,"
 
 
 class Partition(NamedTuple):
@@ -120,7 +118,7 @@ def encoded(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    name = quote(text, safe=_SAFE, errors="replace")
+    name = quote(text, safe="+@,", errors="replace")
     # A name that begins so is hidden from readers of such folders, or stands for what is not known.
     return f"%{ord(name[0]):02X}{name[1:]}" if name.startswith((".", "_")) else name
 
@@ -136,9 +134,6 @@ def is_inside(path: str) -> bool:
     return parts[0] in TABLES and not {"", ".", ".."} & set(parts) and not set("*?[]{}\\") & set(path)
 
 
-_PATTERN = re.compile(r"[*?\[\]{}]")
-
-
 class DataSet:
     """A place for the runs of many jobs and nodes."""
 
@@ -146,7 +141,7 @@ class DataSet:
         """Name the place; raises MissingTool without fsspec or what it needs, UsageError where it is none."""
         self.url = url
         self.files, self.root = open_url(url)
-        if _PATTERN.search(self.root):
+        if set("*?[]{}") & set(self.root):
             raise UsageError(f"{url} has a character that stands for others", "name it without * ? [ ] { }")
 
     def place(self, path: str) -> str:

@@ -68,7 +68,6 @@ class RunPaces:
 
 
 def take_paces(partial: Partial) -> list[RunPaces]:
-    """Return the runs whose steps are known, in order of their names."""
     steps: defaultdict[str, dict[int, Stepped]] = defaultdict(dict)
     phases: defaultdict[str, defaultdict[int, dict[str, Spent]]] = defaultdict(lambda: defaultdict(dict))
     for run_name, day, stepped in partial.steps:

@@ -134,7 +134,6 @@ def ending(info: RunInfo, summary: Summary) -> str:
 
 
 def _facts(summary: Summary) -> list[Fact]:
-    """Return the facts on top of the page; a share that is not known is left out."""
     shares = (
         ("coverage", summary.coverage, "", "share of the run's time that has samples"),
         ("torn", summary.torn_share, "", "stacks caught between two moments, recognized and dropped"),

@@ -77,6 +77,7 @@ class DiffPage extends AddressedPage {
       this.writeAddress();
       this.showPanel(node);
     });
+    this.canvases = [this.graph.canvas];
     for (const [kind, rows] of Object.entries(extract.changes)) {
       new Table(byId(`view-${kind}`), kind, changeColumns(this.tree), (row) => this.pick(row)).show(rows);
     }
@@ -85,10 +86,6 @@ class DiffPage extends AddressedPage {
     for (const name of ["side", "query"]) byId(name).addEventListener("input", (event) => this.change({ [name]: event.target.value }));
     this.listen();
     this.readAddress();
-  }
-
-  canvases() {
-    return [this.graph.canvas];
   }
 
   /** Take over an address: the side, the search, the tab and the place in the graph. */

@@ -77,7 +77,7 @@ class Tabs {
   }
 }
 
-/** A page with a flame graph, whose state is its address. It has a `graph`, `canvases()`, and `readAddress()`. */
+/** A page with a flame graph, whose state is its address. It has a `graph`, `canvases`, and `readAddress()`. */
 class AddressedPage {
   listen() {
     window.addEventListener("hashchange", () => this.readAddress());
@@ -86,7 +86,7 @@ class AddressedPage {
       event.preventDefault();
       byId("query").focus();
     });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.canvases().forEach((canvas) => canvas.redraw()));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.canvases.forEach((canvas) => canvas.redraw()));
     window.addEventListener("beforeprint", () => this.setPaper(true));
     window.addEventListener("afterprint", () => this.setPaper(false));
   }
@@ -98,7 +98,7 @@ class AddressedPage {
       details.open = isPaper;
       details.toggleAttribute("data-folded", isPaper);
     }
-    this.canvases().forEach((canvas) => canvas.redrawNow());
+    this.canvases.forEach((canvas) => canvas.redrawNow());
   }
 
   setHash(hash) {

@@ -8,12 +8,9 @@ const ROWS_BELOW_ZOOM = 400;
 
 /** A tree of calls: `parent`, `key` and `total` by node, node 0 is everything. Its kinds fill `total`. */
 class CallTree {
-  get size() {
-    return this.parent.length;
-  }
-
   /** Note the children of each node, once its parents are known. */
   linkChildren() {
+    this.size = this.parent.length;
     this.firstChild = new Int32Array(this.size).fill(-1);
     this.nextSibling = new Int32Array(this.size).fill(-1);
     for (let node = this.size - 1; node > 0; node -= 1) {
@@ -31,7 +28,6 @@ class CallTree {
     return found.sort((a, b) => this.total[b] - this.total[a] || a - b);
   }
 
-  /** Return the nodes from the root down to this one. */
   pathTo(node) {
     const path = [];
     for (let at = node; at >= 0; at = this.parent[at]) path.unshift(at);

@@ -79,13 +79,13 @@ function operatorColumns(rows, byShape) {
   ];
 }
 
-/** Return a time as torch's tables write it. */
+// A time and an amount of memory, as torch's tables write them
+
 function nanoseconds(time) {
   if (time >= 1e9) return `${(time / 1e9).toFixed(3)}s`;
   return time >= 1e6 ? `${(time / 1e6).toFixed(3)}ms` : `${(time / 1e3).toFixed(3)}us`;
 }
 
-/** Return an amount of memory as torch's tables write it. */
 function kibibytes(count) {
   for (const [power, unit] of [[3, "GB"], [2, "MB"], [1, "KB"]]) {
     if (Math.abs(count) >= 1024 ** power) return `${(count / 1024 ** power).toFixed(2)} ${unit}`;

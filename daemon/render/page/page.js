@@ -46,6 +46,7 @@ class Page extends AddressedPage {
       this.showPanel();
       this.speak(node);
     });
+    this.canvases = [this.timeline.canvas, this.graph.canvas];
     this.panel = new Panel(byId("panel"), run);
     this.legend = new Legend(byId("legend"), run, (phase) => this.select({ phase }));
     this.tabs = new Tabs((tab) => this.select({ tab }));
@@ -58,10 +59,6 @@ class Page extends AddressedPage {
       byId("flame").focus();
     });
     this.readAddress();
-  }
-
-  canvases() {
-    return [this.timeline.canvas, this.graph.canvas];
   }
 
   makeTables(onrange) {

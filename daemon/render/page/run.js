@@ -47,7 +47,6 @@ class Run {
     return covered > 0 ? Math.max(lived, covered) / covered : 1;
   }
 
-  /** Return the phases that any thread has spent time in. */
   phasesSeen() {
     const isSeen = new Uint8Array(this.stackCount);
     for (const { stacks, timesMs } of this.threads) {
