@@ -170,10 +170,13 @@ def _counted(reader: RunReader, process: ProcessRow, selection: Selection, phase
     info = reader.info
     begin_ns, end_ns = selection.bounds(info)
     begin_ns = max(begin_ns, process.seen_ns)
-    # It may have started up, or imported modules, until later than that.
-    rows = _intervals(reader, process, selection.between(begin_ns, first.at_ns))
-    startups = (row.start_ns + row.duration_ns for row in rows if phases.of_stack(row.stack) == STARTUP)
-    begin_ns = min(max(startups, default=begin_ns), first.at_ns)
+    # It may have started up, or imported modules, until later than that. What a loop imports in its steps is no start.
+    for row in _intervals(reader, process, selection.between(begin_ns, first.at_ns)):
+        phase = phases.of_stack(row.stack)
+        if phase in STEP:
+            break
+        if phase == STARTUP:
+            begin_ns = min(row.start_ns + row.duration_ns, first.at_ns)
     before, before_error = _before(counts, begin_ns, is_launch=selection.from_ns is None and info.mode == "launched")
     is_over = process.ended_ns is not None or info.why_ended == "target-exited"
     is_alive = not is_over and end_ns - last.at_ns <= _UNREAD_NS

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from support.phasevisits import evaluated, held_up, on_and_off, sampled
 from support.synthetic import (
+    CONV,
     DATA_WAIT,
     MAIN,
     MAIN_TID,
     STARTED_NS,
+    TRAIN,
     describe,
     main_process,
     recording,
@@ -27,6 +29,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.steps import reader as collecting
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Frame
 from profd.daemon.store.writer import RunWriter
 
 NAME = "loop counter `i` in train (train.py:58)"
@@ -97,6 +100,28 @@ def test_steps_before_the_first_count_are_counted_where_the_run_made_them(tmp_pa
     # Goes on from a checkpoint: of what the counter says only the steps of this run are its own.
     resumed = steps_of(counted_run(tmp_path / "resumed", [(5, 50_090, 0), (25, 50_490, 0), (60, 51_190, 0)]))
     assert (resumed.count, resumed.count_error) == (1200, 101)
+
+
+IMPORT = (Frame("<module>", TRAIN, 1), Frame("_find_and_load", "<frozen importlib._bootstrap>", 1176))
+
+
+@pytest.mark.parametrize(
+    ("seen", "made"),
+    [
+        ([IMPORT] * 4, 20),
+        ([IMPORT, IMPORT, CONV, CONV], 60),
+        ([CONV, IMPORT, CONV, IMPORT], 100),  # a step of a loop may import something
+    ],
+)
+def test_steps_before_the_first_count_begin_where_the_startup_ends(
+    tmp_path: Path, seen: list[tuple[Frame, ...]], made: int
+) -> None:
+    stacks = [
+        recording(MAIN, STARTED_NS + second * SECOND_NS, ((MAIN_TID, "MainThread", True, ((stack, 1000),)),))
+        for second, stack in enumerate(seen)
+    ]
+    counts = [(5, 50_000, 0), (25, 50_400, 0), (60, 51_100, 0)]
+    assert steps_of(counted_run(tmp_path / "r", counts, more=stacks)).count == 1100 + made
 
 
 def test_what_followed_the_last_count_of_a_run_is_none_of_the_loop(tmp_path: Path) -> None:
